@@ -15,7 +15,7 @@ thread_local! {
 
 static HOOK: Once = Once::new();
 
-/// Runs a function that may panic; `to_error` makes an error of the panic's message.
+/// Runs a function that may panic; `to_error` turns the panic's message into an error.
 pub(in crate::model) fn catch_panic<T>(
     to_error: impl FnOnce(&str) -> ModelError,
     run: impl FnOnce() -> Result<T, ModelError>,

@@ -1,8 +1,8 @@
-//! What a model family and a draft module implement, so that loading knows none of them by name.
+//! The traits of model families and draft modules, so that loading knows none of them by name.
 //!
-//! [`Family`] reads a family's config, [`FamilyConfig`] knows its sizes and loads its target, [`LoadedTarget`] hands out
-//! what drafters share with it. [`ModuleKind`] recognises draft modules that come in a folder of their own. The tables of
-//! both stand in [`families`](crate::model::families) and [`load`](crate::model::load).
+//! [`Family`] reads a family's config, [`FamilyConfig`] knows its sizes and loads its target, [`LoadedTarget`] supplies
+//! what drafters share with it. [`ModuleKind`] recognises draft modules in a folder of their own. The tables of both
+//! are in [`families`](crate::model::families) and [`load`](crate::model::load).
 
 use std::any::Any;
 use std::fmt::Display;
@@ -25,18 +25,18 @@ use crate::protocol::{DrafterInfo, TokenId};
 pub struct Names {
     /// As the program lists it, e.g. `qwen3.5`.
     pub title: &'static str,
-    /// `general.architecture` of GGUF files; empty where GGUF files do not run.
+    /// `general.architecture` of GGUF files; empty if GGUF files are not supported.
     pub gguf: &'static [&'static str],
-    /// `model_type` of `config.json`; empty where folders do not run.
+    /// `model_type` of `config.json`; empty if folders are not supported.
     pub json: &'static [&'static str],
 }
 
-/// A model family: everything the program has to know to run one.
+/// A model family: everything the program needs to know to run one.
 pub trait Family: Sync {
     /// Its names.
     fn names(&self) -> Names;
 
-    /// Reads `config.json`, checked against the tensors of `folder` where the weights are there already.
+    /// Reads `config.json`, checked against the tensors of `folder` if the weights exist already.
     ///
     /// # Errors
     /// [`ModelError::Unsupported`] or [`ModelError::Metadata`] naming the key.
@@ -53,22 +53,22 @@ pub trait Family: Sync {
     /// How its checkpoints name tensors.
     fn tensor_names(&self) -> TensorNames;
 
-    /// Whether a text begins with the family's own token whatever the files of the tokenizer say.
+    /// Whether a text always begins with the family's own token, whatever the tokenizer's files say.
     fn always_begins(&self) -> bool {
         false
     }
 }
 
-/// Draft modules that a model's own files hold, one for each depth.
+/// Draft modules in a model's own files, one for each depth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OwnModules {
-    /// Modules whose tensors are there.
+    /// Modules with tensors.
     pub found: usize,
     /// Modules that the configuration announces.
     pub announced: usize,
 }
 
-/// What only one family has to say of a model: lines and JSON fields of `models info`.
+/// Facts that only one family has: lines and JSON fields of `models info`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Description {
     /// Fields of the JSON form.
@@ -77,11 +77,11 @@ pub struct Description {
     pub layers: Vec<String>,
     /// Lines about memory.
     pub memory: Vec<String>,
-    /// What drafts for it, where the usual sentence is not enough.
+    /// What drafts for it, if the usual sentence does not suffice.
     pub drafter: Option<String>,
 }
 
-/// A model's sizes, as its family reads them; checked, before any tensor is read.
+/// A model's sizes as its family reads them, checked before any tensor is read.
 pub trait FamilyConfig: Any {
     /// The sizes that every transformer has.
     fn transformer(&self) -> &TransformerConfig;
@@ -91,7 +91,7 @@ pub trait FamilyConfig: Any {
         self.transformer().matrix_weights()
     }
 
-    /// Weights of tables whose rows are only looked up: they stay as they are stored.
+    /// Weights of tables whose rows are only looked up: they stay as stored.
     fn looked_up_weights(&self) -> u64 {
         0
     }
@@ -101,7 +101,7 @@ pub trait FamilyConfig: Any {
         0
     }
 
-    /// Values that are cached of one position, all layers together.
+    /// Values cached per position, in all layers together.
     fn cached_values(&self) -> u64 {
         self.transformer().cached_values()
     }
@@ -111,12 +111,12 @@ pub trait FamilyConfig: Any {
         0
     }
 
-    /// Whether experts make it so large that memory is checked before its weights are fetched.
+    /// Whether experts make it so large that memory is checked before the weights are downloaded.
     fn is_large(&self) -> bool {
         false
     }
 
-    /// Whether the native backend runs whole passes, not its matrices alone; the cache then holds f16.
+    /// Whether the native backend runs whole passes, not only its matrices; the cache then stores f16.
     fn runs_whole_native(&self) -> bool {
         false
     }
@@ -126,13 +126,13 @@ pub trait FamilyConfig: Any {
         OwnModules::default()
     }
 
-    /// Whether its own modules are drafted with, or an assistant, whose vocabulary `--draft-vocab` trims. `named` says
-    /// whether `--draft-model` names another module.
+    /// Whether its own modules draft, or an assistant, whose vocabulary `--draft-vocab` trims. `named`: `--draft-model`
+    /// names another module.
     fn trims_draft_vocab(&self, _named: bool) -> bool {
         false
     }
 
-    /// Adds what its modules need, and corrects the figures where this family loads otherwise.
+    /// Adds what its modules need, and corrects figures that this family loads differently.
     fn memory(&self, _context: &LoadContext<'_>, need: MemoryNeed, _weight_type: WeightType) -> MemoryNeed {
         need
     }
@@ -149,27 +149,27 @@ pub trait FamilyConfig: Any {
     fn load(&self, context: &LoadContext<'_>, backend: Backend<'_>, progress: &mut Progress<'_>) -> LoadResult;
 }
 
-/// What a target is loaded onto.
+/// The backend that a target is loaded for.
 #[derive(Clone)]
 pub enum Backend<'a> {
-    /// The native kernels; weights as they are stored.
+    /// The native kernels; weights as stored.
     Native,
     /// candle: the weights' type, its name, and the device.
     Candle(WeightType, String, &'a Device),
 }
 
-/// Reports (what is being loaded, units done, units in all).
+/// Reports (what is being loaded, units done, number of units).
 pub type Progress<'a> = dyn FnMut(&str, u64, u64) + 'a;
 
 /// A target with its weights, or why it cannot be loaded.
 pub type LoadResult = Result<Box<dyn LoadedTarget>, ModelError>;
 
-/// Draft modules, one for each depth, and what they are.
+/// Draft modules, one for each depth, and their header entry.
 pub type Modules = (Vec<Box<dyn DraftModule>>, DrafterInfo);
 
-/// A target with its weights, from which drafters share.
+/// A loaded target, which drafters share weights with.
 pub trait LoadedTarget: Any {
-    /// Loads the draft modules of the target's own files; none where the family never has any.
+    /// Loads the draft modules of the target's own files; `None` if the family never has any.
     fn own_modules(&self, _context: &LoadContext<'_>) -> Option<Result<Modules, ModelError>> {
         None
     }
@@ -177,7 +177,7 @@ pub trait LoadedTarget: Any {
     /// What modules made for targets of the Llama kind share with it.
     ///
     /// # Errors
-    /// The family's name with its article, and what drafts instead.
+    /// The family's name with its article, and what can draft instead.
     fn shared(&self) -> Result<SharedWeights<'_>, NoSharing>;
 
     /// The model, its cache empty.
@@ -195,7 +195,7 @@ pub struct CandleTarget<W> {
     pub spec: ModelSpec,
 }
 
-/// What drafters get of a family's weights on candle.
+/// What drafters get from a family's weights on candle.
 pub trait CandleFamily: Transformer + Sized + 'static {
     /// As [`LoadedTarget::own_modules`].
     fn own_modules(target: &CandleTarget<Self>, context: &LoadContext<'_>) -> Option<Result<Modules, ModelError>>;
@@ -240,7 +240,7 @@ pub struct NoSharing {
     pub instead_of_module: &'static str,
 }
 
-/// What a model is loaded from.
+/// Sources of a model.
 #[derive(Clone, Copy)]
 pub struct LoadContext<'a> {
     /// What to load, and how.
@@ -256,8 +256,8 @@ pub struct LoadContext<'a> {
 }
 
 impl LoadContext<'_> {
-    /// The tensors of a target for the native kernels or candle, and what it is; candle computes at least what lies between
-    /// its matrices.
+    /// The tensors of a target for the native kernels or candle, and the model's info; candle computes at least
+    /// everything between its matrices.
     pub(in crate::model) fn on_candle<'t>(&'t self, backend: &'t Backend<'_>) -> (Tensors<'t>, ModelSpec) {
         let (matmul, dtype, device) = match backend {
             Backend::Native => {
@@ -287,10 +287,10 @@ impl LoadContext<'_> {
         }
     }
 
-    /// Tokens that modules of the target's own files may propose; none = all.
+    /// Tokens that modules of the target's own files may propose; `None` = all.
     ///
     /// # Errors
-    /// When a token that was asked for is none of the model's.
+    /// If a requested token is not one of the model's.
     pub fn draft_vocab(&self) -> Result<Option<Vec<TokenId>>, ModelError> {
         match &self.options.draft_vocab {
             None | Some(DraftVocab::All) => Ok(None),
@@ -306,7 +306,7 @@ pub fn loaded_dtype(source: &ModelFiles) -> String {
     if stored == "f8_e4m3" { "bf16".to_owned() } else { stored }
 }
 
-/// A kind of draft module that comes in a folder of its own and takes the MTP module's place.
+/// A kind of draft module in a folder of its own, which replaces the MTP module.
 pub trait ModuleKind: Sync {
     /// With its article, e.g. `an EAGLE-3 head`.
     fn title(&self) -> &'static str;
@@ -320,7 +320,7 @@ pub trait ModuleKind: Sync {
     /// Whether a `config.json` is that of such a module.
     fn is_one(&self, json: &[u8]) -> bool;
 
-    /// Checks a `config.json` before weights are fetched.
+    /// Checks a `config.json` before weights are downloaded.
     ///
     /// # Errors
     /// [`ModelError::Unsupported`] or [`ModelError::Metadata`] naming the key.
@@ -329,10 +329,10 @@ pub trait ModuleKind: Sync {
     /// Opens a folder for a target, before anything large is read.
     ///
     /// # Errors
-    /// When it is damaged, not supported, or made for another target.
+    /// If it is damaged, not supported, or made for another target.
     fn open(&self, folder: &Path, target: &dyn FamilyConfig) -> Result<Box<dyn CheckedModule>, ModelError>;
 
-    /// What it is, from its headers.
+    /// Its figures, from its headers.
     ///
     /// # Errors
     /// When it is damaged or not supported.
@@ -341,14 +341,14 @@ pub trait ModuleKind: Sync {
 
 /// A draft module that fits its target.
 pub trait CheckedModule {
-    /// Loads it beside the target.
+    /// Loads it for the target.
     ///
     /// # Errors
-    /// When a tensor is missing, misshapen or damaged, or memory is short.
+    /// If a tensor is missing, has a wrong shape or is damaged, or memory is short.
     fn load(&self, target: &dyn LoadedTarget, context: &LoadContext<'_>) -> Result<Modules, ModelError>;
 }
 
-/// A draft module in figures: `models info`.
+/// Figures of a draft module: `models info`.
 pub trait ModuleCard: Display {
     /// The JSON form.
     fn json(&self) -> Value;

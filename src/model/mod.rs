@@ -1,9 +1,9 @@
 //! Running transformers over `m` tokens at once, with a cache that can be cut back.
 //!
-//! The two seams are [`Model`] (a target) and [`DraftModule`] (a draft module that reads the target's
-//! hidden states). Rows cross them as plain `f32` memory, not as tensors of one framework: sampling
-//! and verification happen on the CPU whatever computed the rows, and a backend without a tensor
-//! library stands behind the same trait. Nothing here knows drafts, acceptance or events.
+//! The two seams are [`Model`] (a target) and [`DraftModule`] (a draft module that reads the target's hidden states).
+//! Rows cross them as plain `f32` memory, not as tensors of a framework: sampling and verification run on the CPU
+//! whatever computed the rows, and a backend without a tensor library implements the same traits. Nothing here knows
+//! drafts, acceptance or events.
 //!
 //! Letters in comments: `n` positions cached, `m` rows now, `d` = d_model, `v` = vocabulary.
 
@@ -50,22 +50,21 @@ pub struct Forward {
     /// `[m, states · d]`: the states of the model's [`Tap`], by default the one after the final norm,
     /// which is what the output head reads.
     pub hidden: Rows,
-    /// One per row of logits, from backends that find it in the head's own pass; else empty.
+    /// One per row of logits, from backends that compute it in the head's own pass; else empty.
     pub stats: Vec<RowStats>,
 }
 
-/// Tokens whose largest logit a [`RowStats`] notes together.
+/// Tokens whose largest logit a [`RowStats`] records together.
 pub const STRETCH: usize = 512;
 
-/// What a row of logits amounts to: all that greedy decoding asks of it.
+/// Summary of a row of logits: all that greedy decoding needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RowStats {
     /// Index of the first largest logit.
     pub argmax: u32,
     /// That logit.
     pub max: f32,
-    /// `ln Σ e^logit`: the log-probability of index `i` is its logit minus this. No number when a
-    /// logit is none.
+    /// `ln Σ e^logit`: the log-probability of index `i` is its logit minus this. Not finite if a logit is not.
     pub log_sum_exp: f32,
     /// Largest logit of each stretch of [`STRETCH`] tokens: where the best candidates are.
     pub peaks: Vec<f32>,
@@ -74,7 +73,7 @@ pub struct RowStats {
 /// Most rows of a tree.
 pub const MAX_TREE_ROWS: usize = 16;
 
-/// Whether these are rows after position `base`, ascending, of a cache that holds `have` positions.
+/// Whether these are ascending rows after position `base` of a cache with `have` positions.
 fn check_path(have: usize, base: usize, path: &[usize]) -> Result<(), ModelError> {
     if base <= have && path.iter().all(|row| *row < have - base) && path.is_sorted_by(|a, b| a < b) {
         return Ok(());
@@ -85,7 +84,7 @@ fn check_path(have: usize, base: usize, path: &[usize]) -> Result<(), ModelError
 /// Depth of each row below row 0.
 ///
 /// # Errors
-/// [`ModelError::Unsupported`] when a parent does not stand before its child, or rows are too many.
+/// [`ModelError::Unsupported`] if a parent does not precede its child, or there are too many rows.
 pub fn tree_depths(parents: &[usize]) -> Result<Vec<usize>, ModelError> {
     let mut depths: Vec<usize> = Vec::with_capacity(parents.len());
     for (row, parent) in parents.iter().enumerate() {
@@ -101,8 +100,8 @@ pub fn tree_depths(parents: &[usize]) -> Result<Vec<usize>, ModelError> {
 
 /// Where a rewind may return to.
 ///
-/// A length says it all: the rows run since can be cut back to any length from here on, by recurrent
-/// models too, which keep what that takes until the next pass ([`Model::rewindable`]).
+/// A length suffices: the rows run since can be cut back to any length from here on, by recurrent models too, which
+/// keep what that takes until the next pass ([`Model::rewindable`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
     /// Positions that were in the cache.
@@ -111,7 +110,7 @@ pub struct Checkpoint {
 
 /// A target: weights (shared between forks) and one cache.
 pub trait Model {
-    /// What it is.
+    /// Its description.
     fn spec(&self) -> &ModelSpec;
 
     /// Positions held in the cache (`n`).
@@ -129,9 +128,9 @@ pub trait Model {
     /// the backend reports.
     fn forward(&mut self, tokens: &[TokenId], rows: LogitRows) -> Result<Forward, ModelError>;
 
-    /// Runs positions `n..n + m` through the first `layers` blocks only, then the final norm and the
-    /// head; logits come for the last row. The positions count as cached until they are truncated, which
-    /// must happen before anything else runs: the other blocks know nothing of them.
+    /// Runs positions `n..n + m` through the first `layers` blocks only, then the final norm and the head; logits are
+    /// for the last row. The positions count as cached and must be truncated before anything else runs: the other
+    /// blocks have not seen them.
     ///
     /// # Errors
     /// As [`Model::forward`]; [`ModelError::Unsupported`] from backends that cannot stop early.
@@ -139,15 +138,15 @@ pub trait Model {
         Err(ModelError::Unsupported("this backend cannot stop after the first layers".into()))
     }
 
-    /// Why it verifies no trees; none where it does.
+    /// Why it cannot verify trees; `None` if it can.
     fn refuses_trees(&self) -> Option<&'static str> {
         Some("this backend verifies no trees")
     }
 
-    /// Runs a tree of at most [`MAX_TREE_ROWS`] rows after the cache, logits for all of them. Row `i`
-    /// continues row `parents[i]`, which stands before it; row 0 continues the cache, whatever its
-    /// entry says. A row sees the cache and its ancestors, at the positions they would have in a chain.
-    /// The rows count as cached until [`Model::retain`] cuts them to one path.
+    /// Runs a tree of at most [`MAX_TREE_ROWS`] rows after the cache, with logits for all of them. Row `i` continues
+    /// row `parents[i]`, which precedes it; row 0 continues the cache, whatever its entry. A row sees the cache and its
+    /// ancestors, at the positions they would have in a chain. The rows count as cached until [`Model::retain`] cuts
+    /// them to one path.
     ///
     /// # Errors
     /// As [`Model::forward`]; [`ModelError::Unsupported`] from backends without trees, and for parents
@@ -156,8 +155,8 @@ pub trait Model {
         Err(ModelError::Unsupported("this backend verifies no trees".into()))
     }
 
-    /// Keeps of the rows after position `base` those of one path, ascending; the cache then is as if
-    /// they had run as a chain.
+    /// Keeps, of the rows after position `base`, those of one path, ascending; the cache then is as if they had run as
+    /// a chain.
     ///
     /// # Errors
     /// [`ModelError::Rewind`] when there are no such rows, and nothing is changed; or what the backend reports, and the
@@ -166,10 +165,10 @@ pub trait Model {
         Err(ModelError::Rewind { len: base, have: self.len(), since: base })
     }
 
-    /// Has later passes hand over these hidden states. Early passes hand over the normed state alone.
+    /// Makes later passes return these hidden states. Early passes return only the normed state.
     ///
     /// # Errors
-    /// [`ModelError::Unsupported`] when it has no such states; the tap then is as before.
+    /// [`ModelError::Unsupported`] if it has no such states; the tap then is as before.
     fn set_tap(&mut self, tap: &Tap) -> Result<(), ModelError> {
         if tap.is_default() {
             return Ok(());
@@ -177,13 +176,12 @@ pub trait Model {
         Err(ModelError::Unsupported("this backend returns only the state after the final norm".into()))
     }
 
-    /// Bytes of weights that a pass reads: all of them, but for tables of which rows are looked up.
+    /// Bytes of weights that a pass reads: all except tables whose rows are looked up.
     fn pass_bytes(&self) -> u64 {
         self.spec().info.weight_bytes
     }
 
-    /// The keys and values that a drafter without a cache of its own reads; none from families that have no such
-    /// drafters.
+    /// The keys and values for a drafter without a cache of its own; `None` from families without such drafters.
     ///
     /// # Errors
     /// When its caches cannot be read.
@@ -197,7 +195,7 @@ pub trait Model {
         len.min(self.len())
     }
 
-    /// Remembers the present state for [`Model::truncate`].
+    /// Remembers the current state for [`Model::truncate`].
     ///
     /// # Errors
     /// When a state copy cannot be made.
@@ -207,7 +205,7 @@ pub trait Model {
     /// `len` is [rewindable](Model::rewindable).
     ///
     /// # Errors
-    /// [`ModelError::Rewind`] when `len` lies outside that range, or its state was not kept.
+    /// [`ModelError::Rewind`] if `len` is outside that range, or its state was not stored.
     fn truncate(&mut self, len: usize, since: &Checkpoint) -> Result<(), ModelError>;
 
     /// A second model over the same weights with a copy of the cache.
@@ -217,18 +215,18 @@ pub trait Model {
     fn fork(&self) -> Result<Box<dyn Model>, ModelError>;
 }
 
-/// What a [`Model`] is, fixed at load.
+/// Description of a [`Model`], fixed at load.
 #[derive(Clone, Debug)]
 pub struct ModelSpec {
     /// Name, sizes, file: goes into the trace header.
     pub info: ModelInfo,
-    /// Positions the cache can hold.
+    /// Positions of the cache.
     pub ctx_len: usize,
-    /// What computes, e.g. `candle`.
+    /// The backend, e.g. `candle`.
     pub backend: &'static str,
-    /// Where, e.g. `cpu`.
+    /// The device, e.g. `cpu`.
     pub device: String,
-    /// In what the weights are held, e.g. `f32`.
+    /// Dtype of the loaded weights, e.g. `f32`.
     pub dtype: String,
     /// Threads that compute.
     pub threads: usize,
@@ -253,11 +251,11 @@ pub trait DraftModule {
         MtpSpec::default()
     }
 
-    /// Takes other conventions and empties the cache, whose slots were made under the old ones. Pairing
-    /// and an extra slot 0 are the drafter's business.
+    /// Switches to other conventions and empties the cache, whose slots were computed under the old ones. Pairing and
+    /// an extra slot 0 are the drafter's task.
     ///
     /// # Errors
-    /// [`ModelError::Unsupported`] where the module cannot run that way.
+    /// [`ModelError::Unsupported`] if the module cannot run that way.
     fn set_spec(&mut self, spec: &MtpSpec) -> Result<(), ModelError> {
         if *spec == self.spec() {
             return self.truncate(0);
@@ -265,33 +263,32 @@ pub trait DraftModule {
         Err(ModelError::Unsupported("the conventions of this module cannot be changed".into()))
     }
 
-    /// What settled slots read of the target.
+    /// The target's states that settled slots read.
     fn tap(&self) -> Tap {
         Tap::fed(self.spec().feed)
     }
 
-    /// Whether it reads the target's keys and values and keeps none: only the slot of the anchor and those of drafts
-    /// are run, and nothing is left of them.
+    /// Whether it attends to the target's KV cache and has none of its own: only the slots of the anchor and of drafts
+    /// run, and nothing is kept of them.
     fn shares_target_kv(&self) -> bool {
         false
     }
 
-    /// Takes what the target [lends](Model::shared_kv), before each draft; as if the slots of all positions but the last had
-    /// been run.
+    /// Attaches what the target [shares](Model::shared_kv), before each draft; as if the slots of all positions but the
+    /// last had run.
     ///
     /// # Errors
-    /// [`ModelError::Unsupported`] when the target lends nothing, or what it reports.
+    /// [`ModelError::Unsupported`] if the target shares nothing, or the target's error.
     fn attach_kv(&mut self, _target: &dyn Model) -> Result<(), ModelError> {
         Ok(())
     }
 
-    /// Slots that follow stand at this rotary position, not each at its own; none ends that.
+    /// Later slots all use this rotary position; `None` restores each slot's own.
     fn hold_position(&mut self, _position: Option<usize>) {}
 
-    /// Runs `m` slots and leaves them in the cache. `hidden` is `[m, d]`, or of the width of the module's
-    /// [tap](DraftModule::tap) where that is another; logits come for the last slot only,
-    /// `[1, draft vocabulary]`; hidden states `[m, d]` are the module's own output, which takes the
-    /// target's place from depth 2 on.
+    /// Runs `m` slots and leaves them in the cache. `hidden` is `[m, d]`, or as wide as the module's
+    /// [tap](DraftModule::tap) if that differs; logits are for the last slot only, `[1, draft vocabulary]`; hidden
+    /// states `[m, d]` are the module's own output, which replaces the target's from depth 2 on.
     ///
     /// # Errors
     /// As [`Model::forward`].
@@ -303,8 +300,8 @@ pub trait DraftModule {
     /// [`ModelError::Rewind`] when there are fewer slots than `len`.
     fn truncate(&mut self, len: usize) -> Result<(), ModelError>;
 
-    /// Token of each logit that the last pass gave: the draft vocabulary, ascending, and after it the tokens of the text
-    /// that [joined](draft_tokens::DraftTokens) it.
+    /// Token of each logit of the last pass: the draft vocabulary, ascending, then the tokens of the text that
+    /// [joined](draft_tokens::DraftTokens) it.
     fn draft_vocab(&self) -> &[TokenId];
 
     /// The same module, weights shared, with a copy of the cache.

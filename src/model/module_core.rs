@@ -1,7 +1,7 @@
-//! The part of a draft module that does not depend on what computes it: conventions, rotary positions, checks, passes and
+//! The part of a draft module that does not depend on its backend: conventions, rotary positions, checks, passes and
 //! rollback.
 //!
-//! Invariant: a pass that fails leaves the cache as it was. Slots of one pass stand at consecutive positions, so slots that
+//! Invariant: a pass that fails leaves the cache as it was. Slots of one pass have consecutive positions, so slots that
 //! share one position run one by one.
 
 use std::ops::Deref;
@@ -16,7 +16,7 @@ use crate::protocol::{ConcatOrder, Feed, MtpSpec, NormForm, SlotZero, TokenId};
 pub(in crate::model) struct Slots<'a> {
     /// One token for each slot.
     pub(in crate::model) tokens: &'a [TokenId],
-    /// The target's states, or what the module made of the slots before: `[m, width]`.
+    /// The target's states, or the module's output for the slots before: `[m, width]`.
     pub(in crate::model) hidden: &'a [f32],
     /// Rotary position of the first slot.
     pub(in crate::model) at: usize,
@@ -32,7 +32,7 @@ impl Slots<'_> {
         self.hidden.len() / self.tokens.len().max(1)
     }
 
-    /// What belongs to the embedding and to the hidden state, in the order in which the module reads them.
+    /// What the embedding and the hidden state have, in the order in which the module reads them.
     pub(in crate::model) fn in_order<T>(&self, embedding: T, hidden: T) -> [T; 2] {
         match self.spec.order {
             ConcatOrder::EmbeddingFirst => [embedding, hidden],
@@ -41,22 +41,22 @@ impl Slots<'_> {
     }
 }
 
-/// What computes a draft module.
+/// The backend of a draft module.
 pub(in crate::model) trait ModuleBackend: Sized {
-    /// What it is, for messages.
+    /// Its name, for messages.
     const NAME: &'static str;
 
-    /// Slots of a pass, at most.
+    /// Most slots of a pass.
     const MAX_SLOTS: usize;
 
-    /// The module's weights, those of norms among them.
+    /// The module's weights, including norms.
     type Weights: NormWeights;
 
-    /// What logits are computed from: the normed state of a pass's last slot.
+    /// The input of the head: the normed state of a pass's last slot.
     type Last;
 
-    /// Runs slots at the end of the cache, where there is room for them, and writes what the next depth reads, `[m, width]`.
-    /// After an error slots may be left in the cache.
+    /// Runs slots at the end of the cache, which has room for them, and writes the states for the next depth, `[m,
+    /// width]`. After an error slots may be left in the cache.
     fn run(
         &mut self,
         weights: &Self::Weights,
@@ -64,18 +64,18 @@ pub(in crate::model) trait ModuleBackend: Sized {
         recycled: &mut [f32],
     ) -> Result<Self::Last, ModelError>;
 
-    /// Logits of the slot that ran last, one for each token of the draft vocabulary.
+    /// Logits of the last slot, one for each token of the draft vocabulary.
     fn logits(&mut self, last: Self::Last) -> Result<(Vec<f32>, Vec<RowStats>), ModelError>;
 
     /// Drops slots `len..` of the cache.
     fn truncate(&mut self, len: usize);
 
-    /// Has the head give logits of these tokens, whose first ones never change.
+    /// Sets the tokens that the head gives logits for; the first ones never change.
     fn set_tokens(&mut self, _tokens: &DraftTokens) -> Result<(), ModelError> {
         Ok(())
     }
 
-    /// See [`DraftModule::attach_kv`]; gives the slots that count as run.
+    /// See [`DraftModule::attach_kv`]; returns how many slots count as run.
     fn attach_kv(&mut self, _target: &dyn Model) -> Result<usize, ModelError> {
         Ok(0)
     }
@@ -84,25 +84,25 @@ pub(in crate::model) trait ModuleBackend: Sized {
     fn fork(&self) -> Result<Self, ModelError>;
 }
 
-/// What settled slots read of the target.
+/// The target's states that settled slots read.
 #[derive(Clone, Debug)]
 pub(in crate::model) enum Reads {
-    /// The state that the conventions name, and those after so many blocks each.
+    /// The state that the conventions name, and those after each of these blocks.
     State(Vec<usize>),
     /// These states.
     Layers(Tap),
-    /// The state that the conventions name, and the target's keys and values instead of a cache.
+    /// The state that the conventions name, and the target's KV cache instead of one of its own.
     StateAndKv,
 }
 
-/// What a module is, fixed at load but for the conventions and the tokens that joined.
+/// Description of a module, fixed at load except for the conventions and the joined tokens.
 #[derive(Clone, Debug)]
 pub(in crate::model) struct ModuleFacts {
     /// The conventions in force.
     pub(in crate::model) spec: MtpSpec,
     /// What settled slots read.
     pub(in crate::model) reads: Reads,
-    /// Values of that, and of a state that the module computes.
+    /// Width of that, and of a state that the module computes.
     pub(in crate::model) widths: [usize; 2],
     /// Slots that the cache can hold.
     pub(in crate::model) ctx_len: usize,
@@ -145,12 +145,12 @@ pub(in crate::model) struct ModuleCore<B: ModuleBackend> {
     pub(in crate::model) weights: RunningWeights<B::Weights>,
     /// Slots in the cache.
     len: usize,
-    /// Rotary position of every slot that follows; none: each stands at its own.
+    /// Rotary position of every later slot; `None`: each has its own.
     position: Option<usize>,
 }
 
 impl<B: ModuleBackend> ModuleCore<B> {
-    /// A module with an empty cache, from its weights as they are stored.
+    /// A module with an empty cache, from its weights as stored.
     ///
     /// # Errors
     /// When memory is short.
@@ -165,7 +165,7 @@ impl<B: ModuleBackend> ModuleCore<B> {
         &self.facts
     }
 
-    /// Whether the cache has room for a slot per token, and rows have a width that the module reads.
+    /// Whether the cache has room for a slot per token, and rows have the module's input width.
     fn check(&self, tokens: &[TokenId], hidden: &Rows) -> Result<(), ModelError> {
         let (needed, ctx_len) = (self.len.saturating_add(tokens.len()), self.facts.ctx_len);
         if needed > ctx_len {
@@ -204,7 +204,7 @@ impl<B: ModuleBackend> ModuleCore<B> {
         Ok(Forward { logits, hidden: Rows::new(recycled, width), stats })
     }
 
-    /// Drops slots `len..`, and the tokens that they brought.
+    /// Drops slots `len..`, and the tokens that they added.
     fn drop_from(&mut self, len: usize) -> Result<(), ModelError> {
         self.len = len;
         self.backend.truncate(len);
@@ -276,16 +276,16 @@ impl<B: ModuleBackend + 'static> DraftModule for ModuleCore<B> {
     }
 }
 
-/// Weights among which are those of norms.
+/// Weights that include norms.
 pub(in crate::model) trait NormWeights: Sized {
-    /// The same with 1 added to the weights of all norms: how zero-centred ones run.
+    /// A copy with 1 added to the weights of all norms: how zero-centred norms run.
     ///
     /// # Errors
     /// When memory is short.
     fn one_plus(&self) -> Result<Self, ModelError>;
 }
 
-/// Weights as they run: as they are stored, or with the norms changed to the form in force.
+/// Weights as they run: as stored, or with norms changed to the current form.
 #[derive(Debug)]
 pub(in crate::model) struct RunningWeights<W> {
     stored: Arc<W>,
@@ -293,13 +293,13 @@ pub(in crate::model) struct RunningWeights<W> {
 }
 
 impl<W: NormWeights> RunningWeights<W> {
-    /// As they are stored.
+    /// As stored.
     pub(in crate::model) fn new(stored: W) -> Self {
         let stored = Arc::new(stored);
         Self { running: Arc::clone(&stored), stored }
     }
 
-    /// Has norms mean this.
+    /// Sets the form of the norms.
     pub(in crate::model) fn set_norm_form(&mut self, form: NormForm) -> Result<(), ModelError> {
         self.running = match form {
             NormForm::Weight => Arc::clone(&self.stored),
@@ -328,7 +328,7 @@ mod tests {
     use super::*;
     use crate::protocol::SlotPosition;
 
-    /// Notes the position and number of slots of each pass; fails at a token 9.
+    /// Records the position and number of slots of each pass; fails at a token 9.
     #[derive(Clone, Default)]
     struct Fake {
         passes: Vec<(usize, usize, bool)>,

@@ -1,4 +1,4 @@
-//! Draft modules: what all of them share, and those that come in files of their own.
+//! Draft modules: the code that all of them share, and the modules in files of their own.
 
 pub mod core;
 pub mod eagle3;

@@ -1,7 +1,7 @@
-//! Model families, one folder each: sizes, tensor names, layers and loading, and draft modules that come with them.
+//! Model families, one folder each: sizes, tensor names, layers and loading, and draft modules in their files.
 //!
-//! Invariant: a family names no other; what two need stands in [`nn`](crate::model::nn). A new family is a folder, a `mod`
-//! line and a row of [`FAMILIES`].
+//! Invariant: a family names no other; code for two families is in [`nn`](crate::model::nn). A new family is a folder,
+//! a `mod` line and a row of [`FAMILIES`].
 
 pub mod deepseek;
 pub mod gemma3;
@@ -17,7 +17,7 @@ use crate::model::error::clean;
 use crate::model::files::ConfigJson;
 use crate::model::interfaces::{Family, Names};
 
-/// The families that run.
+/// The supported families.
 pub static FAMILIES: &[&dyn Family] = &[
     &llama::LLAMA,
     &llama::QWEN2,
@@ -30,7 +30,7 @@ pub static FAMILIES: &[&dyn Family] = &[
     &deepseek::GLM4_MOE_LITE,
 ];
 
-/// What runs, for messages.
+/// The supported families, for messages.
 fn supported() -> String {
     let titles: Vec<_> = FAMILIES.iter().map(|family| family.names().title).collect();
     match titles.split_last() {

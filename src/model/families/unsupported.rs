@@ -1,6 +1,6 @@
-//! Names of families that are known and do not run, so that a message can say what a file is.
+//! Names of known families that do not run, so that a message can say what a file is.
 
-/// Their names, and what they are.
+/// Their names and descriptions.
 const UNSUPPORTED: &[(&str, &str)] = &[
     ("qwen2moe", "a mixture of experts"),
     ("qwen3moe", "a mixture of experts"),
@@ -47,7 +47,7 @@ const UNSUPPORTED: &[(&str, &str)] = &[
     ("bert", "BERT, which continues no text"),
 ];
 
-/// What the family of this name is; none for a name that is not known.
+/// Description of the family of this name; `None` for an unknown name.
 pub(super) fn what(name: &str) -> Option<&'static str> {
     UNSUPPORTED.iter().find(|(known, _)| *known == name).map(|(_, what)| *what)
 }

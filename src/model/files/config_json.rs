@@ -155,17 +155,17 @@ impl Quantization {
     }
 }
 
-/// Keys that contradict each other, or a value that none can have.
+/// An error for keys that contradict each other, or an impossible value.
 pub(in crate::model) fn contradiction<T>(what: impl Into<String>) -> Result<T, ModelError> {
     Err(ModelError::Metadata(what.into()))
 }
 
-/// A key that asks for something else than what is computed.
+/// An error for a key that asks for something not computed.
 pub(in crate::model) fn refused<T>(what: impl Display) -> Result<T, ModelError> {
     Err(ModelError::Unsupported(format!("{what}, which is not supported")))
 }
 
-/// A key that must be there.
+/// A required key.
 ///
 /// # Errors
 /// [`ModelError::Metadata`] naming it when it is missing.
@@ -173,9 +173,9 @@ pub(in crate::model) fn given<T>(key: &str, value: Option<T>) -> Result<T, Model
     value.ok_or_else(|| ModelError::Metadata(format!("config.json lacks '{key}'")))
 }
 
-/// Keys that only one family has: a new one would change what its layers compute.
+/// Keys that only one family has: an unknown one would change what its layers compute.
 pub(in crate::model) struct OwnKeys {
-    /// How names of such keys begin.
+    /// Prefixes of such keys.
     pub(in crate::model) starts: &'static [&'static str],
     /// Those that are read, or change nothing.
     pub(in crate::model) known: &'static [&'static str],
@@ -187,8 +187,8 @@ impl OwnKeys {
     /// Reads them.
     ///
     /// # Errors
-    /// [`ModelError::Unsupported`] naming the first unknown one, [`ModelError::Metadata`] naming one that is missing or of
-    /// another type.
+    /// [`ModelError::Unsupported`] naming the first unknown one, [`ModelError::Metadata`] naming one that is missing or
+    /// of another type.
     pub(in crate::model) fn read<T: DeserializeOwned>(&self, object: &Map<String, Value>) -> Result<T, ModelError> {
         let is_own = |key: &str| self.starts.iter().any(|start| key.starts_with(start)) && !self.known.contains(&key);
         if let Some((key, _)) = object.iter().find(|(key, value)| is_own(key) && (self.asks)(value)) {
@@ -201,10 +201,10 @@ impl OwnKeys {
     }
 }
 
-/// What each of so many layers does, from the list under `key`.
+/// The kind of each layer, from the list under `key`.
 ///
 /// # Errors
-/// [`ModelError::Metadata`] when it is of another length, [`ModelError::Unsupported`] for a name that `kind` does not know.
+/// [`ModelError::Metadata`] if it has another length, [`ModelError::Unsupported`] for a name that `kind` does not know.
 pub(in crate::model) fn layer_kinds<K>(
     key: &str,
     (types, layers): (&[String], usize),
@@ -220,7 +220,7 @@ pub(in crate::model) fn layer_kinds<K>(
 /// A share of a head: more than 0, at most 1.
 ///
 /// # Errors
-/// [`ModelError::Metadata`] when it is none.
+/// [`ModelError::Metadata`] otherwise.
 pub(in crate::model) fn share(key: &str, value: f64) -> Result<f64, ModelError> {
     if value > 0.0 && value <= 1.0 {
         return Ok(value);

@@ -1,10 +1,10 @@
-//! How the weights of a GGUF file are called: by its file type or by the dtype of most of its weights.
+//! Name of the weights of a GGUF file: its file type, or the dtype of most of its weights.
 
 use candle_core::quantized::GgmlDType;
 
-/// `general.file_type` as in `llama_ftype` of llama.cpp's `llama.h`: number, name, and the type of most of the matrices.
-/// File types of tensors that cannot be read here are left out. A name that is also that of a dtype is written as a
-/// dtype, in lower case; the others name mixtures.
+/// `general.file_type` as in `llama_ftype` of llama.cpp's `llama.h`: number, name, and the type of most of the
+/// matrices. File types of tensors that cannot be read here are left out. A name that is also that of a dtype is
+/// written as a dtype, in lower case; the others name mixtures.
 const FILE_TYPES: &[(u64, &str, GgmlDType)] = &[
     (0, "f32", GgmlDType::F32),
     (1, "f16", GgmlDType::F16),
@@ -26,14 +26,14 @@ const FILE_TYPES: &[(u64, &str, GgmlDType)] = &[
     (32, "bf16", GgmlDType::BF16),
 ];
 
-/// Set in the number of a file type that was guessed.
+/// Flag in the number of a file type that was guessed.
 const GUESSED: u64 = 1024;
 
 /// The file type, if it is a known one and agrees with the matrices (their types and bytes); else the dtype with the
 /// most bytes, or `unknown` without matrices.
 ///
-/// A file type agrees if a matrix has its type: llama.cpp falls back to others for rows that are no multiple of a block.
-/// An unquantised one must have most of the bytes, because routers and norms are unquantised in any file.
+/// A file type agrees if a matrix has its type: llama.cpp falls back to others for rows that are no multiple of a
+/// block. An unquantised one must have most of the bytes, because routers and norms are unquantised in any file.
 pub(super) fn name(file_type: Option<u64>, matrices: &[(GgmlDType, u64)]) -> String {
     let bytes_of = |dtype| matrices.iter().filter(|(of, _)| *of == dtype).map(|(_, bytes)| bytes).sum::<u64>();
     let Some(most) = matrices.iter().map(|(dtype, _)| *dtype).max_by_key(|dtype| bytes_of(*dtype)) else {

@@ -1,7 +1,7 @@
-//! What a model on disk is and what it would take to run, before any weight is read: `models info`.
+//! What a model on disk is and needs, before any weight is read: `models info`.
 //!
-//! Invariant: everything here is read from headers, so a card costs no more for a large model; only a head that is
-//! said to be the embedding is held against it.
+//! Invariant: everything is read from headers, so a card of a large model takes no longer; only a head that should
+//! equal the embedding is compared with it.
 
 use std::fmt::{self, Display};
 use std::path::Path;
@@ -18,12 +18,12 @@ use crate::model::load::gguf_summary::also_called;
 use crate::model::nn::{RopeScaling, TransformerConfig};
 use crate::model::options::DEFAULT_CTX;
 
-/// A model in figures.
+/// Figures of a model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Card {
     /// The model's name, as people write it.
     pub title: String,
-    /// As the file calls itself (`general.name`), if it does.
+    /// The name in the file (`general.name`), if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub own_name: Option<String>,
     /// The family.
@@ -48,21 +48,21 @@ pub struct Card {
     pub tied: bool,
     /// Longest context it was made for.
     pub context_length: usize,
-    /// How rotary positions are stretched, if they are.
+    /// How rotary positions are scaled, if they are.
     pub rope_scaling: Option<String>,
-    /// In what the weights are stored.
+    /// Dtype or file type of the weights.
     pub dtype: String,
     /// Bytes of the tensors on disk.
     pub tensor_bytes: u64,
-    /// Bytes of KV cache per token: halves on the native backend, of which candle's takes twice as much; f32 on both
-    /// where only matrices are native.
+    /// Bytes of KV cache per token: f16 on the native backend, twice as many on candle; f32 on both if only matrices
+    /// are native.
     pub kv_bytes_per_token: u64,
     /// Whether the cache takes the same on both backends.
     pub same_on_candle: bool,
-    /// What only its family has; fields that others have are null or 0.
+    /// Facts that only its family has; fields of other families are null or 0.
     #[serde(flatten)]
     pub family: Map<String, Value>,
-    /// Draft modules that the file brings, one for each depth.
+    /// Draft modules in the file, one for each depth.
     pub modules: usize,
     /// Draft modules that it announces.
     pub announced_modules: usize,
@@ -72,7 +72,7 @@ pub struct Card {
     pub ends: Vec<String>,
     /// Whether there is a chat template that runs.
     pub has_template: bool,
-    /// Why the chat template does not run; none where it does, or where there is none.
+    /// Why the chat template does not run; `None` if it runs or does not exist.
     pub template_fault: Option<String>,
     /// Lines that only its family has.
     #[serde(skip)]
@@ -97,7 +97,7 @@ impl Card {
     /// Reads the headers of a file or folder.
     ///
     /// # Errors
-    /// When it is damaged or of a family that does not run.
+    /// If it is damaged or of an unsupported family.
     pub fn read(path: &Path) -> Result<Self, ModelError> {
         let opened = OpenModel::open(path)?;
         let (source, family, config) = (&opened.source, &opened.config, opened.transformer());
@@ -153,7 +153,7 @@ fn scaling(config: &TransformerConfig) -> Option<String> {
 }
 
 impl Card {
-    /// What drafts without being asked for; none where nobody expects anything.
+    /// What drafts by default; `None` if nobody expects anything.
     fn drafter(&self) -> Option<String> {
         let (have, announced) = (self.modules, self.announced_modules);
         match (have, announced) {

@@ -1,6 +1,6 @@
-//! Loading a second, smaller model that drafts. It must speak the target's tokens: same number, same bytes.
+//! Loads a second, smaller model that drafts. It must have the target's tokens: same number, same bytes.
 //!
-//! Whatever is wrong with it is a sentence, not an error: decoding goes on without it.
+//! A problem with it is a sentence, not an error: decoding goes on without it.
 
 use std::path::Path;
 

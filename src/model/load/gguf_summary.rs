@@ -1,6 +1,6 @@
-//! What the header of a GGUF file tells of a model that does not run: `models info`.
+//! Facts from the header of a GGUF file about a model that does not run: `models info`.
 //!
-//! Invariant: nothing here is needed to run a model, so whatever a file lacks is left out and never an error.
+//! Invariant: nothing here is needed to run a model, so a missing key is left out and never an error.
 
 use std::fmt::{self, Display};
 use std::path::Path;
@@ -11,17 +11,17 @@ use serde::Serialize;
 use crate::model::error::clean;
 use crate::model::files::GgufFile;
 
-/// A model in the few figures that every GGUF file has.
+/// The few figures that every GGUF file has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GgufSummary {
     /// The model's name, as people write it.
     pub title: String,
-    /// As the file calls itself (`general.name`), if it does.
+    /// The name in the file (`general.name`), if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub own_name: Option<String>,
     /// The family, as the file names it.
     pub architecture: String,
-    /// Transformer blocks, those of draft modules among them.
+    /// Transformer blocks, including those of draft modules.
     pub layers: Option<u64>,
     /// Width of the hidden state.
     pub d_model: Option<u64>,
@@ -31,14 +31,14 @@ pub struct GgufSummary {
     pub announced_modules: Option<u64>,
     /// Longest context it was made for.
     pub context_length: Option<u64>,
-    /// In what most of the weights are stored.
+    /// Dtype of most of the weights.
     pub dtype: String,
     /// Bytes of the tensors.
     pub tensor_bytes: u64,
 }
 
 impl GgufSummary {
-    /// Reads the header; none where it is no whole GGUF file, or names no family.
+    /// Reads the header; `None` if it is not a complete GGUF file, or names no family.
     #[must_use]
     pub fn read(path: &Path) -> Option<Self> {
         if path.is_dir() {
@@ -62,7 +62,7 @@ impl GgufSummary {
     }
 }
 
-/// The file's own name as a clause, if it is another one.
+/// The file's own name as a clause, if it is a different one.
 pub(super) fn also_called(title: &str, own_name: Option<&str>) -> String {
     own_name.filter(|own| *own != title).map_or_else(String::new, |own| format!(", in the file '{own}'"))
 }

@@ -1,4 +1,4 @@
-//! What a model is going to take, for "does it fit".
+//! How much memory a model will need, for "does it fit".
 
 use crate::model::interfaces::LoadContext;
 use crate::model::memory::MemoryNeed;

@@ -1,7 +1,6 @@
-//! From [`LoadOptions`] to a running target, its tokenizer and what drafts for it.
+//! From [`LoadOptions`] to a running target, its tokenizer and its drafters.
 //!
-//! Options are plain data and may cross threads; models may not, so the thread that runs a model is the one that loads
-//! it.
+//! Options are plain data and may cross threads; models may not, so the thread that runs a model loads it.
 
 pub mod card;
 mod draft_model;
@@ -32,15 +31,15 @@ pub struct Loaded {
     pub target: Box<dyn Model>,
     /// Text to tokens and back.
     pub codec: TextCodec,
-    /// The chat template, when the file has one.
+    /// The chat template, if the file has one.
     pub template: Option<ChatTemplate>,
-    /// The draft module, its cache empty, and what it is.
+    /// The draft module, its cache empty, and its header entry.
     pub mtp: Option<(Box<dyn DraftModule>, DrafterInfo)>,
-    /// Modules for depths 2, 3 …, when the module is a stack; their caches are empty.
+    /// Modules for depths 2, 3 …, if the module is a stack; their caches are empty.
     pub deeper: Vec<Box<dyn DraftModule>>,
-    /// The draft model, its cache empty, and what it is; or why there is none.
+    /// The draft model, its cache empty, and its header entry; or why there is none.
     pub draft_model: Option<Result<DraftModel, String>>,
-    /// What the user should know: why there is no drafter, say.
+    /// Messages for the user, such as why there is no drafter.
     pub notice: Option<String>,
     /// Why another backend runs than one would expect.
     pub backend_notice: Option<String>,
@@ -54,7 +53,7 @@ const MAX_TOKENS_WITHOUT_ROW: usize = 8;
 /// A second model that drafts.
 pub type DraftModel = (Box<dyn Model>, DrafterInfo);
 
-/// Loads the target and what drafts for it. `progress` is called with (what, done, in all).
+/// Loads the target and its drafters. `progress` is called with (what, done, total).
 ///
 /// # Errors
 /// The first thing that is missing, damaged or not supported.
@@ -63,7 +62,7 @@ pub fn load(options: &LoadOptions, progress: &mut Progress<'_>) -> Result<Loaded
     let opened = OpenModel::open(&options.target)?;
     let codec = opened.codec()?;
     let (vocab, most) = (opened.transformer().vocab, opened.transformer().context_length);
-    // Gemma 3 names the token that stands for a picture, for which the text model has no row
+    // Gemma 3 has a token for a picture, for which the text model has no row
     let all_special = (vocab..codec.len()).all(|id| codec.piece(TokenId(id as u32)).special);
     if codec.len() > vocab && !(all_special && codec.len() - vocab <= MAX_TOKENS_WITHOUT_ROW) {
         return Err(ModelError::Metadata(format!(
@@ -105,7 +104,7 @@ fn draft_modules(
     target: &dyn LoadedTarget,
 ) -> Result<Drafting, ModelError> {
     let plain = |error: ModelError| format!("no drafter, decoding plainly: {error}");
-    // whatever is wrong with a named module, decoding goes on without it
+    // decoding goes on without a named module that cannot be used
     if let Some(named) = requested {
         let modules = named.and_then(|module| module.load(target, context));
         return Ok(match modules {
@@ -139,7 +138,7 @@ fn module_file(context: &LoadContext<'_>, target: &dyn LoadedTarget) -> Result<M
     mtp::load(file, &shared)
 }
 
-/// A target, and why the native backend does not run it where it was not asked for by name.
+/// A target, and why the native backend does not run it if that was not requested by name.
 type OnBackend = (Box<dyn LoadedTarget>, Option<String>);
 
 fn load_target(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result<OnBackend, ModelError> {
@@ -149,13 +148,13 @@ fn load_target(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result
         return load_candle(context, progress).map(|target| (target, None));
     }
     match load_native(context, progress) {
-        // a file that the native kernels do not run still runs on candle, unless they were asked for
+        // a file that the native kernels do not support still runs on candle, unless native was requested
         Err(ModelError::Unsupported(reason)) if options.backend == Backend::Auto => {
             let loaded = load_candle(context, progress).map_err(|error| match error {
                 ModelError::DoesNotFit(figures) => ModelError::DoesNotFit(format!("{figures} ({reason})")),
                 error => error,
             });
-            // what the reason advises is done
+            // follow the advice of the message
             let reason = reason.split_once("; ").map_or(reason.as_str(), |(reason, _)| reason);
             loaded.map(|target| (target, Some(format!("candle runs this target: {reason}"))))
         }
@@ -163,7 +162,7 @@ fn load_target(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result
     }
 }
 
-/// The native backend runs weights as they are stored, on the CPU.
+/// The native backend runs weights as stored, on the CPU.
 fn suits_native(options: &LoadOptions) -> bool {
     let stored = matches!(options.dtype, Dtype::Auto | Dtype::Stored | Dtype::Q4_1);
     stored && matches!(options.device.open(), Ok(Device::Cpu))

@@ -1,4 +1,4 @@
-//! Draft modules in folders of their own, which `--draft-model` names and which take the MTP module's place.
+//! Draft modules in folders of their own, which `--draft-model` names and which replace the MTP module.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::model::options::LoadOptions;
 /// The kinds.
 pub static MODULE_KINDS: &[&dyn ModuleKind] = &[&eagle3::Eagle3, &assistant::AssistantKind];
 
-/// The kind of module that a `config.json` describes; none for a model, or for an MTP module.
+/// The kind of module that a `config.json` describes; `None` for a model or an MTP module.
 #[must_use]
 pub fn kind_of(json: &[u8]) -> Option<&'static dyn ModuleKind> {
     MODULE_KINDS.iter().copied().find(|kind| kind.is_one(json))
@@ -24,20 +24,20 @@ pub fn kind_in(folder: &Path) -> Option<&'static dyn ModuleKind> {
     kind_of(&SideFiles::of(folder).read("config.json").ok()??)
 }
 
-/// The kind of module that `--draft-model` names; none for a model, or where nothing is named.
+/// The kind of module that `--draft-model` names; `None` for a model, or without the option.
 #[must_use]
 pub fn requested(options: &LoadOptions) -> Option<&'static dyn ModuleKind> {
     kind_in(options.draft_model.as_deref()?)
 }
 
-/// The module that `--draft-model` names, checked against the target; what is wrong with it leaves the target without a
+/// The module that `--draft-model` names, checked against the target; a problem with it leaves the target without a
 /// drafter.
 pub type Requested = Option<Result<Box<dyn CheckedModule>, ModelError>>;
 
 /// Opens the module that `--draft-model` names.
 ///
 /// # Errors
-/// [`ModelError::Unsupported`] when another module is asked for as well.
+/// [`ModelError::Unsupported`] if another module is requested as well.
 pub fn open(options: &LoadOptions, target: &dyn FamilyConfig) -> Result<Requested, ModelError> {
     let (Some(folder), Some(kind)) = (options.draft_model.as_deref(), requested(options)) else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Opening a model: its files, its family and its sizes, before any weight is read.
+//! Opens a model: its files, its family and its sizes, before any weight is read.
 
 use std::path::Path;
 use std::thread::{self, JoinHandle};
@@ -59,7 +59,7 @@ impl OpenModel {
         self.config.transformer()
     }
 
-    /// What a whole target on the native kernels is loaded from.
+    /// Source for loading a whole target on the native kernels.
     #[must_use]
     pub fn parts(&self) -> (&ModelFiles, &TransformerConfig) {
         (&self.source, self.transformer())
@@ -93,7 +93,7 @@ impl OpenModel {
         self.compile_template(codec).finish()
     }
 
-    /// Starts to compile the chat template in a thread, so that weights are read meanwhile.
+    /// Starts to compile the chat template in a thread while weights are read.
     #[must_use]
     pub fn compile_template(&self, codec: &TextCodec) -> CompilingTemplate {
         let source = match &self.source {
@@ -106,7 +106,7 @@ impl OpenModel {
     }
 }
 
-/// A chat template that a thread compiles, none where the model has none, or why its file cannot be read.
+/// A chat template that a thread compiles, `None` if the model has none, or why its file cannot be read.
 pub struct CompilingTemplate(Result<Option<JoinHandle<Result<ChatTemplate, ModelError>>>, ModelError>);
 
 impl CompilingTemplate {
@@ -115,10 +115,10 @@ impl CompilingTemplate {
         self.0?.map(|thread| thread.join().map_err(ended)?).transpose()
     }
 
-    /// Waits for the template. Returns it, or why the one that is there does not run: a model is of use without.
+    /// Waits for the template. Returns it, or why it does not run: a model is useful without one.
     ///
     /// # Errors
-    /// When a file cannot be read; never for a mistake in the template.
+    /// If a file cannot be read; never for a mistake in the template.
     pub fn finish_or_why(self) -> Result<(Option<ChatTemplate>, Option<String>), ModelError> {
         match self.finish() {
             Ok(template) => Ok((template, None)),

@@ -1,12 +1,12 @@
-//! Whether a repository's model runs, from its small files alone, before its weights are fetched.
+//! Whether a repository's model runs, from its small files alone, before its weights are downloaded.
 
 use crate::model::files::{ConfigJson, SideFiles};
 use crate::model::load::named_module;
 use crate::model::text::tokenizer::TextCodec;
 use crate::model::{ModelError, families, memory};
 
-/// Checks configuration and tokenizer. Experts make models large: one whose weights exceed all memory is rejected with
-/// the figures.
+/// Checks configuration and tokenizer. A model with experts whose weights exceed all memory is rejected with the
+/// figures.
 ///
 /// # Errors
 /// What is not supported, or damaged, or does not fit.
@@ -14,7 +14,7 @@ pub fn preflight(files: &SideFiles) -> Result<(), ModelError> {
     preflight_within(files, memory::installed().filter(|_| !cfg!(any(feature = "cuda", feature = "metal"))))
 }
 
-/// The same on a machine with so many bytes of memory; none = unknown.
+/// The same on a machine with so many bytes of memory; `None` = unknown.
 ///
 /// # Errors
 /// As [`preflight`].
@@ -27,7 +27,7 @@ pub fn preflight_within(files: &SideFiles, memory: Option<u64>) -> Result<(), Mo
     let family = families::of_json(&json)?;
     let config = family.read_json(&json, None)?;
     if config.is_large() {
-        // the narrowest type that weights can be loaded in: FP8 is widened
+        // the narrowest dtype that weights can be loaded in: FP8 is widened
         memory::check_weights(2 * config.matrix_weights(), "bf16", memory)?;
     }
     TextCodec::from_folder(files, family.always_begins()).map(drop)

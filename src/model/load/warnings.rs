@@ -11,7 +11,7 @@ pub(super) fn template(why: &str) -> String {
     )
 }
 
-/// A draft vocabulary that no head makes use of; nothing where another message says why.
+/// A draft vocabulary that no head uses; `None` if another message gives the reason.
 pub(super) fn draft_vocab(options: &LoadOptions, config: &dyn FamilyConfig, drafts: bool) -> Option<String> {
     let trims = config.trims_draft_vocab(named_module::requested(options).is_some());
     (options.draft_vocab.is_some() && !trims && drafts).then(|| {

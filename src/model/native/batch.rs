@@ -1,9 +1,9 @@
 //! Many sequences decoded together: every row of a pass belongs to a sequence of its own choice.
 //!
-//! Weights stream from memory once for up to [`MAX_ROWS`] rows, so sixteen sequences cost about what
-//! three cost alone. Matrices take rows as they come; rotation, cache and attention go by the place
-//! of each row. Invariant: a row's bits are those of a plain pass over its sequence, whatever runs
-//! beside it. Which token comes next, and when a sequence ends, is decided by callers.
+//! Weights stream from memory once for up to [`MAX_ROWS`] rows, so sixteen sequences cost about as much as three cost
+//! alone. Matrices take rows in any order; rotation, cache and attention depend on the position of each row. Invariant:
+//! a row's bits are those of a plain pass over its sequence, whatever runs beside it. Callers decide which token comes
+//! next and when a sequence ends.
 
 use std::{ops::Range, sync::Arc};
 
@@ -18,7 +18,7 @@ use draftscope_kernels::{
     Acts, LANES, MAX_HEAD_DIM, MAX_ROWS, Onto, PARTIAL_EXTRA, Queries, Rotate, SEGMENT, StoreKeys, StoreValues, attend,
 };
 
-/// Rows that a pass can hold.
+/// Most rows of a pass.
 pub const BATCH_ROWS: usize = MAX_ROWS;
 
 /// One row of a pass.
@@ -26,20 +26,20 @@ pub const BATCH_ROWS: usize = MAX_ROWS;
 pub struct BatchRow {
     /// The sequence, below the number of slots.
     pub slot: usize,
-    /// Its next token. Rows of one slot follow each other in order.
+    /// Its next token. Rows of one slot are in order.
     pub token: TokenId,
-    /// Whether logits are asked for.
+    /// Whether logits are requested.
     pub scored: bool,
 }
 
-/// What a pass gave.
+/// Result of a pass.
 #[derive(Clone, Debug)]
 pub struct BatchForward {
     /// `[scored rows, vocab]`, in the order of the rows.
     pub logits: Rows,
     /// One a row of logits.
     pub stats: Vec<RowStats>,
-    /// `[rows, states · d]`: the states that the model's tap asks for.
+    /// `[rows, states · d]`: the states of the model's tap.
     pub hidden: Rows,
 }
 
@@ -54,14 +54,14 @@ pub struct NativeBatch {
     tap: Tap,
 }
 
-/// Where a row stands.
+/// Position of a row.
 #[derive(Clone, Copy, Debug)]
 struct RowPlace {
     slot: usize,
     position: usize,
 }
 
-/// A pass and the place of each of its rows.
+/// A pass and the position of each of its rows.
 #[derive(Clone, Copy)]
 struct Placed<'a> {
     pass: Pass<'a>,
@@ -102,7 +102,7 @@ impl NativeBatch {
         self.caches.first().map_or(0, |cache| cache.shape().ctx_len)
     }
 
-    /// Forgets the sequence of a slot.
+    /// Drops the sequence of a slot.
     pub fn clear(&mut self, slot: usize) {
         self.caches[slot].set_len(0);
     }
@@ -110,11 +110,11 @@ impl NativeBatch {
     /// Runs rows at the ends of their sequences and leaves them there.
     ///
     /// # Errors
-    /// [`ModelError::ContextFull`] or [`ModelError::Vocabulary`] when a row cannot be taken, and
-    /// [`ModelError::NotFinite`]; then no sequence has changed.
+    /// [`ModelError::ContextFull`] or [`ModelError::Vocabulary`] if a row cannot run, and [`ModelError::NotFinite`];
+    /// then no sequence has changed.
     ///
     /// # Panics
-    /// When there are more than [`BATCH_ROWS`] rows, or a slot is none.
+    /// If there are more than [`BATCH_ROWS`] rows, or a slot does not exist.
     pub fn forward(&mut self, rows: &[BatchRow]) -> Result<BatchForward, ModelError> {
         assert!(rows.len() <= BATCH_ROWS, "{} rows in a pass of {BATCH_ROWS}", rows.len());
         let tokens: Vec<_> = rows.iter().map(|row| row.token).collect();
@@ -178,7 +178,7 @@ impl NativeBatch {
         if finite { Ok(()) } else { Err(ModelError::NotFinite { position }) }
     }
 
-    /// Logits of the rows that ask for them.
+    /// Logits of the rows that request them.
     fn score(&mut self, rows: &[BatchRow], hidden: &[[f32; LANES]]) -> (Rows, Vec<RowStats>) {
         let weights = &*self.weights;
         let (tiles, vocab) = (weights.shape.d_model / LANES, weights.head.rows());
@@ -195,7 +195,7 @@ impl NativeBatch {
 }
 
 impl Placed<'_> {
-    /// One block over the rows in `scratch.x`; gives back whether they were finite.
+    /// One block over the rows in `scratch.x`; returns whether they were finite.
     fn layer(self, layer: &Layer, caches: &mut [LayerCache<'_>], scratch: &mut Scratch) -> bool {
         let pass = self.pass;
         self.project(layer, caches, scratch);
@@ -229,7 +229,7 @@ impl Placed<'_> {
         });
     }
 
-    /// From the first position to after the last that a sequence takes in this pass.
+    /// From the first position to after the last that a sequence occupies in this pass.
     fn positions(self, slot: usize) -> Range<usize> {
         let mut own = self.places.iter().filter(|place| place.slot == slot).map(|place| place.position);
         own.next().map_or(0..0, |first| first..own.next_back().unwrap_or(first) + 1)
@@ -269,8 +269,8 @@ impl Placed<'_> {
         }
     }
 
-    /// Attention outputs, ready for the output projection, to `scratch.attended`. Every row is a team
-    /// of its own, since its neighbours look at other caches.
+    /// Attention outputs, ready for the output projection, to `scratch.attended`. Every row is a team of its own, since
+    /// its neighbours read other caches.
     fn attend(self, layer: &Layer, caches: &[LayerCache<'_>], scratch: &mut Scratch) {
         let (pass, shape, m) = (self.pass, self.pass.shape, self.pass.m);
         let segments = self.places.iter().map(|place| (place.position + 1).div_ceil(SEGMENT)).max().unwrap_or(0);

@@ -1,10 +1,10 @@
 //! Keys and values of past positions, as IEEE halves, and the angles that rotate them.
 //!
-//! Every [`SLAB`] positions have a part of the memory that holds, for every layer and KV head, a slab of keys
-//! `[position / 16][head_dim]` of 16 lanes and one of values `[position][head_dim / 16]`. So what is used lies together,
-//! whatever the context could hold, and can lie in huge pages without taking the room of all of it. Invariant: only
-//! positions below `len` mean anything; cutting back is a change of `len`, and what lies beyond is overwritten before it
-//! is read.
+//! Every [`SLAB`] positions have a contiguous part of the memory with, for every layer and KV head, a slab of keys
+//! `[position / 16][head_dim]` of 16 lanes and one of values `[position][head_dim / 16]`. So the used memory is
+//! contiguous whatever the context length, and can lie in huge pages without taking the room of the whole context.
+//! Invariant: only positions below `len` have a meaning; cutting back changes `len`, and what lies after it is
+//! overwritten before it is read.
 
 use std::{ops::Range, sync::Arc};
 
@@ -38,7 +38,7 @@ impl KvShape {
         (self.slabs() * self.lanes(SLAB)).max(1)
     }
 
-    /// Bytes that a position takes.
+    /// Bytes of a position.
     pub(in crate::model) fn bytes_per_position(self) -> u64 {
         (2 * 2 * self.layers * self.kv_heads * self.head_dim) as u64
     }
@@ -60,16 +60,16 @@ pub(in crate::model) struct LayerCache<'a> {
     lanes: &'a mut [[u16; LANES]],
 }
 
-/// Keys or values of one head, of some positions that follow each other, to be written.
+/// Keys or values of one head, of consecutive positions, to be written.
 #[derive(Debug)]
 pub(in crate::model) struct Slabs<'a> {
-    /// Position at which the first slab starts.
+    /// Position at which the first slab begins.
     pub(in crate::model) start: usize,
     pub(in crate::model) slabs: Vec<&'a mut [[u16; LANES]]>,
 }
 
 impl LayerCache<'_> {
-    /// Keys and values of a head from where a segment starts, up to the end of the slab.
+    /// Keys and values of a head from the start of a segment to the end of the slab.
     pub(in crate::model) fn segment(&self, head: usize, segment: usize) -> [&[[u16; LANES]]; 2] {
         let (position, part) = (segment * SEGMENT, self.shape.part());
         let start = position / SLAB * part;
@@ -80,7 +80,7 @@ impl LayerCache<'_> {
         [keys, keys + slab].map(|start| &part[start + skip..start + slab])
     }
 
-    /// Keys and values of every head in the slabs that these positions lie in.
+    /// Keys and values of every head in the slabs that contain these positions.
     pub(in crate::model) fn slabs(&mut self, positions: Range<usize>) -> Vec<[Slabs<'_>; 2]> {
         let first = positions.start / SLAB;
         let count = if positions.is_empty() { 0 } else { positions.end.div_ceil(SLAB) - first };
@@ -96,7 +96,7 @@ impl LayerCache<'_> {
 }
 
 impl KvCache {
-    /// An empty cache. Memory is taken by the system when positions are first written.
+    /// An empty cache. The system provides memory when positions are first written.
     pub(in crate::model) fn new(shape: KvShape) -> Self {
         Self { shape, len: 0, lanes: LazyZeros::new(shape.slabs() * shape.lanes(shape.ctx_len)) }
     }
@@ -109,7 +109,7 @@ impl KvCache {
         self.len
     }
 
-    /// Where `m` more positions start.
+    /// Position at which `m` more begin.
     ///
     /// # Errors
     /// [`ModelError::ContextFull`] when they do not fit.
@@ -121,7 +121,7 @@ impl KvCache {
         Ok(self.len)
     }
 
-    /// Positions `..len` are in the cache now.
+    /// Sets the length after writing.
     pub(in crate::model) fn set_len(&mut self, len: usize) {
         debug_assert!(len <= self.shape.ctx_len, "{len} positions in a cache of {}", self.shape.ctx_len);
         self.len = len;
@@ -131,13 +131,13 @@ impl KvCache {
         LayerCache { shape: self.shape, layer, lanes: &mut self.lanes }
     }
 
-    /// Keeps of the rows after `base` those of `path`, which ascends, and nothing after them.
+    /// Keeps, of the rows after `base`, those of `path`, which ascends.
     pub(in crate::model) fn retain(&mut self, base: usize, path: &[usize]) {
         let KvShape { layers, head_dim, .. } = self.shape;
         let positions = base..base + path.last().map_or(0, |row| row + 1);
         for layer in 0..layers {
             for mut slabs in self.layer(layer).slabs(positions.clone()) {
-                // a row never lies before the place it goes to, so none is overwritten before it is read
+                // a row is never before its destination, so none is overwritten before it is read
                 for (depth, row) in path.iter().enumerate().filter(|(depth, row)| depth != *row) {
                     let kept = take_row(&slabs, base + row, head_dim);
                     put_row(&mut slabs, base + depth, &kept);
@@ -147,7 +147,7 @@ impl KvCache {
         self.set_len(base + path.len());
     }
 
-    /// A copy; only what is used is copied.
+    /// A copy; only the used part is copied.
     pub(in crate::model) fn fork(&self) -> Self {
         let mut fork = Self::new(self.shape);
         fork.len = self.len;

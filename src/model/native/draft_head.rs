@@ -1,8 +1,7 @@
-//! The head that a draft module proposes with: some rows of the target's, to which rows of other tokens come as those
-//! tokens turn up in the text.
+//! The head of a draft module: some rows of the target's, plus rows of other tokens as those tokens appear in the text.
 //!
-//! Invariant: row i is that of token i. Rows that come are as the target holds them: to make them smaller would take
-//! as long as a third of a draft.
+//! Invariant: row i is that of token i. Added rows stay in the target's encoding: packing them smaller would take a
+//! third of the time of a draft.
 
 use std::sync::Arc;
 
@@ -20,32 +19,32 @@ use draftscope_kernels::LANES;
 #[derive(Debug)]
 pub(in crate::model) struct DraftHead {
     target: Arc<Weights>,
-    /// Rows that stay, whole tiles where others may come.
+    /// Rows that never change; whole tiles if others may join.
     base: Matrix,
     matrix: Matrix, // [tokens, d]
-    /// Rows for which there is room after the base.
+    /// Room for rows after the base.
     room: usize,
 }
 
 impl DraftHead {
-    /// The target's own, all of it.
+    /// The target's own head, all of it.
     pub(in crate::model) fn whole(target: &Arc<Weights>) -> (Self, DraftTokens) {
         let vocab = (0..target.head.rows() as u32).map(TokenId).collect();
         let base = target.head.clone();
         (Self::on(target, base, 0), DraftTokens::new(vocab, 0))
     }
 
-    /// The rows of `vocab`, ascending, and room for as many of other tokens.
+    /// The rows of `vocab`, ascending, with room for as many of other tokens.
     ///
     /// # Errors
-    /// [`ModelError::Unsupported`] when the target's head is of mixed encodings.
+    /// [`ModelError::Unsupported`] if the target's head has mixed encodings.
     pub(in crate::model) fn trimmed(
         target: &Arc<Weights>,
         vocab: Vec<TokenId>,
         (room, storage): (usize, MtpStorage),
     ) -> Result<(Self, DraftTokens), ModelError> {
         let room = room.min(target.head.rows() - vocab.len());
-        // rows come tile by tile: those of a tile that is not full are the first to come
+        // rows join tile by tile: those of a partly filled tile come first
         let whole = if room == 0 { vocab.len() } else { vocab.len() / LANES * LANES };
         let rows: Vec<_> = vocab[..whole].iter().map(|token| token.index()).collect();
         let base = rows_of(target, &rows, storage)?;
@@ -62,7 +61,7 @@ impl DraftHead {
         Self { target: Arc::clone(target), base, matrix, room }
     }
 
-    /// Makes the rows those of these tokens, whose first ones never change.
+    /// Sets the rows to those of these tokens; the first ones never change.
     pub(in crate::model) fn set_tokens(&mut self, tokens: &DraftTokens) {
         self.matrix.cut(tokens.tokens().len());
         for token in &tokens.tokens()[self.matrix.rows()..] {
@@ -80,13 +79,13 @@ impl DraftHead {
 }
 
 impl Clone for DraftHead {
-    /// Rows that stay are shared; others come with [`DraftHead::set_tokens`].
+    /// The base rows are shared; the others come with [`DraftHead::set_tokens`].
     fn clone(&self) -> Self {
         Self::on(&self.target, self.base.clone(), self.room)
     }
 }
 
-/// The target's head, cut down to `rows`.
+/// The target's head, trimmed to `rows`.
 fn rows_of(target: &Weights, rows: &[usize], storage: MtpStorage) -> Result<Matrix, ModelError> {
     let head = target.head.select(&target.cpu, rows);
     let head = head.ok_or_else(|| ModelError::Unsupported("a head of mixed encodings".to_owned()))?;

@@ -1,4 +1,4 @@
-//! What lies within the target, added to the state that a module's slots read, on the native kernels.
+//! Adds inner states of the target to the state that a module's slots read, on the native kernels.
 //!
 //! Invariant: a row's bits do not depend on the rows beside it.
 
@@ -12,7 +12,7 @@ use crate::model::nn::{Fuse, StatesNorm};
 use draftscope_kernels::{Acts, LANES, Onto};
 
 impl Fuse<Matrix, NormWeight> {
-    /// `[m][(1 + blocks) d / 16] -> [d / 16][m]`; gives back whether all was finite.
+    /// `[m][(1 + blocks) d / 16] -> [d / 16][m]`; returns whether all were finite.
     pub(in crate::model) fn forward(
         &self,
         pass: Pass<'_>,

@@ -1,9 +1,9 @@
-//! Gate and up, the two matrices that a gated feed-forward layer begins with, as one.
+//! Gate and up, the first two matrices of a gated feed-forward layer, as one.
 //!
-//! [`BLOCK`] outputs need two tiles of each. Those four lie beside each other, so that each thread reads memory in
-//! one stream: with two streams in turns a pass over one row takes a twentieth longer. Invariant: a tile's weights, and
-//! so its outputs, are those that it has alone. Where a file stores the two in different encodings, which no tile can
-//! mix, one lies after the other.
+//! [`BLOCK`] outputs need two tiles of each. Those four are adjacent, so that each thread reads memory as one stream:
+//! with two alternating streams a pass over one row takes 5 % longer. Invariant: a tile's weights, and so its outputs,
+//! are those that it has alone. If a file stores the two in different encodings, which no tile can mix, one matrix
+//! follows the other.
 
 use super::matrix::{Cpu, Matrix, Part};
 use draftscope_kernels::{Acts, BLOCK, LANES, Onto, Operand};
@@ -15,7 +15,7 @@ const TILES: usize = BLOCK / LANES;
 #[derive(Clone, Debug)]
 pub(in crate::model) struct GateUp {
     matrix: Matrix,
-    /// Rows of gate and up take turns, [`BLOCK`] of each.
+    /// Rows of gate and up alternate, [`BLOCK`] of each.
     in_turns: bool,
 }
 
@@ -30,7 +30,7 @@ impl GateUp {
         Self { matrix, in_turns }
     }
 
-    /// Has `pack` make a matrix of the rows of both, `[d_ff, k]` plain numbers.
+    /// Lets `pack` make a matrix from the rows of both, `[d_ff, k]` plain numbers.
     pub(in crate::model) fn of_rows(k: usize, [gate, up]: [&[f32]; 2], pack: impl FnOnce(&[f32]) -> Matrix) -> Self {
         let blocks = gate.chunks(BLOCK * k).zip(up.chunks(BLOCK * k));
         let rows: Vec<f32> = blocks.flat_map(|(gate, up)| gate.iter().chain(up)).copied().collect();
@@ -42,12 +42,12 @@ impl GateUp {
         self.matrix.bytes()
     }
 
-    /// What kinds of activations it reads.
+    /// The forms of activations it reads.
     pub(in crate::model) fn operand(&self) -> Operand {
         self.matrix.operand()
     }
 
-    /// The weights that lie together from the first row on.
+    /// The contiguous weights from the first row on.
     pub(in crate::model) fn first_panel(&self) -> &[u8] {
         self.matrix.first_panel()
     }

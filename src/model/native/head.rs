@@ -1,8 +1,8 @@
-//! The output head: logits of every row, and what greedy sampling asks of them, in one pass.
+//! The output head: logits of every row, and what greedy sampling needs of them, in one pass.
 //!
-//! The vocabulary is cut into strips of [`STRIP`] tokens, which threads share; a strip's logits go
-//! through a small buffer that stays in cache, are surveyed there, and then land in their rows.
-//! Strips have a fixed size and are joined in order, so nothing depends on threads.
+//! The vocabulary is cut into strips of [`STRIP`] tokens, which threads share; a strip's logits go through a small
+//! buffer that stays in cache, are summarised there, and are then copied to their rows. Strips have a fixed size and
+//! are joined in order, so nothing depends on threads.
 
 use std::cell::RefCell;
 
@@ -47,7 +47,7 @@ pub(in crate::model) fn logits(cpu: &Cpu, head: &Matrix, acts: &Acts, logits: &m
     stats.extend((0..acts.m()).map(|row| join(&strips, row)));
 }
 
-/// Logits of one hidden state `[d / 16]`, and what [`RowStats`] notes of them.
+/// Logits of one hidden state `[d / 16]`, and their [`RowStats`].
 pub(in crate::model) fn of_state(
     cpu: &Cpu,
     head: &Matrix,

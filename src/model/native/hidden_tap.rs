@@ -1,7 +1,7 @@
-//! Where the hidden states of a pass go that a tap asks for.
+//! Collects the hidden states of a pass that a tap asks for.
 //!
-//! Invariant: a row's states lie side by side in the order of the [`Tap`](crate::model::Tap); with the normed state alone
-//! asked for, nothing is copied.
+//! Invariant: a row's states are side by side in the order of the [`Tap`](crate::model::Tap); if only the normed state
+//! is requested, nothing is copied.
 
 use crate::model::{ModelError, Tap};
 use draftscope_kernels::LANES;
@@ -14,15 +14,15 @@ pub(in crate::model) struct States<'a> {
 }
 
 impl<'a> States<'a> {
-    /// States that a row carries besides the normed one, which every pass gives.
+    /// Number of states of a row besides the normed one, which every pass yields.
     pub(in crate::model) fn besides(tap: &Tap) -> usize {
         if tap.is_default() { 0 } else { tap.states().len() }
     }
 
-    /// Room for `m` rows; `rows` is empty when the normed state alone is wanted.
+    /// Room for `m` rows; `rows` is empty if only the normed state is requested.
     ///
     /// # Errors
-    /// [`ModelError::Unsupported`] when there are fewer `layers` than the tap reads.
+    /// [`ModelError::Unsupported`] if there are fewer `layers` than the tap reads.
     pub(in crate::model) fn new(
         tap: &Tap,
         layers: usize,
@@ -33,7 +33,7 @@ impl<'a> States<'a> {
         Ok(Self { places, m, rows })
     }
 
-    /// Takes the residual stream after so many blocks, `[d / 16][m]`, where it is wanted.
+    /// Stores the residual stream after so many blocks, `[d / 16][m]`, if it is requested.
     pub(in crate::model) fn keep(&mut self, blocks: usize, x: &[[f32; LANES]]) {
         let tiles = x.len() / self.m;
         let states = self.places.len();
@@ -46,7 +46,7 @@ impl<'a> States<'a> {
         }
     }
 
-    /// Takes the states after the final norm, `[m][d / 16]`.
+    /// Stores the states after the final norm, `[m][d / 16]`.
     pub(in crate::model) fn keep_normed(&mut self, normed: &[[f32; LANES]]) {
         let tiles = normed.len() / self.m;
         let states = self.places.len();

@@ -1,9 +1,9 @@
 //! One transformer block of the Llama kind, over at most [`MAX_ROWS`](draftscope_kernels::MAX_ROWS) rows.
 //!
-//! Five regions of parallel work: q|k|v with rotation and cache; attention with joining; output projection with
-//! the residual; gate and up with SiLU; down with the residual. Whoever works out some columns of the residual stream
-//! norms them too, as far as that goes without the other columns. Rows travel as tiles `[d / 16][m]`. Invariant: nothing
-//! depends on who does an item.
+//! Five regions of parallel work: q|k|v with rotation and cache; attention with joining; output projection with the
+//! residual; gate and up with SiLU; down with the residual. The thread that computes columns of the residual stream
+//! also norms them, as far as that is possible without the other columns. Rows are stored as tiles `[d / 16][m]`.
+//! Invariant: nothing depends on which thread does an item.
 
 use super::{
     cache::{AngleTable, LayerCache, Slabs},
@@ -36,7 +36,7 @@ impl BlockShape {
     }
 }
 
-/// Items of attention that each thread should find at least.
+/// Fewest items of attention per thread.
 const ITEMS_A_THREAD: usize = 3;
 
 /// A norm's weights by lanes.
@@ -47,7 +47,7 @@ pub(in crate::model) type NormWeight = Vec<[f32; LANES]>;
 pub(in crate::model) struct Layer {
     pub(in crate::model) attn_norm: NormWeight,
     pub(in crate::model) qkv: Matrix, // [(heads + 2 kv_heads) head_dim, d]
-    /// Of queries and keys, head by head; before they are rotated.
+    /// Norms of queries and keys, head by head, before rotation.
     pub(in crate::model) head_norms: Option<[NormWeight; 2]>,
     pub(in crate::model) out: Matrix, // [d, heads head_dim]
     pub(in crate::model) ffn_norm: NormWeight,
@@ -55,7 +55,7 @@ pub(in crate::model) struct Layer {
     pub(in crate::model) down: Matrix,    // [d, d_ff]
 }
 
-/// Memory of a pass, kept from one to the next.
+/// Memory of a pass, reused by the next.
 #[derive(Debug, Default)]
 pub(in crate::model) struct Scratch {
     /// The residual stream, `[d / 16][m]`.
@@ -70,12 +70,12 @@ pub(in crate::model) struct Scratch {
     squares: Vec<f32>,          // [d / 32][m]
 }
 
-/// What comes when a block is done.
+/// What follows a block.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::model) enum Next<'a> {
     /// Something else.
     Else,
-    /// A norm of its own, and then this matrix.
+    /// A norm, and then this matrix.
     Head(&'a Matrix),
     Block(&'a Layer),
 }
@@ -98,10 +98,10 @@ pub(in crate::model) struct Pass<'a> {
     pub(in crate::model) angles: &'a AngleTable,
     /// First position.
     pub(in crate::model) base: usize,
-    /// Rotary position of the first row: `base`, but for modules that stand elsewhere.
+    /// Rotary position of the first row: `base`, except for modules with other positions.
     pub(in crate::model) at: usize,
     pub(in crate::model) m: usize,
-    /// None where every row continues the one before it.
+    /// `None` if every row continues the one before it.
     pub(in crate::model) tree: Option<&'a Tree>,
     pub(in crate::model) next: Next<'a>,
 }
@@ -126,13 +126,13 @@ impl Layer {
         norms.flatten().flatten().for_each(|weight| *weight += by);
     }
 
-    /// Norms the rows in `scratch.x` for the first block of a pass; gives back whether they were finite.
+    /// Norms the rows in `scratch.x` for the first block of a pass; returns whether they were finite.
     pub(in crate::model) fn enter(&self, pass: Pass<'_>, scratch: &mut Scratch) -> bool {
         pass.norm(&scratch.x, &self.attn_norm, self.qkv.operand(), &mut scratch.acts)
     }
 
-    /// Runs the rows in `scratch.x` and leaves them there; attention reads what lies in `scratch.acts`, where what the next
-    /// block reads is left, if a block comes next. Gives back whether the rows were finite.
+    /// Runs the rows in `scratch.x` in place; attention reads `scratch.acts`, where the input of the next block is
+    /// left, if a block follows. Returns whether the rows were finite.
     pub(in crate::model) fn forward(&self, pass: Pass<'_>, mut cache: LayerCache<'_>, scratch: &mut Scratch) -> bool {
         self.project(pass, &mut cache, scratch);
         pass.cpu.pool.soon(self.out.first_panel());
@@ -141,7 +141,7 @@ impl Layer {
         self.finish(pass, scratch)
     }
 
-    /// What comes after attention; gives back whether the rows were finite.
+    /// The part after attention; returns whether the rows were finite.
     pub(in crate::model) fn finish(&self, pass: Pass<'_>, scratch: &mut Scratch) -> bool {
         let Scratch { x, acts, attended, squares, .. } = scratch;
         let norm = (&self.ffn_norm, self.gate_up.operand());
@@ -237,7 +237,7 @@ impl Layer {
 }
 
 impl Pass<'_> {
-    /// Normed rows, ready for matrices; gives back whether all were finite.
+    /// Normed rows, ready for matrices; returns whether all were finite.
     pub(in crate::model) fn norm(
         &self,
         x: &[[f32; LANES]],
@@ -250,7 +250,7 @@ impl Pass<'_> {
         Norm { x, weight, eps, out, kept }.run_on(self.cpu.isa)
     }
 
-    /// `x += matrix · acts`, and `out` the normed rows; gives back whether all were finite.
+    /// `x += matrix · acts`, and `out` the normed rows; returns whether all were finite.
     fn add_product_normed(
         &self,
         (matrix, acts): (&Matrix, &Acts),
@@ -309,14 +309,14 @@ impl Pass<'_> {
         }
     }
 
-    /// Norms the rows of one head in place, where the block has such a norm.
+    /// Norms the rows of one head in place, if the block has such a norm.
     pub(in crate::model) fn norm_head(&self, tiles: &mut [[f32; LANES]], m: usize, weight: Option<&NormWeight>) {
         if let Some(weight) = weight {
             NormHead { tiles, m, weight, eps: self.shape.eps }.run_on(self.cpu.isa);
         }
     }
 
-    /// What a row sees of a segment; none where the segment lies after the row.
+    /// What a row sees of a segment; `None` if the segment is after the row.
     pub(in crate::model) fn stretch<'a>(
         &self,
         cache: &'a LayerCache<'_>,
@@ -332,16 +332,16 @@ impl Pass<'_> {
         })
     }
 
-    /// Rows that go through a segment together: as many as registers hold, but no more than leave
-    /// every thread some items, `items` being those of one row.
+    /// Rows that go through a segment together: as many as fit into registers, but few enough that every thread gets
+    /// some items; `items` are those of one row.
     fn team_rows(&self, items: usize, heads: usize) -> usize {
         let wanted = ITEMS_A_THREAD * self.cpu.pool.threads();
         let teams = self.m.div_ceil(rows_at_once(self.cpu.isa, heads)).max(wanted.div_ceil(items)).min(self.m);
         self.m.div_ceil(teams)
     }
 
-    /// The columns that each team of each KV head fills, `[kv_heads][teams][columns of its query heads]`, and how many they
-    /// are; `rows(team)` is how many rows it has.
+    /// The columns that each team of each KV head fills, `[kv_heads][teams][columns of its query heads]`, and their
+    /// number; `rows(team)` is the number of its rows.
     pub(in crate::model) fn columns<'a>(
         &self,
         out: &'a mut Acts,
@@ -359,7 +359,7 @@ impl Pass<'_> {
         (cut, each)
     }
 
-    /// Joins what a row and one KV head's query heads have of every segment, `stride` numbers apart, and puts it into `row`
+    /// Joins the partials of a row and one KV head's query heads over all segments, `stride` numbers apart, into `row`
     /// of the columns; the row sees `seen` positions.
     pub(in crate::model) fn join(
         &self,

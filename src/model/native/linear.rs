@@ -1,7 +1,7 @@
-//! A weight matrix on the native kernels by itself, for models whose other parts run elsewhere.
+//! A single weight matrix on the native kernels, for models whose other parts run elsewhere.
 //!
-//! Invariant: as everywhere in this backend, the bits of a row do not depend on the rows beside it, on threads
-//! or on the instruction set.
+//! Invariant: as everywhere in this backend, the bits of a row do not depend on the rows beside it, on threads or on
+//! the instruction set.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,7 +21,7 @@ use draftscope_kernels::{Acts, Isa, LANES, MAX_ROWS, Onto, Pool};
 pub struct NativeCpu(Arc<Cpu>);
 
 impl NativeCpu {
-    /// So many threads, the caller's among them; none takes all cores.
+    /// A number of threads, including the caller; `None` takes all cores.
     #[must_use]
     pub fn new(threads: Option<usize>) -> Self {
         Self(Arc::new(Cpu::new(Pool::new(threads.unwrap_or_else(threads::available)), Isa::detect())))
@@ -61,10 +61,10 @@ pub struct NativeLinear {
 }
 
 impl NativeLinear {
-    /// Packs a tensor of this shape; the memory that the file's pages took is given back.
+    /// Packs a tensor of this shape and releases its file pages.
     ///
     /// # Errors
-    /// [`ModelError::Unsupported`] for encodings and widths that the kernels do not run.
+    /// [`ModelError::Unsupported`] for encodings and widths that the kernels do not support.
     pub fn load(source: &ModelFiles, name: &str, [rows, k]: [usize; 2], cpu: &NativeCpu) -> Result<Self, ModelError> {
         if !k.is_multiple_of(draftscope_kernels::BLOCK) {
             return Err(ModelError::Unsupported(format!(

@@ -1,9 +1,9 @@
 //! A Llama-family target on the native backend.
 //!
-//! Tokens run in passes of at most [`MAX_ROWS`] rows, so that weights stream from memory once a pass.
-//! Invariant: logits and hidden states of a position are the same bits however the tokens before it
-//! were cut into calls and passes, on any number of threads and any instruction set. Weights are
-//! shared between forks; the cache is each fork's own. Reading files is [`load`](super::load)'s work.
+//! Tokens run in passes of at most [`MAX_ROWS`] rows, so that weights stream from memory once a pass. Invariant: logits
+//! and hidden states of a position have the same bits however the tokens before it were cut into calls and passes, on
+//! any number of threads and any instruction set. Weights are shared between forks; each fork has its own cache.
+//! [`load`](super::load) reads files.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(in crate::model) struct Weights {
     pub(in crate::model) shape: BlockShape,
     pub(in crate::model) layers: Vec<Layer>,
     pub(in crate::model) final_norm: NormWeight,
-    /// None when the head serves as embedding too.
+    /// `None` if the head serves as embedding too.
     pub(in crate::model) embedding: Option<Matrix>,
     pub(in crate::model) head: Matrix,
 }
@@ -63,7 +63,7 @@ impl Weights {
         }
     }
 
-    /// The last norm, `[d / 16][m] -> [m][d / 16]`; gives back whether all was finite.
+    /// The last norm, `[d / 16][m] -> [m][d / 16]`; returns whether all were finite.
     pub(in crate::model) fn last_norm(&self, x: &[[f32; LANES]], acts: &mut Acts, kept: &mut [[f32; LANES]]) -> bool {
         acts.shape(kept.len() * LANES / self.shape.d_model, 0, Operand::default());
         Norm { x, weight: &self.final_norm, eps: self.shape.eps, out: acts, kept }.run_on(self.cpu.isa)
@@ -80,7 +80,7 @@ impl Weights {
     }
 }
 
-/// How far a pass goes, and in what shape.
+/// The extent and shape of a pass.
 #[derive(Clone, Copy)]
 struct Extent<'a> {
     /// Blocks that run, from the first on.
@@ -102,11 +102,11 @@ pub struct NativeLlama {
 }
 
 impl NativeLlama {
-    /// Reads a model, for `ctx_len` positions and `threads` threads, the caller's among them; none
-    /// measures how many pay.
+    /// Reads a model, for `ctx_len` positions and `threads` threads, including the caller; `None` measures how many pay
+    /// off.
     ///
     /// # Errors
-    /// When the file cannot be read, is damaged, or holds a model that this backend does not run.
+    /// If the file cannot be read, is damaged, or contains a model that this backend does not run.
     pub fn load(
         from: (&ModelFiles, &TransformerConfig),
         ctx_len: usize,
@@ -115,7 +115,7 @@ impl NativeLlama {
         Self::load_reporting((from, ctx_len), threads, &mut |_, _| {})
     }
 
-    /// The same; `on_layer` is called with each layer that comes next, and how many there are.
+    /// The same; `on_layer` is called with each layer's number and the number of layers.
     ///
     /// # Errors
     /// As [`NativeLlama::load`].
@@ -132,7 +132,7 @@ impl NativeLlama {
         Ok(model)
     }
 
-    /// Notes the sum of the file, for the header.
+    /// Stores the file's digest for the header.
     pub fn set_sha256(&mut self, sha256: Option<String>) {
         self.spec.info.sha256 = sha256;
     }
@@ -206,7 +206,7 @@ impl NativeLlama {
         head::logits(&weights.cpu, &weights.head, &self.head_acts, logits, stats);
     }
 
-    /// Runs at the end of the cache, which after an error is as before.
+    /// Runs at the end of the cache; after an error the cache is as before.
     fn start(&mut self, tokens: &[TokenId], rows: LogitRows, extent: Extent<'_>) -> Result<Forward, ModelError> {
         let base = self.cache.room(tokens.len())?;
         self.weights.check(tokens)?;
@@ -399,7 +399,7 @@ mod tests {
         let singles: Vec<_> =
             tokens[FAR..].iter().map(|&token| alone.forward(&[token], LogitRows::All).unwrap().logits).collect();
         for isa in Isa::available().rev().take(3) {
-            // plain code would take a minute
+            // portable code would take a minute
             let mut many = load(2, isa);
             many.forward(&tokens[..FAR], LogitRows::Last).unwrap();
             for m in [16, 1, 5, 8] {

@@ -1,7 +1,7 @@
 //! From a model on disk to a [`NativeLlama`]: sizes checked, tensors packed one after the other.
 //!
-//! Whatever the model asks for that this backend does not do is an error here, never a silent difference
-//! later; nothing in a file can make it panic.
+//! A model that asks for something this backend does not do is an error here, never a silent difference later; no file
+//! content can make it panic.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub(in crate::model) fn llama(
     Ok(NativeLlama::new(Arc::new(weights), spec, KvCache::new(kv), angles))
 }
 
-/// Reads the draft module of this index that comes with the model in `source`.
+/// Reads the draft module of this index in the model's own files.
 pub(in crate::model) fn module(
     source: &ModelFiles,
     config: &TransformerConfig,
@@ -48,7 +48,7 @@ fn unsupported(what: impl std::fmt::Display) -> ModelError {
     ModelError::Unsupported(format!("the native backend does not run {what}; try `--backend candle`"))
 }
 
-/// What the kernels ask of sizes.
+/// What the kernels require of sizes.
 pub(in crate::model) fn check_shape(shape: &BlockShape) -> Result<(), ModelError> {
     let BlockShape { d_model, heads, kv_heads, head_dim, d_ff, .. } = *shape;
     if heads == 0 || kv_heads == 0 || heads % kv_heads != 0 {
@@ -66,7 +66,7 @@ pub(in crate::model) fn check_shape(shape: &BlockShape) -> Result<(), ModelError
 /// Blocks, final norm, embedding unless it is the head, head.
 type Parts = (Vec<Layer>, NormWeight, Option<Matrix>, Matrix);
 
-/// Packs tensors one after the other; the memory that a file's pages took is given back.
+/// Packs tensors one after the other, and releases each one's file pages.
 struct Loader<'a> {
     tensors: Tensors<'a>,
     cpu: &'a Cpu,
@@ -77,7 +77,7 @@ struct Loader<'a> {
 impl Loader<'_> {
     fn read(&self, on_layer: &mut dyn FnMut(usize, usize)) -> Result<Parts, ModelError> {
         let (v, d) = (self.config.vocab, self.shape.d_model);
-        // the largest first: while a matrix is packed it takes room twice
+        // the largest first: a matrix takes memory twice while it is packed
         let tokens = self.matrix("token_embd.weight", v, d)?;
         let (head, embedding) = match self.config.tied {
             true => (tokens, None),
@@ -109,7 +109,7 @@ impl Loader<'_> {
         })
     }
 
-    /// A draft module that comes with the model: its block follows the model's.
+    /// A draft module in the model's own files: its block follows the model's.
     fn module(&self, index: usize) -> Result<MtpWeights, ModelError> {
         let (d, block) = (self.shape.d_model, self.config.layers + index);
         let part = |name: &str| format!("blk.{block}.nextn.{name}.weight");
@@ -148,7 +148,7 @@ impl Loader<'_> {
             let read = |&(part, heads, _): &(&str, usize, RowOrder)| {
                 self.tensors.0.vector(&name(part).replace(".weight", ".bias"), heads * head_dim)
             };
-            // heads are whole tiles, and rows of biased families are not turned
+            // heads are whole tiles, and rows of families with biases are not reordered
             matrix = matrix.with_bias(&parts.iter().map(read).collect::<Result<Vec<_>, _>>()?.concat());
         }
         parts.iter().for_each(|(part, ..)| self.tensors.0.release(&name(part)));

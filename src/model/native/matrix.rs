@@ -1,8 +1,8 @@
 //! A weight matrix in tiles, and the processor that multiplies with it.
 //!
-//! A matrix may be stacked from parts (q, k and v), each in the form its encoding maps to; tiles are
-//! numbered through. Packing copies and never rounds. Invariant: a row lives in one tile, all parts
-//! but the last are whole tiles, and rows beyond the last are zero, or were cut off.
+//! A matrix may be stacked from parts (q, k and v), each in the form of its encoding; tiles are numbered consecutively.
+//! Packing copies and never rounds. Invariant: a row is in one tile, all parts but the last are whole tiles, and rows
+//! after the last are zero, or were cut off.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ impl Cpu {
         Self { pool, isa, arena: Arena::default() }
     }
 
-    /// Tiles that one item of work takes, so that every thread gets several items of `tiles`.
+    /// Tiles of one item of work, so that every thread gets several items out of `tiles`.
     pub(in crate::model) fn grain(&self, tiles: usize) -> usize {
         tiles.div_ceil(24 * self.pool.threads()).max(1)
     }
@@ -96,7 +96,7 @@ impl Matrix {
         Self { rows: parts.iter().map(|part| part.rows).sum(), k, panels: panels.collect(), bias: None }
     }
 
-    /// Adds a bias to what comes out, one number a row; parts must be whole tiles.
+    /// Adds a bias to the outputs, one number a row; parts must be whole tiles.
     pub(in crate::model) fn with_bias(mut self, bias: &[f32]) -> Self {
         let mut lanes = vec![[0.0; LANES]; self.tiles()];
         lanes.as_flattened_mut()[..bias.len()].copy_from_slice(bias);
@@ -104,7 +104,7 @@ impl Matrix {
         self
     }
 
-    /// Packs rows of plain numbers in blocks of 8-bit codes, or of 4-bit ones: lossy, for drafters.
+    /// Packs rows of plain numbers in blocks of 8-bit or 4-bit codes: lossy, for drafters.
     pub(in crate::model) fn quantise(cpu: &Cpu, k: usize, rows: &[f32], bits: Bits) -> Self {
         let (encoding, width) = match bits {
             Bits::Eight => (Encoding::Q8_0, 34),
@@ -124,7 +124,7 @@ impl Matrix {
         Self::pack(cpu, k, &[part])
     }
 
-    /// A matrix of some rows of this one, in the order given; none where a row does not exist.
+    /// A matrix of some rows of this one, in the given order; `None` if a row does not exist.
     pub(in crate::model) fn select(&self, cpu: &Cpu, rows: &[usize]) -> Option<Self> {
         let form = self.panels.first()?.form;
         if self.panels.len() > 1 || rows.iter().any(|&row| row >= self.rows) {
@@ -148,8 +148,8 @@ impl Matrix {
         })
     }
 
-    /// The same rows, which must be whole tiles, and room after them for rows of `from`, which only this matrix has to
-    /// [push](Matrix::push) them into.
+    /// The same rows, which must be whole tiles, and room after them for rows of `from`, which are
+    /// [pushed](Matrix::push) into this matrix only.
     pub(in crate::model) fn with_room(&self, cpu: &Cpu, (rows, from): (usize, &Self)) -> Self {
         let mut with = self.clone();
         if let Some(first) = from.panels.first() {
@@ -160,7 +160,7 @@ impl Matrix {
         with
     }
 
-    /// Adds a row of a matrix of as many columns, in whose form there is room; nothing where there is none.
+    /// Adds a row of a matrix with as many columns, into whose form it fits; does nothing if there is no room.
     pub(in crate::model) fn push(&mut self, from: &Self, row: usize) {
         let before: usize = self.panels.iter().rev().skip(1).map(|panel| panel.tiles).sum();
         let source = from.tile(row / LANES);
@@ -203,18 +203,18 @@ impl Matrix {
         self.panels.iter().map(|panel| panel.bytes.len()).sum()
     }
 
-    /// The weights that lie together from the first row on.
+    /// The contiguous weights from the first row on.
     pub(in crate::model) fn first_panel(&self) -> &[u8] {
         self.panels.first().map_or(&[], |panel| &panel.bytes)
     }
 
-    /// Form of the largest part, as people write it.
+    /// Usual name of the form of the largest part.
     pub(in crate::model) fn dtype(&self) -> &'static str {
         let largest = self.panels.iter().max_by_key(|panel| panel.bytes.len());
         largest.map_or("none", |panel| panel.form.name())
     }
 
-    /// What kinds of activations it reads.
+    /// The forms of activations it reads.
     pub(in crate::model) fn operand(&self) -> Operand {
         let needs =
             self.panels.iter().map(|panel| Operand { blocks: !panel.form.is_dense(), values: panel.form.is_dense() });
@@ -307,7 +307,7 @@ mod tests {
         }
     }
 
-    /// Random weights as a file stores them, and as candle reads them back.
+    /// Random weights as a file stores them, and as candle decodes them.
     fn stored(encoding: Encoding, rows: usize, k: usize, seed: u64) -> (Vec<u8>, Vec<f32>) {
         let plain = Tensor::from_vec(Noise(seed).numbers(rows * k), (rows, k), &Device::Cpu).unwrap();
         let tensor = QTensor::quantize(&plain, candle_dtype(encoding)).unwrap();
@@ -340,7 +340,7 @@ mod tests {
         out
     }
 
-    /// What a kernel sees of a row: its 8-bit codes, or the row itself.
+    /// The kernel's view of a row: its 8-bit codes, or the row itself.
     fn seen(cpu: &Cpu, matrix: &Matrix, row: &[f32]) -> Vec<f64> {
         let acts = acts(cpu, matrix, row);
         let codes = acts.blocks().iter().flat_map(|block| {

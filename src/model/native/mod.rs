@@ -1,10 +1,9 @@
 //! The native CPU backend: a target and a draft module over hand-written kernels.
 //!
-//! It exists because checking k tokens costs little more than making one only if weights stream from
-//! memory once for all rows, which common CPU software does not do. Invariant: the bits of a row
-//! depend on the tokens before it and on nothing else: not on the rows beside it, on threads or on the
-//! instruction set. So greedy speculation equals plain decoding, to the bit. Which backend runs, and
-//! how many threads pay, is decided by callers.
+//! It exists because checking k tokens costs little more than making one only if weights stream from memory once for
+//! all rows, which common CPU software does not do. Invariant: the bits of a row depend only on the tokens before it:
+//! not on the rows beside it, on threads or on the instruction set. So greedy speculation equals plain decoding, to the
+//! bit. Callers decide which backend runs and how many threads.
 
 pub(in crate::model) mod batch;
 pub(in crate::model) mod cache;

@@ -1,4 +1,4 @@
-//! What draft modules on the native kernels have in common: a cache, the memory of a pass, and logits of its last slot.
+//! Common parts of draft modules on the native kernels: a cache, the memory of a pass, and logits of its last slot.
 
 use std::sync::Arc;
 
@@ -15,16 +15,16 @@ use crate::model::{ModelError, RowStats};
 use crate::protocol::Recycle;
 use draftscope_kernels::{Acts, LANES, MAX_ROWS};
 
-/// What one kind of module computes.
+/// The computation of one kind of module.
 pub(in crate::model) trait KernelModule: Clone {
-    /// What it is, for messages.
+    /// Its name, for messages.
     const NAME: &'static str;
 
     /// The module's weights, those of norms among them.
     type Weights: NormWeights;
 
-    /// Runs one pass at the end of the cache; `out`, the normed states, is `[m][d / 16]`. The states before the last norm are
-    /// left in the scratch. Gives back whether all was finite.
+    /// Runs one pass at the end of the cache; `out`, the normed states, is `[m][d / 16]`. The states before the last
+    /// norm stay in the scratch memory. Returns whether all were finite.
     fn pass(
         &mut self,
         memory: &mut ModuleMemory,
@@ -40,7 +40,7 @@ pub(in crate::model) trait KernelModule: Clone {
     fn set_tokens(&mut self, _tokens: &DraftTokens) {}
 }
 
-/// What a module computes with.
+/// Resources of a module.
 #[derive(Debug)]
 pub(in crate::model) struct ModuleMemory {
     pub(in crate::model) target: Arc<Weights>,

@@ -1,10 +1,10 @@
 //! A draft module of DeepSeek-V3 shape on the native backend, sharing a target's embedding and head.
 //!
-//! Its head is the target's, cut down to the rows of the draft vocabulary. Unless asked otherwise, matrices and head are
-//! kept as 4-bit blocks: what changes is only which tokens are proposed, never which are accepted. With the built-in
-//! module that costs no acceptance (2.46 tokens per round at k = 4 with 8-bit blocks as with these), and a draft after a
-//! pass of the target, which has to fetch the module from memory again, a quarter less time. Invariant: as in the target,
-//! a slot's bits do not depend on the slots that run with it.
+//! Its head is the target's, trimmed to the rows of the draft vocabulary. Unless requested otherwise, matrices and head
+//! are stored as 4-bit blocks: that changes only which tokens are proposed, never which are accepted. With the built-in
+//! module it costs no acceptance (2.46 tokens per round at k = 4 with 8-bit blocks as with these), and a draft after a
+//! pass of the target, which has to fetch the module from memory again, takes a quarter less time. Invariant: as in the
+//! target, a slot's bits do not depend on the slots that run with it.
 
 use half::bf16;
 
@@ -24,11 +24,11 @@ use crate::model::nn::{Fuse, RopeSpec, TransformerConfig};
 use crate::protocol::MtpSpec;
 use draftscope_kernels::{Acts, Encoding, LANES, Norm, Onto, Operand};
 
-/// How a module's matrices are kept in memory.
+/// How a module's matrices are stored in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MtpStorage {
-    /// Blocks of 32 with integer codes, and activations of 8 bits: fastest. Codes of an MTP module have 4 bits, those of an
-    /// EAGLE-3 head 8.
+    /// Blocks of 32 with integer codes, and activations of 8 bits: fastest. Codes of an MTP module have 4 bits, those
+    /// of an EAGLE-3 head 8.
     #[default]
     Blocks,
     /// bfloat16 with `f32` activations, as the module was trained, and the target's own head.
@@ -36,7 +36,7 @@ pub enum MtpStorage {
 }
 
 impl MtpStorage {
-    /// Packs rows of `k` numbers; codes of blocks have so many bits.
+    /// Packs rows of `k` numbers, with so many bits per code in blocks.
     pub(in crate::model) fn pack(self, cpu: &Cpu, k: usize, rows: &[f32], bits: Bits) -> Matrix {
         match self {
             Self::Blocks => Matrix::quantise(cpu, k, rows, bits),
@@ -50,12 +50,12 @@ impl MtpStorage {
     }
 }
 
-/// What a module has of its own; copies share the matrices.
+/// A module's own weights; copies share the matrices.
 #[derive(Clone, Debug)]
 pub(in crate::model) struct MtpWeights {
     pub(in crate::model) embedding_norm: NormWeight,
     pub(in crate::model) hidden_norm: NormWeight,
-    /// What else of the target is read, where it is.
+    /// Further states of the target that it reads, if any.
     pub(in crate::model) fuse: Option<Fuse<Matrix, NormWeight>>,
     pub(in crate::model) from_embedding: Matrix, // [d, d], left half of eh_proj
     pub(in crate::model) from_hidden: Matrix,    // [d, d], right half
@@ -80,7 +80,7 @@ impl NormWeights for MtpWeights {
     }
 }
 
-/// What an MTP module computes, and the memory of its passes.
+/// The computation of an MTP module, and the memory of its passes.
 #[derive(Debug)]
 pub(in crate::model) struct MtpModule {
     head: DraftHead,
@@ -98,7 +98,7 @@ impl Clone for MtpModule {
 pub(in crate::model) type NativeMtp = ModuleCore<OnKernels<MtpModule>>;
 
 impl NativeMtp {
-    /// The module of this index that comes with the target in `source`, whose head it shares.
+    /// The module of this index in the files of the target in `source`, whose head it shares.
     ///
     /// # Errors
     /// When a tensor is missing, misshapen or damaged.
@@ -115,15 +115,15 @@ impl NativeMtp {
         MtpModule::module(target, (weights, bytes), head, (shared.shape, &config.rope, spec))
     }
 
-    /// How most of its weights are kept, as people write it.
+    /// Name of the storage of most of its weights.
     pub(in crate::model) fn dtype(&self) -> &'static str {
         self.weights.layer.down.dtype()
     }
 }
 
 impl MtpModule {
-    /// A module with an empty cache, from its parts; so many bytes of weights are its own. The angles reach one position
-    /// further than the cache.
+    /// A module with an empty cache, from its parts; `bytes` counts its own weights. The table of angles is one
+    /// position longer than the cache.
     pub(in crate::model) fn module(
         target: &NativeLlama,
         (weights, bytes): (MtpWeights, usize),

@@ -1,4 +1,4 @@
-//! Norms of rows that modules read: of an embedding, of a state, of several of the target's states side by side.
+//! Norms of the rows that modules read: of an embedding, of a state, of several of the target's states side by side.
 //!
 //! Invariant: a row's bits do not depend on the rows beside it.
 
@@ -24,7 +24,7 @@ pub(in crate::model) struct Normer<'a> {
 }
 
 impl Normer<'_> {
-    /// `[d / 16][m] -> [m][d / 16]`; gives back whether all were finite.
+    /// `[d / 16][m] -> [m][d / 16]`; returns whether all were finite.
     pub(in crate::model) fn tiles(
         &mut self,
         x: &[[f32; LANES]],
@@ -45,7 +45,7 @@ impl Normer<'_> {
         finite
     }
 
-    /// The target's states, normed together, each, or not at all.
+    /// The target's states, normed together, separately, or not at all.
     pub(in crate::model) fn states(
         &mut self,
         (from, to): (&[[f32; LANES]], &mut Vec<[f32; LANES]>),

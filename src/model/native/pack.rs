@@ -1,4 +1,4 @@
-//! Packing the block of a draft module whose tensors come as plain numbers.
+//! Packs the block of a draft module whose tensors come as plain numbers.
 
 use super::{
     gate_up::GateUp,
@@ -13,10 +13,10 @@ pub(in crate::model) fn lanes(weight: &[f32]) -> NormWeight {
     weight.as_chunks::<LANES>().0.to_vec()
 }
 
-/// Numbers of a tensor by the part of its name and its shape.
+/// Returns the numbers of a tensor by the part of its name and its shape.
 type Read<'a, Shape> = &'a dyn Fn(&str, Shape) -> Result<Vec<f32>, ModelError>;
 
-/// Reads numbers by the part of a tensor's name, as GGUF files have it, and packs rows of `k` of them.
+/// Reads numbers by the part of a tensor's name in GGUF files, and packs rows of `k` of them.
 pub(in crate::model) struct BlockPacker<'a> {
     /// Numbers of a matrix `[rows, k]`.
     pub(in crate::model) matrix: Read<'a, [usize; 2]>,

@@ -1,7 +1,6 @@
-//! What the native loader asks of a model on disk: matrices as raw rows with their encoding.
+//! What the native loader needs of a model on disk: matrices as raw rows with their encoding.
 //!
-//! Names, shapes and extents are the source's; here is checked what would make packing go wrong
-//! (encodings, whole blocks in a row).
+//! The source checks names, shapes and extents; this file checks what packing needs (encodings, whole blocks in a row).
 
 use candle_core::quantized::GgmlDType;
 
@@ -29,7 +28,7 @@ impl RawTensor<'_> {
 }
 
 impl<'a> Tensors<'a> {
-    /// A matrix of the expected shape; FP8 comes as bf16.
+    /// A matrix of the expected shape; FP8 is returned as bf16.
     pub(in crate::model) fn matrix(self, name: &str, rows: usize, k: usize) -> Result<RawTensor<'a>, ModelError> {
         let stored = self.0.stored(name, &[rows, k])?.compact();
         let encoding = encoding(name, stored.dtype())?;

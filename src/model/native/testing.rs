@@ -15,7 +15,7 @@ pub(in crate::model) use draftscope_kernels::testing::Noise;
 
 use crate::protocol::TokenId;
 
-/// The default target; none only when `DRAFTSCOPE_OFFLINE=1` says that there is no network.
+/// The default target; `None` only if `DRAFTSCOPE_OFFLINE=1` says that there is no network.
 pub(in crate::model) fn gguf_path() -> Option<PathBuf> {
     if std::env::var("DRAFTSCOPE_OFFLINE").is_ok_and(|value| value == "1") {
         println!("not run: DRAFTSCOPE_OFFLINE=1");
@@ -24,7 +24,7 @@ pub(in crate::model) fn gguf_path() -> Option<PathBuf> {
     Some(crate::store::resolve(None).unwrap_or_else(|error| panic!("the default model is needed: {error}")))
 }
 
-/// A file of its first MTP module, or of the reference values that came with it.
+/// A file of its first MTP module, or of the reference values beside it.
 pub(in crate::model) fn mtp_path(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/smollm2-135m-mtp").join(file)
 }
@@ -34,7 +34,7 @@ pub(in crate::model) fn token_ids(count: u32) -> Vec<TokenId> {
     (0..count).map(|i| TokenId((i * 7919 + 13) % 49152)).collect()
 }
 
-/// A random Llama of two blocks with most encodings in it, as the bytes of a GGUF file.
+/// A random Llama of two blocks with most encodings, as the bytes of a GGUF file.
 pub(in crate::model) fn tiny_gguf(omit: &str) -> Vec<u8> {
     let mut noise = Noise(7);
     let mut tensor = |rows: usize, k: usize, dtype| {

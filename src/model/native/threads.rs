@@ -1,10 +1,10 @@
-//! How many threads pay, measured on the model that is to run.
+//! How many threads pay off, measured on the loaded model.
 //!
-//! More threads than pay are worse than useless: on a machine whose cores are taken by neighbours a
-//! pool waits for threads that do not run, and two threads of one core share what it has. So all threads and half of them
-//! are timed in turns on the passes that decoding is made of, and all are kept only where they are clearly faster; else
-//! that half and half of it, and so on. A neighbour may take a core for a moment only, and the choice holds for long: so
-//! where fewer threads win, that must show again after a pause. Which bits are computed does not depend on the answer.
+//! Too many threads are worse than useless: on a machine whose cores are busy a pool waits for threads that do not run,
+//! and two threads of one core share its resources. So all threads and half of them are timed alternately on the passes
+//! that decoding consists of, and all are kept only if they are clearly faster; else that half and half of it, and so
+//! on. A neighbour may take a core for a moment only, and the choice lasts long: so if fewer threads win, that must be
+//! confirmed after a pause. The bits computed do not depend on the choice.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use draftscope_kernels::Pool;
 /// Timed turns of each candidate; one more runs first to warm up.
 const TURNS: usize = 7;
 
-/// Rows of the passes that are timed: a plain round and a verification.
+/// Rows of the timed passes: a plain round and a verification.
 const ROWS: [usize; 2] = [1, 4];
 
 /// Turns that are timed in any case, however long they take.
@@ -29,8 +29,8 @@ const TRIES: usize = 3;
 /// Pause between them.
 const PAUSE: Duration = Duration::from_millis(120);
 
-/// Nothing more is tried, and no further turn timed, after this long for each number of threads: large models are slow to time,
-/// and little else weighs on them.
+/// No further candidate is tried, and no further turn timed, after this long for each number of threads: large models
+/// are slow to time, and little else affects them.
 const ENOUGH: Duration = Duration::from_secs(1);
 
 /// Threads must be faster than half of them by this factor to be kept.
@@ -41,7 +41,7 @@ pub(in crate::model) fn available() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Leaves `model` with as many threads as pay. Its cache must be empty, and is empty again after.
+/// Sets the number of threads of `model` that pays off. Its cache must be empty, and is empty again after.
 ///
 /// # Errors
 /// When a pass fails.
@@ -60,8 +60,8 @@ pub(in crate::model) fn choose(model: &mut NativeLlama) -> Result<(), ModelError
     Ok(())
 }
 
-/// Halves a number of threads as long as they do not pay, `pay` saying whether they do, the number being given that they would
-/// be replaced by; gives what is left.
+/// Halves a number of threads as long as it does not pay off; `pay` decides that, given the number that would replace
+/// it. Returns the result.
 fn descend<E>(mut threads: usize, mut pay: impl FnMut(usize) -> Result<bool, E>) -> Result<usize, E> {
     while threads > 1 && !pay(threads.div_ceil(2))? {
         threads = threads.div_ceil(2);
@@ -69,7 +69,7 @@ fn descend<E>(mut threads: usize, mut pay: impl FnMut(usize) -> Result<bool, E>)
     Ok(threads)
 }
 
-/// Whether the threads that `model` has are clearly faster than those of `spare`, in one try of several.
+/// Whether the threads of `model` are clearly faster than those of `spare`, in one try of several.
 fn pay(model: &mut NativeLlama, spare: &mut Pool) -> Result<bool, ModelError> {
     let started = Instant::now();
     for attempt in 0..TRIES {
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn threads_are_halved_until_they_pay() {
-        // what a pass takes on so many threads
+        // time of a pass on so many threads
         let kept = |threads: usize, costs: fn(usize) -> f64| {
             let (mut now, mut asked) = (threads, Vec::new());
             let left = descend(threads, |fewer| {
@@ -152,10 +152,10 @@ mod tests {
         };
         let shared = |n: usize| 1.0 / n as f64;
         assert_eq!(kept(16, shared), (16, vec![8]));
-        // memory gives no more than four threads ask for
+        // memory delivers no more than four threads request
         assert_eq!(kept(16, |n| 1.0 / n.min(4) as f64), (4, vec![8, 4, 2]));
         assert_eq!(kept(6, |n| 1.0 / n.min(2) as f64), (2, vec![3, 2, 1]));
-        // each thread more takes time
+        // each further thread costs time
         assert_eq!(kept(3, |n| n as f64), (1, vec![2, 1]));
         assert_eq!(kept(1, shared), (1, vec![]));
     }

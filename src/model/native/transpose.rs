@@ -1,4 +1,4 @@
-//! Rows to tiles and back: rows lie one after the other, tiles hold the same lanes of all rows.
+//! Rows to tiles and back: rows follow each other, tiles hold the same lanes of all rows.
 
 use draftscope_kernels::LANES;
 

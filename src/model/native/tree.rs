@@ -1,10 +1,9 @@
 //! Attention of a tree's rows: each sees the cache and its ancestors only.
 //!
-//! Row by row, its ancestors' keys and values are laid after the cache at the positions they would have
-//! in a chain, and the kernels run as ever; at the end every row lies in its own place again, so that one
-//! path can be kept. Invariant: a row's bits are those it would have in a chain of its ancestors, since
-//! the very same numbers lie in the very same places. KV heads share the work; nothing depends on who
-//! does which.
+//! For each row its ancestors' keys and values are copied after the cache to the positions they would have in a chain,
+//! and the usual kernels run; at the end every row is in its own place again, so that one path can be kept. Invariant:
+//! a row's bits are those it would have in a chain of its ancestors, since the same numbers are in the same places.
+//! Threads share the KV heads; nothing depends on which thread does which.
 
 use super::{
     cache::{AngleTable, LayerCache, Slabs},
@@ -13,7 +12,7 @@ use super::{
 use crate::model::{ModelError, tree_depths};
 use draftscope_kernels::{Acts, Angles, Column, LANES, PARTIAL_EXTRA, Queries, SEGMENT, SLAB, Stretch, attend};
 
-/// Which row follows which, and where.
+/// Which row follows which, and at which depth.
 #[derive(Debug)]
 pub(in crate::model) struct Tree {
     /// Rows from the root to each row, itself included.
@@ -41,7 +40,7 @@ impl Tree {
         Ok(Self { paths, cos, sin })
     }
 
-    /// Of all rows, each at its depth.
+    /// All rows, each at its depth.
     pub(in crate::model) fn angles(&self) -> Angles<'_> {
         Angles { cos: &self.cos, sin: &self.sin }
     }
@@ -116,7 +115,7 @@ pub(in crate::model) fn take_row([keys, values]: &[Slabs<'_>; 2], position: usiz
     }
 }
 
-/// Puts a position's keys and values where they belong.
+/// Writes a position's keys and values to their place.
 pub(in crate::model) fn put_row([keys, values]: &mut [Slabs<'_>; 2], position: usize, row: &Row) {
     let head_dim = row.keys.len();
     let (slab, at) = ((position - keys.start) / SLAB, position % SLAB);

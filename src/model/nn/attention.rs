@@ -1,7 +1,7 @@
 //! Attention on candle over a [`KvCache`]: causal, within a window, and over trees.
 //!
-//! Invariant: up to [`ROW_BY_ROW`] rows attend one at a time with the shapes of plain decoding, so a row's result does not
-//! depend on the rows beside it.
+//! Invariant: up to [`ROW_BY_ROW`] rows attend one at a time with the shapes of plain decoding, so a row's result does
+//! not depend on the rows beside it.
 
 use candle_core::Tensor;
 
@@ -13,7 +13,7 @@ use crate::model::nn::{KvCache, ROW_BY_ROW, TreeRows};
 pub struct Scores {
     /// Factor of q·kᵀ.
     pub scale: f64,
-    /// `c` of c·tanh(score / c), where scores are capped.
+    /// `c` of c·tanh(score / c), if scores are capped.
     pub softcap: Option<f64>,
 }
 
@@ -39,14 +39,14 @@ impl Scores {
     }
 }
 
-/// Where the rows of a pass stand in a cache, which holds them already.
+/// Where the rows of a pass are in a cache, which contains them already.
 #[derive(Clone, Copy)]
 pub struct CachedRows<'a> {
     /// Positions before the rows.
     pub start: usize,
-    /// The rows' tree; none where every row continues the one before it.
+    /// The rows' tree; `None` if every row continues the one before it.
     pub tree: Option<&'a TreeRows>,
-    /// Positions that a row sees, its own among them; none = all.
+    /// Positions that a row sees, including its own; `None` = all.
     pub window: Option<usize>,
 }
 
@@ -79,12 +79,12 @@ pub fn attend_cached(q: &Tensor, cache: &KvCache, rows: CachedRows<'_>, scores: 
     attend(q, (&keys, &values), window, scores)
 }
 
-/// Causal attention of `q [heads, m, hd]` over keys and values `[kv_heads, n, hd]`, the last row standing at the last of
-/// them: softmax(scores)·v -> `[m, heads · hd]`. Query heads that share a key/value head (Ainslie et al., 2023) are
-/// stacked as rows of one product. A row sees `window` positions up to its own; one row sees all that it is given.
+/// Causal attention of `q [heads, m, hd]` over keys and values `[kv_heads, n, hd]`, whose last position is the last
+/// row's: softmax(scores)·v -> `[m, heads · hd]`. Query heads that share a key/value head (Ainslie et al., 2023) are
+/// stacked as rows of one product. A row sees `window` positions up to its own; a single row sees all that it is given.
 ///
 /// # Errors
-/// When shapes do not fit.
+/// If shapes do not fit.
 pub fn attend(
     q: &Tensor,
     (keys, values): (&Tensor, &Tensor),

@@ -1,10 +1,9 @@
-//! One transformer block of the Llama kind on candle: attention with rotary positions over a [`KvCache`],
-//! then a gated feed-forward layer, each after an RMSNorm and added to the residual stream. Qwen3's
-//! blocks norm queries and keys too, head by head; Gemma 3's also what is added.
+//! One transformer block of the Llama kind on candle: attention with rotary positions over a [`KvCache`], then a gated
+//! feed-forward layer, each after an RMSNorm and added to the residual stream. Qwen3's blocks norm queries and keys
+//! too, head by head; Gemma 3's also the outputs before they are added.
 //!
-//! Invariant: up to [`ROW_BY_ROW`] rows, attention is computed one row at a time with the shapes of
-//! plain decoding, so a row's result does not depend on how many rows run with it. Activations are
-//! f32 whatever the dtype of the weights.
+//! Invariant: up to [`ROW_BY_ROW`] rows, attention is computed one row at a time with the shapes of plain decoding, so
+//! a row's result does not depend on how many rows run with it. Activations are f32 whatever the dtype of the weights.
 
 use candle_core::{Device, Tensor};
 
@@ -71,21 +70,21 @@ impl Rope {
     }
 }
 
-/// What a block is given with the rows of a pass.
+/// Arguments of a block besides the rows.
 #[derive(Clone, Copy)]
 pub struct BlockPass<'a> {
     /// Angles of all positions.
     pub rope: &'a Rope,
-    /// The rows' tree; none where every row continues the one before it.
+    /// The rows' tree; `None` if every row continues the one before it.
     pub tree: Option<&'a TreeRows>,
-    /// Rotary position of the first row; none = the number of positions cached.
+    /// Rotary position of the first row; `None` = the number of cached positions.
     pub at: Option<usize>,
-    /// Positions that a row sees, its own among them; none = all.
+    /// Positions that a row sees, including its own; `None` = all.
     pub window: Option<usize>,
 }
 
 impl<'a> BlockPass<'a> {
-    /// Of rows that continue the cache and see all of it.
+    /// For rows that continue the cache and see all of it.
     #[must_use]
     pub fn new(rope: &'a Rope, tree: Option<&'a TreeRows>) -> Self {
         Self { rope, tree, at: None, window: None }
@@ -133,13 +132,13 @@ pub struct Block {
     head_dim: usize,
     /// How scores are computed.
     pub scores: Scores,
-    /// Of what attention and feed-forward layer give, before it is added; none = it is added as it is.
+    /// Norms of the outputs of attention and feed-forward layer before they are added; `None` = no norm.
     pub post_norms: Option<[RmsNorm; 2]>,
 }
 
 impl Block {
-    /// Reads a block whose attention reads rows of `input` values, with `linear(part, out, in)` and `norm(part, width)`;
-    /// parts are named as in GGUF files.
+    /// Reads a block whose attention reads rows of `input` values, with `linear(part, out, in)` and `norm(part,
+    /// width)`; parts are named as in GGUF files.
     ///
     /// # Errors
     /// Those of `linear` and `norm`.
@@ -170,8 +169,8 @@ impl Block {
         })
     }
 
-    /// Runs `m` rows at the positions after the cache and appends them to it: `[m, d] -> [m, d]`. Rows of
-    /// a tree see their ancestors only, and stand where they would in a chain.
+    /// Runs `m` rows at the positions after the cache and appends them to it: `[m, d] -> [m, d]`. Rows of a tree see
+    /// only their ancestors, at the positions they would have in a chain.
     ///
     /// # Errors
     /// When the cache is full or shapes do not fit.
@@ -179,7 +178,7 @@ impl Block {
         self.forward_read((x, &self.attn_norm.forward(x)?), pass, cache)
     }
 
-    /// The same where attention reads something else than the normed rows, `[m, width of q, k and v]`.
+    /// The same with another input of attention than the normed rows, `[m, width of q, k and v]`.
     ///
     /// # Errors
     /// As [`Block::forward`].
@@ -211,7 +210,7 @@ impl Block {
         self.add(&x, gated, 1)
     }
 
-    /// Adds what attention (0) or the feed-forward layer (1) gives to the residual stream.
+    /// Adds the output of attention (0) or of the feed-forward layer (1) to the residual stream.
     fn add(&self, x: &Tensor, update: Tensor, part: usize) -> Result<Tensor, ModelError> {
         Ok(match &self.post_norms {
             Some(norms) => (x + norms[part].forward(&update)?)?,
@@ -219,7 +218,7 @@ impl Block {
         })
     }
 
-    /// The same block with so much more weight in all its norms.
+    /// A copy whose norms all have this added to their weights.
     ///
     /// # Errors
     /// When memory is short.

@@ -1,14 +1,14 @@
 //! Sizes of a transformer, checked before any tensor is read.
 //!
-//! Invariant: a [`TransformerConfig`] holds together (heads divide, widths are even, sizes bounded), whichever file it came
-//! from; a key that contradicts another is named. GGUF metadata is read in [`gguf_keys`](crate::model::nn::gguf_keys),
-//! `config.json` in [`hf_keys`](crate::model::nn::hf_keys). What only one family has is in that family's own config.
+//! Invariant: a [`TransformerConfig`] is consistent (heads divide, widths are even, sizes bounded), whichever file it
+//! came from; a key that contradicts another is named. [`gguf_keys`](crate::model::nn::gguf_keys) reads GGUF metadata,
+//! [`hf_keys`](crate::model::nn::hf_keys) `config.json`. Keys of only one family are in that family's own config.
 
 use crate::model::ModelError;
 use crate::model::nn::{PairOrder, RopeSpec};
 use crate::protocol::{ModelInfo, TokenId};
 
-/// What blocks of the same sizes do differently, by family.
+/// Differences between families with blocks of the same sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Conventions {
     /// Name of the family as files write it.
@@ -21,7 +21,7 @@ pub struct Conventions {
     pub gguf_pairs: PairOrder,
 }
 
-/// Conventions of the blocks that Llama's layout covers, by `model_type`.
+/// Conventions of the blocks of Llama's layout, by `model_type`.
 pub const LLAMA_LAYOUT: [Conventions; 4] = [
     Conventions { name: "llama", qk_norm: false, qkv_bias: false, gguf_pairs: PairOrder::Interleaved },
     Conventions { name: "qwen2", qk_norm: false, qkv_bias: true, gguf_pairs: PairOrder::HalfSplit },
@@ -29,13 +29,13 @@ pub const LLAMA_LAYOUT: [Conventions; 4] = [
     Conventions { name: "mimo", qk_norm: false, qkv_bias: true, gguf_pairs: PairOrder::HalfSplit },
 ];
 
-/// Largest vocabulary, in tokens: beyond any there is, and small enough for every product of sizes.
+/// Largest vocabulary, in tokens: larger than any real one, and small enough for every product of sizes.
 const MAX_VOCAB: usize = 1 << 24;
 
 /// Sizes and constants of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TransformerConfig {
-    /// What its blocks do.
+    /// Conventions of its blocks.
     pub conventions: Conventions,
     /// Vocabulary size (v): rows of the embedding, which may be more than the tokenizer has tokens.
     pub vocab: usize,
@@ -59,21 +59,21 @@ pub struct TransformerConfig {
     pub pairs: PairOrder,
     /// Longest context the model was made for.
     pub context_length: usize,
-    /// Whether the embedding serves as output head too.
+    /// Whether the embedding is the output head too.
     pub tied: bool,
 }
 
 impl TransformerConfig {
-    /// Whether the sizes hold together; the names are those of the keys of both kinds of heads.
+    /// Checks that the sizes are consistent; the names are those of the keys of both kinds of heads.
     ///
     /// # Errors
-    /// [`ModelError::Metadata`] naming what does not.
+    /// [`ModelError::Metadata`] with the inconsistent key.
     pub(in crate::model) fn check(&self, keys: (&str, &str)) -> Result<(), ModelError> {
         self.check_vocab()?;
         check_heads((self.heads, self.kv_heads, self.head_dim), keys)
     }
 
-    /// Whether the vocabulary is one.
+    /// Checks the size of the vocabulary.
     ///
     /// # Errors
     /// [`ModelError::Metadata`]
@@ -109,7 +109,7 @@ impl TransformerConfig {
         self.layers as u64 * (2 * d * q + 2 * d * kv + 3 * d * ffn) + ends
     }
 
-    /// Values that are cached of one position: keys and values of all layers.
+    /// Values cached per position: keys and values of all layers.
     #[must_use]
     pub fn cached_values(&self) -> u64 {
         self.layers as u64 * 2 * self.kv_width() as u64
@@ -122,7 +122,7 @@ impl TransformerConfig {
         if self.tied { table } else { 2 * table }
     }
 
-    /// Widths as the header of a trace has them; what only loading tells is 0.
+    /// Widths for the header of a trace; those known only after loading are 0.
     #[must_use]
     pub fn describe(&self, name: String, file: String) -> ModelInfo {
         ModelInfo {
@@ -143,8 +143,8 @@ impl TransformerConfig {
     }
 }
 
-/// Whether heads hold together: query heads, key/value heads and the width of one; the names are those of the keys of both
-/// kinds of heads.
+/// Checks that heads are consistent: query heads, key/value heads and the width of one; the names are those of the keys
+/// of both kinds of heads.
 ///
 /// # Errors
 /// [`ModelError::Metadata`] naming what does not.

@@ -8,13 +8,13 @@ use crate::protocol::TokenId;
 
 /// A target's embedding, which its modules share.
 pub trait Embedding: Send + Sync {
-    /// Where the weights lie.
+    /// The weights' device.
     fn device(&self) -> &Device;
 
     /// Embeddings `[m, d]`.
     ///
     /// # Errors
-    /// [`ModelError::Vocabulary`] for a token that is none.
+    /// [`ModelError::Vocabulary`] for a token outside the vocabulary.
     fn embed(&self, tokens: &[TokenId]) -> Result<Tensor, ModelError>;
 }
 
@@ -27,7 +27,7 @@ pub trait SharedTarget: Embedding {
     fn head(&self) -> Linear;
 }
 
-/// An embedding that a module or head brings along.
+/// An embedding that a module or head has of its own.
 pub(in crate::model) struct OwnEmbedding {
     pub(in crate::model) table: Linear, // [v, d]
     pub(in crate::model) vocab: usize,
@@ -47,7 +47,7 @@ impl Embedding for OwnEmbedding {
 /// A head `[v, d]` trimmed to the rows of these tokens, f32.
 ///
 /// # Errors
-/// When one has no row.
+/// If a token has no row.
 pub(in crate::model) fn trimmed(head: &Linear, tokens: &[TokenId], device: &Device) -> Result<Linear, ModelError> {
     let ids: Vec<u32> = tokens.iter().map(|token| token.0).collect();
     Ok(Linear::dense(head.rows(&Tensor::from_vec(ids, tokens.len(), device)?)?))
@@ -56,7 +56,7 @@ pub(in crate::model) fn trimmed(head: &Linear, tokens: &[TokenId], device: &Devi
 /// Tokens as indices of an embedding's rows.
 ///
 /// # Errors
-/// [`ModelError::Vocabulary`] for a token that is none.
+/// [`ModelError::Vocabulary`] for a token outside the vocabulary.
 pub(in crate::model) fn ids(tokens: &[TokenId], vocab: usize, device: &Device) -> Result<Tensor, ModelError> {
     if let Some(token) = tokens.iter().find(|token| token.index() >= vocab) {
         return Err(ModelError::Vocabulary { token: token.0, vocab });

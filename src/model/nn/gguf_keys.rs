@@ -10,7 +10,7 @@ use crate::model::nn::{Conventions, RopeScaling, RopeSpec, TransformerConfig, ya
 pub struct GgufKeys<'a> {
     /// The file.
     pub gguf: &'a GgufFile,
-    /// `general.architecture`, which keys begin with.
+    /// `general.architecture`, the prefix of keys.
     pub arch: &'a str,
 }
 
@@ -29,7 +29,7 @@ impl GgufKeys<'_> {
         self.gguf.size(&self.key(name), most)
     }
 
-    /// A size, or this one where the key is missing.
+    /// A size, or a default if the key is missing.
     ///
     /// # Errors
     /// [`ModelError::Metadata`] when it is out of range.
@@ -40,10 +40,10 @@ impl GgufKeys<'_> {
         }
     }
 
-    /// Transformer blocks without those of draft modules, which `block_count` counts too.
+    /// Transformer blocks without those of draft modules, which `block_count` includes.
     ///
     /// # Errors
-    /// [`ModelError::Metadata`] when no block is left.
+    /// [`ModelError::Metadata`] if no block is left.
     pub fn layers(&self) -> Result<usize, ModelError> {
         let modules = self.gguf.number(&self.key("nextn_predict_layers")).unwrap_or(0);
         let blocks = self.size("block_count", 1024)?;
@@ -66,11 +66,11 @@ impl GgufKeys<'_> {
         self.size_or("attention.key_length", 1 << 12, self.size("embedding_length", 1 << 16)? / heads)
     }
 
-    /// The sizes; so many values of a head are `rotary`, none = all.
+    /// The sizes; so many values of a head are `rotary`, `None` = all.
     ///
     /// # Errors
-    /// [`ModelError::Metadata`] naming the key that is missing or contradictory, [`ModelError::Unsupported`] for variants
-    /// that share the architecture's name.
+    /// [`ModelError::Metadata`] naming the key that is missing or contradictory, [`ModelError::Unsupported`] for
+    /// variants that share the architecture's name.
     pub fn transformer(
         &self,
         conventions: &Conventions,
@@ -90,7 +90,7 @@ impl GgufKeys<'_> {
         rope_of(self.gguf, self.arch, rotary)
     }
 
-    /// Refuses variants that share the architecture's name: experts, biases, values of another width, other rotations.
+    /// Rejects variants that share the architecture's name: experts, biases, values of another width, other rotations.
     ///
     /// # Errors
     /// [`ModelError::Unsupported`] naming the key or tensor.
@@ -163,7 +163,7 @@ fn refuse_extras(
 fn rope_of(gguf: &GgufFile, arch: &str, head_dim: usize) -> Result<RopeSpec, ModelError> {
     let key = |name: &str| format!("{arch}.rope.{name}");
     let theta = f64::from(gguf.real(&key("freq_base"), Some(10_000.0))?);
-    // as llama.cpp: a factor without a type is linear, and older files have another name for it
+    // as in llama.cpp: a factor without a type is linear; older files name it differently
     let kind = gguf.text(&key("scaling.type")).unwrap_or("linear");
     let given = ["scaling.factor", "scale_linear"].map(key).into_iter().find(|key| gguf.value(key).is_ok());
     let factor = match &given {

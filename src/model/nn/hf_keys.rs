@@ -1,7 +1,7 @@
 //! The keys of `config.json` that every transformer has.
 //!
-//! Invariant: a key that asks for something else than what is computed is an error that names it, never
-//! a silent difference. Keys nobody needs are not read.
+//! Invariant: a key that asks for something not computed is an error that names it, never a silent difference. Unneeded
+//! keys are not read.
 
 use serde::Deserialize;
 
@@ -16,9 +16,9 @@ use crate::model::nn::{Conventions, PairOrder, RopeScaling, RopeSpec, Transforme
 /// Which of the keys below a family reads itself.
 #[derive(Clone, Debug, Default)]
 pub struct Extras {
-    /// Width of a head, where the family has worked it out.
+    /// Width of a head, if the family has computed it.
     pub head_dim: Option<usize>,
-    /// Rotary positions, where the family has worked them out.
+    /// Rotary positions, if the family has computed them.
     pub rope: Option<RopeSpec>,
     /// Whether it reads `layer_types`.
     pub layer_types: bool,
@@ -33,14 +33,14 @@ pub struct Extras {
 /// What is known of the output head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ends {
-    /// Whether the embedding is the head, as the files say.
+    /// Whether the embedding is the head, according to the files.
     pub tied: Option<bool>,
-    /// Whether there is a head among the tensors.
+    /// Whether a head is among the tensors.
     pub has_head: bool,
 }
 
 impl Ends {
-    /// Of a folder; before its weights are there, a head is assumed.
+    /// For a folder; before its weights exist, a head is assumed.
     #[must_use]
     pub fn of(json: &ConfigJson, folder: Option<&Folder>) -> Self {
         Self { tied: folder.map_or_else(|| json.tied(), Folder::tied), has_head: folder.is_none_or(Folder::has_head) }
@@ -57,7 +57,7 @@ impl Ends {
     }
 }
 
-/// Refuses biases that blocks of these conventions do not add; `modules` is where a draft module's blocks stand.
+/// Rejects biases that blocks of these conventions do not add; `modules` is the prefix of a draft module's blocks.
 ///
 /// # Errors
 /// [`ModelError::Unsupported`] naming the tensor.
@@ -127,7 +127,7 @@ impl HfKeys {
     /// Transformer blocks.
     ///
     /// # Errors
-    /// [`ModelError::Metadata`] when it is 0 or larger than any model has it; so for the sizes below.
+    /// [`ModelError::Metadata`] if it is 0 or larger than in any model; so for the sizes below.
     pub fn layers(&self) -> Result<usize, ModelError> {
         size("num_hidden_layers", self.num_hidden_layers, 1024)
     }
@@ -156,7 +156,7 @@ impl HfKeys {
         size("vocab_size", self.vocab_size, 1 << 24)
     }
 
-    /// Width of a head, as the key says, else as `usual` or `hidden_size` over the heads.
+    /// Width of a head: the key, else `usual`, else `hidden_size` over the heads.
     ///
     /// # Errors
     /// As [`HfKeys::layers`].
@@ -235,10 +235,10 @@ impl HfKeys {
         }
     }
 
-    /// What scores of latent attention are multiplied with besides: YaRN's amplitude, squared, for all values of a head.
+    /// A further factor of the scores of latent attention: YaRN's amplitude, squared, for all values of a head.
     ///
     /// # Errors
-    /// [`ModelError::Metadata`] when a scale is no positive number.
+    /// [`ModelError::Metadata`] if a scale is not a positive number.
     pub fn sharper(&self) -> Result<f64, ModelError> {
         let given = self.rope_parameters.as_ref().or(self.rope_scaling.as_ref());
         let asked = given.and_then(|given| Some((given, given.mscale_all_dim.filter(|scale| *scale != 0.0)?)));
@@ -289,7 +289,7 @@ impl HfKeys {
                     slow: positive("beta_slow", given.beta_slow.unwrap_or(1.0))?,
                     amplitude: match given.attention_factor {
                         Some(factor) => positive("attention_factor", factor)?,
-                        // as `_compute_yarn_parameters` of transformers
+                        // as in `_compute_yarn_parameters` of transformers
                         None => match (scale(given.mscale), scale(given.mscale_all_dim)) {
                             (Some(own), Some(all)) => {
                                 let all = positive("mscale_all_dim", all)?;
@@ -325,7 +325,7 @@ impl RopeParameters {
     }
 }
 
-/// `0.1 · scale · ln(factor) + 1`: YaRN's amplitude with a weight, as DeepSeek has it.
+/// `0.1 · scale · ln(factor) + 1`: YaRN's amplitude with a weight, as in DeepSeek.
 fn amplitude(factor: f64, scale: f64) -> f64 {
     if factor > 1.0 { 0.1 * scale * factor.ln() + 1.0 } else { 1.0 }
 }

@@ -1,9 +1,9 @@
 //! A KV cache that can be cut back.
 //!
-//! Where attention is latent, what is kept of a position is one row that serves as key and, its first part, as value.
+//! With latent attention, the cached row of a position is the key and, its first part, the value.
 //!
-//! Invariant: positions `0..len` hold what was appended; those after are garbage that the next
-//! append overwrites. Cutting back is therefore a number, not a copy.
+//! Invariant: positions `0..len` contain what was appended; those after are garbage that the next append overwrites.
+//! Cutting back is therefore a number, not a copy.
 
 use candle_core::{DType, Device, Tensor};
 
@@ -17,7 +17,7 @@ pub struct KvCache {
     len: usize,
 }
 
-/// Unwinds if the system refuses memory for so many numbers; a device answers for itself.
+/// Unwinds if the system refuses memory for so many numbers; a device reports errors itself.
 fn ensure_room(numbers: usize, device: &Device) {
     if device.is_cpu() {
         OutOfMemory::unless_there_are(numbers.saturating_mul(size_of::<f32>()));
@@ -28,7 +28,7 @@ fn ensure_room(numbers: usize, device: &Device) {
 enum Values {
     /// `[kv_heads, ctx, head_dim]`
     Own(Tensor),
-    /// The first so many numbers of each key.
+    /// The first part of each key, of this length.
     OfKeys(usize),
 }
 
@@ -53,13 +53,13 @@ impl KvCache {
         Ok(Self { keys, values: Values::OfKeys(value), len: 0 })
     }
 
-    /// Positions held.
+    /// Cached positions.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether nothing is held.
+    /// Whether the cache is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -86,12 +86,12 @@ impl KvCache {
     /// Keys and values of the first `len` positions, `[kv_heads, len, head_dim]`.
     ///
     /// # Errors
-    /// When there are not so many.
+    /// If there are fewer.
     pub fn prefix(&self, len: usize) -> Result<(Tensor, Tensor), ModelError> {
         self.range(0..len)
     }
 
-    /// Some keys and the values beside them, which `pick` takes from all where they are a tensor of their own.
+    /// Some keys and their values, which `pick` takes from all of them.
     fn with_values(
         &self,
         keys: Tensor,
@@ -107,7 +107,7 @@ impl KvCache {
     /// Keys and values of these positions, `[kv_heads, …, head_dim]`.
     ///
     /// # Errors
-    /// When there are not so many.
+    /// If there are fewer.
     pub fn range(&self, range: std::ops::Range<usize>) -> Result<(Tensor, Tensor), ModelError> {
         let keys = self.keys.narrow(1, range.start, range.len())?;
         self.with_values(keys, |values| values.narrow(1, range.start, range.len()))
@@ -116,7 +116,7 @@ impl KvCache {
     /// Keys and values of the first `len` positions and then of these, `[kv_heads, …, head_dim]`.
     ///
     /// # Errors
-    /// When there are not so many.
+    /// If there are fewer.
     pub fn prefix_and(&self, len: usize, positions: &[usize]) -> Result<(Tensor, Tensor), ModelError> {
         self.range_and(0..len, positions)
     }
@@ -124,7 +124,7 @@ impl KvCache {
     /// Keys and values of a range and then of these positions, `[kv_heads, …, head_dim]`.
     ///
     /// # Errors
-    /// When there are not so many.
+    /// If there are fewer.
     pub fn range_and(
         &self,
         range: std::ops::Range<usize>,
@@ -149,7 +149,7 @@ impl KvCache {
         self.append(&keys, &values)
     }
 
-    /// Drops positions `len..`; more than there are is no change.
+    /// Drops positions `len..`; does nothing if there are fewer.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }

@@ -14,10 +14,10 @@ use crate::model::options::WeightType;
 
 /// A weight matrix `[out, in]` that a backend other than candle multiplies.
 pub trait MatMul: Debug + Send + Sync {
-    /// `[m, in] -> [m, out]`, row after row.
+    /// `[m, in] -> [m, out]`, row by row.
     fn forward(&self, x: &[f32]) -> Vec<f32>;
 
-    /// Row `index` as f32, `[in]`; none where there is no such row.
+    /// Row `index` as f32, `[in]`; `None` if it does not exist.
     fn row(&self, index: usize) -> Option<Vec<f32>>;
 
     /// Columns: `in`.
@@ -47,7 +47,7 @@ impl From<Weight> for Linear {
 }
 
 impl Linear {
-    /// Takes a matrix of this shape from a file.
+    /// Wraps a matrix of this shape from a file.
     ///
     /// # Errors
     /// When it cannot be decoded.
@@ -72,13 +72,13 @@ impl Linear {
         Ok(Self::dense(weight.to_tensor(&shape, dtype, device)?))
     }
 
-    /// Takes a dense matrix `[out, in]`.
+    /// Wraps a dense matrix `[out, in]`.
     #[must_use]
     pub fn dense(weight: Tensor) -> Self {
         Weight::Candle { dense: Some(weight.dtype()), weight: QMatMul::Tensor(weight) }.into()
     }
 
-    /// Takes the numbers of a dense matrix `[out, in]`, row after row.
+    /// Wraps the numbers of a dense matrix `[out, in]`, row by row.
     ///
     /// # Errors
     /// When memory is short.
@@ -86,13 +86,13 @@ impl Linear {
         Ok(Self::dense(Tensor::from_vec(numbers, shape.as_slice(), device)?))
     }
 
-    /// Takes a matrix that another backend multiplies.
+    /// Wraps a matrix that another backend multiplies.
     #[must_use]
     pub fn of(weight: Arc<dyn MatMul>) -> Self {
         Weight::Other(weight).into()
     }
 
-    /// Adds a bias `[out]` to what comes out.
+    /// Adds a bias `[out]` to the outputs.
     #[must_use]
     pub fn with_bias(self, bias: Tensor) -> Self {
         Self { bias: Some(bias), ..self }

@@ -1,6 +1,6 @@
 //! Which backend multiplies a model's matrices, and reading a model's tensors for it.
 //!
-//! Invariant: a tensor has the shape that was asked for, and its file's pages are released at once.
+//! Invariant: a tensor has the requested shape, and its file pages are released at once.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -17,30 +17,30 @@ pub trait Kernels: Debug + Send + Sync {
     /// Packs a tensor of this shape, `[out, in]`.
     ///
     /// # Errors
-    /// [`ModelError::Unsupported`] for encodings and widths that the kernels do not run.
+    /// [`ModelError::Unsupported`] for encodings and widths that the kernels do not support.
     fn load(&self, source: &ModelFiles, name: &str, shape: [usize; 2]) -> Result<Arc<dyn MatMul>, ModelError>;
 
-    /// What the header calls it, e.g. `native`.
+    /// Its name in the header, e.g. `native`.
     fn backend(&self) -> &'static str;
 
-    /// What the header calls its device, e.g. `cpu (avx512)`.
+    /// Its device in the header, e.g. `cpu (avx512)`.
     fn device(&self) -> String;
 
     /// Threads that compute.
     fn threads(&self) -> usize;
 }
 
-/// What multiplies the matrices, and their weight type.
+/// The backend that multiplies, and the weight dtype.
 #[derive(Clone, Debug)]
 pub enum MatmulBackend {
     /// candle.
     Candle(WeightType),
-    /// Other kernels, weights as they are stored.
+    /// Other kernels, weights as stored.
     Kernels(Arc<dyn Kernels>),
 }
 
 impl MatmulBackend {
-    /// The kernels, where candle does not multiply.
+    /// The kernels, unless candle multiplies.
     #[must_use]
     pub fn kernels(&self) -> Option<&dyn Kernels> {
         match self {
@@ -57,7 +57,7 @@ pub(in crate::model) struct Tensors<'a> {
     pub(in crate::model) device: &'a Device,
     /// Sizes.
     pub(in crate::model) config: &'a TransformerConfig,
-    /// Whether norms are stored as what is added to 1.
+    /// Whether norms are stored as the difference to 1.
     centred: bool,
 }
 
@@ -70,7 +70,7 @@ impl<'a> Tensors<'a> {
         Self { source, backend, device, config, centred: false }
     }
 
-    /// For a family whose checkpoints hold w where a norm multiplies by 1 + w; GGUF files hold the sum.
+    /// For a family whose checkpoints store w for norms that multiply by 1 + w; GGUF files store the sum.
     pub(in crate::model) fn centred(self) -> Self {
         Self { centred: self.source.is_checkpoint(), ..self }
     }
@@ -100,7 +100,7 @@ impl<'a> Tensors<'a> {
         Ok(linear)
     }
 
-    /// Embedding and head, `[v, d]` each: one matrix where they are tied. Read them before smaller ones: a matrix takes
+    /// Embedding and head, `[v, d]` each: one matrix if they are tied. Read them before smaller ones: a matrix takes
     /// memory twice while it is widened.
     pub(in crate::model) fn embedding_and_head(&self) -> Result<[Linear; 2], ModelError> {
         let (v, d) = (self.config.vocab, self.config.d_model);
@@ -139,7 +139,7 @@ impl BlockTensors<'_> {
         format!("blk.{}.{part}.weight", self.block)
     }
 
-    /// Whether there is a tensor of this part.
+    /// Whether this part has a tensor.
     pub(in crate::model) fn has(&self, part: &str) -> bool {
         self.tensors.source.has(&self.name(part))
     }

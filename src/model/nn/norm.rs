@@ -12,7 +12,7 @@ pub struct RmsNorm {
 }
 
 impl RmsNorm {
-    /// Takes the weight `[d]`.
+    /// Wraps the weight `[d]`.
     ///
     /// # Errors
     /// When it cannot be widened to f32.
@@ -20,7 +20,7 @@ impl RmsNorm {
         Ok(Self { weight: weight.to_dtype(DType::F32)?, eps })
     }
 
-    /// Takes the weight as numbers.
+    /// Wraps the weight as numbers.
     ///
     /// # Errors
     /// When memory is short.
@@ -29,7 +29,7 @@ impl RmsNorm {
         Self::new(&Tensor::from_vec(weight, width, device)?, eps)
     }
 
-    /// The same norm with so much more weight: zero-centred files mean 1 + w.
+    /// A copy with this added to its weight: zero-centred files mean 1 + w.
     ///
     /// # Errors
     /// When memory is short.

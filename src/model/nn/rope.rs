@@ -1,8 +1,8 @@
-//! Rotary positions: by which angles the pairs of a head turn, and the ways a short context is stretched.
+//! Rotary positions: the angles by which the pairs of a head turn, and the ways to extend a context.
 //!
-//! Invariant: all backends rotate by the angles worked out here, `position · frequency(i)`, and multiply
-//! cosines and sines with [`RopeSpec::amplitude`]. Which values of a head form a pair is told by
-//! [`PairOrder`]; how tables lie in memory is the backends' own.
+//! Invariant: all backends rotate by the angles computed here, `position · frequency(i)`, and multiply cosines and
+//! sines by [`RopeSpec::amplitude`]. [`PairOrder`] says which values of a head form a pair; each backend has its own
+//! layout of the tables.
 
 /// Which two values of a head form a rotated pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,11 +18,11 @@ pub enum PairOrder {
 pub struct RopeSpec {
     /// Base of the frequencies.
     pub theta: f64,
-    /// How they are changed for longer contexts.
+    /// How they are scaled for longer contexts.
     pub scaling: RopeScaling,
 }
 
-/// A change of the frequencies for contexts longer than those of the first training.
+/// Scaling of the frequencies for contexts longer than in the first training.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum RopeScaling {
     /// None.
@@ -30,9 +30,9 @@ pub enum RopeScaling {
     Plain,
     /// Positions are divided by a factor (Chen et al., arXiv:2306.15595).
     Linear(f64),
-    /// Long waves are stretched, short ones kept, those between blended: Llama 3.1.
+    /// Long waves are stretched, short ones kept, those between interpolated: Llama 3.1.
     Llama3 {
-        /// By how much long waves are stretched.
+        /// Factor by which long waves are stretched.
         factor: f64,
         /// Waves longer than the original context over this are long.
         low: f64,
@@ -41,9 +41,9 @@ pub enum RopeScaling {
         /// Context of the first training.
         original: f64,
     },
-    /// The same by turns instead of lengths, and attention made sharper (Peng et al., arXiv:2309.00071).
+    /// The same by number of turns instead of wave lengths, with sharper attention (Peng et al., arXiv:2309.00071).
     Yarn {
-        /// By how much slow pairs are stretched.
+        /// Factor by which slow pairs are stretched.
         factor: f64,
         /// Context of the first training.
         original: f64,
@@ -51,7 +51,7 @@ pub enum RopeScaling {
         fast: f64,
         /// Pairs that turn less often than this in it are stretched.
         slow: f64,
-        /// Cosines and sines are multiplied with it.
+        /// Factor of cosines and sines.
         amplitude: f64,
     },
     /// Every frequency is divided by its own factor: `rope_freqs` of GGUF files.
@@ -84,7 +84,7 @@ impl RopeSpec {
                 plain * (kept + (1.0 - kept) / factor)
             }
             &RopeScaling::Yarn { factor, original, fast, slow, .. } => {
-                // the pair that turns so often in the original context
+                // the pair with that many turns in the original context
                 let pair_of = |turns: f64| {
                     head_dim as f64 * (original / (turns * std::f64::consts::TAU)).ln() / (2.0 * self.theta.ln())
                 };
@@ -96,7 +96,7 @@ impl RopeSpec {
         }
     }
 
-    /// What cosines and sines are multiplied with: more than 1 makes attention sharper.
+    /// Factor of cosines and sines: more than 1 makes attention sharper.
     #[must_use]
     pub fn amplitude(&self) -> f64 {
         match self.scaling {
@@ -106,7 +106,7 @@ impl RopeSpec {
     }
 }
 
-/// YaRN's amplitude where a file names none: `0.1 ln(factor) + 1`.
+/// YaRN's amplitude if a file states none: `0.1 ln(factor) + 1`.
 #[must_use]
 pub fn yarn_amplitude(factor: f64) -> f64 {
     if factor > 1.0 { 0.1 * factor.ln() + 1.0 } else { 1.0 }

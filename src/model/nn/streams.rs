@@ -1,10 +1,10 @@
-//! The residual stream after some blocks of one pass, for drafters that read it.
+//! The residual stream after some blocks of a pass, for drafters that read it.
 
 use candle_core::Tensor;
 
 use crate::model::ModelError;
 
-/// The states of one pass that a tap asks for: the others are let go of as soon as the next block has read them.
+/// The states of one pass that a tap asks for: the others are dropped as soon as the next block has read them.
 pub struct Streams<'a> {
     /// As [`Tap::places`] says.
     places: &'a [Option<usize>],
@@ -16,7 +16,7 @@ impl<'a> Streams<'a> {
         Self { places, kept: Vec::new() }
     }
 
-    /// Keeps the residual stream after so many blocks, where it is wanted.
+    /// Keeps the residual stream after so many blocks, if it is requested.
     pub(in crate::model) fn keep(&mut self, blocks: usize, stream: &Tensor) {
         if self.places.contains(&Some(blocks)) {
             self.kept.push((blocks, stream.clone()));

@@ -1,8 +1,8 @@
 //! A target on candle that is a stack of blocks over KV caches, whatever the blocks are: passes, trees, and rollback.
 //!
-//! Invariant: between calls every cache holds exactly `len` positions, also after an error; after an early pass those of
-//! blocks that did not run hold fewer, until it is rolled back. What a block computes is the family's business, which
-//! tokens are worth running the caller's. (A recurrent state cannot be cut: Qwen3.5 has passes of its own.)
+//! Invariant: between calls every cache contains exactly `len` positions, also after an error; after an early pass,
+//! those of blocks that did not run contain fewer, until it is rolled back. The family defines what a block computes,
+//! the caller which tokens run. (A recurrent state cannot be cut: Qwen3.5 has passes of its own.)
 
 use std::sync::Arc;
 
@@ -13,17 +13,17 @@ use crate::model::shared_kv::SharedKv;
 use crate::model::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, Rows, Tap, check_path};
 use crate::protocol::{ModelInfo, TokenId};
 
-/// Rows of a prefill that run at once: bounds the memory of attention scores.
+/// Rows of a prefill that run at once: limits the memory of attention scores.
 pub(in crate::model) const PREFILL_ROWS: usize = 256;
 
-/// How far a pass goes, and in what shape.
+/// The extent and shape of a pass.
 #[derive(Clone, Copy)]
 pub struct PassSpec<'a> {
     /// Blocks that run, from the first on.
     pub(in crate::model) layers: usize,
-    /// The rows' parents, where they are no chain.
+    /// The rows' parents, unless they are a chain.
     pub(in crate::model) tree: Option<&'a TreeRows>,
-    /// Positions that stand before the rows.
+    /// Positions before the rows.
     pub(in crate::model) base: usize,
 }
 
@@ -40,7 +40,7 @@ pub trait Transformer: Send + Sync {
         self.trunk().bytes()
     }
 
-    /// Those of them that a pass reads: all but tables of which rows are looked up and nothing else.
+    /// Bytes of the matrices that a pass reads: all except tables whose rows are looked up.
     fn pass_bytes(&self) -> u64 {
         self.bytes()
     }

@@ -11,19 +11,19 @@ pub trait MtpBlock: LayerWeights {
     /// Runs `m` slots after the cache and appends them to it: `[m, d] -> [m, d]`.
     ///
     /// # Errors
-    /// When the cache is full or shapes do not fit.
+    /// If the cache is full or shapes do not fit.
     fn forward(&self, x: &Tensor, pass: BlockPass<'_>, cache: &mut KvCache) -> Result<Tensor, ModelError>;
 
-    /// The same block with so much more weight in all its norms.
+    /// A copy whose norms all have this added to their weights.
     ///
     /// # Errors
-    /// When memory is short.
+    /// If memory is short.
     fn shifted(&self, by: f64) -> Result<Box<dyn MtpBlock>, ModelError>;
 
     /// An empty cache of this shape.
     ///
     /// # Errors
-    /// When memory is short.
+    /// If memory is short.
     fn cache(&self, shape: &MtpShape, device: &Device) -> Result<KvCache, ModelError> {
         KvCache::new(shape.kv_heads, shape.ctx_len, shape.head_dim, device)
     }

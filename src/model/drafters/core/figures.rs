@@ -1,4 +1,4 @@
-//! What drafters are, in the figures that the header shows.
+//! Figures of drafters for the header.
 
 use crate::model::DraftModule;
 use crate::model::draft_tokens::DraftTokens;
@@ -8,7 +8,7 @@ use crate::protocol::{DrafterInfo, DrafterKind};
 
 /// Figures of a drafter.
 pub struct Figures<'a> {
-    /// What drafts.
+    /// Name of what drafts.
     pub kind: DrafterKind,
     /// Dtype of its weights.
     pub dtype: &'a str,
@@ -16,14 +16,14 @@ pub struct Figures<'a> {
     pub weight_bytes: u64,
     /// Bytes of its KV caches per position.
     pub kv_bytes_per_token: u64,
-    /// Tokens that it proposes.
+    /// Tokens that it can propose.
     pub draft_vocab: usize,
-    /// Tokens of the text that may join those.
+    /// Most tokens of the text that may join those.
     pub context_vocab: usize,
 }
 
 impl Figures<'_> {
-    /// The drafter of this name.
+    /// The entry of the header for a drafter of this name.
     #[must_use]
     pub fn info(&self, name: String) -> DrafterInfo {
         DrafterInfo {
@@ -39,7 +39,7 @@ impl Figures<'_> {
     }
 }
 
-/// Modules that draft together, one for each depth, and what they are.
+/// Modules that draft together, one for each depth, and their figures.
 pub(in crate::model) fn modules<B: ModuleBackend + 'static>(
     modules: Vec<ModuleCore<B>>,
     name: String,

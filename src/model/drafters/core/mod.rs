@@ -1,7 +1,7 @@
-//! MTP modules on candle: DeepSeek-V3 shape around a block of any kind with a KV cache of its own, the
-//! target's embedding and (trimmed) output head shared.
+//! MTP modules on candle: DeepSeek-V3 shape around a block of any kind, with a KV cache of its own and the target's
+//! embedding and (trimmed) output head.
 //!
-//! Invariant: everything that could silently be otherwise is asked of the [`MtpSpec`]. Files are read in
+//! Invariant: every convention that a file does not reveal comes from the [`MtpSpec`]. Files are read in
 //! [`mtp`](crate::model::drafters::mtp) and in the families that bring a module.
 
 mod block;
@@ -25,17 +25,17 @@ pub(in crate::model) use self::figures::modules;
 pub(in crate::model) use self::own::{MAX_MODULES, OwnTensors};
 pub(in crate::model) use self::slots::{copy_to, numbers};
 
-/// What a module has of its own, norms as they are stored.
+/// A module's own weights, norms as stored.
 pub struct MtpParts {
-    /// Of the embedding.
+    /// Norm of the embedding.
     pub embedding_norm: RmsNorm,
-    /// Of the hidden state.
+    /// Norm of the hidden state.
     pub hidden_norm: RmsNorm,
-    /// What else of the target is read, where it is.
+    /// Further states of the target that it reads, if any.
     pub fuse: Option<Fuse<Linear, RmsNorm>>,
     /// `[d, 2d]`
     pub project: Linear,
-    /// Between projection and last norm.
+    /// The block between projection and last norm.
     pub block: Box<dyn MtpBlock>,
     /// The last norm.
     pub norm: RmsNorm,
@@ -62,7 +62,7 @@ pub struct MtpShared {
     pub head: Linear,
     /// Token of each row of the head, ascending.
     pub vocab: Vec<TokenId>,
-    /// The head that those rows are of, where tokens of the text may join them, and how many may.
+    /// The full head, if tokens of the text may join, and how many may.
     pub whole: Option<(Linear, usize)>,
 }
 
@@ -75,12 +75,12 @@ pub struct MtpShape {
     pub kv_heads: usize,
     /// Width of a head.
     pub head_dim: usize,
-    /// Slots that the cache holds.
+    /// Slots in the cache.
     pub ctx_len: usize,
 }
 
 impl MtpShape {
-    /// That of a module whose block has these sizes.
+    /// For a module whose block has these sizes.
     #[must_use]
     pub fn of(c: &TransformerConfig, ctx_len: usize) -> Self {
         Self { d_model: c.d_model, kv_heads: c.kv_heads, head_dim: c.head_dim, ctx_len }
@@ -92,7 +92,7 @@ pub(in crate::model) struct MtpOnCandle {
     shared: Arc<MtpShared>,
     rope: Rope, // one position more than slots
     cache: KvCache,
-    /// Rows of the tokens that joined; none when there are none.
+    /// Head rows of the joined tokens; `None` if none joined.
     joined: Option<Linear>, // [n, d]
 }
 
@@ -100,10 +100,10 @@ pub(in crate::model) struct MtpOnCandle {
 pub(in crate::model) type CandleMtp = ModuleCore<MtpOnCandle>;
 
 impl MtpOnCandle {
-    /// A module with an empty cache, from its parts. The angles reach one position further than the cache.
+    /// A module with an empty cache, from its parts. The table of angles is one position longer than the cache.
     ///
     /// # Errors
-    /// When memory is short.
+    /// If memory is short.
     pub(in crate::model) fn module(
         shared: MtpShared,
         parts: MtpParts,

@@ -1,12 +1,12 @@
-//! Draft modules in a target's own files: blocks after the target's last one, each with norms and a projection before it
-//! and a norm after it, under the names that GGUF files have for them (`blk.{L}.nextn.…`).
+//! Draft modules in a target's own files: blocks after the target's last one, each with norms and a projection before
+//! it and a norm after it, under their names in GGUF files (`blk.{L}.nextn.…`).
 
 use crate::model::ModelError;
 use crate::model::drafters::core::{MtpBlock, MtpParts};
 use crate::model::files::ModelFiles;
 use crate::model::nn::{Tensors, TransformerConfig};
 
-/// Most modules.
+/// Most modules of a file.
 pub(in crate::model) const MAX_MODULES: usize = 8;
 
 /// The modules in the files of a target of these sizes.
@@ -27,15 +27,15 @@ impl OwnTensors<'_> {
         self.source.has(&self.name(index, part))
     }
 
-    /// Modules whose projection is there, up to the first that is missing.
+    /// Number of modules with a projection, counted up to the first that is missing.
     pub(in crate::model) fn found(&self) -> usize {
         (0..MAX_MODULES).take_while(|index| self.has(*index, "eh_proj")).count()
     }
 
-    /// Whether so many modules, as the configuration announces, are there.
+    /// Whether as many modules exist as the configuration announces.
     ///
     /// # Errors
-    /// A sentence that names the first that is not.
+    /// A sentence that names the first missing one.
     pub(in crate::model) fn check(&self, count: usize) -> Result<(), ModelError> {
         if count > MAX_MODULES {
             let what = format!("'num_nextn_predict_layers' is {count}; at most {MAX_MODULES} modules are supported");

@@ -23,17 +23,17 @@ impl Slots<'_> {
         Ok(Tensor::cat(&[zero, embedded.narrow(0, 1, self.tokens.len() - 1)?], 0)?)
     }
 
-    /// What the projection reads: `[m, d]` and `[m, d] -> [m, 2d]`.
+    /// The projection's input: `[m, d]` and `[m, d] -> [m, 2d]`.
     pub(in crate::model) fn join(&self, embedded: Tensor, states: Tensor) -> Result<Tensor, ModelError> {
         Ok(Tensor::cat(&self.in_order(embedded, states), 1)?)
     }
 
-    /// The state that the next depth reads: before or after the last norm.
+    /// The state for the next depth: before or after the last norm.
     pub(in crate::model) fn recycle<'t>(&self, residual: &'t Tensor, normed: &'t Tensor) -> &'t Tensor {
         if self.spec.recycle == Recycle::PreNorm { residual } else { normed }
     }
 
-    /// The last slot's row of `[m, d]`.
+    /// The last row of `[m, d]`.
     pub(in crate::model) fn last(&self, rows: &Tensor) -> Result<Tensor, ModelError> {
         Ok(rows.narrow(0, self.tokens.len() - 1, 1)?.contiguous()?)
     }

@@ -1,4 +1,4 @@
-//! What an EAGLE-3 head is and takes, told without its target: `models info`.
+//! What an EAGLE-3 head is and needs, without its target: `models info`.
 
 use std::fmt::{self, Display};
 use std::path::Path;
@@ -13,14 +13,14 @@ use crate::model::files::SideFiles;
 use crate::model::nn::StatesNorm;
 use crate::model::options::DEFAULT_CTX;
 
-/// A head in figures.
+/// Figures of a head.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HeadCard {
-    /// As it is called.
+    /// Its name.
     pub title: String,
     /// `eagle3`
     pub kind: &'static str,
-    /// The model it was made for, where the file says so.
+    /// The model it was made for, if the file names it.
     pub made_for: Option<String>,
     /// Weights of all matrices.
     pub parameters: u64,
@@ -36,27 +36,27 @@ pub struct HeadCard {
     pub head_dim: usize,
     /// Width of the feed-forward layer.
     pub ffn: usize,
-    /// Layers of the target in front of which states are read; none = 2, the middle one, the third from the end.
+    /// Layers of the target whose inputs are read; `None` = layer 2, the middle one, the third from the end.
     pub layers: Option<Vec<usize>>,
     /// Tokens of the target.
     pub vocab: usize,
-    /// Tokens it can propose.
+    /// Tokens that it can propose.
     pub draft_vocab: usize,
-    /// Whether it brings an embedding of its own.
+    /// Whether it has an embedding of its own.
     pub own_embedding: bool,
     /// Conventions other than the usual ones.
     pub conventions: Vec<&'static str>,
     /// Bytes of the tensors on disk.
     pub tensor_bytes: u64,
-    /// Bytes of KV cache per token on the native backend (halves); candle's takes twice that.
+    /// Bytes of KV cache per token on the native backend (f16); on candle twice as many.
     pub kv_bytes_per_token: u64,
 }
 
 impl HeadCard {
-    /// Reads the headers of a folder; none where it holds no head.
+    /// Reads the headers of a folder; `None` if there is no head in it.
     ///
     /// # Errors
-    /// When it is damaged, or asks for something that is not supported.
+    /// If it is damaged or not supported.
     pub fn read(folder: &Path) -> Result<Option<Self>, ModelError> {
         if !folder.is_dir() || !plan::is_head(folder) {
             return Ok(None);

@@ -21,24 +21,24 @@ pub struct EagleConfig {
     pub target_d_model: usize,
     /// Tokens that the head can propose.
     pub draft_vocab: usize,
-    /// Blocks after which the target's states are read, ascending; none = the usual three.
+    /// Blocks after which the target's states are read, ascending; `None` = the usual three.
     pub layers: Option<Vec<usize>>,
     /// Whether the residual stream begins with the normed state.
     pub norm_before_residual: bool,
     /// How the states are normed before they are fused.
     pub states_norm: StatesNorm,
-    /// Whether the normed output is recycled (EAGLE 3.1), and not the residual stream.
+    /// Whether the normed output is recycled (EAGLE 3.1) instead of the residual stream.
     pub norm_output: bool,
     /// The model the head was made for, as the file names it.
     pub verifier: Option<String>,
 }
 
-/// What both layouts have at the top.
+/// The top level of both layouts.
 #[derive(Deserialize)]
 struct Head {
     draft_vocab_size: Option<usize>,
     speculators_model_type: Option<String>,
-    /// The block, where it has a configuration of its own (`speculators`).
+    /// The block, if it has a configuration of its own (`speculators`).
     transformer_layer_config: Option<Value>,
     target_hidden_size: Option<usize>,
     eagle_aux_hidden_state_layer_ids: Option<Vec<usize>>,
@@ -60,9 +60,8 @@ struct Inner {
 /// list is none.
 ///
 /// At the top an id is a layer whose input is read (vLLM, llama.cpp). Nested ids are written by trainers that hook a
-/// layer's output and begin with layer 1 (`SpecForge`, `ModelOpt`), or with 2 where they mean inputs: as `SGLang`
-/// does, the least id tells which. Either way a pass collects the states in the order of its layers, whatever the
-/// list's.
+/// layer's output and begin with layer 1 (`SpecForge`, `ModelOpt`), or with 2 if they mean inputs: as in `SGLang`, the
+/// smallest id decides. In either case a pass collects the states in the order of its layers, not of the list.
 fn layers(top: Option<Vec<usize>>, nested: Option<Vec<usize>>) -> Result<Option<Vec<usize>>, ModelError> {
     let named = |ids: Option<Vec<usize>>| ids.filter(|ids| !ids.is_empty());
     let hooked = |ids: Vec<usize>| match ids.iter().min() {
@@ -139,7 +138,7 @@ impl EagleConfig {
         })
     }
 
-    /// The block is described as a model of one layer is.
+    /// The block is described like a model of one layer.
     fn block(config: &Value) -> Result<TransformerConfig, ModelError> {
         if !config.is_object() {
             return Err(ModelError::Metadata("the head's 'transformer_layer_config' is no object".into()));
@@ -153,17 +152,17 @@ impl EagleConfig {
         if config["model_type"].is_null() {
             config["model_type"] = "llama".into();
         }
-        // blocks of other families are no Llama's
+        // blocks of other families are not Llama blocks
         let kind = config["model_type"].as_str().unwrap_or_default().to_owned();
         let Some(conventions) = LLAMA_LAYOUT.iter().find(|conventions| conventions.name == kind) else {
             return refused(format!("the family '{}' ('model_type')", clean(&kind)));
         };
-        // a length of training, no bound; and what the target ties or not is nothing to a head
+        // a training length is no limit, and a head does not depend on what the target ties
         if config["max_position_embeddings"].is_null() {
             config["max_position_embeddings"] = 4096.into();
         }
         config["tie_word_embeddings"] = Value::Null;
-        // written by some for all of the target's layers
+        // some files count all of the target's layers
         if let Some(types) = config["layer_types"].as_array_mut() {
             types.truncate(1);
         }
@@ -178,7 +177,7 @@ impl EagleConfig {
         MtpSpec { feed: Feed::Layers, recycle, ..MtpSpec::default() }
     }
 
-    /// Weights of the matrices that every head has, `fused` being the width of the states it fuses.
+    /// Weights of the matrices that every head has; `fused` is the width of the fused states.
     #[must_use]
     pub fn matrix_weights(&self, fused: usize) -> u64 {
         let c = &self.block;
@@ -187,7 +186,7 @@ impl EagleConfig {
         d * fused + 2 * d * (q + 2 * kv) + d * q + 3 * d * ffn + head * d
     }
 
-    /// Weights of an embedding of its own.
+    /// Weights of its own embedding.
     #[must_use]
     pub fn embedding_weights(&self) -> u64 {
         self.block.vocab as u64 * self.block.d_model as u64
@@ -196,9 +195,9 @@ impl EagleConfig {
     /// Blocks after which the target's states are read, in the order in which they are fused.
     ///
     /// # Errors
-    /// [`ModelError::Unsupported`] when the target, of so many blocks, has no such states.
+    /// [`ModelError::Unsupported`] if the target, with this number of blocks, has no such states.
     pub fn layers_of(&self, target: usize) -> Result<Vec<usize>, ModelError> {
-        // as SafeAILab's, vLLM's and llama.cpp's: the inputs of these layers
+        // as in SafeAILab's code, vLLM and llama.cpp: the inputs of these layers
         let usual = || Some(vec![2, target / 2, target.checked_sub(3)?]);
         let layers = self.layers.clone().or_else(usual).filter(|layers| layers.iter().all(|layer| *layer <= target));
         layers.ok_or_else(|| {

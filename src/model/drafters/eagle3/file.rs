@@ -1,8 +1,8 @@
 //! A head's tensors: safetensors, in one file or shards, or the `pytorch_model.bin` that older heads come as.
 //!
-//! Invariant: a tensor comes with its shape checked, whatever the file is called; a pickle is read for the
-//! names and places of tensors only, and nothing in it is run. The block's tensors are asked for by the names
-//! of `speculators` (`layers.0.…`) and found under SafeAILab's (`midlayer.…`).
+//! Invariant: a returned tensor has the requested shape, whatever the file is called; a pickle is read only for the
+//! names and places of tensors, and nothing in it is executed. The block's tensors are requested by the names of
+//! `speculators` (`layers.0.…`) and found under SafeAILab's (`midlayer.…`).
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -22,17 +22,17 @@ use crate::model::files::{Shard, numbers, shard};
 
 const TORCH: &str = "pytorch_model.bin";
 
-/// Largest table of contents of a `pytorch_model.bin`; a head's takes a few kilobytes.
+/// Largest table of contents of a `pytorch_model.bin`; a head's has a few kilobytes.
 const MAX_PICKLE: u64 = 64 << 10;
 
-/// Most steps of it; a head's takes a thousand.
+/// Most opcodes in it; a head's has a thousand.
 const MAX_STEPS: usize = 2048;
 
 /// An open head.
 pub(in crate::model) enum EagleFile {
     /// Safetensors.
     Shards(Vec<Shard>),
-    /// torch's archive: where each tensor lies in it.
+    /// A torch archive: where each tensor lies.
     Torch(PathBuf, HashMap<String, TensorInfo>),
 }
 
@@ -67,7 +67,7 @@ impl EagleFile {
         }
     }
 
-    /// The name under which a tensor is there.
+    /// The name under which a tensor is stored.
     fn place(&self, name: &str) -> Option<String> {
         let others =
             [name.strip_prefix("layers.0.").map(|rest| format!("midlayer.{rest}")), Some(format!("model.{name}"))];
@@ -78,7 +78,7 @@ impl EagleFile {
         std::iter::once(name.to_owned()).chain(others.into_iter().flatten()).find(there)
     }
 
-    /// A tensor's bytes and what they are.
+    /// A tensor's bytes and type.
     fn raw(&self, name: &str, expected: &[usize]) -> Result<(Cow<'_, [u8]>, Dtype), ModelError> {
         let place = self.place(name).ok_or_else(|| ModelError::MissingTensor(name.to_owned()))?;
         let check = |got: &[usize]| match got == expected {
@@ -108,13 +108,13 @@ impl EagleFile {
         }
     }
 
-    /// Plain numbers.
+    /// A tensor as f32.
     pub(in crate::model) fn numbers(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, ModelError> {
         let (bytes, dtype) = self.raw(name, shape)?;
         numbers::widened(dtype, &bytes).ok_or_else(|| unsupported(name, &dtype))
     }
 
-    /// Whole numbers.
+    /// A tensor of integers.
     pub(in crate::model) fn integers(&self, name: &str, len: usize) -> Result<Vec<i64>, ModelError> {
         let (bytes, dtype) = self.raw(name, &[len])?;
         Ok(match dtype {
@@ -140,7 +140,7 @@ fn archive(path: &Path) -> Result<ZipArchive<BufReader<File>>, ModelError> {
     ZipArchive::new(BufReader::new(file)).map_err(|error| corrupt(path, clean(&error.to_string())))
 }
 
-/// Where the tensors of torch's archive lie.
+/// Where the tensors of a torch archive lie.
 fn contents(path: &Path) -> Result<HashMap<String, TensorInfo>, ModelError> {
     let mut zip = archive(path)?;
     let pickle = (0..zip.len()).find_map(|index| {
@@ -159,7 +159,7 @@ fn contents(path: &Path) -> Result<HashMap<String, TensorInfo>, ModelError> {
         |why| failed(&why),
         || {
             let tensors = unpickle(&bytes).map_err(|error| failed(&error))?;
-            // what is no tensor, or of a type that is not needed (t2d is of booleans), is passed over
+            // values that are no tensors, or have a type that is not needed (t2d is boolean), are skipped
             let infos =
                 tensors.into_iter().filter_map(|(name, value)| value.into_tensor_info(name, &folder).ok().flatten());
             Ok(infos.map(|info| (info.name.clone(), info)).collect())
@@ -167,7 +167,7 @@ fn contents(path: &Path) -> Result<HashMap<String, TensorInfo>, ModelError> {
     )
 }
 
-/// The table that a pickle describes, step by step: one that builds large things out of few steps is refused.
+/// The table that a pickle describes, opcode by opcode; a pickle that builds large values from few opcodes is rejected.
 fn unpickle(mut bytes: &[u8]) -> candle_core::Result<Vec<(Object, Object)>> {
     let refused = |what: &str| candle_core::Error::Msg(what.to_owned());
     let mut stack = Stack::empty();
@@ -190,7 +190,7 @@ fn unpickle(mut bytes: &[u8]) -> candle_core::Result<Vec<(Object, Object)>> {
     Err(refused("it takes too many steps"))
 }
 
-/// A tensor's bytes out of torch's archive.
+/// A tensor's bytes in a torch archive.
 fn read(path: &Path, info: &TensorInfo) -> Result<Vec<u8>, ModelError> {
     let failed = |what: &str| corrupt(path, format!("tensor '{}' {what}", clean(&info.name)));
     let size = info.dtype.size_in_bytes();

@@ -16,7 +16,7 @@ use crate::model::nn::{
 };
 use crate::model::{ModelError, RowStats};
 
-/// The norms, and the block that has some of them: its first one is that of embeddings.
+/// The norms, and the block, which uses the first of them for embeddings.
 pub(in crate::model) struct Norms {
     states: Vec<RmsNorm>,
     hidden: RmsNorm,
@@ -70,7 +70,7 @@ impl CandleEagle {
         let to_norm = |weight: Vec<f32>| RmsNorm::of_numbers(weight, c.norm_eps, &device);
         let norm = |part: &str, width: usize| to_norm(plan.norm(part, width)?);
         let name = |part: &str| format!("layers.0.{}", llama_part(part).unwrap_or(part));
-        // its own first norm is that of embeddings: the head norms both halves before the block
+        // the block's own first norm is for embeddings: the head norms both halves before the block
         let block = Block::read(
             c,
             (2 * d, Activation::Silu),
@@ -117,7 +117,7 @@ impl ModuleBackend for EagleOnCandle {
     fn run(&mut self, norms: &Norms, slots: Slots<'_>, recycled: &mut [f32]) -> Result<Tensor, ModelError> {
         let shared = self.shared.as_ref();
         let states = slots.states(shared.embedding.device())?;
-        // 1. g, [m, d]: the target's states fused, or what the slot before made
+        // 1. g, [m, d]: the fused states of the target, or the output of the slot before
         let g = match slots.width() == shared.fused {
             true => shared.fc.forward(&norm_states(&states, &norms.states, shared.states_norm)?)?,
             false => states,

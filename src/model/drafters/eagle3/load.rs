@@ -1,4 +1,4 @@
-//! EAGLE-3 heads among the draft modules in folders of their own, and loading one.
+//! Recognises EAGLE-3 heads in a folder of their own, and loads one.
 
 use std::path::Path;
 

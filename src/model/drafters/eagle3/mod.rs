@@ -1,10 +1,9 @@
 //! EAGLE-3 heads (Li et al., arXiv:2503.01840): one block that reads three of the target's hidden states.
 //!
-//! `G = fc [h_low ; h_mid ; h_high]`; a slot reads `[norm(E[token]) ; norm(g)]`, twice as wide as the block,
-//! where g is G for settled slots and the block's own output from depth 2 on. The output head speaks a part
-//! of the vocabulary only; `d2t` leads back. Two layouts of files are read: SafeAILab's (`midlayer.…`) and
-//! that of `speculators` (`layers.0.…`). Invariant: what a configuration asks for and is not computed here
-//! is declined by its key.
+//! `G = fc [h_low ; h_mid ; h_high]`; a slot reads `[norm(E[token]) ; norm(g)]`, twice as wide as the block; g is G for
+//! settled slots and the block's own output from depth 2 on. The output head covers part of the vocabulary; `d2t` maps
+//! back. Two layouts of files are read: SafeAILab's (`midlayer.…`) and that of `speculators` (`layers.0.…`). Invariant:
+//! a configuration that asks for something not computed here is rejected with the key's name.
 
 mod card;
 mod config;

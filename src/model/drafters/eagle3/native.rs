@@ -1,7 +1,7 @@
 //! An EAGLE-3 head on the native backend.
 //!
-//! Matrices are kept as 8-bit blocks and the output head as 4-bit ones unless asked otherwise: that changes which tokens are proposed, never which are accepted. Invariant: a slot's
-//! bits do not depend on the slots that run with it.
+//! Matrices are stored as 8-bit blocks and the output head as 4-bit ones unless requested otherwise: that changes which
+//! tokens are proposed, never which are accepted. Invariant: a slot's bits do not depend on the slots that run with it.
 
 use std::sync::Arc;
 
@@ -22,14 +22,14 @@ use crate::model::native::transpose::transpose;
 use crate::model::nn::StatesNorm;
 use draftscope_kernels::{Acts, BLOCK, LANES, Onto};
 
-/// What a head computes, and the memory of its passes.
+/// What a head computes with, and the memory of its passes.
 #[derive(Debug)]
 pub(in crate::model) struct EagleModule {
     states_norm: StatesNorm,
     norm_before_residual: bool,
     head: Arc<Matrix>, // [draft vocabulary, d]
     acts: Acts,
-    /// Rows and tiles on their way: normed halves, states.
+    /// Intermediate rows and tiles: normed halves, states.
     rows: [Vec<[f32; LANES]>; 3],
 }
 
@@ -43,7 +43,7 @@ impl Clone for EagleModule {
 pub(in crate::model) type NativeEagle = ModuleCore<OnKernels<EagleModule>>;
 
 impl NativeEagle {
-    /// Reads a head for `target`, its matrices kept as `storage`.
+    /// Reads a head for `target`; its matrices are packed as `storage`.
     pub(in crate::model) fn load(
         plan: &CheckedHead,
         target: &NativeLlama,
@@ -92,7 +92,7 @@ impl KernelModule for EagleModule {
         let tiles = shape.d_model / LANES;
         let [embedded, normed, states] = &mut self.rows;
         let mut normer = Normer { pass, acts: &mut self.acts, turned: Vec::new() };
-        // 1. g, [m, d] -> [d / 16][m]: the target's states fused, or what the slot before made
+        // 1. g, [m, d] -> [d / 16][m]: the fused states of the target, or the output of the slot before
         scratch.x.resize(tiles * m, [0.0; LANES]);
         let mut finite = true;
         if hidden.len() == m * tiles {
@@ -119,7 +119,7 @@ impl KernelModule for EagleModule {
         if self.norm_before_residual {
             transpose(normed, m, &mut scratch.x);
         }
-        // 3. the block reads both
+        // 3. the block reads both halves
         let [first, second] = slots.in_order(&*embedded, &*normed);
         states.clear();
         for (first, second) in first.chunks_exact(tiles).zip(second.chunks_exact(tiles)) {

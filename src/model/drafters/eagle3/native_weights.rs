@@ -9,7 +9,7 @@ use crate::model::native::matrix::{Bits, Cpu, Matrix};
 use crate::model::native::mtp::MtpStorage;
 use crate::model::native::pack::{BlockPacker, lanes};
 
-/// What a head has of its own; copies share the matrices.
+/// A head's own weights; copies share the matrices.
 #[derive(Clone, Debug)]
 pub(in crate::model) struct EagleWeights {
     pub(super) fc: Matrix, // [d, states · target's d]
@@ -17,7 +17,7 @@ pub(in crate::model) struct EagleWeights {
     pub(super) hidden_norm: NormWeight,
     pub(super) layer: Layer, // its q, k and v read [embedding ; hidden]; its first norm is the embedding's
     pub(super) final_norm: NormWeight,
-    /// None where the target's serves.
+    /// `None` if the target's is used.
     pub(super) embedding: Option<Matrix>,
 }
 

@@ -1,6 +1,6 @@
-//! A head held against its target, before anything large is read.
+//! Checks a head against its target before anything large is read.
 //!
-//! Invariant: a [`CheckedHead`] fits: widths, vocabularies and layers are those of the target, and every token that
+//! Invariant: a [`CheckedHead`] fits: its widths, vocabularies and layers are those of the target, and every token that
 //! the head can propose is one of the target's.
 
 use std::path::Path;
@@ -19,11 +19,11 @@ use crate::protocol::TokenId;
 pub(in crate::model) struct CheckedHead {
     pub(in crate::model) config: EagleConfig,
     pub(in crate::model) file: EagleFile,
-    /// What settled slots read of the target.
+    /// The target's states that settled slots read.
     pub(in crate::model) tap: Tap,
     /// Token of each row of the head, ascending.
     pub(in crate::model) vocab: Vec<TokenId>,
-    /// As it is called.
+    /// Its name.
     pub(in crate::model) name: String,
 }
 
@@ -36,7 +36,7 @@ impl CheckedHead {
     /// Opens a folder for this target.
     ///
     /// # Errors
-    /// When it is damaged, asks for something that is not supported, or was made for another target.
+    /// If it is damaged, not supported, or made for another target.
     pub(in crate::model) fn open(folder: &Path, target: &TransformerConfig) -> Result<Self, ModelError> {
         let config = EagleConfig::from_json(&SideFiles::of(folder).config()?)?;
         let other = |what: &str, own: usize, theirs: usize| {
@@ -63,12 +63,12 @@ impl CheckedHead {
         Ok(Self { config, file, tap: Tap::new(states), vocab, name: name_of(folder) })
     }
 
-    /// Width of the states that are fused.
+    /// Width of the fused states.
     pub(in crate::model) fn fused(&self) -> usize {
         self.tap.states().len() * self.config.target_d_model
     }
 
-    /// A matrix of the head, row after row.
+    /// A matrix of the head, row by row.
     pub(in crate::model) fn matrix(&self, part: &str, [out, input]: [usize; 2]) -> Result<Vec<f32>, ModelError> {
         self.file.numbers(&format!("{part}.weight"), &[out, input])
     }
@@ -78,7 +78,7 @@ impl CheckedHead {
         self.file.numbers(&format!("{part}.weight"), &[width])
     }
 
-    /// Norms in front of the fusion: one over all states, one for each, or none.
+    /// Norms before the fusion: one over all states, one for each, or none.
     pub(in crate::model) fn states_norms(&self) -> Result<Vec<Vec<f32>>, ModelError> {
         match self.config.states_norm {
             StatesNorm::None => Ok(Vec::new()),
@@ -95,7 +95,7 @@ impl CheckedHead {
         self.config.matrix_weights(self.fused()) + if own { self.config.embedding_weights() } else { 0 }
     }
 
-    /// What the head is once it is loaded.
+    /// The header's entry for the loaded head.
     pub(in crate::model) fn facts(&self, ctx_len: usize, weight_bytes: u64, kv_bytes_per_slot: u64) -> ModuleFacts {
         ModuleFacts {
             spec: self.config.spec(),
@@ -108,14 +108,14 @@ impl CheckedHead {
         }
     }
 
-    /// What the head takes; a weight takes `bits`, a number in the cache `kv_size` bytes.
+    /// Memory that the head needs, with `bits` per weight and `kv_size` bytes per number in the cache.
     pub(in crate::model) fn need(&self, (bits, dtype): (u64, &str), kv_size: u64, ctx_len: usize) -> MemoryNeed {
         let cache = 2 * self.config.block.kv_width() as u64 * kv_size * ctx_len as u64;
         MemoryNeed { weights: self.matrix_weights() * bits / 8, dtype: dtype.to_owned(), cache, ctx_len }
     }
 }
 
-/// Token of each row: its index and an offset.
+/// Token of each row: its index plus an offset.
 fn draft_vocab(config: &EagleConfig, file: &EagleFile) -> Result<Vec<TokenId>, ModelError> {
     if !file.has("d2t") {
         if config.draft_vocab == config.block.vocab {

@@ -1,6 +1,6 @@
-//! `config.json` of an MTP module that comes by itself, for targets of the Llama kind.
+//! `config.json` of an MTP module in a file of its own, for targets of the Llama kind.
 //!
-//! Conventions are what it says, and otherwise DeepSeek's.
+//! Conventions that the file does not state are DeepSeek's.
 
 use serde::Deserialize;
 
@@ -13,13 +13,13 @@ use crate::protocol::{ConcatOrder, ModelInfo, MtpSpec};
 /// Most modules of a stack.
 const MAX_DEPTHS: usize = 8;
 
-/// Most states that are read within a target.
+/// Most states read from within a target.
 const MAX_LAYERS: usize = 8;
 
 /// `config.json` of a module, or of a stack of them.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct MtpConfig {
-    /// d; must be the target's.
+    /// d; must equal the target's.
     pub hidden_size: usize,
     /// Query heads.
     pub num_attention_heads: usize,
@@ -29,22 +29,22 @@ pub struct MtpConfig {
     pub head_dim: usize,
     /// Width of the feed-forward layer.
     pub intermediate_size: usize,
-    /// v; must be the target's.
+    /// v; must equal the target's.
     pub vocab_size: usize,
-    /// Tokens it can propose.
+    /// Tokens that it can propose.
     pub draft_vocab_size: usize,
-    /// Modules, one for each depth; the last is used again at every later depth.
+    /// Modules, one for each depth; the last one serves all later depths.
     pub num_nextn_predict_layers: usize,
     /// RMSNorm epsilon.
     pub rms_norm_eps: f32,
     /// Base of the rotary frequencies.
     pub rope_theta: f32,
-    /// Order inside the projection's input.
+    /// Order of the projection's input.
     pub concat_order: Vec<String>,
-    /// Blocks of the target after which the first module reads states besides the last one; none = it reads that alone.
+    /// Blocks of the target after which the first module reads states besides the last one; `None` = only the last one.
     #[serde(default)]
     pub hidden_layers: Vec<usize>,
-    /// Tokens of the text that it can propose besides its draft vocabulary, at most; none where the file does not say.
+    /// Most tokens of the text that it can propose besides its draft vocabulary; `None` if the file does not say.
     #[serde(default)]
     pub context_vocab_size: usize,
 }
@@ -53,7 +53,7 @@ impl MtpConfig {
     /// Reads `config.json`.
     ///
     /// # Errors
-    /// [`ModelError::Metadata`] naming what is missing or not supported.
+    /// [`ModelError::Metadata`] with what is missing or not supported.
     pub fn from_json(json: &[u8]) -> Result<Self, ModelError> {
         let config: Self = serde_json::from_slice(json)
             .map_err(|error| ModelError::Metadata(format!("the MTP module's config.json: {error}")))?;
@@ -80,7 +80,7 @@ impl MtpConfig {
         Ok(config)
     }
 
-    /// Sizes that no module has would make products wrap round, and be allocated.
+    /// Checked because absurd sizes would make products overflow, or be allocated.
     fn check_sizes(&self) -> Result<(), ModelError> {
         let sizes = [
             ("hidden_size", self.hidden_size, 1 << 16),
@@ -100,7 +100,7 @@ impl MtpConfig {
     }
 
     /// # Errors
-    /// [`ModelError::Metadata`] when `concat_order` is neither order.
+    /// [`ModelError::Metadata`] if `concat_order` has another value.
     fn order(&self) -> Result<ConcatOrder, ModelError> {
         match self.concat_order.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
             ["embedding", "hidden"] => Ok(ConcatOrder::EmbeddingFirst),
@@ -111,7 +111,8 @@ impl MtpConfig {
         }
     }
 
-    /// Blocks of the target after which the module of this depth reads: those after the first read that one's output.
+    /// Blocks of the target after which the module of this depth reads: later modules read those that the first one
+    /// reads.
     #[must_use]
     pub fn layers_of(&self, depth: usize) -> &[usize] {
         if depth == 0 { &self.hidden_layers } else { &[] }
@@ -126,7 +127,7 @@ impl MtpConfig {
     /// Checks that it was made for a target of these sizes.
     ///
     /// # Errors
-    /// [`ModelError::Metadata`] naming the first size that differs.
+    /// [`ModelError::Metadata`] with the first size that differs.
     pub fn check_target(&self, target: &ModelInfo) -> Result<(), ModelError> {
         for (what, own, theirs) in [
             ("hidden_size", self.hidden_size, target.d_model as usize),

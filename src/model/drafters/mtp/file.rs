@@ -1,7 +1,7 @@
-//! The safetensors file of an MTP module that comes by itself: names, shapes and number formats, for every backend.
+//! The safetensors file of an MTP module: names, shapes and number formats, for every backend.
 //!
-//! Numbers are stored as bf16, f16 or f32, and those of matrices also as FP8 E4M3 with one scale per output row. Rotary
-//! pairs are in half-split order, unlike in GGUF files. Invariant: nothing in a file can make this panic.
+//! Numbers are stored as bf16, f16 or f32; matrices also as FP8 E4M3 with one scale per output row. Rotary pairs are in
+//! half-split order, unlike in GGUF files. Invariant: no file content can make this panic.
 
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 
@@ -19,14 +19,14 @@ pub(super) struct MtpFile<'a> {
 }
 
 impl<'a> MtpFile<'a> {
-    /// The module of one depth of a stack, counted from 0.
+    /// The module of one depth of a stack, from 0.
     pub(super) fn parse(bytes: &'a [u8], depth: usize) -> Result<Self, ModelError> {
         let tensors = SafeTensors::deserialize(bytes)
             .map_err(|error| ModelError::Metadata(format!("the MTP module's weights are damaged: {error}")))?;
         Ok(Self { tensors, depth })
     }
 
-    /// The `count` tokens that the module proposes, ascending, each one of `vocab`.
+    /// The `count` tokens that the module proposes, ascending, each below `vocab`.
     pub(super) fn draft_vocab(&self, count: usize, vocab: usize) -> Result<Vec<TokenId>, ModelError> {
         let wrong = |what: String| ModelError::Metadata(format!("'{DRAFT_VOCAB}' {what}"));
         let tensor = self.tensor(DRAFT_VOCAB, &[count])?;
@@ -50,12 +50,12 @@ impl<'a> MtpFile<'a> {
         }
     }
 
-    /// Weights of a norm.
+    /// A norm's weights.
     pub(super) fn norm(&self, part: &str, width: usize) -> Result<Vec<f32>, ModelError> {
         self.numbers(&self.name(part), &[width])
     }
 
-    /// A matrix, row after row; scales are applied.
+    /// A matrix, row by row, with scales applied.
     pub(super) fn matrix(&self, part: &str, [rows, k]: [usize; 2]) -> Result<Vec<f32>, ModelError> {
         let (name, shape) = (self.name(part), [rows, k]);
         let (mut matrix, scale) = (self.numbers(&name, &shape)?, format!("{name}_scale"));

@@ -1,4 +1,4 @@
-//! An MTP module that comes in a file of its own, for targets of the Llama kind.
+//! An MTP module in a file of its own, for targets of the Llama kind.
 
 mod candle;
 pub mod config;
@@ -13,10 +13,10 @@ use crate::model::{Model, ModelError};
 
 use self::config::MtpConfig;
 
-/// Loads the module, or the stack of them, beside its target.
+/// Loads the module, or the stack of modules, for its target.
 ///
 /// # Errors
-/// When a tensor is missing, misshapen or damaged, or the module was made for another target.
+/// If a tensor is missing, has a wrong shape or is damaged, or the module was made for another target.
 pub fn load(module: &ModuleFile, target: &SharedWeights<'_>) -> Result<Modules, ModelError> {
     let config = MtpConfig::from_json(&module.config)?;
     let depths = 0..config.num_nextn_predict_layers;

@@ -25,11 +25,11 @@ fn block_shape(config: &MtpConfig) -> BlockShape {
 }
 
 impl NativeMtp {
-    /// Builds the module of one depth of a stack, counted from 0, from the bytes of the safetensors file, its matrices kept
-    /// as `storage`.
+    /// Builds the module of one depth of a stack, from 0, from the bytes of the safetensors file; its matrices are
+    /// packed as `storage`.
     ///
     /// # Errors
-    /// When the file is damaged, lacks a tensor, or does not fit the target.
+    /// If the file is damaged, lacks a tensor, or does not fit the target.
     pub(in crate::model) fn load(
         (safetensors, depth): (&[u8], usize),
         config: &MtpConfig,
@@ -64,7 +64,7 @@ struct Packer<'a> {
 }
 
 impl Packer<'_> {
-    /// The module's own, `layers` being the blocks of the target after which it reads.
+    /// The module's fusion; `layers` are the blocks of the target after which it reads.
     fn weights(&self, layers: &[usize]) -> Result<MtpWeights, ModelError> {
         let d = self.shape.d_model;
         let fuse = match layers.len() {
@@ -133,7 +133,7 @@ mod tests {
         Some((target, module))
     }
 
-    /// The same module beside its target on candle.
+    /// The same module with its target on candle.
     fn load_candle(target: &OpenModel, bytes: &[u8], config: &MtpConfig) -> CandleMtp {
         let on_candle = (MatmulBackend::Candle(WeightType::F32), &Device::Cpu);
         let tensors = Tensors::new(&target.source, on_candle, target.transformer());
@@ -141,7 +141,7 @@ mod tests {
         CandleMtp::load((bytes, 0), config, &(weights.trunk as Arc<dyn SharedTarget>), 256).unwrap()
     }
 
-    /// Greedy drafts after a prompt, as a drafter takes them, and the logits of the first.
+    /// Greedy drafts after a prompt, as a drafter makes them, and the logits of the first.
     fn draft(module: &mut NativeMtp, prompt: &ParityPrompt, count: usize) -> (Vec<TokenId>, Vec<f32>) {
         let hidden = Rows::new(prompt.hidden.clone(), 576);
         let mut tokens = prompt.ids[1..].to_vec();
@@ -182,7 +182,7 @@ mod tests {
         }
     }
 
-    /// The module's file with matrices as blocks of 4-bit codes hold them.
+    /// The module's file with matrices rounded to blocks of 4-bit codes.
     fn rounded(file: &[u8], cpu: &Cpu) -> Vec<u8> {
         let tensors = SafeTensors::deserialize(file).unwrap();
         let rounded = tensors.iter().map(|(name, view)| {
@@ -246,7 +246,7 @@ mod tests {
         assert!(matches!(module.truncate(41), Err(ModelError::Rewind { .. })));
     }
 
-    /// The fixture's module with a matrix that reads two states within the target, so small that drafts stay sensible.
+    /// The fixture's module with a matrix for two inner states, so small that drafts stay sensible.
     fn fused() -> (Vec<u8>, MtpConfig) {
         let bytes = std::fs::read(mtp_path("mtp.safetensors")).unwrap();
         let numbers = Noise(3).numbers(576 * 2 * 576);
@@ -259,7 +259,7 @@ mod tests {
         (safetensors::serialize(all, None).unwrap(), config)
     }
 
-    /// How far apart two results are, of the length of the second.
+    /// Difference of two results, relative to the length of the second.
     fn apart(a: &Rows, b: &Rows) -> f32 {
         let squares = |values: &mut dyn Iterator<Item = f32>| values.map(|x| x * x).sum::<f32>().sqrt();
         let (a, b) = (a.as_slice(), b.as_slice());
@@ -285,13 +285,13 @@ mod tests {
             .map(|module| module.forward(&tokens[1..], &hidden).unwrap());
         assert!(apart(&ours.hidden, &theirs.hidden) < 1e-2, "{}", apart(&ours.hidden, &theirs.hidden));
         assert!(apart(&ours.logits, &theirs.logits) < 1e-2, "{}", apart(&ours.logits, &theirs.logits));
-        // another order of the same states is another matter
+        // another order of the same states gives another result
         let swap = |row: &[f32]| [&row[..576], &row[1152..], &row[576..1152]].concat();
         let swapped = Rows::new(hidden.iter().flat_map(swap).collect(), hidden.width());
         module.truncate(0).unwrap();
         let wrong = module.forward(&tokens[1..], &swapped).unwrap();
         assert!(apart(&wrong.hidden, &theirs.hidden) > 5e-2, "{}", apart(&wrong.hidden, &theirs.hidden));
-        // alone as together, and its own outputs are as wide as ever
+        // alone as together, and its own outputs keep their width
         module.truncate(0).unwrap();
         let mut last = Rows::empty(1);
         for (token, row) in tokens[1..].iter().zip(hidden.iter()) {
@@ -304,7 +304,7 @@ mod tests {
         on_candle.forward(&tokens[..1], &narrow).unwrap_err();
     }
 
-    /// The fixture's module with a draft vocabulary of so many tokens, which those of the text may join.
+    /// The fixture's module with a draft vocabulary of so many tokens, which tokens of the text may join.
     fn joined(count: usize, room: usize) -> (Vec<u8>, MtpConfig) {
         let bytes = std::fs::read(mtp_path("mtp.safetensors")).unwrap();
         let own = SafeTensors::deserialize(&bytes).unwrap();
@@ -339,7 +339,7 @@ mod tests {
         assert_eq!((ours.width(), theirs.width()), (1000 + besides.len(), ours.width()));
         let joined = |logits: &Rows| Rows::new(logits.row(0)[1000..].to_vec(), besides.len());
         assert!(apart(&joined(&ours), &joined(&theirs)) < 1e-2, "{}", apart(&joined(&ours), &joined(&theirs)));
-        // a copy proposes the same, and slots that are dropped take along what they brought
+        // a copy proposes the same, and dropped slots drop the tokens they added
         let copy = module.fork().unwrap();
         assert_eq!(copy.draft_vocab(), module.draft_vocab());
         for module in [&mut module as &mut dyn DraftModule, &mut on_candle] {

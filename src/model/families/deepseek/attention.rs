@@ -1,8 +1,8 @@
-//! Latent attention: of a position one row is kept, the normed latent and a rotated key that all heads share.
+//! Latent attention: of each position one row is cached: the normed latent and a rotated key that all heads share.
 //!
-//! A head's key is `W_k c` beside that rotated key, its value `W_v c`, c being the latent. Neither is ever made: `W_k` is
-//! multiplied into the query and `W_v` into the answer, so that all heads attend over the same short rows
-//! (DeepSeek-V2, arXiv:2405.04434, section 2.1). Invariant: up to [`ROW_BY_ROW`] rows are worked out one by one, so with
+//! A head's key is `W_k c` beside that rotated key, its value `W_v c`, c being the latent. Neither is computed: `W_k`
+//! is multiplied into the query and `W_v` into the result, so that all heads attend over the same short rows
+//! (DeepSeek-V2, arXiv:2405.04434, section 2.1). Invariant: up to [`ROW_BY_ROW`] rows are computed one by one, so with
 //! matrices on the native kernels a row's bits do not depend on the rows beside it.
 
 use candle_core::Tensor;
@@ -11,15 +11,15 @@ use crate::model::ModelError;
 use crate::model::families::deepseek::config::LatentShape;
 use crate::model::nn::{BlockPass, KvCache, Linear, ROW_BY_ROW, RmsNorm};
 
-/// What norms inside attention add to the mean square, whatever `rms_norm_eps` is: as `modeling_deepseek_v3.py` has it.
+/// Epsilon of the norms inside attention, whatever `rms_norm_eps` is: as in `modeling_deepseek_v3.py`.
 pub(super) const EPS: f32 = 1e-6;
 
-/// How queries are made.
+/// How queries are computed.
 #[derive(Clone, Debug)]
 pub(super) enum Queries {
     /// `[heads · (plain + rotary), d]`
     Direct(Linear),
-    /// Through a narrow middle: `[q_rank, d]`, a norm, `[heads · (plain + rotary), q_rank]`.
+    /// Through a low rank: `[q_rank, d]`, a norm, `[heads · (plain + rotary), q_rank]`.
     Squeezed(Linear, RmsNorm, Linear),
 }
 
@@ -30,7 +30,7 @@ pub(super) struct LatentAttention {
     pub(super) queries: Queries,
     /// `[rank + rotary, d]`
     pub(super) kv: Linear,
-    /// Of the latent.
+    /// Norm of the latent.
     pub(super) kv_norm: RmsNorm,
     /// `W_k`: `[heads, plain, rank]`, f32.
     pub(super) to_keys: Tensor,
@@ -54,7 +54,7 @@ impl LatentAttention {
         let q = q.reshape((m, heads, plain + rotary))?.transpose(0, 1)?.contiguous()?; // [h, m, plain + rotary]
         let turned = pass.rope.rotate(&q.narrow(2, plain, rotary)?, at, tree)?;
         let q = q.narrow(2, 0, plain)?;
-        // 2. what is kept of these positions
+        // 2. the cached row of these positions
         let kept = self.kv.forward(x)?; // [m, rank + rotary]
         let latent = self.kv_norm.forward(&kept.narrow(1, 0, rank)?)?.unsqueeze(0)?;
         let key = pass.rope.rotate(&kept.narrow(1, rank, rotary)?.unsqueeze(0)?, at, tree)?;
@@ -79,13 +79,13 @@ impl LatentAttention {
         self.out.forward(&answers.transpose(0, 1)?.contiguous()?.reshape((m, heads * value))?) // [h, m, value] -> [m, d]
     }
 
-    /// Causal attention of `m` rows (`[heads, m, plain]` and `[heads, m, rotary]`), the last of which stands at
-    /// the last of the `n` positions seen: `-> [heads, m, value]`.
+    /// Causal attention of `m` rows (`[heads, m, plain]` and `[heads, m, rotary]`), the last of which is the last of
+    /// the `n` positions seen: `-> [heads, m, value]`.
     fn attend(&self, (q, turned): (&Tensor, &Tensor), seen: (Tensor, Tensor)) -> Result<Tensor, ModelError> {
         let (heads, m, _) = q.dims3()?;
         let (keys, values) = seen; // [1, n, rank + rotary], [1, n, rank]
         let (_, n, width) = keys.dims3()?;
-        // candle multiplies rows with gaps between them on the CPU alone
+        // candle multiplies rows with gaps between them only on the CPU
         let values = if values.device().is_cpu() { values } else { values.contiguous()? };
         let q = q.contiguous()?.matmul(&self.to_keys)?; // [h, m, plain] -> [h, m, rank]
         let q = Tensor::cat(&[&q, turned], 2)?.reshape((1, heads * m, width))?;
@@ -114,7 +114,7 @@ impl LatentAttention {
     }
 }
 
-/// Scores `[heads, m, n]` as weights that sum up to 1; no more than two tensors of their size are alive at once.
+/// Scores `[heads, m, n]` to weights with sum 1; at most two tensors of their size exist at once.
 fn weigh(scores: Tensor, (m, n): (usize, usize)) -> Result<Tensor, ModelError> {
     if m == 1 {
         return Ok(candle_nn::ops::softmax_last_dim(&scores)?);
@@ -124,7 +124,7 @@ fn weigh(scores: Tensor, (m, n): (usize, usize)) -> Result<Tensor, ModelError> {
     Ok(candle_nn::ops::softmax_last_dim(&seen)?)
 }
 
-/// `[m, n]`: what is added to scores, −∞ where a position comes after the row.
+/// `[m, n]`: added to scores, −∞ for positions after the row.
 fn hidden(m: usize, n: usize, like: &Tensor) -> Result<Tensor, ModelError> {
     let of = |row: usize| (0..n).map(move |column| if column > n - m + row { f32::NEG_INFINITY } else { 0.0 });
     let mask: Vec<f32> = (0..m).flat_map(of).collect();

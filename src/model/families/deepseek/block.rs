@@ -18,7 +18,7 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// Runs `m` rows after what is cached: `[m, d] -> [m, d]`.
+    /// Runs `m` rows after the cached ones: `[m, d] -> [m, d]`.
     pub(super) fn forward(&self, x: &Tensor, pass: BlockPass<'_>, cache: &mut KvCache) -> Result<Tensor, ModelError> {
         let x = (x + self.attention.forward(&self.attention_norm.forward(x)?, pass, cache)?)?;
         let answer = self.ffn.forward(&self.ffn_norm.forward(&x)?)?;

@@ -1,9 +1,8 @@
-//! What a model of DeepSeek-V3's layout has besides the sizes of every transformer: latent attention, experts, and
-//! how many draft modules are announced. GLM-4.7-Flash is the same with other defaults.
+//! Configuration that only DeepSeek-V3's layout has: latent attention, experts, and the number of announced draft
+//! modules. GLM-4.7-Flash differs only in defaults.
 //!
-//! Invariant: a key named here that is missing, asks for something else than what is computed, or contradicts another is
-//! an error that names it; so is one that nobody here knows and that begins as keys of these parts do ([`OWN`]). Keys
-//! of other names are ignored.
+//! Invariant: a key listed here that is missing, asks for something not computed, or contradicts another is an error
+//! that names it; so is an unknown key that begins like keys of these parts ([`OWN`]). Keys of other names are ignored.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -20,7 +19,7 @@ pub struct Latent {
     pub attention: LatentShape,
     /// Sizes of the layers of experts.
     pub experts: ExpertShape,
-    /// Layers before those of experts, with a feed-forward layer of the usual kind.
+    /// Layers before those of experts, with an ordinary feed-forward layer.
     pub dense_layers: usize,
     /// Draft modules that the file announces.
     pub modules: usize,
@@ -31,7 +30,7 @@ pub struct Latent {
 pub struct LatentShape {
     /// Heads.
     pub heads: usize,
-    /// Width that queries are squeezed through; none = they are not.
+    /// Rank of queries; `None` = full rank.
     pub q_rank: Option<usize>,
     /// Width of the latent, from which keys and values of all heads are made.
     pub rank: usize,
@@ -41,9 +40,9 @@ pub struct LatentShape {
     pub rotary: usize,
     /// Width of a head's value.
     pub value: usize,
-    /// Whether values 0 and 1, 2 and 3 … are rotated together, as checkpoints have them.
+    /// Whether values 0 and 1, 2 and 3 … are rotated together, as in checkpoints.
     pub interleaved: bool,
-    /// What products of queries and keys are multiplied with.
+    /// Factor of the products of queries and keys.
     pub scale: f64,
 }
 
@@ -56,15 +55,15 @@ pub struct ExpertShape {
     pub used: usize,
     /// Width of an expert.
     pub width: usize,
-    /// Experts that every row goes through: one of so many times the width.
+    /// Shared experts, which every row uses: one of so many times the width.
     pub shared: usize,
-    /// Groups of experts that stand side by side.
+    /// Groups of experts.
     pub groups: usize,
     /// Groups that a row chooses from.
     pub used_groups: usize,
-    /// Whether a row's weights are made to sum up to 1.
+    /// Whether a row's weights are normalised to sum 1.
     pub normed: bool,
-    /// What they are multiplied with then.
+    /// Factor of the weights after that.
     pub factor: f64,
 }
 
@@ -154,7 +153,7 @@ fn asks(value: &Value) -> bool {
 }
 
 impl LatentKeys {
-    /// Reads the keys out of the object that describes the model.
+    /// Reads the keys from the object that describes the model.
     pub(in crate::model) fn from_json(object: &Map<String, Value>) -> Result<Self, ModelError> {
         if object.get("index_topk").is_some_and(asks) {
             return refused("'index_topk' asks for sparse attention (DeepSeek-V3.2)");
@@ -162,8 +161,8 @@ impl LatentKeys {
         OWN.read(object)
     }
 
-    /// Checked, for a model of so many layers and heads; `sharper` is what scaled rotary positions multiply the scores
-    /// with.
+    /// Checks them, for a model of so many layers and heads; `sharper` is the factor of the scores that scaled rotary
+    /// positions add.
     pub(in crate::model) fn latent(
         &self,
         usual_dense_layers: Option<usize>,
@@ -223,7 +222,7 @@ impl LatentKeys {
                 "'qk_head_dim' is {width}, and 'qk_nope_head_dim' ({plain}) and 'qk_rope_head_dim' ({rotary}) make {whole}"
             ));
         }
-        // newer files name the rotated part so
+        // newer files name the rotated part differently
         if let Some(width) = self.head_dim.filter(|width| ![whole, rotary].contains(width)) {
             return contradiction(format!("'head_dim' is {width} and 'qk_rope_head_dim' is {rotary}"));
         }
@@ -297,7 +296,7 @@ impl LatentKeys {
     }
 }
 
-/// Dense layers at the beginning of the list, after which there may be none.
+/// Dense layers at the beginning of the list; none may follow later.
 fn listed(types: &[String], layers: usize) -> Result<usize, ModelError> {
     if types.len() != layers {
         return contradiction(format!(
@@ -313,13 +312,13 @@ fn listed(types: &[String], layers: usize) -> Result<usize, ModelError> {
 }
 
 impl Latent {
-    /// Numbers that are kept of a position in each layer.
+    /// Numbers cached per position in each layer.
     #[must_use]
     pub fn cached(&self) -> usize {
         self.attention.rank + self.attention.rotary
     }
 
-    /// Numbers that keys and values of all heads would be.
+    /// Numbers that the keys and values of all heads would take.
     #[must_use]
     pub fn unfolded(&self) -> usize {
         self.attention.heads * (self.attention.plain + self.attention.rotary + self.attention.value)
@@ -334,7 +333,7 @@ impl Latent {
         q + d * (rank + rotary) + rank * heads * (plain + value) + heads * value * d
     }
 
-    /// Weights of a layer of experts, and those of them that a row meets.
+    /// Weights of a layer of experts, and those that a row uses.
     fn expert_weights(&self, d: u64) -> [u64; 2] {
         let e = &self.experts;
         let [count, used, shared] = [e.count, e.used, e.shared].map(|n| n as u64);
@@ -342,7 +341,7 @@ impl Latent {
         [count, used].map(|routed| (routed + shared) * one + count * d)
     }
 
-    /// Weights of all layers, for this width, number of layers and width of dense layers; and those that a row meets.
+    /// Weights of all layers, for this width, number of layers and width of dense layers; and those that a row uses.
     #[must_use]
     pub fn layer_weights(&self, d: usize, layers: usize, ffn: usize) -> [u64; 2] {
         let (width, dense) = (d as u64, self.dense_layers as u64);
@@ -350,8 +349,8 @@ impl Latent {
         self.expert_weights(width).map(|experts| fixed + (layers as u64 - dense) * experts)
     }
 
-    /// Of the weights of so many layers and modules those that are held in f32 whatever the others are held in: what is
-    /// folded into queries and answers, and routers.
+    /// Of the weights of so many layers and modules those stored as f32 whatever the weight dtype: matrices folded into
+    /// queries and results, and routers.
     #[must_use]
     pub fn wide_weights(&self, d: usize, layers: usize) -> u64 {
         let a = &self.attention;

@@ -1,8 +1,7 @@
-//! Feed-forward layers: one of the usual kind, or experts of which each row chooses some.
+//! Feed-forward layers: an ordinary one, or experts of which each row chooses some.
 //!
-//! Invariant: what a row chooses and the order in which its experts' answers are summed up (by their numbers, then what
-//! all rows go through) depend on that row alone. So with matrices on the native kernels its bits do not depend on
-//! the rows beside it.
+//! Invariant: a row's choice and the order in which its experts' results are added (by number, then the shared expert)
+//! depend on that row alone. So with matrices on the native kernels its bits do not depend on the rows beside it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +18,7 @@ pub(super) struct Router {
     pub(super) shape: ExpertShape,
     /// `[experts, d]`
     pub(super) weight: Linear,
-    /// Added to scores where experts are chosen, not where their answers are weighed.
+    /// Added to scores when experts are chosen, not when their results are weighted.
     pub(super) bias: Vec<f32>,
 }
 
@@ -31,7 +30,7 @@ impl Router {
         let biased: Vec<f32> = scores.iter().zip(&self.bias).map(|(score, bias)| score + bias).collect();
         let width = count / groups;
         let open = if used_groups < groups {
-            // a group is worth its two best experts
+            // the score of a group is the sum of its two best experts
             let worth = biased.chunks(width).map(|group| {
                 let best = best(group, 0..width, 2);
                 best.iter().map(|at| group[*at]).sum::<f32>()
@@ -49,7 +48,7 @@ impl Router {
     }
 }
 
-/// Places of the largest values among the candidates, the best first; of equal ones the first.
+/// Indices of the largest candidates, best first; of equal ones the first.
 fn best(values: &[f32], candidates: impl Iterator<Item = usize>, count: usize) -> Vec<usize> {
     let mut places: Vec<usize> = candidates.collect();
     places.sort_by(|a, b| values[*b].total_cmp(&values[*a]).then(a.cmp(b)));
@@ -57,14 +56,14 @@ fn best(values: &[f32], candidates: impl Iterator<Item = usize>, count: usize) -
     places
 }
 
-/// What follows attention.
+/// The feed-forward part of a layer.
 #[derive(Clone, Debug)]
 pub(super) enum FeedForward {
     Dense(Gated),
     Experts {
         router: Router,
         experts: Arc<Vec<Gated>>,
-        /// What every row goes through.
+        /// The shared expert.
         shared: Option<Gated>,
     },
 }

@@ -24,7 +24,7 @@ use crate::model::options::WeightType;
 pub struct DeepSeekFamily {
     names: Names,
     conventions: Conventions,
-    /// Dense layers where no key says how many.
+    /// Number of dense layers if no key states it.
     usual_dense_layers: Option<usize>,
 }
 
@@ -62,7 +62,7 @@ impl Family for DeepSeekFamily {
     }
 }
 
-/// The checkpoint's name of a tensor; a draft module is one more layer there too.
+/// The checkpoint's name of a tensor; a draft module counts as one more layer there too.
 fn tensor_name(layout: &Layout, name: &str) -> Option<String> {
     let (layer, part) = block_part(name)?;
     names::part(part).map(|own| format!("{}layers.{layer}.{own}", layout.prefix))
@@ -74,7 +74,7 @@ pub(super) fn article(config: &TransformerConfig) -> &'static str {
 }
 
 impl DeepSeekConfig {
-    /// Weights that a token is multiplied with; an embedding that is no head is only looked up.
+    /// Weights that a token is multiplied with; an embedding that is not also the head is only looked up.
     fn active_weights(&self) -> u64 {
         let c = &self.transformer;
         let [all, active] = self.latent.layer_weights(c.d_model, c.layers, c.ffn);

@@ -1,4 +1,4 @@
-//! What a model of DeepSeek-V3's layout takes in memory, and loading the draft modules in its files.
+//! Memory needs of a model of DeepSeek-V3's layout, and loading the draft modules in its files.
 
 use crate::model::ModelError;
 use crate::model::drafters::core::{self, CandleMtp};
@@ -10,7 +10,7 @@ use crate::model::interfaces::{CandleFamily, CandleTarget, LoadContext, Modules,
 use crate::model::memory::MemoryNeed;
 use crate::model::options::WeightType;
 
-/// Adds what its modules and their caches take, and the matrices that are f32 whatever the weight type.
+/// Adds the memory of its modules and their caches, and of the matrices that are f32 whatever the weight dtype.
 pub(super) fn memory(
     config: &DeepSeekConfig,
     context: &LoadContext<'_>,
@@ -26,7 +26,7 @@ pub(super) fn memory(
     let weights = match weight_type {
         WeightType::Stored => source.stored_bytes(blocks),
         WeightType::F32 | WeightType::Bf16 => {
-            // copies of the target's tables take nothing, but only reading them would show it
+            // copies of the target's tables take no memory, but only reading them would show that
             let tables: u64 = (0..modules).map(|index| own_tables(source, c, index)).sum();
             need.weights + size * (modules as u64 * latent.module_weights(d) + tables * table)
         }

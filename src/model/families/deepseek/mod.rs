@@ -1,7 +1,7 @@
-//! DeepSeek-V3's layout, which GLM-4.7-Flash shares: latent attention, dense layers and then layers of experts, and a
+//! DeepSeek-V3's layout, also used by GLM-4.7-Flash: latent attention, dense layers and then layers of experts, and a
 //! stack of draft modules of its own. Matrices run on candle or on the native kernels.
 //!
-//! Invariant: what is kept of a position is its latent row, which is rolled back like any other key; passes, caches and
+//! Invariant: the cache of a position is its latent row, which is rolled back like any other key; passes, caches and
 //! rollback are those of every [stack](crate::model::nn::Transformer).
 
 mod attention;

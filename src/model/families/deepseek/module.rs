@@ -1,8 +1,8 @@
 //! The draft modules of DeepSeek-V3's layout: layers after the last one, each with a projection before it and a norm
 //! after it (`model.layers.{L}.eh_proj` …).
 //!
-//! Invariant: they are found by their tensors: many files announce modules that were left out. Embedding and head are
-//! the target's where a file brings none or a copy of them, and a module's own where they differ.
+//! Invariant: they are found by their tensors: many files announce modules that were left out. A module uses the
+//! target's embedding and head if the file has none for it or a copy of them, and its own if they differ.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::model::interfaces::LoadContext;
 use crate::model::nn::{Embedding, Linear, OwnEmbedding, TransformerConfig, trimmed};
 use crate::protocol::{MtpSpec, TokenId};
 
-/// Whether the modules that the configuration announces are there.
+/// Whether the announced modules exist.
 ///
 /// # Errors
-/// A sentence that says how many are not.
+/// A sentence that says how many are missing.
 pub(super) fn check_modules(
     source: &ModelFiles,
     (config, latent): (&TransformerConfig, &Latent),
@@ -34,16 +34,16 @@ pub(super) fn check_modules(
     }
 }
 
-/// Embeddings and heads that a file brings for a module: 0 to 2, copies of the target's counted.
+/// Embeddings and heads that a file has for a module: 0 to 2, copies of the target's included.
 pub(super) fn own_tables(source: &ModelFiles, config: &TransformerConfig, index: usize) -> u64 {
     ["embed_tokens", "shared_head_head"].iter().filter(|part| OwnTensors { source, config }.has(index, part)).count()
         as u64
 }
 
-/// A module with an empty cache, and the bytes of tables that no other module or target has.
+/// A module with an empty cache, and the bytes of tables that only it has.
 type Module = (CandleMtp, u64);
 
-/// The modules, the first first. `vocab` names the tokens that they may propose, ascending; none = all.
+/// The modules in order of depth. `vocab` are the tokens that they may propose, ascending; `None` = all.
 ///
 /// # Errors
 /// When one is not there, or a tensor is missing, misshapen or damaged.
@@ -60,16 +60,16 @@ pub(super) fn load_modules(
     (0..count).map(|index| load(reader, (target, context.ctx_len), (index, &mut heads))).collect()
 }
 
-/// The heads of modules, which are the target's or their own, cut down or whole.
+/// The heads of modules: the target's or their own, trimmed or whole.
 struct Heads<'a> {
     target: &'a DeepSeekWeights,
     vocab: Option<&'a [TokenId]>,
-    /// The target's, cut down: all modules share it.
+    /// The target's head, trimmed: all modules share it.
     trimmed: Option<Linear>,
 }
 
 impl Heads<'_> {
-    /// What a module with this head of its own proposes with, and the bytes of it that nothing else has.
+    /// The head of a module with a head of its own, and its bytes.
     fn head(&mut self, own: Option<Linear>) -> Result<(Linear, u64), ModelError> {
         let fresh = |head: Linear| {
             let bytes = head.bytes();
@@ -117,7 +117,7 @@ fn load(
         Some(rows) => Arc::new(OwnEmbedding { table: rows, vocab: v, device: trunk.device.clone() }),
         None => Arc::clone(trunk) as _,
     };
-    // a head of its own is not kept whole besides its rows
+    // a head of its own is not kept whole beside its rows
     let whole = (heads.vocab.is_some() && head.is_none()).then(|| (trunk.head.clone(), CONTEXT_VOCAB));
     let (head, head_bytes) = heads.head(head)?;
     let shared = MtpShared { embedding, head, vocab: heads.tokens(), whole };
@@ -126,7 +126,7 @@ fn load(
     Ok((module, rows_bytes + head_bytes))
 }
 
-/// Whether a file brings this tensor and it is no copy of the other.
+/// Whether a file has this tensor and it is not a copy of the other.
 fn differs(source: &ModelFiles, (name, other): (&str, &str), shape: [usize; 2]) -> Result<bool, ModelError> {
     if !source.has(name) {
         return Ok(false);

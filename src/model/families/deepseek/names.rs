@@ -1,9 +1,9 @@
-//! Tensor names of DeepSeek-V3's layout: those by which tensors are asked for, after GGUF's, and the checkpoint's. A
-//! draft module is one layer more, in both.
+//! Tensor names of DeepSeek-V3's layout: GGUF's, by which the program requests tensors, and the checkpoint's. A draft
+//! module is one more layer in both.
 
 use crate::model::files::part_name;
 
-/// Parts that this layout alone has.
+/// Parts that only this layout has.
 const PARTS: &[(&str, &str)] = &[
     ("attn_q_a", "self_attn.q_a_proj"),
     ("attn_q_a_norm", "self_attn.q_a_layernorm"),

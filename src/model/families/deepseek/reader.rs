@@ -67,7 +67,7 @@ impl Reader<'_> {
         })
     }
 
-    /// What makes keys and values out of latents, f32: `[heads, plain, rank]` and `[heads, rank, value]`.
+    /// The matrices that turn latents into keys and values, f32: `[heads, plain, rank]` and `[heads, rank, value]`.
     fn unfolding(&self, name: &str) -> Result<(Tensor, Tensor), ModelError> {
         let a = &self.latent.attention;
         let shape = [a.heads * (a.plain + a.value), a.rank];
@@ -82,7 +82,7 @@ impl Reader<'_> {
     fn experts(&self, layer: usize) -> Result<FeedForward, ModelError> {
         let (d, shape, own) = (self.tensors.config.d_model, self.latent.experts, self.tensors.block(layer));
         let router = own.name("ffn_gate_inp");
-        // scores decide, so they are never rounded
+        // scores decide which experts run, so they are never rounded
         let weight = match &self.tensors.backend {
             MatmulBackend::Candle(_) => self.tensors.linear_as(&router, [shape.count, d], WeightType::F32)?,
             MatmulBackend::Kernels(_) => self.tensors.linear(&router, shape.count, d)?,

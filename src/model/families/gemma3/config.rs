@@ -1,7 +1,7 @@
-//! What a Gemma 3 has besides the sizes of every transformer: which layers slide, their window, two kinds of rotary
-//! positions, the scale of scores, and caps.
+//! Configuration that only Gemma 3 has: which layers slide, their window, two kinds of rotary positions, the scale of
+//! scores, and caps.
 //!
-//! Invariant: a key that asks for something else than what is computed is an error that names it.
+//! Invariant: a key that asks for something not computed is an error that names it.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -15,13 +15,13 @@ use crate::model::files::{
 use crate::model::nn::{GgufKeys, RopeScaling, RopeSpec, Scores, TransformerConfig};
 use crate::model::shared_kv::Reach;
 
-/// Every so many layers one is full, where the file does not say.
+/// One layer in so many is full, if the file does not say.
 const PATTERN: usize = 6;
 
-/// Base of the frequencies of sliding layers, where the file does not say.
+/// Base of the frequencies of sliding layers, if the file does not say.
 const SLIDING_THETA: f64 = 10_000.0;
 
-/// Layers of the largest model, whose scores GGUF files do not give the scale of.
+/// Number of layers of the largest model, for which GGUF files do not give the scale of scores.
 const LARGEST_LAYERS: usize = 62;
 
 /// Sizes of a Gemma 3; the transformer's rotary positions are those of sliding layers.
@@ -33,18 +33,18 @@ pub struct Gemma3Config {
     pub layers: Layers,
 }
 
-/// What its layers do.
+/// What kinds its layers have.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layers {
     /// What each attends to.
     pub reach: Vec<Reach>,
-    /// Positions that a sliding layer sees, the row's own among them.
+    /// Positions that a sliding layer sees, including the row's own.
     pub window: usize,
     /// Rotary positions of full layers.
     pub full_rope: RopeSpec,
-    /// How scores are worked out.
+    /// How scores are computed.
     pub scores: Scores,
-    /// `c` of c·tanh(logit / c), where logits are capped.
+    /// `c` of c·tanh(logit / c), if logits are capped.
     pub logit_softcap: Option<f64>,
 }
 
@@ -112,7 +112,7 @@ fn by_pattern(layers: usize, every: usize) -> Vec<Reach> {
 }
 
 impl Keys {
-    /// Values of keys that a file may leave out: those of `configuration_gemma3.py`, on which 4B's file relies.
+    /// Defaults of keys that a file may leave out: those of `configuration_gemma3.py`, on which 4B's file relies.
     pub(super) fn defaults() -> [(&'static str, Value); 14] {
         [
             ("vocab_size", json!(262_208)),
@@ -167,7 +167,7 @@ impl Keys {
         layer_kinds("layer_types", (types, layers), Reach::named)
     }
 
-    /// What so many layers do.
+    /// Attention of so many layers.
     pub(super) fn layers(&self, layers: usize) -> Result<Layers, ModelError> {
         Ok(Layers {
             reach: self.reach(layers)?,
@@ -183,7 +183,7 @@ impl Keys {
 }
 
 impl Layers {
-    /// Rotary positions of sliding layers in a GGUF file, which older converters do not write.
+    /// Rotary positions of sliding layers in a GGUF file; older converters do not write them.
     pub(super) fn sliding_rope_of_gguf(keys: GgufKeys<'_>) -> Result<RopeSpec, ModelError> {
         let theta = keys.gguf.real(&keys.key("rope.freq_base_swa"), Some(SLIDING_THETA as f32))?;
         Ok(RopeSpec::plain(f64::from(theta)))
@@ -196,13 +196,13 @@ impl Layers {
     pub(super) fn from_gguf(keys: GgufKeys<'_>, sizes: &TransformerConfig) -> Result<Self, ModelError> {
         let GgufKeys { gguf, .. } = keys;
         let pattern = keys.size_or("attention.sliding_window_pattern", 1024, PATTERN)?;
-        // no window: all layers are full, as llama.cpp has it
+        // without a window all layers are full, as in llama.cpp
         let window = gguf.number(&keys.key("attention.sliding_window")).unwrap_or(0);
         let (window, reach) = match usize::try_from(window).unwrap_or(usize::MAX) {
             0 => (1, vec![Reach::Full; sizes.layers]),
             window => (size("attention.sliding_window", window, 1 << 24)?, by_pattern(sizes.layers, pattern)),
         };
-        // the largest model divides by the share of a head in d, which no key says
+        // the largest model divides by d / heads, which no key states
         let scalar = if sizes.layers == LARGEST_LAYERS { sizes.d_model / sizes.heads } else { sizes.head_dim };
         let softcap = keys.key("final_logit_softcapping");
         let capped = gguf.value(&softcap).is_ok_and(|value| value.to_f32().is_ok_and(|cap| cap != 0.0));

@@ -17,7 +17,7 @@ use crate::model::interfaces::{
 use crate::model::nn::{Conventions, Ends, Extras, GgufKeys, HfKeys, PairOrder, TransformerConfig, refuse_biases};
 use crate::model::shared_kv::Reach;
 
-/// Gemma 3, the part that reads and writes text.
+/// Gemma 3, the text part.
 pub struct Gemma3Family;
 
 const CONVENTIONS: Conventions =
@@ -50,7 +50,7 @@ impl Family for Gemma3Family {
         tensor_name
     }
 
-    // the model is lost without its first token
+    // without its first token the model writes nonsense
     fn always_begins(&self) -> bool {
         true
     }

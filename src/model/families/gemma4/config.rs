@@ -1,5 +1,5 @@
-//! What a Gemma 4 has besides the sizes of every transformer: layers of two kinds with heads of their own, layers
-//! that read the keys and values of others, embeddings for each layer. Which keys say so is told in `keys`.
+//! Configuration that only Gemma 4 has: layers of two kinds with different heads, layers that read other layers' keys
+//! and values, embeddings for each layer. `keys` reads it.
 
 use crate::model::nn::{RopeSpec, TransformerConfig};
 use crate::model::shared_kv::Reach;
@@ -7,7 +7,7 @@ use crate::model::shared_kv::Reach;
 /// Sizes of one layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayerShape {
-    /// How far it sees.
+    /// Which positions it sees.
     pub reach: Reach,
     /// Key/value heads.
     pub kv_heads: usize,
@@ -15,8 +15,8 @@ pub struct LayerShape {
     pub head_dim: usize,
     /// Width of its feed-forward layer.
     pub ffn: usize,
-    /// The layer whose keys and values it reads: itself, or one before it. None in an assistant, where all are the
-    /// target's.
+    /// The layer whose keys and values it reads: itself, or one before it. `None` in an assistant, whose layers all
+    /// read the target's.
     pub source: Option<usize>,
 }
 
@@ -29,22 +29,22 @@ pub struct PerLayer {
     pub vocab: usize,
 }
 
-/// The layers, and what goes with them.
+/// The layers and their common settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gemma {
-    /// The layers, the first first.
+    /// The layers, in order.
     pub layers: Vec<LayerShape>,
-    /// Positions that a sliding layer sees, its own among them.
+    /// Positions that a sliding layer sees, including its own.
     pub window: usize,
     /// Rotary positions of sliding layers.
     pub sliding_rope: RopeSpec,
-    /// Rotary positions of full layers, in which most pairs stand still.
+    /// Rotary positions of full layers, in which most pairs are not rotated.
     pub full_rope: RopeSpec,
-    /// Logits are kept between minus this and this; none = as they are.
+    /// Logits are capped to ± this; `None` = not capped.
     pub softcap: Option<f32>,
-    /// Embeddings for each layer, where there are some.
+    /// Embeddings for each layer, if there are any.
     pub per_layer: Option<PerLayer>,
-    /// Whether full layers have no values of their own: normed keys, not rotated, take their place.
+    /// Whether full layers have no value matrix: normed, unrotated keys serve as values.
     pub k_eq_v: bool,
 }
 
@@ -58,14 +58,14 @@ pub struct Gemma4Config {
 }
 
 impl Gemma {
-    /// The last layer of a kind that keeps keys and values: the one that others read, and assistants.
+    /// The last layer of a kind with a cache of its own: the one that other layers and assistants read.
     #[must_use]
     pub fn lender(&self, reach: Reach) -> Option<usize> {
         let keeps = |(index, layer): (usize, &LayerShape)| layer.reach == reach && layer.source == Some(index);
         self.layers.iter().enumerate().rposition(keeps)
     }
 
-    /// Which of the caches a layer reads, there being one for each layer that keeps keys and values.
+    /// The cache that a layer reads; there is one for each layer with keys and values of its own.
     #[must_use]
     pub fn cache_read_by(&self, layer: usize) -> Option<usize> {
         let source = self.layers.get(layer)?.source?;
@@ -73,20 +73,20 @@ impl Gemma {
         Some(before.filter(|(index, layer)| layer.source == Some(*index)).count())
     }
 
-    /// Keys and values that one position takes in all layers, in numbers.
+    /// Numbers that one position takes in the caches of all layers.
     #[must_use]
     pub fn cached_values(&self) -> u64 {
         let kept = self.layers.iter().enumerate().filter(|(index, layer)| layer.source == Some(*index));
         kept.map(|(_, layer)| (2 * layer.kv_heads * layer.head_dim) as u64).sum()
     }
 
-    /// Weights of the table of embeddings for each layer, of which rows are looked up and nothing else.
+    /// Weights of the table of embeddings for each layer, whose rows are only looked up.
     #[must_use]
     pub fn looked_up_weights(&self) -> u64 {
         self.per_layer.map_or(0, |table| table.vocab as u64 * (table.width * self.layers.len()) as u64)
     }
 
-    /// Weights of all matrices but the embedding that is the head too, for a width and so many query heads.
+    /// Weights of all matrices except the embedding that is also the head, for a width and a number of query heads.
     #[must_use]
     pub fn layer_weights(&self, d: usize, heads: usize) -> u64 {
         let of_layer = |(index, layer): (usize, &LayerShape)| {
@@ -97,7 +97,7 @@ impl Gemma {
         self.layers.iter().enumerate().map(of_layer).sum::<u64>() + self.looked_up_weights()
     }
 
-    /// Matrices that make keys and values.
+    /// Matrices that yield keys and values.
     fn projections(&self, layer: &LayerShape) -> usize {
         if self.k_eq_v && layer.reach == Reach::Full { 1 } else { 2 }
     }

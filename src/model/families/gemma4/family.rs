@@ -49,8 +49,8 @@ impl Family for Gemma4Family {
         names::tensor_name
     }
 
-    // the tokenizer files of `-it` repositories do not say so, and the model is lost without (llama.cpp adds the token too,
-    // even against the file)
+    // the tokenizer files of `-it` repositories do not say so, and without it the model writes nonsense (llama.cpp adds
+    // the token too, even against the file)
     fn always_begins(&self) -> bool {
         true
     }
@@ -70,7 +70,7 @@ impl FamilyConfig for Gemma4Config {
         self.gemma.looked_up_weights()
     }
 
-    /// As it is stored; FP8 is widened to two bytes.
+    /// As stored; FP8 is widened to two bytes.
     fn looked_up_bytes(&self, source: &ModelFiles) -> u64 {
         match self.looked_up_weights() {
             0 => 0,

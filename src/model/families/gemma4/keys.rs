@@ -1,7 +1,7 @@
-//! The keys of `config.json` that a Gemma 4 has besides those of every transformer.
+//! The keys of `config.json` that only Gemma 4 has.
 //!
-//! Invariant: a key that asks for something else than what is computed, or contradicts another, is an error that
-//! names it; so is a key of these layers that nobody here knows.
+//! Invariant: a key that asks for something not computed, or contradicts another, is an error that names it; so is an
+//! unknown key of these layers.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -21,7 +21,7 @@ pub(in crate::model) struct GemmaKeys {
     num_key_value_heads: Option<usize>,
     global_head_dim: Option<usize>,
     num_global_key_value_heads: Option<usize>,
-    /// What newer files say in place of the two above: what layers have of their own.
+    /// What newer files have instead of the two above: each layer's own settings.
     per_layer_config: Option<Map<String, Value>>,
     sliding_window: Option<usize>,
     layer_types: Option<Vec<String>>,
@@ -95,7 +95,7 @@ const OWN: OwnKeys = OwnKeys {
     asks: |value| !value.is_null(),
 };
 
-/// Sizes that the other keys give.
+/// Sizes from the other keys.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::model) struct Sizes {
     pub(in crate::model) layers: usize,
@@ -105,7 +105,7 @@ pub(in crate::model) struct Sizes {
 }
 
 impl GemmaKeys {
-    /// Reads the keys out of the object that describes the text model.
+    /// Reads the keys from the object that describes the text model.
     pub(in crate::model) fn from_json(object: &Map<String, Value>) -> Result<Self, ModelError> {
         OWN.read(object)
     }
@@ -115,7 +115,7 @@ impl GemmaKeys {
         self.head_dim.unwrap_or(256)
     }
 
-    /// Checked, for a model of these sizes. In an assistant, whose `lent` is true, no layer has keys and values.
+    /// Checks them for a model of these sizes. In an assistant, whose `lent` is true, no layer has keys and values.
     pub(in crate::model) fn gemma(&self, sizes: Sizes, lent: bool) -> Result<Gemma, ModelError> {
         self.refuse()?;
         let window = given("sliding_window", self.sliding_window)?;
@@ -185,7 +185,7 @@ impl GemmaKeys {
     }
 
     fn per_layer(&self, vocab: usize) -> Result<Option<PerLayer>, ModelError> {
-        // unified ones have none and do not say so
+        // unified models have none and do not say so
         let usual = if self.model_type.contains("unified") { 0 } else { 256 };
         let width = self.hidden_size_per_layer_input.unwrap_or(usual);
         if width == 0 {
@@ -201,7 +201,7 @@ impl GemmaKeys {
         Ok(Some(PerLayer { width, vocab: rows }))
     }
 
-    /// The kinds of layers, the first first.
+    /// The kinds of layers, in order.
     fn kinds(&self, layers: usize) -> Result<Vec<Reach>, ModelError> {
         let Some(types) = &self.layer_types else {
             let by_default = |layer: usize| layer.is_multiple_of(6) || layer == layers;
@@ -293,18 +293,18 @@ impl GemmaKeys {
 }
 
 impl Rope {
-    /// What holds for sliding layers when the file says nothing of positions.
+    /// Rotary positions of sliding layers if the file does not state any.
     fn sliding() -> Self {
         Self { rope_type: None, rope_theta: Some(10_000.0), partial_rotary_factor: None, factor: None }
     }
 
-    /// And for full ones.
+    /// Rotary positions of full layers in that case.
     fn full() -> Self {
         let rope_type = Some("proportional".to_owned());
         Self { rope_type, rope_theta: Some(1_000_000.0), partial_rotary_factor: Some(0.25), factor: None }
     }
 
-    /// What is not said is as `transformers` has it: type default, the whole head.
+    /// Missing keys are as in `transformers`: type default, the whole head.
     fn spec(&self, head_dim: usize) -> Result<RopeSpec, ModelError> {
         let part = share("partial_rotary_factor", self.partial_rotary_factor.unwrap_or(1.0))?;
         let theta = match self.rope_theta {
@@ -318,7 +318,7 @@ impl Rope {
             "default" => Ok(RopeSpec::plain(theta)),
             "proportional" => {
                 let turning = (head_dim as f64 * part) as usize / 2;
-                // frequencies are those of the whole head, and pairs after the part stand still
+                // frequencies are those of the whole head; pairs after the rotated part stay
                 let of_pair = |pair: usize| if pair < turning { factor } else { f32::INFINITY };
                 let factors = (0..head_dim / 2).map(of_pair).collect();
                 Ok(RopeSpec { theta, scaling: RopeScaling::Factors(factors) })

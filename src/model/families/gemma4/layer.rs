@@ -2,8 +2,8 @@
 //! stream, then the layer's own embedding of the token, and a scale for all of it.
 //!
 //! Invariant: with matrices on the native kernels a row's bits do not depend on the rows beside it
-//! ([`attention`](crate::model::nn::attention)). Activations are f32 whatever the dtype of the weights.
-//! Whose keys and values are read is the caller's business.
+//! ([`attention`](crate::model::nn::attention)). Activations are f32 whatever the dtype of the weights. The caller
+//! passes the cache to read.
 
 use candle_core::Tensor;
 
@@ -13,18 +13,18 @@ use crate::model::nn::{
     BlockPass, CachedRows, Gated, KvCache, LayerWeights, Linear, RmsNorm, Rope, Scores, TreeRows, attend_cached,
 };
 
-/// What makes keys and values.
+/// The matrices and norms of keys and values.
 #[derive(Clone, Debug)]
 pub(super) struct KeyValue {
     pub(super) k: Linear,
-    /// None where values are keys, normed in their own way.
+    /// `None` if keys, normed in another way, serve as values.
     pub(super) v: Option<Linear>,
     pub(super) k_norm: RmsNorm,
-    /// Without a weight.
+    /// Norm without a weight.
     pub(super) v_norm: RmsNorm,
 }
 
-/// What adds the layer's own embedding of the token.
+/// Adds the layer's own embedding of the token.
 #[derive(Clone, Debug)]
 pub(super) struct PerLayerInput {
     /// `[width, d]`
@@ -42,7 +42,7 @@ pub struct Layer {
     pub(super) attn_norm: RmsNorm,
     pub(super) q: Linear,
     pub(super) q_norm: RmsNorm,
-    /// None where another layer's are read.
+    /// `None` if another layer's are read.
     pub(super) kv: Option<KeyValue>,
     pub(super) o: Linear,
     pub(super) post_attn_norm: RmsNorm,
@@ -59,7 +59,7 @@ impl Layer {
         Ok(x.reshape((x.dim(0)?, heads, self.shape.head_dim))?.transpose(0, 1)?)
     }
 
-    /// Queries of normed rows that stand at `at` and after, `[heads, m, hd]`.
+    /// Queries of normed rows at positions `at` and after, `[heads, m, hd]`.
     pub(super) fn queries(
         &self,
         normed: &Tensor,
@@ -71,7 +71,7 @@ impl Layer {
         rope.rotate(&q, at, tree)
     }
 
-    /// Appends keys and values of normed rows to the cache, where the layer has any.
+    /// Appends keys and values of normed rows to the cache, if the layer has any.
     fn remember(
         &self,
         normed: &Tensor,
@@ -91,8 +91,8 @@ impl Layer {
         cache.append(&keys, &kv.v_norm.forward(&values)?)
     }
 
-    /// Runs `m` rows after `start` cached positions; the cache is the layer's own, which grows, or that of another,
-    /// which has them already: `[m, d] -> [m, d]`.
+    /// Runs `m` rows after `start` cached positions; the cache is the layer's own, which grows, or that of another
+    /// layer, which already contains the rows: `[m, d] -> [m, d]`.
     pub(super) fn forward(
         &self,
         x: &Tensor,
@@ -110,7 +110,7 @@ impl Layer {
         self.rest(x, &attended, per_layer)
     }
 
-    /// What follows attention: `x [m, d]`, attended `[m, heads · hd] -> [m, d]`.
+    /// The rest of the layer after attention: `x [m, d]`, attended `[m, heads · hd] -> [m, d]`.
     pub(super) fn rest(&self, x: &Tensor, attended: &Tensor, per_layer: Option<&Tensor>) -> Result<Tensor, ModelError> {
         let x = (x + self.post_attn_norm.forward(&self.o.forward(attended)?)?)?;
         // 2. feed forward
@@ -124,7 +124,7 @@ impl Layer {
         Ok((x * self.scale)?)
     }
 
-    /// The same layer with so much more weight in all its norms.
+    /// A copy whose norms all have this added to their weights.
     pub(super) fn shifted(&self, by: f64) -> Result<Self, ModelError> {
         let mut layer = self.clone();
         for norm in [

@@ -1,10 +1,10 @@
-//! Gemma 4 without experts (E2B, E4B, 12B, 31B), matrices on candle or on the native kernels: sliding layers between full
-//! ones, each kind with heads and rotary positions of its own; the last layers of the small ones read the keys and
-//! values of others, and every layer has an embedding of its own for each token. Its assistants are in `assistant`.
+//! Gemma 4 without experts (E2B, E4B, 12B, 31B), matrices on candle or on the native kernels: sliding layers between
+//! full ones, each kind with its own heads and rotary positions; the last layers of the small models read other layers'
+//! keys and values, and every layer has an embedding of its own for each token. Its assistants are in `assistant`.
 //!
-//! Invariant: layers without a cache read that of the last layer of their kind before the shared ones. Sliding layers keep
-//! all positions, so that any length can be rolled back to, and see the last ones. Passes, caches and rollback are those of
-//! every [stack](crate::model::nn::Transformer).
+//! Invariant: layers without a cache read that of the last layer of their kind before the shared ones. Sliding layers
+//! cache all positions, so that any length can be rolled back to, and attend to the last ones. Passes, caches and
+//! rollback are those of every [stack](crate::model::nn::Transformer).
 
 pub mod assistant;
 mod config;
@@ -55,14 +55,14 @@ impl Gemma4Weights {
         progress: &mut dyn FnMut(&str, u64, u64),
     ) -> Result<Self, ModelError> {
         let c = tensors.config;
-        // before embedding and head where there is one: it is larger
+        // read before embedding and head if it exists: it is larger
         let per_layer = match gemma.per_layer {
             None => None,
             Some(of) => {
                 let width = c.layers * of.width;
                 Some(PerLayerTable {
                     width: of.width,
-                    // it stays as it is stored, since rows of it are looked up and nothing else
+                    // it stays as stored, since its rows are only looked up
                     table: tensors.linear_as(TABLE, [of.vocab, width], WeightType::Stored)?,
                     project: tensors.linear("per_layer_model_proj.weight", width, c.d_model)?,
                     norm: tensors.norm("per_layer_proj_norm.weight", of.width)?,
@@ -80,8 +80,8 @@ impl Gemma4Weights {
     }
 }
 
-/// Angles of both kinds of layers; one position more than the context, for assistants that stand one further, and as
-/// many as drafts may go on.
+/// Angles of both kinds of layers, for one position more than the context (assistants may be one further) and as many
+/// as drafts may add.
 fn ropes(gemma: &Gemma, ctx_len: usize, device: &Device) -> Result<[Rope; 2], ModelError> {
     let positions = ctx_len + 1 + usize::from(crate::protocol::MAX_DRAFT_LEN);
     let rope = |reach, spec| {
@@ -117,7 +117,8 @@ impl Transformer for Gemma4Weights {
         self.gemma.cache_read_by(layer)
     }
 
-    /// What each layer adds of these tokens, `[m, layers · width]`: half from a table, half computed from the embedding.
+    /// What each layer adds for these tokens, `[m, layers · width]`: half from a table, half computed from the
+    /// embedding.
     fn layer_inputs(&self, tokens: &[TokenId], embedded: &Tensor) -> Result<Option<Tensor>, ModelError> {
         let Some(of) = &self.per_layer else {
             return Ok(None);

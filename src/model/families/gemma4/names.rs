@@ -1,18 +1,18 @@
-//! Tensor names of Gemma 4: those of GGUF files, by which tensors are asked for, and the checkpoint's.
+//! Tensor names of Gemma 4: GGUF's, by which the program requests tensors, and the checkpoint's.
 
 use crate::model::files::{Layout, NORMED_TWICE, block_part, part_name, renamed};
 
 /// The table of embeddings for each layer.
 pub(in crate::model) const TABLE: &str = "per_layer_token_embd.weight";
 
-/// Name of a tensor that no layer has, and the checkpoint's.
+/// Name of a tensor outside layers, and the checkpoint's.
 const WHOLE: &[(&str, &str)] = &[
     (TABLE, "embed_tokens_per_layer.weight"),
     ("per_layer_model_proj.weight", "per_layer_model_projection.weight"),
     ("per_layer_proj_norm.weight", "per_layer_projection_norm.weight"),
 ];
 
-/// Parts that this family alone has.
+/// Parts that only this family has.
 const PARTS: &[(&str, &str)] = &[
     ("inp_gate", "per_layer_input_gate"),
     ("proj", "per_layer_projection"),

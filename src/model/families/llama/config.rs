@@ -7,11 +7,11 @@ use crate::model::files::{ConfigJson, Folder, GgufFile, Layout, ModelFiles, Tens
 use crate::model::interfaces::{Backend, Family, FamilyConfig, LoadContext, LoadResult, Names, OwnModules, Progress};
 use crate::model::nn::{Conventions, Ends, Extras, GgufKeys, HfKeys, LLAMA_LAYOUT, TransformerConfig, refuse_biases};
 
-/// A family whose blocks are Llama's, but for its conventions.
+/// A family with Llama blocks and its own conventions.
 pub struct LlamaFamily {
     names: Names,
     conventions: Conventions,
-    /// Whether folders may hold draft modules of MiMo's kind.
+    /// Whether folders may contain draft modules of MiMo's kind.
     has_modules: bool,
 }
 

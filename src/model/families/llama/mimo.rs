@@ -1,9 +1,9 @@
-//! MiMo-7B's draft module, which lies in the model's own folder: a block of the model's kind after a
-//! projection that reads the hidden state first.
+//! MiMo-7B's draft module, in the model's own folder: a block of the model's kind after a projection that reads the
+//! hidden state first.
 //!
-//! `x = input_proj [norm(h) ; norm(E[token])]`, the block, `u = norm(x)`; logits by the target's head, u is
-//! recycled. As vLLM runs it (`mimo_mtp.py`), h is the residual stream before the target's last norm, and the
-//! embedding of slot 0 is zero. Invariant: tensors go by GGUF's names, the module's block being one more layer.
+//! `x = input_proj [norm(h) ; norm(E[token])]`, the block, `u = norm(x)`; logits by the target's head, u is recycled.
+//! As in vLLM (`mimo_mtp.py`), h is the residual stream before the target's last norm, and the embedding of slot 0 is
+//! zero. Invariant: tensors have GGUF's names; the module's block is one more layer.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::model::nn::{Embedding, PairOrder, Rope};
 use crate::model::{Model, ModelError};
 use crate::protocol::{ConcatOrder, Feed, MtpSpec, NormForm, Pairing, Recycle, SlotPosition, SlotZero};
 
-/// Where modules stand in a checkpoint, beside `layers`.
+/// Prefix of modules in a checkpoint, beside `layers`.
 pub(super) const LAYERS: &str = "mtp_layers";
 
 /// Part of a GGUF name, and of the checkpoint's.
@@ -43,7 +43,7 @@ pub(super) fn part(name: &str) -> Option<&'static str> {
     renamed(PARTS, name)
 }
 
-/// The modules beside a target on candle.
+/// The modules of a target on candle.
 pub(super) fn candle(
     context: &LoadContext<'_>,
     count: usize,
@@ -64,7 +64,7 @@ pub(super) fn candle(
     Ok(core::modules(modules, name(source), &target.spec.dtype))
 }
 
-/// The modules beside a native target.
+/// The modules of a native target.
 pub(super) fn native(context: &LoadContext<'_>, count: usize, target: &NativeLlama) -> Result<Modules, ModelError> {
     let (source, config) = (context.source, context.config.transformer());
     OwnTensors { source, config }.check(count)?;

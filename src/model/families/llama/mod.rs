@@ -1,6 +1,6 @@
-//! A target of the Llama kind (Llama, Qwen3) on candle: its weights, and what its blocks compute from rows.
+//! A target of the Llama kind (Llama, Qwen3) on candle: its weights, and what its blocks compute.
 //!
-//! Invariant: weights do not change once they are read. Passes, caches and rollback are those of every
+//! Invariant: weights do not change after loading. Passes, caches and rollback are those of every
 //! [stack](crate::model::nn::Transformer).
 
 mod config;
@@ -25,10 +25,10 @@ pub struct LlamaWeights {
 }
 
 impl LlamaWeights {
-    /// Reads all tensors. `progress` is called with ("target", blocks read, blocks in all).
+    /// Reads all tensors. `progress` is called with ("target", blocks read, number of blocks).
     ///
     /// # Errors
-    /// When a tensor is missing, misshapen or damaged.
+    /// If a tensor is missing, has a wrong shape or is damaged.
     pub(in crate::model) fn load(
         tensors: &Tensors<'_>,
         ctx_len: usize,
@@ -58,7 +58,7 @@ impl Transformer for LlamaWeights {
     }
 }
 
-/// Reads a block of the target, or of a module of its own.
+/// Reads a block of the target, or of a module.
 fn block(tensors: &Tensors<'_>, layer: usize) -> Result<Block, ModelError> {
     let (c, own) = (tensors.config, tensors.block(layer));
     let linear = |part: &str, out, input| {

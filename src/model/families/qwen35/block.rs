@@ -1,8 +1,8 @@
-//! Layers of Qwen3.5: a mixer (gated attention over a KV cache, or Gated DeltaNet over a state), then a
-//! gated feed-forward layer, each after an RMSNorm and added to the residual stream.
+//! Layers of Qwen3.5: a mixer (gated attention over a KV cache, or Gated DeltaNet over a state), then a gated
+//! feed-forward layer, each after an RMSNorm and added to the residual stream.
 //!
-//! Invariant: as in [`attention`](crate::model::nn::attention), few rows attend one by one; the state is always computed
-//! row by row. So with matrices on the native kernels a row's bits do not depend on the rows beside it.
+//! Invariant: as in [`attention`](crate::model::nn::attention), few rows attend one by one; the state is always
+//! computed row by row. So with matrices on the native kernels a row's bits do not depend on the rows beside it.
 //! Activations are f32 whatever the dtype of the weights.
 
 use std::sync::Arc;
@@ -20,11 +20,11 @@ pub(super) struct AttentionShape {
     pub(super) heads: usize,
     pub(super) kv_heads: usize,
     pub(super) head_dim: usize,
-    /// Values of a head that are rotated, the first ones.
+    /// Number of rotated values of a head, from the first.
     pub(super) rotary: usize,
 }
 
-/// Attention whose answers pass a gate.
+/// Attention whose result passes a gate.
 #[derive(Clone, Debug)]
 pub(super) struct GatedAttention {
     pub(super) shape: AttentionShape,
@@ -43,7 +43,7 @@ impl GatedAttention {
         let AttentionShape { heads, kv_heads, head_dim, .. } = self.shape;
         let (m, start) = (x.dim(0)?, cache.len());
         let at = pass.at.unwrap_or(start);
-        // 1. project: queries and gates stand side by side in each head
+        // 1. project: queries and gates are side by side in each head
         let both = self.q.forward(x)?.reshape((m, heads, 2 * head_dim))?;
         let gate = both.narrow(2, head_dim, head_dim)?.contiguous()?.reshape((m, heads * head_dim))?;
         let q = both.narrow(2, 0, head_dim)?.transpose(0, 1)?; // [h, m, hd]
@@ -56,7 +56,7 @@ impl GatedAttention {
         // 2. attend over everything up to each row
         let rows = CachedRows { start, tree: None, window: None };
         let attended = attend_cached(&q, cache, rows, Scores::of_heads(head_dim))?;
-        // 3. what passes the gate
+        // 3. the gate
         self.o.forward(&(attended * candle_nn::ops::sigmoid(&gate)?)?)
     }
 
@@ -80,7 +80,7 @@ impl GatedAttention {
     }
 }
 
-/// Gated DeltaNet between its projections.
+/// Gated DeltaNet and its projections.
 #[derive(Clone, Debug)]
 pub(super) struct DeltaNet {
     /// `[channels, d]`: queries, keys, values.
@@ -96,15 +96,15 @@ pub(super) struct DeltaNet {
     pub(super) weights: Arc<DeltaWeights>,
 }
 
-/// What the rows of a pass did to one linear layer.
+/// The states of one linear layer in a pass.
 pub(super) struct DeltaRows {
     pub(super) inputs: Vec<DeltaInput>,
-    /// After each row where they were asked for, else before and after the last one only.
+    /// After each row if requested, else before and after the last one only.
     pub(super) states: Vec<Arc<DeltaState>>,
 }
 
 impl DeltaNet {
-    /// `[m, d] -> [m, d]`, from the state before the rows.
+    /// `[m, d] -> [m, d]`, starting from the state before the rows.
     fn forward(&self, x: &Tensor, state: &Arc<DeltaState>, keep_all: bool) -> Result<(Tensor, DeltaRows), ModelError> {
         let rows = |linear: &Linear| -> Result<Vec<Vec<f32>>, ModelError> {
             Ok(linear.forward(x)?.to_device(&Device::Cpu)?.to_vec2::<f32>()?)
@@ -137,14 +137,14 @@ impl DeltaNet {
     }
 }
 
-/// How a layer looks at other positions.
+/// The mixer of a layer.
 #[derive(Clone, Debug)]
 pub(super) enum Mixer {
     Attention(GatedAttention),
     Delta(DeltaNet),
 }
 
-/// What a layer keeps of the positions before.
+/// What a layer caches of earlier positions.
 pub(super) enum Memory {
     Kv(KvCache),
     State(Arc<DeltaState>),
@@ -160,7 +160,7 @@ pub(super) struct Layer {
 }
 
 impl Layer {
-    /// Runs `m` rows after what is remembered: `[m, d] -> [m, d]`; what a linear layer's rows did to it.
+    /// Runs `m` rows after the cached ones: `[m, d] -> [m, d]`; for a linear layer, also the states of its rows.
     pub(super) fn forward(
         &self,
         x: &Tensor,

@@ -1,8 +1,8 @@
-//! What a Qwen3.5 has besides the sizes of every transformer: which layers are linear, their heads, how much of a
-//! head is rotated, whether a draft module is announced.
+//! Configuration that only Qwen3.5 has: which layers are linear, their heads, how much of a head is rotated, whether a
+//! draft module is announced.
 //!
-//! Invariant: a key that asks for something else than what is computed, or contradicts another, is an error that
-//! names it; so is a key of these layers that nobody here knows.
+//! Invariant: a key that asks for something not computed, or contradicts another, is an error that names it; so is an
+//! unknown key of these layers.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -16,16 +16,16 @@ use crate::model::files::{
 };
 use crate::model::nn::TransformerConfig;
 
-/// Linear layers between layers of attention, and what goes with them.
+/// Linear layers between layers of attention, and their settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hybrid {
     /// Sizes of the linear layers.
     pub delta: DeltaShape,
-    /// Of each layer whether it is linear; the others attend.
+    /// Whether each layer is linear; the others attend.
     pub linear: Vec<bool>,
-    /// Values of a head that are rotated.
+    /// Number of rotated values of a head.
     pub rotary: usize,
-    /// Whether the file says that it brings a draft module.
+    /// Whether the file announces a draft module.
     pub announces_mtp: bool,
 }
 
@@ -39,7 +39,7 @@ pub struct Qwen35Config {
 }
 
 impl Qwen35Config {
-    /// Layers that keep keys and values.
+    /// Layers with keys and values.
     #[must_use]
     pub fn attending_layers(&self) -> usize {
         self.transformer.layers - self.hybrid.linear_layers()
@@ -87,7 +87,7 @@ pub(in crate::model) struct HybridKeys {
     rope_parameters: Option<Rotary>,
 }
 
-/// The part of `rope_parameters` that says how much is rotated.
+/// The part of `rope_parameters` that states how much is rotated.
 #[derive(Clone, Debug, Default, Deserialize)]
 struct Rotary {
     partial_rotary_factor: Option<f64>,
@@ -95,12 +95,12 @@ struct Rotary {
 }
 
 impl HybridKeys {
-    /// Reads the keys out of the object that describes the text model.
+    /// Reads the keys from the object that describes the text model.
     pub(in crate::model) fn from_json(object: &Map<String, Value>) -> Result<Self, ModelError> {
         OWN.read(object)
     }
 
-    /// Checked, for a model of so many layers and this width of a head.
+    /// Checks them, for a model of so many layers and this width of a head.
     pub(in crate::model) fn hybrid(&self, layers: usize, head_dim: usize) -> Result<Hybrid, ModelError> {
         self.refuse()?;
         let rope = self.rope_parameters.clone().unwrap_or_default();
@@ -151,7 +151,7 @@ impl HybridKeys {
         }
     }
 
-    /// Of each layer whether it is linear.
+    /// Whether each layer is linear.
     fn linear(&self, layers: usize) -> Result<Vec<bool>, ModelError> {
         let every = self.full_attention_interval;
         if every.is_some_and(|every| every == 0) {
@@ -176,7 +176,7 @@ impl HybridKeys {
 }
 
 impl Hybrid {
-    /// From the keys of a GGUF file, for so many layers and this width of a head.
+    /// Reads the keys of a GGUF file, for so many layers and this width of a head.
     pub(in crate::model) fn from_gguf(gguf: &GgufFile, layers: usize, head_dim: usize) -> Result<Self, ModelError> {
         let key = |name: &str| format!("qwen35.{name}");
         let size = |name: &str, most| gguf.size(&key(name), most);

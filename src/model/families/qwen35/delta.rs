@@ -1,9 +1,9 @@
 //! Gated DeltaNet, one token after the other (Yang et al., arXiv:2412.06464): a short causal convolution,
 //! then a matrix of state per head that forgets, corrects itself towards the new value and answers the query.
 //!
-//! Invariant: a row is worked out by the same operations in the same order whatever rows run with it, so its
-//! bits depend on the tokens before it alone; running rows again from a kept state gives that state's bits.
-//! Projections are the caller's.
+//! Invariant: a row goes through the same operations in the same order whatever rows run with it, so its bits depend
+//! only on the tokens before it; running rows again from a stored state gives the same bits. The caller computes
+//! projections.
 
 use std::sync::Arc;
 
@@ -18,12 +18,12 @@ pub struct DeltaShape {
     pub key_dim: usize,
     /// Width of a value.
     pub value_dim: usize,
-    /// Tokens that the convolution sees, the row's own included.
+    /// Tokens that the convolution sees, including the row's own.
     pub kernel: usize,
 }
 
 impl DeltaShape {
-    /// Width of what is convolved: queries, keys and values.
+    /// Width of the convolution: queries, keys, values.
     #[must_use]
     pub fn channels(&self) -> usize {
         2 * self.key_heads * self.key_dim + self.value_width()
@@ -42,7 +42,7 @@ impl DeltaShape {
         4 * (matrices + (self.kernel - 1) * self.channels()) as u64
     }
 
-    /// Bytes of one row's inputs, from which a state can be worked out again, f32.
+    /// Bytes of one row's inputs, from which a state can be recomputed, f32.
     #[must_use]
     pub fn input_bytes(&self) -> u64 {
         4 * (self.channels() + 2 * self.value_heads) as u64
@@ -52,13 +52,13 @@ impl DeltaShape {
 /// Which key head a value head reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadOrder {
-    /// Value heads of one key head stand together: Hugging Face.
+    /// Value heads of one key head are adjacent: Hugging Face.
     Grouped,
     /// Value head j reads key head j modulo their number: GGUF.
     Tiled,
 }
 
-/// What a linear layer has besides its projections.
+/// Weights of a linear layer except its projections.
 #[derive(Debug)]
 pub struct DeltaWeights {
     /// Sizes.
@@ -71,13 +71,13 @@ pub struct DeltaWeights {
     pub decay: Vec<f32>,
     /// Added to α before softplus, one per value head.
     pub dt_bias: Vec<f32>,
-    /// Of the output norm, `[value_dim]`; a plain factor in all files.
+    /// Output norm, `[value_dim]`; a plain factor in all files.
     pub norm: Vec<f32>,
-    /// Of the output norm.
+    /// Epsilon of the output norm.
     pub eps: f32,
 }
 
-/// What a layer carries from row to row.
+/// A layer's state from row to row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeltaState {
     matrices: Vec<f32>, // [value_heads][key_dim][value_dim]
@@ -98,9 +98,9 @@ impl DeltaState {
 pub struct DeltaInput {
     /// `[channels]`: queries, keys, values before the convolution.
     pub mixed: Vec<f32>,
-    /// `[value_heads]`: how fast to forget, before softplus.
+    /// `[value_heads]`: the decay, before softplus.
     pub alpha: Vec<f32>,
-    /// `[value_heads]`: how much to correct, before the sigmoid.
+    /// `[value_heads]`: the strength of the correction, before the sigmoid.
     pub beta: Vec<f32>,
 }
 
@@ -128,7 +128,7 @@ impl DeltaWeights {
         }
     }
 
-    /// The state after one more row, and the row's answers `[value_heads · value_dim]`, normed and gated.
+    /// The state after one more row, and the row's results `[value_heads · value_dim]`, normed and gated.
     #[must_use]
     pub fn step(&self, before: &DeltaState, input: &DeltaInput, gate: &[f32]) -> (DeltaState, Vec<f32>) {
         let (after, mut out) = self.advance(before, input);
@@ -142,7 +142,7 @@ impl DeltaWeights {
         (after, out)
     }
 
-    /// The state after one more row, and the answers as they are.
+    /// The state after one more row, and the results before norm and gate.
     fn advance(&self, before: &DeltaState, input: &DeltaInput) -> (DeltaState, Vec<f32>) {
         let shape = &self.shape;
         let (dk, dv) = (shape.key_dim, shape.value_dim);
@@ -157,7 +157,7 @@ impl DeltaWeights {
         for (head, from) in before.matrices.chunks_exact(dk * dv).enumerate() {
             let (key, query) = (&keys[self.key_head(head) * dk..][..dk], &queries[self.key_head(head) * dk..][..dk]);
             let keep = (self.decay[head] * softplus(input.alpha[head] + self.dt_bias[head])).exp();
-            // 1. forget; what the state answers to the key
+            // 1. decay; what the state returns for the key
             let start = matrices.len();
             matrices.extend(from.iter().map(|x| x * keep));
             let state = &mut matrices[start..];
@@ -165,7 +165,7 @@ impl DeltaWeights {
             for (row, key) in state.chunks_exact(dv).zip(key) {
                 known.iter_mut().zip(row).for_each(|(known, x)| *known += x * key);
             }
-            // 2. correct it towards the value, and ask
+            // 2. correct it towards the value, and query it
             let rate = sigmoid(input.beta[head]);
             let value = &values[head * dv..][..dv];
             known.iter_mut().zip(value).for_each(|(known, value)| *known = (value - *known) * rate);
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn a_full_correction_stores_the_value_under_the_key() {
         let weights = weights();
-        // query and key along the first axis; β = 1, so that the state answers the value at once
+        // query and key along the first axis; β = 1, so that the state returns the value at once
         let mut mixed = vec![9.0, 0.0, 9.0, 0.0];
         mixed.extend([2.0, 3.0, 4.0, 5.0]);
         let input = DeltaInput { mixed, alpha: vec![0.0; 2], beta: vec![100.0; 2] };
@@ -231,11 +231,11 @@ mod tests {
         let (state, out) = weights.advance(&empty, &input);
         let silu = |x: f32| x * sigmoid(x);
         for (out, value) in out.iter().zip([2.0, 3.0, 4.0, 5.0]) {
-            // the answer is scaled with 1 / √dk
+            // the result is scaled by 1 / √dk
             assert!((out * 2f32.sqrt() - silu(value)).abs() < 1e-4, "{out} for {value}");
         }
         assert_eq!(state.window, input.mixed);
-        // the same again: nothing is left to correct in the head that forgets nothing
+        // the same again: nothing is left to correct in the head without decay
         let (again, _) = weights.advance(&state, &input);
         let half = again.matrices.len() / 2;
         let moved = again.matrices[half..].iter().zip(&state.matrices[half..]).map(|(a, b)| (a - b).abs());

@@ -1,15 +1,15 @@
-//! Recurrent states of past positions, so that rejected rows can be taken back.
+//! Recurrent states of past positions, so that rejected rows can be rolled back.
 //!
-//! A state cannot be cut as a KV cache can: either a copy is kept after each of the last rows, or those rows'
-//! inputs, from which the states are worked out again. Invariant: [`History::rewindable`] names lengths whose
-//! states [`History::at`] gives to the bit, as if only so many tokens had ever run.
+//! A state cannot be cut like a KV cache: either a copy is stored after each of the last rows, or those rows' inputs,
+//! from which the states are recomputed. Invariant: [`History::rewindable`] returns lengths whose states
+//! [`History::at`] gives to the bit, as if only so many tokens had ever run.
 
 use std::sync::Arc;
 
 use crate::model::families::qwen35::delta::{DeltaInput, DeltaState, DeltaWeights};
 use crate::model::options::Rollback;
 
-/// Most rows that can be taken back: a verify pass, and one more.
+/// Most rows that can be rolled back: a verify pass, and one more.
 pub(super) const KEPT_ROWS: usize = 17;
 
 /// States of all linear layers.
@@ -29,7 +29,7 @@ pub(super) struct History {
     base: usize,
     states: States,
     steps: Vec<Step>,
-    /// Near the ends of the last prompts: where a conversation that goes on otherwise returns to.
+    /// Near the ends of the last prompts: where a conversation that continues differently returns to.
     marks: Vec<(usize, States)>,
 }
 
@@ -45,8 +45,8 @@ impl History {
         self.rollback
     }
 
-    /// A pass begins at `len`, where the states are these; older rows are forgotten. Of passes of one row
-    /// each, which may be a verification row by row, the newest rows stay.
+    /// Begins a pass at `len` with these states; older rows are dropped. Of passes of one row each, which may be a
+    /// verification row by row, the newest rows are kept.
     pub(super) fn begin(&mut self, len: usize, states: &States, rows: usize, weights: &[&DeltaWeights]) {
         if rows == 1 && len == self.base + self.steps.len() {
             if self.steps.len() < KEPT_ROWS {
@@ -62,18 +62,18 @@ impl History {
         self.steps.clear();
     }
 
-    /// A row ran.
+    /// Adds a row.
     pub(super) fn push(&mut self, step: Step) {
         self.steps.push(step);
     }
 
-    /// A prompt ended at `len`: nothing before it can be returned to but marks and the start.
+    /// A prompt ended at `len`: only marks and the start can be returned to before it.
     pub(super) fn restart(&mut self, len: usize, states: &States) {
         (self.base, self.states) = (len, states.clone());
         self.steps.clear();
     }
 
-    /// Keeps the states at `len` until the text before it changes, or newer marks take their place.
+    /// Keeps the states at `len` until the text before it changes, or newer marks replace them.
     pub(super) fn mark(&mut self, len: usize, states: States) {
         if len > 0 && self.marks.iter().all(|(at, _)| *at != len) {
             self.marks.push((len, states));
@@ -90,7 +90,7 @@ impl History {
         if len >= self.base { len.min(end) } else { marked.unwrap_or(0) }
     }
 
-    /// States at `len`; none where they are not known, or it is the start.
+    /// States at `len`; `None` if they are not known, or at the start.
     pub(super) fn at(&self, len: usize, weights: &[&DeltaWeights]) -> Option<States> {
         if let Some((_, states)) = self.marks.iter().find(|(at, _)| *at == len) {
             return Some(states.clone());
@@ -113,7 +113,7 @@ impl History {
         }
     }
 
-    /// Positions after `len` never were; copies of states before `since` are not needed any more.
+    /// Drops positions after `len`; copies of states before `since` are not needed any more.
     pub(super) fn cut(&mut self, len: usize, since: usize, states: &States) {
         if len < self.base || len > self.base + self.steps.len() {
             (self.base, self.states) = (len, states.clone());
@@ -178,7 +178,7 @@ mod tests {
         }
     }
 
-    /// Rounds of several rows of which some stay, against the states of the kept tokens alone.
+    /// Rounds of several rows of which some are kept, against the states of the kept tokens alone.
     #[test]
     fn kept_lengths_have_the_bits_of_their_tokens_and_old_copies_go() {
         let weights = weights();

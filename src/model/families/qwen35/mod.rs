@@ -1,9 +1,9 @@
-//! Qwen3.5 without experts (3.6 and 3.8 alike), matrices on candle or on the native kernels: layers of Gated DeltaNet between layers of gated
-//! attention, zero-centred norms, partly rotated heads, and a draft module of its own.
+//! Qwen3.5 without experts (3.6 and 3.8 alike), matrices on candle or on the native kernels: layers of Gated DeltaNet
+//! between layers of gated attention, zero-centred norms, partly rotated heads, and a draft module of its own.
 //!
-//! Invariant: between calls every KV cache holds exactly `len` positions and every state is that after `len`
-//! tokens, also after an error. Which earlier states can be returned to is `history`'s business. A state follows
-//! one path, so there are no trees and no early exits.
+//! Invariant: between calls every KV cache contains exactly `len` positions and every state is that after `len` tokens,
+//! also after an error. `history` knows which earlier states can be returned to. A state follows one path, so there are
+//! no trees and no early exits.
 
 mod block;
 mod config;
@@ -53,7 +53,7 @@ impl Qwen35Weights {
         Ok(Self { trunk, hybrid: hybrid.clone(), rope })
     }
 
-    /// What the linear layers have besides their projections, the first layer first.
+    /// The linear layers' weights except their projections, in order.
     fn deltas(&self) -> Vec<&DeltaWeights> {
         self.trunk
             .layers
@@ -66,16 +66,16 @@ impl Qwen35Weights {
     }
 }
 
-/// Rows of a prompt's end before which a state is kept.
+/// Rows before a prompt's end at which a state is stored.
 const TAIL_ROWS: usize = 16;
 
-/// What comes out of some rows.
+/// Output of some rows.
 struct Passed {
     /// `[m, d]`, after the final norm.
     normed: Tensor,
-    /// `[m, states · d]`, those of the tap.
+    /// `[m, states · d]`, the states of the tap.
     tapped: Tensor,
-    /// States before the last row, where they were not asked for after each.
+    /// States before the last row, if they were not requested after each.
     before_last: States,
 }
 
@@ -141,7 +141,7 @@ impl Qwen35 {
         Ok(Passed { normed, tapped, before_last })
     }
 
-    /// Keeps what it takes to return to each of these rows.
+    /// Stores what is needed to return to each of these rows.
     fn remember(&mut self, rows: usize, layers: &[DeltaRows]) {
         for row in 0..rows {
             self.history.push(match self.history.rollback() {
@@ -161,7 +161,7 @@ impl Qwen35 {
         self.history.begin(first, &states(&self.memories), tokens.len(), &weights.deltas());
         let (mut hidden, mut last, mut width) = (Vec::new(), None, self.weights.trunk.config.d_model);
         let widest = if is_prompt { PREFILL_ROWS } else { tokens.len().max(1) };
-        // the next prompt of a conversation often parts from this one where the answer begins
+        // the next prompt of a conversation often differs from this one where the answer begins
         let tail = if is_prompt && tokens.len() > 2 * TAIL_ROWS { tokens.len() - TAIL_ROWS } else { 0 };
         for block in tokens[..tail].chunks(widest).chain(tokens[tail..].chunks(widest)) {
             if tail > 0 && self.len == first + tail {
@@ -187,7 +187,7 @@ impl Qwen35 {
         Ok(Forward { logits, hidden: Rows::new(hidden, width), stats: Vec::new() })
     }
 
-    /// Brings caches and states to `len` positions.
+    /// Sets caches and states to `len` positions.
     fn restore(&mut self, len: usize, states: States) {
         let mut states = states.into_iter();
         for memory in &mut self.memories {

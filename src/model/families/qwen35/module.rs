@@ -1,7 +1,7 @@
-//! The draft module that a Qwen3.5 brings: `mtp.*` of a checkpoint, `nextn` tensors of a GGUF file. Its layer
+//! The draft module in the files of a Qwen3.5: `mtp.*` of a checkpoint, `nextn` tensors of a GGUF file. Its layer
 //! attends; embedding and output head are the target's.
 //!
-//! Invariant: it is found by its tensors, never by the config, since many files announce one that is not there.
+//! Invariant: it is found by its tensors, never by the config, since many files announce one that is missing.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::model::interfaces::LoadContext;
 use crate::model::nn::{Embedding, PairOrder, Rope, trimmed};
 use crate::protocol::{MtpSpec, NormForm};
 
-/// The module of this file, its cache empty; none when the file has no tensor of it.
+/// The module of this file, its cache empty; `None` if the file has no tensor of it.
 ///
 /// # Errors
 /// When a tensor is missing, misshapen or damaged.
@@ -30,7 +30,7 @@ pub(super) fn load_module(context: &LoadContext<'_>, target: &Qwen35Weights) -> 
             "the draft module brings an embedding or a head of its own, which is not supported".into(),
         ));
     }
-    // norms as they are stored: the module's conventions say what they mean
+    // norms as stored: the module's conventions define their meaning
     let tensors = trunk.tensors(source);
     let reader = Reader { tensors: &tensors, hybrid: &target.hybrid };
     let parts = own.parts(&tensors, 0, Box::new(reader.layer(config.layers)?))?;

@@ -1,8 +1,8 @@
-//! Tensor names of Qwen3.5: those of GGUF files, by which tensors are asked for, and the checkpoint's.
+//! Tensor names of Qwen3.5: GGUF's, by which the program requests tensors, and the checkpoint's.
 
 use crate::model::files::{Layout, block_part, part_name, renamed};
 
-/// Parts that this family alone has.
+/// Parts that only this family has.
 const PARTS: &[(&str, &str)] = &[
     ("post_attention_norm", "post_attention_layernorm"),
     ("attn_qkv", "linear_attn.in_proj_qkv"),
@@ -16,7 +16,7 @@ const PARTS: &[(&str, &str)] = &[
     ("ssm_out", "linear_attn.out_proj"),
 ];
 
-/// Of the draft module, which GGUF files count as one more layer.
+/// Parts of the draft module, which GGUF files count as one more layer.
 const MODULE: &[(&str, &str)] = &[
     ("nextn.eh_proj.weight", "mtp.fc.weight"),
     ("nextn.enorm.weight", "mtp.pre_fc_norm_embedding.weight"),

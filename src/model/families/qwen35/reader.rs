@@ -1,8 +1,7 @@
 //! Reading the tensors of a Qwen3.5, from either form of file.
 //!
-//! Invariant: both forms give the same numbers. A checkpoint's norms are zero-centred and `A_log` is as trained;
-//! GGUF files hold `1 + w` and `−exp(A_log)`, and where there are more value heads than key heads they stand in
-//! another order ([`HeadOrder`]).
+//! Invariant: both forms give the same numbers. A checkpoint's norms are zero-centred and `A_log` is as trained; GGUF
+//! files contain `1 + w` and `−exp(A_log)`, and with more value heads than key heads another order ([`HeadOrder`]).
 
 use std::sync::Arc;
 
@@ -20,7 +19,7 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// A layer, or that of the draft module, which attends.
+    /// A layer of the target, or the draft module's, which attends.
     pub(super) fn layer(&self, layer: usize) -> Result<Layer, ModelError> {
         let (c, own) = (self.tensors.config, self.tensors.block(layer));
         let is_linear = self.hybrid.linear.get(layer).copied().unwrap_or(false);
@@ -84,7 +83,7 @@ impl Reader<'_> {
         })
     }
 
-    /// `[channels, kernel]`; checkpoints have a dimension of one between.
+    /// `[channels, kernel]`; checkpoints have a dimension of one in between.
     fn conv(&self, name: &str) -> Result<Vec<f32>, ModelError> {
         let (channels, kernel) = (self.hybrid.delta.channels(), self.hybrid.delta.kernel);
         let shape =

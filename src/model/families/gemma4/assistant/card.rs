@@ -1,4 +1,4 @@
-//! What an assistant is and takes, told without its target: `models info`.
+//! What an assistant is and needs, without its target: `models info`.
 
 use std::fmt::{self, Display};
 use std::path::Path;
@@ -12,10 +12,10 @@ use crate::model::families::gemma4::assistant::{config::AssistantConfig, file::A
 use crate::model::files::SideFiles;
 use crate::model::shared_kv::Reach;
 
-/// An assistant in figures.
+/// Figures of an assistant.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AssistantCard {
-    /// As it is called.
+    /// Its name.
     pub title: String,
     /// `gemma4_assistant`
     pub kind: &'static str,
@@ -23,7 +23,7 @@ pub struct AssistantCard {
     pub parameters: u64,
     /// Its layers.
     pub layers: usize,
-    /// Those of them that see everything.
+    /// Its layers with full attention.
     pub full_layers: usize,
     /// Width of its layers.
     pub d_model: usize,
@@ -37,9 +37,9 @@ pub struct AssistantCard {
     pub window: usize,
     /// Tokens.
     pub vocab: usize,
-    /// Clusters of tokens; 0 where its head has none.
+    /// Clusters of tokens; 0 if its head has none.
     pub clusters: usize,
-    /// Clusters that are looked into for a draft.
+    /// Clusters that are searched for a draft.
     pub clusters_looked_in: usize,
     /// Bytes of the tensors on disk.
     pub tensor_bytes: u64,
@@ -48,10 +48,10 @@ pub struct AssistantCard {
 }
 
 impl AssistantCard {
-    /// Reads the headers of a folder; none where it holds no assistant.
+    /// Reads the headers of a folder; `None` if there is no assistant in it.
     ///
     /// # Errors
-    /// When it is damaged, or asks for something that is not supported.
+    /// If it is damaged or not supported.
     pub fn read(folder: &Path) -> Result<Option<Self>, ModelError> {
         let files = SideFiles::of(folder);
         let Some(json) = files.read("config.json")?.filter(|json| AssistantConfig::is_one(json)) else {

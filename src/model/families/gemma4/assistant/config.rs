@@ -29,13 +29,13 @@ pub struct AssistantConfig {
     pub heads: usize,
     /// Width of its feed-forward layers.
     pub ffn: usize,
-    /// Tokens; must be the target's.
+    /// Tokens; must equal the target's.
     pub vocab: usize,
     /// RMSNorm epsilon.
     pub norm_eps: f32,
     /// Its layers.
     pub gemma: Gemma,
-    /// Clusters of tokens, where its head looks for the best ones first.
+    /// Clusters of tokens, if its head searches the best ones first.
     pub clusters: Option<Clusters>,
 }
 
@@ -44,7 +44,7 @@ pub struct AssistantConfig {
 pub struct Clusters {
     /// How many.
     pub count: usize,
-    /// In how many of them the head looks.
+    /// How many of them the head searches.
     pub looked_in: usize,
 }
 
@@ -128,7 +128,7 @@ impl AssistantConfig {
             vocab: inner.vocab_size,
         };
         let mut keys = outer.text_config;
-        // an assistant has no embeddings for each layer, and may not say so
+        // an assistant has no embeddings for each layer, and need not say so
         keys.entry("hidden_size_per_layer_input").or_insert(0.into());
         let gemma = GemmaKeys::from_json(&keys)?.gemma(sizes, true)?;
         if gemma.per_layer.is_some() || gemma.softcap.is_some() {
@@ -151,7 +151,7 @@ impl AssistantConfig {
         })
     }
 
-    /// The conventions it is run with: those of `transformers` and llama.cpp, where it stands at the anchor's position;
+    /// The conventions it is run with: those of `transformers` and llama.cpp, where its position is the anchor's;
     /// vLLM's is one less ([`SlotPosition::Constant`]).
     #[must_use]
     pub fn spec() -> MtpSpec {
@@ -166,10 +166,10 @@ impl AssistantConfig {
         d * (vocab + clusters + 3 * self.backbone as u64) + self.gemma.layer_weights(self.d_model, self.heads)
     }
 
-    /// Whether it was made for such a target.
+    /// Checks that it was made for this target.
     ///
     /// # Errors
-    /// [`ModelError::Unsupported`] naming what differs.
+    /// [`ModelError::Unsupported`] with what differs.
     pub fn check(&self, target: &Gemma, (d_model, vocab): (usize, usize)) -> Result<(), ModelError> {
         let other = |what: &str, own: usize, theirs: usize| {
             Err(ModelError::Unsupported(format!(

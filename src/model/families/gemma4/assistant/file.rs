@@ -1,6 +1,6 @@
 //! An assistant's tensors: safetensors, in one file or in shards.
 //!
-//! Invariant: a tensor comes with its shape checked; that of tokens in clusters holds every token once.
+//! Invariant: a returned tensor has the requested shape; the clusters contain every token once.
 
 use std::path::Path;
 

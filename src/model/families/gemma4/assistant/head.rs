@@ -1,7 +1,7 @@
 //! An assistant's output head: its own embedding, all of it, or the rows of a few clusters.
 //!
-//! With clusters, the centroids are asked first and only the tokens of the best ones get a logit; the others get one that
-//! no sampling reaches. Source: `Gemma4AssistantMaskedEmbedder` of `transformers`.
+//! With clusters, the centroids are scored first and only the tokens of the best ones get a logit; the others get one
+//! that no sampling reaches. Source: `Gemma4AssistantMaskedEmbedder` of `transformers`.
 
 use candle_core::{D, Tensor};
 
@@ -10,15 +10,15 @@ use crate::model::families::gemma4::assistant::config::Clusters;
 use crate::model::nn::Linear;
 use crate::protocol::TokenId;
 
-/// Logit of a token that was not looked at: a number, and far below all others.
+/// Logit of a token that was not scored: finite, and far below all others.
 const UNSEEN: f32 = -1e30;
 
 /// Which tokens get a logit.
 #[derive(Clone, Debug)]
 pub(super) enum Choice {
-    /// Every one.
+    /// All.
     All,
-    /// These, ascending; the table holds their rows.
+    /// These, ascending; the table contains only their rows.
     Listed,
     /// Those of the best clusters.
     Clusters {

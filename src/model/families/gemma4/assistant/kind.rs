@@ -1,4 +1,4 @@
-//! Assistants among the draft modules in folders of their own.
+//! Recognises assistants in a folder of their own.
 
 use std::path::Path;
 

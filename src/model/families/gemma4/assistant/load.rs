@@ -90,7 +90,7 @@ impl Reader<'_> {
         })
     }
 
-    /// The head: clusters where the assistant has some, unless other tokens are asked for.
+    /// The head: with clusters if the assistant has them, unless a draft vocabulary is requested.
     fn head(&self, wanted: Option<&DraftVocab>, ends: &[TokenId]) -> Result<Head, ModelError> {
         const TABLE: &str = "model.embed_tokens.weight";
         let (v, d) = (self.plan.config.vocab, self.plan.config.d_model);
@@ -115,7 +115,7 @@ impl Reader<'_> {
     }
 }
 
-/// Refuses weights that do not fit into `available` bytes; none = unknown.
+/// Rejects weights that do not fit into `available` bytes; `None` = unknown.
 fn check_fit(weights: u64, available: Option<u64>) -> Result<(), ModelError> {
     match available.filter(|available| weights > *available) {
         None => Ok(()),
@@ -136,7 +136,7 @@ impl CheckedModule for CheckedAssistant {
     }
 }
 
-/// Loads an assistant beside its target.
+/// Loads an assistant for its target.
 fn load(
     plan: &CheckedAssistant,
     target: &Arc<Gemma4Weights>,

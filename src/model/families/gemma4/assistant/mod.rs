@@ -1,10 +1,11 @@
-//! Assistants of Gemma 4: a few layers of queries that read the target's keys and values, fed with the target's embedding
-//! of a token and a hidden state.
+//! Assistants of Gemma 4: a few layers of queries that attend to the target's keys and values; their input is the
+//! target's embedding of a token and a hidden state.
 //!
 //! `x = pre [E(token) ; h]`, the layers, `u = norm(x)`, logits by its own table; `post u` takes the target's place from
-//! depth 2 on (`transformers`, `modeling_gemma4_assistant.py`; llama.cpp, `gemma4-assistant.cpp`). Invariant: nothing is
-//! written anywhere. A draft depends on what is lent, the token, the state and a position, so that there is no cache, no
-//! prompt to read and nothing to take back; all drafts of a round stand at one position and see the committed text.
+//! depth 2 on (`transformers`, `modeling_gemma4_assistant.py`; llama.cpp, `gemma4-assistant.cpp`). Invariant: it writes
+//! nothing. A draft depends on the shared KV cache, the token, the state and a position, so there is no cache of its
+//! own, no prompt to read and nothing to roll back; all drafts of a round have the same position and see the committed
+//! text.
 
 mod card;
 mod config;
@@ -52,7 +53,7 @@ struct Shared {
     head: Head,
 }
 
-/// What an assistant shares with its copies, and what the target lends it.
+/// What an assistant shares with its copies, and the target's KV cache.
 pub(in crate::model) struct AssistantOnCandle {
     shared: Arc<Shared>,
     lent: Option<SharedKv>,
@@ -77,16 +78,16 @@ impl AssistantOnCandle {
         ModuleCore::new(Self { shared: Arc::new(shared), lent: None }, norms, facts)
     }
 
-    /// What a slot at `position` sees of a layer that is lent: all, or what lies within the window as a token of the
-    /// target at that position has it, itself and W - 1 before it; of those before the anchor, W - 1 at the anchor's
-    /// position. `transformers` shows an assistant the last W + 1: it flips a mask of `|distance| <= W` over the
-    /// positions (`create_attention_masks` in `modeling_gemma4_assistant.py`). Which of them training used is not known;
-    /// the target's own reading is taken here, and the texts are the same either way.
+    /// What a slot at `position` sees of a shared layer: everything, or the window of a target token at that position,
+    /// itself and W - 1 before it; for slots at the anchor's position, W - 1 before the anchor. `transformers` shows an
+    /// assistant the last W + 1: it flips a mask of `|distance| <= W` over the positions (`create_attention_masks` in
+    /// `modeling_gemma4_assistant.py`). Which of them training used is not known; the target's own window is used here,
+    /// and the texts are the same either way.
     fn seen(&self, lent: &SharedLayer, reach: Reach, position: usize) -> Result<(Tensor, Tensor), ModelError> {
         let n = lent.keys.dim(1)?;
         let from = match reach {
             Reach::Full => 0,
-            // as a token at this position would, and the last position in any case
+            // as a token at this position would, and in any case the last position
             Reach::Sliding => (position + 1).saturating_sub(self.shared.window).min(n - 1),
         };
         Ok((lent.keys.narrow(1, from, n - from)?, lent.values.narrow(1, from, n - from)?))
@@ -133,7 +134,7 @@ impl ModuleBackend for AssistantOnCandle {
 
     fn truncate(&mut self, _len: usize) {} // nothing is left of a slot
 
-    /// The target lends nothing to the copy yet.
+    /// The target has not shared its cache with the copy yet.
     fn fork(&self) -> Result<Self, ModelError> {
         Ok(Self { shared: Arc::clone(&self.shared), lent: None })
     }
