@@ -113,7 +113,7 @@ pub trait Model {
     /// Its description.
     fn spec(&self) -> &ModelSpec;
 
-    /// Positions held in the cache (`n`).
+    /// Positions in the cache (`n`).
     fn len(&self) -> usize;
 
     /// Whether the cache is empty.
@@ -238,7 +238,7 @@ pub struct ModelSpec {
 /// `z = proj [norm_e(E[token]) ; norm_h(hidden)]`, one transformer block, a final norm; its logits,
 /// over the draft vocabulary, predict the token after. Source: DeepSeek-V3 report, section 2.2.
 pub trait DraftModule {
-    /// Slots held in the cache.
+    /// Slots in the cache.
     fn len(&self) -> usize;
 
     /// Whether the cache is empty.

@@ -1,4 +1,4 @@
-//! The empty screen: when it is there, and the starter prompts that it offers.
+//! The empty screen: when it is shown, and its starter prompts.
 
 use crate::session::Session;
 
@@ -14,12 +14,12 @@ impl App {
         self.page == Page::Chat && can_generate && is_bare && self.lost.is_none()
     }
 
-    /// Whether Up and Down choose a prompt to begin with: nothing else is typed.
+    /// Whether Up and Down choose a starter prompt: nothing else is typed.
     pub(super) fn offers_starters(&self, session: &Session) -> bool {
         self.is_welcome(session) && (self.editor.is_empty() || self.chosen_starter().is_some())
     }
 
-    /// The starter prompt that stands in the prompt box as it is offered.
+    /// The starter prompt that is in the prompt box unchanged.
     pub(super) fn chosen_starter(&self) -> Option<usize> {
         self.starter.filter(|index| self.editor.text() == STARTERS[*index].0)
     }

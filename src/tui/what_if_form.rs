@@ -1,7 +1,7 @@
-//! The what-if panel: which round, and what should have been different.
+//! The state of the what-if panel: which round, and what should have been different.
 //!
-//! Invariant: it holds what should change and nothing computed from it; the reply is made from the record when it
-//! is shown.
+//! Invariant: it contains only the changes, nothing computed from them; the reply is computed from the recording when
+//! it is shown.
 
 use crossterm::event::KeyEvent;
 
@@ -27,7 +27,7 @@ impl Row {
         &[Self::DraftLen, Self::Rule, Self::Temperature, Self::Overrule, Self::Place, Self::Text];
 }
 
-/// What the user form of a round.
+/// The form of a round.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct WhatIfForm {
     pub(super) at: RoundAt,
@@ -57,7 +57,7 @@ impl WhatIfForm {
         }
     }
 
-    /// What is asked of the record.
+    /// The changes as a question to the recording.
     pub(super) fn change(&self) -> WhatIf {
         let text = self.text.text();
         let replace = self.place.filter(|_| !text.is_empty()).map(|place| (place, text.to_owned()));
@@ -91,7 +91,7 @@ impl WhatIfForm {
         }
     }
 
-    /// k: where the drafter had less to offer than it was asked for, both.
+    /// k; if the drafter proposed fewer tokens than requested, both numbers.
     fn draft_len(&self, round: &Round) -> String {
         let (drafts, asked) = (round.drafts.len(), usize::from(round.draft_len));
         match self.change.draft_len {
@@ -117,7 +117,7 @@ impl WhatIfForm {
     }
 }
 
-/// None, first, second …, last, none.
+/// `None`, first, second …, last, `None`.
 fn next_place(place: Option<usize>, count: usize, up: bool) -> Option<usize> {
     match (place, up) {
         (None, true) => (count > 0).then_some(0),

@@ -24,7 +24,7 @@ impl OutOfMemory {
         panic.downcast_ref().copied()
     }
 
-    /// Unwinds to whoever catches the error. No panic hook runs.
+    /// Unwinds to the code that catches the error. No panic hook runs.
     pub fn unwind(self) -> ! {
         resume_unwind(Box::new(self))
     }

@@ -14,7 +14,7 @@ use crate::tui::selection::{RoundAt, round_at, rounds};
 
 use super::{cannot_send, navigation, settings, watch};
 
-/// Does what an action says in the lessons; none leaves it to the rest.
+/// Performs an action in the lessons; `None` leaves it to others.
 pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Option<Vec<Command>> {
     let Some((lesson, step)) = app.lesson.at() else {
         return list(app, action);
@@ -104,7 +104,7 @@ fn enter(app: &mut App, time: &mut Timeline, step: &Step, steps: usize) -> Vec<C
     Vec::new()
 }
 
-/// Back to the list, with this lesson chosen; what the lesson set is set back.
+/// Back to the list, with this lesson chosen; restores what the lesson set.
 fn leave(app: &mut App, time: &mut Timeline, choice: usize) -> Vec<Command> {
     let left = std::mem::replace(&mut app.lesson, Study { choice, ..Study::default() });
     app.end_recording(time);
@@ -131,7 +131,7 @@ fn release(app: &mut App, time: &Timeline) -> Vec<Command> {
     Vec::new()
 }
 
-/// A draft of the session that was judged, another one for each number.
+/// A judged draft of the session, a different one for each number.
 fn quiz_round(session: &Session, number: u32) -> Option<(RoundAt, usize)> {
     let judged = |round: &Round| {
         let told = |index: &usize| matches!(round.outcome(*index), Some(Outcome::Accepted | Outcome::Rejected));
@@ -148,10 +148,10 @@ fn quiz_round(session: &Session, number: u32) -> Option<(RoundAt, usize)> {
 /// The recording that the empty screen offers.
 const DEMO: &str = "code";
 
-/// How fast it plays: the engine made some two hundred rounds a second.
+/// How fast it plays: the engine made some two hundred rounds per second.
 const DEMO_SPEED: f32 = 0.05;
 
-/// Plays a recording of the real engine in place of the own run, or ends it.
+/// Plays a recording of the real engine instead of the own run, or ends it.
 pub(super) fn demo(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     if app.is_demo() {
         app.end_recording(time);
@@ -177,7 +177,7 @@ pub(super) fn demo(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     Vec::new()
 }
 
-/// Puts a recording on show in place of the own run, at its start; whether there is one.
+/// Shows a recording instead of the own run, at its start; returns whether there is one.
 fn show(app: &mut App, time: &mut Timeline, name: &str) -> bool {
     let read = app.options.recordings.as_ref().map(|recordings| (recordings.0)(name));
     let events = match read {

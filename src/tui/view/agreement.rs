@@ -1,11 +1,11 @@
-//! How far the run's own lane and the one beside wrote the same, in a few words.
+//! How far the run's own lane and another one agree, in a few words.
 //!
-//! Invariant: a difference is called an alarm only where the rules promise the same text.
+//! Invariant: a difference is an alarm only if the rules promise the same text.
 
 use super::prelude::*;
 use crate::protocol::{Settings, VerifyRule};
 
-/// How far both lanes wrote the same, live: where there is no room for the reason, the number alone.
+/// How far both lanes agree, live: only the number if there is no room for the reason.
 pub(super) fn meter(screen: Screen, beside: Lane, width: u16) -> Option<Line<'static>> {
     let agreement = screen.turn()?.agreement_with(beside)?;
     let (number, count) = (agreement.identical, tokens(agreement.identical));
@@ -33,7 +33,7 @@ pub(in crate::tui::view) fn tokens(count: usize) -> String {
 pub(super) enum Promise {
     /// Every token.
     Text,
-    /// The distribution that tokens are drawn from: drafts have a say in which draw meets which token.
+    /// The distribution from which tokens are drawn: drafts affect which draw is used for which token.
     Law,
     /// The same, under two rules.
     Rules,
@@ -43,7 +43,7 @@ pub(super) enum Promise {
     Lossy(VerifyRule),
 }
 
-/// What the run's own lane and this one promise to have in common, by what was in force in the turn.
+/// What the run's own lane and this one promise to share, by the turn's settings.
 pub(super) fn promise(turn: &Turn, beside: Lane) -> Promise {
     let settings = [turn.begun.of_lane(Lane::Speculative), turn.begun.of_lane(beside)];
     let lossy = |lane| turn.answer(lane).rounds.iter().find(|r| r.verdict.as_ref().is_some_and(|v| !v.lossless));
@@ -54,7 +54,7 @@ pub(super) fn promise(turn: &Turn, beside: Lane) -> Promise {
     let [own, other] = [0, 1].map(|i| sampling[i].unwrap_or(settings[i].sampling));
     let newest = |lane, from: &Settings| turn.answer(lane).rounds.last().map_or(from.rule, |round| round.rule);
     let rules = [newest(Lane::Speculative, &settings[0]), newest(beside, &settings[1])];
-    // a lane without drafts draws as `exact` does
+    // a lane without drafts draws like `exact`
     let is_exact = |index: usize| settings[index].draft_len == 0 || rules[index] == VerifyRule::Exact;
     if (own.temperature - other.temperature).abs() > 1e-6 {
         Promise::Other

@@ -1,7 +1,7 @@
-//! The answers of one turn beside each other, token by token.
+//! The answers of one turn side by side, token by token.
 //!
-//! Invariant: the same token stands on the same row and column in every lane; discarded drafts stand in a gutter beside
-//! the run's own answer and move nothing; what is selected is marked in all lanes.
+//! Invariant: the same token is on the same row and column in every lane; discarded drafts are in a gutter beside the
+//! run's own answer and move nothing; the selection is marked in all lanes.
 
 use std::rc::Rc;
 
@@ -16,7 +16,7 @@ use super::prelude::*;
 use super::values::fate_of;
 use super::{agreement, transcript};
 
-/// Least width at which three lanes stand beside each other.
+/// Smallest width for three lanes side by side.
 const THREE: u16 = 120;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
@@ -60,7 +60,7 @@ fn empty(screen: Screen, area: Rect, frame: &mut Frame) {
     frame.render_widget(Paragraph::new(wrapped(text, area.width, screen.theme[Role::TextDim])), area);
 }
 
-/// The lanes on show, the run's own last.
+/// The shown lanes, the run's own last.
 pub(super) fn lanes(screen: Screen, width: u16) -> Vec<Lane> {
     let wrote = |lane: Lane| screen.turn().is_some_and(|turn| !turn.answer(lane).tokens.is_empty());
     if width >= THREE && wrote(Lane::Plain) && wrote(Lane::Rival) {
@@ -98,7 +98,7 @@ impl<'a> Sheet<'a> {
         Self { screen, turn, index, laid: screen.lines.aligned.lay_out(turn, key) }
     }
 
-    /// The row on top, by where the user scrolled.
+    /// The top row, from where the user scrolled.
     fn top(&self, height: usize) -> usize {
         let max_top = self.laid.rows().saturating_sub(height);
         match (self.screen.app.scroll, self.screen.app.selected) {
@@ -113,7 +113,7 @@ impl<'a> Sheet<'a> {
         }
     }
 
-    /// The round of the run's own token in a slot, and its column; none where the slot has none.
+    /// The round and column of the run's own token in a slot; `None` if the slot has none.
     fn token(&self, slot: usize) -> Option<(Option<usize>, usize)> {
         let index = self.laid.slots[slot].tokens[Lane::Speculative.index()]?;
         let answer = self.turn.answer(Lane::Speculative);
@@ -125,7 +125,7 @@ impl<'a> Sheet<'a> {
         }
     }
 
-    /// Whether a slot is of the selected round, and whether it is the selected token.
+    /// Whether a slot belongs to the selected round, and whether it is the selected token.
     fn selection(&self, slot: usize) -> Option<bool> {
         let at = self.screen.app.selected.filter(|at| at.turn == self.index)?;
         let (round, column) = self.token(slot)?;
@@ -168,7 +168,7 @@ impl<'a> Sheet<'a> {
         }
     }
 
-    /// What was discarded on the way to each row, at its end.
+    /// The discarded drafts of each row, at its end.
     fn discarded(&self, top: usize, area: Rect, frame: &mut Frame) {
         let rounds = &self.turn.answer(Lane::Speculative).rounds;
         let mut rows: Vec<Vec<&Round>> = vec![Vec::new(); area.height.into()];
@@ -192,7 +192,7 @@ impl<'a> Sheet<'a> {
         self.laid.row_of(Lane::Speculative, newest)
     }
 
-    /// The discarded drafts of some rounds, each with its mark; where they do not fit, their number.
+    /// The discarded drafts of some rounds, each with its mark; their number if they do not fit.
     fn gutter(&self, rounds: &[&Round], width: usize) -> Line<'static> {
         let theme = self.screen.theme;
         let mut spans: Vec<Span> = Vec::new();

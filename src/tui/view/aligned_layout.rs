@@ -1,7 +1,7 @@
-//! Where each token of a comparison stands: the same row and column in every lane.
+//! The place of each token of a comparison: the same row and column in every lane.
 //!
-//! Invariant: a place is as wide as the widest of the lanes' tokens there, no row is wider than asked, and what a lane
-//! lacks leaves its place empty. Nothing that is discarded takes part.
+//! Invariant: a place is as wide as the widest of the lanes' tokens there, no row is wider than requested, and a lane
+//! without a token leaves its place empty. Discarded drafts have no place.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -12,7 +12,7 @@ use crate::protocol::{Lane, StopReason};
 use crate::session::text::{self, Joiner};
 use crate::session::{Slot, Turn};
 
-/// The newest layout. Most frames need it again; a long answer takes long to lay out.
+/// The newest layout. Most frames need it again; laying out a long answer takes time.
 #[derive(Default)]
 pub(in crate::tui) struct AlignedCache(RefCell<Option<(Key, Rc<Aligned>)>>);
 
@@ -36,7 +36,7 @@ pub(super) struct Aligned {
 }
 
 impl AlignedCache {
-    /// The layout of a turn, made anew where it is not the newest one.
+    /// The layout of a turn; computed if it is not the newest one.
     pub(super) fn lay_out(&self, turn: &Turn, key: Key) -> Rc<Aligned> {
         let of = std::array::from_fn(|lane| {
             let answer = turn.answer(Lane::ALL[lane]);
@@ -68,14 +68,14 @@ impl Aligned {
     }
 }
 
-/// What the lanes have in one slot, ready to be drawn.
+/// The lanes' tokens in one slot, ready to be drawn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Placed {
     pub(super) slot: usize,
     pub(super) row: usize,
     pub(super) x: u16,
     pub(super) width: u16,
-    /// By [`Lane::index`]; empty where a lane has nothing here.
+    /// By [`Lane::index`]; empty if a lane has no token here.
     pub(super) texts: [String; Lane::ALL.len()],
 }
 
@@ -112,7 +112,7 @@ pub(super) fn place(turn: &Turn, slots: &[Slot], width: u16) -> Vec<Placed> {
     placed
 }
 
-/// Each lane's text in each slot; a character that spans tokens stands in the last of them.
+/// Each lane's text in each slot; a character that spans tokens is in the last of them.
 fn texts(turn: &Turn, slots: &[Slot]) -> Vec<[String; Lane::ALL.len()]> {
     let mut joiners: [Joiner; Lane::ALL.len()] = Default::default();
     let mut text = |slot: &Slot, lane: Lane| -> Option<String> {

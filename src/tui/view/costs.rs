@@ -1,7 +1,7 @@
-//! What passes cost in the turn on show: T(m) ÷ T(1), and a drafted token.
+//! What passes cost in the shown turn: T(m) ÷ T(1), and a drafted token.
 //!
-//! Invariant: what is shown is what the account beside it reckons with; only widths that happened are shown, the one in
-//! use always among them, and one that costs less than one row where none can is dimmed.
+//! Invariant: the panel shows the account's numbers; only widths that occurred are shown, the current one always among
+//! them; one that costs less than one row is dimmed where that is impossible.
 
 use super::prelude::*;
 use crate::session::{DISTURBED, PassCost, PassCosts};
@@ -24,7 +24,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     frame.render_widget(Paragraph::new(lines), inner);
 }
 
-/// A line a width: those that fit, one row and the width in use first, then the price of a draft and what to think of it.
+/// A line a width: as many as fit, one row and the current width first, then the cost of a draft and a warning.
 fn table(screen: Screen, turn: &Turn, costs: &PassCosts, area: Rect) -> Vec<Line<'static>> {
     let in_use =
         turn.answer(Lane::Speculative).rounds.iter().rev().map(|round| round.rows.len()).find(|rows| *rows > 0);
@@ -37,7 +37,7 @@ fn table(screen: Screen, turn: &Turn, costs: &PassCosts, area: Rect) -> Vec<Line
     let mut rows: Vec<(usize, Line)> = measured.chain(unmeasured).collect();
     rows.sort_by_key(|(rows, _)| *rows);
     let room = usize::from(area.height);
-    // one row, which all else is measured by, and the width in use stay; the widest of the others go last
+    // one row, the unit, and the current width stay; of the others the widest go first
     while rows.len() + 1 > room
         && let Some(at) = rows.iter().position(|(rows, _)| *rows != 1 && Some(*rows) != in_use)
     {

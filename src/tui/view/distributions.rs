@@ -1,8 +1,7 @@
-//! One position: the drafter's and the target's best candidates as bars, side by side, and below them
-//! what a rejected draft is replaced from.
+//! One position: the drafter's and the target's best candidates as bars, side by side, and below them the residual.
 //!
-//! Invariant: bars are recorded probabilities, the last one is the mass of all tokens that are not
-//! listed. The residual is computed from what is listed, not normalised, and says where a mass is only a bound.
+//! Invariant: bars are recorded probabilities; the last one is the probability of all tokens not listed. The residual
+//! is computed from the listed tokens, not normalised, and says where a value is only a bound.
 
 use crate::protocol::{Prediction, TokenId};
 use crate::session::{Residual, residual};
@@ -74,7 +73,7 @@ fn targets(screen: Screen, round: &Round, column: usize, area: Rect, frame: &mut
         named.insert(0, (piece.id, "taken", sign(next_fate(round)).0));
     }
     let residual = residual(round, column).filter(|_| inner.height >= 8);
-    // what a rejected draft is replaced from has half of the height
+    // the residual gets half of the height
     let upper = Rect { height: inner.height / if residual.is_some() { 2 } else { 1 }, ..inner };
     let mut lines = bars(screen, row, &named, REST, upper);
     if let Some(residual) = residual {
@@ -86,7 +85,7 @@ fn targets(screen: Screen, round: &Round, column: usize, area: Rect, frame: &mut
     frame.render_widget(Paragraph::new(lines), inner);
 }
 
-/// What is left of p for a redraw, and the token that was drawn from it.
+/// The residual, and the token that was drawn from it.
 fn redraw(screen: Screen, round: &Round, column: usize, residual: &Residual, area: Rect) -> Vec<Line<'static>> {
     let title = "left over for a redraw: max(0, p − q), not normalised";
     let mut lines = vec![Line::styled(cut(title, area.width.into()), screen.theme[Role::PanelTitle])];
@@ -110,7 +109,7 @@ fn title(round: &Round, column: usize) -> String {
     }
 }
 
-/// A bar per candidate, and one for the tail, by the name `rest_name`.
+/// A bar per candidate, and one for the tail, which is called `rest_name`.
 fn bars(
     screen: Screen,
     row: &Prediction,

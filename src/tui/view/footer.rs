@@ -1,10 +1,10 @@
-//! The bottom: a message if there is one, in as many lines as it takes, else a line of the keys that matter now.
+//! The bottom: a message, in as many lines as it needs, else a line with the keys that matter now.
 //!
-//! Invariant: keys come from the keymap, never from here; only which actions to hint at is chosen.
+//! Invariant: keys come from the keymap, never from here; this file only chooses which actions to hint at.
 
 use super::prelude::*;
 
-/// Lines that a message takes at most.
+/// Most lines of a message.
 const MOST: u16 = 4;
 
 /// Lines that it takes of a screen of this size: those of a message, or one of keys.
@@ -17,7 +17,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     of(screen, screen.app.context(), area, frame);
 }
 
-/// The same for a screen that knows better where keys go.
+/// The same for a screen that knows where keys go.
 pub(super) fn of(screen: Screen, context: Context, area: Rect, frame: &mut Frame) {
     let lines = match message(screen) {
         Some(message) => lines(screen, &message, area.width, area.height),
@@ -26,7 +26,7 @@ pub(super) fn of(screen: Screen, context: Context, area: Rect, frame: &mut Frame
     frame.render_widget(Paragraph::new(lines), area);
 }
 
-/// A message in as many lines as it takes; of one that is too long the middle is left out, since its end says what to do.
+/// A message in as many lines as it needs; the middle of one that is too long is cut, since its end says what to do.
 fn lines(screen: Screen, message: &str, width: u16, most: u16) -> Vec<Line<'static>> {
     let (sign, role) = if screen.app.toast.is_some() { ("·", Role::Text) } else { ("!", Role::Warning) };
     let style = screen.theme[role];
@@ -59,7 +59,7 @@ fn message(screen: Screen) -> Option<String> {
     Some(newest.to_owned())
 }
 
-/// Keys that belong together, and what they do.
+/// Keys that belong together, and their effect.
 const PAIRS: &[(Action, Action, &str)] = &[
     (Action::Slower, Action::Faster, "pace"),
     (Action::Up, Action::Down, "move"),
@@ -109,7 +109,7 @@ fn hints(screen: Screen, context: Context, width: usize) -> Line<'static> {
     Line::from(spans)
 }
 
-/// In the lessons, whatever is on show.
+/// In the lessons, on every page.
 const LESSONS: &[Action] = &[
     Action::Up,
     Action::Down,
@@ -123,7 +123,7 @@ const LESSONS: &[Action] = &[
     Action::ViewChat,
 ];
 
-/// In presenter mode, whatever is on show.
+/// In presenter mode, on every page.
 const PRESENTER: &[Action] = &[
     Action::PauseResume,
     Action::StepPhase,
@@ -137,7 +137,7 @@ const PRESENTER: &[Action] = &[
     Action::Help,
 ];
 
-/// The keys that matter on this page now, the most needed first.
+/// The keys that matter on this page now, the most useful first.
 fn actions(context: Context, screen: Screen) -> &'static [Action] {
     use Action::{
         BackRound, BackToken, Bookmark, Confirm, ContinueHere, Demo, DivergenceNext, Down, DraftLenDown, DraftLenUp,
@@ -197,7 +197,7 @@ fn actions(context: Context, screen: Screen) -> &'static [Action] {
             ContinueHere,
             Help,
         ],
-        // paused: what one does with a round that stands still
+        // paused: keys for a round that stands still
         Context::Browse | Context::Global if live.is_paused() && !screen.app.plays && screen.app.is_busy(live) => {
             &[PauseResume, StepPhase, StepRound, BackRound, WhatIf, Left, Right, Open, Slower, Faster, StopOrQuit, Help]
         }
@@ -219,7 +219,7 @@ fn actions(context: Context, screen: Screen) -> &'static [Action] {
     }
 }
 
-/// While an answer runs: first what changes how it runs, then what this page is for.
+/// While an answer runs: first keys that change how it runs, then keys of the page.
 fn busy(screen: Screen) -> &'static [Action] {
     use Action::{
         BackRound, DraftLenDown, DraftLenUp, Faster, Help, NextFilter, Open, PauseResume, Settings, Slower, StepPhase,

@@ -1,7 +1,7 @@
 //! The help overlay: every key from the keymap, every mark, every number defined.
 //!
-//! Invariant: keys and their descriptions come from the table, so the help cannot be wrong about
-//! them. The glossary uses the words of the crate.
+//! Invariant: keys and their descriptions come from the table, so the help cannot be wrong about them. The glossary
+//! uses the words of the crate.
 
 use ratatui::layout::Margin;
 
@@ -43,7 +43,7 @@ const GLOSSARY: &[(&str, &str)] = &[
     ("<F0 9F>", "bytes of a token that are only a part of a character"),
 ];
 
-/// Draws the overlay from line `top`; returns the largest line that can be on top.
+/// Draws the overlay from line `top`; returns the largest possible top line.
 pub(super) fn render(screen: Screen, top: usize, area: Rect, frame: &mut Frame) -> usize {
     let area = area.inner(Margin::new(area.width / 16, 1));
     let key = |action| screen.app.keymap.label(Context::Help, action);

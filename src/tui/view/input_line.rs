@@ -1,7 +1,6 @@
-//! The line in which a note or a place is typed, in place of the bottom line.
+//! The line in which a note or a place is typed, instead of the bottom line.
 //!
-//! Invariant: it covers one line only, so that what it is about stays in view; the end of a long text
-//! is what is seen.
+//! Invariant: it covers one line only, so that its subject stays in view; of a long text the end is shown.
 
 use ratatui::widgets::Clear;
 use unicode_width::UnicodeWidthChar;

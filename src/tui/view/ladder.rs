@@ -1,8 +1,8 @@
-//! The ladder: one row per round, a cell per position: the draft with q above, the target's own token
-//! with p below, also where a draft was not reached; the token that was added; and a bar of the times.
+//! The ladder: one row per round, a cell per position: the draft with q above, the target's own token with p below,
+//! also for a draft that was not reached; the added token; and a bar of the times.
 //!
-//! Invariant: only rows in view are laid out. A row shows what its round's events reported, no more; the
-//! selected round, or the live one, is always in view. Where there are several turns, a line says where each begins.
+//! Invariant: only rows in view are laid out. A row shows only what its round's events reported; the selected round, or
+//! the live one, is always in view. With several turns, a line marks the beginning of each.
 
 use crate::tui::filter::Filter;
 use crate::tui::selection::{RoundAt, round_at, rounds};
@@ -21,7 +21,7 @@ const TIMES: (usize, usize) = (12, 48);
 /// Least and greatest width of a column.
 const WIDTH: (usize, usize) = (12, 32);
 
-/// What the parts of the bar of times are.
+/// The parts of the bar of times.
 const PARTS: [(&str, &str); 3] = [("▒", "draft"), ("█", "verify"), ("▓", "rest")];
 
 /// Lines of a row.
@@ -36,7 +36,7 @@ struct Grid {
 }
 
 impl Grid {
-    /// Columns for the widest of the rounds in view, round the chosen one.
+    /// Columns for the widest of the rounds in view, around the chosen one.
     fn of(screen: Screen, shown: &[RoundAt], width: u16) -> Self {
         let columns = |at: &RoundAt| round_at(screen.session, *at).map_or(1, Round::columns);
         let most = shown.iter().map(columns).max().unwrap_or(1).max(1);
@@ -44,7 +44,7 @@ impl Grid {
         let room = usize::from(width).saturating_sub(LABEL + least).max(1);
         let width = (room / most).clamp(WIDTH.0, WIDTH.1);
         let count = (room / width).clamp(1, most);
-        // what the columns leave makes the bar longer
+        // the space left by the columns makes the bar longer
         let times = if least > 0 { (least + room.saturating_sub(count * width)).min(TIMES.1) } else { 0 };
         let focus = screen.app.cell.unwrap_or(0).min(most - 1);
         Self { first: (focus + 1).saturating_sub(count).min(most - count), count, width, times }
@@ -117,13 +117,13 @@ fn fitting(screen: Screen) -> Vec<RoundAt> {
     rounds(screen.session).filter(fits).collect()
 }
 
-/// What fits into so many lines round the selected row; the newest rows when none is selected.
+/// The rows that fit into so many lines around the selected one; the newest rows if none is selected.
 fn in_view(screen: Screen, all: &[RoundAt], height: usize) -> Vec<Item> {
     let begins = |index: usize| index == 0 || all[index - 1].turn != all[index].turn;
     let has_turns = screen.session.turns().len() > 1;
     let selected = screen.app.selected.map(|at| all.partition_point(|other| *other < at).min(all.len() - 1));
     let lines = |index: usize| ROW + usize::from(has_turns && begins(index));
-    // upwards from the last row to show, as far as there is room
+    // upwards from the last shown row, as far as there is room
     let half = height / 2;
     let (mut last, mut below) = (selected.unwrap_or(all.len() - 1), 0);
     while last + 1 < all.len() && below + lines(last + 1) <= half.saturating_sub(ROW) {
@@ -176,7 +176,7 @@ fn caption(screen: Screen, width: u16) -> Line<'static> {
     Line::styled(text, screen.theme[Role::TextDim])
 }
 
-/// What the bar of times is made of, where there is room for it.
+/// The legend of the bar of times, if there is room for it.
 fn parts(screen: Screen, width: u16) -> Line<'static> {
     if width < 78 {
         return Line::default();

@@ -1,4 +1,4 @@
-//! What a lane is called, with its speed.
+//! The name of a lane, with its speed.
 
 use super::prelude::*;
 use super::rival;
@@ -22,7 +22,7 @@ pub(super) fn title(screen: Screen, lane: Lane, width: u16) -> Line<'static> {
     Line::from(spans)
 }
 
-/// What a lane is called: beside a rival both say what they have of their own, by the settings of the turn.
+/// The name of a lane: with a rival, both titles list the settings that differ.
 fn name(screen: Screen, lane: Lane, width: u16) -> (String, Role) {
     let settings = screen.turn().map_or(screen.session.settings(), |turn| &turn.begun);
     let rival = settings.rival.filter(|_| screen.beside() == Lane::Rival).map(|rival| rival.settings(settings));

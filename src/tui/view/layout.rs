@@ -1,7 +1,7 @@
-//! Where the panes of each page stand, at every size.
+//! Where the panes of each page are, at every size.
 //!
-//! Invariant: a zoomed pane has the whole page; the pane with the focus has its frame lit. What is in
-//! a pane is its own file.
+//! Invariant: a zoomed pane has the whole page; the pane with the focus has a lit frame. Each pane's content is in its
+//! own file.
 
 use ratatui::layout::Margin;
 
@@ -112,7 +112,7 @@ fn chat(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
 
 fn rounds(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     let height = if area.height < 34 { 7 } else { 9 };
-    // a tree is drawn as one where it fits
+    // a tree is drawn as one if it fits
     let tree =
         screen.app.round(screen.session).filter(|round| round.is_tree()).map_or(0, |r| r.drafts.len() as u16 + 4);
     let height = if tree <= area.height * 2 / 3 { tree.max(height) } else { height };
@@ -181,7 +181,7 @@ fn answers(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) 
     }
 }
 
-/// The tree of the round on show; below it what there is room for.
+/// The tree of the shown round; below it what there is room for.
 fn tree_and_plots(screen: Screen, area: Rect, frame: &mut Frame) {
     let tree = tree::height(screen);
     let tree = if tree + SPEED <= area.height { tree } else { area.height };

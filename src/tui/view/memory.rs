@@ -1,6 +1,6 @@
-//! What target, drafter and caches take in memory.
+//! Memory of target, drafter and caches.
 //!
-//! Invariant: sizes are those of the header; a cache's is its positions now × bytes a position.
+//! Invariant: sizes are those of the header; a cache's is its current positions × bytes a position.
 
 use super::prelude::*;
 use crate::protocol::{Header, ModelInfo};
@@ -72,7 +72,7 @@ fn rows(screen: Screen, header: &Header) -> Vec<(&'static str, String)> {
     rows
 }
 
-/// How small a cache of latents is; nothing where keys and values are kept.
+/// How small a cache of latents is; empty for ordinary caches.
 fn folded(model: &ModelInfo) -> String {
     match model.unfolded_kv_bytes_per_token.checked_div(model.kv_bytes_per_token) {
         Some(times) if times > 0 => format!(", latent: 1/{times}"),
@@ -80,8 +80,8 @@ fn folded(model: &ModelInfo) -> String {
     }
 }
 
-/// The recurrent state, which does not grow with the text, and what is kept to take rows back; none
-/// without linear layers.
+/// The recurrent state, which does not grow with the text, and what is stored for rolling back; `None` without linear
+/// layers.
 fn states(screen: Screen, header: &Header) -> Option<(&'static str, String)> {
     let model = &header.model;
     let rows = u64::from(screen.session.settings().draft_len) + 1;

@@ -1,4 +1,4 @@
-//! The screen: which panel stands where at which size.
+//! The screen: which panel is where at which size.
 //!
 //! ```text
 //!   status ────────────────────────────────
@@ -8,9 +8,9 @@
 //!   footer ────────────────────────────────
 //! ```
 //!
-//! Invariant: drawing changes nothing; what a frame measured (how far one can scroll, what is under
-//! the mouse) goes back to the caller as a [`HitMap`]. Any size from 1×1 up draws without panic. One file
-//! per panel; `layout.rs` says where each stands.
+//! Invariant: drawing changes nothing; measurements of a frame (how far one can scroll, what is under the mouse) go
+//! back to the caller as a [`HitMap`]. Any size from 1×1 up draws without panic. One file per panel; `layout.rs` places
+//! them.
 
 mod agreement;
 mod aligned;
@@ -79,7 +79,7 @@ pub(super) use diff::render as diff;
 use screen::{MIN_SIZE, Screen};
 use transcript_cache::TranscriptCache;
 
-/// Draws frames, and keeps the lines of the transcript that would come out the same again.
+/// Draws frames, and caches transcript lines that cannot change.
 #[derive(Default)]
 pub struct View {
     lines: TranscriptCache,

@@ -1,17 +1,17 @@
 //! One position in numbers, and the reason for its verdict in one sentence.
 //!
-//! Invariant: each number is recorded or follows from recorded ones by the definition in
-//! `session::position`; one that is unknown is a dash.
+//! Invariant: each number is recorded or follows from recorded ones by the definition in `session::position`; an
+//! unknown one is a dash.
 
 use crate::session::{explain, facts};
 
 use super::lesson::capital;
 use super::prelude::*;
 
-/// Name of the draw, which is left out where the rule draws nothing.
+/// Name of the draw, which is left out if the rule draws nothing.
 const U: &str = "u (draw)";
 
-/// What stands for a number that was not recorded.
+/// Shown for a number that was not recorded.
 const NONE: &str = "–";
 
 /// Height with its frame.

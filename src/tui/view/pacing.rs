@@ -1,6 +1,6 @@
-//! What an answer that goes on at a pace is doing now, in words, and the keys of its pace.
+//! What a paced answer is doing now, in words, and the keys for its pace.
 //!
-//! Invariant: it is there exactly while an answer goes on slower than the engine could.
+//! Invariant: it is shown exactly while an answer runs slower than the engine could.
 
 use super::prelude::*;
 use crate::protocol::{NextKind, Outcome};
@@ -8,7 +8,7 @@ use crate::session::Phase;
 use crate::tui::pace::{Pace, RAMP_ROUNDS};
 use crate::tui::pacing::round_number;
 
-/// The title of its box and the line in it; none at full speed, in the past and while the user holds it.
+/// The title of its box and the line in it; `None` at full speed, in the past and while the user pauses it.
 pub(super) fn words(screen: Screen) -> Option<(String, String)> {
     let (app, live) = (screen.app, screen.time.live());
     if !app.plays || app.aside.is_some() || screen.time.is_past() || !app.is_paced(live) {
@@ -27,7 +27,7 @@ pub(super) fn words(screen: Screen) -> Option<(String, String)> {
     Some((format!(" {pace} · {} ", now(screen)), keys))
 }
 
-/// The phase on show, in words.
+/// The shown phase, in words.
 fn now(screen: Screen) -> String {
     let session = screen.session; // with the verdicts that are shown by now
     let round = session.turn().and_then(|turn| turn.answer(Lane::Speculative).rounds.last());
@@ -49,7 +49,7 @@ fn now(screen: Screen) -> String {
     }
 }
 
-/// The newest verdict on show.
+/// The newest shown verdict.
 fn verdict(round: &Round, name: &dyn Fn(usize) -> String) -> String {
     let shown = (0..round.drafts.len()).take_while(|index| round.outcome(*index).is_some()).count();
     let last = shown.checked_sub(1).and_then(|index| Some((index, round.outcome(index)?)));

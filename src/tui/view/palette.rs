@@ -1,4 +1,4 @@
-//! The list of actions: what is typed, and what fits it, with the key that does the same.
+//! The list of actions: the typed text, and the matching actions with their keys.
 //!
 //! Invariant: the list is the closed list of actions; the chosen one is always in view.
 
@@ -30,7 +30,7 @@ pub(super) fn render(screen: Screen, entry: &LineInput, area: Rect, frame: &mut 
     frame.render_widget(Paragraph::new(lines), inner);
 }
 
-/// What is left to type of the chosen name.
+/// The part of the chosen name that is not typed yet.
 fn completion(entry: &LineInput, found: &[Action]) -> String {
     let name = found.get(entry.choice).map(|action| action.name().replace('_', " "));
     name.and_then(|name| name.strip_prefix(entry.text()).map(str::to_owned)).unwrap_or_default()

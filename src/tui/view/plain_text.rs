@@ -1,6 +1,6 @@
-//! An answer as plain text: its Markdown rendered, its tokens where the mouse finds them.
+//! An answer as plain text: its Markdown rendered, with its tokens where the mouse finds them.
 //!
-//! Invariant: only kept tokens are in it; a control token is an end mark after them.
+//! Invariant: it contains only kept tokens; a control token is an end mark after them.
 
 use crate::session::text::Joiner;
 use crate::session::{Answer, TranscriptToken};
@@ -10,14 +10,14 @@ use crate::tui::widgets::markdown::{self, TaggedText};
 use super::prelude::*;
 use super::token_text::round_of;
 
-/// Lines of an answer, whose tokens stand on them, and on which the selected round begins.
+/// Lines of an answer, the places of their tokens, and the line on which the selected round begins.
 pub(super) struct PlainText {
     pub(super) lines: Vec<Line<'static>>,
     pub(super) tags: Vec<Vec<Tagged>>,
     pub(super) selected: Option<usize>,
 }
 
-/// The answer at a width; `chosen` is the selected round as [`round_of`] has it.
+/// The answer at a width; `chosen` is the selected round as returned by [`round_of`].
 pub(super) fn lay_out(screen: Screen, answer: &Answer, chosen: Option<u32>, width: u16) -> PlainText {
     let theme = screen.theme;
     let look = markdown::Look {

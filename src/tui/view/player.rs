@@ -1,7 +1,7 @@
-//! The line of a recording: where it stands, how it plays, what is marked.
+//! The line of a recording: the current place, how it plays, its marks.
 //!
-//! Invariant: the bar is the turn on show in its own time, so that what is idle between turns has no part in it; what
-//! has played is drawn thick, the moment on show is the dot. It is there as long as a recording is.
+//! Invariant: the bar is the shown turn in its own time, so that idle time between turns is no part of it; what has
+//! played is drawn thick, the current moment is the dot. It is shown as long as a recording is.
 
 use std::collections::HashMap;
 
@@ -55,7 +55,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
     frame.render_widget(Line::from(spans), area);
 }
 
-/// Which of several turns is on show.
+/// Which of several turns is shown.
 pub(super) fn which_turn(span: Option<&TurnSpan>) -> Option<String> {
     span.filter(|span| span.of > 1).map(|span| format!("turn {} of {}", span.index + 1, span.of))
 }
@@ -66,7 +66,7 @@ fn which(screen: Screen) -> String {
     listed.map_or_else(String::new, |l| format!("{} {}/{} · ", one_line(&l.name), l.number, l.of))
 }
 
-/// When what is marked happened: the end of the round that a mark is about, where it is kept.
+/// Times of the marks: the end of the round that a mark is about, if it is kept.
 pub(super) fn moments(screen: Screen) -> Vec<(u64, char)> {
     let marks = screen.time.live().marks();
     let mut ends = HashMap::new();

@@ -1,4 +1,4 @@
-//! Acceptance by position: of the rounds that drafted a token there, how many kept it.
+//! Acceptance by position: of the rounds that drafted a token there, the share that kept it.
 //!
 //! Invariant: accepted ÷ offered as counted in the turn on show; a draft after a rejected one
 //! counts as offered, so at one draft length the bars can only fall from left to right (where the

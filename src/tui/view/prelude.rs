@@ -1,4 +1,4 @@
-//! What nearly every panel is made of: frames, lines and roles, the state, and the words of a round.
+//! What nearly every panel needs: frames, lines and roles, the state, and the words of a round.
 
 pub(super) use ratatui::Frame;
 pub(super) use ratatui::layout::{Constraint, Layout, Rect};

@@ -8,7 +8,7 @@
 //!   one number, large         the marks in words
 //! ```
 //!
-//! Invariant: all of it is of the round on show and of its turn, live, in the past, in a recording and in a lesson
+//! Invariant: everything is about the shown round and its turn, live, in the past, in a recording and in a lesson
 //! alike; the number is the mean of tokens per round.
 
 use ratatui::Frame;
@@ -41,7 +41,7 @@ const WORDS: [(Fate, &str); 5] = [
     (Fate::Committed(Provenance::Bonus), "bonus: all accepted, one token more"),
 ];
 
-/// What the number means.
+/// The meaning of the number.
 const CAPTION: [&str; 2] = ["tokens per round on average,", "one pass each (plain decoding: 1)"];
 
 /// Width of the number and its caption.
@@ -60,7 +60,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
     }
 }
 
-/// The lesson, and below it the round as large as there is room.
+/// The lesson, and below it the round as large as possible.
 fn in_lesson(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     let wanted = lesson::height(screen, area.width);
     let room = area.height.saturating_sub(wanted);
@@ -142,7 +142,7 @@ fn answer(screen: Screen, round: &Round, width: u16) -> Line<'static> {
     ])
 }
 
-/// The end of a text that fits.
+/// The end of a text, as much as fits.
 fn tail(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
@@ -158,7 +158,7 @@ fn tail(text: &str, width: usize) -> String {
     kept.concat()
 }
 
-/// What happens in the round, or what is to be said of the chosen column.
+/// What happens in the round, or the explanation of the chosen column.
 fn story(screen: Screen, round: &Round) -> String {
     let chosen = screen.app.cell.map(|cell| cell.min(round.columns() - 1));
     if let Some(finding) = chosen.and_then(|column| explain(round, column)) {
@@ -209,7 +209,7 @@ fn number(screen: Screen, turn: &Turn, area: Rect, frame: &mut Frame) {
     };
     let text = format!("{mean:.2}");
     let caption = CAPTION.map(|line| Line::styled(line, screen.theme[Role::TextDim]));
-    // half blocks have no counterpart in ASCII
+    // half blocks have no ASCII replacement
     let sizes = [(PixelSize::Full, 8, true), (PixelSize::HalfHeight, 4, !screen.app.options.ascii)];
     let room = area.height.saturating_sub(caption.len() as u16);
     let size = sizes.into_iter().find(|(_, height, is_drawn)| *height <= room && *is_drawn);
@@ -226,7 +226,7 @@ fn number(screen: Screen, turn: &Turn, area: Rect, frame: &mut Frame) {
     frame.render_widget(Paragraph::new(caption.to_vec()), below);
 }
 
-/// The marks in words; those that the round has are bright.
+/// The marks in words; those of the round are bright.
 fn legend(screen: Screen, round: &Round, area: Rect, frame: &mut Frame) {
     let is_here = |fate: Fate| {
         let drafts = (0..round.drafts.len()).map(|index| super::values::fate_of(round, index));

@@ -1,8 +1,8 @@
 //! A round as boxes, one a token: the drafts above the target's own tokens, the verdicts between them.
 //!
-//! Invariant: a box with a thick frame holds a token that was kept, and one line, the cut, parts kept tokens from
-//! discarded ones: it runs left of the first rejected draft and right of the target's token in its place. What no event
-//! has reported yet is an empty box.
+//! Invariant: a box with a thick frame is a kept token, and one line, the cut, separates kept from discarded tokens: it
+//! runs left of the first rejected draft and right of the target's token in its place. A token that no event has
+//! reported yet is an empty box.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -33,7 +33,7 @@ pub(super) const fn height(lines: u16) -> u16 {
     2 * (lines + 2) + 1
 }
 
-/// What stands in a box.
+/// The content of a box.
 struct Content {
     name: String,
     number: Option<String>,
@@ -119,7 +119,7 @@ fn target(screen: Screen, round: &Round, column: usize) -> Option<Content> {
 
 fn draw(screen: Screen, content: &Content, is_chosen: bool, area: Rect, frame: &mut Frame) {
     let kind = if content.is_kept { BorderType::Thick } else { BorderType::Plain };
-    // a mark of the text is none of the frame's
+    // a mark in the text does not belong to the frame
     let frame_style = content.style.remove_modifier(Modifier::all());
     let block = Block::bordered().border_type(kind).border_style(frame_style);
     let inner = block.inner(area);

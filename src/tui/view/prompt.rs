@@ -28,7 +28,7 @@ fn end_us(screen: Screen) -> u64 {
     screen.time.live().header().and_then(|header| header.capabilities.ends_at_us).unwrap_or(u64::MAX)
 }
 
-/// What stands in place of the prompt where a recording plays.
+/// Shown instead of the prompt while a recording plays.
 fn recording(screen: Screen, area: Rect, frame: &mut Frame) {
     let key = |action| screen.app.keymap.label(Context::Browse, action);
     let is_over = screen.time.live().is_paused() && screen.time.live().at_us() >= end_us(screen);

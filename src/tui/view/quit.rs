@@ -1,4 +1,4 @@
-//! The question before a session that is not saved is left.
+//! The question before quitting with an unsaved session.
 
 use super::prelude::*;
 use super::screens;

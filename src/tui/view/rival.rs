@@ -1,7 +1,7 @@
-//! The settings that race beside the run's own.
+//! The settings of the rival lane.
 //!
-//! Invariant: a value that is asked for and not in force yet carries a `→`; what is the same as in the
-//! run's own settings is dim, so that the difference is seen at once.
+//! Invariant: a requested value that is not in force yet has a `→`; values equal to the run's own are dim, so that the
+//! difference is seen at once.
 
 use crate::protocol::{DraftLenMode, Rival, Settings};
 use crate::tui::setting_row::SettingRow;
@@ -62,7 +62,7 @@ fn line(
     if chosen { line.patch_style(screen.theme[Role::Selected]) } else { line }
 }
 
-/// What one lane's settings have other than the other's, in a few words; `the same` when they have nothing.
+/// The settings of one lane that differ from the other's, in a few words; `the same` if none do.
 pub(super) fn difference(own: &Settings, other: &Settings) -> String {
     let draft_len = |settings: &Settings| match settings.draft_len_mode {
         DraftLenMode::Fixed => format!("k={}", settings.draft_len),

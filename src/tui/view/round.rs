@@ -1,8 +1,7 @@
 //! One round: drafts with q above the target's own tokens with p, at every position.
 //!
-//! Invariant: the target's row is shown in full, also after a mismatch; a cell for which no event
-//! has come is empty. The sentence below explains one column, the selected one or the deciding one
-//! (the rejection, else the bonus).
+//! Invariant: the target's row is shown in full, also after a mismatch; a cell without an event is empty. The sentence
+//! below explains one column, the selected one or the deciding one (the rejection, else the bonus).
 
 use crate::protocol::{NextKind, Outcome, Piece};
 use crate::session::{PassId, explain};
@@ -13,7 +12,7 @@ use super::screen::marked;
 use super::tree;
 use super::values::{draft_sign, duration, fate_of, next_fate, position, sign};
 
-/// From this height on the times have a line of their own; below, they are on the frame.
+/// From this height the times have a line of their own; below it, they are on the frame.
 const TIMES_INSIDE: u16 = 9;
 
 /// Width of the row labels.
@@ -40,7 +39,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
     frame.render_widget(Paragraph::new(lines), inner);
 }
 
-/// Whether the round is drawn as a tree: where it fits, and is not drawn beside the answer.
+/// Whether the round is drawn as a tree: if it fits, and is not drawn beside the answer.
 fn draws_tree(screen: Screen, round: &Round, area: Rect, height: u16) -> bool {
     let is_beside = screen.app.page == Page::Chat && !screen.app.is_zoomed && area.width >= screen.plots_from();
     round.is_tree() && !is_beside && usize::from(height) > round.drafts.len()
@@ -65,7 +64,7 @@ fn empty(screen: Screen, width: u16) -> Vec<Line<'static>> {
     wrapped(text, width, screen.theme[Role::TextDim])
 }
 
-/// What round it is, and what became of it.
+/// Which round it is, and its outcome.
 pub(super) fn title(screen: Screen, round: &Round) -> Line<'static> {
     let place = match screen.app.selected {
         Some(_) => "selected",
@@ -111,7 +110,7 @@ impl Columns {
         Self::within(screen, round, width, (LABEL, (12, 22)))
     }
 
-    /// Columns after a label, each between the least and the greatest width.
+    /// Columns after a label, each between the smallest and the largest width.
     pub(super) fn within(
         screen: Screen,
         round: &Round,
@@ -154,8 +153,8 @@ fn table(screen: Screen, round: &Round, inner: Rect) -> Vec<Line<'static>> {
     lines
 }
 
-/// Where the round's time went, as far as events have it: each draft step where there is room, else their sum, and
-/// the smallest parts only where they fit.
+/// Where the round's time went, as far as events report it: each draft step if there is room, else their sum, and the
+/// smallest parts only if they fit.
 fn times(screen: Screen, round: &Round, width: u16) -> Line<'static> {
     let style = screen.theme[Role::TextDim];
     if round.round == 0 {
@@ -231,7 +230,7 @@ fn header(screen: Screen, round: &Round, index: usize, width: usize) -> (String,
     (text, screen.theme[Role::TextDim])
 }
 
-/// A token and its probability, the number never cut.
+/// A token and its probability; the number is never cut.
 pub(super) fn token(name: &str, prob: Option<f32>, width: usize) -> String {
     let prob = prob.map_or(String::new(), |p| format!(" {p:.2}"));
     let room = width.saturating_sub(1 + prob.width());
@@ -255,13 +254,13 @@ pub(super) fn draft(screen: Screen, round: &Round, index: usize, width: usize) -
 pub(super) struct Own {
     /// Its text, with a sign where the target added it.
     pub(super) name: String,
-    /// Its probability, where the events reported it.
+    /// Its probability, if the events reported it.
     pub(super) p: Option<f32>,
     pub(super) role: Role,
 }
 
-/// The target's own token: the one it added, the one that a lossless rule would have committed in place of
-/// an accepted draft, the draft it agreed to, else its best; none until it is scored.
+/// The target's own token: the added one, the one that a lossless rule would have committed instead of an accepted
+/// draft, the draft it agreed with, else its best; `None` until scored.
 pub(super) fn own(round: &Round, index: usize) -> Option<Own> {
     let row = round.prediction(index);
     let plain = |piece: &Piece, p| Some(Own { name: text::inline(piece), p, role: Role::Text });
@@ -287,7 +286,7 @@ pub(super) fn target(screen: Screen, round: &Round, index: usize, width: usize) 
     }
 }
 
-/// What became of a column, with its sign.
+/// The outcome of a column, with its sign.
 pub(super) fn verdict(screen: Screen, round: &Round, index: usize, width: usize) -> (String, Style) {
     let next = round.next_index() == Some(index);
     let (fate, word) = match round.outcome(index) {

@@ -16,14 +16,14 @@ use crate::tui::widgets::cell::cut;
 
 use super::transcript_cache::TranscriptCache;
 
-/// Below this the screen only says that it is too small.
+/// Below this size the screen only says that it is too small.
 pub(super) const MIN_SIZE: (u16, u16) = (60, 16);
 
 /// Everything a panel reads.
 #[derive(Clone, Copy)]
 pub(super) struct Screen<'a> {
     pub(super) time: &'a Timeline,
-    /// What is on show, the past or the present.
+    /// What is shown, the past or the present.
     pub(super) session: &'a Session,
     pub(super) app: &'a App,
     pub(super) theme: &'a Theme,
@@ -32,20 +32,20 @@ pub(super) struct Screen<'a> {
 }
 
 impl<'a> Screen<'a> {
-    /// The turn on show: that of the selected round, else the newest.
+    /// The shown turn: that of the selected round, else the newest.
     pub(super) fn turn(&self) -> Option<&'a Turn> {
         let selected = self.app.selected.and_then(|at| self.session.turns().get(at.turn));
         selected.or_else(|| self.session.turn())
     }
 
-    /// The lane that stands beside the run's own: the rival where one races, else the plain one.
+    /// The lane beside the run's own: the rival's if there is one, else the plain one.
     pub(super) fn beside(&self) -> Lane {
         let wrote = |lane: Lane| self.turn().is_some_and(|turn| !turn.answer(lane).tokens.is_empty());
         let races = wrote(Lane::Rival) || (!wrote(Lane::Plain) && self.session.settings().rival.is_some());
         if races { Lane::Rival } else { Lane::Plain }
     }
 
-    /// Whether fates have signs, because colours do not show them or because they are asked for.
+    /// Whether fates have signs, because colours do not show them or because they are requested.
     pub(super) fn has_signs(&self) -> bool {
         match self.app.options.marks {
             Marks::Auto => self.app.options.ascii || !self.theme.colours_fates(),
@@ -63,12 +63,12 @@ impl<'a> Screen<'a> {
         }
     }
 
-    /// Width from which the Chat page has plots, and the tree of the round on show, beside the answer.
+    /// Smallest width at which the Chat page has plots, and the tree of the shown round, beside the answer.
     pub(super) fn plots_from(&self) -> u16 {
         if self.app.split { 110 } else { 76 }
     }
 
-    /// What keys do in a context, by the first key that the keymap has for each: "↑↓ choose · Esc closes".
+    /// The effects of keys in a context, by the first key in the keymap: "↑↓ choose · Esc closes".
     pub(super) fn keys(&self, context: Context, hints: &[(&[Action], &str)]) -> String {
         let hint = |(actions, does): &(&[Action], &str)| {
             let labels: Vec<_> = actions.iter().map(|action| self.app.keymap.label(context, *action)).collect();
@@ -86,7 +86,7 @@ impl<'a> Screen<'a> {
             .title(title)
     }
 
-    /// Draws a frame with the focus over whatever is there; what is inside of it.
+    /// Draws a frame with the focus over whatever is there; returns its inside.
     pub(super) fn over(&self, block: Block, area: Rect, frame: &mut Frame) -> Rect {
         frame.render_widget(Clear, area);
         frame.buffer_mut().set_style(area, self.theme[Role::Text]);
@@ -94,7 +94,7 @@ impl<'a> Screen<'a> {
     }
 }
 
-/// Draws a frame; what is inside of it.
+/// Draws a frame; returns its inside.
 pub(super) fn framed(block: Block, area: Rect, frame: &mut Frame) -> Rect {
     let inner = block.inner(area);
     frame.render_widget(block, area);
@@ -105,7 +105,7 @@ pub(super) const CHOOSE: &[Action] = &[Action::Up, Action::Down];
 pub(super) const CHANGE: &[Action] = &[Action::Left, Action::Right];
 pub(super) const LEAVE: &[Action] = &[Action::Leave];
 
-/// For the bottom of a panel that has no room for all of its lines: how many are left out.
+/// For the bottom of a panel without room for all its lines: how many are left out.
 pub(super) fn left_out(screen: Screen, lines: usize, area: Rect) -> Line<'static> {
     let over = lines.saturating_sub(area.height.saturating_sub(2).into());
     let text = format!(" … {over} more: {} shows all ", screen.app.key(Action::Zoom));

@@ -1,7 +1,6 @@
 //! Whole-screen states: too small, loading, the engine has stopped.
 //!
-//! Invariant: a failure is always readable and says how to leave; the conversation stays
-//! visible around it.
+//! Invariant: a failure is always readable and says how to leave; the conversation stays visible around it.
 
 use ratatui::layout::Flex;
 use ratatui::widgets::{Clear, Gauge};
@@ -56,7 +55,7 @@ pub(super) fn loading(screen: Screen, area: Rect, frame: &mut Frame) {
         Some(loading) => {
             let ratio =
                 if loading.total == 0 { 0.0 } else { (loading.done as f64 / loading.total as f64).clamp(0.0, 1.0) };
-            // of one thing there is nothing between none and all
+            // a single step has nothing between none and all
             let percent = (loading.total > 1).then(|| format!("{:.0}%", ratio * 100.0));
             (loading.stage.as_str(), ratio, percent.unwrap_or_default())
         }
@@ -73,7 +72,7 @@ pub(super) fn loading(screen: Screen, area: Rect, frame: &mut Frame) {
     frame.render_widget(gauge, area);
 }
 
-/// A bar that only shows that something goes on: a part of it walks from side to side.
+/// A bar that only shows activity: a part of it moves from side to side.
 fn goes_on(screen: Screen, stage: &str, area: Rect, frame: &mut Frame) {
     let inner = framed(screen.panel(format!(" {} ", text::one_line(stage))), area, frame);
     let width = usize::from(inner.width / 5).max(1);

@@ -1,6 +1,6 @@
-//! The line in which a search is typed, in place of the bottom line.
+//! The line in which a search is typed, instead of the bottom line.
 //!
-//! Invariant: it covers one line only, so that what is found stays in view.
+//! Invariant: it covers one line only, so that hits stay in view.
 
 use ratatui::widgets::Clear;
 
@@ -31,7 +31,7 @@ pub(super) fn render(screen: Screen, entry: &LineInput, area: Rect, frame: &mut 
     frame.render_widget(line, area);
 }
 
-/// Which of the places that hold the text is selected.
+/// Which of the hits is selected.
 fn count(screen: Screen, entry: &LineInput) -> String {
     let selected = screen.app.selected.map(|at| (at, screen.app.cell));
     match search::standing(screen.session, entry.text(), selected) {

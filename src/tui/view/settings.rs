@@ -1,6 +1,6 @@
-//! The settings, as they are and as they are wanted.
+//! The settings in force, and the requested ones.
 //!
-//! Invariant: a value that is asked for and not in force yet carries a `→`, as in the status line.
+//! Invariant: a requested value that is not in force yet has a `→`, as in the status line.
 
 use crate::tui::panel_row::PanelRow;
 
@@ -12,7 +12,7 @@ use super::screens;
 const NAME: usize = 19;
 const VALUE: usize = 28;
 
-/// Width of the panel where there is room: hints are no longer than this leaves them.
+/// Width of the panel if there is room: hints are no longer than this leaves them.
 const WIDTH: u16 = 100;
 
 pub(super) fn render(screen: Screen, row: usize, area: Rect, frame: &mut Frame) {

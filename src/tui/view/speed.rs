@@ -1,7 +1,7 @@
-//! Tokens per second of both lanes over the lane's clock, and what speculation is worth.
+//! Tokens per second of both lanes over the lane's clock, and the speedup.
 //!
-//! Invariant: every number is measured in the turn on show; without a measured plain lane no
-//! speedup is claimed, a slowdown is said as plainly as a gain, and a figure that cannot be is dimmed.
+//! Invariant: every number is measured in the shown turn; without a measured plain lane there is no speedup, a slowdown
+//! is reported as plainly as a gain, and an impossible figure is dimmed.
 
 use std::cmp::Ordering;
 
@@ -64,13 +64,13 @@ fn words(screen: Screen, turn: &Turn, width: u16) -> Vec<Line<'static>> {
     lines
 }
 
-/// What measuring plain decoding beside the turn costs.
+/// The cost of measuring plain decoding within the turn.
 fn sampled(screen: Screen, turn: &Turn) -> Option<String> {
     let share = turn.plain_share().filter(|_| matches!(screen.session.settings().baseline, Baseline::Probe(_)))?;
     Some(format!("sampling plain decoding took {:.0} % of the time", share * 100.0))
 }
 
-/// What taking rejected rows back costs, where layers are recurrent.
+/// The cost of rolling back rejected rows, with recurrent layers.
 fn rollback(screen: Screen, turn: &Turn) -> Option<String> {
     let model = &screen.session.header().filter(|header| header.model.state_bytes > 0)?.model;
     let stats = turn.answer(Lane::Speculative).stats();
@@ -79,7 +79,7 @@ fn rollback(screen: Screen, turn: &Turn) -> Option<String> {
     Some(format!("rollback {how}: {took} µs a round"))
 }
 
-/// What speculation is worth in this turn, in words.
+/// The speedup of this turn, in words.
 fn verdict(screen: Screen, turn: &Turn) -> (String, Role) {
     let Some(speedup) = turn.speedup() else {
         let text = match screen.session.settings().baseline {
@@ -102,13 +102,13 @@ fn verdict(screen: Screen, turn: &Turn) -> (String, Role) {
     }
 }
 
-/// Why a turn that has ended has no speedup, and what measures one.
+/// Why a finished turn has no speedup, and how to measure one.
 fn unmeasured(screen: Screen) -> String {
     let key = screen.app.key(Action::ViewCompare);
     format!("speedup: too few measurements in so short an answer; {key} runs plain decoding over all of it")
 }
 
-/// What a round costs in plain tokens, and what it writes: the quotient of both is the speedup.
+/// The cost of a round in plain tokens, and the tokens it writes: their quotient is the speedup.
 fn cost(turn: &Turn, speedup: &Speedup) -> String {
     let yields = turn.answer(Lane::Speculative).stats().mean_tokens_per_round().unwrap_or(speedup.tokens_per_round);
     format!("a round takes as long as {:.2} plain tokens and writes {yields:.2}", yields / speedup.value)
@@ -117,7 +117,7 @@ fn cost(turn: &Turn, speedup: &Speedup) -> String {
 /// Points of a curve; a wide plot has about so many columns of dots.
 const MAX_POINTS: usize = 400;
 
-/// Rounds that the curve leaves out: a window of one or two says nothing and spoils the scale.
+/// Rounds that the curve leaves out: a window of one or two means nothing and spoils the scale.
 const SETTLING: usize = 3;
 
 fn points(answer: &Answer) -> Vec<(f64, f64)> {
@@ -125,17 +125,17 @@ fn points(answer: &Answer) -> Vec<(f64, f64)> {
     thinned(&series).map(|p| (p.clock_us as f64 / 1e6, p.tokens_per_second)).collect()
 }
 
-/// Points of a curve once it has settled, no more of them than a plot can show.
+/// Points of a settled curve, at most as many as a plot can show.
 pub(super) fn thinned<T>(series: &[T]) -> impl Iterator<Item = &T> {
     let settled = series.get(SETTLING..).unwrap_or_default();
     let step = settled.len() / MAX_POINTS + 1;
-    // counted from the newest, which is always there
+    // counted from the newest, which is always included
     let first = settled.len().saturating_sub(1) % step;
     settled.iter().skip(first).step_by(step)
 }
 
-/// A probe's clock stands still most of the time: its curve goes on level, at what it measured, as far
-/// as the other lane has come.
+/// A probe's clock stands still most of the time: its curve continues level, at what it measured, as far as the other
+/// lane has come.
 fn continued(mut plain: Vec<(f64, f64)>, fast: &[(f64, f64)], speed: Option<f64>) -> Vec<(f64, f64)> {
     let ends = (plain.last(), fast.last(), speed);
     if let (Some((reached, _)), Some((end, _)), Some(speed)) = ends

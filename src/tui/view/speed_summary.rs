@@ -1,6 +1,6 @@
 //! Why the speed is what it is: break-even, best k, and what limits it, in a few sentences.
 //!
-//! Invariant: what is said is `session::account`'s account of the turn on show, from its own rounds.
+//! Invariant: the sentences follow from `session::account`'s account of the shown turn, from its own rounds.
 
 use crate::protocol::{DraftLenMode, Settings};
 use crate::session::account::{Account, Worth};
@@ -33,7 +33,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     frame.render_widget(Paragraph::new(wrapped(&text, inner.width, screen.theme[role])), inner);
 }
 
-/// Rounds from which on a turn's numbers are said without a reservation.
+/// Rounds after which a turn's numbers are stated without a reservation.
 const ENOUGH: u64 = 5;
 
 /// What limits the speed, and the break-even of the k in use.
@@ -56,7 +56,7 @@ fn words(turn: &Turn, settings: &Settings) -> Option<(String, String)> {
     Some((format!("{}.", capital(&text)), account.worth(settings.draft_len.into()).map_or(String::new(), even)))
 }
 
-/// The account weighs chains; of trees only what was measured is said.
+/// The account covers chains; for trees only measurements are stated.
 fn tree(turn: &Turn, account: &Account, round: &Round) -> Option<String> {
     let rows = round.rows.len();
     let (one, all) = (account.costs.verify_us.first()?, account.costs.verify_us.get(rows.checked_sub(1)?)?);
@@ -69,8 +69,8 @@ fn tree(turn: &Turn, account: &Account, round: &Round) -> Option<String> {
     ))
 }
 
-/// The account weighs drafts of one length; of drafts that end earlier, or that the drafter does not have, only
-/// what was measured is said.
+/// The account covers drafts of one length; for drafts that end earlier, or that the drafter lacks, only measurements
+/// are stated.
 fn ended(turn: &Turn, account: &Account, settings: &Settings) -> Option<String> {
     let stats = turn.answer(Lane::Speculative).stats();
     let drafts = stats.drafted() as f64 / stats.rounds().max(1) as f64;

@@ -1,6 +1,6 @@
 //! Speedup over time, with the break-even line at 1.
 //!
-//! Invariant: rounds are compared with the plain passes that ran next to them; the curve is empty while there are none.
+//! Invariant: rounds are compared with plain passes that ran next to them; without any the curve is empty.
 
 use ratatui::symbols::Marker;
 use ratatui::widgets::{Dataset, GraphType};

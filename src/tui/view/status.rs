@@ -1,7 +1,7 @@
 //! The top line: what runs, how it is set, what it is doing.
 //!
-//! Invariant: settings asked for and not yet in force carry a `→`. Parts are dropped from the
-//! least telling one when the line is short; the state never is.
+//! Invariant: requested settings that are not in force yet have a `→`. If the line is short, parts are dropped by rank;
+//! the state never is.
 
 use crate::protocol::{Ability, Baseline, DraftLenMode, Settings, VerifyRule};
 use crate::session::Phase;
@@ -91,7 +91,7 @@ fn parts(screen: Screen) -> Vec<(u8, String)> {
     parts
 }
 
-/// The tree that is drafted, or that is drafted no longer.
+/// The drafted tree, or the one that is no longer drafted.
 fn tree(wanted: Option<u8>, is: Option<u8>) -> Option<String> {
     match wanted {
         Some(nodes) => Some(format!("tree {nodes}")),
@@ -99,7 +99,7 @@ fn tree(wanted: Option<u8>, is: Option<u8>) -> Option<String> {
     }
 }
 
-/// k; where the engine chooses, the most that a round may draft.
+/// k; if the engine chooses, the most that a round may draft.
 fn k(settings: &Settings) -> String {
     match (settings.draft_len_mode, settings.draft_len) {
         (DraftLenMode::Fixed, k) => format!("k={k}"),

@@ -1,8 +1,8 @@
 //! The strip: the whole run at a glance, one cell a token in the colour of its fate, turn after turn.
 //!
-//! Invariant: every kept token has a cell; the drafts of the round under way follow them until the next one
-//! begins. Where the run is longer than the strip, the selected round, else the end, is in view. A cell is what the
-//! mouse finds of its token. A frame costs the cells in view, not the run.
+//! Invariant: every kept token has a cell; the drafts of the running round follow them until the next one begins. If
+//! the run is longer than the strip, the selected round, else the end, is in view. The mouse selects a token by its
+//! cell. A frame costs the cells in view, not the whole run.
 
 use std::ops::Range;
 
@@ -37,7 +37,7 @@ fn label(turn: &Turn) -> String {
     format!("{} ", turn.number)
 }
 
-/// Drafts of the round under way: until it is committed all of them, then the discarded ones.
+/// Drafts of the running round: all of them until it is committed, then the discarded ones.
 fn pending(answer: &Answer) -> impl Iterator<Item = TranscriptToken<'_>> {
     let index = answer.rounds.len().saturating_sub(1);
     let live = answer.rounds.get(index).filter(|_| answer.finished.is_none());
@@ -47,7 +47,7 @@ fn pending(answer: &Answer) -> impl Iterator<Item = TranscriptToken<'_>> {
     })
 }
 
-/// Rows that the strip takes of a panel of this size.
+/// Rows of the strip in a panel of this size.
 pub(super) fn height(screen: Screen, panel: Rect) -> u16 {
     let has_tokens = screen.session.turns().iter().any(|turn| !turn.answer(Lane::Speculative).tokens.is_empty());
     if !has_tokens || panel.is_empty() {

@@ -1,8 +1,7 @@
-//! The lanes of a turn against each other: a bar each on the measured clocks, their figures, and how long they wrote the
-//! same.
+//! Compares the lanes of a turn: a bar each on the measured clocks, their figures, and how far they agree.
 //!
-//! Invariant: each lane has its own clock, and the bars show what each had written by the same time of it; a number that
-//! a lane did not measure is a dash.
+//! Invariant: each lane has its own clock, and the bars show what each had written after the same time on it; a number
+//! that a lane did not measure is a dash.
 
 use std::cmp::Ordering;
 
@@ -21,7 +20,7 @@ const VALUE: usize = 10;
 /// Least and greatest width of a bar.
 const BAR: (usize, usize) = (16, 60);
 
-/// Least height with its frame, so that the panel does not grow with the first tokens.
+/// Smallest height with its frame, so that the panel does not grow with the first tokens.
 const LEAST: u16 = 8;
 
 /// Height with its frame.
@@ -80,7 +79,7 @@ fn table(screen: Screen, turn: &Turn, width: u16) -> Vec<Line<'static>> {
     lines
 }
 
-/// What a lane is called: beside a rival the run's own is the reader's.
+/// The name of a lane: with a rival, the run's own is "yours".
 fn name(lanes: &[Lane], lane: Lane) -> &'static str {
     match lane {
         Lane::Speculative if lanes.contains(&Lane::Rival) => "yours",
@@ -88,7 +87,7 @@ fn name(lanes: &[Lane], lane: Lane) -> &'static str {
     }
 }
 
-/// What sentences call the run's own lane and one beside.
+/// The names of the run's own lane and another one in sentences.
 fn names(lanes: &[Lane], beside: Lane) -> (&'static str, &'static str) {
     (name(lanes, Lane::Speculative), if beside == Lane::Rival { "the rival" } else { "plain" })
 }
@@ -115,7 +114,7 @@ fn progress(
     ]
 }
 
-/// Who is ahead on the same time of their clocks, and by how many tokens.
+/// Who is ahead after the same time on their clocks, and by how many tokens.
 fn ahead(lanes: &[Lane], race: Race) -> String {
     let first = name(lanes, Lane::Speculative);
     let own = race.written[Lane::Speculative.index()];
@@ -179,7 +178,7 @@ fn verdict(screen: Screen, turn: &Turn, (lanes, beside): (&[Lane], Lane), width:
     lines
 }
 
-/// Whether the lanes wrote the same, or where and why they part.
+/// Whether the lanes agree, or where and why they differ.
 fn words(turn: &Turn, lanes: &[Lane], beside: Lane, agreement: &Agreement) -> (String, Role) {
     let (own, other) = names(lanes, beside);
     let count = agreement.identical;
@@ -200,7 +199,7 @@ fn words(turn: &Turn, lanes: &[Lane], beside: Lane, agreement: &Agreement) -> (S
     (format!("identical for {}, then {other} wrote {slow}, {own} {fast}{why}", tokens(count)), role)
 }
 
-/// How close the target's two best tokens were where answers part that should not.
+/// How close the target's two best tokens were at an unexpected difference.
 fn margin(turn: &Turn, beside: Lane, index: usize) -> String {
     let side = |lane| Side::at(turn.answer(lane), index).and_then(|side| side.margin);
     match side(beside).or_else(|| side(Lane::Speculative)) {
@@ -214,7 +213,7 @@ fn margin(turn: &Turn, beside: Lane, index: usize) -> String {
     }
 }
 
-/// How far a rule that is not lossless has led from the text.
+/// How far a lossy rule has led from the text.
 fn lossy(turn: &Turn, beside: Lane, rule: VerifyRule) -> String {
     let departures = [Lane::Speculative, beside].map(|lane| turn.answer(lane).departures());
     let taken: usize = departures.into_iter().map(Iterator::count).sum();

@@ -1,6 +1,6 @@
-//! The line of views and their keys.
+//! The line of pages and their keys.
 //!
-//! Invariant: keys come from the keymap. The view on show is marked by more than colour.
+//! Invariant: keys come from the keymap. The current page is marked by more than colour.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -19,7 +19,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
     if area.is_empty() {
         return;
     }
-    // where they stand does not depend on the focus, only which keys are named does
+    // positions do not depend on the focus, only which keys are named does
     let label = |context, page: &Page| {
         let binding = screen.app.keymap.binding(context, page.action());
         binding.map_or(String::new(), |binding| screen.app.keymap.first_key(binding))
@@ -60,7 +60,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
     frame.render_widget(Line::from(spans), area);
 }
 
-/// What all keys begin with (`Alt+`): it is said once.
+/// The common prefix of all keys (`Alt+`): it is written once.
 fn shared(keys: &[String]) -> &str {
     let first = keys.first().and_then(|key| Some(&key[..=key.find('+')?])).unwrap_or("");
     let is_shared = keys.iter().all(|key| key.starts_with(first) && key.len() > first.len());

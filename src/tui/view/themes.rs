@@ -1,6 +1,6 @@
 //! The themes to choose from, each in its own colours.
 //!
-//! Invariant: the screen below the list has the chosen theme already, so that what is chosen is seen where it counts.
+//! Invariant: the screen below the list uses the chosen theme already.
 
 use super::prelude::*;
 use crate::tui::theme::Theme;
@@ -46,7 +46,7 @@ fn line(screen: Screen, theme: &Theme, is_chosen: bool, width: u16) -> Line<'sta
         Span::styled(if is_chosen { "▸ " } else { "  " }, screen.theme[Role::Key]),
         Span::styled(fit(&theme.name, NAME), screen.theme[role]),
     ];
-    // as if the theme were in use: what it does not set is the terminal's
+    // as if the theme were current: what it does not set is the terminal's
     let ground = Style::reset().patch(theme[Role::Text]);
     spans.push(Span::styled(" ", ground));
     for (fate, word) in SAMPLE {

@@ -1,7 +1,7 @@
-//! The line that says that the past is on show, where in it, and how to return.
+//! The line that says that the past is shown, at which moment, and how to return.
 //!
-//! Invariant: it is there exactly while what is on show is not the newest; its bar is the turn on show, by its events,
-//! so that waits have no part in it.
+//! Invariant: it is shown exactly while the past is; its bar is the shown turn, by events, so that waits have no part
+//! in it.
 
 use crate::session::Session;
 

@@ -1,7 +1,7 @@
 //! Where the time of each round went: draft, verify, sample, rollback and the rest, stacked.
 //!
-//! Invariant: parts are measured; "other" is what is left of the lane's clock. One bar per round, the
-//! newest at the bottom, on one scale; the first bar is the mean of the turn.
+//! Invariant: parts are measured; "other" is the rest of the lane's clock. One bar per round, the newest at the bottom,
+//! on one scale; the first bar is the mean of the turn.
 
 use super::prelude::*;
 use crate::session::Answer;

@@ -1,8 +1,7 @@
-//! One token of an answer as text: its fate as a colour and, where colours are missing or marks are asked for, as a
-//! mark.
+//! One token of an answer as text: its fate as a colour and, without colours or on request, as a mark.
 //!
-//! Invariant: a kept token looks the same with discarded drafts beside it and without; a control token is an end
-//! mark, never text.
+//! Invariant: a kept token looks the same with and without discarded drafts beside it; a control token is an end mark,
+//! never text.
 
 use crate::session::TranscriptToken;
 use crate::tui::hit_map::PREFILL;
@@ -10,7 +9,7 @@ use crate::tui::hit_map::PREFILL;
 use super::prelude::*;
 use super::transcript_cache::Pen;
 
-/// How a token is to look beside its fate.
+/// How a token looks besides its fate.
 #[derive(Clone, Copy)]
 pub(super) struct Look {
     /// It is of the selected round.
@@ -43,14 +42,14 @@ pub(super) fn push(screen: Screen, token: TranscriptToken, look: Look, pen: &mut
     }
 }
 
-/// The style of a fate. Where accepted drafts have a colour, they are not underlined: they are most of the text.
+/// The style of a fate. If accepted drafts have a colour, they are not underlined: they are most of the text.
 fn own_style(screen: Screen, token: &TranscriptToken) -> Style {
     let role = if token.departs { Role::TokenDeparted } else { fate::role(token.fate) };
     let is_plain = role == Role::TokenAccepted && !screen.has_marks();
     if is_plain { screen.theme[role].remove_modifier(Modifier::UNDERLINED) } else { screen.theme[role] }
 }
 
-/// The same where it is selected.
+/// The style of a selected token.
 pub(super) fn chosen(screen: Screen, style: Style, look: Look) -> Style {
     let style = if look.is_selected { style.patch(screen.theme[Role::Selected]) } else { style };
     if look.is_chosen { style.add_modifier(Modifier::REVERSED) } else { style }

@@ -1,4 +1,4 @@
-//! The tour: a box that says what the lit pane is for.
+//! The tour: a box that explains the lit pane.
 
 use crate::tui::tour::{SECONDS, STOPS, stop};
 

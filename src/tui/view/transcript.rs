@@ -1,8 +1,8 @@
 //! The conversation: prompts, and answers in which every token shows its fate, with the strip below.
 //!
-//! Invariant: output tokens appear in order, joined into whole characters; discarded drafts that are shown stand
-//! where they were, before the token that took their place, and never break a line. Which lines are in view is decided
-//! here from where the user scrolled; how they come about is `transcript_layout.rs`.
+//! Invariant: output tokens appear in order, joined into whole characters; shown discarded drafts are where they were,
+//! before the token that replaced them, and never break a line. This file decides which lines are in view, from where
+//! the user scrolled; `transcript_layout.rs` makes them.
 
 use crate::tui::app::Scroll;
 use crate::tui::hit_map::Hit;
@@ -35,7 +35,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
     frame.render_widget(Paragraph::new(visible(&laid, top, height)), inner);
 }
 
-/// Tells the mouse where the tokens in view stand.
+/// Records the places of the tokens in view for the mouse.
 fn mark(laid: &[Laid], top: usize, area: Rect, hit_map: &mut HitMap) {
     let mut y = 0;
     for part in laid {
@@ -86,7 +86,7 @@ fn visible(laid: &[Laid], top: usize, height: usize) -> Vec<Line<'static>> {
 
 /// The marks with the longest names that fit.
 pub(super) fn legend(screen: Screen, width: u16) -> Line<'static> {
-    // few answers hold one: its mark is explained where it stands
+    // few answers contain one: its mark is explained where it is
     let departs = screen.turn().is_some_and(|turn| turn.answer(Lane::Speculative).departures().next().is_some());
     let has_signs = screen.has_signs() || screen.has_marks();
     let sign = |sign: &'static str| if has_signs { sign } else { strip::CELL };

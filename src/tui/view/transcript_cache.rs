@@ -1,7 +1,7 @@
 //! Lines of the transcript that are laid out once and kept.
 //!
-//! Invariant: within a timeline a key names everything that the lines depend on, so lines found are the lines
-//! that would be laid out anew. The cache belongs to [`View`](super::View), not to the state.
+//! Invariant: within a timeline a key names everything that the lines depend on, so cached lines equal newly laid out
+//! ones. The cache belongs to [`View`](super::View), not to the state.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -20,10 +20,10 @@ use super::aligned_layout::AlignedCache;
 /// Stretches from which on those go that the newest frames did not show.
 const MANY: usize = 256;
 
-/// Layouts, one a lane and frame, after which a stretch that was in none of them may go.
+/// Layouts, one per lane and frame, after which an unused stretch may be dropped.
 const RECENT: u64 = 8;
 
-/// Lines of a stretch, whose tokens stand on them, and on which the selected round begins.
+/// Lines of a stretch, the places of their tokens, and the line on which the selected round begins.
 #[derive(Clone, Default)]
 pub(super) struct Laid {
     pub(super) turn: usize,
@@ -37,9 +37,9 @@ pub(super) struct Laid {
 pub(super) struct Pen {
     pub(super) flow: Flow,
     pub(super) joiner: Joiner,
-    /// For discarded drafts: it goes on from the kept text before them.
+    /// For discarded drafts: it continues the kept text before them.
     pub(super) drafts: Joiner,
-    /// A hash of the line in which a stretch ends.
+    /// A hash of the stretch's last line.
     pub(super) line: u64,
 }
 
@@ -54,10 +54,10 @@ impl Pen {
     }
 }
 
-/// What the lines of a whole stretch depend on, beside its events.
+/// What the lines of a whole stretch depend on, besides its events.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct Key {
-    /// Which run: what was laid out for one is nothing to another.
+    /// The run: its layouts are useless for another run.
     pub(super) run: u64,
     pub(super) turn: usize,
     /// The turn left, the tokens taken over, and whether the last of them is forced.
@@ -70,7 +70,7 @@ pub(super) struct Key {
     pub(super) theme: String,
     pub(super) display: DisplayMode,
     pub(super) has_marks: bool,
-    /// The line on which it begins, as [`Pen::line`] has it; 0 for the first.
+    /// The line on which it begins, as in [`Pen::line`]; 0 for the first.
     pub(super) goes_on: u64,
     pub(super) starts_conversation: bool,
     pub(super) is_abandoned: bool,
@@ -90,7 +90,7 @@ pub(in crate::tui) struct TranscriptCache {
 
 struct Kept {
     laid: (Laid, Rc<Pen>),
-    /// The newest layout that it was part of.
+    /// The newest layout that used it.
     used: u64,
 }
 
@@ -106,8 +106,7 @@ impl TranscriptCache {
         self.stretches.borrow_mut().insert(key, Kept { laid, used: self.layouts.get() });
     }
 
-    /// Begins a layout: drops all stretches of another timeline, and unused ones of other widths, themes and
-    /// runs.
+    /// Begins a layout: drops all stretches of another timeline, and unused ones of other widths, themes and runs.
     pub(super) fn begin(&self, timeline: u64) {
         self.layouts.set(self.layouts.get() + 1);
         let now = self.layouts.get();

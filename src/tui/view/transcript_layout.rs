@@ -1,9 +1,9 @@
 //! The lines of the transcript, turn by turn, in stretches of rounds that are laid out once and kept.
 //!
-//! Invariant: a stretch of complete rounds, the next of which has begun, never looks different again, nor does the
-//! last of an answer that has ended, so a frame costs what is new, not what is old, however long the history; only
-//! the stretch with the selected round, and the last of an answer under way, are laid out anew. The line that two
-//! stretches share is handed on from one to the next; the caption, which other lanes have a say in, is no part of them.
+//! Invariant: a stretch of complete rounds, the next of which has begun, never changes, nor does the last one of a
+//! finished answer, so a frame costs what is new, however long the history; only the stretch with the selected round,
+//! and the last one of a running answer, are laid out again. The line that two stretches share is passed from one to
+//! the next; the caption, which depends on other lanes, is no part of them.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -31,13 +31,13 @@ struct Work<'a> {
     index: usize,
     width: u16,
     answer: &'a Answer,
-    /// Index of the selected round, if it is of this turn and lane; within, none is the first token.
+    /// Index of the selected round, if it is of this turn and lane; the inner `None` is the first token.
     selected: Option<Option<usize>>,
     /// Numbers of the rounds whose discarded drafts the live display shows.
     drafted: [Option<u32>; 2],
 }
 
-/// The transcript by stretches; the last is what no turn holds yet.
+/// The transcript by stretches; the last is what no turn contains yet.
 pub(super) fn lay_out(screen: Screen, lane: Lane, width: u16) -> Vec<Laid> {
     screen.lines.begin(screen.app.timelines);
     let turns = screen.session.turns();
@@ -69,7 +69,7 @@ fn of(turn: usize, lines: (Vec<Line<'static>>, Vec<Vec<Tagged>>), selected: Opti
     Laid { turn, lines: lines.0.into(), tags: lines.1.into(), selected }
 }
 
-/// The rounds of an answer whose discarded drafts the live display shows: the one under way and the selected one.
+/// The rounds of an answer whose discarded drafts the live display shows: the running one and the selected one.
 fn rounds_with_drafts(answer: &Answer, selected: Option<Option<usize>>) -> [Option<u32>; 2] {
     let live = answer.rounds.last().filter(|_| answer.finished.is_none());
     let chosen = selected.flatten().and_then(|at| answer.rounds.get(at));
@@ -102,7 +102,7 @@ impl Work<'_> {
         laid.push(of(self.index, flow.finish_tagged(), None));
     }
 
-    /// The turn as plain text: kept once the answer has ended.
+    /// The turn as plain text; kept after the answer has ended.
     fn plain(&self, turn: &Turn, laid: &mut Vec<Laid>) {
         let is_settled = self.answer.finished.is_some() && self.selected.is_none();
         let key = self.key(0, turn, None);
@@ -139,7 +139,7 @@ impl Work<'_> {
     fn stretch(&self, stretch: usize, turn: &Turn, pen: Option<&Rc<Pen>>) -> (Laid, Rc<Pen>) {
         let rounds = &self.answer.rounds;
         let is_settled = |round: &Arc<Round>| round.is_complete && !round.is_partial;
-        // the drafts of a round stand in the text until the next one begins
+        // the drafts of a round stay in the text until the next one begins
         let is_whole = match rounds.get((stretch + 1) * STRETCH) {
             Some(_) => true,
             None => self.answer.finished.is_some() && rounds.last().is_none_or(is_settled),
@@ -180,7 +180,7 @@ impl Work<'_> {
         }
     }
 
-    /// Number of the selected round, as tokens have it.
+    /// Number of the selected round, as in the tokens.
     fn selected_number(&self) -> Option<u32> {
         self.selected.and_then(|at| match at {
             Some(at) => self.answer.rounds.get(at).map(|round| round.round),
@@ -227,7 +227,7 @@ fn welcome(screen: Screen, flow: &mut Flow) {
     flow.push(&format!("Type a prompt and watch which drafts are kept. {help} shows every key.\n"), dim);
 }
 
-/// What the turn answers: a prompt, or the point of another turn that it goes on from.
+/// What the turn answers: a prompt, or the point of another turn from which it continues.
 fn head(screen: Screen, turn: &Turn, flow: &mut Flow) {
     let Some(branch) = turn.branch else {
         user(screen, turn.number as usize, &turn.typed, flow);
@@ -246,7 +246,7 @@ fn head(screen: Screen, turn: &Turn, flow: &mut Flow) {
     flow.end_line();
 }
 
-/// The number of a turn, and what was typed.
+/// The number of a turn, and the typed text.
 fn user(screen: Screen, number: usize, typed: &str, flow: &mut Flow) {
     flow.push(&format!("{number} "), screen.theme[Role::TextDim]);
     flow.push("❯ ", screen.theme[Role::User]);
@@ -254,7 +254,7 @@ fn user(screen: Screen, number: usize, typed: &str, flow: &mut Flow) {
     flow.end_line();
 }
 
-/// What the answer cost, under it.
+/// The cost of the answer, below it.
 fn caption(screen: Screen, turn: &Turn, lane: Lane, flow: &mut Flow) {
     let answer = turn.answer(lane);
     flow.break_line();

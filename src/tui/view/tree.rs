@@ -1,8 +1,7 @@
-//! A draft tree as a tree: each node under the one that it continues, with q, p and verdict, and the
-//! target's own token where the accepted path ends.
+//! A draft tree as a tree: each node under the one that it continues, with q, p and verdict, and the target's own token
+//! where the accepted path ends.
 //!
-//! Invariant: a node is shown once, in the order in which it was drafted; the path that was kept reads
-//! from top to bottom.
+//! Invariant: a node is shown once, in the order of drafting; the kept path reads from top to bottom.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -21,10 +20,10 @@ use super::values::{draft_sign, next_fate, sign};
 const NODE: usize = 30;
 const NUMBERS: usize = 15;
 
-/// Place among the spans of a line of what is left out where it does not fit.
+/// Index among the spans of a line of what is left out if it does not fit.
 const NOTE: usize = 3;
 
-/// Height of the panel that draws the tree of the round on show beside the answer; 0 where that round has none.
+/// Height of the panel with the tree of the shown round beside the answer; 0 if that round has none.
 pub(super) fn height(screen: Screen) -> u16 {
     let round = screen.app.round(screen.session).filter(|round| round.is_tree());
     round.map_or(0, |round| u16::try_from(round.drafts.len()).unwrap_or(u16::MAX).saturating_add(3))
@@ -62,7 +61,7 @@ pub(super) fn lines(screen: Screen, round: &Round, area: Rect) -> Vec<Line<'stat
     lines
 }
 
-/// The nodes that continue `parent` (none is the anchor), each followed by its own.
+/// The nodes that continue `parent` (`None` is the anchor), each followed by its own.
 fn children(
     screen: Screen,
     round: &Round,

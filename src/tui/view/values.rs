@@ -1,4 +1,4 @@
-//! Values of a run as panels print them.
+//! Values of a run in the form that panels print.
 
 use std::cmp::Ordering;
 
@@ -11,7 +11,7 @@ pub(super) fn sign(fate: Fate) -> (Role, &'static str) {
     (fate::role(fate), fate::sign(fate))
 }
 
-/// Position in the context of a column of a round; in a tree those of one depth share it.
+/// Position in the context of a column of a round; in a tree, columns of one depth share it.
 pub(super) fn position(round: &Round, column: usize) -> u64 {
     let depth = match round.drafts.get(column) {
         None if round.is_tree() => round.accepted(),
@@ -29,12 +29,12 @@ pub(super) fn duration(us: u64) -> String {
     }
 }
 
-/// A quotient, or a dash where nothing was measured.
+/// A quotient, or a dash if nothing was measured.
 pub(super) fn number(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(|| "–".to_owned(), |value| format!("{value:.digits$}"))
 }
 
-/// How a speedup is shown: as good, as a warning, or dimmed where it was disturbed.
+/// The style of a speedup: good, a warning, or dimmed if disturbed.
 pub(super) fn role_of(speedup: &Speedup) -> Role {
     match speedup.against_one() {
         _ if speedup.is_disturbed() => Role::TextDim,
@@ -44,7 +44,7 @@ pub(super) fn role_of(speedup: &Speedup) -> Role {
     }
 }
 
-/// What became of a draft.
+/// The outcome of a draft.
 pub(super) fn fate_of(round: &Round, index: usize) -> Fate {
     match round.outcome(index) {
         Some(Outcome::Accepted) => Fate::Committed(Provenance::Accepted),
@@ -54,7 +54,7 @@ pub(super) fn fate_of(round: &Round, index: usize) -> Fate {
     }
 }
 
-/// Role and sign of a draft, with those of its own for one that the target would not have picked.
+/// Role and sign of a draft, with special ones for a draft that the target would not have picked.
 pub(super) fn draft_sign(round: &Round, index: usize) -> (Role, &'static str) {
     match round.departure(index) {
         Some(_) => (Role::TokenDeparted, fate::DEPARTED),

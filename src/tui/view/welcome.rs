@@ -1,18 +1,18 @@
-//! The empty screen: what will be seen, and what to begin with.
+//! The empty screen: what will be shown, and how to begin.
 //!
-//! Invariant: keys come from the keymap; where there is little room, lines are left out from the least needed on.
+//! Invariant: keys come from the keymap; with little room, lines are left out, the least useful first.
 
 use super::prelude::*;
 use crate::tui::starters::STARTERS;
 
-/// What will be seen.
+/// What will be shown.
 const SEEN: [&str; 3] = [
     "A small drafter guesses the next tokens; the target, your model, checks them in one pass.",
     "Right guesses are accepted; the first wrong one is rejected, the target's token follows.",
     "The first answer starts slow, phase by phase. Speed is measured against plain decoding.",
 ];
 
-/// The same where lines are short.
+/// The same for short lines.
 const SEEN_SHORT: [&str; 3] = [
     "A small drafter guesses tokens; the target checks them in one pass.",
     "Right guesses are accepted; the first wrong one is rejected.",
@@ -69,7 +69,7 @@ fn starter(screen: Screen, index: usize, (prompt, watch): (&str, &str), width: u
     let chosen = screen.app.chosen_starter() == Some(index);
     let longest = STARTERS.iter().map(|(prompt, _)| prompt.width()).max().unwrap_or(0);
     let sign = if chosen { "▸ " } else { "  " };
-    // what to watch only where the prompts are whole
+    // what to watch only if the prompts fit
     let room = width.saturating_sub(2);
     let has_room = room >= longest + 3 + STARTERS.iter().map(|(_, watch)| watch.width()).max().unwrap_or(0);
     let prompt = if has_room { fit(prompt, longest + 3) } else { cut(prompt, room) };
@@ -83,7 +83,7 @@ fn starter(screen: Screen, index: usize, (prompt, watch): (&str, &str), width: u
     Line::from(spans)
 }
 
-/// What else there is, and its actions.
+/// Other ways to begin, and their actions.
 const MORE: [(Action, &str, &str); 4] = [
     (Action::ViewLearn, "eight lessons", "eight lessons, each with questions and real runs"),
     (Action::Demo, "a recorded demo", "a demo: a recording of this program, played slowly"),

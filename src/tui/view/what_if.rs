@@ -1,7 +1,7 @@
-//! The what-if panel: the form above, below them what happened and what would have happened.
+//! The what-if panel: the form, and below it what happened and what would have happened.
 //!
-//! Invariant: the reply is computed from the record when it is drawn; it says whether the record was
-//! enough and whether the text would still be the target's own.
+//! Invariant: the reply is computed from the recording when it is drawn; it says whether the recording sufficed and
+//! whether the text would still be the target's own.
 
 use crate::protocol::{Ability, Outcome, Piece};
 use crate::session::{Reply, what_if};
@@ -66,7 +66,7 @@ fn line(screen: Screen, form: &WhatIfForm, row: Row, round: &Round) -> Line<'sta
     if chosen { line.patch_style(screen.theme[Role::Selected]) } else { line }
 }
 
-/// What really was committed.
+/// The tokens that were really committed.
 fn happened(screen: Screen, round: &Round, width: u16) -> Vec<Line<'static>> {
     let mut flow = Flow::new(width);
     flow.push("it was:  ", screen.theme[Role::TextDim]);

@@ -1,8 +1,8 @@
 //! Styled text of many small pieces, wrapped into lines.
 //!
-//! Words may span pieces, so wrapping works on graphemes: break after the last space that fits,
-//! else anywhere. Invariant: no line is wider than asked (a wide character that cannot fit at all
-//! becomes `·`), and no control character comes out if none goes in except the newline.
+//! Words may span pieces, so wrapping works on graphemes: break after the last space that fits, else anywhere.
+//! Invariant: no line is wider than requested (a wide character that cannot fit at all becomes `·`), and no control
+//! character comes out if none goes in except the newline.
 
 use std::hash::{Hash, Hasher};
 
@@ -11,7 +11,7 @@ use ratatui::text::{Line, Span};
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
-/// A grapheme on its way into a line.
+/// A grapheme to be placed in a line.
 #[derive(Clone, Hash)]
 struct Cell {
     text: String,
@@ -20,7 +20,7 @@ struct Cell {
     tag: (u32, u16),
 }
 
-/// Where on a line a token stands.
+/// Where on a line a token is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::tui) struct Tagged {
     pub(in crate::tui) x: u16,
@@ -36,7 +36,7 @@ pub(in crate::tui) struct Flow {
     lines: Vec<Line<'static>>,
     line: Vec<Cell>,
     used: usize,
-    /// Of what is pushed now.
+    /// The tag of what is pushed now.
     tag: (u32, u16),
     tags: Vec<Vec<Tagged>>,
 }
@@ -53,22 +53,22 @@ impl Flow {
         }
     }
 
-    /// Lines finished so far; the one under way has this index.
+    /// Finished lines; the current one has this index.
     pub(in crate::tui) fn line_index(&self) -> usize {
         self.lines.len()
     }
 
-    /// What is pushed from now on belongs to this column of this round; round 0 is nothing.
+    /// What is pushed from now on belongs to this column of this round; round 0 is none.
     pub(in crate::tui) fn tag(&mut self, round: u32, column: usize) {
         self.tag = (round, column.min(usize::from(u16::MAX)) as u16);
     }
 
-    /// Takes the lines that are finished; the one under way stays.
+    /// Takes the finished lines; the current one stays.
     pub(in crate::tui) fn take_finished(&mut self) -> (Vec<Line<'static>>, Vec<Vec<Tagged>>) {
         (std::mem::take(&mut self.lines), std::mem::take(&mut self.tags))
     }
 
-    /// Hashes the line under way: two with the same hash go on alike.
+    /// Hashes the current line: two with the same hash continue alike.
     pub(in crate::tui) fn hash_line(&self, state: &mut impl Hasher) {
         self.line.hash(state);
     }
@@ -103,7 +103,7 @@ impl Flow {
         self.line.push(cell);
     }
 
-    /// Ends the line under way unless what comes next, so many columns, still fits on it.
+    /// Ends the current line unless what comes next, so many columns, still fits on it.
     pub(in crate::tui) fn keep_together(&mut self, width: usize) {
         if self.used > 0 && self.used + width > self.width {
             self.end_line();
@@ -119,7 +119,7 @@ impl Flow {
         self.line = rest;
     }
 
-    /// Ends the line under way, also when it is empty.
+    /// Ends the current line, also when it is empty.
     pub(in crate::tui) fn end_line(&mut self) {
         let cells = std::mem::take(&mut self.line);
         self.used = 0;
@@ -141,7 +141,7 @@ impl Flow {
         self.tags.push(tags);
     }
 
-    /// Ends the line under way unless it is empty.
+    /// Ends the current line unless it is empty.
     pub(in crate::tui) fn break_line(&mut self) {
         if !self.line.is_empty() {
             self.end_line();
@@ -160,7 +160,7 @@ impl Flow {
     }
 }
 
-/// Stands for a space at which no line ends, while text is wrapped.
+/// Stands for a space at which no line may end, while text is wrapped.
 const UNBROKEN: &str = "\u{e000}";
 
 /// Plain text wrapped at a width; a number and its `%` stay together.

@@ -16,13 +16,13 @@ use unicode_width::UnicodeWidthStr;
 use super::flow::{Flow, Tagged};
 use super::open_markdown::closed;
 
-/// Lists and quotes within each other that are indented; deeper ones stand where the last of them does.
+/// Nested lists and quotes that are indented; deeper ones use the indentation of the last of them.
 const DEPTH: usize = 6;
 
-/// Whose part of the source is what: round and column, as [`Flow::tag`] takes them.
+/// The owner of a part of the source: round and column, as [`Flow::tag`] takes them.
 pub(in crate::tui) type Owner = (u32, u16);
 
-/// A text and who wrote which part of it.
+/// A text and the owners of its parts.
 #[derive(Clone, Debug, Default)]
 pub(in crate::tui) struct TaggedText {
     text: String,
@@ -37,7 +37,7 @@ impl TaggedText {
         self.text.extend(text.split('\t').enumerate().flat_map(|(i, part)| [if i > 0 { "    " } else { "" }, part]));
     }
 
-    /// The part that a place of the text belongs to, and where it ends.
+    /// The part at a place of the text, and where it ends.
     fn part_at(&self, at: usize) -> (Owner, usize) {
         let after = self.parts.partition_point(|(start, _)| *start <= at);
         let end = self.parts.get(after).map_or(usize::MAX, |(start, _)| *start);
@@ -51,16 +51,16 @@ pub(in crate::tui) struct Look {
     pub(in crate::tui) text: Style,
     pub(in crate::tui) heading: Style,
     pub(in crate::tui) code: Style,
-    /// Bullets, bars and addresses.
+    /// Style of bullets, bars and addresses.
     pub(in crate::tui) dim: Style,
     /// The part of this round has this style.
     pub(in crate::tui) chosen: Option<(u32, Style)>,
 }
 
-/// Lines, and whose parts stand on each.
+/// Lines, and the owners on each.
 pub(in crate::tui) type Lines = (Vec<Line<'static>>, Vec<Vec<Tagged>>);
 
-/// The lines of a text; an open one is to go on.
+/// The lines of a text; an open one will be continued.
 pub(in crate::tui) fn lines(source: &TaggedText, is_open: bool, look: Look, width: u16) -> Lines {
     let text = if is_open { closed(&source.text) } else { (&source.text).into() };
     let mut page = Page::new(source, &text, look, width);
@@ -71,7 +71,7 @@ pub(in crate::tui) fn lines(source: &TaggedText, is_open: bool, look: Look, widt
     (page.lines, page.tags)
 }
 
-/// What stands left of the lines of a list item or a quote.
+/// What is left of the lines of a list item or a quote.
 struct Margin {
     first: String,
     rest: String,
@@ -86,7 +86,7 @@ struct Page<'a> {
     width: u16,
     lines: Vec<Line<'static>>,
     tags: Vec<Vec<Tagged>>,
-    /// The block under way: a paragraph, a heading, code.
+    /// The current block: a paragraph, a heading, code.
     block: Option<Flow>,
     margins: Vec<Margin>,
     /// Number of the next item of each list, none for bullets.
@@ -229,8 +229,8 @@ impl<'a> Page<'a> {
         self.enter(bullet, rest);
     }
 
-    /// Adds text of the source, each part of it with its owner; text that is not in the source as it stands (an
-    /// entity) belongs to the part in which it begins.
+    /// Adds text of the source, each part with its owner; text that differs from the source (an entity) belongs to the
+    /// part in which it begins.
     fn text(&mut self, text: &str, range: Range<usize>, style: Style) {
         let is_source = self.text.get(range.clone()) == Some(text);
         self.block(range.start);
@@ -252,7 +252,7 @@ impl<'a> Page<'a> {
         self.end = self.end.max(range.end);
     }
 
-    /// The block under way; else a new one that begins at this place of the text.
+    /// The current block; else a new one that begins at this place of the text.
     fn block(&mut self, at: usize) -> &mut Flow {
         if self.block.is_none()
             && has_blank_line(self.text.get(self.end..at).unwrap_or_default())
@@ -264,7 +264,7 @@ impl<'a> Page<'a> {
         self.block.get_or_insert_with(|| Flow::new(width))
     }
 
-    /// Width of what stands left of the text: nothing where little would be left of it.
+    /// Width of what is left of the text: 0 if little would remain.
     fn margin(&self) -> u16 {
         let width: usize = self.margins.iter().take(DEPTH).map(|margin| margin.rest.width()).sum();
         if width * 2 > usize::from(self.width) { 0 } else { width as u16 }
@@ -304,7 +304,7 @@ impl<'a> Page<'a> {
     }
 }
 
-/// Whether a stretch of the source between two blocks holds an empty line.
+/// Whether the source between two blocks contains an empty line.
 fn has_blank_line(between: &str) -> bool {
     let mut lines = between.split('\n');
     let (_, _) = (lines.next(), lines.next_back());
@@ -390,7 +390,7 @@ mod tests {
     fn every_word_is_where_the_mouse_finds_it() {
         let text = "- one **two** three";
         let (_, tags) = lines(&source(text), false, look(), 40);
-        // "- " is the first part and not shown; the bullet is nobody's
+        // "- " is the first part and not shown; the bullet has no owner
         let found: Vec<_> = tags[0].iter().map(|tag| (tag.x, tag.width, tag.column)).collect();
         assert_eq!(found, [(2, 4, 1), (6, 4, 2), (10, 5, 3)]);
     }

@@ -1,7 +1,7 @@
 //! Reusable parts that know nothing of a session: flowing text, Markdown, table cells, bars.
 //!
-//! Invariant: each is a value with `render(area, buf)` or a function to lines, draws inside its
-//! area only, and does nothing on an empty one.
+//! Invariant: each is a value with `render(area, buf)` or a function that returns lines; it draws inside its area only,
+//! and does nothing on an empty one.
 
 pub(super) mod bars;
 pub(super) mod cell;

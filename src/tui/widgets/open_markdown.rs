@@ -1,17 +1,17 @@
-//! Markdown that is still being written, as if it were whole.
+//! Makes Markdown that is still being written complete.
 //!
-//! Invariant: what comes out is a beginning of the text, with closing marks after it where some are missing. Marks
-//! whose meaning the next characters decide are left out until these are there.
+//! Invariant: the result is a beginning of the text, with missing closing marks added. Marks whose meaning depends on
+//! the next characters are left out until these arrive.
 
 use std::borrow::Cow;
 
 /// Marks that may become others, or end what they seem to begin.
 const MARKS: [char; 5] = ['*', '_', '`', '~', '\\'];
 
-/// What a line that means nothing yet is made of: a bullet, a number, a fence, a rule, the underline of a heading.
+/// What a line without a meaning yet consists of: a bullet, a number, a fence, a rule, the underline of a heading.
 const LINE_MARKS: &str = "-=*#+`~_>|.)0123456789 ";
 
-/// The text without what is half written, and with what is open closed.
+/// The text without half-written marks, and with open ones closed.
 pub(super) fn closed(text: &str) -> Cow<'_, str> {
     let line = text.rfind('\n').map_or(0, |at| at + 1);
     let is_fenced = is_in_fence(&text[..line]);
@@ -44,7 +44,7 @@ fn is_in_fence(text: &str) -> bool {
     open.is_some()
 }
 
-/// Whether the last line waits for what it is to be.
+/// Whether the meaning of the last line is still open.
 fn is_pending(line: &str, is_fenced: bool) -> bool {
     let marks = if is_fenced { "`~ " } else { LINE_MARKS };
     !line.is_empty() && line.chars().all(|c| marks.contains(c)) || (!is_fenced && line.trim_start().starts_with("```"))
@@ -115,7 +115,7 @@ fn closing(mut marks: String, open: &[(char, usize)]) -> String {
     marks
 }
 
-/// Where a span of code that was opened by so many marks ends.
+/// Where a span of code opened by so many marks ends.
 fn code_end(text: &str, len: usize) -> Option<usize> {
     let mut at = 0;
     while let Some(found) = text[at..].find('`') {

@@ -1,14 +1,13 @@
-//! Both runs in numbers, and what they were made of where it differs.
+//! Both runs in numbers, and the header fields that differ.
 //!
-//! Invariant: numbers are those of the whole speculative lane; a quotient with nothing measured is a
-//! dash.
+//! Invariant: numbers are those of the whole speculative lane; a quotient without measurements is a dash.
 
 use crate::protocol::RunSummary;
 use crate::tui::diff::Compared;
 use crate::tui::view::prelude::*;
 use crate::tui::view::values::number;
 
-/// Width of what a row is about.
+/// Width of the names of rows.
 const LABEL: usize = 20;
 
 /// Reads a figure off a run.
@@ -21,7 +20,7 @@ const FIGURES: [(&str, Figure); 4] = [
     ("rounds", |run| run.rounds.to_string()),
 ];
 
-/// Committed ÷ rounds, as everywhere on the screen: a stop rule may cut what was accepted.
+/// Committed ÷ rounds, as everywhere on the screen: the end of an answer may cut accepted drafts.
 fn tokens_per_round(run: &RunSummary) -> Option<f64> {
     let committed = run.tokens_per_second? * run.decode_seconds;
     (run.rounds > 0).then(|| committed / run.rounds as f64)

@@ -26,7 +26,7 @@ use crate::tui::view::prelude::*;
 /// Names of the two sides, here and in the text report.
 const NAMES: [&str; 2] = ["first", "second"];
 
-/// Draws one frame; returns what it measured.
+/// Draws one frame; returns its measurements.
 pub(in crate::tui) fn render(compared: &Compared, frame: &mut Frame) -> ((usize, usize, u16), HitMap) {
     let (app, lines) = (&compared.app, TranscriptCache::default()); // there is no transcript
     let screen =
@@ -95,7 +95,7 @@ fn verdict(compared: &Compared) -> (String, Role) {
     }
 }
 
-/// The end of a path says more than its beginning.
+/// Cuts a path at its beginning, because its end says more.
 fn cut_front(name: &str, width: usize) -> String {
     if Span::raw(name).width() <= width {
         return name.to_owned();

@@ -1,6 +1,6 @@
-//! What each side says about the chosen pair: the token it took, its two best, the margin.
+//! What each side reports about the chosen pair: its token, its two best candidates, the margin.
 //!
-//! Invariant: a row that the recording does not hold is said to be missing, not guessed.
+//! Invariant: a row that the recording lacks is reported as missing, not guessed.
 
 use crate::session::{NEAR_TIE, Side};
 use crate::tui::diff::Compared;

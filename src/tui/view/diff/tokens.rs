@@ -1,8 +1,8 @@
 //! The tokens of a turn, pair by pair: round, fate, token, the target's p of it, and the margin
 //! between its two best.
 //!
-//! Invariant: only pairs in view are laid out; the chosen one is in view. The mark between the sides
-//! distinguishes the first difference from later ones, after which the texts before a token differ.
+//! Invariant: only pairs in view are laid out, and the chosen one is in view. The mark between the sides distinguishes
+//! the first difference from later ones, before which the texts already differ.
 
 use crate::session::{Answer, Pair, Side};
 use crate::tui::diff::{Compared, Laid};
@@ -19,7 +19,7 @@ const MARK: usize = 3;
 const ROUND: usize = 5;
 const PROB: usize = 6;
 
-/// Returns pairs on show, the first of them, and its line on the screen.
+/// Returns the number of pairs shown, the first of them, and its line on the screen.
 pub(super) fn render(screen: Screen, compared: &Compared, area: Rect, frame: &mut Frame) -> (usize, usize, u16) {
     let inner = framed(screen.panel(title(compared)).border_style(screen.theme[Role::PanelFocused]), area, frame);
     let (Some(laid), Some(answers)) = (compared.laid(), compared.answers()) else {
