@@ -243,6 +243,15 @@ impl<const VNNI: bool> Lanes for Avx2<VNNI> {
     }
 
     #[inline(always)]
+    fn look_up(self, table: &[u8; 16], codes: Self::Codes) -> Self::Bytes {
+        let table = proven!({
+            let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));
+            [_mm256_xor_si256(table, _mm256_set1_epi8(if VNNI { 0 } else { i8::MIN })); 2]
+        });
+        both!(_mm256_shuffle_epi8, table, codes)
+    }
+
+    #[inline(always)]
     fn bytes_start(self, total_down: i32) -> Self::I {
         self.splat_i(if VNNI { 16 * total_down } else { 0 })
     }

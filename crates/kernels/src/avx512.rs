@@ -124,6 +124,11 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
+    fn look_up(self, table: &[u8; 16], codes: __m512i) -> __m512i {
+        proven!(_mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast())), codes))
+    }
+
+    #[inline(always)]
     fn bytes_start(self, total_down: i32) -> __m512i {
         proven!(_mm512_slli_epi32::<4>(self.splat_i(total_down)))
     }

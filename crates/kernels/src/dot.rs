@@ -52,6 +52,9 @@ pub fn multiply(isa: Isa, tile: Tile<'_>, acts: &Acts, onto: Onto, out: &mut [[f
         Form::Q4K => int_rows::<form::Q4K>(work),
         Form::Q5K => int_rows::<form::Q5K>(work),
         Form::Q6K => int_rows::<form::Q6K>(work),
+        Form::Iq4Nl => int_rows::<form::Iq4Nl>(work),
+        Form::Iq4Xs => int_rows::<form::Iq4Xs>(work),
+        Form::Mxfp4 => int_rows::<form::Mxfp4>(work),
         Form::F16 => dense_rows::<form::F16>(work),
         Form::Bf16 => dense_rows::<form::Bf16>(work),
         Form::F32 => dense_rows::<form::F32>(work),
@@ -159,7 +162,9 @@ impl<L: Layout, const M: usize> Kernel for IntPass<'_, L, M> {
 /// `total += scale · Σ code · act · act_scale`, plus the minimum's share if the form has one.
 #[inline(always)]
 fn add_block<S: Lanes, L: Layout, const M: usize>(s: S, block: &[u8], acts: &[Block; M], totals: &mut [S::F; M]) {
-    let sums = if const { L::FORM.has_nibbles() } {
+    let sums = if const { L::FORM.table().is_some() } {
+        add_entries::<S, L, M>(s, block, acts)
+    } else if const { L::FORM.has_nibbles() } {
         nibble_sums::<S, L, M>(s, block, acts)
     } else if const { L::FORM.has_fives() } {
         code_sums::<S, L, M>(s, block, acts)
@@ -213,6 +218,24 @@ fn code_sums<S: Lanes, L: Layout, const M: usize>(s: S, block: &[u8], acts: &[Bl
     sums
 }
 
+/// Of nibbles that number the entries of a table.
+#[inline(always)]
+pub(crate) fn add_entries<S: Lanes, L: Layout, const M: usize>(s: S, codes: &[u8], acts: &[Block; M]) -> [S::I; M] {
+    let Some(table) = (const { L::FORM.table() }) else { return [s.splat_i(0); M] };
+    let mut sums = [s.splat_i(0); M];
+    for i in 0..M {
+        sums[i] = s.bytes_start(acts[i].total_down);
+    }
+    for group in 0..BLOCK / 8 {
+        let [low, high] = s.nibbles(bytes_at(codes, group * 4 * LANES)).map(|codes| s.look_up(table, codes));
+        for i in 0..M {
+            sums[i] = s.dot_bytes(sums[i], low, acts[i].words[2 * group]);
+            sums[i] = s.dot_bytes(sums[i], high, acts[i].words[2 * group + 1]);
+        }
+    }
+    sums
+}
+
 #[inline(always)]
 fn byte_sums<S: Lanes, const M: usize>(s: S, block: &[u8], acts: &[Block; M]) -> [S::I; M] {
     let mut sums = [s.splat_i(0); M];
@@ -231,7 +254,17 @@ fn byte_sums<S: Lanes, const M: usize>(s: S, block: &[u8], acts: &[Block; M]) ->
 /// Strip `index` of scales and minima.
 #[inline(always)]
 fn scales<S: Lanes, L: Layout>(s: S, block: &[u8], index: usize) -> S::F {
+    if const { matches!(L::FORM, Form::Mxfp4) } {
+        return powers(s, s.load_u8(bytes_at(block, const { L::FORM.codes_bytes() })));
+    }
     s.load_f16_le(bytes_at(block, const { L::FORM.codes_bytes() } + index * 2 * LANES))
+}
+
+/// `2^(exponent − 128)` for exponents of 0…255: the two least are not normal numbers, so two factors make it.
+#[inline(always)]
+fn powers<S: Lanes>(s: S, exponents: S::I) -> S::F {
+    let half = |x: S::I| s.pow2(s.add_i(s.field(x, 1, 255), s.splat_i(-64)));
+    s.mul(half(exponents), half(s.add_i(exponents, s.splat_i(1))))
 }
 
 struct DensePass<'a, L, const M: usize> {
@@ -275,5 +308,32 @@ fn dense_weights<S: Lanes, L: Layout>(s: S, block: &[u8], k: usize) -> S::F {
         Form::F32 => s.load_f32_le(bytes_at(block, k * 4 * LANES)),
         Form::Bf16 => s.load_bf16_le(bytes_at(block, k * 2 * LANES)),
         _ => s.load_f16_le(bytes_at(block, k * 2 * LANES)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simd::to_array;
+
+    struct Powers([u8; LANES]);
+
+    impl Kernel for Powers {
+        type Output = [f32; LANES];
+
+        #[inline(always)]
+        fn run<S: Lanes>(self, s: S) -> Self::Output {
+            to_array(s, powers(s, s.load_u8(&self.0)))
+        }
+    }
+
+    #[test]
+    fn exponents_give_powers_of_two_down_to_the_least() {
+        for first in (0..=255u8).step_by(LANES) {
+            let exponents: [u8; LANES] = std::array::from_fn(|i| first + i as u8);
+            let expected = exponents.map(|exponent| 2f64.powi(i32::from(exponent) - 128) as f32);
+            assert!(expected.iter().all(|power| *power > 0.0 && power.is_finite()));
+            assert!(Isa::available().all(|isa| isa.run(Powers(exponents)) == expected), "{first}…");
+        }
     }
 }

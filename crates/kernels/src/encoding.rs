@@ -36,18 +36,25 @@ pub enum Encoding {
     Q5K,
     /// 6 bits, 8-bit scales for 16 weights each.
     Q6K,
+    /// 4 bits that number the entries of a table, one scale for 32 weights.
+    Iq4Nl,
+    /// The same with 6-bit scales for 32 weights each.
+    Iq4Xs,
+    /// 4-bit floats, one power of two for 32 weights.
+    Mxfp4,
 }
 
 /// Thirty-two consecutive weights of one row, for encodings with blocks of 32.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Unit {
-    /// `scale · (code − offset) + min`; the form defines the offset.
+    /// `scale · (code − offset) + min`, where the form defines the offset; or `scale` times an entry of the form's table.
     Codes {
         /// One byte a weight.
         codes: [u8; BLOCK],
-        scale: f32,
-        /// Added to each weight.
-        min: f32,
+        /// As the file stores it: an IEEE half, or an exponent in the first byte.
+        scale: [u8; 2],
+        /// Added to each weight; an IEEE half.
+        min: [u8; 2],
     },
     /// Plain values.
     Values([f32; BLOCK]),
@@ -113,7 +120,7 @@ fn nearest_code(x: f32) -> f32 {
 
 impl Encoding {
     /// Every encoding.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 16] = [
         Self::F32,
         Self::F16,
         Self::Bf16,
@@ -127,6 +134,9 @@ impl Encoding {
         Self::Q4K,
         Self::Q5K,
         Self::Q6K,
+        Self::Iq4Nl,
+        Self::Iq4Xs,
+        Self::Mxfp4,
     ];
 
     /// The tile form that stores it exactly.
@@ -145,6 +155,9 @@ impl Encoding {
             Self::Q4K => Form::Q4K,
             Self::Q5K => Form::Q5K,
             Self::Q6K => Form::Q6K,
+            Self::Iq4Nl => Form::Iq4Nl,
+            Self::Iq4Xs => Form::Iq4Xs,
+            Self::Mxfp4 => Form::Mxfp4,
         }
     }
 
@@ -153,13 +166,15 @@ impl Encoding {
         match self {
             Self::F32 => (1, 4),
             Self::F16 | Self::Bf16 => (1, 2),
-            Self::Q4_0 => (32, 18),
+            Self::Q4_0 | Self::Iq4Nl => (32, 18),
+            Self::Mxfp4 => (32, 17),
             Self::Q4_1 => (32, 20),
             Self::Q5_0 => (32, 22),
             Self::Q5_1 => (32, 24),
             Self::Q8_0 => (32, 34),
             Self::Q2K => (256, 84),
             Self::Q3K => (256, 110),
+            Self::Iq4Xs => (256, 136),
             Self::Q4K => (256, 144),
             Self::Q5K => (256, 176),
             Self::Q6K => (256, 210),
@@ -215,16 +230,17 @@ impl Encoding {
         std::array::from_fn(|i| match self {
             Self::F32 => f32::from_le_bytes([bytes[4 * i], bytes[4 * i + 1], bytes[4 * i + 2], bytes[4 * i + 3]]),
             Self::Bf16 => bf16::from_le_bytes([bytes[2 * i], bytes[2 * i + 1]]).to_f32(),
-            _ => half_at(bytes, 2 * i),
+            _ => f16::from_le_bytes([bytes[2 * i], bytes[2 * i + 1]]).to_f32(),
         })
     }
 
     /// The encodings with blocks of 32.
     fn simple(self, block: &[u8]) -> Unit {
-        let scale = half_at(block, 0);
-        let with_min = matches!(self, Self::Q4_1 | Self::Q5_1);
-        let min = if with_min { half_at(block, 2) } else { 0.0 };
-        let body = &block[if with_min { 4 } else { 2 }..];
+        let (scale, min, body) = match self {
+            Self::Mxfp4 => ([block[0], 0], [0; 2], &block[1..]),
+            Self::Q4_1 | Self::Q5_1 => ([block[0], block[1]], [block[2], block[3]], &block[4..]),
+            _ => ([block[0], block[1]], [0; 2], &block[2..]),
+        };
         let nibble = |body: &[u8], i: usize| (body[i % 16] >> (i / 16 * 4)) & 15;
         let fifth = |i: usize| ((body[i / 8] >> (i % 8)) & 1) << 4;
         let codes = std::array::from_fn(|i| match self {
@@ -234,8 +250,4 @@ impl Encoding {
         });
         Unit::Codes { codes, scale, min }
     }
-}
-
-fn half_at(bytes: &[u8], at: usize) -> f32 {
-    f16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f32()
 }

@@ -10,6 +10,12 @@ use crate::{simd::LANES, super_block};
 /// Weights along k that share an activation scale, and weights in most blocks.
 pub const BLOCK: usize = 32;
 
+/// `kvalues_iq4nl` of ggml, plus 128.
+const IQ4: [u8; 16] = [1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241];
+
+/// `kvalues_mxfp4` of ggml, twice the numbers of four bits of the OCP specification of MX formats, plus 128.
+const MXFP4: [u8; 16] = [128, 129, 130, 131, 132, 134, 136, 140, 128, 127, 126, 125, 124, 122, 120, 116];
+
 /// Layout and meaning of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
@@ -33,6 +39,12 @@ pub enum Form {
     Q5K,
     /// 6-bit codes, 8-bit scales of 16 weights.
     Q6K,
+    /// `scale · table[nibble]`: IQ4_NL.
+    Iq4Nl,
+    /// The same with 6-bit scales of 32 weights: IQ4_XS.
+    Iq4Xs,
+    /// `2^exponent · table[nibble]`: MXFP4.
+    Mxfp4,
     /// IEEE halves.
     F16,
     /// bfloat16.
@@ -64,13 +76,15 @@ impl Form {
         }
         const NONE: Strips = Strips::NONE;
         match self {
-            Self::Nibble => [of(4, 4), of(1, 2), NONE, NONE],
+            Self::Nibble | Self::Iq4Nl => [of(4, 4), of(1, 2), NONE, NONE],
+            Self::Mxfp4 => [of(4, 4), of(1, 1), NONE, NONE],
             Self::NibbleMin => [of(4, 4), of(2, 2), NONE, NONE],
             Self::Five => [of(5, 4), of(1, 2), NONE, NONE],
             Self::FiveMin => [of(5, 4), of(2, 2), NONE, NONE],
             Self::Byte => [of(8, 4), of(1, 2), NONE, NONE],
             Self::Q2K | Self::Q6K => [of(2, 2), of(16, 1), NONE, of(8 * self.code_bits(), 4)],
             Self::Q3K | Self::Q4K | Self::Q5K => [of(2, 2), of(8, 1), of(1, 4), of(8 * self.code_bits(), 4)],
+            Self::Iq4Xs => [of(1, 2), of(4, 1), of(2, 1), of(8 * self.code_bits(), 4)],
             Self::F16 | Self::Bf16 => [of(BLOCK, 2), NONE, NONE, NONE],
             Self::F32 => [of(BLOCK, 4), NONE, NONE, NONE],
         }
@@ -104,7 +118,16 @@ impl Form {
 
     /// Blocks of 256 weights.
     pub const fn is_super(self) -> bool {
-        matches!(self, Self::Q2K | Self::Q3K | Self::Q4K | Self::Q5K | Self::Q6K)
+        matches!(self, Self::Q2K | Self::Q3K | Self::Q4K | Self::Q5K | Self::Q6K | Self::Iq4Xs)
+    }
+
+    /// What codes stand for, plus 128, where they number the entries of a table; none where they are numbers themselves.
+    pub(crate) const fn table(self) -> Option<&'static [u8; 16]> {
+        match self {
+            Self::Iq4Nl | Self::Iq4Xs => Some(&IQ4),
+            Self::Mxfp4 => Some(&MXFP4),
+            _ => None,
+        }
     }
 
     /// Blocks of 32 with codes of five bits.
@@ -127,7 +150,7 @@ impl Form {
         match self {
             Self::Q2K => [2, 0],
             Self::Q3K => [2, 1],
-            Self::Q4K => [4, 0],
+            Self::Q4K | Self::Iq4Xs => [4, 0],
             Self::Five | Self::FiveMin | Self::Q5K => [4, 1],
             Self::Q6K => [4, 2],
             _ => [0, 0],
@@ -163,6 +186,9 @@ impl Form {
             Self::Q4K => "q4_k",
             Self::Q5K => "q5_k",
             Self::Q6K => "q6_k",
+            Self::Iq4Nl => "iq4_nl",
+            Self::Iq4Xs => "iq4_xs",
+            Self::Mxfp4 => "mxfp4",
             Self::F16 => "f16",
             Self::Bf16 => "bf16",
             Self::F32 => "f32",
@@ -187,7 +213,7 @@ macro_rules! layouts {
     )* };
 }
 
-layouts!(Nibble, NibbleMin, Five, FiveMin, Byte, Q2K, Q3K, Q4K, Q5K, Q6K, F16, Bf16, F32);
+layouts!(Nibble, NibbleMin, Five, FiveMin, Byte, Q2K, Q3K, Q4K, Q5K, Q6K, Iq4Nl, Iq4Xs, Mxfp4, F16, Bf16, F32);
 
 /// Copies one row of a block into another of the same form.
 pub fn copy_row(form: Form, from: &[u8], from_row: usize, to: &mut [u8], to_row: usize) {

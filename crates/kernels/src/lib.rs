@@ -54,7 +54,7 @@ pub use encoding::Encoding;
 pub use form::{BLOCK, Form, copy_row};
 pub use memory::{Arena, Bytes, LazyZeros};
 pub use norm::{Load, Norm, NormHead, NormPart, SiluMul, Survey, divisors};
-pub use pack::{read_block, write_block};
+pub use pack::{decode_block, read_block, write_block};
 pub use rope::{Angles, Rotate, StoreKeys, StoreValues};
 pub use simd::LANES;
 

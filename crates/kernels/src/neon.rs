@@ -281,6 +281,13 @@ impl Lanes for Neon {
     }
 
     #[inline(always)]
+    fn look_up(self, table: &[u8; 16], codes: Self::Codes) -> Self::Bytes {
+        let table = proven!([vreinterpretq_s8_u8(veorq_u8(vld1q_u8(table.as_ptr()), vdupq_n_u8(128))); 4]);
+        let codes = quarters!(vreinterpretq_u8_s8, codes);
+        quarters!(vqtbl1q_s8, table, codes)
+    }
+
+    #[inline(always)]
     fn bytes_start(self, _total_down: i32) -> Self::I {
         self.splat_i(0)
     }

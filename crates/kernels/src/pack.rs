@@ -23,13 +23,25 @@ pub fn write_block(encoding: Encoding, (from, index): (&[u8], usize), block: &mu
         Unit::Values(values) => write_values(form, block, row, &values),
         Unit::Codes { codes, scale, min } => {
             write_codes(form, block, row, &codes);
+            let width = form.strips()[1].width;
             let rest = &mut block[form.codes_bytes()..];
-            write_scale(rest, row, scale);
+            rest[width * row..width * (row + 1)].copy_from_slice(&scale[..width]);
             if form.has_min() {
-                write_scale(rest, LANES + row, min);
+                rest[2 * (LANES + row)..2 * (LANES + row + 1)].copy_from_slice(&min);
             }
         }
     }
+}
+
+/// Decodes one block of a quantised encoding, as a file stores it, to its 32 or 256 numbers.
+pub fn decode_block(encoding: Encoding, block: &[u8], out: &mut [f32]) {
+    let form = encoding.form();
+    if form.is_super() {
+        return SuperUnit::decode(encoding, block).numbers(form, out);
+    }
+    let mut tile = vec![0; form.block_bytes()];
+    write_block(encoding, (block, 0), &mut tile, 0);
+    out.copy_from_slice(&read_unit(form, &tile, 0));
 }
 
 /// Reads row `row` of a block into [`Form::weights`] numbers.
@@ -79,8 +91,9 @@ fn code_at(form: Form, row: usize, i: usize) -> (usize, u32) {
     }
 }
 
-fn write_scale(rest: &mut [u8], index: usize, scale: f32) {
-    rest[2 * index..2 * index + 2].copy_from_slice(&f16::from_f32(scale).to_le_bytes());
+/// `2^(exponent − 128)`, below the normal numbers too: `GGML_E8M0_TO_FP32_HALF` of ggml.
+fn power(exponent: u8) -> f32 {
+    f32::from_bits(if exponent < 2 { 0x0020_0000 << exponent } else { (u32::from(exponent) - 1) << 23 })
 }
 
 /// For a block of 32.
@@ -88,18 +101,23 @@ fn read_unit(form: Form, block: &[u8], row: usize) -> [f32; BLOCK] {
     if form.is_dense() {
         return std::array::from_fn(|k| read_number(form, block, k * LANES + row));
     }
-    let scale = |index: usize| read_number(Form::F16, &block[form.codes_bytes()..], index);
-    let (scale, min) = (scale(row), if form.has_min() { scale(LANES + row) } else { 0.0 });
+    let rest = &block[form.codes_bytes()..];
+    let half = |index: usize| read_number(Form::F16, rest, index);
+    let scale = if form == Form::Mxfp4 { power(rest[row]) } else { half(row) };
+    let min = if form.has_min() { half(LANES + row) } else { 0.0 };
     let offset = match form {
         Form::Nibble => 8,
         Form::Byte => 128,
         _ => form.offset() as i16,
     };
+    let number = |code: u8| match form.table() {
+        Some(table) => i16::from(table[usize::from(code)]) - 128,
+        None => i16::from(code) - offset,
+    };
     std::array::from_fn(|i| {
         let (at, shift) = code_at(form, row, i);
         let fifth = if form.has_fives() { block[FIFTHS + row * 4 + i % 4] >> (i / 4) & 1 } else { 0 };
-        let code = i16::from((block[at] >> shift) & mask(form) | fifth << 4) - offset;
-        scale * f32::from(code) + min
+        scale * f32::from(number((block[at] >> shift) & mask(form) | fifth << 4)) + min
     })
 }
 

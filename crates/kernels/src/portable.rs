@@ -97,6 +97,11 @@ impl Lanes for Portable {
     }
 
     #[inline(always)]
+    fn look_up(self, table: &[u8; 16], codes: Self::Codes) -> Self::Bytes {
+        codes.map(|code| i16::from(table[(code & 15) as usize]) - 128)
+    }
+
+    #[inline(always)]
     fn load_i32_le(self, from: &[u8; 4 * LANES]) -> Self::I {
         std::array::from_fn(|i| i32::from_le_bytes([from[4 * i], from[4 * i + 1], from[4 * i + 2], from[4 * i + 3]]))
     }

@@ -82,6 +82,8 @@ pub trait Lanes: Copy {
     fn cut(self, raw: Self::Codes, down: i32, mask: u8) -> Self::Codes;
     /// Bitwise or.
     fn or(self, a: Self::Codes, b: Self::Codes) -> Self::Codes;
+    /// For each code of 0…15 the entry of the table.
+    fn look_up(self, table: &[u8; 16], codes: Self::Codes) -> Self::Bytes;
     /// The start value of [`Lanes::dot_bytes`], given −8 times the sum of the activations it will see.
     fn bytes_start(self, total_down: i32) -> Self::I;
     /// Adds the products of code − 128 with the four `i8` of `word`, except for what [`Lanes::bytes_start`] has

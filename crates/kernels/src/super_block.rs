@@ -11,6 +11,9 @@
 //! | or else 8-bit numbers, one for each 16 weights: 8-bit scales, or a 4-bit scale below its min | 256 |
 //! | for each part its low bits, then its high bits, four neighbouring codes in four bytes of a row | 64 · bits · 8 |
 //!
+//! IQ4_XS has `d` alone, 32 bytes, then one 6-bit scale for each part: low halves of two parts in a byte, 64, and the high
+//! 2 bits of four parts in a byte, 32. Its codes number the entries of a [table](Form::table).
+//!
 //! The four codes of word `w` (of eight) share their bytes with those of other words: nibbles with `w ^ 1`, pairs
 //! of bits with three, single bits with seven. No code is wider than 6 bits, so all are small unsigned numbers.
 
@@ -37,11 +40,16 @@ pub(crate) const NUMBERS: usize = 2 * 2 * LANES;
 /// Where the high bits of 6-bit scales and mins begin.
 pub(crate) const HIGHS: usize = NUMBERS + PARTS * LANES;
 
+/// The same for IQ4_XS, which has neither `dmin` nor mins.
+pub(crate) const XS_NUMBERS: usize = 2 * LANES;
+pub(crate) const XS_HIGHS: usize = XS_NUMBERS + PARTS / 2 * LANES;
+
 /// One row's share of a block, as integers.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SuperUnit {
     codes: [u8; WEIGHTS],
     /// Two for each part, as stored: a scale and a min, or two scales (Q3_K: plus 32), or two pairs of 4 bits.
+    /// IQ4_XS has one for each part, plus 32, and zeros after them.
     numbers: [u8; 2 * PARTS],
     d: [u8; 2],
     dmin: [u8; 2],
@@ -60,7 +68,17 @@ impl Form {
 
     /// Scales and mins have 6 bits, not 8.
     pub(crate) const fn has_sixes(self) -> bool {
-        matches!(self, Self::Q3K | Self::Q4K | Self::Q5K)
+        matches!(self, Self::Q3K | Self::Q4K | Self::Q5K | Self::Iq4Xs)
+    }
+
+    /// There is room for `dmin`.
+    const fn has_dmin(self) -> bool {
+        !matches!(self, Self::Iq4Xs)
+    }
+
+    /// How many small numbers there are.
+    const fn numbers(self) -> usize {
+        if self.has_dmin() { 2 * PARTS } else { PARTS }
     }
 }
 
@@ -92,6 +110,13 @@ impl SuperUnit {
                 d: pair(108),
                 dmin: [0; 2],
             },
+            Encoding::Iq4Xs => Self {
+                // each part has 16 bytes: the low nibbles are its first half
+                codes: codes(&|part, i| block[8 + part * 16 + i % 16] >> (i / 16 * 4) & 15),
+                numbers: std::array::from_fn(|i| if i < PARTS { iq4_xs_scale(&block[2..8], i) } else { 0 }),
+                d: pair(0),
+                dmin: [0; 2],
+            },
             Encoding::Q6K => Self {
                 // 64 bytes of low nibbles hold the parts 0 and 2, 1 and 3 of each half of the block
                 codes: codes(&|part, i| {
@@ -117,43 +142,27 @@ impl SuperUnit {
     /// Writes it as row `row` of a zeroed block.
     pub(crate) fn write(&self, form: Form, block: &mut [u8], row: usize) {
         block[2 * row..2 * row + 2].copy_from_slice(&self.d);
-        block[2 * (LANES + row)..2 * (LANES + row) + 2].copy_from_slice(&self.dmin);
-        for (i, &number) in self.numbers.iter().enumerate() {
-            let (part, second) = (i / 2, i % 2);
-            if form.has_sixes() {
-                block[NUMBERS + part * LANES + row] |= (number & 15) << (4 * second);
-                block[HIGHS + 4 * row + part / 2] |= (number >> 4) << (part % 2 * 4 + 2 * second);
-            } else {
-                block[NUMBERS + i * LANES + row] = number;
-            }
+        if form.has_dmin() {
+            block[2 * (LANES + row)..2 * (LANES + row) + 2].copy_from_slice(&self.dmin);
+        }
+        for (i, &number) in self.numbers.iter().enumerate().take(form.numbers()) {
+            number_bits(form, row, i).for_each(|bits| bits.put(number, block));
         }
         for (k, &code) in self.codes.iter().enumerate() {
-            for (at, shift, bits, below) in code_bits(form, row, k) {
-                block[at] |= (code >> below & ((1 << bits) - 1)) << shift;
-            }
+            code_bits(form, row, k).for_each(|bits| bits.put(code, block));
         }
     }
 
     /// Reads what [`SuperUnit::write`] wrote.
     pub(crate) fn read(form: Form, block: &[u8], row: usize) -> Self {
         let pair = |at: usize| [block[2 * at], block[2 * at + 1]];
-        let number = |i: usize| {
-            let (part, second) = (i / 2, i % 2);
-            if !form.has_sixes() {
-                return block[NUMBERS + i * LANES + row];
-            }
-            let low = block[NUMBERS + part * LANES + row] >> (4 * second) & 15;
-            low | (block[HIGHS + 4 * row + part / 2] >> (part % 2 * 4 + 2 * second) & 3) << 4
-        };
-        let code = |k: usize| {
-            code_bits(form, row, k)
-                .fold(0, |code, (at, shift, bits, below)| code | (block[at] >> shift & ((1 << bits) - 1)) << below)
-        };
+        let number = |i: usize| number_bits(form, row, i).fold(0, |number, bits| number | bits.of(block));
+        let code = |k: usize| code_bits(form, row, k).fold(0, |code, bits| code | bits.of(block));
         Self {
             codes: std::array::from_fn(code),
-            numbers: std::array::from_fn(number),
+            numbers: std::array::from_fn(|i| if i < form.numbers() { number(i) } else { 0 }),
             d: pair(row),
-            dmin: pair(LANES + row),
+            dmin: if form.has_dmin() { pair(LANES + row) } else { [0; 2] },
         }
     }
 
@@ -162,7 +171,10 @@ impl SuperUnit {
         let [d, dmin] = [self.d, self.dmin].map(|bytes| f16::from_le_bytes(bytes).to_f32());
         for (k, (out, &code)) in out.iter_mut().zip(&self.codes).enumerate() {
             let (scale, min) = self.scale_and_min(form, k / (BLOCK / 2));
-            let code = i16::from(code) - form.offset() as i16;
+            let code = match form.table() {
+                Some(table) => i16::from(table[usize::from(code)]) - 128,
+                None => i16::from(code) - form.offset() as i16,
+            };
             *out = d * f32::from(scale) * f32::from(code) - dmin * f32::from(min);
         }
     }
@@ -173,20 +185,62 @@ impl SuperUnit {
         match form {
             Form::Q2K => (number & 15, number >> 4),
             Form::Q3K => (number - 32, 0),
+            Form::Iq4Xs => (i16::from(self.numbers[half / 2]) - 32, 0),
             Form::Q6K => (i16::from(self.numbers[half].cast_signed()), 0),
             _ => (i16::from(self.numbers[half / 2 * 2]), i16::from(self.numbers[half / 2 * 2 + 1])),
         }
     }
 }
 
-/// Where the low and the high bits of code `k` lie: byte, shift, number of bits, and number of lower bits of the code.
-fn code_bits(form: Form, row: usize, k: usize) -> impl Iterator<Item = (usize, usize, usize, usize)> {
+/// Where some bits of a number of at most 8 lie in a block.
+#[derive(Clone, Copy)]
+struct Bits {
+    /// Their byte.
+    at: usize,
+    /// The lowest of them in it.
+    shift: usize,
+    count: usize,
+    /// Bits of the number below them.
+    below: usize,
+}
+
+impl Bits {
+    fn mask(self) -> u8 {
+        u8::MAX >> (8 - self.count)
+    }
+
+    /// Writes these bits of `number` over zeros.
+    fn put(self, number: u8, block: &mut [u8]) {
+        block[self.at] |= (number >> self.below & self.mask()) << self.shift;
+    }
+
+    /// Reads these bits, at their place in the number.
+    fn of(self, block: &[u8]) -> u8 {
+        (block[self.at] >> self.shift & self.mask()) << self.below
+    }
+}
+
+/// Where small number `i` lies: whole, or its 4 low bits and its 2 high ones.
+fn number_bits(form: Form, row: usize, i: usize) -> impl Iterator<Item = Bits> {
+    let (numbers, highs) = match form {
+        Form::Iq4Xs => (XS_NUMBERS, XS_HIGHS + i / 4 * LANES + row),
+        _ => (NUMBERS, HIGHS + 4 * row + i / 4),
+    };
+    let whole = Bits { at: numbers + i * LANES + row, shift: 0, count: 8, below: 0 };
+    let low = Bits { at: numbers + i / 2 * LANES + row, shift: i % 2 * 4, count: 4, below: 0 };
+    let high = Bits { at: highs, shift: i % 4 * 2, count: 2, below: 4 };
+    let six = form.has_sixes();
+    [if six { low } else { whole }].into_iter().chain(six.then_some(high))
+}
+
+/// Where the low and the high bits of code `k` lie.
+fn code_bits(form: Form, row: usize, k: usize) -> impl Iterator<Item = Bits> {
     let [low, high] = form.planes();
     let (part, word, byte) = (k / BLOCK, k % BLOCK / 4, k % 4);
     let start = form.header_bytes() + part * form.part_bytes() + 4 * row + byte;
-    [(low, 0, 0), (high, low, low)].into_iter().filter(|(bits, ..)| *bits > 0).map(move |(bits, strips, below)| {
-        let (strip, shift) = place(bits, word);
-        (start + (strips + strip) * STRIP, shift, bits, below)
+    [(low, 0), (high, low)].into_iter().filter(|(count, _)| *count > 0).map(move |(count, below)| {
+        let (strip, shift) = place(count, word);
+        Bits { at: start + (below + strip) * STRIP, shift, count, below } // as many strips as bits are below
     })
 }
 
@@ -204,12 +258,18 @@ fn q3_k_scale(packed: &[u8], i: usize) -> u8 {
     packed[i % 8] >> (i / 8 * 4) & 15 | (packed[8 + i % 4] >> (i / 4 * 2) & 3) << 4
 }
 
+/// Scale of a part, plus 32: two bytes with 2 high bits of each, then low nibbles.
+fn iq4_xs_scale(packed: &[u8], part: usize) -> u8 {
+    packed[2 + part / 2] >> (part % 2 * 4) & 15 | (packed[part / 4] >> (part % 4 * 2) & 3) << 4
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::Noise;
 
-    const ALL: [Encoding; 5] = [Encoding::Q2K, Encoding::Q3K, Encoding::Q4K, Encoding::Q5K, Encoding::Q6K];
+    const ALL: [Encoding; 6] =
+        [Encoding::Q2K, Encoding::Q3K, Encoding::Q4K, Encoding::Q5K, Encoding::Q6K, Encoding::Iq4Xs];
 
     #[test]
     fn rows_of_a_block_read_back_as_they_were_written() {

@@ -6,10 +6,10 @@
 
 use crate::{
     activations::Block,
-    dot::{bytes_at, prefetch},
+    dot::{add_entries, bytes_at, prefetch},
     form::{BLOCK, Form, Layout},
     simd::{LANES, Lanes},
-    super_block::{HIGHS, NUMBERS, STRIP},
+    super_block::{HIGHS, NUMBERS, STRIP, XS_HIGHS, XS_NUMBERS},
 };
 
 /// Words of four codes in a part.
@@ -40,6 +40,7 @@ pub(crate) fn add_super<S: Lanes, L: Layout, const M: usize>(
         let acts: &[Block; M] = acts[first..].first_chunk().expect("a block for each row");
         prefetch::<S, M>(s, codes, const { L::FORM.part_bytes() / 64 }, alone);
         match L::FORM {
+            Form::Iq4Xs => add_looked_up::<S, L, M>(s, &header, part, (codes, acts), totals),
             Form::Q4K | Form::Q5K => add_whole::<S, L, M>(s, &header, part, (codes, acts), totals),
             _ => add_halves::<S, L, M>(s, &header, part, (codes, acts), totals),
         }
@@ -63,6 +64,22 @@ fn add_whole<S: Lanes, L: Layout, const M: usize>(
     for i in 0..M {
         let x = s.fma(scale, s.to_float(sums[i]), s.mul(min, s.splat(acts[i].total)));
         totals[i] = s.fma(x, s.splat(acts[i].scale), totals[i]);
+    }
+}
+
+/// A part with one scale, whose codes number the entries of a table.
+#[inline(always)]
+fn add_looked_up<S: Lanes, L: Layout, const M: usize>(
+    s: S,
+    header: &Header<'_, S>,
+    part: usize,
+    (codes, acts): (&[u8], &[Block; M]),
+    totals: &mut [S::F; M],
+) {
+    let sums = add_entries::<S, L, M>(s, codes, acts);
+    let scale = s.mul(header.d, s.sub(header.six_of_part(s, part), s.splat(32.0)));
+    for i in 0..M {
+        totals[i] = s.fma(s.mul(scale, s.to_float(sums[i])), s.splat(acts[i].scale), totals[i]);
     }
 }
 
@@ -135,7 +152,11 @@ impl<'a, S: Lanes> Header<'a, S> {
             bytes,
             d: s.load_f16_le(bytes_at(bytes, 0)),
             lift: s.sub(s.splat(0.0), dmin),
-            highs: if const { L::FORM.has_sixes() } { s.load_i32_le(bytes_at(bytes, HIGHS)) } else { s.splat_i(0) },
+            highs: if const { L::FORM.has_sixes() && L::FORM.table().is_none() } {
+                s.load_i32_le(bytes_at(bytes, HIGHS))
+            } else {
+                s.splat_i(0)
+            },
         }
     }
 
@@ -148,6 +169,15 @@ impl<'a, S: Lanes> Header<'a, S> {
             s.fma(high, s.splat(16.0), s.to_float(s.field(lows, 4 * second, 15)))
         };
         [number(0), number(1)]
+    }
+
+    /// The one 6-bit number of a part of IQ4_XS.
+    #[inline(always)]
+    fn six_of_part(&self, s: S, part: usize) -> S::F {
+        let low = s.load_u8(bytes_at(self.bytes, XS_NUMBERS + part / 2 * LANES));
+        let high = s.load_u8(bytes_at(self.bytes, XS_HIGHS + part / 4 * LANES));
+        let low = s.to_float(s.field(low, (part % 2 * 4) as i32, 15));
+        s.fma(s.to_float(s.field(high, (part % 4 * 2) as i32, 3)), s.splat(16.0), low)
     }
 
     /// Scales of both halves of a part, and what their mins add for each unit of activation.

@@ -17,7 +17,11 @@ fn stored(encoding: Encoding, noise: &mut Noise) -> Vec<u8> {
         Encoding::Q2K => &[80, 82],
         Encoding::Q3K => &[108],
         Encoding::Q6K => &[208],
-        Encoding::Q4_0 | Encoding::Q5_0 | Encoding::Q8_0 => &[0],
+        Encoding::Q4_0 | Encoding::Q5_0 | Encoding::Q8_0 | Encoding::Iq4Nl | Encoding::Iq4Xs => &[0],
+        Encoding::Mxfp4 => {
+            row.chunks_exact_mut(bytes).for_each(|block| block[0] = 118 + block[0] % 8);
+            return row;
+        }
         _ => &[0, 2],
     };
     for block in row.chunks_exact_mut(bytes) {
