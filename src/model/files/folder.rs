@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use candle_core::quantized::GgmlDType;
+use draftscope_kernels::Encoding;
 use safetensors::Dtype;
 use safetensors::tensor::TensorInfo;
 
@@ -158,9 +158,9 @@ impl Folder {
         let name = self.translate(name).ok_or_else(|| ModelError::MissingTensor(name.to_owned()))?;
         let (bytes, dtype) = self.raw(&name, shape)?;
         Ok(match dtype {
-            Dtype::F32 => Stored::new(GgmlDType::F32, bytes),
-            Dtype::F16 => Stored::new(GgmlDType::F16, bytes),
-            Dtype::BF16 => Stored::new(GgmlDType::BF16, bytes),
+            Dtype::F32 => Stored::new(Encoding::F32, bytes),
+            Dtype::F16 => Stored::new(Encoding::F16, bytes),
+            Dtype::BF16 => Stored::new(Encoding::Bf16, bytes),
             Dtype::F8_E4M3 => Stored::widened(&self.widen(&name, bytes, shape)?),
             other => {
                 return Err(ModelError::Unsupported(format!(
@@ -190,8 +190,8 @@ impl Folder {
         let scales_shape = [out.div_ceil(rows), input.div_ceil(columns)];
         let (scales, dtype) = self.raw(&scales_name, &scales_shape)?;
         let scales = match dtype {
-            Dtype::F32 => Stored::new(GgmlDType::F32, scales).to_f32(&scales_shape)?,
-            Dtype::BF16 => Stored::new(GgmlDType::BF16, scales).to_f32(&scales_shape)?,
+            Dtype::F32 => Stored::new(Encoding::F32, scales).to_f32(&scales_shape)?,
+            Dtype::BF16 => Stored::new(Encoding::Bf16, scales).to_f32(&scales_shape)?,
             other => return Err(ModelError::Unsupported(format!("tensor '{scales_name}' is stored as {other:?}"))),
         };
         let mut numbers = Vec::with_capacity(bytes.len());

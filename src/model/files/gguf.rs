@@ -1,24 +1,29 @@
-//! GGUF files: candle's bounds-checked reader reads the metadata, tensors come from a memory map.
+//! GGUF files: candle's bounds-checked reader reads the metadata, [`gguf_tensors`] the list of tensors, whose bytes come
+//! from a memory map.
 //!
 //! Invariant: any bytes give a value or a [`ModelError`] that names the key or tensor. The families
 //! interpret the numbers.
 
+use std::collections::HashMap;
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use candle_core::quantized::GgmlDType;
-use candle_core::quantized::gguf_file::{Content, TensorInfo, Value};
+use candle_core::quantized::gguf_file::{Content, Value, VersionedMagic};
 
 use crate::model::ModelError;
 use crate::model::catch_panic::catch_panic;
-use crate::model::files::{Mapped, Stored, display_name, file_type};
+use crate::model::files::gguf_tensors::{self, TensorEntry};
+use crate::model::files::{Mapped, Stored, TensorType, display_name, file_type};
 
 /// Longest header, in bytes: vocabularies of 256,000 tokens take some 20 MB.
 const MAX_HEADER: usize = 128 << 20;
 
 /// Most values in a header, each 32 bytes in memory: such vocabularies have some 2 million, lengths included.
 const MAX_READS: u32 = 20_000_000;
+
+/// Of tensors, where a file has no `general.alignment`.
+const ALIGNMENT: u64 = 32;
 
 /// How much of the key `general.alignment` has been read.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,12 +38,16 @@ fn without_nuls(bytes: &[u8]) -> &[u8] {
     &bytes[..end]
 }
 
+/// Where a header says how many tensors it lists, after its magic and version.
+const TENSOR_COUNT: u64 = 8;
+
 /// The header of a file, as candle reads it: key, type and value one by one. An alignment of 0 is an error here, because
-/// candle would divide by it.
+/// candle would divide by it. The number of tensors is kept back: candle reads 0, and stops after the metadata.
 struct Head<'a> {
     bytes: Cursor<&'a [u8]>,
     alignment: Alignment,
     reads: u32,
+    tensors: u64,
 }
 
 impl Read for Head<'_> {
@@ -47,7 +56,12 @@ impl Read for Head<'_> {
         if self.reads > MAX_READS {
             return Err(io::Error::other("it has more values than any model needs"));
         }
+        let at = self.bytes.position();
         let len = self.bytes.read(into)?;
+        if at == TENSOR_COUNT {
+            self.tensors = into[..len].iter().rev().fold(0, |count, byte| count << 8 | u64::from(*byte));
+            into[..len].fill(0);
+        }
         let read = &into[..len];
         self.alignment = match self.alignment {
             // candle drops trailing NULs of a key
@@ -71,12 +85,16 @@ impl Seek for Head<'_> {
 /// An open GGUF file and its header.
 pub struct GgufFile {
     path: PathBuf,
-    content: Content,
+    metadata: HashMap<String, Value>,
+    tensors: HashMap<String, TensorEntry>,
+    /// Where tensors begin.
+    data: u64,
     file: Mapped,
 }
 
 impl GgufFile {
-    /// Opens a file and reads its metadata; tensors stay on disk.
+    /// Opens a file and reads its header; tensors stay on disk. They may have types that do not run:
+    /// [`GgufFile::check_types`].
     ///
     /// # Errors
     /// [`ModelError::Read`] if it cannot be opened, [`ModelError::Corrupt`] if it is not a complete GGUF file,
@@ -84,10 +102,18 @@ impl GgufFile {
     pub fn open(path: &Path) -> Result<Self, ModelError> {
         let file = Mapped::open(path)?;
         let head = &file.bytes()[..file.bytes().len().min(MAX_HEADER)];
-        let mut head = Head { bytes: Cursor::new(head), alignment: Alignment::Unseen, reads: 0 };
-        let broken = |why: &str| ModelError::Corrupt { path: path.to_owned(), what: format!("its header: {why}") };
-        let content = catch_panic(broken, || Content::read(&mut head).map_err(|error| unreadable(path, &error)))?;
-        let gguf = Self { path: path.to_owned(), content, file };
+        let mut head = Head { bytes: Cursor::new(head), alignment: Alignment::Unseen, reads: 0, tensors: 0 };
+        let corrupt = |what: String| ModelError::Corrupt { path: path.to_owned(), what };
+        let broken = |why: &str| corrupt(format!("its header: {why}"));
+        let content = catch_panic(broken, || Content::read(&mut head).map_err(|error| corrupt(unreadable(&error))))?;
+        let position = head.bytes.position();
+        let rest = usize::try_from(position).ok().and_then(|position| head.bytes.get_ref().get(position..));
+        let wide = !matches!(content.magic, VersionedMagic::GgufV1);
+        let listed = gguf_tensors::read(rest.unwrap_or_default(), head.tensors, wide);
+        let (tensors, length) = listed.map_err(|what| corrupt(crate::model::error::clean(&what)))?;
+        let alignment = content.metadata.get("general.alignment").and_then(whole).unwrap_or(ALIGNMENT).max(1);
+        let data = (position + length as u64).checked_next_multiple_of(alignment).unwrap_or(u64::MAX);
+        let gguf = Self { path: path.to_owned(), metadata: content.metadata, tensors, data, file };
         gguf.check_whole()?;
         gguf.check_extent()?;
         Ok(gguf)
@@ -107,8 +133,9 @@ impl GgufFile {
     /// Compares the header with the file's length: a truncated file still has a good header.
     fn check_extent(&self) -> Result<(), ModelError> {
         let size = self.file.bytes().len();
-        for (name, info) in &self.content.tensor_infos {
-            if self.range(info).is_none_or(|range| range.end > size) {
+        for (name, info) in &self.tensors {
+            // bytes of an unknown type cannot be counted; nothing reads them
+            if info.kind.is_known() && self.range(info).is_none_or(|range| range.end > size) {
                 let name = crate::model::error::clean(name);
                 return Err(ModelError::Corrupt {
                     path: self.path.clone(),
@@ -120,9 +147,26 @@ impl GgufFile {
     }
 
     /// Byte range of a tensor in the file.
-    fn range(&self, info: &TensorInfo) -> Option<Range<usize>> {
-        let start = usize::try_from(self.content.tensor_data_offset.checked_add(info.offset)?).ok()?;
-        Some(start..start.checked_add(usize::try_from(tensor_bytes(info)?).ok()?)?)
+    fn range(&self, info: &TensorEntry) -> Option<Range<usize>> {
+        let start = usize::try_from(self.data.checked_add(info.offset)?).ok()?;
+        Some(start..start.checked_add(usize::try_from(info.bytes()?).ok()?)?)
+    }
+
+    /// Checks that all tensors of weights can be decoded.
+    ///
+    /// # Errors
+    /// [`ModelError::Unsupported`] with the first tensor by name that cannot, its type, and how many others there are.
+    pub fn check_types(&self) -> Result<(), ModelError> {
+        let mut others: Vec<_> = self
+            .tensors
+            .iter()
+            .filter(|(_, info)| info.kind.is_of_weights() && info.kind.encoding().is_none())
+            .collect();
+        others.sort_by_key(|(name, _)| *name);
+        match others[..] {
+            [] => Ok(()),
+            [(name, info), ref more @ ..] => Err(info.kind.unsupported(name, more.len())),
+        }
     }
 
     /// Path of the file.
@@ -133,30 +177,24 @@ impl GgufFile {
 
     /// Names of all tensors.
     pub fn tensor_names(&self) -> impl Iterator<Item = &str> {
-        self.content.tensor_infos.keys().map(String::as_str)
+        self.tensors.keys().map(String::as_str)
     }
 
     /// Whether there is a tensor of this name.
     #[must_use]
     pub fn has_tensor(&self, name: &str) -> bool {
-        self.content.tensor_infos.contains_key(name)
-    }
-
-    /// Type of a tensor; `None` if there is no such tensor.
-    #[must_use]
-    pub fn tensor_dtype(&self, name: &str) -> Option<GgmlDType> {
-        self.content.tensor_infos.get(name).map(|info| info.ggml_dtype)
+        self.tensors.contains_key(name)
     }
 
     /// The name of its mixture of types, such as `Q4_K_M`, or the dtype of most of the matrices of its blocks, such as
     /// `q4_1`.
     #[must_use]
     pub fn main_dtype(&self) -> String {
-        let matrices = |prefix: &str| -> Vec<(GgmlDType, u64)> {
-            let tensors = self.content.tensor_infos.iter();
+        let matrices = |prefix: &str| -> Vec<(TensorType, u64)> {
+            let tensors = self.tensors.iter();
             tensors
-                .filter(|(name, info)| name.starts_with(prefix) && info.shape.rank() > 1)
-                .filter_map(|(_, info)| Some((info.ggml_dtype, tensor_bytes(info)?)))
+                .filter(|(name, info)| name.starts_with(prefix) && info.shape.len() > 1)
+                .filter_map(|(_, info)| Some((info.kind, info.bytes()?)))
                 .collect()
         };
         let blocks = matrices("blk.");
@@ -173,13 +211,13 @@ impl GgufFile {
     /// Bytes of a tensor; `None` if there is no such tensor.
     #[must_use]
     pub fn bytes_of(&self, name: &str) -> Option<u64> {
-        self.content.tensor_infos.get(name).and_then(tensor_bytes)
+        self.tensors.get(name).and_then(TensorEntry::bytes)
     }
 
     /// Bytes of all tensors in the file.
     #[must_use]
     pub fn tensor_bytes(&self) -> u64 {
-        self.content.tensor_infos.values().filter_map(tensor_bytes).sum()
+        self.tensors.values().filter_map(TensorEntry::bytes).sum()
     }
 
     /// Shape of a tensor, outermost dimension first.
@@ -187,26 +225,24 @@ impl GgufFile {
     /// # Errors
     /// [`ModelError::MissingTensor`].
     pub fn shape(&self, name: &str) -> Result<&[usize], ModelError> {
-        let info = self.content.tensor_infos.get(name);
-        info.map(|info| info.shape.dims()).ok_or_else(|| ModelError::MissingTensor(name.to_owned()))
+        let info = self.tensors.get(name);
+        info.map(|info| info.shape.as_slice()).ok_or_else(|| ModelError::MissingTensor(name.to_owned()))
     }
 
     /// A tensor of the given shape (outermost dimension first) as the file stores it.
     ///
     /// # Errors
-    /// [`ModelError::MissingTensor`] or [`ModelError::Shape`].
+    /// [`ModelError::MissingTensor`], [`ModelError::Shape`], or [`ModelError::Unsupported`] for its type.
     pub fn stored(&self, name: &str, shape: &[usize]) -> Result<Stored<'_>, ModelError> {
-        let info = self.content.tensor_infos.get(name).ok_or_else(|| ModelError::MissingTensor(name.to_owned()))?;
-        if info.shape.dims() != shape {
-            return Err(ModelError::Shape {
-                name: name.to_owned(),
-                got: info.shape.dims().to_vec(),
-                expected: shape.to_vec(),
-            });
+        let info = self.tensors.get(name).ok_or_else(|| ModelError::MissingTensor(name.to_owned()))?;
+        if info.shape != shape {
+            let (got, expected) = (info.shape.clone(), shape.to_vec());
+            return Err(ModelError::Shape { name: name.to_owned(), got, expected });
         }
+        let encoding = info.kind.encoding().ok_or_else(|| info.kind.unsupported(name, 0))?;
         // the extent was checked when the file was opened
         let bytes = self.range(info).and_then(|range| self.file.bytes().get(range)).unwrap_or(&[]);
-        Ok(Stored::new(info.ggml_dtype, bytes))
+        Ok(Stored::new(encoding, bytes))
     }
 
     /// A vector of plain numbers.
@@ -219,7 +255,7 @@ impl GgufFile {
 
     /// Frees the pages of a tensor that was copied.
     pub(in crate::model) fn release(&self, name: &str) {
-        if let Some(range) = self.content.tensor_infos.get(name).and_then(|info| self.range(info)) {
+        if let Some(range) = self.tensors.get(name).and_then(|info| self.range(info)) {
             self.file.release(range);
         }
     }
@@ -229,19 +265,19 @@ impl GgufFile {
     /// # Errors
     /// [`ModelError::Metadata`] if the key is missing.
     pub fn value(&self, key: &str) -> Result<&Value, ModelError> {
-        self.content.metadata.get(key).ok_or_else(|| ModelError::Metadata(format!("the key '{key}' is missing")))
+        self.metadata.get(key).ok_or_else(|| ModelError::Metadata(format!("the key '{key}' is missing")))
     }
 
     /// The value of a key, if it is text.
     #[must_use]
     pub fn text(&self, key: &str) -> Option<&str> {
-        self.content.metadata.get(key)?.to_string().ok().map(String::as_str)
+        self.metadata.get(key)?.to_string().ok().map(String::as_str)
     }
 
     /// The value of a key, if it is a whole number.
     #[must_use]
     pub fn number(&self, key: &str) -> Option<u64> {
-        whole(self.content.metadata.get(key)?)
+        whole(self.metadata.get(key)?)
     }
 
     /// A size: a whole number from 1 up to `most`.
@@ -262,7 +298,7 @@ impl GgufFile {
     /// [`ModelError::Metadata`] with the key if the value is anything else.
     pub fn real(&self, key: &str, default: Option<f32>) -> Result<f32, ModelError> {
         let wrong = |what: &str| ModelError::Metadata(format!("'{key}' {what}"));
-        let real = match (self.content.metadata.get(key), default) {
+        let real = match (self.metadata.get(key), default) {
             (Some(Value::F32(real)), _) => *real,
             (Some(Value::F64(real)), _) => *real as f32,
             (None, Some(default)) => default,
@@ -296,47 +332,14 @@ pub(crate) fn whole(value: &Value) -> Option<u64> {
     }
 }
 
-fn tensor_bytes(info: &TensorInfo) -> Option<u64> {
-    let elements =
-        info.shape.dims().iter().try_fold(1u64, |product, dim| product.checked_mul(u64::try_from(*dim).ok()?))?;
-    let block = info.ggml_dtype.block_size() as u64;
-    elements.is_multiple_of(block).then_some(())?;
-    (elements / block).checked_mul(info.ggml_dtype.type_size() as u64)
-}
-
-/// ggml's tensor types that candle's reader does not know: number and name.
-const OTHER_TYPES: &[(u32, &str)] = &[
-    (16, "IQ2_XXS"),
-    (17, "IQ2_XS"),
-    (18, "IQ3_XXS"),
-    (19, "IQ1_S"),
-    (20, "IQ4_NL"),
-    (21, "IQ3_S"),
-    (22, "IQ2_S"),
-    (23, "IQ4_XS"),
-    (29, "IQ1_M"),
-    (34, "TQ1_0"),
-    (35, "TQ2_0"),
-    (39, "MXFP4"),
-    (40, "NVFP4"),
-];
-
-fn unreadable(path: &Path, error: &candle_core::Error) -> ModelError {
+/// What is wrong with a header that candle rejects.
+fn unreadable(error: &candle_core::Error) -> String {
     let text = error.to_string();
-    let what = text.lines().next().unwrap_or("unreadable").to_owned();
-    let number = what.strip_prefix("unknown dtype for tensor ").and_then(|number| number.parse::<u32>().ok());
-    if let Some((_, name)) = number.and_then(|number| OTHER_TYPES.iter().find(|(other, _)| *other == number)) {
-        return ModelError::Unsupported(format!(
-            "{} has tensors of type {name}, which is not supported; F32, F16, BF16, Q4_0 to Q8_0 and Q2_K to Q6_K are",
-            path.display()
-        ));
-    }
-    let what = match what {
+    match text.lines().next().unwrap_or("unreadable") {
         what if what.contains("fill whole buffer") => "it is truncated".to_owned(),
         what if what.contains("unknown magic") => "it is not a GGUF file".to_owned(),
-        what => crate::model::error::clean(&what),
-    };
-    ModelError::Corrupt { path: path.to_owned(), what }
+        what => crate::model::error::clean(what),
+    }
 }
 
 #[cfg(test)]

@@ -2,17 +2,19 @@
 
 use std::borrow::Cow;
 
-use candle_core::quantized::{GgmlDType, QTensor, ggml_file::qtensor_from_ggml};
+use candle_core::quantized::{QTensor, ggml_file::qtensor_from_ggml};
 use candle_core::{DType, Device, Tensor};
+use draftscope_kernels::{Encoding, decode_block};
 use half::{bf16, f16};
 
 use crate::fatal::OutOfMemory;
 use crate::model::ModelError;
+use crate::model::files::candle_dtype;
 
-/// A tensor's bytes and their type.
+/// A tensor's bytes and their encoding.
 #[derive(Debug)]
 pub struct Stored<'a> {
-    dtype: GgmlDType,
+    encoding: Encoding,
     bytes: Cow<'a, [u8]>,
     /// Whether the file has FP8, which was widened exactly to f32; [`Stored::compact`] rounds it to bf16.
     widened: bool,
@@ -20,26 +22,26 @@ pub struct Stored<'a> {
 
 impl<'a> Stored<'a> {
     /// Bytes of a file.
-    pub(in crate::model) fn new(dtype: GgmlDType, bytes: &'a [u8]) -> Self {
-        Self { dtype, bytes: Cow::Borrowed(bytes), widened: false }
+    pub(in crate::model) fn new(encoding: Encoding, bytes: &'a [u8]) -> Self {
+        Self { encoding, bytes: Cow::Borrowed(bytes), widened: false }
     }
 
     /// Numbers decoded from FP8.
     pub(in crate::model) fn widened(numbers: &[f32]) -> Self {
         let bytes = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
-        Self { dtype: GgmlDType::F32, bytes: Cow::Owned(bytes), widened: true }
+        Self { encoding: Encoding::F32, bytes: Cow::Owned(bytes), widened: true }
     }
 
-    /// Type of the bytes.
+    /// How the bytes are decoded.
     #[must_use]
-    pub fn dtype(&self) -> GgmlDType {
-        self.dtype
+    pub fn encoding(&self) -> Encoding {
+        self.encoding
     }
 
-    /// Whether both have the same type and the same bytes.
+    /// Whether both have the same encoding and the same bytes.
     #[must_use]
     pub fn is_copy_of(&self, other: &Self) -> bool {
-        self.dtype == other.dtype && self.bytes() == other.bytes()
+        self.encoding == other.encoding && self.bytes() == other.bytes()
     }
 
     /// The bytes.
@@ -56,20 +58,29 @@ impl<'a> Stored<'a> {
         }
         let numbers = self.bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
         let bytes = numbers.flat_map(|x| bf16::from_f32(x).to_le_bytes()).collect();
-        Self { dtype: GgmlDType::BF16, bytes: Cow::Owned(bytes), widened: false }
+        Self { encoding: Encoding::Bf16, bytes: Cow::Owned(bytes), widened: false }
     }
 
     /// All numbers as f32; `shape` is the tensor's.
     ///
     /// # Errors
-    /// If candle cannot decode the type.
+    /// If the bytes are not as many as the shape needs.
     pub fn to_f32(&self, shape: &[usize]) -> Result<Vec<f32>, ModelError> {
         let bytes = self.bytes();
-        OutOfMemory::unless_there_are(shape.iter().product::<usize>().saturating_mul(size_of::<f32>()));
-        Ok(match self.dtype {
-            GgmlDType::F32 => bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect(),
-            GgmlDType::F16 => bytes.as_chunks().0.iter().map(|bytes| f16::from_le_bytes(*bytes).to_f32()).collect(),
-            GgmlDType::BF16 => bytes.as_chunks().0.iter().map(|bytes| bf16::from_le_bytes(*bytes).to_f32()).collect(),
+        let count = shape.iter().product::<usize>();
+        OutOfMemory::unless_there_are(count.saturating_mul(size_of::<f32>()));
+        Ok(match self.encoding {
+            Encoding::F32 => bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect(),
+            Encoding::F16 => bytes.as_chunks().0.iter().map(|bytes| f16::from_le_bytes(*bytes).to_f32()).collect(),
+            Encoding::Bf16 => bytes.as_chunks().0.iter().map(|bytes| bf16::from_le_bytes(*bytes).to_f32()).collect(),
+            encoding if candle_dtype(encoding).is_none() => {
+                let (weights, size) = encoding.block();
+                let mut numbers = vec![0.0; count];
+                for (block, numbers) in bytes.chunks_exact(size).zip(numbers.chunks_exact_mut(weights)) {
+                    decode_block(encoding, block, numbers);
+                }
+                numbers
+            }
             _ => self.quantised(shape, &Device::Cpu)?.dequantize(&Device::Cpu)?.flatten_all()?.to_vec1()?,
         })
     }
@@ -79,7 +90,7 @@ impl<'a> Stored<'a> {
     /// # Errors
     /// If candle cannot decode the type or memory is short.
     pub fn to_tensor(&self, shape: &[usize], dtype: DType, device: &Device) -> Result<Tensor, ModelError> {
-        let same = matches!((self.dtype, dtype), (GgmlDType::BF16, DType::BF16) | (GgmlDType::F16, DType::F16));
+        let same = matches!((self.encoding, dtype), (Encoding::Bf16, DType::BF16) | (Encoding::F16, DType::F16));
         if same {
             OutOfMemory::unless_there_are(self.bytes().len());
             return Ok(Tensor::from_raw_buffer(self.bytes(), dtype, shape, device)?);
@@ -93,17 +104,36 @@ impl<'a> Stored<'a> {
     /// # Errors
     /// If candle does not support the type.
     pub fn quantised(&self, shape: &[usize], device: &Device) -> Result<QTensor, ModelError> {
+        let dtype = candle_dtype(self.encoding).ok_or_else(|| ModelError::Unsupported(self.not_on_candle()))?;
         // blocks contain f16 numbers, so unaligned bytes are copied to an aligned address
         let aligned = self.bytes().as_ptr().addr().is_multiple_of(align_of::<u64>());
         OutOfMemory::unless_there_are(self.bytes().len());
         let copy = if aligned { None } else { Some(self.bytes().to_vec()) };
-        Ok(qtensor_from_ggml(self.dtype, copy.as_deref().unwrap_or(self.bytes()), shape.to_vec(), device)?)
+        Ok(qtensor_from_ggml(dtype, copy.as_deref().unwrap_or(self.bytes()), shape.to_vec(), device)?)
+    }
+
+    /// Checks that candle multiplies with this encoding, of the tensor called `name`.
+    ///
+    /// # Errors
+    /// [`ModelError::Unsupported`] with the name and the type.
+    pub fn check_candle(&self, name: &str) -> Result<(), ModelError> {
+        match candle_dtype(self.encoding) {
+            Some(_) => Ok(()),
+            None => Err(ModelError::Unsupported(format!("tensor '{name}': {}", self.not_on_candle()))),
+        }
+    }
+
+    fn not_on_candle(&self) -> String {
+        let name = self.encoding.form().name();
+        format!(
+            "candle does not multiply with {name} weights as they are stored; use the native backend, or --dtype f32 or bf16"
+        )
     }
 
     /// Whether the type consists of blocks with scales.
     #[must_use]
     pub fn is_quantised(&self) -> bool {
-        !matches!(self.dtype, GgmlDType::F32 | GgmlDType::F16 | GgmlDType::BF16)
+        !self.encoding.form().is_dense()
     }
 }
 
@@ -113,17 +143,27 @@ mod tests {
 
     #[test]
     fn blocks_of_every_type_decode_alike_at_every_alignment() {
-        use GgmlDType::{Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0};
         let numbers: Vec<f32> = (0..2 * 512).map(|i| ((i * 7919) % 1009) as f32 / 500.0 - 1.0).collect();
         let plain = Tensor::from_vec(numbers.clone(), (2, 512), &Device::Cpu).unwrap();
-        // type, bits of a weight's code
-        for (dtype, bits) in
-            [(Q2K, 2), (Q3K, 3), (Q4_0, 4), (Q4_1, 4), (Q4K, 4), (Q5_0, 5), (Q5_1, 5), (Q5K, 5), (Q6K, 6), (Q8_0, 8)]
-        {
+        // encoding, bits of a weight's code
+        let bits = [
+            (Encoding::Q2K, 2),
+            (Encoding::Q3K, 3),
+            (Encoding::Q4_0, 4),
+            (Encoding::Q4_1, 4),
+            (Encoding::Q4K, 4),
+            (Encoding::Q5_0, 5),
+            (Encoding::Q5_1, 5),
+            (Encoding::Q5K, 5),
+            (Encoding::Q6K, 6),
+            (Encoding::Q8_0, 8),
+        ];
+        for (encoding, bits) in bits {
+            let dtype = candle_dtype(encoding).unwrap();
             let bytes = QTensor::quantize(&plain, dtype).unwrap().data().unwrap().into_owned();
             for shift in 0..8 {
                 let moved: Vec<u8> = std::iter::repeat_n(0, shift).chain(bytes.iter().copied()).collect();
-                let got = Stored::new(dtype, &moved[shift..]).to_f32(&[2, 512]).unwrap();
+                let got = Stored::new(encoding, &moved[shift..]).to_f32(&[2, 512]).unwrap();
                 let worst = got.iter().zip(&numbers).fold(0f32, |worst, (a, b)| worst.max((a - b).abs()));
                 // one step of the code over −1 … 1.02, plus the rounding of the scales
                 assert!(worst < 2.0 * 2.1 / (1 << bits) as f32, "{dtype:?} at {shift}: off by {worst}");

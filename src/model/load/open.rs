@@ -32,6 +32,7 @@ impl OpenModel {
     fn open_gguf(gguf: GgufFile) -> Result<Self, ModelError> {
         let family = families::of_gguf(gguf.text("general.architecture").unwrap_or("(none)"))?;
         let config = family.read_gguf(&gguf)?;
+        gguf.check_types()?;
         Ok(Self { source: ModelFiles::Gguf(gguf), config, family })
     }
 

@@ -275,13 +275,11 @@ impl Panel {
 
 #[cfg(test)]
 mod tests {
-    use candle_core::{
-        Device, Tensor,
-        quantized::{GgmlDType, QTensor},
-    };
+    use candle_core::{Device, Tensor, quantized::QTensor};
     use proptest::prelude::*;
 
     use super::*;
+    use crate::model::files::candle_dtype;
     use crate::model::native::testing::Noise;
     use draftscope_kernels::Load;
 
@@ -289,30 +287,46 @@ mod tests {
         Cpu::new(Pool::new(threads), isa)
     }
 
-    fn candle_dtype(encoding: Encoding) -> GgmlDType {
-        match encoding {
-            Encoding::F32 => GgmlDType::F32,
-            Encoding::F16 => GgmlDType::F16,
-            Encoding::Bf16 => GgmlDType::BF16,
-            Encoding::Q4_0 => GgmlDType::Q4_0,
-            Encoding::Q4_1 => GgmlDType::Q4_1,
-            Encoding::Q5_0 => GgmlDType::Q5_0,
-            Encoding::Q5_1 => GgmlDType::Q5_1,
-            Encoding::Q8_0 => GgmlDType::Q8_0,
-            Encoding::Q2K => GgmlDType::Q2K,
-            Encoding::Q3K => GgmlDType::Q3K,
-            Encoding::Q4K => GgmlDType::Q4K,
-            Encoding::Q5K => GgmlDType::Q5K,
-            Encoding::Q6K => GgmlDType::Q6K,
-        }
-    }
-
-    /// Random weights as a file stores them, and as candle decodes them.
+    /// Random weights as a file stores them, and as candle decodes them, or as ggml defines them.
     fn stored(encoding: Encoding, rows: usize, k: usize, seed: u64) -> (Vec<u8>, Vec<f32>) {
+        if candle_dtype(encoding).is_none() {
+            return looked_up(encoding, rows * k, seed);
+        }
         let plain = Tensor::from_vec(Noise(seed).numbers(rows * k), (rows, k), &Device::Cpu).unwrap();
-        let tensor = QTensor::quantize(&plain, candle_dtype(encoding)).unwrap();
+        let tensor = QTensor::quantize(&plain, candle_dtype(encoding).unwrap()).unwrap();
         let back = tensor.dequantize(&Device::Cpu).unwrap().flatten_all().unwrap();
         (tensor.data().unwrap().into_owned(), back.to_vec1().unwrap())
+    }
+
+    /// Random blocks of an encoding whose codes number the entries of a table, and their weights.
+    fn looked_up(encoding: Encoding, weights: usize, seed: u64) -> (Vec<u8>, Vec<f32>) {
+        const IQ4: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+        const MXFP4: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+        let (mut noise, (of_block, size)) = (Noise(seed), encoding.block());
+        let mut bytes: Vec<u8> = (0..weights / of_block * size).map(|_| noise.bits() as u8).collect();
+        let mut numbers = Vec::with_capacity(weights);
+        for block in bytes.chunks_exact_mut(size) {
+            let (exponent, d) = (120 + block[0] % 8, half::f16::from_f32(noise.number() / 50.0));
+            match encoding {
+                Encoding::Mxfp4 => block[0] = exponent,
+                _ => block[..2].copy_from_slice(&d.to_le_bytes()),
+            }
+            for part in 0..of_block / 32 {
+                let (scale, codes, table) = match encoding {
+                    Encoding::Mxfp4 => (2f32.powi(i32::from(exponent) - 128), &block[1..], MXFP4),
+                    Encoding::Iq4Nl => (d.to_f32(), &block[2..], IQ4),
+                    _ => {
+                        let low = block[4 + part / 2] >> (4 * (part % 2)) & 15;
+                        let high = u16::from_le_bytes([block[2], block[3]]) >> (2 * part) & 3;
+                        let scale = i16::from(low) + (high << 4) as i16 - 32;
+                        (d.to_f32() * f32::from(scale), &block[8 + 16 * part..], IQ4)
+                    }
+                };
+                let code = |i: usize| table[usize::from(codes[i % 16] >> (i / 16 * 4) & 15)];
+                numbers.extend((0..32).map(|i| scale * f32::from(code(i))));
+            }
+        }
+        (bytes, numbers)
     }
 
     fn pack(cpu: &Cpu, encoding: Encoding, rows: usize, k: usize, bytes: &[u8]) -> Matrix {
@@ -406,8 +420,7 @@ mod tests {
 
     #[test]
     fn short_blocks_serve_widths_that_are_no_multiple_of_256() {
-        for encoding in [Encoding::Q4_0, Encoding::Q4_1, Encoding::Q5_0, Encoding::Q5_1, Encoding::Q8_0, Encoding::Bf16]
-        {
+        for encoding in Encoding::ALL.into_iter().filter(|encoding| encoding.block().0 <= BLOCK) {
             let (bytes, weights) = stored(encoding, 17, 96, 5);
             let cpu = cpu(Isa::detect(), 1);
             let matrix = pack(&cpu, encoding, 17, 96, &bytes);

@@ -1,8 +1,6 @@
 //! What the native loader needs of a model on disk: matrices as raw rows with their encoding.
 //!
-//! The source checks names, shapes and extents; this file checks what packing needs (encodings, whole blocks in a row).
-
-use candle_core::quantized::GgmlDType;
+//! The source checks names, shapes, types and extents; this file checks that rows are whole blocks, which packing needs.
 
 use super::matrix::{Part, RowOrder};
 use crate::model::ModelError;
@@ -31,7 +29,7 @@ impl<'a> Tensors<'a> {
     /// A matrix of the expected shape; FP8 is returned as bf16.
     pub(in crate::model) fn matrix(self, name: &str, rows: usize, k: usize) -> Result<RawTensor<'a>, ModelError> {
         let stored = self.0.stored(name, &[rows, k])?.compact();
-        let encoding = encoding(name, stored.dtype())?;
+        let encoding = stored.encoding();
         let bytes = encoding.row_bytes(k).and_then(|row| row.checked_mul(rows));
         if bytes != Some(stored.bytes().len()) {
             return Err(ModelError::Unsupported(format!(
@@ -40,26 +38,4 @@ impl<'a> Tensors<'a> {
         }
         Ok(RawTensor { encoding, stored })
     }
-}
-
-fn encoding(name: &str, dtype: GgmlDType) -> Result<Encoding, ModelError> {
-    Ok(match dtype {
-        GgmlDType::F32 => Encoding::F32,
-        GgmlDType::F16 => Encoding::F16,
-        GgmlDType::BF16 => Encoding::Bf16,
-        GgmlDType::Q4_0 => Encoding::Q4_0,
-        GgmlDType::Q4_1 => Encoding::Q4_1,
-        GgmlDType::Q5_0 => Encoding::Q5_0,
-        GgmlDType::Q5_1 => Encoding::Q5_1,
-        GgmlDType::Q8_0 => Encoding::Q8_0,
-        GgmlDType::Q2K => Encoding::Q2K,
-        GgmlDType::Q3K => Encoding::Q3K,
-        GgmlDType::Q4K => Encoding::Q4K,
-        GgmlDType::Q5K => Encoding::Q5K,
-        GgmlDType::Q6K => Encoding::Q6K,
-        other => {
-            let what = format!("the native backend does not run {other:?} weights (tensor '{name}'); use candle");
-            return Err(ModelError::Unsupported(what));
-        }
-    })
 }

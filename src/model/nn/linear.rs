@@ -5,8 +5,9 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use candle_core::quantized::{GgmlDType, QMatMul};
+use candle_core::quantized::QMatMul;
 use candle_core::{DType, Device, Module, Tensor};
+use draftscope_kernels::Encoding;
 
 use crate::model::ModelError;
 use crate::model::files::Stored;
@@ -61,9 +62,9 @@ impl Linear {
             }
             WeightType::Stored => {
                 let weight = weight.compact();
-                let dtype = match weight.dtype() {
-                    GgmlDType::BF16 => DType::BF16,
-                    GgmlDType::F16 => DType::F16,
+                let dtype = match weight.encoding() {
+                    Encoding::Bf16 => DType::BF16,
+                    Encoding::F16 => DType::F16,
                     _ => DType::F32,
                 };
                 return Ok(Self::dense(weight.to_tensor(&shape, dtype, device)?));

@@ -95,7 +95,11 @@ impl<'a> Tensors<'a> {
         shape: [usize; 2],
         weight_type: WeightType,
     ) -> Result<Linear, ModelError> {
-        let linear = Linear::new(self.source.stored(name, &shape)?, shape, weight_type, self.device)?;
+        let stored = self.source.stored(name, &shape)?;
+        if weight_type == WeightType::Stored {
+            stored.check_candle(name)?;
+        }
+        let linear = Linear::new(stored, shape, weight_type, self.device)?;
         self.source.release(name);
         Ok(linear)
     }

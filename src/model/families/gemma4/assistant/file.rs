@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use candle_core::quantized::GgmlDType;
+use draftscope_kernels::Encoding;
 use safetensors::Dtype;
 
 use crate::model::ModelError;
@@ -37,17 +37,17 @@ impl AssistantFile {
     /// A tensor as it is stored.
     pub(super) fn stored(&self, name: &str, shape: &[usize]) -> Result<Stored<'_>, ModelError> {
         let (bytes, dtype) = self.raw(name, shape)?;
-        let dtype = match dtype {
-            Dtype::F32 => GgmlDType::F32,
-            Dtype::F16 => GgmlDType::F16,
-            Dtype::BF16 => GgmlDType::BF16,
+        let encoding = match dtype {
+            Dtype::F32 => Encoding::F32,
+            Dtype::F16 => Encoding::F16,
+            Dtype::BF16 => Encoding::Bf16,
             other => {
                 return Err(ModelError::Unsupported(format!(
                     "tensor '{name}' of the assistant is stored as {other:?}, which is not supported; F32, F16 and BF16 are"
                 )));
             }
         };
-        Ok(Stored::new(dtype, bytes))
+        Ok(Stored::new(encoding, bytes))
     }
 
     /// Tokens of all clusters, one cluster after the other.
