@@ -76,6 +76,10 @@ pub const QWEN3_FP8: Case = Case {
 pub const QWEN3_GGUF: Case =
     Case { fixture: "qwen3.gguf", golden: "qwen3.gguf", runs: GGUF_RUNS, kv_bytes: 2048, spoiled: "", ..QWEN3 };
 
+/// Many types in one file, those of tables of values among them.
+pub const MIXED_GGUF: Case =
+    Case { fixture: "mixed.gguf", golden: "mixed.gguf", kv_bytes: 256, draft_model: Some("mixed.gguf"), ..QWEN3_GGUF };
+
 /// A module in the target's files.
 const OWN: Draft = Draft {
     source: Source::Target(1),

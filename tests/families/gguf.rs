@@ -6,7 +6,9 @@ use std::fs;
 use candle_core::Device;
 use candle_core::quantized::gguf_file::{self, Value};
 
-use crate::support::{Backend, GgufSummary, OpenModel, RopeScaling, TokenId, bare_options, open, path, refusal};
+use crate::support::{
+    Backend, Dtype, GgufSummary, LoadOptions, OpenModel, RopeScaling, TokenId, bare_options, open, path, refusal,
+};
 
 /// A GGUF fixture with other metadata.
 fn rewritten(name: &str, change: impl FnOnce(&mut HashMap<String, Value>)) -> tempfile::NamedTempFile {
@@ -98,6 +100,65 @@ fn a_part_of_a_split_file_is_rejected_with_advice() {
     assert!(OpenModel::open(of(1).path()).is_ok());
     let error = refusal(&bare_options(of(3).path().into(), Backend::Auto));
     assert!(error.contains("is one of 3 parts of a split GGUF file") && error.contains("--merge"), "{error}");
+}
+
+/// `mixed.gguf` with another type for some of its matrices.
+fn retyped(tensors: &[&str], kind: u32) -> tempfile::NamedTempFile {
+    let mut bytes = fs::read(path("mixed.gguf")).unwrap();
+    for name in tensors {
+        let mut listed = (name.len() as u64).to_le_bytes().to_vec();
+        listed.extend(name.as_bytes());
+        listed.extend(2u32.to_le_bytes());
+        let at = bytes.windows(listed.len()).position(|window| window == listed).unwrap() + listed.len() + 16;
+        bytes[at..at + 4].copy_from_slice(&kind.to_le_bytes());
+    }
+    let out = tempfile::NamedTempFile::new().unwrap();
+    fs::write(out.path(), bytes).unwrap();
+    out
+}
+
+#[test]
+fn a_tensor_of_a_type_that_does_not_run_is_named_with_its_type() {
+    let (up, down) = ("blk.0.ffn_up.weight", "blk.0.ffn_down.weight");
+    for (tensors, kind, says) in [
+        (&[up][..], 21, "tensor 'blk.0.ffn_up.weight' is stored as IQ3_S, which is not supported;"),
+        (
+            &[up, down],
+            16,
+            "'blk.0.ffn_down.weight' is stored as IQ2_XXS, which is not supported (1 more tensor has such a type)",
+        ),
+        (&[up], 35, "is stored as TQ2_0"),
+        (&[up], 99, "is stored as type 99"),
+    ] {
+        let file = retyped(tensors, kind);
+        for backend in [Backend::Auto, Backend::Candle] {
+            let error = refusal(&bare_options(file.path().into(), backend));
+            assert!(error.contains(says) && error.contains("IQ4_NL, IQ4_XS and MXFP4 are"), "{error}");
+        }
+        let summary = GgufSummary::read(file.path()).unwrap();
+        assert_eq!((summary.layers, summary.dtype.as_str()), (Some(1), "iq4_xs"));
+    }
+    // whole numbers are no weights, so a tensor of them is rejected only where something reads it
+    let file = retyped(&[up], 24);
+    let error = refusal(&bare_options(file.path().into(), Backend::Native));
+    assert!(error.contains(up) && error.contains("I8"), "{error}");
+    assert!(OpenModel::open(&path("mixed.gguf")).is_ok());
+}
+
+#[test]
+fn a_mixed_file_takes_as_much_memory_as_its_tensors_and_has_the_name_of_its_file_type() {
+    let opened = OpenModel::open(&path("mixed.gguf")).unwrap();
+    let loaded = open(&bare_options(path("mixed.gguf"), Backend::Native));
+    let (info, stored) = (&loaded.target.spec().info, opened.source.tensor_bytes());
+    assert_eq!(opened.source.stored_dtype(), "iq4_xs");
+    assert!(info.weight_bytes <= stored + stored / 25, "{} bytes of {stored}", info.weight_bytes);
+}
+
+#[test]
+fn candle_names_the_tensor_that_it_cannot_multiply_with_as_stored() {
+    let options = LoadOptions { dtype: Dtype::Stored, ..bare_options(path("mixed.gguf"), Backend::Candle) };
+    let error = refusal(&options);
+    assert!(error.contains("'token_embd.weight'") && error.contains("iq4_nl") && error.contains("--dtype"), "{error}");
 }
 
 #[test]

@@ -59,6 +59,7 @@ mod conformance {
         qwen3: QWEN3 is target;
         qwen3_fp8: QWEN3_FP8 is target;
         qwen3_gguf: QWEN3_GGUF is target;
+        mixed_gguf: MIXED_GGUF is target;
         mimo: MIMO is target & module;
         qwen35: QWEN35 is target & module;
         qwen35_gguf: QWEN35_GGUF is target & module;
