@@ -67,9 +67,10 @@ def draftscope(model: str, threads: int, ctx: int, rounds: int) -> dict:
 
 
 def alternate(args: argparse.Namespace, threads: int) -> list[tuple[dict, dict]]:
-    """Pairs of (llama.cpp, draftscope), each pair measured back to back."""
+    """Pairs of (llama.cpp, draftscope), each pair measured back to back; `first` numbers the first alternation."""
     pairs = []
-    for turn in range(args.alternations):
+    first = getattr(args, "first", 0)
+    for turn in range(first, first + args.alternations):
         runs = {}
         for program in (llama_cpp, draftscope) if turn % 2 == 0 else (draftscope, llama_cpp):
             rounds = args.rounds if program is llama_cpp else args.turns
@@ -77,7 +78,7 @@ def alternate(args: argparse.Namespace, threads: int) -> list[tuple[dict, dict]]
         peer, own = runs[llama_cpp], runs[draftscope]
         pairs.append((peer, own))
         print(
-            f"{threads} thread(s), {turn + 1} of {args.alternations}: T(1) {peer['ms'][1]:.2f} ms and "
+            f"{threads} thread(s), {turn + 1} of {first + args.alternations}: T(1) {peer['ms'][1]:.2f} ms and "
             f"{own['ms'][1]:.2f} ms, load {os.getloadavg()[0]:.1f}",
             file=sys.stderr,
         )

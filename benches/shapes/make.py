@@ -29,7 +29,7 @@ LIBRARY = ROOT / "target/peers/llama-0.3.36/bin/libllama.so"
 VOCABULARY = "smollm2-135m"
 
 # enum llama_ftype of llama.h
-TYPES = {"Q4_0": 2, "Q8_0": 7, "Q2_K": 10, "Q3_K_M": 12, "Q4_K_M": 15, "Q5_K_M": 17, "Q6_K": 18}
+TYPES = {"Q4_0": 2, "Q8_0": 7, "Q2_K": 10, "Q3_K_M": 12, "Q4_K_M": 15, "Q5_K_M": 17, "Q6_K": 18, "IQ4_NL": 25, "IQ4_XS": 30}
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Make GGUF files of real shapes with random weights.")
     parser.add_argument("--into", type=Path, required=True, help="folder outside the repository")
     parser.add_argument("--shape", choices=SHAPES, default="llama-1b")
-    parser.add_argument("--types", nargs="+", choices=TYPES, default=["Q4_0", "Q4_K_M", "Q5_K_M", "Q6_K", "Q8_0"])
+    parser.add_argument("--types", nargs="+", choices=TYPES, default=["Q4_0", "Q4_K_M", "Q5_K_M", "Q6_K", "Q8_0", "IQ4_XS"])
     parser.add_argument("--keep-f16", action="store_true")
     args = parser.parse_args()
     if not LIBRARY.is_file():
