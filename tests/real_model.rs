@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use common::real;
 use draftscope::model::load::Loaded;
-use draftscope::model::options::{Dtype, ModuleFile};
+use draftscope::model::options::{Backend, Dtype, ModuleFile};
 use draftscope::model::{LogitRows, Model, Rows};
 use draftscope::protocol::{DrafterKind, Drafting, EventKind, Message, Settings, Speaker, TokenId, VerifyRule};
 use draftscope::speculate::decoder::Decoder;
@@ -413,7 +413,8 @@ fn next_row(file: &mut impl Read, vocab: usize) -> Vec<f32> {
 
 #[test]
 fn the_native_backend_is_near_f32_on_real_text() {
-    let (Some(native), Some(exact)) = (real::load_native(), real::load_target(Dtype::F32, real::mtp_fp8())) else {
+    let loaded = [(Backend::Native, Dtype::Auto), (Backend::Candle, Dtype::F32)];
+    let [Some(native), Some(exact)] = loaded.map(|(backend, dtype)| real::load_near(backend, dtype)) else {
         return;
     };
     let mut peer = std::env::var_os("DRAFTSCOPE_PEER_LOGITS").map(|path| BufReader::new(File::open(path).unwrap()));

@@ -76,6 +76,15 @@ pub fn load_native() -> Option<Loaded> {
     load_on(Backend::Native, Dtype::Auto, mtp_fp8())
 }
 
+/// Loads the default target, or the file that `DRAFTSCOPE_NEAR_MODEL` names instead; `None` if offline.
+pub fn load_near(backend: Backend, dtype: Dtype) -> Option<Loaded> {
+    let mut recipe = recipe(backend, dtype, mtp_fp8())?;
+    if let Some(file) = std::env::var_os("DRAFTSCOPE_NEAR_MODEL") {
+        recipe.target = file.into();
+    }
+    Some(load(&recipe, &mut |_, _, _| {}).unwrap())
+}
+
 /// Loads it with the target's own file as draft model, whose drafts are always right.
 pub fn load_native_with_draft_model() -> Option<Loaded> {
     let recipe = recipe(Backend::Native, Dtype::Auto, mtp_fp8())?;
