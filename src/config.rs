@@ -45,8 +45,8 @@ pub const KEYS: &[&str] = &[
 /// Largest file that is read, in bytes.
 const MAX_BYTES: u64 = 64 << 10;
 
-/// Most themes that are read.
-const MAX_THEMES: usize = 64;
+/// Most themes, and most lessons, that are read.
+const MAX_FILES: usize = 64;
 
 /// Contents of the user's files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,6 +57,8 @@ pub struct UserFiles {
     pub keymap: Option<String>,
     /// Name and text of each file in `themes`, by name.
     pub themes: Vec<(String, String)>,
+    /// Name and text of each file in `lessons`, by name.
+    pub lessons: Vec<(String, String)>,
     /// A sentence about each part that was not understood.
     pub warnings: Vec<String>,
 }
@@ -73,7 +75,7 @@ pub fn path() -> Option<PathBuf> {
 }
 
 impl UserFiles {
-    /// Reads the file, and the keymap and themes next to it.
+    /// Reads the file, and the keymap, themes and lessons next to it.
     #[must_use]
     pub fn read(path: &Path) -> Self {
         let mut files = Self::default();
@@ -82,19 +84,22 @@ impl UserFiles {
         }
         let folder = path.parent().unwrap_or(Path::new("."));
         files.keymap = files.text(&folder.join("keymap.toml"));
-        let mut themes: Vec<PathBuf> = match std::fs::read_dir(folder.join("themes")) {
+        files.themes = files.folder(&folder.join("themes"));
+        files.lessons = files.folder(&folder.join("lessons"));
+        files
+    }
+
+    /// Name and text of each TOML file in a folder, by name.
+    fn folder(&mut self, folder: &Path) -> Vec<(String, String)> {
+        let mut paths: Vec<PathBuf> = match std::fs::read_dir(folder) {
             Ok(entries) => entries.filter_map(|entry| Some(entry.ok()?.path())).collect(),
             Err(_) => Vec::new(),
         };
-        themes.retain(|theme| theme.extension().is_some_and(|extension| extension == "toml"));
-        themes.sort();
-        themes.truncate(MAX_THEMES);
-        for theme in themes {
-            if let (Some(name), Some(text)) = (theme.file_stem().and_then(|s| s.to_str()), files.text(&theme)) {
-                files.themes.push((name.to_owned(), text));
-            }
-        }
-        files
+        paths.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
+        paths.sort();
+        paths.truncate(MAX_FILES);
+        let read = |path: PathBuf| Some((path.file_stem()?.to_str()?.to_owned(), self.text(&path)?));
+        paths.into_iter().filter_map(read).collect()
     }
 
     /// The text of a file; none when there is none.

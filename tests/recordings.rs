@@ -8,22 +8,11 @@ use std::path::{Path, PathBuf};
 use draftscope::engine::{self, EngineConfig};
 use draftscope::headless::{Driver, Outcome};
 use draftscope::model::options::{Backend, DeviceChoice, Dtype, LoadOptions, ModuleFile, Rollback};
-use draftscope::protocol::{
-    Baseline, DraftLenMode, DrafterKind, Lane, Message, Prompt, Rival, Sampling, Settings, Speaker, VerifyRule,
-};
+use draftscope::protocol::{Baseline, Command, DrafterKind, Lane, Message, Prompt, Settings, Speaker, StopReason};
 use draftscope::session::Session;
 use draftscope::trace::{RecordOptions, Recorder, Recording, TextPolicy};
+use draftscope::tui::{Run, bundled_lessons, drafted};
 use sha2::{Digest, Sha256};
-
-/// Longest answer: enough to see what a lesson is about.
-const MAX_TOKENS: u32 = 56;
-
-/// What a lesson runs.
-struct Run {
-    name: String,
-    prompt: String,
-    settings: Settings,
-}
 
 fn assets() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("assets")
@@ -55,58 +44,41 @@ fn module() -> Vec<u8> {
     std::fs::read(assets().join("mtp/smollm2-135m/mtp.fp8.safetensors")).unwrap()
 }
 
-fn rule(value: Option<&toml::Value>) -> Option<VerifyRule> {
-    value.map(|rule| rule.as_str().unwrap().parse().unwrap())
-}
-
-/// Every run of every lesson.
-fn runs() -> Vec<Run> {
-    let mut paths: Vec<_> =
-        std::fs::read_dir(assets().join("lessons")).unwrap().map(|entry| entry.unwrap().path()).collect();
-    paths.sort();
-    let mut runs = Vec::new();
-    for path in paths {
-        let lesson: toml::Table = std::fs::read_to_string(path).unwrap().parse().unwrap();
-        for run in lesson["step"].as_array().unwrap().iter().filter_map(|step| step.get("run")) {
-            let temperature = run.get("temperature").map_or(0.0, |t| t.as_float().unwrap() as f32);
-            let settings = Settings {
-                draft_len: run["k"].as_integer().unwrap() as u8,
-                draft_len_mode: DraftLenMode::Fixed,
-                rule: rule(run.get("rule")).unwrap_or_default(),
-                sampling: Sampling { temperature, ..Sampling::default() },
-                max_tokens: MAX_TOKENS,
-                baseline: Baseline::Race,
-                ..Settings::default()
-            };
-            let rival = rule(run.get("against")).map(|rule| Rival { rule, ..Rival::like(&settings) });
-            runs.push(Run {
-                name: run["recording"].as_str().unwrap().to_owned(),
-                prompt: run["prompt"].as_str().unwrap().to_owned(),
-                settings: Settings { rival, ..settings },
-            });
-        }
+/// Every run of every lesson that is recorded, each once.
+fn runs() -> Vec<(String, Run)> {
+    let steps = bundled_lessons().into_iter().flat_map(|entry| entry.lesson.step);
+    let runs = steps.filter_map(|step| step.run).filter_map(|run| Some((run.recording.clone()?, run)));
+    let mut runs: Vec<_> = runs.collect();
+    runs.sort_by(|a, b| a.0.cmp(&b.0));
+    for pair in runs.windows(2).filter(|pair| pair[0].0 == pair[1].0) {
+        assert_eq!(pair[0].1.prompt, pair[1].1.prompt, "one recording of two runs");
     }
+    runs.dedup_by(|a, b| a.0 == b.0);
     runs
 }
 
 #[test]
 fn each_recording_has_the_settings_of_its_lesson() {
-    for run in runs() {
-        let session = session(&file(&run.name));
-        let settings = Settings { max_tokens: session.settings().max_tokens, ..run.settings };
-        assert_eq!(*session.settings(), settings, "{}", run.name);
+    for (name, run) in runs() {
+        let session = session(&file(&name));
+        // a draft of the user takes a turn more, which makes the tokens of the prompt known
+        let turns = 1 + usize::from(run.draft.is_some());
         let turn = session.turn().unwrap();
-        assert_eq!((session.turns().len(), turn.typed.as_str()), (1, run.prompt.as_str()));
-        assert!(turn.answer(Lane::Speculative).rounds.len() > 5, "{}: more than five rounds", run.name);
-        assert!(turn.speedup().is_some(), "{}: plain decoding was measured", run.name);
-        assert_eq!(turn.answer(Lane::Rival).tokens.is_empty(), settings.rival.is_none(), "{}", run.name);
+        assert_eq!(turn.begun, run.settings(&Settings::default()), "{name}");
+        assert_eq!((session.turns().len(), turn.typed.as_str()), (turns, run.prompt.as_str()));
+        assert!(run.turn(&session).is_some(), "{name}: the lesson finds its run");
+        assert!(turn.answer(Lane::Speculative).rounds.len() > 5, "{name}: more than five rounds");
+        assert!(turn.speedup().is_some(), "{name}: plain decoding was measured");
+        assert_eq!(turn.answer(Lane::Rival).tokens.is_empty(), run.against.is_none(), "{name}");
+        let is_whole = |lane| matches!(turn.answer(lane).finished, Some(StopReason::Eos | StopReason::MaxTokens));
+        assert!(is_whole(Lane::Speculative) && is_whole(Lane::Plain), "{name}: both lanes come to their end");
     }
 }
 
 #[test]
 fn recordings_were_made_with_the_bundled_module() {
     let module = sha256(&module());
-    let lessons = runs().into_iter().map(|run| file(&run.name));
+    let lessons = runs().into_iter().map(|(name, _)| file(&name));
     for path in demos().into_iter().chain(lessons) {
         let session = session(&path);
         let header = session.header().unwrap();
@@ -154,14 +126,42 @@ fn record(path: &Path, prompts: Vec<String>, settings: Settings) {
     assert!(driver.finish().is_empty());
 }
 
+/// Records the run of a lesson.
+fn record_run(path: &Path, run: &Run) {
+    let settings = run.settings(&Settings::default());
+    let first = match run.draft {
+        Some(_) => Settings { max_tokens: 1, baseline: Baseline::Off, ..settings },
+        None => settings,
+    };
+    let mut driver = Driver::new(engine::spawn(EngineConfig { recipe: recipe(), settings: first }).unwrap());
+    driver.add(Box::new(Recorder::create(path, RecordOptions { force: true, text: TextPolicy::Full }).unwrap()));
+    let message = Message { role: Speaker::User, content: run.prompt.clone() };
+    let prompt = if run.raw { Prompt::Raw(run.prompt.clone()) } else { Prompt::Chat(vec![message]) };
+    assert_eq!(driver.answer(prompt), Outcome::Answered);
+    if let Some(draft) = &run.draft {
+        driver.send(Command::SetMaxTokens { max_tokens: settings.max_tokens });
+        driver.send(Command::SetBaseline { baseline: settings.baseline });
+        let prompt = drafted(driver.session().turn().unwrap(), draft).unwrap();
+        assert_eq!(driver.answer(prompt), Outcome::Answered);
+    }
+    assert!(driver.finish().is_empty());
+}
+
+/// Records the runs of the lessons again on the real model.
+#[test]
+#[ignore = "writes the bundled recordings of the lessons"]
+fn record_lessons() {
+    for (name, run) in runs() {
+        record_run(&file(&name), &run);
+    }
+}
+
 /// Records all of them again on the real model: `cargo test --release --test recordings -- --ignored`. Demos keep their
 /// prompts and settings.
 #[test]
 #[ignore = "writes the bundled recordings"]
 fn record_all() {
-    for Run { name, prompt, settings } in runs() {
-        record(&file(&name), vec![prompt], settings);
-    }
+    record_lessons();
     for path in demos() {
         let session = session(&path);
         let prompts = session.turns().iter().map(|turn| turn.typed.clone()).collect();

@@ -1,9 +1,14 @@
-//! Recordings of the real engine that lessons play, and the one that the empty screen offers.
+//! What lessons need besides their texts: recordings of the real engine, and the record of what was done in them. Also the
+//! recording that the empty screen offers.
 
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use anyhow::{Context, Result};
 use draftscope::trace::Recording;
-use draftscope::tui::Recordings;
+use draftscope::tui::{KeptProgress, Recordings};
+use etcetera::BaseStrategy;
 
 macro_rules! lesson {
     ($name:literal) => {
@@ -16,13 +21,53 @@ const LESSONS: &[(&str, &[u8])] = &[
     lesson!("positions"),
     lesson!("cost"),
     lesson!("round"),
-    lesson!("lossless"),
+    lesson!("slow"),
+    lesson!("random"),
     lesson!("rules"),
+    lesson!("confidence"),
     lesson!("sampling"),
     lesson!("losing"),
     lesson!("quiz"),
     ("code", include_bytes!("../../assets/traces/code.dscope.jsonl.zst")),
 ];
+
+/// Largest record of progress that is read, in bytes.
+const MAX_PROGRESS: u64 = 256 << 10;
+
+/// The recording of a lesson.
+pub(crate) fn recording(name: &str) -> Result<Recording> {
+    let (name, bytes) = LESSONS.iter().find(|(known, _)| *known == name).context("there is no such recording")?;
+    Ok(Recording::of_bytes(name, *bytes)?)
+}
+
+/// The file with what was done in the lessons; none where there is no place for it.
+fn progress_file() -> Option<PathBuf> {
+    let base = etcetera::choose_base_strategy().ok()?;
+    let state = base.state_dir().unwrap_or_else(|| base.data_dir());
+    Some(state.join("draftscope").join("lessons.json"))
+}
+
+/// What was done in the lessons, kept between runs.
+pub(crate) fn progress() -> Option<KeptProgress> {
+    let path = progress_file()?;
+    let mut text = String::new();
+    if let Ok(file) = std::fs::File::open(&path) {
+        // a file that is too long is no record of ours, and counts as nothing done
+        let _ = file.take(MAX_PROGRESS + 1).read_to_string(&mut text);
+    }
+    let write = move |text: &str| keep(&path, text).map_err(|error| format!("{error:#}"));
+    Some(KeptProgress { text, write: Rc::new(write) })
+}
+
+/// Writes the record under a temporary name and renames it, so that it is never half written.
+fn keep(path: &Path, text: &str) -> Result<()> {
+    let folder = path.parent().context("the record has no folder")?;
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(text.as_bytes())?;
+    file.persist(path).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(())
+}
 
 /// What lessons play when there is no engine.
 pub(crate) fn lessons() -> Recordings {

@@ -49,6 +49,8 @@ pub(crate) fn screen(args: &ScreenArgs, files: &UserFiles) -> TuiOptions {
         save: Some(files::saver()),
         export: Some(files::exporter()),
         recordings: Some(lessons::lessons()),
+        lessons: files.lessons.clone(),
+        progress: lessons::progress(),
         ..look(&args.look, files)
     }
 }

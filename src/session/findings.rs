@@ -59,11 +59,40 @@ fn draft_text(round: &Round, index: usize) -> Option<String> {
         let sure = draft.q.map_or(String::new(), |q| format!(" with q {q:.2}"));
         return Some(format!("the drafter proposes {name}{sure}; not judged yet"));
     };
+    if let Some(text) = by_confidence(round, index, &name, judgement) {
+        return Some(text);
+    }
     Some(match judgement.outcome {
         Outcome::Accepted => accepted(round, index, &name, judgement),
         Outcome::Rejected => rejected(round, index, &name, judgement),
         Outcome::NotReached => not_reached(round, index, &name),
     })
+}
+
+/// The rule `confidence` looks at q first: what it says of a draft that has one.
+fn by_confidence(round: &Round, index: usize, name: &str, judgement: &Judgement) -> Option<String> {
+    if round.rule != VerifyRule::Confidence || judgement.outcome == Outcome::NotReached {
+        return None;
+    }
+    let (q, bar) = (round.drafts.get(index)?.q?, round.leniency.confidence);
+    if q < bar {
+        let rest = match judgement.outcome {
+            Outcome::Accepted => accepted(round, index, name, judgement),
+            _ => rejected(round, index, name, judgement),
+        };
+        return Some(format!("q {q:.2} is below the threshold {bar:.2}, so the target decides: {rest}"));
+    }
+    let own = match round.departure(index) {
+        None => "it happens to be the target's own pick".to_owned(),
+        Some(_) => match round.own_piece(index) {
+            Some(own) => {
+                let p = prob_of(round, index, &own).map_or(String::new(), |p| format!(" {p:.2}"));
+                format!("the target would have picked {}{p}", quoted(&own))
+            }
+            None => "the target would have picked another".to_owned(),
+        },
+    };
+    Some(format!("q {q:.2} ≥ the threshold {bar:.2}, so draft {name} is accepted whatever its p is; {own}"))
 }
 
 fn accepted(round: &Round, index: usize, name: &str, judgement: &Judgement) -> String {
@@ -152,9 +181,14 @@ fn not_reached(round: &Round, index: usize, name: &str) -> String {
         return format!("the text does not lead to {name}, so it was never judged and is discarded");
     }
     let at = round.accepted() + 1;
-    let would = best(round, index).map_or(String::new(), |best| {
-        format!("; in its place the target would have chosen {} {:.2}", quoted(&best.piece), best.prob)
-    });
+    let said = |row: usize| best(round, row).map(|best| format!("{} {:.2}", quoted(&best.piece), best.prob));
+    let would = match (said(index), said(index + 1)) {
+        (None, _) => String::new(),
+        (Some(here), None) => format!("; in its place the target would have chosen {here}"),
+        (Some(here), Some(after)) => {
+            format!("; in its place the target would have chosen {here}; after it, {after}")
+        }
+    };
     format!("draft {at} was rejected, so {name} was never judged and is discarded{would}")
 }
 

@@ -292,11 +292,30 @@ fn reasons_are_sentences_with_the_numbers_of_the_round() {
     assert_eq!(why(0, 0), "the target preferred ' sky' 0.61 over ' color' 0.23; draft rejected, recovered: ' sky'");
     assert_eq!(
         why(0, 1),
-        "draft 1 was rejected, so ' of' was never judged and is discarded; in its place the target would have chosen ' is' 0.88"
+        "draft 1 was rejected, so ' of' was never judged and is discarded; in its place the target would have chosen ' is' 0.88; after it, ' light' 0.35"
     );
     assert_eq!(why(1, 0), "the target says ' is' 0.84 too; draft accepted");
     assert_eq!(why(1, 3), "all 3 drafts accepted: bonus ' of' 0.64 from the same pass");
     assert_eq!(explain(&rounds[0], 9), None);
+}
+
+#[test]
+fn the_rule_confidence_is_explained_by_q_and_its_threshold() {
+    let session = fold(&first_turn().events);
+    let mut round = Round::clone(&session.turns()[0].answer(Lane::Speculative).rounds[0]);
+    round.rule = VerifyRule::Confidence;
+    assert_eq!(
+        explain(&round, 0).unwrap().text,
+        "q 0.41 is below the threshold 0.60, so the target decides: the target preferred ' sky' 0.61 over ' color' 0.23; draft rejected, recovered: ' sky'"
+    );
+    round.leniency.confidence = 0.4;
+    let verdict = round.verdict.as_mut().unwrap();
+    verdict.judgements[0].outcome = Outcome::Accepted;
+    verdict.departures = vec![crate::protocol::Departure { index: 0, instead: piece(" sky").id }];
+    assert_eq!(
+        explain(&round, 0).unwrap().text,
+        "q 0.41 ≥ the threshold 0.40, so draft ' color' is accepted whatever its p is; the target would have picked ' sky' 0.61"
+    );
 }
 
 #[test]

@@ -57,6 +57,8 @@ pub(super) enum Overlay {
     Search(LineInput),
     /// A note being written about a place, else about this moment.
     Note(LineInput, Option<PassId>),
+    /// The text that the user drafts in a lesson.
+    Draft(LineInput),
     /// A moment being named.
     GoTo(LineInput),
     /// The settings, with the chosen row.
@@ -125,6 +127,10 @@ pub struct App {
     /// Settings before and after a branch changed them, by the index of its turn.
     pub(super) lent: HashMap<usize, (Settings, Settings)>,
     pub(super) lesson: super::lesson::Study,
+    /// All lessons, the user's own last.
+    pub(super) lessons: Vec<super::lesson::Entry>,
+    /// What of them was done.
+    pub(super) progress: super::lesson::Progress,
     /// The source's own run, while a lesson's recording is shown in its place, and the parts of this state that belong
     /// to it.
     pub(super) aside: Option<Timeline>,
@@ -182,6 +188,9 @@ impl App {
         let (themes, warnings) = ThemeSet::new(&options);
         toasts.splice(0..0, options.warnings.iter().cloned());
         toasts.extend(warnings);
+        let (lessons, warnings) = super::lesson::all(&options.lessons);
+        toasts.extend(warnings);
+        let progress = options.progress.as_ref().map(|kept| super::lesson::Progress::read(&kept.text));
         let mut app = Self {
             page: options.page,
             pane: options.page.panes()[0],
@@ -208,6 +217,8 @@ impl App {
             abandoned: HashSet::new(),
             lent: HashMap::new(),
             lesson: super::lesson::Study::default(),
+            lessons,
+            progress: progress.unwrap_or_default(),
             aside: None,
             aside_places: Default::default(),
             awaiting: None,
@@ -235,7 +246,29 @@ impl App {
             themes,
         };
         app.dress_editor();
+        app.begin_lesson();
         app
+    }
+
+    /// Opens the lesson that the options name.
+    fn begin_lesson(&mut self) {
+        let Some(wanted) = self.options.lesson.clone() else { return };
+        self.go_to(Page::Learn);
+        match super::lesson::find(&self.lessons, &wanted) {
+            Some(index) => {
+                self.lesson.lesson = Some(index);
+                self.lesson.begin(0, &self.lessons);
+            }
+            None => self.toast = Some(format!("there is no lesson '{wanted}'")),
+        }
+    }
+
+    /// Keeps what of the lessons was done, where the caller can.
+    pub(super) fn keep_progress(&mut self) {
+        let Some(kept) = &self.options.progress else { return };
+        if let Err(error) = (kept.write)(&self.progress.written()) {
+            self.toast = Some(format!("progress was not kept: {error}"));
+        }
     }
 
     /// Shows a recording instead of the source's own run.
@@ -336,7 +369,9 @@ impl App {
         match &self.overlay {
             Some(Overlay::Help(_)) => Context::Help,
             Some(Overlay::Quit) => Context::Quit,
-            Some(Overlay::Palette(_) | Overlay::Search(_) | Overlay::Note(..) | Overlay::GoTo(_)) => Context::Entry,
+            Some(
+                Overlay::Palette(_) | Overlay::Search(_) | Overlay::Note(..) | Overlay::GoTo(_) | Overlay::Draft(_),
+            ) => Context::Entry,
             Some(Overlay::WhatIf(form)) if form.is_typing() => Context::Entry,
             Some(
                 Overlay::Settings(_)

@@ -185,12 +185,14 @@ impl EventLoop {
             _ => Vec::new(),
         };
         self.send(commands);
-        self.compare();
+        self.follow_up();
     }
 
-    /// Both answers are shown: asks for plain decoding to be finished.
-    fn compare(&mut self) {
-        let commands = update::finish_plain(&mut self.app, &self.time);
+    /// Asks for what follows from what has happened: the second turn of a lesson, and the end of plain decoding where both
+    /// answers are on show.
+    fn follow_up(&mut self) {
+        let mut commands = update::go_on_with_lesson(&mut self.app, &self.time);
+        commands.extend(update::finish_plain(&mut self.app, &self.time));
         self.send(commands);
     }
 
@@ -258,7 +260,7 @@ impl EventLoop {
         self.is_behind = self.source.events.is_pressing();
         self.app.follow(self.time.live());
         self.greet();
-        self.compare();
+        self.follow_up();
     }
 
     fn apply(&mut self, event: Event) {

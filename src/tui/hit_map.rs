@@ -49,6 +49,8 @@ pub struct HitMap {
     pub page: usize,
     /// Largest first line of the help.
     pub help_max: usize,
+    /// Largest first line of a lesson's words.
+    pub lesson_max: usize,
     pub(super) hits: Vec<Hit>,
 }
 

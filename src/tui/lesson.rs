@@ -1,16 +1,29 @@
-//! Lessons: data from `assets/lessons`, and where the user is in them.
+//! Lessons: data from `assets/lessons` and from the user's folder, and where the user is in them.
 //!
 //! Invariant: a step that asks shows its answer only after a choice was made; an answer is a fixed
 //! one, a number measured in this session, or a verdict of a round that really happened. Words in
 //! braces are filled in with measured numbers, never with made-up ones.
 
+mod check;
+mod fact;
+mod progress;
+mod sliders;
+mod study;
+
 use serde::Deserialize;
 
-use crate::protocol::{Lane, Outcome, Settings};
-use crate::session::Session;
-use crate::session::account::Account;
+use crate::protocol::{
+    Again, Baseline, Branch, Continuation, DraftLenMode, DrafterKind, Lane, Leniency, MAX_DRAFT_LEN, Prompt, Rival,
+    Sampling, Settings, VerifyRule,
+};
+use crate::session::text::printable;
+use crate::session::{Session, Turn};
 
-use super::selection::{RoundAt, round_at};
+pub use check::{LessonError, check};
+pub(super) use fact::{Fact, filled};
+pub(super) use progress::Progress;
+pub(super) use sliders::{Slider, Sliders};
+pub(super) use study::Study;
 
 /// The lessons in the binary, in the order of the list.
 pub(super) const BUNDLED: &[(&str, &str)] = &[
@@ -24,246 +37,327 @@ pub(super) const BUNDLED: &[(&str, &str)] = &[
     ("quiz", include_str!("../../assets/lessons/8-quiz.toml")),
 ];
 
+/// Longest answer of a lesson's run, unless the run says otherwise: enough to see what the lesson is about.
+const TOKENS: u32 = 56;
+
 /// A lesson.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Lesson {
-    pub(super) title: String,
-    pub(super) summary: String,
-    pub(super) step: Vec<Step>,
+pub struct Lesson {
+    /// Its title.
+    pub title: String,
+    /// What it is about, in a sentence.
+    pub summary: String,
+    /// Its screens, in order.
+    pub step: Vec<Step>,
 }
 
 /// One screen of a lesson.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Step {
-    /// What is said, or asked.
-    pub(super) text: String,
-    /// What may be answered; none when nothing is asked.
-    pub(super) choices: Vec<String>,
+pub struct Step {
+    /// What it says or asks, in at most 90 words.
+    pub text: String,
+    /// The answers to choose from; none if nothing is asked.
+    pub choices: Vec<Choice>,
     /// The right one, from 1.
-    pub(super) answer: Option<usize>,
+    pub answer: Option<usize>,
     /// Or: the choice in whose range a measured number lies.
-    pub(super) measured: Option<Measured>,
+    pub measured: Option<Measured>,
     /// Or: the verdict on a draft of a round of this session.
-    pub(super) quiz: bool,
-    /// Said after the choice.
-    pub(super) reveal: String,
+    pub quiz: bool,
+    /// Shown after the right choice.
+    pub reveal: String,
+    /// What helps, one after each wrong try or each Enter before the goal is reached.
+    pub hints: Vec<String>,
     /// What Enter runs on the engine.
-    pub(super) run: Option<Run>,
+    pub run: Option<Run>,
+    /// What the user has to do; the program sees when it is done.
+    pub goal: Option<Goal>,
+    /// The sliders and what they have to be set to.
+    pub task: Option<Task>,
+    /// The panels beside the words, from top to bottom.
+    pub show: Vec<Panel>,
+    /// What drawings show that is not taken from a run.
+    pub example: Option<Example>,
+    /// Where the statements come from: papers, pages or files of this repository.
+    pub source: Vec<String>,
+    /// For the presenter.
+    pub notes: String,
+}
+
+/// An answer to choose.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Choice {
+    /// The answer.
+    pub text: String,
+    /// Of a wrong answer, what is wrong with the belief it stands for.
+    #[serde(default)]
+    pub why: String,
 }
 
 /// A number of this session and where the choices part.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Measured {
-    pub(super) fact: Fact,
+pub struct Measured {
+    /// The number.
+    pub fact: Fact,
     /// Rising; one less than there are choices.
-    pub(super) bounds: Vec<f64>,
+    pub bounds: Vec<f64>,
 }
 
 /// A prompt with settings.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Run {
-    pub(super) prompt: String,
-    pub(super) k: u8,
+pub struct Run {
+    /// The prompt.
+    pub prompt: String,
+    /// Whether the prompt goes to the model unchanged, without the chat template.
     #[serde(default)]
-    pub(super) rule: crate::protocol::VerifyRule,
+    pub raw: bool,
+    /// k.
+    pub k: u8,
+    /// The drafter.
     #[serde(default)]
-    pub(super) temperature: f32,
+    pub drafter: DrafterKind,
+    /// A text that the user drafts: it is judged from the last token of the prompt on. Without an engine it is this one.
+    #[serde(default)]
+    pub draft: Option<String>,
+    /// The rule.
+    #[serde(default)]
+    pub rule: VerifyRule,
+    /// Limits of the rules that are not lossless.
+    #[serde(default)]
+    pub leniency: Leniency,
+    /// Temperature.
+    #[serde(default)]
+    pub temperature: f32,
+    /// Seed of every draw.
+    #[serde(default)]
+    pub seed: u64,
+    /// Longest answer, in tokens.
+    #[serde(default = "usual_tokens")]
+    pub tokens: u32,
     /// Hold after the prompt, so that the user steps.
     #[serde(default)]
-    pub(super) hold: bool,
+    pub hold: bool,
     /// A rule that races beside on the same prompt.
     #[serde(default)]
-    pub(super) against: Option<crate::protocol::VerifyRule>,
-    /// The recording of this very run, played where there is no engine.
-    pub(super) recording: String,
+    pub against: Option<VerifyRule>,
+    /// The recording of this very run, played where there is no engine; lessons of the user have none.
+    #[serde(default)]
+    pub recording: Option<String>,
 }
 
-/// A number measured in the session on show.
+const fn usual_tokens() -> u32 {
+    TOKENS
+}
+
+/// The prompt that has a text of the user judged from the last token of a turn's prompt on; none where that turn has no
+/// tokens.
+#[must_use]
+pub fn drafted(turn: &Turn, text: &str) -> Option<Prompt> {
+    let answer = turn.answer(Lane::Speculative);
+    (!answer.prompt.is_empty()).then(|| {
+        Prompt::Branch(Continuation {
+            typed: turn.typed.clone(),
+            tokens: answer.prompt.clone(),
+            branch: Branch { turn: turn.number, kept: 0, forced: false },
+            again: Some(Again { drafts: Vec::new(), text: text.to_owned() }),
+        })
+    })
+}
+
+impl Run {
+    /// All settings of the run, so that it is the one that was recorded; of the settings before only those that no lesson
+    /// sets.
+    #[must_use]
+    pub fn settings(&self, before: &Settings) -> Settings {
+        let usual = Settings::default();
+        // another draft module than MTP is what the user loaded: it stays
+        let is_like_mtp = self.drafter == DrafterKind::Mtp && before.drafter.chain().contains(&DrafterKind::Mtp);
+        let wanted = Settings {
+            draft_len_mode: DraftLenMode::Fixed,
+            draft_len: self.k.min(MAX_DRAFT_LEN),
+            drafter: if is_like_mtp { before.drafter } else { self.drafter },
+            drafting: usual.drafting,
+            rule: self.rule,
+            leniency: self.leniency,
+            sampling: Sampling { temperature: self.temperature, seed: self.seed, ..usual.sampling },
+            max_tokens: self.tokens,
+            baseline: Baseline::Race,
+            ..*before
+        };
+        Settings { rival: self.against.map(|rule| Rival { rule, ..Rival::like(&wanted) }), ..wanted }
+    }
+
+    /// The newest turn of a session that ran this.
+    #[must_use]
+    pub fn turn<'a>(&self, session: &'a Session) -> Option<&'a Turn> {
+        session.turns().iter().rev().find(|turn| {
+            let begun = &turn.begun;
+            turn.typed == self.prompt
+                && begun.draft_len == self.k
+                && begun.rule == self.rule
+                && begun.sampling.temperature == self.temperature
+                && begun.rival.map(|rival| rival.rule) == self.against
+                && turn.branch.is_some() == self.draft.is_some()
+        })
+    }
+}
+
+/// What the user has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Fact {
-    /// T(k + 1) ÷ T(1) at the newest round's k.
-    VerifyRatio,
-    /// One drafted token ÷ T(1).
-    DraftShare,
-    /// Share of rounds that accepted the draft at position 1, newest turn.
-    FirstAccepted,
-    /// Committed ÷ rounds, newest turn.
-    TokensPerRound,
-    /// Speculative ÷ plain, newest turn.
-    Speedup,
-    /// Leading tokens equal in both lanes, newest turn.
-    Identical,
-    /// Leading tokens equal in the own lane and the rival's, newest turn.
-    IdenticalToRival,
-    /// Tokens of the newest turn that a lossless rule would not have committed, in the rival's lane.
-    Departures,
-    /// k of the newest round.
-    K,
+pub enum Goal {
+    /// Step until all drafts of the round are there.
+    Drafted,
+    /// Step until the target's pass has run.
+    Scored,
+    /// Step until the drafts are judged.
+    Verdict,
+    /// Step until the round's tokens are committed.
+    Committed,
+    /// Step until a draft of the round on show is rejected.
+    Rejected,
+    /// Go back in time.
+    Past,
+    /// Select a draft that was not reached.
+    NotReached,
+    /// Let all answers of the run come to their end.
+    Finished,
 }
 
-impl Fact {
-    pub(super) const ALL: &'static [(&'static str, Self)] = &[
-        ("verify_ratio", Self::VerifyRatio),
-        ("draft_share", Self::DraftShare),
-        ("first_accepted", Self::FirstAccepted),
-        ("tokens_per_round", Self::TokensPerRound),
-        ("speedup", Self::Speedup),
-        ("identical", Self::Identical),
-        ("identical_to_rival", Self::IdenticalToRival),
-        ("departures", Self::Departures),
-        ("k", Self::K),
-    ];
-
-    /// Its value, if it was measured.
-    pub(super) fn value(self, session: &Session) -> Option<f64> {
-        let turn = session.turn()?;
-        let answer = turn.answer(Lane::Speculative);
-        match self {
-            Self::VerifyRatio => {
-                let verify_us = Account::of_turn(turn)?.costs.verify_us;
-                Some(verify_us.get(usize::from(answer.rounds.last()?.draft_len))? / verify_us.first()?)
-            }
-            Self::DraftShare => {
-                let costs = Account::of_turn(turn)?.costs;
-                Some(costs.draft_us / costs.verify_us.first()?)
-            }
-            Self::FirstAccepted => {
-                let stats = answer.stats();
-                let offered = *stats.offered_per_pos().first()?;
-                Some(*stats.accepted_per_pos().first()? as f64 / offered as f64)
-            }
-            Self::TokensPerRound => answer.stats().mean_tokens_per_round(),
-            Self::Speedup => turn.speedup().map(|speedup| speedup.value),
-            Self::Identical => turn.agreement().map(|agreement| agreement.identical as f64),
-            Self::IdenticalToRival => turn.agreement_with(Lane::Rival).map(|agreement| agreement.identical as f64),
-            Self::Departures => {
-                let rival = turn.answer(Lane::Rival);
-                (!rival.tokens.is_empty()).then(|| rival.departures().count() as f64)
-            }
-            Self::K => Some(f64::from(answer.rounds.last()?.draft_len)),
-        }
-    }
-
-    fn shown(self, session: &Session) -> String {
-        let Some(value) = self.value(session) else {
-            return "(not measured yet)".to_owned();
-        };
-        match self {
-            Self::FirstAccepted | Self::DraftShare => format!("{:.0} %", value * 100.0),
-            Self::Identical | Self::IdenticalToRival | Self::Departures | Self::K => format!("{value:.0}"),
-            _ => format!("{value:.2}"),
-        }
-    }
+/// Sliders to set.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Task {
+    /// Where they begin.
+    pub start: Sliders,
+    /// Those that may be moved.
+    pub free: Vec<Slider>,
+    /// The speedup to reach: at least, at most.
+    pub speedup: [f64; 2],
 }
 
-/// Text with the measured numbers in place of `{names}`.
-pub(super) fn filled(text: &str, session: &Session) -> String {
-    let mut out = text.trim().to_owned();
-    for (name, fact) in Fact::ALL {
-        let wanted = format!("{{{name}}}");
-        if out.contains(&wanted) {
-            out = out.replace(&wanted, &fact.shown(session));
-        }
-    }
-    out
+/// A panel beside the words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Panel {
+    /// The end of the answer, every token with its fate.
+    Answer,
+    /// The round on show.
+    Round,
+    /// The answers beside each other.
+    Lanes,
+    /// T(m), measured.
+    Costs,
+    /// Candidates of drafter and target at the place on show.
+    Distributions,
+    /// Weights and caches.
+    Memory,
+    /// Drawing: what a pass reads and predicts at every position.
+    Pass,
+    /// Drawing: bytes and multiplications of passes over one row and over k + 1.
+    Bytes,
+    /// Drawing: the slots of the target's cache through a round.
+    Slots,
+    /// Drawing: p, q, min(1, p/q) and the residual.
+    Residual,
+    /// Drawing: the wiring of an MTP module.
+    Wiring,
+    /// Drawing: a chain of drafts against parallel heads.
+    Heads,
+    /// Sliders of the cost model.
+    Sliders,
 }
 
-/// Where the user is in the lessons.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Study {
-    /// None shows the list.
-    pub(super) lesson: Option<usize>,
-    pub(super) step: usize,
-    /// Chosen line: of the list, or of the choices.
-    pub(super) choice: usize,
-    pub(super) is_revealed: bool,
-    /// Answers that were right, and questions answered.
-    pub(super) right: u32,
-    pub(super) asked: u32,
-    /// The draft that the quiz asks about.
-    pub(super) quiz: Option<(RoundAt, usize)>,
-    /// What a run of this lesson set: the settings before the first one, and those it set last.
-    pub(super) lent: Option<(Settings, Settings)>,
-    /// Its newest run holds the engine, and nobody has paused or resumed since.
-    pub(super) holds: bool,
+/// What drawings show that no run gave.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Example {
+    /// Tokens that a pass reads, or candidates.
+    pub tokens: Vec<String>,
+    /// The target's probability of each candidate.
+    pub p: Vec<f64>,
+    /// The drafter's.
+    pub q: Vec<f64>,
+    /// Whether the drafter reads the target's KV cache.
+    pub shares_cache: bool,
 }
 
-impl Study {
-    /// The lesson and the step on show.
-    pub(super) fn at(&self) -> Option<(Lesson, Step)> {
-        let lesson = lesson(self.lesson?)?;
-        let step = lesson.step.get(self.step)?.clone();
-        Some((lesson, step))
+impl Lesson {
+    /// The run that a step builds on: its own, else the one of the nearest step before.
+    #[must_use]
+    pub fn run_at(&self, step: usize) -> Option<&Run> {
+        self.step.get(..=step)?.iter().rev().find_map(|step| step.run.as_ref())
     }
 
-    /// The right choice of a step, from 0.
-    pub(super) fn right_choice(&self, step: &Step, session: &Session) -> Option<usize> {
-        if step.quiz {
-            let (at, index) = self.quiz?;
-            let accepted = round_at(session, at)?.outcome(index)? == Outcome::Accepted;
-            return Some(usize::from(!accepted));
+    /// Index of the step that has this run.
+    #[must_use]
+    pub fn step_of_run(&self, step: usize) -> Option<usize> {
+        self.step.get(..=step)?.iter().rposition(|step| step.run.is_some())
+    }
+
+    /// Replaces control characters in every text: lessons of the user may hold any.
+    fn cleaned(mut self) -> Self {
+        let clean = |text: &mut String| *text = printable(text).into_owned();
+        clean(&mut self.title);
+        clean(&mut self.summary);
+        for step in &mut self.step {
+            let choices = step.choices.iter_mut().flat_map(|choice| [&mut choice.text, &mut choice.why]);
+            let lists = step.hints.iter_mut().chain(&mut step.source);
+            let tokens = step.example.iter_mut().flat_map(|example| &mut example.tokens);
+            let single = [&mut step.text, &mut step.reveal, &mut step.notes];
+            choices.chain(lists).chain(tokens).chain(single).for_each(clean);
         }
-        match &step.measured {
-            Some(_) if session.is_generating() => None, // what is measured may still change
-            Some(measured) => {
-                let value = measured.fact.value(session)?;
-                Some(measured.bounds.iter().filter(|bound| value >= **bound).count())
-            }
-            None => step.answer?.checked_sub(1),
-        }
+        self
     }
 }
 
-/// One of the bundled lessons.
-pub(super) fn lesson(index: usize) -> Option<Lesson> {
-    toml::from_str(BUNDLED.get(index)?.1).ok()
+/// A lesson of the list.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Its name: of its file, without number and ending.
+    pub name: String,
+    /// What is in it.
+    pub lesson: Lesson,
+    /// Whether the user wrote it.
+    pub is_own: bool,
+}
+
+/// The bundled lessons.
+#[must_use]
+pub fn bundled() -> Vec<Entry> {
+    let entry = |(name, text): &(&str, &str)| {
+        // a test checks every bundled lesson
+        let lesson = check(text).ok()?;
+        Some(Entry { name: (*name).to_owned(), lesson, is_own: false })
+    };
+    BUNDLED.iter().filter_map(entry).collect()
+}
+
+/// The bundled lessons, then those of the user; a sentence about each file that is not valid.
+#[must_use]
+pub fn all(own: &[(String, String)]) -> (Vec<Entry>, Vec<String>) {
+    let (mut entries, mut warnings) = (bundled(), Vec::new());
+    for (name, text) in own {
+        match check(text) {
+            Ok(lesson) => entries.push(Entry { name: name.clone(), lesson, is_own: true }),
+            Err(error) => warnings.push(format!("lesson {name}: {error}; draftscope learn --check FILE says more")),
+        }
+    }
+    (entries, warnings)
+}
+
+/// Finds a lesson by its number in the list, from 1, or by its name.
+#[must_use]
+pub fn find(entries: &[Entry], wanted: &str) -> Option<usize> {
+    let number = wanted.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+    let by_name = || entries.iter().position(|entry| entry.name == wanted);
+    number.filter(|index| *index < entries.len()).or_else(by_name)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::session::fixture::first_turn;
-
-    #[test]
-    fn every_lesson_loads_and_checks_something_before_it_tells() {
-        for (index, (name, text)) in BUNDLED.iter().enumerate() {
-            let lesson: Lesson = toml::from_str(text).unwrap_or_else(|error| panic!("{name}: {error}"));
-            assert!(lesson.step.iter().any(|step| !step.choices.is_empty() || step.quiz), "{name} asks nothing");
-            for step in &lesson.step {
-                let asks = step.answer.is_some() || step.measured.is_some();
-                assert_eq!(asks, !step.choices.is_empty(), "{name}: {}", step.text);
-                assert!(step.answer.is_none_or(|answer| (1..=step.choices.len()).contains(&answer)), "{name}");
-                let bounds = step.measured.as_ref().map_or(step.choices.len().max(1), |m| m.bounds.len() + 1);
-                assert_eq!(bounds, step.choices.len().max(1), "{name}: {}", step.text);
-                assert!(!asks || !step.reveal.is_empty(), "{name}: {}", step.text);
-                assert!(step.text.chars().count() < 700, "{name} has a long step: {}", step.text);
-            }
-            assert!(super::lesson(index).is_some());
-        }
-    }
-
-    #[test]
-    fn words_in_braces_are_facts() {
-        let known = |word: &str| Fact::ALL.iter().any(|(name, _)| *name == word);
-        for (name, text) in BUNDLED {
-            for part in text.split('{').skip(1) {
-                let word = part.split('}').next().unwrap();
-                let is_toml = word.contains('=');
-                assert!(is_toml || known(word), "{name}: {{{word}}}");
-            }
-        }
-        let mut session = Session::new();
-        assert_eq!(filled(" {speedup} ", &session), "(not measured yet)");
-        first_turn().events.iter().for_each(|event| session.apply(event));
-        assert_eq!(filled("{k} {verify_ratio} {first_accepted}", &session), "3 1.25 57 %");
-        for (name, fact) in Fact::ALL {
-            let needs_rival = matches!(fact, Fact::IdenticalToRival | Fact::Departures);
-            assert_eq!(fact.value(&session).is_some(), !needs_rival, "{name}");
-        }
-    }
-}
+mod tests;

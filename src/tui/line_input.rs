@@ -29,6 +29,11 @@ impl LineInput {
         Self { is_note: true, ..Self::default() }
     }
 
+    /// With a text to begin with.
+    pub(super) fn with(text: &str) -> Self {
+        Self { text: text.chars().filter(|c| !c.is_control()).take(MAX).collect(), ..Self::default() }
+    }
+
     pub(super) fn text(&self) -> &str {
         &self.text
     }

@@ -60,8 +60,15 @@ pub use display::Marks;
 pub use event_loop::{Ended, run};
 pub use hit_map::HitMap;
 pub use keymap::{Binding, Chord, Context, Keymap};
+pub use lesson::{
+    Entry as LessonEntry, Lesson, LessonError, Run, all as all_lessons, bundled as bundled_lessons,
+    check as check_lesson, drafted, find as find_lesson,
+};
 pub use offscreen::Offscreen;
-pub use options::{Exporter, FirstStart, Pictures, Read, Recordings, Saver, TuiOptions, Write, WriteAs, WriteScreen};
+pub use options::{
+    Exporter, FirstStart, Keep, KeptProgress, Pictures, Read, Recordings, Saver, TuiOptions, Write, WriteAs,
+    WriteScreen,
+};
 pub use pace::Pace;
 pub use page::Page;
 pub use playback::Playback;

@@ -70,6 +70,24 @@ impl fmt::Debug for Recordings {
     }
 }
 
+/// Keeps the record of what was done in the lessons; or says why not.
+pub type Keep = dyn Fn(&str) -> Result<(), String>;
+
+/// What was done in the lessons, kept between runs by the caller, because files are unknown here.
+#[derive(Clone)]
+pub struct KeptProgress {
+    /// The record as it was read.
+    pub text: String,
+    /// Replaces it.
+    pub write: Rc<Keep>,
+}
+
+impl fmt::Debug for KeptProgress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeptProgress").field("text", &self.text).finish_non_exhaustive()
+    }
+}
+
 /// The program runs for the first time; called once this was used, so that the next start is not the first.
 #[derive(Clone)]
 pub struct FirstStart(pub Rc<dyn Fn()>);
@@ -129,6 +147,12 @@ pub struct TuiOptions {
     pub pictures: Option<Pictures>,
     /// Plays lessons without an engine.
     pub recordings: Option<Recordings>,
+    /// Lessons of the user: name and text of the file. They are listed after the bundled ones.
+    pub lessons: Vec<(String, String)>,
+    /// The lesson to begin with, by its number or name.
+    pub lesson: Option<String>,
+    /// Keeps what was done in the lessons.
+    pub progress: Option<KeptProgress>,
 }
 
 impl TuiOptions {

@@ -83,7 +83,7 @@ impl Page {
             Self::Inspect => &[Pane::Distributions, Pane::Numbers],
             Self::Speed => &[Pane::Curves, Pane::Times, Pane::Positions, Pane::Costs, Pane::Memory, Pane::Account],
             Self::Compare => &[Pane::Lanes, Pane::Table],
-            Self::Learn => &[Pane::Lesson],
+            Self::Learn => &[Pane::Lesson, Pane::Round],
         }
     }
 

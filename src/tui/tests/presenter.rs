@@ -64,7 +64,7 @@ fn the_round_and_its_marks_are_in_words_at_every_size() {
             "The first draft is rejected",
             "accepted by the target: kept",
             "rejected by the target: discarded",
-            "not reached: discarded unseen",
+            "not reached: discarded unjudged",
             "recovered: the target's token instead",
             "bonus: all accepted, one token more",
             "the cut: what is left of it is kept",
@@ -121,10 +121,11 @@ fn a_recording_the_past_and_a_lesson_are_presented_too() {
     let mut stage = Stage::new(&first_turn(), TuiOptions { page: Page::Learn, ..TuiOptions::default() });
     stage.press("<F5>");
     assert!(stage.screen(80, 24).contains("Lessons"), "the list as ever");
-    stage.press("<Enter>");
+    // the step of lesson 6 that runs this prompt
+    stage.press("<Down><Down><Down><Down><Down><Enter><Right><Right><Right><Right><Right>");
     for (width, height) in SIZES {
         let screen = stage.screen(width, height);
-        assert!(screen.contains("1 of ") && screen.contains('┏'), "the round under the text: {screen}");
+        assert!(screen.contains("6 of ") && screen.contains('┏'), "the round beside the text: {screen}");
     }
 }
 

@@ -1,34 +1,53 @@
 //! Keys in the lessons.
 
-use crate::protocol::{
-    Ability, Baseline, Capabilities, Command, DraftLenMode, DrafterKind, EventKind, MAX_DRAFT_LEN, Message, Outcome,
-    Prompt, Rival, Sampling, Settings, Speaker,
-};
-use crate::session::{Round, Session, Timeline};
+mod goal;
+mod quiz;
+mod run;
+
+use crate::protocol::Command;
+use crate::session::Timeline;
 use crate::tui::action::Action;
 use crate::tui::app::App;
-use crate::tui::lesson::{BUNDLED, Run, Step, Study};
-use crate::tui::pace::Pace;
-use crate::tui::page::Page;
-use crate::tui::selection::{RoundAt, round_at, rounds};
+use crate::tui::lesson::{Slider, Step, Study};
+use crate::tui::page::{Page, Pane};
 
-use super::{cannot_send, navigation, settings, watch};
+pub(in crate::tui) use run::go_on;
+pub(super) use run::{demo, draft_typed};
+
+use super::settings;
+
+/// Steps of a slider for a key that moves by a page.
+const FAR: i32 = 10;
 
 /// Performs an action in the lessons; `None` leaves it to others.
 pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Option<Vec<Command>> {
-    let Some((lesson, step)) = app.lesson.at() else {
+    let Some(step) = app.lesson.at(&app.lessons).map(|(_, step)| step.clone()) else {
+        app.pane = Pane::Lesson;
         return list(app, action);
     };
+    if app.pane != Pane::Lesson {
+        // the round has the keys, until one leaves it
+        return (action == Action::Leave && app.selected.is_none()).then(|| {
+            app.pane = Pane::Lesson;
+            Vec::new()
+        });
+    }
+    if step.task.is_some() && move_slider(app, &step, action) {
+        return Some(Vec::new());
+    }
+    let steps = app.lesson.at(&app.lessons).map_or(1, |(lesson, _)| lesson.step.len());
     match action {
         Action::Up => app.lesson.choice = app.lesson.choice.saturating_sub(1),
         Action::Down => {
             let last = choices(&step).saturating_sub(1);
             app.lesson.choice = (app.lesson.choice + 1).min(last);
         }
+        Action::PageUp | Action::PageDown => scroll(app, action == Action::PageUp),
         Action::Left => turn_to(app, time, app.lesson.step.saturating_sub(1)),
-        Action::Right => turn_to(app, time, (app.lesson.step + 1).min(lesson.step.len() - 1)),
+        Action::Right => turn_to(app, time, (app.lesson.step + 1).min(steps - 1)),
+        Action::RejectNext => app.lesson.shows_notes = !app.lesson.shows_notes,
         Action::Leave => return Some(leave(app, time, app.lesson.lesson.unwrap_or(0))),
-        Action::Open => return Some(enter(app, time, &step, lesson.step.len())),
+        Action::Open => return Some(enter(app, time, &step, steps)),
         _ => return None,
     }
     Some(Vec::new())
@@ -37,78 +56,139 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Opti
 fn list(app: &mut App, action: Action) -> Option<Vec<Command>> {
     match action {
         Action::Up => app.lesson.choice = app.lesson.choice.saturating_sub(1),
-        Action::Down => app.lesson.choice = (app.lesson.choice + 1).min(BUNDLED.len() - 1),
-        Action::Open | Action::Right => app.lesson = Study { lesson: Some(app.lesson.choice), ..Study::default() },
+        Action::Down => app.lesson.choice = (app.lesson.choice + 1).min(app.lessons.len().saturating_sub(1)),
+        Action::Open | Action::Right => open(app, app.lesson.choice),
         _ => return None,
     }
     Some(Vec::new())
+}
+
+/// Begins a lesson.
+pub(super) fn open(app: &mut App, index: usize) {
+    app.go_to(Page::Learn);
+    app.lesson = Study { lesson: Some(index), ..Study::default() };
+    app.lesson.begin(0, &app.lessons);
 }
 
 fn choices(step: &Step) -> usize {
     if step.quiz { 2 } else { step.choices.len() }
 }
 
+fn scroll(app: &mut App, up: bool) {
+    let page = app.hit_map.page.max(2) / 2;
+    let now = app.lesson.scroll.unwrap_or(app.hit_map.lesson_max);
+    let next = if up { now.saturating_sub(page) } else { now + page };
+    app.lesson.scroll = (next < app.hit_map.lesson_max).then_some(next);
+}
+
+/// Whether an action moved a slider, or chose one.
+fn move_slider(app: &mut App, step: &Step, action: Action) -> bool {
+    let chosen = app.lesson.slider.min(Slider::ALL.len() - 1);
+    let steps = match action {
+        Action::Up => {
+            app.lesson.slider = chosen.saturating_sub(1);
+            return true;
+        }
+        Action::Down => {
+            app.lesson.slider = (chosen + 1).min(Slider::ALL.len() - 1);
+            return true;
+        }
+        Action::DraftLenUp => 1,
+        Action::DraftLenDown => -1,
+        Action::PageUp => FAR,
+        Action::PageDown => -FAR,
+        _ => return false,
+    };
+    let slider = Slider::ALL[chosen];
+    if step.task.as_ref().is_some_and(|task| task.free.contains(&slider)) {
+        app.lesson.sliders.turn(slider, steps);
+    } else {
+        app.toast = Some(format!("{} is fixed in this task", slider.name()));
+    }
+    true
+}
+
 fn turn_to(app: &mut App, time: &mut Timeline, step: usize) {
-    let study = &mut app.lesson;
-    study.step = step;
-    study.choice = 0;
-    study.is_revealed = false;
-    let needs_all = study.at().is_some_and(|(_, step)| step.quiz || step.measured.is_some());
+    app.lesson.begin(step, &app.lessons);
+    let needs_all = app.lesson.at(&app.lessons).is_some_and(|(_, step)| {
+        step.quiz || step.measured.as_ref().is_some_and(|measured| !measured.fact.is_of_round())
+    });
     if app.aside.is_some() && needs_all {
         time.follow(); // what is asked is about the whole recording
         app.plays = false;
     }
-    let study = &mut app.lesson;
-    let session = time.shown();
-    study.quiz = study.at().filter(|(_, step)| step.quiz).and_then(|_| quiz_round(session, study.asked));
-    if let Some((at, index)) = study.quiz {
-        navigation::choose(app, at, Some(index));
-    }
+    quiz::begin(app, time);
 }
 
-/// Enter: run what the step runs, answer what it asks, or go on.
+/// Enter: run what the step runs, answer what it asks, check what it wants done, or go on.
 fn enter(app: &mut App, time: &mut Timeline, step: &Step, steps: usize) -> Vec<Command> {
     if let Some(run) = step.run.as_ref().filter(|_| !app.lesson.is_revealed) {
-        app.lesson.is_revealed = true;
-        return start(app, time, run);
-    }
-    if choices(step) > 0 && !app.lesson.is_revealed {
-        if step.quiz && app.lesson.quiz.is_none() {
-            let next = app.lesson.step;
-            turn_to(app, time, next);
-            if app.lesson.quiz.is_none() {
-                app.toast = Some("the quiz needs some rounds: run a prompt in Chat first".to_owned());
-            }
-            return Vec::new();
-        }
-        let Some(right) = app.lesson.right_choice(step, time.shown()) else {
-            let is_running = time.shown().is_generating();
-            let why = if is_running { "wait for the answer to end" } else { "run the prompt of this lesson first" };
-            return app.say(format!("not measured yet: {why}"));
-        };
-        app.lesson.is_revealed = true;
-        app.lesson.asked += 1;
-        app.lesson.right += u32::from(app.lesson.choice == right);
-        return Vec::new();
+        return run::begin(app, time, run);
     }
     if step.quiz {
-        let again = app.lesson.step;
-        turn_to(app, time, again);
-    } else if app.lesson.step + 1 < steps {
+        return quiz::enter(app, time, step);
+    }
+    if !step.choices.is_empty() && !app.lesson.is_revealed {
+        return answer(app, time, step);
+    }
+    if !goal::is_reached(app, time, step) {
+        app.lesson.hints = (app.lesson.hints + 1).min(step.hints.len());
+        app.lesson.scroll = None;
+        return app.say("not done yet: see the hint");
+    }
+    tick(app);
+    if app.lesson.step + 1 < steps {
         let next = app.lesson.step + 1;
         turn_to(app, time, next);
-    } else {
-        let done = app.lesson.lesson.unwrap_or(0);
-        return leave(app, time, (done + 1).min(BUNDLED.len() - 1));
+        return Vec::new();
     }
+    let done = app.lesson.lesson.unwrap_or(0);
+    leave(app, time, (done + 1).min(app.lessons.len().saturating_sub(1)))
+}
+
+/// Takes a choice. Its first answer scores; after a wrong one the user may choose again.
+fn answer(app: &mut App, time: &Timeline, step: &Step) -> Vec<Command> {
+    let run = app.lesson.run(&app.lessons);
+    let Some(right) = app.lesson.right_choice(step, time.shown(), run) else {
+        let is_running = time.shown().is_generating();
+        let why = if is_running { "wait for the answer to end" } else { "run the prompt of this lesson first" };
+        return app.say(format!("not measured yet: {why}"));
+    };
+    let choice = app.lesson.choice;
+    let is_right = choice == right;
+    if app.lesson.tried.is_empty()
+        && let Some(entry) = app.lesson.lesson.and_then(|index| app.lessons.get(index))
+    {
+        app.progress.answer(&entry.name, &entry.lesson, app.lesson.step, is_right);
+    }
+    app.lesson.scroll = None;
+    if !is_right && !app.lesson.tried.contains(&choice) {
+        app.lesson.tried.push(choice);
+        app.lesson.hints = app.lesson.tried.len().min(step.hints.len());
+    }
+    // one that is left after all others is no choice any more
+    if is_right || app.lesson.tried.len() + 1 >= step.choices.len() {
+        (app.lesson.is_revealed, app.lesson.choice) = (true, right);
+        tick(app);
+    }
+    app.keep_progress();
     Vec::new()
 }
 
-/// Back to the list, with this lesson chosen; restores what the lesson set.
+/// Ticks the step on show.
+fn tick(app: &mut App) {
+    let Some(entry) = app.lesson.lesson.and_then(|index| app.lessons.get(index)) else { return };
+    if app.progress.tick(&entry.name, &entry.lesson, app.lesson.step) {
+        app.keep_progress();
+    }
+}
+
+/// Back to the list, with this lesson chosen; what the lesson set is set back.
 fn leave(app: &mut App, time: &mut Timeline, choice: usize) -> Vec<Command> {
     let left = std::mem::replace(&mut app.lesson, Study { choice, ..Study::default() });
     app.end_recording(time);
-    let mut commands = if left.holds { release(app, time) } else { Vec::new() };
+    app.pane = Pane::Lesson;
+    let mut commands = if left.holds { run::release(app, time) } else { Vec::new() };
     if let Some(lent) = left.lent
         && let Some(back) = settings::give_back(app, time.live(), lent)
     {
@@ -116,192 +196,4 @@ fn leave(app: &mut App, time: &mut Timeline, choice: usize) -> Vec<Command> {
         commands.extend(back);
     }
     commands
-}
-
-/// Resumes an engine that a lesson paused.
-fn release(app: &mut App, time: &Timeline) -> Vec<Command> {
-    let live = time.live();
-    if time.is_past() && app.pending.is_held(live) {
-        app.holds = true; // the return from the past lets it go
-    } else if app.is_paced(live) {
-        app.plays = true; // at its pace, a phase a tick
-    } else {
-        return vec![Command::Resume];
-    }
-    Vec::new()
-}
-
-/// A judged draft of the session, a different one for each number.
-fn quiz_round(session: &Session, number: u32) -> Option<(RoundAt, usize)> {
-    let judged = |round: &Round| {
-        let told = |index: &usize| matches!(round.outcome(*index), Some(Outcome::Accepted | Outcome::Rejected));
-        (0..round.drafts.len()).filter(told).collect::<Vec<_>>()
-    };
-    let asks = |at: &RoundAt| round_at(session, *at).is_some_and(|r| r.is_complete && !judged(r).is_empty());
-    let all: Vec<_> = rounds(session).filter(asks).collect();
-    // a step that shares no factor with most counts, so that neighbours do not follow each other
-    let at = *all.get((number as usize).wrapping_mul(7919).checked_rem(all.len())?)?;
-    let judged = judged(round_at(session, at)?);
-    Some((at, *judged.get((number as usize).checked_rem(judged.len())?)?))
-}
-
-/// The recording that the empty screen offers.
-const DEMO: &str = "code";
-
-/// How fast it plays: the engine made some two hundred rounds per second.
-const DEMO_SPEED: f32 = 0.05;
-
-/// Plays a recording of the real engine instead of the own run, or ends it.
-pub(super) fn demo(app: &mut App, time: &mut Timeline) -> Vec<Command> {
-    if app.is_demo() {
-        app.end_recording(time);
-        app.pane = app.page.panes()[0];
-        return Vec::new();
-    }
-    let refusal = match () {
-        () if app.aside.is_some() => Some("the lesson plays a recording already"),
-        () if app.is_recording => Some("this is a recording already"),
-        () if app.is_busy(time.live()) => Some("an answer is under way: stop it first"),
-        () => None,
-    };
-    if let Some(refusal) = refusal {
-        return app.say(refusal);
-    }
-    app.go_to(Page::Chat);
-    if show(app, time, DEMO) {
-        (app.plays, app.playback.speed) = (true, DEMO_SPEED);
-        app.follow(time.live());
-        let (hold, leave) = (app.key(Action::PauseResume), app.key(Action::Leave));
-        app.toast = Some(format!("a recording of the real engine plays slowly: {hold} pauses it, {leave} returns"));
-    }
-    Vec::new()
-}
-
-/// Shows a recording instead of the own run, at its start; returns whether there is one.
-fn show(app: &mut App, time: &mut Timeline, name: &str) -> bool {
-    let read = app.options.recordings.as_ref().map(|recordings| (recordings.0)(name));
-    let events = match read {
-        Some(Ok(events)) => events,
-        Some(Err(error)) => {
-            app.toast = Some(error);
-            return false;
-        }
-        None => {
-            app.toast = Some("this needs an engine: run draftscope without a recording".to_owned());
-            return false;
-        }
-    };
-    let ends_at_us = events.last().map(|event| event.at_us);
-    let mut recording = Timeline::new();
-    for mut event in events {
-        if let EventKind::Started { header } = &mut event.kind {
-            header.capabilities = Capabilities { ends_at_us, ..Capabilities::default() };
-        }
-        recording.apply(event);
-    }
-    recording.go(recording.start());
-    app.show_recording(time, recording);
-    true
-}
-
-/// Plays the recording of a step.
-fn replay(app: &mut App, time: &mut Timeline, run: &Run) {
-    if !show(app, time, &run.recording) {
-        app.lesson.is_revealed = false;
-        return;
-    }
-    app.plays = !run.hold;
-    let key = |action| app.key(action);
-    app.toast = Some(if run.hold {
-        let (on, back) = (key(Action::StepPhase), key(Action::BackRound));
-        format!("a recording of the real engine: {on} goes on by a phase, {back} goes back")
-    } else {
-        let (hold, end) = (key(Action::PauseResume), key(Action::Follow));
-        format!("a recording of the real engine plays; {hold} pauses it, {end} skips to its end")
-    });
-}
-
-/// What a lesson's run relies on, and of the user's settings what it does not care about.
-fn settings_of(run: &Run, before: &Settings) -> Settings {
-    let usual = Settings::default();
-    let mut wanted = Settings {
-        draft_len_mode: DraftLenMode::Fixed,
-        draft_len: run.k.min(MAX_DRAFT_LEN),
-        drafter: if before.drafter.chain().contains(&DrafterKind::Mtp) { before.drafter } else { usual.drafter },
-        drafting: usual.drafting,
-        rule: run.rule,
-        leniency: usual.leniency,
-        sampling: Sampling { temperature: run.temperature, seed: before.sampling.seed, ..usual.sampling },
-        baseline: if before.baseline == Baseline::Off { usual.baseline } else { before.baseline },
-        ..*before
-    };
-    wanted.rival = run.against.map(|rule| Rival { rule, ..Rival::like(&wanted) });
-    wanted
-}
-
-/// Sends the prompt of a step, with its settings; where nothing can be sent, plays its recording.
-fn start(app: &mut App, time: &mut Timeline, run: &Run) -> Vec<Command> {
-    let has_engine = app.aside.is_none() && super::can(time.live(), Ability::Lessons) && app.lost.is_none();
-    if !has_engine && (app.aside.is_some() || time.live().header().is_some()) {
-        replay(app, time, run);
-        return Vec::new();
-    }
-    if let Some(refusal) = cannot_send(app, time.live()) {
-        app.toast = Some(refusal);
-        app.lesson.is_revealed = false;
-        return Vec::new();
-    }
-    time.follow();
-    let before = app.settings(time.live());
-    let wanted = settings_of(run, &before);
-    settings::want(app, time.live(), wanted);
-    app.lesson.lent = Some((app.lesson.lent.map_or(before, |(first, _)| first), wanted));
-    watch(app, time.live());
-    app.conversations.push(time.live().turns().len());
-    app.await_answer(time.live(), run.prompt.clone());
-    let message = Message { role: Speaker::User, content: run.prompt.clone() };
-    let prompt = if app.options.raw { Prompt::Raw(run.prompt.clone()) } else { Prompt::Chat(vec![message]) };
-    let mut commands = settings::set(&wanted);
-    // what a lesson asks about is measured: the slow start is for the first prompt of one's own
-    app.plays &= app.pace != Pace::Ramp;
-    if run.hold {
-        app.plays = false;
-        commands.push(Command::Pause);
-    } else if app.lesson.holds {
-        commands.push(Command::Resume);
-    }
-    app.lesson.holds = run.hold;
-    commands.push(Command::Generate { prompt });
-    commands
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::protocol::Drafting;
-    use crate::tui::lesson::lesson;
-
-    #[test]
-    fn a_run_sets_all_that_its_questions_rest_on() {
-        let drafting = Drafting { tree: Some(8), p_min: 0.5, ..Drafting::default() };
-        let before = Settings {
-            baseline: Baseline::Off,
-            drafter: DrafterKind::Random,
-            drafting,
-            draft_len_mode: DraftLenMode::Auto,
-            max_tokens: 77,
-            ..Settings::default()
-        };
-        let steps = (0..BUNDLED.len()).filter_map(lesson).flat_map(|lesson| lesson.step);
-        let runs: Vec<_> = steps.filter_map(|step| step.run).collect();
-        assert!(runs.len() > 4, "{}", runs.len());
-        for run in runs {
-            let wanted = settings_of(&run, &before);
-            assert_eq!((wanted.draft_len_mode, wanted.draft_len), (DraftLenMode::Fixed, run.k), "{}", run.prompt);
-            assert_eq!((wanted.drafter, wanted.drafting), (DrafterKind::Mtp, Drafting::default()));
-            assert_ne!(wanted.baseline, Baseline::Off, "{}", run.prompt);
-            assert_eq!(wanted.max_tokens, 77, "no lesson cares");
-            assert_eq!(wanted.rival.map(|rival| rival.rule), run.against);
-        }
-    }
 }

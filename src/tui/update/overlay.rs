@@ -14,7 +14,7 @@ use crate::tui::selection::{RoundAt, round_at};
 use crate::tui::setting_row::SettingRow;
 use crate::tui::what_if_form::{Row, WhatIfForm};
 
-use super::{marks, navigation, quit, seek, settings, time};
+use super::{learn, marks, navigation, quit, seek, settings, time};
 
 /// The effect of an action on an overlay.
 pub(super) enum Done {
@@ -35,7 +35,7 @@ pub(super) fn type_key(app: &mut App, time: &Timeline, key: KeyEvent) {
         return;
     }
     match &mut app.overlay {
-        Some(Overlay::Palette(entry) | Overlay::Note(entry, _) | Overlay::GoTo(entry)) => {
+        Some(Overlay::Palette(entry) | Overlay::Note(entry, _) | Overlay::GoTo(entry) | Overlay::Draft(entry)) => {
             app.toast = None;
             entry.input(key);
         }
@@ -73,6 +73,10 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Done
         Overlay::Note(entry, place) => match action {
             Action::Confirm => Done::Yes(marks::note(app, entry.text(), place)),
             _ => below(app, Overlay::Note(entry, place), action),
+        },
+        Overlay::Draft(entry) => match action {
+            Action::Confirm => Done::Yes(learn::draft_typed(app, time, entry.text().to_owned())),
+            _ => below(app, Overlay::Draft(entry), action),
         },
         Overlay::GoTo(entry) => go_to(app, time, entry, action),
         Overlay::Quit => leaving(app, action),

@@ -159,6 +159,7 @@ pub(super) fn give_back(app: &mut App, live: &Session, lent: (Settings, Settings
         rule: before.rule,
         leniency: before.leniency,
         sampling: before.sampling,
+        max_tokens: before.max_tokens,
         baseline: before.baseline,
         rival: before.rival,
         ..now
@@ -169,9 +170,20 @@ pub(super) fn give_back(app: &mut App, live: &Session, lent: (Settings, Settings
 
 /// What a lesson or a branch sets.
 fn owned(settings: &Settings) -> impl PartialEq + use<> {
-    let Settings { draft_len, draft_len_mode, drafter, drafting, rule, leniency, sampling, baseline, rival, .. } =
-        *settings;
-    (draft_len, draft_len_mode, drafter, drafting, rule, leniency, sampling, baseline, rival)
+    let Settings {
+        draft_len,
+        draft_len_mode,
+        drafter,
+        drafting,
+        rule,
+        leniency,
+        sampling,
+        max_tokens,
+        baseline,
+        rival,
+        ..
+    } = *settings;
+    (draft_len, draft_len_mode, drafter, drafting, rule, leniency, sampling, max_tokens, baseline, rival)
 }
 
 /// The commands for that.
@@ -187,6 +199,7 @@ pub(super) fn set(settings: &Settings) -> Vec<Command> {
         Command::SetDrafter { drafter: settings.drafter },
         Command::SetDrafting { drafting: settings.drafting },
         Command::SetSampling { sampling: settings.sampling },
+        Command::SetMaxTokens { max_tokens: settings.max_tokens },
         Command::SetBaseline { baseline: settings.baseline },
         Command::SetRival { rival: settings.rival },
     ]

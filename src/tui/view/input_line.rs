@@ -1,4 +1,4 @@
-//! The line in which a note or a place is typed, instead of the bottom line.
+//! The line in which a note, a place or a draft is typed, instead of the bottom line.
 //!
 //! Invariant: it covers one line only, so that its subject stays in view; of a long text the end is shown.
 
@@ -20,6 +20,14 @@ pub(super) fn place(screen: Screen, entry: &LineInput, area: Rect, frame: &mut F
     let goes = screen.keys(Context::Entry, &[(&[Action::Confirm], "goes")]);
     let hint = format!("  a round (12), a time (3.5s, 1:05), a share (40%) · {goes}");
     line(screen, (" go to: ", &hint), entry, area, frame);
+}
+
+/// The text that the user drafts in a lesson.
+pub(super) fn draft(screen: Screen, entry: &LineInput, area: Rect, frame: &mut Frame) {
+    let run = screen.app.lesson.run(&screen.app.lessons);
+    let title = format!(" your draft after “{}”: ", run.map_or("", |run| run.prompt.as_str()));
+    let keys = screen.keys(Context::Entry, &[(&[Action::Confirm], "has it judged"), (LEAVE, "drops it")]);
+    line(screen, (&title, &format!("  {keys}")), entry, area, frame);
 }
 
 fn line(screen: Screen, (title, hint): (&str, &str), entry: &LineInput, area: Rect, frame: &mut Frame) {

@@ -5,6 +5,7 @@
 
 use ratatui::layout::Margin;
 
+use crate::tui::lesson::Panel;
 use crate::tui::page::Pane;
 use crate::tui::tour::stop;
 
@@ -56,7 +57,7 @@ fn pane(screen: Screen, pane: Pane, area: Rect, out: (&mut Frame, &mut HitMap)) 
         Pane::Memory => memory::render(screen, area, frame),
         Pane::Lanes => aligned::render(screen, area, frame, hit_map),
         Pane::Table => table::render(screen, area, frame),
-        Pane::Lesson => lesson::render(screen, area, frame),
+        Pane::Lesson => lesson::render(screen, area, frame, hit_map),
     }
     let shown = screen.app.tour.and_then(stop).map(|(_, shown, _)| shown);
     if shown.map_or_else(|| screen.app.has_focus(pane), |shown| shown == Some(pane)) {
@@ -156,16 +157,23 @@ fn compare(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) 
 /// Least height of the speed below a tree.
 const SPEED: u16 = 7;
 
-/// Height of a round below a lesson.
-const ROUND: u16 = 7;
-
 fn learn(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
-    let has_round = screen.app.lesson.lesson.is_some() && screen.app.round(screen.session).is_some();
-    let fits = area.height >= lesson::height(screen, area.width) + ROUND;
-    let height = if has_round && !lesson::hides_round(screen) && fits { ROUND } else { 0 };
-    let [lesson, below] = Layout::vertical([Constraint::Min(5), Constraint::Length(height)]).areas(area);
-    pane(screen, Pane::Lesson, lesson, (frame, hit_map));
-    pane(screen, Pane::Round, below, (frame, hit_map));
+    let (words, beside) = lesson::areas(screen, area);
+    pane(screen, Pane::Lesson, words, (frame, hit_map));
+    beside.into_iter().for_each(|side| learn_panel(screen, side, frame, hit_map));
+}
+
+/// A panel beside the words of a lesson: a drawing, or a panel that another page has.
+pub(super) fn learn_panel(screen: Screen, (panel, area): lesson::Side, frame: &mut Frame, hit_map: &mut HitMap) {
+    match panel {
+        Some(Panel::Round) => pane(screen, Pane::Round, area, (frame, hit_map)),
+        Some(Panel::Answer) => transcript::render(screen, area, frame, hit_map),
+        Some(Panel::Lanes) => aligned::render(screen, area, frame, hit_map),
+        Some(Panel::Costs) => costs::render(screen, area, frame),
+        Some(Panel::Distributions) => distributions::render(screen, area, frame),
+        Some(Panel::Memory) => memory::render(screen, area, frame),
+        drawing => lesson::drawing(screen, drawing, area, frame),
+    }
 }
 
 fn answers(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {

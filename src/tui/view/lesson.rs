@@ -1,163 +1,188 @@
-//! The lessons: the list, or one step of one.
+//! The lesson page: the words, and beside them the drawings and the live run.
 //!
-//! Invariant: an answer is shown only after a choice was made.
+//! Invariant: no panel is blank. Panels of the run appear once the lesson's own run is on show; until then one panel says
+//! what will run. An answer is shown only after a choice was made.
+
+mod asked;
+mod bytes;
+mod heads;
+mod list;
+mod pass;
+mod residual;
+mod sliders;
+mod slots;
+mod text;
+mod wiring;
 
 use super::prelude::*;
-use crate::session::Session;
-use crate::tui::lesson::{BUNDLED, Lesson, Step, filled, lesson};
-use crate::tui::selection::{RoundAt, round_at};
+use crate::tui::lesson::{Panel, Run};
 
-pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
-    let study = &screen.app.lesson;
-    let Some((lesson, step)) = study.at() else {
-        list(screen, area, frame);
-        return;
-    };
-    let number = study.lesson.unwrap_or(0) + 1;
-    let mut block =
-        screen.panel(format!(" {number} · {} · {} of {} ", lesson.title, study.step + 1, lesson.step.len()));
-    if study.asked > 0 {
-        let score = format!(" right: {} of {} ", study.right, study.asked);
-        block = block.title_bottom(Line::styled(score, screen.theme[Role::TextStrong]));
+/// Width from which the panels stand beside the words.
+const WIDE: u16 = 96;
+
+/// Width of the words beside panels.
+const WORDS: (u16, u16) = (44, 62);
+
+/// Least height of the words above panels.
+const LEAST: u16 = 7;
+
+/// A panel beside the words; none stands for a run that has not begun.
+pub(super) type Side = (Option<Panel>, Rect);
+
+/// The words of the step on show, or the list of lessons.
+pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
+    match screen.app.lesson.at(&screen.app.lessons) {
+        Some((lesson, step)) => text::render(screen, (lesson, step), area, (frame, hit_map)),
+        None => list::render(screen, area, frame),
     }
-    let inner = framed(block, area, frame);
-    let lines = body(screen, &lesson, &step, inner.width);
-    frame.render_widget(Paragraph::new(lines), inner);
 }
 
-/// Height that shows all of what is on show, with its frame.
+/// Where the words stand, and the panels beside them.
+pub(super) fn areas(screen: Screen, area: Rect) -> (Rect, Vec<Side>) {
+    let panels = panels(screen);
+    if panels.is_empty() {
+        return (area, Vec::new());
+    }
+    if area.width >= WIDE {
+        let width = (area.width * 2 / 5).clamp(WORDS.0, WORDS.1);
+        let [words, side] = Layout::horizontal([Constraint::Length(width), Constraint::Min(0)]).areas(area);
+        return (words, stacked(&panels, side));
+    }
+    let least = size(panels[0]).0;
+    let wanted = height(screen, area.width);
+    let room = area.height.saturating_sub(least);
+    if room < LEAST {
+        return (area, Vec::new());
+    }
+    let [words, side] = Layout::vertical([Constraint::Length(wanted.min(room)), Constraint::Min(0)]).areas(area);
+    (words, stacked(&panels, side))
+}
+
+/// Height that shows all words, with their frame.
 pub(super) fn height(screen: Screen, width: u16) -> u16 {
-    let lines =
-        screen.app.lesson.at().map_or(0, |(lesson, step)| body(screen, &lesson, &step, width.saturating_sub(2)).len());
+    let lines = screen
+        .app
+        .lesson
+        .at(&screen.app.lessons)
+        .map_or(0, |(lesson, step)| text::body(screen, lesson, step, width.saturating_sub(2)).len());
     u16::try_from(lines).unwrap_or(u16::MAX).saturating_add(2)
 }
 
-/// Whether the round on show would give a quiz's answer away.
-pub(super) fn hides_round(screen: Screen) -> bool {
-    screen.app.lesson.quiz.is_some() && !screen.app.lesson.is_revealed
-}
-
-fn list(screen: Screen, area: Rect, frame: &mut Frame) {
-    let block = screen.panel(" Lessons ");
-    let keys = screen.keys(Context::Browse, &[(CHOOSE, "choose"), (&[Action::Open], "begins")]);
-    let block = block.title_bottom(Line::styled(format!(" {keys} "), screen.theme[Role::TextDim]));
-    let inner = framed(block, area, frame);
-    let roomy = usize::from(inner.height) >= BUNDLED.len() * 2;
-    let mut lines = Vec::new();
-    for index in 0..BUNDLED.len() {
-        let Some(lesson) = lesson(index) else {
-            continue;
-        };
-        let chosen = index == screen.app.lesson.choice;
-        let marker = if chosen { "▸" } else { " " };
-        let mut line =
-            Line::styled(format!(" {marker} {} {}", index + 1, lesson.title), screen.theme[Role::TextStrong]);
-        if chosen {
-            line = line.patch_style(screen.theme[Role::Selected]);
-        }
-        lines.push(line);
-        if roomy {
-            lines.push(Line::styled(format!("     {}", lesson.summary), screen.theme[Role::TextDim]));
-        }
+/// The panels of the step on show, as far as there is something to show.
+fn panels(screen: Screen) -> Vec<Option<Panel>> {
+    let Some((_, step)) = screen.app.lesson.at(&screen.app.lessons) else { return Vec::new() };
+    if step.quiz {
+        // the round would give the answer away
+        return if screen.app.lesson.is_revealed { vec![Some(Panel::Round)] } else { Vec::new() };
     }
-    frame.render_widget(Paragraph::new(lines), inner);
-}
-
-fn body(screen: Screen, lesson: &Lesson, step: &Step, width: u16) -> Vec<Line<'static>> {
-    let study = &screen.app.lesson;
-    let (question, choices) = if step.quiz { quiz(screen) } else { (step.text.clone(), step.choices.clone()) };
-    let mut lines = wrapped(&filled(&question, screen.session), width, screen.theme[Role::Text]);
-    lines.push(Line::default());
-    let right = study.is_revealed.then(|| study.right_choice(step, screen.session)).flatten();
-    for (index, choice) in choices.iter().enumerate() {
-        lines.push(line(screen, index, choice, right));
-    }
-    if study.is_revealed && !choices.is_empty() {
-        lines.push(Line::default());
-        let (word, role) = if Some(study.choice) == right { ("Right. ", Role::Good) } else { ("No. ", Role::Warning) };
-        let reveal = if step.quiz { quiz_reveal(screen) } else { filled(&step.reveal, screen.session) };
-        let mut told = wrapped(&format!("{word}{reveal}"), width, screen.theme[Role::Text]);
-        if let Some(first) = told.first_mut() {
-            *first = first.clone().patch_style(screen.theme[role]);
-        }
-        lines.extend(told);
-    }
-    lines.push(Line::default());
-    lines.push(Line::styled(hint(screen, lesson, step, !choices.is_empty()), screen.theme[Role::TextDim]));
-    lines
-}
-
-fn line(screen: Screen, index: usize, choice: &str, right: Option<usize>) -> Line<'static> {
-    let chosen = index == screen.app.lesson.choice;
-    let mark = match right {
-        Some(right) if right == index => "✓",
-        Some(_) if chosen => "✗",
-        _ => " ",
-    };
-    let marker = if chosen { "▸" } else { " " };
-    let line = Line::from(vec![
-        Span::styled(format!(" {marker} {mark} "), screen.theme[Role::Key]),
-        Span::styled(choice.to_owned(), screen.theme[Role::TextStrong]),
-    ]);
-    if chosen { line.patch_style(screen.theme[Role::Selected]) } else { line }
-}
-
-fn hint(screen: Screen, lesson: &Lesson, step: &Step, asks: bool) -> String {
-    let study = &screen.app.lesson;
-    let opens = match () {
-        () if step.run.is_some() && !study.is_revealed => "runs it",
-        () if asks && !study.is_revealed => "answers",
-        () if step.quiz => "asks the next one",
-        () if study.step + 1 == lesson.step.len() => "ends the lesson",
-        () => "goes on",
-    };
-    let rest: [(&[Action], &str); 3] = [(&[Action::Open], opens), (CHANGE, "steps"), (LEAVE, "to the lessons")];
-    let chooses = step.run.is_none() && asks && !study.is_revealed;
-    screen.keys(Context::Browse, &if chooses { [&[(CHOOSE, "choose")], &rest[..]].concat() } else { rest.to_vec() })
-}
-
-/// The question of the quiz.
-fn quiz(screen: Screen) -> (String, Vec<String>) {
-    let found =
-        screen.app.lesson.quiz.and_then(|(at, index)| Some((at, round_at(screen.session, at)?.drafts.get(index)?)));
-    let choices = vec!["accepted".to_owned(), "rejected".to_owned()];
-    let Some((at, draft)) = found else {
-        return (
-            format!("{}.", screen.keys(Context::Browse, &[(&[Action::Open], "asks about a draft of this session")])),
-            choices,
-        );
-    };
-    let index = screen.app.lesson.quiz.map_or(0, |(_, index)| index);
-    let round = round_at(screen.session, at);
-    let before = round.map_or(String::new(), |round| {
-        let mut path: Vec<usize> = std::iter::successors(round.parent(index), |at| round.parent(*at)).collect();
-        path.reverse();
-        path.into_iter().map(|at| round.drafts[at].piece.lossy().into_owned()).collect()
+    let usual = [Panel::Round];
+    let run = screen.app.lesson.run(&screen.app.lessons);
+    let shown = if step.show.is_empty() && run.is_some() { &usual[..] } else { &step.show };
+    let has_run = run.and_then(|run| run.turn(screen.session)).is_some();
+    let mut panels: Vec<Option<Panel>> =
+        shown.iter().map(|panel| Some(*panel).filter(|panel| has_run || !is_of_run(*panel))).collect();
+    let first = panels.iter().position(Option::is_none);
+    let mut index = 0;
+    panels.retain(|panel| {
+        index += 1;
+        panel.is_some() || Some(index - 1) == first
     });
-    let lead = lead(screen.session, at);
-    let q = draft.q.map_or(String::new(), |q| format!(" with q = {q:.2}"));
-    let text = format!("…{lead}{before}");
-    let name = text::quoted(&draft.piece);
-    (format!("{}\n\nHere the drafter proposes {name}{q}. Was it accepted?", text::printable(&text)), choices)
+    panels
 }
 
-/// Text of the answer before a round, its end only.
-fn lead(session: &Session, at: RoundAt) -> String {
-    let Some((turn, round)) = session.turns().get(at.turn).zip(round_at(session, at)) else {
-        return String::new();
+/// Whether a panel shows nothing but a run.
+fn is_of_run(panel: Panel) -> bool {
+    matches!(panel, Panel::Answer | Panel::Round | Panel::Lanes | Panel::Costs | Panel::Distributions)
+}
+
+/// Least and wanted height, with the frame; u16::MAX takes what is left.
+fn size(panel: Option<Panel>) -> (u16, u16) {
+    const ALL: u16 = u16::MAX;
+    match panel {
+        None => (5, 7),
+        Some(Panel::Answer) => (5, ALL),
+        Some(Panel::Round) => (6, 9),
+        Some(Panel::Lanes) => (7, ALL),
+        Some(Panel::Costs) => (5, 8),
+        Some(Panel::Distributions) => (8, ALL),
+        Some(Panel::Memory) => (4, 7),
+        Some(Panel::Pass) => (7, 13),
+        Some(Panel::Bytes) => (7, 11),
+        Some(Panel::Slots) => (8, 10),
+        Some(Panel::Residual) => (7, 10),
+        Some(Panel::Wiring) => (9, 19),
+        Some(Panel::Heads) => (9, 12),
+        Some(Panel::Sliders) => (9, 14),
+    }
+}
+
+/// Panels from top to bottom: those that fit with their least height, the first ones first; what is left goes to the
+/// first that wants more.
+fn stacked(panels: &[Option<Panel>], area: Rect) -> Vec<Side> {
+    let mut left = area.height;
+    let mut heights = Vec::new();
+    for panel in panels {
+        let least = size(*panel).0;
+        if least > left && !heights.is_empty() {
+            break;
+        }
+        heights.push(least.min(left));
+        left -= least.min(left);
+    }
+    for (panel, height) in panels.iter().zip(&mut heights) {
+        let more = size(*panel).1.saturating_sub(*height).min(left);
+        *height += more;
+        left -= more;
+    }
+    if let Some(last) = heights.last_mut() {
+        *last += left;
+    }
+    let mut y = area.y;
+    let place = |(panel, height): (&Option<Panel>, u16)| {
+        let placed = Rect { y, height, ..area };
+        y += height;
+        (*panel, placed)
     };
-    let tokens = &turn.answer(Lane::Speculative).tokens;
-    let end = round.first_token.min(tokens.len());
-    let shown = &tokens[end.saturating_sub(12)..end];
-    let bytes: Vec<u8> = shown.iter().flat_map(|token| token.piece.text_bytes()).copied().collect();
-    String::from_utf8_lossy(&bytes).into_owned()
+    panels.iter().zip(heights).map(place).collect()
 }
 
-/// The reason for the verdict that the quiz asked about.
-fn quiz_reveal(screen: Screen) -> String {
-    let found =
-        screen.app.lesson.quiz.and_then(|(at, index)| crate::session::explain(round_at(screen.session, at)?, index));
-    found.map_or(String::new(), |finding| format!("{}.", capital(&finding.text)))
+/// Draws a panel that is a drawing, or what stands for a run that has not begun.
+pub(super) fn drawing(screen: Screen, panel: Option<Panel>, area: Rect, frame: &mut Frame) {
+    match panel {
+        None => before_the_run(screen, area, frame),
+        Some(Panel::Pass) => pass::render(screen, area, frame),
+        Some(Panel::Bytes) => bytes::render(screen, area, frame),
+        Some(Panel::Slots) => slots::render(screen, area, frame),
+        Some(Panel::Residual) => residual::render(screen, area, frame),
+        Some(Panel::Wiring) => wiring::render(screen, area, frame),
+        Some(Panel::Heads) => heads::render(screen, area, frame),
+        Some(Panel::Sliders) => sliders::render(screen, area, frame),
+        Some(Panel::Answer | Panel::Round | Panel::Lanes | Panel::Costs | Panel::Distributions | Panel::Memory) => {}
+    }
+}
+
+/// What will run, in words.
+fn before_the_run(screen: Screen, area: Rect, frame: &mut Frame) {
+    let inner = framed(screen.panel(" The run "), area, frame);
+    let Some(run) = screen.app.lesson.run(&screen.app.lessons) else { return };
+    let is_here = screen.app.lesson.at(&screen.app.lessons).is_some_and(|(_, step)| step.run.is_some());
+    let text = match (is_here, screen.app.lesson.is_revealed) {
+        (true, true) => "The prompt is being read: its first round appears here.".to_owned(),
+        (true, false) => format!("{} runs {}", screen.app.key(Action::Open), in_words(run)),
+        _ => format!("Not run yet: {} goes back to the step that runs {}", screen.app.key(Action::Left), in_words(run)),
+    };
+    frame.render_widget(Paragraph::new(wrapped(&text, inner.width, screen.theme[Role::TextDim])), inner);
+}
+
+/// A run's prompt and settings.
+fn in_words(run: &Run) -> String {
+    let raw = if run.raw { " as raw text" } else { "" };
+    let temperature = if run.temperature > 0.0 { format!(", temperature {}", run.temperature) } else { String::new() };
+    let against = run.against.map_or(String::new(), |rule| format!(" against {rule}"));
+    format!(
+        "“{}”{raw}: k = {}, drafter {}, rule {}{temperature}{against}, {} tokens at most, raced against plain decoding.",
+        run.prompt, run.k, run.drafter, run.rule, run.tokens
+    )
 }
 
 /// With a capital letter, unless it begins with a symbol of one letter, such as u.

@@ -23,10 +23,12 @@ use crate::protocol::Lane;
 use crate::session::{Fate, Provenance, Round, Turn, explain, text};
 use crate::tui::fate;
 use crate::tui::hit_map::HitMap;
+use crate::tui::lesson::Panel;
 use crate::tui::page::Page;
 use crate::tui::theme::Role;
 use crate::tui::widgets::flow::wrapped;
 
+use super::layout::learn_panel;
 use super::lesson::capital;
 use super::presenter_boxes as boxes;
 use super::screen::Screen;
@@ -36,7 +38,7 @@ use super::{lesson, prompt, round};
 const WORDS: [(Fate, &str); 5] = [
     (Fate::Committed(Provenance::Accepted), "accepted by the target: kept"),
     (Fate::Rejected, "rejected by the target: discarded"),
-    (Fate::NotReached, "not reached: discarded unseen"),
+    (Fate::NotReached, "not reached: discarded unjudged"),
     (Fate::Committed(Provenance::Recovered), "recovered: the target's token instead"),
     (Fate::Committed(Provenance::Bonus), "bonus: all accepted, one token more"),
 ];
@@ -60,25 +62,24 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
     }
 }
 
-/// The lesson, and below it the round as large as possible.
+/// The lesson, and beside or below its words the drawings, and the round as large as there is room.
 fn in_lesson(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
-    let wanted = lesson::height(screen, area.width);
-    let room = area.height.saturating_sub(wanted);
-    let is_in_one = screen.app.lesson.lesson.is_some();
-    let round = screen.app.round(screen.session).filter(|_| is_in_one && !lesson::hides_round(screen));
-    let lines = [3, 2, 1].into_iter().find(|lines| boxes::height(*lines) < room);
-    let (Some(round), Some(lines)) = (round, lines) else {
-        lesson::render(screen, area, frame);
-        return;
-    };
-    let heights = [Constraint::Length(wanted), Constraint::Length(1), Constraint::Min(0)];
-    let [above, head, below] = Layout::vertical(heights).areas(area);
-    lesson::render(screen, above, frame);
-    frame.render_widget(title(screen, round), head);
-    let [drawing, said] = Layout::vertical([Constraint::Length(boxes::height(lines)), Constraint::Min(0)]).areas(below);
-    boxes::render(screen, round, lines, drawing, (frame, hit_map));
-    let story = wrapped(&story(screen, round), said.width.saturating_sub(2), screen.theme[Role::TextStrong]);
-    frame.render_widget(Paragraph::new(story), inset(said));
+    let (words, beside) = lesson::areas(screen, area);
+    lesson::render(screen, words, frame, hit_map);
+    for (panel, area) in beside {
+        let round = screen.app.round(screen.session).filter(|_| panel == Some(Panel::Round));
+        let lines = [3, 2, 1].into_iter().find(|lines| boxes::height(*lines) < area.height);
+        let (Some(round), Some(lines)) = (round, lines) else {
+            learn_panel(screen, (panel, area), frame, hit_map);
+            continue;
+        };
+        let heights = [Constraint::Length(1), Constraint::Length(boxes::height(lines)), Constraint::Min(0)];
+        let [head, drawing, said] = Layout::vertical(heights).areas(area);
+        frame.render_widget(title(screen, round), head);
+        boxes::render(screen, round, lines, drawing, (frame, hit_map));
+        let story = wrapped(&story(screen, round), said.width.saturating_sub(2), screen.theme[Role::TextStrong]);
+        frame.render_widget(Paragraph::new(story), inset(said));
+    }
 }
 
 fn slide(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
