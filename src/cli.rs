@@ -8,6 +8,7 @@ mod generate;
 pub mod help;
 mod identity;
 mod lab;
+mod learn;
 mod sample;
 mod screen;
 mod trace;
@@ -22,6 +23,7 @@ pub use attach::{AttachArgs, ConnectArgs};
 pub use generate::GenerateArgs;
 pub use identity::IdentityArgs;
 pub use lab::LabArgs;
+pub use learn::LearnArgs;
 pub use sample::SampleArgs;
 pub use screen::{ConfigAction, LookArgs, ScreenArgs};
 pub use trace::{BenchArgs, DemoArgs, DiffArgs, ExportArgs, PlayArgs, ReplayArgs};
@@ -92,6 +94,10 @@ pub enum CliCommand {
     Replay(ReplayArgs),
     /// Play the recordings that come with the program, without a model
     Demo(DemoArgs),
+    /// Learn how verification works: lessons that ask before they explain, on the live engine
+    #[command(after_help = "The exit status of --check is 2 if the file is not a valid lesson. Without a model, \
+        draftscope demo --learn plays recordings of the same runs.")]
+    Learn(LearnArgs),
     /// Turn a recording into a page, a cast, a picture, a table or a report
     Export(ExportArgs),
     /// Compare two recordings token by token, as text, as JSON or on the terminal

@@ -49,6 +49,7 @@ fn run(parsed: &Parsed) -> anyhow::Result<ExitCode> {
         Some(CliCommand::VerifyIdentity(args)) => commands::identity::run(args),
         Some(CliCommand::Replay(args)) => commands::replay::run(args, files),
         Some(CliCommand::Demo(args)) => commands::demo::run(args, files),
+        Some(CliCommand::Learn(args)) => commands::learn::run(args, files),
         Some(CliCommand::Export(args)) => commands::export::run(args),
         Some(CliCommand::Diff(args)) => commands::diff::run(args, files),
         Some(CliCommand::Bench(args)) => commands::bench::run(args),

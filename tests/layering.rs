@@ -140,7 +140,7 @@ const COMMANDS: &[Layer] = &[
         "subcommands",
         &[
             "attach", "bench", "chat", "compare", "config", "demo", "diff", "explain", "export", "generate",
-            "identity", "models", "replay", "run", "train",
+            "identity", "learn", "models", "replay", "run", "train",
         ],
         &["shared"],
     ),

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use draftscope::engine::{self, EngineConfig};
@@ -126,15 +127,17 @@ fn record(path: &Path, prompts: Vec<String>, settings: Settings) {
     assert!(driver.finish().is_empty());
 }
 
-/// Records the run of a lesson.
-fn record_run(path: &Path, run: &Run) {
+/// Answers the run of a lesson on the real model.
+fn answer(run: &Run, consumer: Option<Recorder>) -> Session {
     let settings = run.settings(&Settings::default());
     let first = match run.draft {
         Some(_) => Settings { max_tokens: 1, baseline: Baseline::Off, ..settings },
         None => settings,
     };
     let mut driver = Driver::new(engine::spawn(EngineConfig { recipe: recipe(), settings: first }).unwrap());
-    driver.add(Box::new(Recorder::create(path, RecordOptions { force: true, text: TextPolicy::Full }).unwrap()));
+    if let Some(consumer) = consumer {
+        driver.add(Box::new(consumer));
+    }
     let message = Message { role: Speaker::User, content: run.prompt.clone() };
     let prompt = if run.raw { Prompt::Raw(run.prompt.clone()) } else { Prompt::Chat(vec![message]) };
     assert_eq!(driver.answer(prompt), Outcome::Answered);
@@ -144,7 +147,75 @@ fn record_run(path: &Path, run: &Run) {
         let prompt = drafted(driver.session().turn().unwrap(), draft).unwrap();
         assert_eq!(driver.answer(prompt), Outcome::Answered);
     }
+    let session = driver.session().clone();
     assert!(driver.finish().is_empty());
+    session
+}
+
+/// What a lesson says of its run, whatever the machine: checked on the real model.
+fn holds(name: &str, run: &Run, session: &Session) {
+    let turn = run.turn(session).unwrap_or_else(|| panic!("{name} did not run"));
+    let own = turn.answer(Lane::Speculative);
+    let outcomes = |round: usize| {
+        let round = &own.rounds[round];
+        (0..round.drafts.len()).map(|index| round.outcome(index).unwrap()).collect::<Vec<_>>()
+    };
+    let text = |lane| turn.answer(lane).text();
+    use draftscope::protocol::Outcome::{Accepted, NotReached, Rejected};
+    match name {
+        "positions" => {
+            assert_eq!(outcomes(0), [Accepted, Rejected, NotReached], "the user's draft: {}", own.text());
+            let drafts = own.rounds[0].drafts.iter().map(|draft| draft.piece.lossy().into_owned());
+            assert_eq!(drafts.collect::<String>(), " States of America");
+        }
+        "round" => {
+            assert_eq!(outcomes(0), [Accepted; 3], "a bonus first");
+            assert_eq!(outcomes(1), [Rejected, NotReached, NotReached], "a rejection within two rounds");
+        }
+        "random" => {
+            assert_eq!(text(Lane::Speculative), text(Lane::Plain));
+            assert_eq!(own.stats().accepted_per_pos().first().copied().unwrap_or(0), 0, "nothing was accepted");
+        }
+        "rules" | "confidence" => {
+            assert!(turn.answer(Lane::Rival).departures().count() > 0, "{}", text(Lane::Rival));
+            assert_ne!(text(Lane::Speculative), text(Lane::Rival));
+        }
+        "slow" | "losing" => assert!(turn.speedup().unwrap().value < 1.0, "{name} loses"),
+        "sampling" => assert!((0..own.rounds.len()).any(|round| outcomes(round).contains(&Rejected))),
+        _ => {}
+    }
+    if run.temperature == 0.0 {
+        assert_eq!(text(Lane::Speculative), text(Lane::Plain), "{name}: greedy output cannot change");
+    }
+}
+
+/// Every lesson, step by step, on the real model: each run is answered, each number that a step asks about is measured,
+/// and what the texts say of the runs holds.
+#[test]
+fn every_lesson_is_played_on_the_real_model() {
+    if std::env::var_os("DRAFTSCOPE_OFFLINE").is_some() {
+        return;
+    }
+    let mut known: BTreeMap<String, Session> = BTreeMap::new();
+    for entry in bundled_lessons() {
+        let mut session = Session::new();
+        for (index, step) in entry.lesson.step.iter().enumerate() {
+            if let Some(run) = &step.run {
+                let name = run.recording.clone().unwrap();
+                session = known.entry(name.clone()).or_insert_with(|| answer(run, None)).clone();
+                holds(&name, run, &session);
+            }
+            if step.quiz {
+                continue;
+            }
+            let shown = entry.lesson.shown(index, &session);
+            assert_eq!(shown.right.is_some(), !step.choices.is_empty(), "{} step {}", entry.name, index + 1);
+            let texts = shown.choices.iter().flat_map(|(text, why)| [text, why]).chain([&shown.text, &shown.reveal]);
+            for text in texts {
+                assert!(!text.contains("(not measured yet)"), "{} step {}: {text}", entry.name, index + 1);
+            }
+        }
+    }
 }
 
 /// Records the runs of the lessons again on the real model.
@@ -152,7 +223,8 @@ fn record_run(path: &Path, run: &Run) {
 #[ignore = "writes the bundled recordings of the lessons"]
 fn record_lessons() {
     for (name, run) in runs() {
-        record_run(&file(&name), &run);
+        let options = RecordOptions { force: true, text: TextPolicy::Full };
+        answer(&run, Some(Recorder::create(&file(&name), options).unwrap()));
     }
 }
 

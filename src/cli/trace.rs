@@ -49,6 +49,9 @@ pub struct DemoArgs {
     /// List the recordings that come with the program
     #[arg(long, conflicts_with = "name")]
     pub list: bool,
+    /// Open the lessons, or the one named; they play recordings of their runs
+    #[arg(long, value_name = "LESSON", num_args = 0..=1, default_missing_value = "list", conflicts_with = "list")]
+    pub learn: Option<String>,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub play: PlayArgs,

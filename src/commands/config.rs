@@ -35,6 +35,7 @@ pub(crate) fn warn(parsed: &Parsed) {
     let is_shown = match &parsed.cli.command {
         None | Some(CliCommand::Chat(_) | CliCommand::Replay(_)) => on_screen,
         Some(CliCommand::Demo(args)) => on_screen && !args.list,
+        Some(CliCommand::Learn(args)) => on_screen && !args.list && args.check.is_none() && args.export.is_none(),
         Some(CliCommand::Diff(args)) => on_screen && args.tui,
         Some(CliCommand::Config { action: ConfigAction::Show }) => true,
         Some(_) => false,

@@ -42,5 +42,6 @@ pub(crate) fn run(args: &DemoArgs, files: &UserFiles) -> Result<ExitCode> {
         bail!("there is no demo of that name; there are: {}", names.join(", "));
     }
     let recordings = chosen.iter().map(|(name, _, bytes)| Recording::of_bytes(name, *bytes));
-    super::terminal::play(recordings.collect::<Result<_, _>>()?, (&args.play, SPEED), files, FanOut::default())
+    let play = (&args.play, SPEED, args.learn.clone());
+    super::terminal::play(recordings.collect::<Result<_, _>>()?, play, files, FanOut::default())
 }

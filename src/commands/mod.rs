@@ -15,6 +15,7 @@ mod files;
 mod first_start;
 pub(crate) mod generate;
 pub(crate) mod identity;
+pub(crate) mod learn;
 mod lessons;
 pub(crate) mod models;
 pub(crate) mod output;

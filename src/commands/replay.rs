@@ -21,5 +21,5 @@ pub(crate) fn run(args: &ReplayArgs, files: &UserFiles) -> Result<ExitCode> {
     if let Some(recorder) = super::trace::recorder(&args.trace)? {
         consumers.add(Box::new(recorder));
     }
-    super::terminal::play(vec![recording], (&args.play, 1.0), files, consumers)
+    super::terminal::play(vec![recording], (&args.play, 1.0, None), files, consumers)
 }

@@ -76,7 +76,7 @@ fn end(ended: Ended) -> Result<ExitCode> {
 /// terminal, writes their answers as text.
 pub(crate) fn play(
     recordings: Vec<Recording>,
-    (args, speed): (&PlayArgs, f32),
+    (args, speed, lesson): (&PlayArgs, f32, Option<String>),
     files: &UserFiles,
     consumers: FanOut,
 ) -> Result<ExitCode> {
@@ -93,7 +93,7 @@ pub(crate) fn play(
     if is_live {
         let playback =
             Playback { speed: options.speed.unwrap_or(1.0), idle_limit: options.idle_limit, loops: options.loops };
-        let options = TuiOptions { playback: Some(playback), ..screen(&args.screen, files) };
+        let options = TuiOptions { playback: Some(playback), lesson, ..screen(&args.screen, files) };
         return end(tui::run(source, options, consumers)?);
     }
     let mut consumers = consumers;

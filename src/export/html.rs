@@ -29,10 +29,19 @@ const MAX_ROUNDS: usize = 4000;
 const SPEED_WINDOW: u64 = 16;
 
 pub(super) fn write(session: &Session, recording: &Recording, out: Out<'_>) -> io::Result<()> {
+    out.write_all(whole(session, recording)?.as_bytes())
+}
+
+/// Hashes of the style and the script, as a content security policy names them.
+pub(super) fn hashes() -> [String; 2] {
+    [hash(STYLE), hash(SCRIPT)]
+}
+
+/// The whole page.
+pub(super) fn whole(session: &Session, recording: &Recording) -> io::Result<String> {
     let mut page = page(session, recording);
     picture(&mut page);
-    let data = serde_json::to_string(&page)?;
-    let data: String = data.chars().map(inert).collect();
+    let data = block(&page)?;
     let title = session.header().map_or("", |header| header.model.name.as_str());
     let page = PAGE
         .replace("{{title}}", &markup(&text::one_line(title)))
@@ -42,9 +51,12 @@ pub(super) fn write(session: &Session, recording: &Recording, out: Out<'_>) -> i
         .replace("{{script}}", SCRIPT);
     // inserted last and never searched for placeholders, since the recording may contain any text
     let (before, after) = page.split_once("{{data}}").unwrap_or((&page, ""));
-    out.write_all(before.as_bytes())?;
-    out.write_all(data.as_bytes())?;
-    out.write_all(after.as_bytes())
+    Ok([before, &data, after].concat())
+}
+
+/// JSON for a block of data that no text in it can close.
+pub(super) fn block(value: &Value) -> io::Result<String> {
+    Ok(serde_json::to_string(value)?.chars().map(inert).collect())
 }
 
 /// Replaces control characters in every string by visible pictures: not all strings come from `session::text`.
@@ -58,7 +70,7 @@ fn picture(value: &mut Value) {
 }
 
 /// The hash of an inline block, as a content security policy names it.
-fn hash(block: &str) -> String {
+pub(super) fn hash(block: &str) -> String {
     format!("sha256-{}", STANDARD.encode(Sha256::digest(block.as_bytes())))
 }
 
@@ -71,7 +83,7 @@ fn inert(c: char) -> String {
     }
 }
 
-fn markup(text: &str) -> String {
+pub(super) fn markup(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;").replace('{', "&#123;")
 }
 

@@ -11,6 +11,7 @@ mod csv;
 mod frames;
 mod html;
 mod jsonl;
+mod lessons;
 mod markdown;
 mod perfetto;
 mod png;
@@ -32,6 +33,8 @@ use ratatui::buffer::Buffer;
 use crate::protocol::{Event, EventKind, Header, Lane, Settings};
 use crate::session::{Session, header_diff, text};
 use crate::trace::{Recording, TraceError};
+
+pub use lessons::{Read, lesson_pages};
 
 /// Settings that every report shows.
 const ALWAYS_SHOWN: [&str; 5] = ["drafter", "k", "rule", "temperature", "seed"];

@@ -25,6 +25,9 @@ use super::theme::Theme;
 use super::theme_set::ThemeSet;
 use super::what_if_form::WhatIfForm;
 
+/// Stands for the list of lessons where one could be named.
+const LESSON_LIST: &str = "list";
+
 /// Which line of the transcript is on top.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Scroll {
@@ -254,6 +257,9 @@ impl App {
     fn begin_lesson(&mut self) {
         let Some(wanted) = self.options.lesson.clone() else { return };
         self.go_to(Page::Learn);
+        if wanted == LESSON_LIST {
+            return;
+        }
         match super::lesson::find(&self.lessons, &wanted) {
             Some(index) => {
                 self.lesson.lesson = Some(index);

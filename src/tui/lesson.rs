@@ -107,6 +107,15 @@ pub struct Measured {
     pub bounds: Vec<f64>,
 }
 
+impl Measured {
+    /// The choice, from 0, in whose range the number lies; none if it was not measured.
+    #[must_use]
+    pub fn right(&self, session: &Session, run: Option<&Run>) -> Option<usize> {
+        let value = self.fact.value(session, run)?;
+        Some(self.bounds.iter().filter(|bound| value >= **bound).count())
+    }
+}
+
 /// A prompt with settings.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -300,6 +309,21 @@ impl Lesson {
         self.step.get(..=step)?.iter().rposition(|step| step.run.is_some())
     }
 
+    /// A step with the numbers of a session in its texts; the right choice, where it is known.
+    #[must_use]
+    pub fn shown(&self, step: usize, session: &Session) -> ShownStep {
+        let (Some(shown), run) = (self.step.get(step), self.run_at(step)) else { return ShownStep::default() };
+        let fill = |text: &str| filled(text, session, run);
+        let measured = shown.measured.as_ref().and_then(|measured| measured.right(session, run));
+        ShownStep {
+            text: fill(&shown.text),
+            choices: shown.choices.iter().map(|choice| (fill(&choice.text), fill(&choice.why))).collect(),
+            right: measured.or_else(|| shown.answer?.checked_sub(1)),
+            reveal: fill(&shown.reveal),
+            hints: shown.hints.iter().map(|hint| fill(hint)).collect(),
+        }
+    }
+
     /// Replaces control characters in every text: lessons of the user may hold any.
     fn cleaned(mut self) -> Self {
         let clean = |text: &mut String| *text = printable(text).into_owned();
@@ -314,6 +338,21 @@ impl Lesson {
         }
         self
     }
+}
+
+/// What a step says, with measured numbers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ShownStep {
+    /// What it says or asks.
+    pub text: String,
+    /// The choices, and what is wrong with each.
+    pub choices: Vec<(String, String)>,
+    /// The right one, from 0; none where nothing is asked or nothing was measured.
+    pub right: Option<usize>,
+    /// Shown after the right choice.
+    pub reveal: String,
+    /// The hints.
+    pub hints: Vec<String>,
 }
 
 /// A lesson of the list.

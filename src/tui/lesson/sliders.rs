@@ -5,13 +5,13 @@
 //! section 3.3, with a measured T(m) in place of T(1)). All times are in units of T(1), and T(m) rises by the same
 //! amount with every row.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::protocol::MAX_DRAFT_LEN;
 use crate::session::account::Account;
 
 /// A slider.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Slider {
     /// a.
@@ -41,7 +41,7 @@ impl Slider {
 }
 
 /// The numbers of the model.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sliders {
     /// Probability that a draft is accepted when all before it were, 0 to 1.

@@ -63,10 +63,7 @@ impl Study {
         match &step.measured {
             // what is measured over an answer may still change
             Some(measured) if session.is_generating() && !measured.fact.is_of_round() => None,
-            Some(measured) => {
-                let value = measured.fact.value(session, run)?;
-                Some(measured.bounds.iter().filter(|bound| value >= **bound).count())
-            }
+            Some(measured) => measured.right(session, run),
             None => step.answer?.checked_sub(1),
         }
     }

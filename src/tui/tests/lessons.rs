@@ -1,6 +1,7 @@
 //! Lessons played to their end on their recordings, and what is on show meanwhile, at every size.
 
 use std::path::Path;
+use std::rc::Rc;
 
 use super::*;
 use crate::tui::lesson::{Goal, Step, bundled};

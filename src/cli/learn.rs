@@ -1,0 +1,36 @@
+//! Arguments of `learn`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{DecodeArgs, LookArgs, ModelArgs};
+
+/// Options of `learn`.
+#[derive(Clone, Debug, Args)]
+pub struct LearnArgs {
+    /// The lesson, by number or name; without one, the list
+    #[arg(value_name = "LESSON")]
+    pub lesson: Option<String>,
+    /// List the lessons, your own included
+    #[arg(long, conflicts_with_all = ["check", "export"])]
+    pub list: bool,
+    /// Check a lesson's file and name the line and field of the first mistake
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["lesson", "export"])]
+    pub check: Option<PathBuf>,
+    /// Write a page for each lesson, or for the one named, into this folder
+    #[arg(long, value_name = "DIR")]
+    pub export: Option<PathBuf>,
+    /// Replace pages that exist
+    #[arg(long, requires = "export")]
+    pub force: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub decode: DecodeArgs,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub look: LookArgs,
+}

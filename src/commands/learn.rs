@@ -1,0 +1,89 @@
+//! `draftscope learn`: the lessons on the live engine; their list, a check of a file, and pages to hand out.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use draftscope::cli::LearnArgs;
+use draftscope::config::UserFiles;
+use draftscope::export::lesson_pages;
+use draftscope::protocol::Baseline;
+use draftscope::session::text::printable;
+use draftscope::tui::{LessonEntry, TuiOptions, all_lessons, check_lesson, find_lesson};
+
+use super::output::{print, say};
+use super::{files, lessons, terminal};
+
+/// Largest lesson that is read, in bytes.
+const MAX_BYTES: u64 = 64 << 10;
+
+pub(crate) fn run(args: &LearnArgs, files: &UserFiles) -> Result<ExitCode> {
+    if let Some(path) = &args.check {
+        return check(path);
+    }
+    let (entries, warnings) = all_lessons(&files.lessons);
+    let chosen = args.lesson.as_deref().map(|wanted| chosen(&entries, wanted)).transpose()?;
+    if let Some(folder) = &args.export {
+        let wanted = chosen.map_or(&entries[..], |index| &entries[index..=index]);
+        return export(wanted, folder, args.force);
+    }
+    if args.list {
+        warnings.iter().for_each(|warning| say(warning));
+        return list(&entries);
+    }
+    if !terminal::can_draw() {
+        bail!("lessons need a terminal; --list names them, --export DIR writes them as pages");
+    }
+    let source = super::engine::start(&args.model, &args.decode, Baseline::PROBE)?;
+    let options = TuiOptions {
+        lesson: Some(args.lesson.clone().unwrap_or_else(|| "list".to_owned())),
+        save: Some(files::saver()),
+        export: Some(files::exporter()),
+        recordings: Some(lessons::lessons()),
+        lessons: files.lessons.clone(),
+        progress: lessons::progress(),
+        ..terminal::look(&args.look, files)
+    };
+    terminal::show(source, options, None)
+}
+
+fn chosen(entries: &[LessonEntry], wanted: &str) -> Result<usize> {
+    let names: Vec<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
+    find_lesson(entries, wanted).with_context(|| {
+        format!("there is no lesson '{wanted}'; there are: 1 to {}, {}", names.len(), names.join(", "))
+    })
+}
+
+fn list(entries: &[LessonEntry]) -> Result<ExitCode> {
+    for (number, entry) in (1..).zip(entries) {
+        let own = if entry.is_own { " (yours)" } else { "" };
+        print(format_args!("{number:>2} {:<12} {}{own}", printable(&entry.name), entry.lesson.title))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn check(path: &Path) -> Result<ExitCode> {
+    let shown = path.display();
+    let mut text = String::new();
+    let file = File::open(path).with_context(|| format!("cannot open {shown}"))?;
+    file.take(MAX_BYTES + 1).read_to_string(&mut text).with_context(|| format!("cannot read {shown}"))?;
+    if text.len() as u64 > MAX_BYTES {
+        bail!("{shown} is longer than {} kB", MAX_BYTES >> 10);
+    }
+    let lesson = check_lesson(&text).map_err(|error| anyhow::anyhow!("{shown}: {error}"))?;
+    print(format_args!("{}: {} steps, no mistake found", printable(&shown.to_string()), lesson.step.len()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn export(entries: &[LessonEntry], folder: &Path, force: bool) -> Result<ExitCode> {
+    let paths = lesson_pages(entries, &|name| lessons::recording(name).ok(), folder, force)?;
+    if paths.is_empty() {
+        bail!("the quiz asks about rounds of a session, so it has no page");
+    }
+    for path in paths {
+        print(printable(&path.display().to_string()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

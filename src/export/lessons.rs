@@ -1,0 +1,154 @@
+//! Lessons as pages: one self-contained page for each, with its questions, its sliders and its recorded runs, each in the
+//! player of [`super::html`].
+//!
+//! Invariant: a page loads nothing. Texts of a lesson are data that the page's own script shows as text; numbers are those
+//! of the recording in the page.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::session::Session;
+use crate::trace::Recording;
+use crate::tui::{LessonEntry, Run};
+
+use super::{ExportError, atomic_file, html};
+
+const PAGE: &str = include_str!("page/lesson.html");
+const STYLE: &str = include_str!("page/lesson.css");
+const SCRIPT: &str = include_str!("page/lesson.js");
+
+/// Reads a recording that comes with the program.
+pub type Read<'a> = dyn Fn(&str) -> Option<Recording> + 'a;
+
+/// Writes a page for each lesson into a folder; the paths of the pages.
+///
+/// # Errors
+/// When a recording cannot be read, a page exists already, or one cannot be written.
+pub fn lesson_pages(
+    entries: &[LessonEntry],
+    read: &Read<'_>,
+    folder: &Path,
+    force: bool,
+) -> Result<Vec<PathBuf>, ExportError> {
+    let write = |source| ExportError::Write { path: folder.to_owned(), source };
+    std::fs::create_dir_all(folder).map_err(write)?;
+    let mut paths = Vec::new();
+    // a quiz of the rounds of a session has nothing to ask on a page
+    for (number, entry) in (1..).zip(entries).filter(|(_, entry)| entry.lesson.step.iter().all(|step| !step.quiz)) {
+        let path = folder.join(format!("{number}-{}.html", file_name(&entry.name)));
+        let page = page(entry, read)?;
+        let written = atomic_file::file(&path, force, |out| Ok(out.write_all(page.as_bytes())?));
+        written.map_err(|error| error.at(&path))?;
+        paths.push(path);
+    }
+    Ok(paths)
+}
+
+/// Of the name of a file of the user, what is safe in a name here.
+fn file_name(name: &str) -> String {
+    name.chars().map(|c| if c.is_alphanumeric() || c == '-' { c } else { '_' }).take(60).collect()
+}
+
+/// A run that is in the page.
+struct Played {
+    session: Session,
+    page: String,
+}
+
+fn played(run: &Run, read: &Read<'_>) -> Result<Option<Played>, ExportError> {
+    let Some(recording) = run.recording.as_deref().and_then(read) else { return Ok(None) };
+    let mut session = Session::new();
+    for event in recording.reader()? {
+        session.apply(&event?);
+    }
+    let page = html::whole(&session, &recording);
+    let page = page.map_err(|source| ExportError::Write { path: PathBuf::from("a lesson's page"), source })?;
+    Ok(Some(Played { session, page }))
+}
+
+fn page(entry: &LessonEntry, read: &Read<'_>) -> Result<String, ExportError> {
+    let mut current: Option<Played> = None;
+    let mut steps = Vec::new();
+    for (index, step) in entry.lesson.step.iter().enumerate() {
+        if let Some(run) = &step.run {
+            current = played(run, read)?;
+        }
+        let session = current.as_ref().map_or_else(Session::new, |played| played.session.clone());
+        let shown = entry.lesson.shown(index, &session);
+        steps.push(json!({
+            "text": shown.text,
+            "choices": shown.choices,
+            "right": shown.right,
+            "reveal": shown.reveal,
+            "hints": shown.hints,
+            "notes": step.notes.trim(),
+            "source": step.source,
+            "task": step.task.as_ref().map(|task| json!({
+                "start": task.start, "free": task.free, "speedup": task.speedup,
+            })),
+            "run": step.run.as_ref().map(|run| json!({
+                "prompt": run.prompt, "k": run.k, "rule": run.rule.to_string(), "drafter": run.drafter.name(),
+                "page": current.as_ref().map(|played| &played.page),
+            })),
+        }));
+    }
+    let data = json!({ "title": entry.lesson.title, "summary": entry.lesson.summary, "steps": steps });
+    filled(&entry.lesson.title, &data)
+        .map_err(|source| ExportError::Write { path: PathBuf::from("a lesson's page"), source })
+}
+
+/// The page with its data. The player of a run is a frame within it, so its style and script are allowed too.
+fn filled(title: &str, data: &Value) -> io::Result<String> {
+    let [style, script] = html::hashes();
+    let page = PAGE
+        .replace("{{title}}", &html::markup(title))
+        .replace("{{style-hash}}", &format!("{}' '{style}", html::hash(STYLE)))
+        .replace("{{script-hash}}", &format!("{}' '{script}", html::hash(SCRIPT)))
+        .replace("{{style}}", STYLE)
+        .replace("{{script}}", SCRIPT);
+    // inserted last and never searched for placeholders
+    let (before, after) = page.split_once("{{data}}").unwrap_or((&page, ""));
+    Ok([before, &html::block(data)?, after].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tui::bundled_lessons;
+
+    fn read(name: &str) -> Option<Recording> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/traces/lessons");
+        Recording::open(&folder.join(format!("{name}.dscope.jsonl.zst"))).ok()
+    }
+
+    #[test]
+    fn each_lesson_becomes_a_page_that_holds_all_it_needs() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = lesson_pages(&bundled_lessons(), &read, folder.path(), false).unwrap();
+        assert_eq!(paths.len(), 7, "{paths:?}");
+        for path in &paths {
+            let page = std::fs::read_to_string(path).unwrap();
+            assert!(!page.contains("{{") && !page.contains("(not measured yet)"), "{}", path.display());
+            assert_eq!(page.matches("</script>").count(), 2, "data cannot close its block: {}", path.display());
+            let has_link = page.contains("src=\"http") || page.contains("href=\"http") || page.contains("@import");
+            assert!(!has_link, "it loads nothing: {}", path.display());
+            assert!(page.len() < 3 << 20, "{} bytes", page.len());
+        }
+        let again = lesson_pages(&bundled_lessons(), &read, folder.path(), false);
+        assert!(matches!(again, Err(ExportError::Exists(_))), "nothing is replaced unasked");
+        assert_eq!(lesson_pages(&bundled_lessons(), &read, folder.path(), true).unwrap().len(), 7);
+    }
+
+    #[test]
+    fn a_lesson_of_the_user_cannot_run_code_in_its_page() {
+        let text =
+            "title = \"</script><b>\"\nsummary = \"s\"\n[[step]]\ntext = \"</script><script>alert(1)</script>\"\n";
+        let lesson = crate::tui::check_lesson(text).unwrap();
+        let entry = LessonEntry { name: "../x".to_owned(), lesson, is_own: true };
+        let page = page(&entry, &read).unwrap();
+        assert!(!page.contains("alert(1)</script>") && !page.contains("</script><b>"));
+        assert_eq!(file_name("../x"), "___x");
+    }
+}

@@ -1,0 +1,122 @@
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const at = (id) => document.getElementById(id);
+  const make = (tag, text, classes) => {
+    const element = document.createElement(tag);
+    if (text !== undefined && text !== null) element.textContent = text;
+    if (classes) element.className = classes;
+    return element;
+  };
+  at("title").textContent = data.title;
+  at("summary").textContent = data.summary;
+  const sections = [];
+  let right = 0;
+  let asked = 0;
+  const score = () => { if (asked) at("score").textContent = "right at the first try: " + right + " of " + asked; };
+  const unlock = (index) => {
+    const next = sections[index + 1];
+    if (!next || !next.classList.contains("locked")) return;
+    next.classList.remove("locked");
+    next.scrollIntoView({ block: "nearest" });
+  };
+  const onward = (section, index, label) => {
+    if (index + 1 >= data.steps.length) return;
+    const button = make("button", label || "Next", "next");
+    button.type = "button";
+    button.addEventListener("click", () => { button.disabled = true; unlock(index); });
+    section.append(button);
+  };
+
+  // a question: its first answer scores; a wrong choice answers its own belief
+  const question = (section, step, index) => {
+    let tries = 0;
+    const replies = make("div");
+    const buttons = step.choices.map(([text, why], choice) => {
+      const button = make("button", text);
+      button.type = "button";
+      button.addEventListener("click", () => {
+        const isRight = choice === step.right;
+        if (tries === 0) { asked += 1; if (isRight) right += 1; score(); }
+        tries += 1;
+        button.classList.add(isRight ? "right" : "wrong");
+        button.disabled = true;
+        if (!isRight) {
+          replies.append(make("p", "No. " + why, "why"));
+          const hint = step.hints[tries - 1];
+          if (hint) replies.append(make("p", "Hint: " + hint));
+        }
+        if (isRight || tries >= step.choices.length - 1) {
+          buttons.forEach((other, place) => { other.disabled = true; if (place === step.right) other.classList.add("right"); });
+          replies.append(make("p", step.reveal, "reveal"));
+          onward(section, index);
+        }
+      });
+      return button;
+    });
+    section.append(...buttons, replies);
+  };
+
+  // the cost model: E = 1 + a + … + a^k, cost = 1 + k·row + k·draft, in units of T(1)
+  const sliders = (section, step, index) => {
+    const names = { acceptance: "acceptance a", k: "drafts k", row: "a further row", draft: "a draft d" };
+    const point = Object.assign({}, step.task.start);
+    const out = make("p");
+    let isDone = false;
+    const show = () => {
+      let tokens = 0;
+      for (let i = 0; i <= point.k; i += 1) tokens += Math.pow(point.acceptance, i);
+      const cost = 1 + point.k * point.row + point.k * point.draft;
+      const speedup = tokens / cost;
+      out.textContent = "calculated: " + tokens.toFixed(2) + " tokens a round for " + cost.toFixed(2) + " plain tokens: speedup " + speedup.toFixed(2) + "×";
+      if (!isDone && speedup >= step.task.speedup[0] && speedup <= step.task.speedup[1]) {
+        isDone = true;
+        section.append(make("p", "Done.", "reveal"));
+        onward(section, index);
+      }
+    };
+    for (const [name, text] of Object.entries(names)) {
+      const label = make("label", text);
+      const input = make("input");
+      input.type = "range";
+      [input.min, input.max, input.step] = name === "k" ? [1, 15, 1] : [0, 1, 0.01];
+      input.value = point[name];
+      input.disabled = !step.task.free.includes(name);
+      const value = make("output", String(point[name]));
+      input.addEventListener("input", () => { point[name] = Number(input.value); value.textContent = input.value; show(); });
+      label.append(input, value);
+      section.append(label);
+    }
+    section.append(out);
+    show();
+    onward(section, index, "Skip");
+  };
+
+  data.steps.forEach((step, index) => {
+    const section = make("section");
+    if (index > 0) section.className = "locked";
+    section.append(make("h2", (index + 1) + " of " + data.steps.length), make("p", step.text));
+    sections.push(section);
+    at("steps").append(section);
+    if (step.run) {
+      const said = "The recorded run: “" + step.run.prompt + "”, k = " + step.run.k + ", drafter " + step.run.drafter + ", rule " + step.run.rule;
+      section.append(make("p", said));
+      if (step.run.page) {
+        const frame = make("iframe");
+        frame.title = said;
+        frame.srcdoc = step.run.page;
+        section.append(frame);
+      }
+    }
+    if (step.choices.length) question(section, step, index);
+    else if (step.task) sliders(section, step, index);
+    else onward(section, index);
+    if (step.notes || step.source.length) {
+      const more = make("details");
+      more.append(make("summary", "Notes and sources"));
+      if (step.notes) more.append(make("p", step.notes));
+      for (const source of step.source) more.append(make("p", source));
+      section.append(more);
+    }
+  });
+})();
