@@ -116,13 +116,12 @@ impl Sliders {
         }
     }
 
-    /// The point of a measured run with k drafts; none where something of it was not measured. The acceptance is the one
-    /// that gives the measured tokens per round.
+    /// The point of a measured run with k drafts; none where T(k + 1) was not measured. The acceptance is the one that
+    /// gives the measured tokens per round.
     #[must_use]
-    pub fn measured(account: &Account, k: u8) -> Option<Self> {
+    pub fn measured(account: &Account, k: u8, tokens: f64) -> Option<Self> {
         let one = account.costs.verify_us.first().copied().filter(|us| *us > 0.0)?;
         let all = account.costs.verify_us.get(usize::from(k)).filter(|_| k > 0)?;
-        let tokens = account.worth(k.into())?.tokens_per_round;
         let mut point =
             Self { acceptance: 0.0, k, row: (all / one - 1.0) / f64::from(k), draft: (account.costs.draft_us) / one };
         let (mut low, mut high) = (0.0, 1.0);
@@ -166,9 +165,9 @@ mod tests {
         let mut session = Session::new();
         first_turn().events.iter().for_each(|event| session.apply(event));
         let account = Account::of_turn(session.turn().unwrap()).unwrap();
-        let point = Sliders::measured(&account, 3).unwrap();
+        let point = Sliders::measured(&account, 3, 2.5).unwrap();
         assert!((point.cost() - (1.25 + 3.0 * 900.0 / 10_800.0)).abs() < 1e-9, "{point:?}");
-        assert!((point.tokens() - account.worth(3).unwrap().tokens_per_round).abs() < 1e-6, "{point:?}");
-        assert_eq!(Sliders::measured(&account, 9), None);
+        assert!((point.tokens() - 2.5).abs() < 1e-6, "{point:?}");
+        assert_eq!(Sliders::measured(&account, 9, 2.5), None);
     }
 }

@@ -24,6 +24,8 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     };
     let inner = framed(screen.panel(title), area, frame);
     if inner.is_empty() || columns.is_empty() {
+        let text = "A column for each position of the pass stands here as soon as a round has begun.";
+        frame.render_widget(Paragraph::new(wrapped(text, inner.width, screen.theme[Role::TextDim])), inner);
         return;
     }
     let width = (usize::from(inner.width).saturating_sub(LABEL) / columns.len()).clamp(6, 18);

@@ -20,7 +20,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         .enumerate()
         .map(|(index, slider)| {
             let is_free = task.is_none_or(|task| task.free.contains(&slider));
-            let is_chosen = index == screen.app.lesson.slider;
+            let is_chosen = task.is_some() && index == screen.app.lesson.slider;
             let marker = if is_chosen { "▸" } else { " " };
             let role = if is_free { Role::TextStrong } else { Role::TextDim };
             let mut spans = vec![Span::styled(fit(&format!("{marker} {}", slider.name()), NAME), screen.theme[role])];
@@ -56,7 +56,10 @@ fn result(screen: Screen, point: &Sliders, width: usize) -> Line<'static> {
 fn measured(screen: Screen) -> String {
     let own = screen.app.lesson.run(&screen.app.lessons).and_then(|run| run.turn(screen.session));
     let turn = own.or_else(|| screen.session.turns().iter().rev().find(|turn| Account::of_turn(turn).is_some()));
-    let point = turn.and_then(|turn| Some((turn, Sliders::measured(&Account::of_turn(turn)?, turn.begun.draft_len)?)));
+    let point = turn.and_then(|turn| {
+        let tokens = turn.answer(Lane::Speculative).stats().mean_tokens_per_round()?;
+        Some((turn, Sliders::measured(&Account::of_turn(turn)?, turn.begun.draft_len, tokens)?))
+    });
     match point {
         Some((turn, point)) => {
             let speedup = turn.speedup().map_or(String::new(), |speedup| format!(", speedup {:.2}×", speedup.value));
