@@ -25,9 +25,6 @@ use super::theme::Theme;
 use super::theme_set::ThemeSet;
 use super::what_if_form::WhatIfForm;
 
-/// Stands for the list of lessons where one could be named.
-const LESSON_LIST: &str = "list";
-
 /// Which line of the transcript is on top.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Scroll {
@@ -249,32 +246,7 @@ impl App {
             themes,
         };
         app.dress_editor();
-        app.begin_lesson();
         app
-    }
-
-    /// Opens the lesson that the options name.
-    fn begin_lesson(&mut self) {
-        let Some(wanted) = self.options.lesson.clone() else { return };
-        self.go_to(Page::Learn);
-        if wanted == LESSON_LIST {
-            return;
-        }
-        match super::lesson::find(&self.lessons, &wanted) {
-            Some(index) => {
-                self.lesson.lesson = Some(index);
-                self.lesson.begin(0, &self.lessons);
-            }
-            None => self.toast = Some(format!("there is no lesson '{wanted}'")),
-        }
-    }
-
-    /// Keeps what of the lessons was done, where the caller can.
-    pub(super) fn keep_progress(&mut self) {
-        let Some(kept) = &self.options.progress else { return };
-        if let Err(error) = (kept.write)(&self.progress.written()) {
-            self.toast = Some(format!("progress was not kept: {error}"));
-        }
     }
 
     /// Shows a recording instead of the source's own run.

@@ -76,7 +76,8 @@ pub(super) struct EventLoop {
 
 impl EventLoop {
     pub(super) fn new(source: Source, options: TuiOptions, consumers: FanOut) -> Self {
-        let app = App::new(options);
+        let mut app = App::new(options);
+        update::begin_lesson(&mut app);
         Self {
             time: Timeline::new(),
             app,

@@ -149,7 +149,8 @@ fn a_goal_is_seen_and_hints_come_one_by_one() {
     stage.press("<Enter>").shows((100, 30), &["Hint 1: Press . once for each draft", "not done yet"]);
     stage.press("<Enter>").shows((100, 30), &["Hint 2: "]);
     stage.press("....<Enter>");
-    assert_eq!(stage.app.lesson.step, 2, "{}", stage.screen(100, 30));
+    let screen = stage.screen(100, 30);
+    assert_eq!(stage.app.lesson.step, 2, "{screen}");
 }
 
 #[test]

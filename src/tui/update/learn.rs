@@ -8,7 +8,7 @@ use crate::protocol::Command;
 use crate::session::Timeline;
 use crate::tui::action::Action;
 use crate::tui::app::App;
-use crate::tui::lesson::{Slider, Step, Study};
+use crate::tui::lesson::{Slider, Step, Study, find};
 use crate::tui::page::{Page, Pane};
 
 pub(in crate::tui) use run::go_on;
@@ -63,8 +63,22 @@ fn list(app: &mut App, action: Action) -> Option<Vec<Command>> {
     Some(Vec::new())
 }
 
+/// Stands for the list of lessons where one could be named.
+const LIST: &str = "list";
+
+/// Opens the lesson that the options name.
+pub(in crate::tui) fn begin(app: &mut App) {
+    let Some(wanted) = app.options.lesson.take() else { return };
+    app.go_to(Page::Learn);
+    match find(&app.lessons, &wanted) {
+        _ if wanted == LIST => {}
+        Some(index) => open(app, index),
+        None => app.toast = Some(format!("there is no lesson '{wanted}'")),
+    }
+}
+
 /// Begins a lesson.
-pub(super) fn open(app: &mut App, index: usize) {
+fn open(app: &mut App, index: usize) {
     app.go_to(Page::Learn);
     app.lesson = Study { lesson: Some(index), ..Study::default() };
     app.lesson.begin(0, &app.lessons);
@@ -171,15 +185,23 @@ fn answer(app: &mut App, time: &Timeline, step: &Step) -> Vec<Command> {
         (app.lesson.is_revealed, app.lesson.choice) = (true, right);
         tick(app);
     }
-    app.keep_progress();
+    keep_progress(app);
     Vec::new()
+}
+
+/// Keeps what was done in the lessons, where the caller can.
+fn keep_progress(app: &mut App) {
+    let Some(kept) = &app.options.progress else { return };
+    if let Err(error) = (kept.write)(&app.progress.written()) {
+        app.toast = Some(format!("progress was not kept: {error}"));
+    }
 }
 
 /// Ticks the step on show.
 fn tick(app: &mut App) {
     let Some(entry) = app.lesson.lesson.and_then(|index| app.lessons.get(index)) else { return };
     if app.progress.tick(&entry.name, &entry.lesson, app.lesson.step) {
-        app.keep_progress();
+        keep_progress(app);
     }
 }
 
