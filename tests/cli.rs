@@ -785,3 +785,37 @@ fn help_all_lists_every_option_of_every_command_and_the_manual_explains_them() {
     assert!(help(&["--help-all"]).contains("hidden-first"));
     assert!(help(&["man"]).contains("hidden\\-first"));
 }
+
+#[test]
+fn lessons_are_listed_checked_and_written_as_pages() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let lesson = "title = \"Mine\"\nsummary = \"One step.\"\n\n[[step]]\ntext = \"Read this.\"\n";
+    fs::create_dir(at("lessons")).unwrap();
+    fs::write(at("lessons/mine.toml"), lesson).unwrap();
+    fs::write(at("bad.toml"), lesson.replace("text = \"Read this.\"", "text = \"How fast?\"\nanswer = 1")).unwrap();
+    let learn = || {
+        let mut command = draftscope();
+        command.env("DRAFTSCOPE_CONFIG", at("config.toml")).arg("learn");
+        command
+    };
+    let listed = learn().arg("--list").assert().success().get_output().stdout.clone();
+    let listed = String::from_utf8(listed).unwrap();
+    let lines: Vec<&str> = listed.lines().collect();
+    assert!(lines.len() == 9 && lines[0].contains("positions") && lines[8].contains("Mine (yours)"), "{listed}");
+    learn().arg("--check").arg(at("lessons/mine.toml")).assert().success();
+    refuses(
+        learn().arg("--check").arg(at("bad.toml")),
+        "bad.toml: line 4, choices: a question has 2 to 6 choices, not 0",
+    );
+    refuses(
+        learn().args(["99", "--export"]).arg(at("pages")),
+        "there is no lesson '99'; there are: 1 to 9, positions, ",
+    );
+    learn().args(["round", "--export"]).arg(at("pages")).assert().success();
+    let page = fs::read_to_string(at("pages/1-round.html")).unwrap();
+    assert!(page.contains("A round in slow motion") && page.contains("Write a haiku about rain."));
+    refuses(learn().args(["round", "--export"]).arg(at("pages")), "exists already");
+    learn().args(["round", "--force", "--export"]).arg(at("pages")).assert().success();
+    refuses(learn().arg("mine"), "lessons need a terminal");
+}

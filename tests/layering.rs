@@ -87,6 +87,7 @@ const TUI: &[Layer] = &[
         &[
             "answering",
             "app",
+            "overlay",
             "pacing",
             "panel_row",
             "welcome",

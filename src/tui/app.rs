@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::protocol::{Command, Settings};
-use crate::session::{PassId, Round, Session, Timeline};
+use crate::session::{Round, Session, Timeline};
 
 use super::action::Action;
 use super::display::DisplayMode;
@@ -15,15 +15,14 @@ use super::editor::Editor;
 use super::filter::Filter;
 use super::hit_map::HitMap;
 use super::keymap::{Context, Keymap};
-use super::line_input::LineInput;
 use super::options::TuiOptions;
+pub(super) use super::overlay::Overlay;
 use super::pace::Pace;
 use super::page::{Page, Pane};
 use super::playback::Playback;
 use super::selection::{RoundAt, live_round, round_at};
 use super::theme::Theme;
 use super::theme_set::ThemeSet;
-use super::what_if_form::WhatIfForm;
 
 /// Which line of the transcript is on top.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,33 +44,6 @@ pub(super) struct Awaiting {
     pub(super) text: String,
     pub(super) turns: usize,
     pub(super) notices: u64,
-}
-
-/// What covers the screen and takes the keys.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Overlay {
-    /// The help, from this line on.
-    Help(usize),
-    /// The list of actions.
-    Palette(LineInput),
-    Search(LineInput),
-    /// A note being written about a place, else about this moment.
-    Note(LineInput, Option<PassId>),
-    /// The text that the user drafts in a lesson.
-    Draft(LineInput),
-    /// A moment being named.
-    GoTo(LineInput),
-    /// The settings, with the chosen row.
-    Settings(usize),
-    /// The rival's settings, with the chosen row.
-    Versus(usize),
-    /// The formats of an export, with the chosen one.
-    Export(usize),
-    WhatIf(Box<WhatIfForm>),
-    /// Whether to leave a session that is not saved.
-    Quit,
-    /// The themes, with the index of the one used before.
-    Themes(usize),
 }
 
 /// Requests that only the owner of the terminal and of the caller's hooks can fulfil.

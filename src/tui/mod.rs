@@ -29,6 +29,7 @@ mod line_input;
 mod marks;
 mod offscreen;
 mod options;
+mod overlay;
 mod pace;
 mod pacing;
 mod page;
