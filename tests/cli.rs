@@ -813,7 +813,7 @@ fn lessons_are_listed_checked_and_written_as_pages() {
         "there is no lesson '99'; there are: 1 to 9, positions, ",
     );
     learn().args(["round", "--export"]).arg(at("pages")).assert().success();
-    let page = fs::read_to_string(at("pages/1-round.html")).unwrap();
+    let page = fs::read_to_string(at("pages/3-round.html")).unwrap();
     assert!(page.contains("A round in slow motion") && page.contains("Write a haiku about rain."));
     refuses(learn().args(["round", "--export"]).arg(at("pages")), "exists already");
     learn().args(["round", "--force", "--export"]).arg(at("pages")).assert().success();

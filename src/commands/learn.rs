@@ -26,8 +26,9 @@ pub(crate) fn run(args: &LearnArgs, files: &UserFiles) -> Result<ExitCode> {
     let (entries, warnings) = all_lessons(&files.lessons);
     let chosen = args.lesson.as_deref().map(|wanted| chosen(&entries, wanted)).transpose()?;
     if let Some(folder) = &args.export {
-        let wanted = chosen.map_or(&entries[..], |index| &entries[index..=index]);
-        return export(wanted, folder, args.force);
+        let numbered = (1..).zip(&entries).enumerate();
+        let wanted = numbered.filter(|(index, _)| chosen.is_none_or(|chosen| chosen == *index)).map(|(_, entry)| entry);
+        return export(&wanted.collect::<Vec<_>>(), folder, args.force);
     }
     if args.list {
         warnings.iter().for_each(|warning| say(warning));
@@ -77,7 +78,7 @@ fn check(path: &Path) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn export(entries: &[LessonEntry], folder: &Path, force: bool) -> Result<ExitCode> {
+fn export(entries: &[(usize, &LessonEntry)], folder: &Path, force: bool) -> Result<ExitCode> {
     let paths = lesson_pages(entries, &|name| lessons::recording(name).ok(), folder, force)?;
     if paths.is_empty() {
         bail!("the quiz asks about rounds of a session, so it has no page");

@@ -22,12 +22,12 @@ const SCRIPT: &str = include_str!("page/lesson.js");
 /// Reads a recording that comes with the program.
 pub type Read<'a> = dyn Fn(&str) -> Option<Recording> + 'a;
 
-/// Writes a page for each lesson into a folder; the paths of the pages.
+/// Writes a page for each lesson, which comes with its number, into a folder; the paths of the pages.
 ///
 /// # Errors
 /// When a recording cannot be read, a page exists already, or one cannot be written.
 pub fn lesson_pages(
-    entries: &[LessonEntry],
+    entries: &[(usize, &LessonEntry)],
     read: &Read<'_>,
     folder: &Path,
     force: bool,
@@ -36,7 +36,7 @@ pub fn lesson_pages(
     std::fs::create_dir_all(folder).map_err(write)?;
     let mut paths = Vec::new();
     // a quiz of the rounds of a session has nothing to ask on a page
-    for (number, entry) in (1..).zip(entries).filter(|(_, entry)| entry.lesson.step.iter().all(|step| !step.quiz)) {
+    for (number, entry) in entries.iter().filter(|(_, entry)| entry.lesson.step.iter().all(|step| !step.quiz)) {
         let path = folder.join(format!("{number}-{}.html", file_name(&entry.name)));
         let page = page(entry, read)?;
         let written = atomic_file::file(&path, force, |out| Ok(out.write_all(page.as_bytes())?));
@@ -126,7 +126,9 @@ mod tests {
     #[test]
     fn each_lesson_becomes_a_page_that_holds_all_it_needs() {
         let folder = tempfile::tempdir().unwrap();
-        let paths = lesson_pages(&bundled_lessons(), &read, folder.path(), false).unwrap();
+        let lessons = bundled_lessons();
+        let numbered: Vec<_> = (1..).zip(&lessons).collect();
+        let paths = lesson_pages(&numbered, &read, folder.path(), false).unwrap();
         assert_eq!(paths.len(), 7, "{paths:?}");
         for path in &paths {
             let page = std::fs::read_to_string(path).unwrap();
@@ -136,9 +138,9 @@ mod tests {
             assert!(!has_link, "it loads nothing: {}", path.display());
             assert!(page.len() < 3 << 20, "{} bytes", page.len());
         }
-        let again = lesson_pages(&bundled_lessons(), &read, folder.path(), false);
+        let again = lesson_pages(&numbered, &read, folder.path(), false);
         assert!(matches!(again, Err(ExportError::Exists(_))), "nothing is replaced unasked");
-        assert_eq!(lesson_pages(&bundled_lessons(), &read, folder.path(), true).unwrap().len(), 7);
+        assert_eq!(lesson_pages(&numbered, &read, folder.path(), true).unwrap().len(), 7);
     }
 
     #[test]

@@ -35,15 +35,15 @@ fn a_mistake_is_named_with_line_and_field() {
     assert!(check(GOOD).is_ok());
     for (from, to, why) in [
         ("A lesson", "", "line 1, title: must be one line of text"),
-        ("answer = 2", "answer = 3", "line 9, answer: must be 1 to 2"),
-        ("answer = 2\n", "", "line 11, choices: a question has either"),
-        ("reveal = \"Two: {k}.\"", "", "line 7, reveal: must say why"),
-        ("{k}", "{speed}", "line 10, reveal: there is no number '{speed}'; there are: verify_ratio"),
+        ("answer = 2", "answer = 3", "line 10, answer: must be 1 to 2"),
+        ("answer = 2\n", "", "line 12, choices: a question has either"),
+        ("reveal = \"Two: {k}.\"", "", "line 8, reveal: must say why"),
+        ("{k}", "{speed}", "line 11, reveal: there is no number '{speed}'; there are: verify_ratio"),
         ("k = 3", "k = 16", "line 6, run: k is 16; it must lie between 1 and 15"),
         ("k = 3", "k = 3, temprature = 1", "line 6, run: unknown field `temprature`"),
-        ("why = \"Not one.\"", "", "line 12, choices: choice 1 needs a why"),
-        ("text = \"How much?\"", "text = \"How much?\"\ngoal = \"verdict\"", "line 7, text: a step has only one of"),
-        ("answer = 2", "answer = ", "line 9"),
+        ("why = \"Not one.\"", "", "line 13, choices: choice 1 needs a why"),
+        ("text = \"How much?\"", "text = \"How much?\"\ngoal = \"verdict\"", "line 9, text: a step has only one of"),
+        ("answer = 2", "answer = ", "line 10"),
         ("k = 3", "k = 3, draft = \" a\"", "line 6, run: a draft of the user needs raw"),
         ("k = 3", "k = 3, recording = \"x\"", "line 6, run: there is no recording 'x'"),
     ] {
@@ -51,7 +51,7 @@ fn a_mistake_is_named_with_line_and_field() {
         assert!(found.starts_with(why), "{to}: {found}, not {why}");
     }
     let long = format!("text = \"{}\"", "word ".repeat(91));
-    assert_eq!(fault("text = \"How much?\"", &long), "line 8, text: has 91 words, at most 90 fit");
+    assert_eq!(fault("text = \"How much?\"", &long), "line 9, text: has 91 words, at most 90 fit");
 }
 
 #[test]

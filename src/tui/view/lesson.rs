@@ -40,13 +40,14 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
 /// Where the words stand, and the panels beside them.
 pub(super) fn areas(screen: Screen, area: Rect) -> (Rect, Vec<Side>) {
     let panels = panels(screen);
+    let presents = screen.app.presents;
     if panels.is_empty() {
         return (area, Vec::new());
     }
     if area.width >= WIDE {
         let width = (area.width * 2 / 5).clamp(WORDS.0, WORDS.1);
         let [words, side] = Layout::horizontal([Constraint::Length(width), Constraint::Min(0)]).areas(area);
-        return (words, stacked(&panels, side));
+        return (words, stacked(&panels, side, presents));
     }
     let least = size(panels[0]).0;
     let wanted = height(screen, area.width);
@@ -55,7 +56,7 @@ pub(super) fn areas(screen: Screen, area: Rect) -> (Rect, Vec<Side>) {
         return (area, Vec::new());
     }
     let [words, side] = Layout::vertical([Constraint::Length(wanted.min(room)), Constraint::Min(0)]).areas(area);
-    (words, stacked(&panels, side))
+    (words, stacked(&panels, side, presents))
 }
 
 /// Height that shows all words, with their frame.
@@ -117,8 +118,8 @@ fn size(panel: Option<Panel>) -> (u16, u16) {
 }
 
 /// Panels from top to bottom: those that fit with their least height, the first ones first; what is left goes to the
-/// first that wants more.
-fn stacked(panels: &[Option<Panel>], area: Rect) -> Vec<Side> {
+/// first that wants more. A presenter's round takes what it can get.
+fn stacked(panels: &[Option<Panel>], area: Rect, presents: bool) -> Vec<Side> {
     let mut left = area.height;
     let mut heights = Vec::new();
     for panel in panels {
@@ -130,7 +131,8 @@ fn stacked(panels: &[Option<Panel>], area: Rect) -> Vec<Side> {
         left -= least.min(left);
     }
     for (panel, height) in panels.iter().zip(&mut heights) {
-        let more = size(*panel).1.saturating_sub(*height).min(left);
+        let wanted = if presents && *panel == Some(Panel::Round) { u16::MAX } else { size(*panel).1 };
+        let more = wanted.saturating_sub(*height).min(left);
         *height += more;
         left -= more;
     }

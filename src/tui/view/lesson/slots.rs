@@ -57,7 +57,7 @@ fn drawn(screen: Screen, round: &Round, width: u16) -> Vec<Line<'static>> {
     if is_run {
         lines.push(row("after the pass", "▒▒▒▒▒", (0..=round.drafts.len()).map(filled).collect()));
     } else {
-        lines.push(row("after the pass", "", vec![("not run yet".to_owned(), dim)]));
+        lines.push(Line::styled(format!("{}       │ not run yet", fit("after the pass", LABEL - 1)), dim));
     }
     if round.verdict.is_some() {
         let judged = |index: usize| match index.checked_sub(1) {

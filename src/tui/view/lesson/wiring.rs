@@ -13,23 +13,24 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
 }
 
 /// The drawing; words in braces are filled in.
-const LARGE: [&str; 16] = [
-    "  the token just committed        the target's hidden state",
-    "           │                      from which it was made",
-    "   shared embedding                        │",
-    "           │ d                             │ d",
-    "         norm                            norm",
-    "           └──────────────┬────────────────┘",
-    "                   concatenation: 2 d",
-    "                          │",
-    "                projection: 2 d → d",
-    "                          │",
-    "              {block} ◄──── {cache}",
-    "                          │",
-    "                        norm ────► next draft: in place of the",
-    "                          │        target's hidden state",
-    "                   shared head",
-    "                          │  q: the token after the next  {d}",
+const LARGE: [&str; 17] = [
+    "  token just committed     the target's hidden state",
+    "         │                  from which it was made",
+    "  shared embedding                  │",
+    "         │ d                        │ d",
+    "       norm                       norm",
+    "         └────────────┬─────────────┘",
+    "             concatenation: 2 d",
+    "                      │",
+    "             projection: 2 d → d",
+    "                      │",
+    "           {block}",
+    "           {cache}",
+    "                      │",
+    "                    norm ──► for the next draft in",
+    "                      │      place of the hidden state",
+    "                 shared head",
+    "                      │  q: the token after  {d}",
 ];
 
 fn large(screen: Screen) -> Vec<String> {
@@ -43,7 +44,7 @@ fn small(screen: Screen, width: u16) -> Vec<String> {
     let text = format!(
         "shared embedding of the token just committed → norm ┐\n\
          the target's hidden state at that place      → norm ┴ concatenation 2 d → projection d\n\
-         → {block} ({cache}) → norm → shared head → q\n\
+         → {block} {cache} → norm → shared head → q\n\
          next draft: the module's own output in place of the hidden state {d}"
     );
     wrapped(&text, width, Style::default()).iter().map(ToString::to_string).collect()
@@ -57,12 +58,12 @@ fn sizes(screen: Screen) -> [String; 3] {
     let module = header.and_then(|h| h.drafters.iter().chain(&h.drafter).find(|d| d.weight_bytes > 0));
     let d = header.map_or(String::new(), |header| format!("(here d = {})", header.model.d_model));
     if shares {
-        return ["some layers with queries only".to_owned(), "the target's KV cache".to_owned(), d];
+        return ["some layers with queries only".to_owned(), "that read the target's KV cache".to_owned(), d];
     }
     let cache = match module.map(|module| module.kv_bytes_per_token) {
-        Some(bytes) if bytes > 0 => format!("its own KV cache: {bytes} bytes a position"),
-        Some(_) => "the target's KV cache".to_owned(),
-        None => "its own KV cache".to_owned(),
+        Some(bytes) if bytes > 0 => format!("with its own KV cache ({bytes} B a position)"),
+        Some(_) => "with the target's KV cache".to_owned(),
+        None => "with its own KV cache".to_owned(),
     };
     ["one transformer block".to_owned(), cache, d]
 }
