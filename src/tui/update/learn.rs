@@ -79,7 +79,6 @@ pub(in crate::tui) fn begin(app: &mut App) {
 
 /// Begins a lesson.
 fn open(app: &mut App, index: usize) {
-    app.go_to(Page::Learn);
     app.lesson = Study { lesson: Some(index), ..Study::default() };
     app.lesson.begin(0, &app.lessons);
 }
