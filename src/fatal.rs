@@ -2,12 +2,17 @@
 //!
 //! Invariant: after that the signal ends the process as if there were no handler. The handler can interrupt any code,
 //! so it makes only system calls and reads only atomics and values that are set once. If a mapped model file is
-//! truncated while the program reads it, the program prints an error and ends.
+//! truncated while the program reads it, the program prints an error and ends. Child processes end with this one, see
+//! [`GroupChild`].
 
+mod child;
 #[cfg(unix)]
 mod handler;
 mod mapped;
 
+pub use self::child::GroupChild;
+#[cfg(unix)]
+pub use self::child::is_ignored;
 pub use self::mapped::Mapping;
 pub use draftscope_kernels::OutOfMemory;
 

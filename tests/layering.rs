@@ -22,7 +22,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("stream", &["protocol"]),
     ("http", &[]),
     ("attach", &["protocol", "stream", "http"]),
-    ("store", &[]),
+    ("store", &["fatal", "http"]),
     ("model", &["protocol", "fatal"]),
     ("speculate", &["model", "protocol"]),
     ("generate", &["speculate", "model", "protocol"]),
@@ -120,6 +120,7 @@ const COMMANDS: &[Layer] = &[
     (
         "shared",
         &[
+            "closed_stdout",
             "costs",
             "engine",
             "files",

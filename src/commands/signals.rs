@@ -8,8 +8,19 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use anyhow::{Context, Result};
 use draftscope::headless::Driver;
-use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
+
+/// Signals that ask a program to end. A terminal that is closed sends SIGHUP; `nohup` lets a program ignore it.
+#[cfg(unix)]
+fn ending() -> impl Iterator<Item = i32> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| *signal != SIGHUP || !draftscope::fatal::is_ignored(SIGHUP))
+}
+
+#[cfg(not(unix))]
+fn ending() -> impl Iterator<Item = i32> {
+    [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM].into_iter()
+}
 
 /// A signal stopped the command before its end.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -35,7 +46,7 @@ impl StopSignal {
     /// Listens from now on. Called once, when there is an answer that can be stopped.
     pub(crate) fn listen() -> Result<Self> {
         let (is_requested, signal) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-        for number in [SIGINT, SIGTERM] {
+        for number in ending() {
             // in this order, so that the first signal finds the flag not set yet
             flag::register_conditional_default(number, Arc::clone(&is_requested))
                 .and_then(|_| flag::register_usize(number, Arc::clone(&signal), usize::try_from(number).unwrap_or(0)))

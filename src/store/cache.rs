@@ -14,6 +14,7 @@ use super::StoreError;
 use super::catalog::{self, KnownModel};
 use super::check::{self, Mismatch};
 use super::entry::{ModelEntry, Removed, Status};
+use super::fetch::RESUMABLE;
 use super::lock::Lock;
 use super::progress::Progress;
 
@@ -151,13 +152,15 @@ impl Cache {
         Lock::wait(&path, "the model cache", progress).map_err(StoreError::cache("lock", &path))
     }
 
-    /// Removes the leftovers of an interrupted fetch, unless a fetch is running.
+    /// Removes the leftovers of an interrupted fetch, unless a fetch is running. What a download can resume stays until
+    /// the default model is there.
     pub(super) fn sweep(&self) {
         if !self.scratch().exists() {
             return;
         }
         if let Some(lock) = Lock::if_free(&self.lock_file()) {
-            self.clear_scratch(&lock, None);
+            let is_there = self.path_of(&catalog::DEFAULT).exists();
+            self.clear_scratch(&lock, (!is_there).then_some(RESUMABLE));
         }
     }
 

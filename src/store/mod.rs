@@ -15,9 +15,12 @@ mod entry;
 mod error;
 mod fetch;
 mod hub;
+mod hub_cache;
+mod hub_file;
 mod lock;
 mod pip;
 mod progress;
+mod reach;
 mod repo;
 mod side;
 #[cfg(test)]
@@ -172,11 +175,13 @@ impl Store {
         fetch::pull(self, model, options, progress)
     }
 
-    /// All known models and all other files in the cache; see [`ModelTable`]. Reads no contents.
+    /// All known models and all other files in the cache; see [`ModelTable`]. Reads no contents, and removes what an
+    /// interrupted fetch left.
     ///
     /// # Errors
     /// When the cache exists and cannot be read.
     pub fn list(&self) -> Result<Vec<ModelEntry>, StoreError> {
+        self.cache.sweep();
         self.cache.list()
     }
 

