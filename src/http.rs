@@ -1,7 +1,11 @@
 //! A bounded HTTP client: every wait, line and body has a limit.
 //!
-//! Invariant: a request goes to the host that the caller named and to no other. A redirect to another host is an error,
-//! so that credentials and prompts cannot be sent elsewhere. Errors name the host, never a header's value.
+//! Invariant: credentials and prompts go to the host that the caller named and to no other. A redirect to another host is
+//! an error, except for a [`Download`], which follows it without credentials. Errors name the host, never a header's
+//! value.
+
+mod download;
+mod redirect;
 
 use std::io::{BufRead, BufReader, Read};
 use std::time::Duration;
@@ -9,6 +13,8 @@ use std::time::Duration;
 use serde_json::Value;
 use ureq::http::{Response, Uri};
 use ureq::{Agent, Body, BodyReader};
+
+pub use download::Download;
 
 /// Longest answer that is read as a whole, in bytes.
 const MAX_BODY: u64 = 8 << 20;
@@ -46,6 +52,22 @@ pub enum HttpError {
         host: String,
         /// What the connection reported.
         why: String,
+    },
+    /// The server sends nothing.
+    #[error("{host}: no answer for {seconds} s")]
+    Silent {
+        /// Host and port.
+        host: String,
+        /// How long was waited.
+        seconds: String,
+    },
+    /// The answer cannot be used.
+    #[error("{host} {what}")]
+    Refused {
+        /// Host and port.
+        host: String,
+        /// What the server does, as the predicate of a sentence.
+        what: &'static str,
     },
     /// The answer is an error.
     #[error("{host} answers {path} with status {status}: {message}")]
@@ -92,6 +114,7 @@ pub struct Client {
     base: Uri,
     host: String,
     headers: Vec<(String, String)>,
+    patience: Patience,
 }
 
 impl Client {
@@ -119,12 +142,13 @@ impl Client {
             .user_agent(concat!("draftscope/", env!("CARGO_PKG_VERSION")))
             // a server may close an idle connection at any time, and a POST must not be sent twice
             .max_idle_connections(0)
+            .timeout_resolve(Some(patience.connect))
             .timeout_connect(Some(patience.connect))
             .timeout_recv_response(Some(patience.answer))
             .timeout_per_read(Some(patience.silence));
         // a proxy cannot reach this machine
         let config = if is_local { config.proxy(None) } else { config };
-        Ok(Self { agent: Agent::new_with_config(config.build()), base, host, headers })
+        Ok(Self { agent: Agent::new_with_config(config.build()), base, host, headers, patience })
     }
 
     /// Host and port, for sentences.
@@ -176,26 +200,30 @@ impl Client {
     }
 
     fn request(&self, path: &str, body: Option<&Value>) -> Result<Response<Body>, HttpError> {
-        let mut url = format!("{}{path}", self.base.to_string().trim_end_matches('/'));
+        let mut url = self.url(path);
         for _ in 0..=MAX_REDIRECTS {
             let response = self.send(&url, body)?;
             let status = response.status();
             if status.is_redirection() {
-                url = self.redirected(&response)?;
+                url = self.redirected(&url, &response)?;
                 continue;
             }
             if status.is_success() {
                 return Ok(response);
             }
-            let message = self.text(response).map_or_else(|error| error.to_string(), |text| named_error(&text));
-            return Err(HttpError::Status {
-                host: self.host.clone(),
-                path: path.to_owned(),
-                status: status.as_u16(),
-                message,
-            });
+            return Err(self.status_error(path, response));
         }
-        Err(self.failed("it redirects in a circle"))
+        Err(self.refused("redirects in a circle"))
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.base.to_string().trim_end_matches('/'))
+    }
+
+    fn status_error(&self, path: &str, response: Response<Body>) -> HttpError {
+        let status = response.status().as_u16();
+        let message = self.text(response).map_or_else(|error| error.to_string(), |text| named_error(&text));
+        HttpError::Status { host: self.host.clone(), path: path.to_owned(), status, message }
     }
 
     fn send(&self, url: &str, body: Option<&Value>) -> Result<Response<Body>, HttpError> {
@@ -207,38 +235,44 @@ impl Client {
                 headers.fold(request, |request, (name, value)| request.header(name, value)).send(body.to_string())
             }
         };
-        sent.map_err(|error| self.failed(&error.to_string()))
+        sent.map_err(|error| self.failure(&error))
     }
 
     /// Where a redirect leads, if it stays on this host.
-    fn redirected(&self, response: &Response<Body>) -> Result<String, HttpError> {
-        let to = response.headers().get("location").and_then(|to| to.to_str().ok()).unwrap_or_default();
-        let (scheme, authority) = (self.base.scheme_str().unwrap_or("http"), &self.host);
-        let uri: Option<Uri> = to.parse().ok();
-        match uri {
-            Some(uri) if uri.authority().is_none() && to.starts_with('/') => Ok(format!("{scheme}://{authority}{to}")),
-            Some(uri)
-                if uri.authority().is_some_and(|other| other == self.host.as_str())
-                    && uri.scheme_str() == Some(scheme) =>
-            {
-                Ok(to.to_owned())
-            }
-            _ => Err(HttpError::Redirect { host: self.host.clone(), to: to.chars().take(200).collect() }),
+    fn redirected(&self, from: &str, response: &Response<Body>) -> Result<String, HttpError> {
+        let location = response.headers().get("location").and_then(|to| to.to_str().ok());
+        let from: Uri = from.parse().map_err(|_| HttpError::Address(from.chars().take(200).collect()))?;
+        let to = redirect::target(&from, location).map_err(|why| self.refused(why))?;
+        if redirect::is_same_server(&self.base, &to) {
+            return Ok(to.to_string());
         }
+        Err(HttpError::Redirect { host: self.host.clone(), to: to.to_string().chars().take(200).collect() })
     }
 
     fn text(&self, response: Response<Body>) -> Result<String, HttpError> {
         let mut bytes = Vec::new();
         let read = response.into_body().into_reader().take(MAX_BODY + 1).read_to_end(&mut bytes);
-        read.map_err(|error| self.failed(&error.to_string()))?;
+        read.map_err(|error| self.failure(&error.into()))?;
         if bytes.len() as u64 > MAX_BODY {
             return Err(HttpError::TooLong { host: self.host.clone(), limit: MAX_BODY });
         }
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    fn failed(&self, why: &str) -> HttpError {
-        HttpError::Failed { host: self.host.clone(), why: why.to_owned() }
+    /// What went wrong with a connection.
+    fn failure(&self, error: &ureq::Error) -> HttpError {
+        let host = self.host.clone();
+        let waited = match error {
+            ureq::Error::Timeout(ureq::Timeout::Resolve | ureq::Timeout::Connect) => self.patience.connect,
+            ureq::Error::Timeout(ureq::Timeout::RecvResponse) => self.patience.answer,
+            ureq::Error::Timeout(_) => self.patience.silence,
+            error => return HttpError::Failed { host, why: error.to_string() },
+        };
+        HttpError::Silent { host, seconds: waited.as_secs_f32().to_string() }
+    }
+
+    fn refused(&self, what: &'static str) -> HttpError {
+        HttpError::Refused { host: self.host.clone(), what }
     }
 }
 

@@ -104,7 +104,7 @@ pub(super) fn note_path(file: &Path) -> PathBuf {
 
 /// Reads the whole file for its digest.
 pub(super) fn sha256_of(file: &Path) -> io::Result<String> {
-    sha256_watched(file, &mut || {})
+    digest(&mut File::open(file)?, &mut || {})
 }
 
 /// The same, and notes the digest unless the file was changed or replaced while it was read.
@@ -123,11 +123,7 @@ fn noting(file: &Path, read: &mut dyn FnMut()) -> io::Result<String> {
     Ok(sha256)
 }
 
-/// The digest alone; `read` is called after each MiB.
-pub(super) fn sha256_watched(file: &Path, read: &mut dyn FnMut()) -> io::Result<String> {
-    digest(&mut File::open(file)?, read)
-}
-
+/// The digest; `read` is called after each MiB.
 fn digest(reader: &mut File, read: &mut dyn FnMut()) -> io::Result<String> {
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; 1 << 20];

@@ -7,6 +7,8 @@ use std::fmt::{self, Display};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::http::HttpError;
+
 use super::check::Mismatch;
 
 /// A model file that cannot be found, fetched, checked or removed.
@@ -129,6 +131,9 @@ pub(super) enum SourceError {
     /// It was reached and broke off or answered with an error.
     #[error("{0}")]
     Failed(String),
+    /// A request failed.
+    #[error(transparent)]
+    Http(#[from] HttpError),
     /// It was reached and does not have it; another try would not help.
     #[error("{0}")]
     Lacks(String),

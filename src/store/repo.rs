@@ -8,11 +8,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy;
-use hf_hub::{Cache, Repo, RepoType};
+
+use crate::http::HttpError;
 
 use super::StoreError;
 use super::error::SourceError;
 use super::hub::Hub;
+use super::hub_cache::{HubCache, HubRepo, Sibling};
 use super::lock::Lock;
 use super::progress::Progress;
 use super::side;
@@ -61,8 +63,8 @@ impl RepoName {
         (fits && !is_gguf).then(|| Self { id: format!("{owner}/{name}"), revision, file })
     }
 
-    fn at(&self, revision: &str) -> Repo {
-        Repo::with_revision(self.id.clone(), RepoType::Model, revision.to_owned())
+    fn at(&self, revision: &str) -> HubRepo {
+        HubRepo::new(&self.id, revision)
     }
 
     fn revision(&self) -> &str {
@@ -133,10 +135,9 @@ impl Repos {
 
     /// The folder or file in the cache, if it is complete.
     fn find(&self, dir: &Path, name: &RepoName) -> Option<PathBuf> {
-        let repo = Cache::new(dir.to_owned()).repo(name.at(name.revision()));
-        let noted = fs::read_to_string(dir.join(name.at("").folder_name()).join("refs").join(name.revision())).ok();
-        let commit = noted.map_or_else(|| name.revision().to_owned(), |commit| commit.trim().to_owned());
-        let folder = repo.pointer_path(&commit);
+        let (cache, repo) = (HubCache::new(dir.to_owned()), name.at(name.revision()));
+        let commit = cache.noted_commit(&repo).unwrap_or_else(|| name.revision().to_owned());
+        let folder = cache.snapshot(&repo, &commit);
         match &name.file {
             Some(file) => Some(folder.join(file)).filter(|path| path.is_file()),
             None => is_complete(&folder).then_some(folder),
@@ -175,10 +176,10 @@ impl Repos {
         if missing.is_empty() {
             return Ok(false);
         }
-        let cache = Cache::new(dir.to_owned());
+        let cache = HubCache::new(dir.to_owned());
         let repo = name.at(&commit);
-        let info = self.hub.info(repo.clone(), (&cache, self.token.clone()))?;
-        let has = |file: &str| info.siblings.iter().any(|sibling| sibling.rfilename == file);
+        let info = self.hub.info(&repo, self.token.as_deref())?;
+        let has = |file: &str| info.siblings.iter().any(|sibling| sibling.name == file);
         let there: Vec<_> = missing.into_iter().filter(|file| has(file)).collect();
         there.iter().try_for_each(|file| self.get((&repo, file, false), &cache, progress).map(drop))?;
         side::note_absent(folder, has);
@@ -188,12 +189,12 @@ impl Repos {
     /// Reports the step, then gets the file as [`Hub::get`] does.
     fn get(
         &self,
-        (repo, file, force): (&Repo, &str, bool),
-        cache: &Cache,
+        (repo, file, force): (&HubRepo, &str, bool),
+        cache: &HubCache,
         progress: &mut dyn Progress,
     ) -> Result<PathBuf, SourceError> {
-        progress.step(&format!("Fetching {file} of {} from {}", repo.url(), self.hub.name()));
-        self.hub.get((repo, file, force), (cache, self.token.clone()), progress)
+        progress.step(&format!("Fetching {file} of {} from {}", repo.id(), self.hub.name()));
+        self.hub.get((repo, file, force), (cache, self.token.as_deref()), progress)
     }
 
     fn fetch(
@@ -202,9 +203,9 @@ impl Repos {
         (name, force): (&RepoName, bool),
         progress: &mut dyn Progress,
     ) -> Result<PathBuf, SourceError> {
-        let cache = Cache::new(dir.to_owned());
-        let info = self.hub.info(name.at(name.revision()), (&cache, self.token.clone()))?;
-        let has = |file: &str| info.siblings.iter().any(|sibling| sibling.rfilename == file);
+        let cache = HubCache::new(dir.to_owned());
+        let info = self.hub.info(&name.at(name.revision()), self.token.as_deref())?;
+        let has = |file: &str| info.siblings.iter().any(|sibling| sibling.name == file);
         let repo = name.at(&info.sha);
         let mut get = |file: &str| self.get((&repo, file, force), &cache, &mut *progress);
         let path = if let Some(file) = &name.file {
@@ -238,7 +239,7 @@ impl Repos {
             folder
         };
         // last, so that a name never leads to an incomplete folder
-        let _ = cache.repo(name.at(name.revision())).create_ref(&info.sha);
+        let _ = cache.note_commit(&name.at(name.revision()), &info.sha);
         Ok(path)
     }
 
@@ -253,7 +254,7 @@ impl Repos {
         if matches!(why, SourceError::Lacks(_) | SourceError::Lock { .. }) {
             return text;
         }
-        let denied = [401, 403, 404].iter().any(|code| text.contains(&format!("http status: {code}")));
+        let denied = matches!(why, SourceError::Http(HttpError::Status { status: 401 | 403 | 404, .. }));
         match (denied, &self.token) {
             (true, None) => format!("{text}; check the name, and for a private or gated repository set HF_TOKEN"),
             (true, Some(_)) => format!("{text}; check the name, and that your token may read it"),
@@ -271,8 +272,8 @@ fn locked(dir: &Path, name: &RepoName, progress: &mut dyn Progress) -> Result<Lo
 }
 
 /// Why a repository is no model folder, and what to do.
-fn no_folder(siblings: &[hf_hub::api::Siblings]) -> String {
-    let files = || siblings.iter().map(|sibling| sibling.rfilename.as_str());
+fn no_folder(siblings: &[Sibling]) -> String {
+    let files = || siblings.iter().map(|sibling| sibling.name.as_str());
     let ggufs = files().filter(|file| file.ends_with(".gguf")).count();
     match files().find(|file| file.ends_with(".gguf") && !is_part(file)) {
         Some(whole) => {
@@ -560,7 +561,7 @@ mod tests {
         assert_eq!(first, second);
         let asked = mirror.asked.lock().unwrap();
         let times = |what: &str| asked.iter().filter(|line| line.contains(what)).count();
-        assert_eq!((times("/api/models/"), times("m-1.safetensors")), (1, 3), "{asked:?}");
+        assert_eq!((times("/api/models/"), times("m-1.safetensors")), (1, 2), "{asked:?}");
     }
 
     #[test]
@@ -582,7 +583,7 @@ mod tests {
         }
         let asked = mirror.asked.lock().unwrap();
         let times = |name: &str| asked.iter().filter(|line| line.contains(name)).count();
-        assert_eq!((times("m-1.safetensors"), times("m-2.safetensors")), (3, 1), "{asked:?}");
+        assert_eq!((times("m-1.safetensors"), times("m-2.safetensors")), (2, 1), "{asked:?}");
     }
 
     #[test]
@@ -629,7 +630,7 @@ mod tests {
     #[test]
     fn a_repository_without_a_model_folder_is_rejected_with_advice() {
         let says = |files: &[&str]| {
-            let siblings = files.iter().map(|file| hf_hub::api::Siblings { rfilename: (*file).to_owned() });
+            let siblings = files.iter().map(|file| Sibling { name: (*file).to_owned() });
             no_folder(&siblings.collect::<Vec<_>>())
         };
         let [part, other] = ["q/a-00001-of-00002.gguf", "q/a-00002-of-00002.gguf"];

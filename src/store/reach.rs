@@ -1,0 +1,78 @@
+//! Whether a server can be reached at all, found out within seconds.
+//!
+//! Invariant: the time limit holds for the name lookup and all addresses together, also where a system call has none.
+
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Whether any address of the host accepts a connection within `limit`. The lookup and each connection
+/// have their own thread, because a lookup and a series of dead addresses cannot be limited otherwise.
+pub(super) fn connect(host: &str, port: u16, limit: Duration) -> Result<(), String> {
+    let (sender, results) = mpsc::channel();
+    let name = (host.to_owned(), port);
+    thread::spawn(move || match name.to_socket_addrs() {
+        Ok(addresses) => addresses.take(8).for_each(|address| try_address(address, limit, sender.clone())),
+        Err(error) => {
+            let _ = sender.send(Err(error.to_string()));
+        }
+    });
+    let end = Instant::now() + limit;
+    let mut last = None;
+    loop {
+        match results.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(why)) => last = Some(why),
+            Err(RecvTimeoutError::Disconnected) => return Err(last.unwrap_or_else(|| "it has no address".to_owned())),
+            Err(RecvTimeoutError::Timeout) => return Err(format!("no connection within {} s", limit.as_secs())),
+        }
+    }
+}
+
+fn try_address(address: SocketAddr, limit: Duration, sender: Sender<Result<(), String>>) {
+    thread::spawn(move || {
+        let opened = TcpStream::connect_timeout(&address, limit);
+        let _ = sender.send(opened.map(drop).map_err(|error| error.to_string()));
+    });
+}
+
+/// `https://host:port/path` → host and port.
+pub(super) fn host_and_port(endpoint: &str) -> Option<(String, u16)> {
+    let (port, rest) = match endpoint.split_once("://")? {
+        ("https", rest) => (443, rest),
+        ("http", rest) => (80, rest),
+        _ => return None,
+    };
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let authority = authority.rsplit('@').next()?;
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, digits)) if !digits.ends_with(']') => (host, digits.parse().ok()?),
+        _ => (authority, port),
+    };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    (!host.is_empty()).then(|| (host.to_owned(), port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_are_read_as_hosts_and_ports() {
+        let cases = [
+            ("https://huggingface.co", Some(("huggingface.co", 443))),
+            ("http://mirror:8080/hf", Some(("mirror", 8080))),
+            ("https://u:p@h/x:y", Some(("h", 443))),
+            ("http://[::1]:81", Some(("::1", 81))),
+            ("https://[::1]", Some(("::1", 443))),
+            ("https://", None),
+            ("huggingface.co", None),
+            ("https://h:port", None),
+        ];
+        for (endpoint, expected) in cases {
+            let got = host_and_port(endpoint);
+            assert_eq!(got.as_ref().map(|(host, port)| (host.as_str(), *port)), expected, "{endpoint}");
+        }
+    }
+}
