@@ -4,7 +4,7 @@
 //! Invariant: a file that is missing, cut off or partly wrong never stops the program: each part that is not
 //! understood becomes a warning, the rest is used. `cli` defines what an option means.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -105,7 +105,11 @@ impl UserFiles {
     /// The text of a file; none when there is none.
     fn text(&mut self, path: &Path) -> Option<String> {
         let mut text = String::new();
-        let file = File::open(path).ok()?;
+        let file = open(path).ok()?;
+        if is_pipe(&file) {
+            self.warnings.push(format!("{} is a pipe and was not read; put a file there", path.display()));
+            return None;
+        }
         match file.take(MAX_BYTES + 1).read_to_string(&mut text) {
             Ok(_) if text.len() as u64 <= MAX_BYTES => Some(text),
             Ok(_) => {
@@ -151,6 +155,25 @@ impl UserFiles {
             self.entries.push((key, value));
         }
     }
+}
+
+/// Opens a file for reading. Opening a pipe does not wait for a writer, and reading a device does not wait for input.
+fn open(path: &Path) -> std::io::Result<File> {
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK | libc::O_NOCTTY);
+    options.read(true).open(path)
+}
+
+#[cfg(unix)]
+fn is_pipe(file: &File) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    file.metadata().is_ok_and(|known| known.file_type().is_fifo())
+}
+
+#[cfg(not(unix))]
+fn is_pipe(_: &File) -> bool {
+    false
 }
 
 /// Commands that measure or check. How they decode is part of their result, so the file does not change it.
@@ -238,6 +261,20 @@ mod tests {
         assert_eq!(files.keymap.as_deref(), Some("[browse]"));
         assert_eq!(files.warnings, Vec::<String>::new());
         assert_eq!(UserFiles::read(Path::new("/no/such/folder/config.toml")), UserFiles::default());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_pipe_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.toml");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let (sender, read) = std::sync::mpsc::channel();
+        let own = path.clone();
+        std::thread::spawn(move || sender.send(UserFiles::read(&own)));
+        let files = read.recv_timeout(std::time::Duration::from_secs(20)).expect("it waits for a writer");
+        assert_eq!(files.warnings, [format!("{} is a pipe and was not read; put a file there", path.display())]);
+        assert_eq!(UserFiles::read(Path::new("/dev/null")), UserFiles::default());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod commands;
 
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
 
@@ -18,6 +19,7 @@ fn main() -> ExitCode {
     if let Some(code) = process::start() {
         return code; // this process was started to render one chat template
     }
+    commands::closed_stdout::guard();
     draftscope::fatal::install();
     let parsed = commands::config::parse();
     commands::config::warn(&parsed);
@@ -27,11 +29,12 @@ fn main() -> ExitCode {
         Some(refused) => Err(refused.into()),
         None => resume_unwind(panic),
     });
-    match result {
+    // what is still in a buffer is part of the result
+    match result.and_then(|code| Ok(std::io::stdout().flush().map(|()| code)?)) {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            commands::output::say(&format_error(&error));
+            commands::output::say(&printing_failed(&error).unwrap_or_else(|| format_error(&error)));
             error.downcast_ref::<commands::signals::Stopped>().map_or(ExitCode::from(ERROR), |stopped| stopped.status())
         }
     }
@@ -69,6 +72,13 @@ fn format_error(error: &anyhow::Error) -> String {
         before if before.contains(&cause) => text,
         before => format!("{before}: {cause}"),
     })
+}
+
+/// The sentence for an error of writing to a standard output that was closed.
+fn printing_failed(error: &anyhow::Error) -> Option<String> {
+    let failed = error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>())?;
+    (commands::closed_stdout::was_closed() && failed.kind() == std::io::ErrorKind::StorageFull)
+        .then(|| commands::closed_stdout::explain(failed))
 }
 
 /// Whether the reader closed the pipe (`draftscope run … | head`), which is no failure.

@@ -610,6 +610,12 @@ fn options_without_effect_are_reported() {
     refuses(files.run().args(["--ngram-min", "6", "--ngram-max", "3"]), "--ngram-min is 6 and --ngram-max 3");
     files.run().args(["--ngram-min", "6"]).assert().success();
     refuses(files.run().args(["--draft-model", "/no/such.gguf"]), "check what --draft-model names");
+    let broken = files.path("broken.gguf");
+    fs::write(&broken, "GGUF").unwrap();
+    refuses(files.run().arg("--draft-model").arg(&broken), "--draft-model cannot be used: ");
+    let mut explain = files.command("explain");
+    let cannot = predicate::str::contains("draftscope: --draft-model cannot be used: ");
+    explain.arg("--draft-model").arg(&broken).assert().code(2).stderr(cannot);
     refuses(files.run().args(["--temperature", "-1"]), "temperature");
     let warns = |options: &[&str], what: &'static str| {
         files.run().args(options).assert().success().stderr(predicate::str::contains(what));
@@ -693,14 +699,51 @@ fn a_full_disk_is_an_error_and_not_a_crash() {
     }
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn what_cannot_be_printed_is_an_error() {
+    for args in ["--help", "--version", "run --help", "completions bash", "man", "config show", "demo --list"] {
+        let with = |output: &str| {
+            let mut command = std::process::Command::new("sh");
+            let script = format!("exec {} {args} {output}", env!("CARGO_BIN_EXE_draftscope"));
+            let out = command.args(["-c", &script]).output().unwrap();
+            (out.status.code(), String::from_utf8(out.stderr).unwrap())
+        };
+        let closed = "draftscope: standard output is closed, so nothing can be printed; redirect it to a file\n";
+        assert_eq!(with(">&-"), (Some(2), closed.to_owned()), "{args}");
+        let (code, full) = with(">/dev/full");
+        assert!(code == Some(2) && full.starts_with("draftscope: ") && full.lines().count() == 1, "{args}: {full}");
+        assert_eq!(with(">/dev/null"), (Some(0), String::new()), "{args}");
+    }
+}
+
+#[test]
+fn values_of_options_are_repeated_without_what_controls_a_terminal() {
+    for args in [&["run", "--verify", "\u{1b}[31m\u{9b}2J"][..], &["\u{1b}]0;title\u{7}"], &["--\u{1b}[2J"]] {
+        let out = draftscope().args(args).assert().code(2).get_output().stderr.clone();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.starts_with("error: ") && !text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn a_signal_stops_an_answer_and_completes_its_recording() {
+    for (signal, status, ignored) in [("-TERM", 143, false), ("-HUP", 129, false), ("-HUP", 143, true)] {
+        stopped_by(signal, status, ignored);
+    }
+}
+
+/// Stops an answer by a signal; if that is ignored, as `nohup` has it, by SIGTERM after it.
+#[cfg(unix)]
+fn stopped_by(signal: &str, status: i32, is_ignored: bool) {
     use std::io::{BufRead, BufReader, Read};
     use std::process::{Command, Stdio};
     let files = Files::new();
     let path = files.path("a.dscope.jsonl");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_draftscope"));
+    let mut command = Command::new("sh");
+    let ignore = if is_ignored { "trap '' HUP; " } else { "" };
+    command.args(["-c", &format!("{ignore}exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_draftscope")]);
     command.arg("run").arg("--model").arg(&files.tiny.target).arg("--mtp").arg(files.path("mtp"));
     command.args(["--prompt", "the inn", "--max-tokens", "400", "--output", "jsonl", "--trace"]).arg(&path);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -708,11 +751,13 @@ fn a_signal_stops_an_answer_and_completes_its_recording() {
     let mut out = BufReader::new(child.stdout.take().unwrap());
     out.read_line(&mut String::new()).unwrap();
     std::thread::sleep(std::time::Duration::from_millis(300));
-    let killed = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
-    assert!(killed.success());
-    std::thread::sleep(std::time::Duration::from_millis(100));
+    let signals = if is_ignored { &[signal, "-TERM"][..] } else { &[signal] };
+    for signal in signals {
+        assert!(Command::new("kill").args([signal, &child.id().to_string()[..]]).status().unwrap().success());
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
     out.read_to_end(&mut Vec::new()).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(143));
+    assert_eq!(child.wait().unwrap().code(), Some(status));
     let trace = fs::read_to_string(&path).unwrap();
     assert!(trace.lines().last().unwrap().contains("\"ended\""), "{trace}");
 }

@@ -1,6 +1,6 @@
 //! The command line with the user's configuration as defaults; `config`, `completions` and `man`.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -24,9 +24,24 @@ pub(crate) fn parse() -> Parsed {
     let command = with_detail(Cli::command(), Detail::of(std::env::args_os()));
     let (command, warnings) = config::with_defaults(command, &files.entries);
     files.warnings.extend(warnings);
-    let matches = command.get_matches();
-    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    Parsed { cli, files }
+    let parsed = command.try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    Parsed { cli: parsed.unwrap_or_else(|error| report(&error)), files }
+}
+
+/// Prints what clap has to say (help, the version, or what is wrong with an option) and ends the program. Values of
+/// options are repeated without anything that controls a terminal.
+fn report(error: &clap::Error) -> ! {
+    let text = error.render().to_string();
+    let plain = printable(&text);
+    let printed = if plain == text { error.print() } else { write!(std::io::stderr(), "{plain}") };
+    let printed = printed.and_then(|()| std::io::stdout().flush());
+    match printed {
+        Err(failed) if failed.kind() != ErrorKind::BrokenPipe => {
+            super::output::say(&super::closed_stdout::explain(&failed));
+            std::process::exit(crate::ERROR.into())
+        }
+        _ => std::process::exit(error.exit_code()),
+    }
 }
 
 /// Prints warnings about the user's files, unless the screen or the command itself shows them.

@@ -3,6 +3,7 @@
 pub(crate) mod attach;
 pub(crate) mod bench;
 pub(crate) mod chat;
+pub(crate) mod closed_stdout;
 pub(crate) mod compare;
 pub(crate) mod config;
 mod costs;

@@ -73,6 +73,7 @@ pub fn picture(c: char) -> Option<char> {
         '\u{0}'..='\u{1f}' => char::from_u32(0x2400 + c as u32)?,
         '\u{7f}' => '␡',
         '\u{80}'..='\u{9f}'
+        | '\u{61c}'
         | '\u{200e}'
         | '\u{200f}'
         | '\u{2028}'..='\u{202e}'
