@@ -136,6 +136,7 @@ fn simulated_counts_equal_those_of_real_runs_on_the_real_model() {
         ctx_len: Some(512),
         mtp: Some(real::mtp_fp8()),
         draft_model: None,
+        draft_model_required: false,
         rollback: Rollback::default(),
         draft_vocab: None,
     };

@@ -108,6 +108,7 @@ fn recipe() -> LoadOptions {
             required: true,
         }),
         draft_model: None,
+        draft_model_required: false,
         rollback: Rollback::default(),
         draft_vocab: None,
     }

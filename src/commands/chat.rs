@@ -22,7 +22,7 @@ pub(crate) fn run(args: &ChatArgs, files: &UserFiles) -> Result<ExitCode> {
 fn live(args: &ChatArgs, files: &UserFiles) -> Result<ExitCode> {
     let recorder = super::trace::recorder(&args.trace)?;
     let baseline = if args.screen.split { Baseline::Race } else { Baseline::PROBE };
-    let source = super::engine::start_against(&args.rival, &args.model, &args.decode, baseline)?;
+    let source = super::engine::start_on_screen(&args.rival, &args.model, &args.decode, baseline)?;
     let options = TuiOptions {
         system: args.decode.sample.system.clone(),
         raw: args.decode.sample.raw,
@@ -71,6 +71,7 @@ pub(super) fn answer_all(
             let gap = if number > 1 { "\n" } else { "" };
             super::output::print(format!("{gap}{}", label(number, &text)))?;
         }
+        driver.drop_old_answers();
         let outcome = driver.answer(next_prompt(sample, &mut messages, text));
         super::output::report_new_notices(&driver, &mut reported);
         match outcome {

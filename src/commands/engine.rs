@@ -24,6 +24,27 @@ pub(crate) fn start_against(
     decode: &DecodeArgs,
     baseline: Baseline,
 ) -> Result<Source> {
+    let (recipe, settings) = recipe_against(rival, model, decode, baseline)?;
+    spawn(recipe, settings)
+}
+
+/// The same for a screen, which shows why a draft model cannot be used and goes on without it.
+pub(crate) fn start_on_screen(
+    rival: &RivalArgs,
+    model: &ModelArgs,
+    decode: &DecodeArgs,
+    baseline: Baseline,
+) -> Result<Source> {
+    let (recipe, settings) = recipe_against(rival, model, decode, baseline)?;
+    spawn(LoadOptions { draft_model_required: false, ..recipe }, settings)
+}
+
+fn recipe_against(
+    rival: &RivalArgs,
+    model: &ModelArgs,
+    decode: &DecodeArgs,
+    baseline: Baseline,
+) -> Result<(LoadOptions, Settings)> {
     let mut settings = settings(model, decode, baseline)?;
     settings.rival = rival.rival.as_deref().map(|text| Rival::parse(text, &settings)).transpose()?;
     let mut recipe = recipe(model)?;
@@ -31,7 +52,7 @@ pub(crate) fn start_against(
     if recipe.mtp.is_none() && drafts_by_mtp {
         recipe.mtp = Some(mtp_recipe(model.mtp.as_deref())?);
     }
-    spawn(recipe, settings)
+    Ok((recipe, settings))
 }
 
 /// Starts the engine on a recipe.

@@ -20,6 +20,8 @@ const MTP_WEIGHTS: &[u8] = include_bytes!("../../assets/mtp/smollm2-135m/mtp.fp8
 const MTP_CONFIG: &[u8] = include_bytes!("../../assets/mtp/smollm2-135m/config.json");
 const MTP_NAME: &str = "smollm2-135m-mtp-9 (fp8)";
 
+/// What the arguments load. A draft model that cannot be used is an error; on a screen, where another one can be chosen,
+/// the caller makes it a notice.
 pub(crate) fn recipe(args: &ModelArgs) -> Result<LoadOptions> {
     // loaded for every drafter, so that the user can switch to it
     let mtp = if args.drafter == DrafterKind::None.name() { None } else { Some(mtp_recipe(args.mtp.as_deref())?) };
@@ -41,6 +43,7 @@ pub(crate) fn recipe(args: &ModelArgs) -> Result<LoadOptions> {
             Some(model) => Some(drafter(&store, model)?),
             None => None,
         },
+        draft_model_required: true,
         rollback: args.rollback,
         draft_vocab: args.draft_vocab.as_deref().map(draft_vocab).transpose()?,
     })

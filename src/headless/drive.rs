@@ -52,6 +52,11 @@ impl Driver {
         &self.session
     }
 
+    /// Drops all answers but the newest, so that a run of many prompts takes no more memory than one of few.
+    pub fn drop_old_answers(&mut self) {
+        self.session.drop_old_turns();
+    }
+
     /// Asks something of the source that is no prompt.
     pub fn send(&self, command: Command) {
         // a source that is gone says why in its last event

@@ -95,6 +95,9 @@ pub enum ModelError {
     /// The chat template cannot be rendered.
     #[error("chat template: {0}")]
     Template(String),
+    /// The model or module that `--draft-model` names cannot be used.
+    #[error("--draft-model cannot be used: {0}; leave it out to decode without it")]
+    DraftModel(Box<ModelError>),
     /// An error of the tensor library.
     #[error("tensor operation failed: {0}")]
     Candle(#[from] candle_core::Error),

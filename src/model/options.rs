@@ -30,6 +30,9 @@ pub struct LoadOptions {
     pub mtp: Option<ModuleFile>,
     /// A second model that drafts: a file or folder as for the target.
     pub draft_model: Option<PathBuf>,
+    /// Whether a draft model (or a module named in its place) that cannot be used is an error; otherwise it is ignored
+    /// with a notice.
+    pub draft_model_required: bool,
     /// How rejected rows of recurrent layers are rolled back.
     pub rollback: Rollback,
     /// Tokens that a module from the target's own files may propose; `None` for all.

@@ -63,6 +63,7 @@ pub fn recipe(path: PathBuf, backend: Backend) -> LoadOptions {
         ctx_len: None,
         mtp: None,
         draft_model: None,
+        draft_model_required: false,
         rollback: Rollback::default(),
         draft_vocab: None,
     }

@@ -109,6 +109,7 @@ fn recipe(backend: Backend, dtype: Dtype, mtp: ModuleFile) -> Option<LoadOptions
         ctx_len: Some(1024),
         mtp: Some(mtp),
         draft_model: None,
+        draft_model_required: false,
         rollback: Rollback::default(),
         draft_vocab: None,
     })

@@ -57,6 +57,7 @@ impl Tiny {
             ctx_len: None,
             mtp: Some(mtp(9)),
             draft_model: None,
+            draft_model_required: false,
             rollback: Rollback::default(),
             draft_vocab: None,
         }

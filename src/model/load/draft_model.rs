@@ -1,6 +1,6 @@
 //! Loads a second, smaller model that drafts. It must have the target's tokens: same number, same bytes.
 //!
-//! A problem with it is a sentence, not an error: decoding goes on without it.
+//! What is wrong with it is an error if it is required; otherwise a sentence, and decoding goes on without it.
 
 use std::path::Path;
 
@@ -12,21 +12,29 @@ use crate::model::text::tokenizer::TextCodec;
 use crate::protocol::DrafterKind;
 
 /// Loads the draft model that the options name, if any, for a target with this codec and context.
+///
+/// # Errors
+/// Why the draft model cannot be used, if it is required.
 pub(super) fn load(
     options: &LoadOptions,
     (codec, ctx_len): (&TextCodec, usize),
     progress: &mut dyn FnMut(&str, u64, u64),
-) -> Option<Result<DraftModel, String>> {
-    let file = options.draft_model.as_deref()?;
+) -> Result<Option<Result<DraftModel, String>>, ModelError> {
+    let Some(file) = options.draft_model.as_deref() else {
+        return Ok(None);
+    };
     if let Some(kind) = named_module::kind_in(file) {
-        return Some(Err(format!(
+        return Ok(Some(Err(format!(
             "no draft model, decoding plainly: --draft-model names {}, which drafts as --drafter mtp",
             kind.title()
-        )));
+        ))));
     }
     progress("draft model", 0, 1);
-    let loaded = checked(options, file, (codec, ctx_len));
-    Some(loaded.map_err(|error| format!("no draft model, decoding plainly: {error}")))
+    match checked(options, file, (codec, ctx_len)) {
+        Ok(model) => Ok(Some(Ok(model))),
+        Err(error) if options.draft_model_required => Err(ModelError::DraftModel(Box::new(error))),
+        Err(error) => Ok(Some(Err(format!("no draft model, decoding plainly: {error}")))),
+    }
 }
 
 fn checked(
@@ -48,6 +56,7 @@ fn checked(
         ctx_len: Some(ctx_len.min(longest)),
         mtp: None,
         draft_model: None,
+        draft_model_required: false,
         ..options.clone()
     };
     let model = load_model(&own, &mut |_, _, _| {})?.target;

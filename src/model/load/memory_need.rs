@@ -96,6 +96,7 @@ mod tests {
                     ctx_len: Some(16),
                     mtp: None,
                     draft_model: None,
+                    draft_model_required: false,
                     rollback: Rollback::default(),
                     draft_vocab: None,
                 };
@@ -128,6 +129,7 @@ mod tests {
             ctx_len: Some(64),
             mtp: Some(own),
             draft_model: None,
+            draft_model_required: false,
             rollback: Rollback::default(),
             draft_vocab,
         }

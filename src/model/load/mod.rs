@@ -87,7 +87,7 @@ pub fn load(options: &LoadOptions, progress: &mut Progress<'_>) -> Result<Loaded
     let mtp = modules.as_mut().and_then(|(modules, info)| Some((modules.next()?, info.clone())));
     let deeper = modules.map_or_else(Vec::new, |(modules, _)| modules.collect());
     let target = loaded.into_model()?;
-    let draft_model = draft_model::load(options, (&codec, ctx_len), progress);
+    let draft_model = draft_model::load(options, (&codec, ctx_len), progress)?;
     let (template, broken) = template.finish_or_why()?;
     let warnings = opened.warning().into_iter().chain(broken.map(|why| warnings::template(&why)));
     let warnings = warnings.chain(warnings::draft_vocab(options, config, mtp.is_some())).collect();
@@ -104,13 +104,12 @@ fn draft_modules(
     target: &dyn LoadedTarget,
 ) -> Result<Drafting, ModelError> {
     let plain = |error: ModelError| format!("no drafter, decoding plainly: {error}");
-    // decoding goes on without a named module that cannot be used
     if let Some(named) = requested {
-        let modules = named.and_then(|module| module.load(target, context));
-        return Ok(match modules {
-            Ok(modules) => (Some(modules), None),
-            Err(error) => (None, Some(plain(error))),
-        });
+        return match named.and_then(|module| module.load(target, context)) {
+            Ok(modules) => Ok((Some(modules), None)),
+            Err(error) if context.options.draft_model_required => Err(ModelError::DraftModel(Box::new(error))),
+            Err(error) => Ok((None, Some(plain(error)))),
+        };
     }
     let Some(file) = &context.options.mtp else {
         return Ok((None, None));
