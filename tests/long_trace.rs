@@ -5,58 +5,37 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 
+#[path = "common/long.rs"]
+#[allow(dead_code, reason = "shared with another test")]
+mod long;
+
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use draftscope::protocol::{Event, EventKind};
+use draftscope::protocol::Event;
 use draftscope::session::Timeline;
-use draftscope::trace::{Reader, Recording};
-
-/// Numbers turns and rounds anew when the events of a recording are repeated.
-#[derive(Default)]
-struct Renumber {
-    turns: u32,
-    rounds: u32,
-    at_us: u64,
-}
-
-impl Renumber {
-    fn event(&self, event: &Event, seq: u64) -> Event {
-        let mut event = Event { seq, at_us: event.at_us + self.at_us, ..event.clone() };
-        match &mut event.kind {
-            EventKind::Prompted { turn, .. } | EventKind::Prefilled { turn, .. } => *turn += self.turns,
-            EventKind::RoundStarted { round, .. }
-            | EventKind::Drafted { round, .. }
-            | EventKind::Scored { round, .. }
-            | EventKind::Verified { round, .. }
-            | EventKind::Committed { round, .. } => *round += self.rounds,
-            _ => {}
-        }
-        event
-    }
-}
+use draftscope::trace::Recording;
+use long::Renumber;
 
 /// Writes this many events of the real engine: those of a bundled recording, repeated.
 fn write(path: &Path, events: u64) {
-    let bundled = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("assets/traces/code.dscope.jsonl.zst");
-    let once: Vec<Event> = Reader::open(&bundled).unwrap().map(Result::unwrap).collect();
-    let (start, body) = (&once[0], &once[1..once.len() - 1]);
+    let (start, body) = long::bundled();
     let mut file = BufWriter::new(File::create(path).unwrap());
     let mut line = |event: &Event| {
         serde_json::to_writer(&mut file, event).unwrap();
         file.write_all(b"\n").unwrap();
     };
-    line(start);
+    line(&start);
     let mut number = Renumber::default();
     let mut seq = 0;
     while seq < events {
-        for event in body {
+        for event in &body {
             seq += 1;
             line(&number.event(event, seq));
         }
-        number = Renumber { turns: number.turns + 1, rounds: number.rounds + 1000, at_us: number.at_us + 2_000_000 };
+        number = number.next();
     }
     file.flush().unwrap();
 }

@@ -18,6 +18,9 @@ use super::{ExportOptions, WriteError, as_replayed};
 /// Shortest time between two frames.
 const FRAME: Duration = Duration::from_micros(66_667);
 
+/// Most markers of a frame: more than a viewer can tell apart.
+const MAX_MARKERS: usize = 100;
+
 /// How long the last frame stays.
 pub(super) const LAST: Duration = Duration::from_secs(3);
 
@@ -37,7 +40,7 @@ pub(super) struct Marker {
 impl Stage {
     fn new(options: &ExportOptions) -> Self {
         let options = TuiOptions { theme: options.theme.clone(), depth: ColorDepth::True, ..TuiOptions::default() };
-        let (mut time, mut app) = (Timeline::new(), App::new(options));
+        let (mut time, mut app) = (Timeline::of_the_present(), App::new(options));
         // the input line has no focus, since nobody types: the key hints are those for navigation
         tui::update(&mut app, &mut time, Action::FocusNext);
         Self { time, app, view: View::default() }
@@ -93,7 +96,7 @@ pub(super) fn film(
             shown = Some(now);
         }
         (now, at_us) = (next, Some(event.at_us));
-        markers.extend(marker(&event, now));
+        markers.extend(marker(&event, now).filter(|_| markers.len() < MAX_MARKERS));
         stage.apply(as_replayed(event, recording));
     }
     on_frame(&mut stage, now, markers)

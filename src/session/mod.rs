@@ -13,6 +13,7 @@ mod compare;
 mod diff;
 mod findings;
 mod header_diff;
+mod kept_rounds;
 mod marks;
 mod memo;
 mod moment;
@@ -33,11 +34,12 @@ mod timeline;
 mod turn;
 mod what_if;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use crate::protocol::{Ability, Costs, DrafterKind, Event, EventKind, Header, Lane, Settings};
 
+use kept_rounds::KeptRounds;
 use memo::Memo;
 
 pub use align::{Pair, align};
@@ -46,6 +48,7 @@ pub use compare::{Agreement, Divergence, Race};
 pub use diff::{Diff, FirstDifference, Side, TurnDiff};
 pub use findings::{Finding, NEAR_TIE, explain};
 pub use header_diff::{HeaderDifference, header_diff};
+pub use kept_rounds::LISTED_ROUNDS;
 pub use marks::{MAX_MARKS, Mark, PassId};
 pub use moment::{Moment, Stop};
 pub use pass_costs::{PassCost, PassCosts};
@@ -91,6 +94,11 @@ pub struct Session {
     header: Option<Box<Header>>,
     settings: Settings,
     turns: Vec<Turn>,
+    /// Index of each turn by its number.
+    numbers: Arc<BTreeMap<u32, usize>>,
+    kept: KeptRounds,
+    /// Statistics of turns that were dropped, by lane.
+    dropped: [LaneStats; Lane::ALL.len()],
     /// Of all prompts.
     typed_bytes: usize,
     lanes: [LaneState; Lane::ALL.len()],
@@ -127,10 +135,16 @@ impl Session {
         Self::default()
     }
 
+    /// A session for a screen: rounds that ended long ago keep fewer candidates, and those before [`LISTED_ROUNDS`] none.
+    #[must_use]
+    pub fn for_screen() -> Self {
+        Self { kept: KeptRounds::bounded(), ..Self::default() }
+    }
+
     /// Takes the next event. Events about a round or turn that was never announced change nothing.
     pub fn apply(&mut self, event: &Event) {
         if matches!(event.kind, EventKind::Started { .. }) {
-            *self = Self::default(); // a run begins, also one that is played again
+            *self = Self { kept: self.kept.emptied(), ..Self::default() }; // a run begins, also one that is played again
         }
         self.events = self.events.saturating_add(1);
         self.last = (event.seq, event.at_us);
@@ -212,6 +226,9 @@ impl Session {
         if is_cold {
             answer.note_wait(); // the round that begins
         }
+        if phase.is_some() && matches!(kind, EventKind::RoundStarted { .. }) {
+            self.release_old_rounds(lane);
+        }
         if let Some(phase) = phase {
             let lane = &mut self.lanes[lane.index()];
             lane.phase = phase;
@@ -234,10 +251,11 @@ impl Session {
 
     /// Index of the turn with this number; opens it if it is new and there are not too many.
     fn turn_index(&mut self, number: u32) -> Option<usize> {
-        if let Some(index) = self.turns.iter().rposition(|turn| turn.number == number) {
-            return Some(index);
+        if let Some(index) = self.numbers.get(&number) {
+            return Some(*index);
         }
         (self.turns.len() < MAX_TURNS).then(|| {
+            Arc::make_mut(&mut self.numbers).insert(number, self.turns.len());
             self.turns.push(Turn::new(number));
             self.turns.len() - 1
         })
@@ -366,7 +384,7 @@ impl Session {
     /// Statistics of a lane over the whole session.
     #[must_use]
     pub fn stats(&self, lane: Lane) -> LaneStats {
-        let mut sum = LaneStats::default();
+        let mut sum = self.dropped[lane.index()].clone();
         for turn in &self.turns {
             sum.merge(turn.answer(lane).stats());
         }

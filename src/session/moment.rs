@@ -1,6 +1,6 @@
 //! Moments of a run: where stepping stops, and how much memory the events between two of them take.
 
-use crate::protocol::{Event, EventKind, Lane, Piece};
+use crate::protocol::{Candidate, Event, EventKind, Judgement, Lane, Piece, Prediction, ProbedDraft};
 
 /// How far a key steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,14 +48,32 @@ pub(super) fn tokens_of(event: &Event) -> usize {
     }
 }
 
-/// What it takes to keep an event, in units of some hundred bytes.
-pub(super) fn weight(event: &Event) -> usize {
-    let text = match &event.kind {
+/// What it takes to keep an event, in bytes.
+pub(super) fn bytes(event: &Event) -> usize {
+    let pieces = |pieces: &[Piece]| pieces.iter().map(piece).sum::<usize>();
+    let own = match &event.kind {
         EventKind::Prompted { text, .. } | EventKind::Noted { text, .. } => text.len(),
         EventKind::Notice { message } | EventKind::Failed { message } => message.len(),
         EventKind::Bookmarked { label, .. } => label.len(),
-        EventKind::Prefilled { prompt, .. } => prompt.len() * size_of::<Piece>(),
+        EventKind::Prefilled { prompt, row, .. } => pieces(prompt) + prediction(row),
+        EventKind::Drafted { top, .. } => prediction(top),
+        EventKind::Probed { drafts, .. } => {
+            drafts.iter().map(|draft| size_of::<ProbedDraft>() + prediction(&draft.top)).sum()
+        }
+        EventKind::Scored { rows, .. } => rows.iter().map(prediction).sum(),
+        EventKind::Verified { verdict, .. } => verdict.judgements.len() * size_of::<Judgement>(),
+        EventKind::Committed { tokens, .. } => pieces(tokens),
         _ => 0,
     };
-    1 + text / 256
+    size_of::<Event>() + own
+}
+
+fn prediction(row: &Prediction) -> usize {
+    let candidate = |c: &Candidate| piece(&c.piece) + size_of::<Candidate>() - size_of::<Piece>();
+    size_of::<Prediction>() + row.top.iter().map(candidate).sum::<usize>()
+}
+
+/// A short token has its bytes in the piece itself.
+fn piece(piece: &Piece) -> usize {
+    size_of::<Piece>() + if piece.bytes.len() < size_of::<Piece>() { 0 } else { piece.bytes.len() }
 }

@@ -318,6 +318,7 @@ impl Round {
     /// Drops candidates that the round table does not show: it keeps the best two, the judged token, and what a
     /// lossless rule would have committed instead.
     pub(super) fn shrink(&mut self) {
+        self.drafts.shrink_to_fit();
         let judged = self.drafts.iter().enumerate().map(|(index, draft)| (self.row_of(index), draft.piece.id));
         let own = (0..self.drafts.len()).filter_map(|index| Some((self.row_of(index), self.departure(index)?)));
         let shown: Vec<_> = judged.chain(own).collect();
@@ -327,6 +328,14 @@ impl Round {
         }
         for cell in &mut self.drafts {
             keep_best(&mut cell.top, &[]);
+        }
+    }
+
+    /// Drops all candidates. The number of rows stays, since it says what the pass was.
+    pub(super) fn strip(&mut self) {
+        let tops = self.drafts.iter_mut().map(|cell| &mut cell.top);
+        for row in self.rows.iter_mut().chain(tops) {
+            row.tail += std::mem::take(&mut row.top).iter().map(|candidate| candidate.prob).sum::<f32>();
         }
     }
 }

@@ -358,6 +358,51 @@ fn the_text_of_an_answer_leaves_out_the_token_that_ended_it() {
 }
 
 #[test]
+fn a_session_for_the_screen_drops_candidates_of_old_turns() {
+    let mut script = Script::started();
+    let (rounds, turns) = (64, LISTED_ROUNDS / 64 + 2);
+    for _ in 0..turns {
+        script.prompt("hi", "Hello");
+        (0..rounds).for_each(|_| script.round(&[(" a", 0.5)], &[(" b", 0.5), (" c", 0.5)]));
+        script.finish(Lane::Speculative, StopReason::Eos);
+    }
+    let mut session = Session::for_screen();
+    script.events.iter().for_each(|event| session.apply(event));
+    let all = fold(&script.events);
+    let listed = |session: &Session, turn: usize| -> usize {
+        let round = &session.turns()[turn].answer(Lane::Speculative).rounds[0];
+        assert_eq!(round.rows.len(), 2, "the number of rows says what the pass was");
+        round.rows.iter().chain(round.drafts.iter().map(|draft| &draft.top)).map(|row| row.top.len()).sum()
+    };
+    assert!(listed(&session, 0) == 0 && listed(&session, turns - 1) > 0 && listed(&all, 0) > 0);
+    for lane in [Lane::Speculative, Lane::Plain] {
+        assert_eq!(session.stats(lane), all.stats(lane));
+    }
+    assert_eq!(session.turns()[0].speedup(), all.turns()[0].speedup());
+}
+
+#[test]
+fn dropped_turns_stay_in_the_statistics() {
+    let mut script = conversation();
+    [Lane::Speculative, Lane::Plain].into_iter().for_each(|lane| script.finish(lane, StopReason::Eos));
+    let events = script.events;
+    let (mut session, all) = (Session::new(), fold(&events));
+    for event in &events {
+        if matches!(event.kind, EventKind::Prompted { .. }) {
+            session.drop_old_turns();
+        }
+        session.apply(event);
+    }
+    assert_eq!(all.turns().len(), 2);
+    session.drop_old_turns();
+    assert_eq!(session.turns().len(), 1);
+    assert_eq!(session.turn().unwrap().number, all.turn().unwrap().number);
+    for lane in [Lane::Speculative, Lane::Plain] {
+        assert_eq!(session.stats(lane), all.stats(lane));
+    }
+}
+
+#[test]
 fn old_rounds_keep_only_what_the_table_shows() {
     let mut script = Script::prompted("hi", "Hello");
     for _ in 0..=FULL_ROUNDS {

@@ -11,16 +11,17 @@ use std::ops::Range;
 use crate::protocol::{Event, EventKind, Lane, TurnEdge, TurnTimes};
 
 use super::Session;
-use super::moment::{Moment, Stop, tokens_of, weight};
+use super::moment::{Moment, Stop, bytes, tokens_of};
 
 /// Rounds between two snapshots. Each snapshot copies the tokens of a running answer, so few snapshots keep a long one
 /// small; folding so many rounds takes some milliseconds.
 const ROUNDS_PER_SNAPSHOT: usize = 512;
 
-/// Events kept per snapshot if no round ends; long texts count as several.
-const WEIGHT_PER_SNAPSHOT: usize = 1 << 17;
+/// Bytes of events kept per snapshot, where rounds are large or none ends.
+const BYTES_PER_SNAPSHOT: usize = 6 << 20;
 
-/// Snapshots kept: with [`ROUNDS_PER_SNAPSHOT`] rounds each, one can go back some 4,000 rounds.
+/// Snapshots kept: with [`ROUNDS_PER_SNAPSHOT`] rounds each, one can go back some 4,000 rounds; fewer if a round takes
+/// more than 12 kB.
 const MAX_SNAPSHOTS: usize = 8;
 
 /// The session after so many events.
@@ -49,10 +50,12 @@ pub struct Timeline {
     first: u64,
     /// Runs that have begun.
     runs: u64,
+    /// Only the newest moment is kept.
+    forgets: bool,
     /// Oldest first; the oldest is at `first`, unless the run is whole.
     snapshots: VecDeque<Snapshot>,
     rounds: usize,
-    /// Weight of the events since the newest snapshot.
+    /// Bytes of the events since the newest snapshot.
     weight: usize,
     /// `at_us` of the first event of the run.
     origin_us: u64,
@@ -78,7 +81,13 @@ impl Timeline {
     /// A run in which nothing has happened.
     #[must_use]
     pub fn new() -> Self {
-        Self::default()
+        Self { live: Session::for_screen(), ..Self::default() }
+    }
+
+    /// A run of which only the newest moment is kept: one cannot go back.
+    #[must_use]
+    pub fn of_the_present() -> Self {
+        Self { forgets: true, ..Self::new() }
     }
 
     /// Adds the next event. What is on show stays if it is the past.
@@ -97,10 +106,16 @@ impl Timeline {
         if TurnEdge::of(&event.kind).is_some_and(|edge| self.turns.add(edge, event.at_us)) {
             self.prompts.push(self.end());
         }
-        self.weight += weight(&event);
+        if self.forgets {
+            self.first = self.end();
+            self.events.clear();
+            self.events.push_back(event);
+            return;
+        }
+        self.weight += bytes(&event);
         self.events.push_back(event);
         self.rounds += usize::from(ends_round);
-        if (ends_round && self.rounds.is_multiple_of(ROUNDS_PER_SNAPSHOT)) || self.weight > WEIGHT_PER_SNAPSHOT {
+        if (ends_round && self.rounds.is_multiple_of(ROUNDS_PER_SNAPSHOT)) || self.weight > BYTES_PER_SNAPSHOT {
             self.weight = 0;
             self.snapshot();
         }
@@ -314,7 +329,7 @@ impl Timeline {
             return past;
         }
         snapshot.map_or_else(
-            || Past { at: self.first, tokens: 0, session: Session::new() },
+            || Past { at: self.first, tokens: 0, session: Session::for_screen() },
             |snapshot| Past { at: snapshot.at, tokens: 0, session: snapshot.session.clone() },
         )
     }

@@ -106,7 +106,7 @@ impl Turn {
             typed: String::new(),
             branch: None,
             begun: Settings::default(),
-            answers: Default::default(),
+            answers: super::kept_rounds::no_answers(),
             has_ceiling: false,
             measured: Memo::default(),
         }

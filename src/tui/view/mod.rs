@@ -58,6 +58,7 @@ mod times;
 mod token_text;
 mod tour;
 mod transcript;
+mod transcript_blocks;
 mod transcript_cache;
 mod transcript_layout;
 mod tree;

@@ -30,11 +30,16 @@ const ROWS: u16 = 3;
 /// Cells that a turn takes: its number and a space, its tokens, the drafts under way, and a space.
 fn cells(turn: &Turn) -> usize {
     let answer = turn.answer(Lane::Speculative);
-    label(turn).len() + answer.tokens.len() + pending(answer).count() + 1
+    label_width(turn) + answer.tokens.len() + pending(answer).count() + 1
 }
 
 fn label(turn: &Turn) -> String {
     format!("{} ", turn.number)
+}
+
+/// Cells of the label: a frame asks for those of all turns, so nothing is allocated.
+fn label_width(turn: &Turn) -> usize {
+    turn.number.checked_ilog10().unwrap_or(0) as usize + 2
 }
 
 /// Drafts of the running round: all of them until it is committed, then the discarded ones.
@@ -92,7 +97,7 @@ fn focus(screen: Screen) -> Option<usize> {
         Some(round) => answer.rounds.get(round)?.first_token,
         None => answer.kept,
     };
-    Some(before + label(turn).len() + token)
+    Some(before + label_width(turn) + token)
 }
 
 struct Pen<'a, 'b> {

@@ -4,13 +4,16 @@
 //! before the token that replaced them, and never break a line. This file decides which lines are in view, from where
 //! the user scrolled; `transcript_layout.rs` makes them.
 
+use std::rc::Rc;
+
 use crate::tui::app::Scroll;
 use crate::tui::hit_map::Hit;
 
 use super::prelude::*;
 use super::strip;
+use super::transcript_blocks::{Block, TURNS};
 use super::transcript_cache::Laid;
-use super::transcript_layout::lay_out;
+use super::transcript_layout::{lay_out, parts};
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     let inner = framed(screen.panel(" Answer ").title_bottom(legend(screen, area.width)), area, frame);
@@ -20,22 +23,79 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
         return;
     }
     strip::render(screen, below, frame, hit_map);
-    let laid = lay_out(screen, Lane::Speculative, inner.width);
+    let blocks = lay_out(screen, Lane::Speculative, inner.width);
+    let transcript = Transcript { screen, width: inner.width, blocks: &blocks };
     let height = usize::from(inner.height);
-    let total: usize = laid.iter().map(|turn| turn.lines.len()).sum();
+    let total: usize = blocks.iter().map(Block::lines).sum();
     let max_top = total.saturating_sub(height);
-    let top = match (screen.app.scroll, selected_line(&laid)) {
+    let top = match (screen.app.scroll, transcript.selected_line()) {
         (Scroll::Follow, _) | (Scroll::Selected, None) => max_top,
-        (Scroll::Turn, _) => first_line(screen, &laid).min(max_top),
+        (Scroll::Turn, _) => transcript.first_line().min(max_top),
         (Scroll::Top(top), _) => top.min(max_top),
         (Scroll::Selected, Some(line)) => line.saturating_sub(height / 2).min(max_top),
     };
     (hit_map.top, hit_map.max_top, hit_map.page) = (top, max_top, height);
-    mark(&laid, top, inner, hit_map);
-    frame.render_widget(Paragraph::new(visible(&laid, top, height)), inner);
+    let (before, parts) = transcript.parts_in(top, height);
+    mark(&parts, top - before, inner, hit_map);
+    frame.render_widget(Paragraph::new(visible(&parts, top - before, height)), inner);
 }
 
-/// Records the places of the tokens in view for the mouse.
+/// The blocks of the answer.
+struct Transcript<'a> {
+    screen: Screen<'a>,
+    width: u16,
+    blocks: &'a [Block],
+}
+
+impl Transcript<'_> {
+    fn parts(&self, block: &Block) -> Rc<[Laid]> {
+        parts(self.screen, Lane::Speculative, self.width, block)
+    }
+
+    /// The parts of all blocks in view, and the lines before them.
+    fn parts_in(&self, top: usize, height: usize) -> (usize, Vec<Laid>) {
+        let (mut start, mut before, mut found) = (0, 0, Vec::new());
+        for block in self.blocks {
+            let end = start + block.lines();
+            if end <= top {
+                before = end;
+            } else if start < top + height {
+                found.extend(self.parts(block).iter().cloned());
+            }
+            start = end;
+        }
+        (before, found)
+    }
+
+    /// Line of the whole transcript on which the selected round begins. It is in no settled block.
+    fn selected_line(&self) -> Option<usize> {
+        let mut before = 0;
+        for block in self.blocks {
+            if let Block::Laid(parts) = block {
+                for part in parts.iter() {
+                    if let Some(line) = part.selected {
+                        return Some(before + line);
+                    }
+                    before += part.lines.len();
+                }
+            } else {
+                before += block.lines();
+            }
+        }
+        None
+    }
+
+    /// Line of the whole transcript on which the turn of the selected round begins.
+    fn first_line(&self) -> usize {
+        let turn = self.screen.app.selected.map_or(0, |at| at.turn);
+        let whole = self.blocks.iter().take(turn / TURNS).map(Block::lines).sum::<usize>();
+        let own = self.blocks.get(turn / TURNS).map(|block| self.parts(block));
+        let before = own.iter().flat_map(|parts| parts.iter()).take_while(|part| part.turn < turn);
+        whole + before.map(|part| part.lines.len()).sum::<usize>()
+    }
+}
+
+/// Tells the mouse where the tokens in view are. The first `top` lines of the parts are above the area.
 fn mark(laid: &[Laid], top: usize, area: Rect, hit_map: &mut HitMap) {
     let mut y = 0;
     for part in laid {
@@ -52,24 +112,6 @@ fn mark(laid: &[Laid], top: usize, area: Rect, hit_map: &mut HitMap) {
             y += 1;
         }
     }
-}
-
-/// Line of the whole transcript on which the selected round begins.
-fn selected_line(laid: &[Laid]) -> Option<usize> {
-    let mut before = 0;
-    for turn in laid {
-        if let Some(line) = turn.selected {
-            return Some(before + line);
-        }
-        before += turn.lines.len();
-    }
-    None
-}
-
-/// Line of the whole transcript on which the turn of the selected round begins.
-fn first_line(screen: Screen, laid: &[Laid]) -> usize {
-    let turn = screen.app.selected.map_or(0, |at| at.turn);
-    laid.iter().take_while(|part| part.turn < turn).map(|part| part.lines.len()).sum()
 }
 
 fn visible(laid: &[Laid], top: usize, height: usize) -> Vec<Line<'static>> {

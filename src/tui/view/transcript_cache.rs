@@ -16,6 +16,7 @@ use crate::tui::display::DisplayMode;
 use crate::tui::widgets::flow::{Flow, Tagged};
 
 use super::aligned_layout::AlignedCache;
+use super::transcript_blocks::BlockCache;
 
 /// Stretches from which on those go that the newest frames did not show.
 const MANY: usize = 256;
@@ -81,6 +82,8 @@ pub(super) struct Key {
 pub(in crate::tui) struct TranscriptCache {
     /// Answers beside each other.
     pub(super) aligned: AlignedCache,
+    /// Turns that are over.
+    pub(super) blocks: BlockCache,
     stretches: RefCell<HashMap<Key, Kept>>,
     /// Layouts so far.
     layouts: Cell<u64>,

@@ -18,6 +18,7 @@ use crate::tui::widgets::flow::Tagged;
 use super::plain_text;
 use super::prelude::*;
 use super::token_text::{self, Look};
+use super::transcript_blocks::{Block, BlockLook, TURNS};
 use super::transcript_cache::{Key, Laid, Pen};
 use super::values::number;
 
@@ -37,12 +38,53 @@ struct Work<'a> {
     drafted: [Option<u32>; 2],
 }
 
-/// The transcript by stretches; the last is what no turn contains yet.
-pub(super) fn lay_out(screen: Screen, lane: Lane, width: u16) -> Vec<Laid> {
+/// The transcript in blocks; the last is what no turn contains yet.
+pub(super) fn lay_out(screen: Screen, lane: Lane, width: u16) -> Vec<Block> {
     screen.lines.begin(screen.app.timelines);
+    screen.lines.blocks.begin(look(screen, lane, width));
     let turns = screen.session.turns();
+    let selected = screen.app.selected.filter(|_| lane == Lane::Speculative);
+    let mut blocks = Vec::new();
+    for (number, chunk) in turns.chunks(TURNS).enumerate() {
+        let (first, end) = (number * TURNS, number * TURNS + chunk.len());
+        let is_chosen = selected.is_some_and(|at| (first..end).contains(&at.turn));
+        // the newest turn may be going on, and an unfinished block would be laid out again with every turn
+        let lay = || turns_laid_out(screen, lane, (first, chunk), width);
+        let can_settle = !is_chosen && end < turns.len();
+        let settled = || screen.lines.blocks.block(screen.app, (first, chunk), lay);
+        let block = if can_settle { settled() } else { None };
+        blocks.push(block.unwrap_or_else(|| Block::Laid(lay().into())));
+    }
+    blocks.push(Block::Laid([after_turns(screen, width)].into()));
+    blocks
+}
+
+/// The lines of a block.
+pub(super) fn parts(screen: Screen, lane: Lane, width: u16, block: &Block) -> Rc<[Laid]> {
+    let turns = screen.session.turns();
+    screen.lines.blocks.parts(block, |index| {
+        let first = index * TURNS;
+        let chunk = turns.get(first..turns.len().min(first + TURNS)).unwrap_or_default();
+        turns_laid_out(screen, lane, (first, chunk), width)
+    })
+}
+
+fn look(screen: Screen, lane: Lane, width: u16) -> BlockLook {
+    BlockLook {
+        timeline: screen.app.timelines,
+        run: screen.time.runs(),
+        lane,
+        width,
+        theme: screen.theme.name.clone(),
+        display: screen.app.display,
+        has_marks: screen.has_marks(),
+    }
+}
+
+/// Some turns by stretches; the first has the index `first`.
+fn turns_laid_out(screen: Screen, lane: Lane, (first, turns): (usize, &[Turn]), width: u16) -> Vec<Laid> {
     let mut laid = Vec::new();
-    for (index, turn) in turns.iter().enumerate() {
+    for (index, turn) in turns.iter().enumerate().map(|(at, turn)| (first + at, turn)) {
         let chosen = screen.app.selected.filter(|at| at.turn == index && lane == Lane::Speculative);
         let selected = chosen.map(|at| at.round);
         let answer = turn.answer(lane);
@@ -50,6 +92,12 @@ pub(super) fn lay_out(screen: Screen, lane: Lane, width: u16) -> Vec<Laid> {
         let work = Work { screen, lane, index, width, answer, selected, drafted };
         work.turn(turn, &mut laid);
     }
+    laid
+}
+
+/// What no turn holds yet: the prompt on its way, a new conversation.
+fn after_turns(screen: Screen, width: u16) -> Laid {
+    let turns = screen.session.turns();
     let mut flow = Flow::new(width);
     let awaiting = screen.app.awaiting.as_ref().filter(|_| screen.app.is_awaiting(screen.session));
     let is_new = screen.app.conversations.last() == Some(&turns.len());
@@ -61,8 +109,7 @@ pub(super) fn lay_out(screen: Screen, lane: Lane, width: u16) -> Vec<Laid> {
     } else if turns.is_empty() {
         welcome(screen, &mut flow);
     }
-    laid.push(of(turns.len(), flow.finish_tagged(), None));
-    laid
+    of(turns.len(), flow.finish_tagged(), None)
 }
 
 fn of(turn: usize, lines: (Vec<Line<'static>>, Vec<Vec<Tagged>>), selected: Option<usize>) -> Laid {
@@ -129,7 +176,7 @@ impl Work<'_> {
     fn begin(&self, turn: &Turn) -> Pen {
         let mut flow = Flow::new(self.width);
         if self.index > 0 {
-            rule(self.screen, self.screen.app.conversations.contains(&self.index), self.width, &mut flow);
+            rule(self.screen, self.screen.app.starts_conversation(self.index), self.width, &mut flow);
         }
         head(self.screen, turn, &mut flow);
         Pen { flow, joiner: Joiner::default(), drafts: Joiner::default(), line: 0 }
@@ -175,7 +222,7 @@ impl Work<'_> {
             display: app.display,
             has_marks: self.screen.has_marks(),
             goes_on: pen.map_or(0, |pen| pen.line),
-            starts_conversation: app.conversations.contains(&self.index),
+            starts_conversation: app.starts_conversation(self.index),
             is_abandoned: app.abandoned.contains(&turn.number),
         }
     }
@@ -318,7 +365,11 @@ mod tests {
             script.events.into_iter().for_each(|event| time.apply(event));
             let (app, lines) = (App::new(TuiOptions::default()), TranscriptCache::default());
             let screen = Screen { time: &time, session: time.shown(), app: &app, theme: app.theme(), lines: &lines };
-            let [first, again] = [0; 2].map(|_| lay_out(screen, Lane::Speculative, 60));
+            let all_parts = || {
+                let blocks = lay_out(screen, Lane::Speculative, 60);
+                blocks.iter().flat_map(|block| parts(screen, Lane::Speculative, 60, block).to_vec()).collect::<Vec<_>>()
+            };
+            let [first, again] = [0; 2].map(|_| all_parts());
             assert_eq!(lines.len(), ended, "one that is under way is not kept");
             assert!(Rc::ptr_eq(&first[0].lines, &again[0].lines));
             let all = |laid: &[Laid]| laid.iter().flat_map(|l| l.lines.to_vec()).collect::<Vec<_>>();
@@ -326,5 +377,42 @@ mod tests {
             lines.begin(app.timelines + 1);
             assert_eq!(lines.len(), 0, "another timeline numbers its runs and turns from the start too");
         }
+    }
+
+    #[test]
+    fn every_turn_of_a_long_session_is_put_into_a_block_once() {
+        let (turns, mut time) = (3 * TURNS + 7, Timeline::new());
+        let mut script = crate::session::fixture::Script::started();
+        let (app, lines) = (App::new(TuiOptions::default()), TranscriptCache::default());
+        let mut heights = Vec::new();
+        for turn in 0..turns {
+            let before = script.events.len();
+            script.prompt("hi", "Hello");
+            script.round(&[(" a", 0.5)], &[(" a", 0.5), (" b", 0.5)]);
+            script.finish(Lane::Speculative, StopReason::Eos);
+            let from = if turn == 0 { 0 } else { before };
+            script.events[from..].iter().for_each(|event| time.apply(event.clone()));
+            let screen = Screen { time: &time, session: time.shown(), app: &app, theme: app.theme(), lines: &lines };
+            for _ in 0..3 {
+                heights.push(lay_out(screen, Lane::Speculative, 60).iter().map(Block::lines).sum::<usize>());
+            }
+        }
+        assert_eq!(lines.blocks.laid(), 3 * TURNS);
+        // the same as without a cache, at every length
+        let (fresh, screen_of) = (TranscriptCache::default(), |lines| Screen {
+            time: &time,
+            session: time.shown(),
+            app: &app,
+            theme: app.theme(),
+            lines,
+        });
+        let text = |screen| {
+            let blocks = lay_out(screen, Lane::Speculative, 60);
+            let parts = blocks.iter().flat_map(|block| parts(screen, Lane::Speculative, 60, block).to_vec());
+            parts.flat_map(|part| part.lines.to_vec()).collect::<Vec<_>>()
+        };
+        let (cached, anew) = (text(screen_of(&lines)), text(screen_of(&fresh)));
+        assert!(cached == anew && cached.len() == *heights.last().unwrap());
+        assert!(heights.is_sorted());
     }
 }
