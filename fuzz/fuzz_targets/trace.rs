@@ -1,71 +1,9 @@
-//! Takes any bytes as a recording: reads it line by line and ahead, folds it, draws every page, exports it.
-//! Nothing may panic, no control character may reach a cell of the screen, and no text of the recording may become
-//! markup of the HTML page. `fuzz/README.md` says how to run it.
+//! Fuzzes `checks/trace.rs`.
 #![no_main]
 
-use std::path::PathBuf;
-use std::sync::OnceLock;
+#[path = "../checks/mod.rs"]
+mod checks;
+#[path = "../start.rs"]
+mod start;
 
-use draftscope::export::{ExportOptions, Format, export};
-use draftscope::session::{Diff, Session, Timeline};
-use draftscope::trace::{Reader, Recording};
-use draftscope::tui::{App, Compared, Page, Recorded, TuiOptions, view};
-use libfuzzer_sys::fuzz_target;
-use ratatui::Terminal;
-use ratatui::backend::TestBackend;
-
-fuzz_target!(|bytes: &[u8]| {
-    let Ok(mut reader) = Reader::of_bytes("fuzz", bytes.to_vec()) else { return };
-    let by_line: Vec<_> = reader.by_ref().map_while(Result::ok).collect();
-    let mut time = Timeline::new();
-    by_line.iter().cloned().for_each(|event| time.apply(event));
-    let _ = time.live().end();
-    time.go(time.start());
-    draw(&time, bytes.len());
-    time.follow();
-    draw(&time, bytes.len() / 7);
-
-    let Ok(recording) = Recording::of_bytes("fuzz", bytes) else { return };
-    let ahead: Vec<_> = recording.events().expect("it was read before").map_while(Result::ok).collect();
-    // compared as text, because NaN is not equal to itself
-    assert_eq!(format!("{ahead:?}"), format!("{by_line:?}"), "reading ahead gives the same events");
-    write(&recording, Format::ALL[bytes.len() % Format::ALL.len()]);
-
-    let session = time.live().clone();
-    let _ = Diff::of(&session, &Session::new());
-});
-
-/// Draws one of the pages; all of them would take too long.
-fn draw(time: &Timeline, which: usize) {
-    let mut terminal = Terminal::new(TestBackend::new(100, 30)).expect("a buffer needs no terminal");
-    let page = Page::ALL[which % Page::ALL.len()];
-    let mut app = App::new(TuiOptions { page, ..TuiOptions::default() });
-    app.follow(time.live());
-    let draw = terminal.draw(|frame| {
-        view(time, &app, app.theme(), frame);
-    });
-    draw.expect("drawing to a buffer cannot fail");
-    let cells = terminal.backend().buffer().content();
-    assert!(cells.iter().all(|cell| !cell.symbol().contains(char::is_control)));
-    let side = || Recorded { name: "a".to_owned(), session: time.live().clone() };
-    let compared = Compared::new(side(), side(), TuiOptions::default());
-    assert!(!compared.quits());
-}
-
-fn write(recording: &Recording, format: Format) {
-    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-    let folder = FOLDER.get_or_init(|| std::env::temp_dir().join(format!("draftscope-fuzz-{}", std::process::id())));
-    std::fs::create_dir_all(folder).expect("a folder for the exports");
-    let to = folder.join("out");
-    let options = ExportOptions { force: true, size: (60, 16), ..ExportOptions::default() };
-    let _ = std::fs::remove_dir_all(&to);
-    let _ = std::fs::remove_file(&to);
-    if export(recording, format, &to, &options).is_err() {
-        assert!(!to.exists(), "a failed export left a file");
-        return;
-    }
-    if format == Format::Html {
-        let page = std::fs::read_to_string(&to).expect("it was just written");
-        assert_eq!(page.matches("</script>").count(), 2, "the data closed its script element");
-    }
-}
+libfuzzer_sys::fuzz_target!(init: start::start(), |bytes: &[u8]| start::run(checks::trace::check, bytes));

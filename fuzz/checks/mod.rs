@@ -1,0 +1,81 @@
+//! What each fuzz target does with its bytes. `tests/fuzz_seeds.rs` replays the seeds through the same functions.
+//!
+//! Nothing may panic, abort, hang or use more memory than its limit; [`CHECKS`] lists them.
+
+pub mod attach_stream;
+pub mod config_json;
+pub mod gguf;
+pub mod keymap_theme_config;
+pub mod safetensors;
+pub mod template;
+pub mod tokenizer_json;
+pub mod trace;
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use draftscope::session::Timeline;
+use draftscope::tui::{App, View};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+
+/// A check by its name, which is that of the target and of the folder with its seeds.
+pub type Check = (&'static str, fn(&[u8]));
+
+/// All checks.
+pub const CHECKS: &[Check] = &[
+    ("attach_stream", attach_stream::check),
+    ("config_json", config_json::check),
+    ("gguf", gguf::check),
+    ("keymap_theme_config", keymap_theme_config::check),
+    ("safetensors", safetensors::check),
+    ("template", template::check),
+    ("tokenizer_json", tokenizer_json::check),
+    ("trace", trace::check),
+];
+
+/// A folder of this process, in memory where the system has such a place.
+pub fn folder() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let memory = Path::new("/dev/shm");
+        let base = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let folder = base.join(format!("draftscope-fuzz-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder for files");
+        folder
+    })
+}
+
+/// Removes the folder of this process.
+pub fn clean_up() {
+    let _ = std::fs::remove_dir_all(folder());
+}
+
+/// Writes a file into the folder of this process.
+pub fn write(name: &str, bytes: &[u8]) -> PathBuf {
+    let path = folder().join(name);
+    std::fs::create_dir_all(path.parent().expect("it has a folder")).expect("a folder for a file");
+    std::fs::write(&path, bytes).expect("a file");
+    path
+}
+
+/// Draws a frame, in which no cell may have a control character.
+pub fn draw_page(time: &Timeline, mut app: App, (width, height): (u16, u16)) {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a buffer needs no terminal");
+    app.follow(time.live());
+    let view = View::default();
+    let draw = terminal.draw(|frame| {
+        view.draw(time, &app, app.theme(), frame);
+    });
+    draw.expect("drawing to a buffer cannot fail");
+    let cells = terminal.backend().buffer().content();
+    assert!(cells.iter().all(|cell| !cell.symbol().contains(char::is_control)), "a control character on the screen");
+}
+
+/// Text of an error: one sentence without anything that controls a terminal but line ends.
+pub fn sentence(error: &dyn std::fmt::Display) {
+    let text = error.to_string();
+    let said = draftscope::session::text::printable(&text);
+    assert!(!said.contains(|c: char| c.is_control() && c != '\n'), "{said:?}");
+    assert!(!text.is_empty() && text.len() < 16 << 10, "an error of {} bytes", text.len());
+}

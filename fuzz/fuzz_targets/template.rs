@@ -1,0 +1,9 @@
+//! Fuzzes `checks/template.rs`.
+#![no_main]
+
+#[path = "../checks/mod.rs"]
+mod checks;
+#[path = "../start.rs"]
+mod start;
+
+libfuzzer_sys::fuzz_target!(init: start::start(), |bytes: &[u8]| start::run(checks::template::check, bytes));
