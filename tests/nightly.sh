@@ -3,7 +3,7 @@
 #
 #   tests/nightly.sh                     all steps
 #   tests/nightly.sh typos book          only these
-#   FUZZ_SECONDS=60 tests/nightly.sh fuzz
+#   FUZZ_SECONDS=600 SOAK_SECONDS=60 tests/nightly.sh fuzz soak
 #
 # Tools are installed, with their versions pinned, into target/nightly.
 set -uo pipefail
@@ -13,8 +13,16 @@ tools=$PWD/target/nightly
 # Checks that speculation changes no text and no distribution, over 200 prompts: hours.
 identity() { tests/nightly_identity.sh; }
 
-# Feeds damaged recordings to everything that reads them.
-fuzz() { fuzz/run.sh "${FUZZ_SECONDS:-1800}"; }
+# Builds all fuzz targets once and fuzzes each of them.
+fuzz() { fuzz/run.sh "${FUZZ_SECONDS:-60}"; }
+
+# 2,000 turns in one terminal session, then an hour of prompts, on a tiny model: memory, descriptors, threads and CPU per
+# turn stay flat.
+soak() {
+    cargo build --release --locked &&
+        python3 tests/nightly_soak.py target/release/draftscope turns 2000 &&
+        python3 tests/nightly_soak.py target/release/draftscope prompts "${SOAK_SECONDS:-3600}"
+}
 
 # Builds the book; mdBook reports what it cannot read.
 book() {
@@ -34,7 +42,7 @@ deny() {
 # The wheel and the tarball, installed and tried.
 package() { scripts/package.sh; }
 
-steps=(typos book deny package fuzz identity)
+steps=(typos book deny package fuzz soak identity)
 [ $# -eq 0 ] && set -- "${steps[@]}"
 for step in "$@"; do
     case " ${steps[*]} " in

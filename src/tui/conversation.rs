@@ -8,6 +8,13 @@ use crate::session::{Answer, Session, Turn};
 
 use super::app::App;
 
+impl App {
+    /// Whether the turn of this index starts a conversation.
+    pub(super) fn starts_conversation(&self, index: usize) -> bool {
+        self.conversations.binary_search(&index).is_ok() // they are in order
+    }
+}
+
 /// The turns that count, oldest first.
 pub(super) fn turns<'a>(app: &App, session: &'a Session) -> Vec<&'a Turn> {
     let start = app.conversations.last().copied().unwrap_or(0);
