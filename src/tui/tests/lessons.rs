@@ -189,6 +189,14 @@ fn a_draft_of_the_user_is_judged_from_the_last_token_of_the_prompt() {
 }
 
 #[test]
+fn the_round_that_judged_the_user_s_draft_is_shown() {
+    let mut stage = demo();
+    open(&mut stage, 0);
+    stage.press("<Right><Right><Enter><End><Enter>");
+    stage.shows((140, 42), &["Round 1 (selected) · 1 of 3 accepted", "✓ accepted", "✗ rejected", "○ not reached"]);
+}
+
+#[test]
 fn a_lesson_is_no_part_of_the_conversation() {
     let mut stage = Stage::new(&first_turn(), TuiOptions { page: Page::Learn, ..TuiOptions::default() });
     let conversations = stage.app.conversations.clone();

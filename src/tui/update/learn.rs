@@ -10,11 +10,12 @@ use crate::tui::action::Action;
 use crate::tui::app::App;
 use crate::tui::lesson::{Slider, Step, Study, find};
 use crate::tui::page::{Page, Pane};
+use crate::tui::selection::{RoundAt, round_at};
 
 pub(in crate::tui) use run::go_on;
 pub(super) use run::{demo, draft_typed};
 
-use super::settings;
+use super::{navigation, settings};
 
 /// Steps of a slider for a key that moves by a page.
 const FAR: i32 = 10;
@@ -131,6 +132,18 @@ fn turn_to(app: &mut App, time: &mut Timeline, step: usize) {
         app.plays = false;
     }
     quiz::begin(app, time);
+    show_drafted(app, time);
+}
+
+/// Selects the round that judged the user's draft: the first of its turn, and what the next steps are about.
+fn show_drafted(app: &mut App, time: &Timeline) {
+    let Some(run) = app.lesson.run(&app.lessons).filter(|run| run.draft.is_some()) else { return };
+    let Some(number) = run.turn(time.shown()).map(|turn| turn.number) else { return };
+    let turn = time.shown().turns().iter().position(|turn| turn.number == number);
+    let at = turn.map(|turn| RoundAt { turn, round: Some(0) });
+    if let Some(at) = at.filter(|at| app.selected.is_none() && round_at(time.shown(), *at).is_some()) {
+        navigation::choose(app, at, None);
+    }
 }
 
 /// Enter: run what the step runs, answer what it asks, check what it wants done, or go on.
