@@ -6,6 +6,7 @@ pub mod attach_stream;
 pub mod config_json;
 pub mod gguf;
 pub mod keymap_theme_config;
+pub mod lesson;
 pub mod safetensors;
 pub mod template;
 pub mod tokenizer_json;
@@ -28,6 +29,7 @@ pub const CHECKS: &[Check] = &[
     ("config_json", config_json::check),
     ("gguf", gguf::check),
     ("keymap_theme_config", keymap_theme_config::check),
+    ("lesson", lesson::check),
     ("safetensors", safetensors::check),
     ("template", template::check),
     ("tokenizer_json", tokenizer_json::check),
