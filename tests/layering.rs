@@ -36,7 +36,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("tui", &["protocol", "stream", "session", "config", "fatal"]),
     ("headless", &["protocol", "stream", "session"]),
     ("export", &["protocol", "session", "trace", "tui"]),
-    ("cli", &["protocol", "export::Format", "tui::Marks", "tui::Page", "tui::Pace", "model::options"]),
+    ("cli", &["protocol", "attach::Api", "export::Format", "tui::Marks", "tui::Page", "tui::Pace", "model::options"]),
     ("config", &[]),
 ];
 
@@ -95,6 +95,7 @@ const TUI: &[Layer] = &[
             "conversation",
             "diff",
             "filter",
+            "fleet",
             "hit_map",
             "setting_row",
             "lesson",
@@ -109,7 +110,7 @@ const TUI: &[Layer] = &[
     ("update", &["update"], &["vocabulary", "state"]),
     (
         "loops",
-        &["diff_loop", "event_loop", "offscreen", "terminal", "terminal_input"],
+        &["diff_loop", "fleet_loop", "event_loop", "offscreen", "terminal", "terminal_input"],
         &["vocabulary", "state", "view", "update"],
     ),
     ("exports", &["mod"], &["vocabulary", "state", "view", "update", "loops"]),

@@ -1,22 +1,19 @@
 //! Takes any bytes as what a server sends while it answers: lines, chunks, steps, events, the session they fold to.
 
-use std::collections::HashMap;
-
-use draftscope::attach::llama::chunk::Line;
-use draftscope::attach::llama::rounds::Rounds;
-use draftscope::attach::step::{MAX_DRAFTS, Part};
+use draftscope::attach::step::{MAX_DRAFTS, Part, unreported};
+use draftscope::attach::{Api, read_stream};
 use draftscope::protocol::{Event, EventKind, Lane};
 use draftscope::session::Session;
 
-/// Reads the stream to its end.
+/// Reads the stream to its end, as a stream of each API.
 pub fn check(bytes: &[u8]) {
-    let (mut rounds, names, mut parts) = (Rounds::default(), HashMap::new(), Vec::new());
-    for line in String::from_utf8_lossy(bytes).lines() {
-        if let Line::Chunk(chunk) = Line::of(line) {
-            parts.extend(rounds.push(&chunk, &names));
-        }
+    let text = String::from_utf8_lossy(bytes);
+    for api in [Api::Llama, Api::Vllm, Api::Sglang, Api::Openai] {
+        follow(read_stream(api, &text));
     }
-    parts.extend(rounds.close());
+}
+
+fn follow(parts: Vec<Part>) {
     let (mut session, mut round, mut clock) = (Session::new(), 0, 0);
     let mut apply = |kind| session.apply(&Event { seq: 0, at_us: 0, lane: Lane::Speculative, kind });
     apply(EventKind::Prompted { turn: 1, text: String::new(), branch: None });
@@ -30,8 +27,13 @@ pub fn check(bytes: &[u8]) {
                 step.events(round, 0).into_iter().for_each(&mut apply);
             }
             Part::Notice(message) => super::sentence(&message),
+            Part::Recounted(rounds) => apply(EventKind::Recounted { rounds }),
             Part::End(reason) => apply(EventKind::Finished { reason }),
-            Part::First { .. } => {}
+            Part::First { token, row, cached, took_us } => {
+                let row = row.unwrap_or_else(unreported);
+                apply(EventKind::Prefilled { turn: 1, prompt: Vec::new(), cached, first: token, row, took_us });
+            }
+            Part::Prompt(_) => {}
         }
     }
 }

@@ -4,11 +4,19 @@
 //! reads each answer, so that a stop is obeyed at once. Invariant: the thread never ends without an event, text of the
 //! server reaches events only as text, and no header that may hold a key is written to an event.
 
+mod answer;
+mod lanes;
 pub mod llama;
+pub mod metrics;
+pub mod names;
+pub mod openai;
 mod outbox;
 mod read;
 mod run;
+mod server;
+pub mod sse;
 pub mod step;
+pub mod watch;
 
 use std::io;
 use std::sync::mpsc;
@@ -19,17 +27,34 @@ use crate::http::Patience;
 use crate::protocol::Settings;
 use crate::stream::Source;
 
+pub use server::{Api, read_stream};
+
 /// A server to attach to.
 #[derive(Clone)]
 pub struct AttachConfig {
     /// Its address.
     pub url: String,
+    /// Its API; none to ask.
+    pub api: Option<Api>,
+    /// A second server with the same model and without speculation, which answers the same prompts.
+    pub plain_url: Option<String>,
+    /// Whether the target's predictions are asked after every answer.
+    pub probe: bool,
     /// Headers of every request, such as an API key; they stay out of events and messages.
     pub headers: Vec<(String, String)>,
     /// Settings at the start; those of drafting are the server's own.
     pub settings: Settings,
     /// How long to wait.
     pub patience: Patience,
+}
+
+impl AttachConfig {
+    /// A server at this address, recognised by asking it.
+    #[must_use]
+    pub fn new(url: &str, settings: Settings) -> Self {
+        let (api, plain_url, headers) = (None, None, Vec::new());
+        Self { url: url.to_owned(), api, plain_url, probe: false, headers, settings, patience: PATIENCE }
+    }
 }
 
 /// How long to wait for a server that may have a long prompt to process.

@@ -22,9 +22,13 @@ impl Outbox {
     }
 
     pub(super) fn send(&mut self, kind: EventKind) {
+        self.send_in(Lane::Speculative, kind);
+    }
+
+    pub(super) fn send_in(&mut self, lane: Lane, kind: EventKind) {
         let at_us = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
         // without a listener the next poll of the commands ends the run
-        let _ = self.sender.send(Event { seq: self.seq, at_us, lane: Lane::Speculative, kind });
+        let _ = self.sender.send(Event { seq: self.seq, at_us, lane, kind });
         self.seq += 1;
     }
 

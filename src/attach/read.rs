@@ -4,38 +4,55 @@
 //! run has let go of the receiver, the next line ends the thread and closes the connection, which stops the server.
 
 use std::io;
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::SyncSender;
 use std::thread;
+use std::time::Instant;
 
 use serde_json::Value;
 
 use crate::http::{Client, HttpError};
+use crate::protocol::Lane;
 
 /// Most lines that wait.
-const WAITING: usize = 4096;
+pub(super) const WAITING: usize = 4096;
 
-/// A line of the answer, its end, or an error.
-pub(super) type Read = Result<Option<String>, HttpError>;
+/// A line of an answer, its end, or an error.
+pub(super) struct Read {
+    pub(super) lane: Lane,
+    /// Microseconds since the request.
+    pub(super) at_us: u64,
+    pub(super) line: Result<Option<String>, HttpError>,
+}
 
-/// Posts a request and reads its answer line by line.
+/// Posts a request and reads its answer line by line. The last thing sent is no line.
 ///
 /// # Errors
 /// When the system cannot start a thread.
-pub(super) fn start(client: &Client, path: &'static str, body: Value) -> io::Result<Receiver<Read>> {
-    let (sender, lines) = sync_channel(WAITING);
+pub(super) fn start(
+    client: &Client,
+    path: &'static str,
+    body: Value,
+    lane: Lane,
+    sender: SyncSender<Read>,
+) -> io::Result<()> {
     let client = client.clone();
     thread::Builder::new().name("attach-read".into()).spawn(move || {
+        let asked = Instant::now();
+        let send = |line| {
+            let at_us = u64::try_from(asked.elapsed().as_micros()).unwrap_or(u64::MAX);
+            sender.send(Read { lane, at_us, line })
+        };
         let mut answer = match client.post_lines(path, &body) {
             Ok(answer) => answer,
-            Err(error) => return drop(sender.send(Err(error))),
+            Err(error) => return drop(send(Err(error))),
         };
         loop {
             let line = answer.next_line();
             let is_last = !matches!(line, Ok(Some(_)));
-            if sender.send(line).is_err() || is_last {
+            if send(line).is_err() || is_last {
                 return;
             }
         }
     })?;
-    Ok(lines)
+    Ok(())
 }

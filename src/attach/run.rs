@@ -4,28 +4,28 @@
 //! breaks off ends as `broken_off` after a sentence that says why, and the next prompt connects anew.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::http::{Client, HttpError};
-use crate::protocol::{Command, Event, EventKind, Piece, Prompt, Settings, StopReason};
+use crate::http::{Client, Patience};
+use crate::protocol::{Ability, Baseline, Command, Event, EventKind, Lane, Prompt, Settings, StopReason};
 use crate::stream::{Gate, Step};
 
 use super::AttachConfig;
-use super::llama::chunk::Line;
-use super::llama::rounds::Rounds;
-use super::llama::{self, Llama};
+use super::answer::Answer;
+use super::lanes::{ask, server_of, unlike};
 use super::outbox::Outbox;
-use super::read;
-use super::step::Part;
+use super::read::{Read, WAITING};
+use super::server::{Server, connect};
 
 /// Longest time in which a command is not looked at.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Most lines in an answer that are no chunks, before it is given up.
-const MAX_GARBAGE: u32 = 16;
+/// How long to wait for what a server answers at once.
+const QUICK: Patience =
+    Patience { connect: Duration::from_secs(3), answer: Duration::from_secs(3), silence: Duration::from_secs(3) };
 
 /// Runs to the end.
 pub(super) fn run(config: &AttachConfig, inbox: Receiver<Command>, sender: UnboundedSender<Event>) {
@@ -40,16 +40,26 @@ pub(super) fn run(config: &AttachConfig, inbox: Receiver<Command>, sender: Unbou
 }
 
 fn serve(config: &AttachConfig, inbox: Receiver<Command>, outbox: &mut Outbox) -> Result<(), String> {
-    let client =
-        Client::new(&config.url, config.headers.clone(), config.patience).map_err(|error| error.to_string())?;
-    outbox.send(EventKind::Loading { stage: format!("asking {}", client.host()), done: 0, total: 0 });
-    let llama = Llama::connect(&client).map_err(|error| unrecognised(&error))?;
-    let (header, notices) = llama.header(config.settings, outbox.started_unix_ms);
+    let reach = |url: &str, outbox: &mut Outbox| {
+        let client = |patience| Client::new(url, config.headers.clone(), patience).map_err(|error| error.to_string());
+        let (client, quick) = (client(config.patience)?, client(QUICK)?);
+        outbox.send(EventKind::Loading { stage: format!("asking {}", client.host()), done: 0, total: 0 });
+        connect(&client, &quick, config.api)
+    };
+    let mut server = reach(&config.url, outbox)?;
+    let mut plain = config.plain_url.as_deref().map(|url| reach(url, outbox)).transpose()?;
+    let baseline = if plain.is_some() { Baseline::Race } else { Baseline::Off };
+    let (header, mut notices) = server.header(Settings { baseline, ..config.settings }, outbox.started_unix_ms);
+    if let Some(plain) = &mut plain {
+        notices.extend(unlike(&header, &plain.header(config.settings, outbox.started_unix_ms).0));
+    }
     let settings = header.settings;
+    let can_ask_rows = header.can(Ability::AskRows);
     outbox.send(EventKind::Started { header: Box::new(header) });
     notices.into_iter().for_each(|message| outbox.notice(message));
     let mut run = Run {
-        llama,
+        server,
+        plain,
         inbox,
         outbox,
         settings,
@@ -57,25 +67,25 @@ fn serve(config: &AttachConfig, inbox: Receiver<Command>, outbox: &mut Outbox) -
         prompts: Vec::new(),
         turn: 0,
         round: 0,
+        probes: config.probe && can_ask_rows,
+        last: None,
+        asks_rows: false,
         is_stopped: false,
         is_over: false,
     };
+    if config.probe && !can_ask_rows {
+        let name = run.server.name();
+        run.outbox.notice(format!("{name} cannot {}", Ability::AskRows.describe()));
+    }
     run.serve();
     Ok(())
 }
 
-fn unrecognised(error: &HttpError) -> String {
-    match error {
-        HttpError::Status { status: 404, host, .. } | HttpError::NotJson { host, .. } => {
-            format!("{host} is no llama-server: it has no /props; other engines cannot be attached to yet")
-        }
-        error => error.to_string(),
-    }
-}
-
 /// The state of a run.
 struct Run<'a> {
-    llama: Llama,
+    server: Box<dyn Server>,
+    /// The server that decodes the same prompts without speculation.
+    plain: Option<Box<dyn Server>>,
     inbox: Receiver<Command>,
     outbox: &'a mut Outbox,
     settings: Settings,
@@ -83,17 +93,14 @@ struct Run<'a> {
     prompts: Vec<Prompt>,
     turn: u32,
     round: u32,
+    /// Whether predictions are asked after every answer.
+    probes: bool,
+    /// The answer whose predictions can be asked.
+    last: Option<Answer>,
+    /// Whether somebody asked for them.
+    asks_rows: bool,
     is_stopped: bool,
     is_over: bool,
-}
-
-/// How far an answer has come.
-#[derive(Default)]
-struct Progress {
-    /// Positions in the server's cache before the next round.
-    positions: u32,
-    prompt: Vec<Piece>,
-    has_first: bool,
 }
 
 impl Run<'_> {
@@ -106,6 +113,16 @@ impl Run<'_> {
                 self.gate.forget();
                 continue;
             }
+            if std::mem::take(&mut self.asks_rows) {
+                match self.last.take() {
+                    Some(answer) => {
+                        self.ask_rows(&answer);
+                        self.last = Some(answer);
+                    }
+                    None => self.outbox.notice("there is no answer yet whose predictions could be asked for"),
+                }
+                continue;
+            }
             match self.inbox.recv() {
                 Ok(command) => self.obey(command),
                 Err(_) => self.is_over = true,
@@ -115,109 +132,162 @@ impl Run<'_> {
 
     fn answer(&mut self, prompt: &Prompt) {
         self.turn += 1;
+        self.last = None;
         let (turn, text, branch) = (self.turn, prompt.typed().to_owned(), prompt.branch());
         self.outbox.send(EventKind::Prompted { turn, text, branch });
-        let reason = match self.begin(prompt) {
+        let (sender, lines) = sync_channel(WAITING);
+        match self.begin(prompt, &sender) {
+            Ok(mut answers) => {
+                answers.extend(self.begin_plain(prompt, &sender));
+                self.follow(prompt, answers, &sender, &lines);
+            }
             Err(message) => {
                 self.outbox.notice(message);
-                StopReason::Refused
+                self.outbox.send(EventKind::Finished { reason: StopReason::Refused });
             }
-            Ok((lines, progress)) => self.follow(&lines, progress),
-        };
-        self.outbox.send(EventKind::Finished { reason });
+        }
     }
 
-    fn begin(&mut self, prompt: &Prompt) -> Result<(Receiver<read::Read>, Progress), String> {
+    fn begin(&mut self, prompt: &Prompt, sender: &SyncSender<Read>) -> Result<Vec<Answer>, String> {
         if prompt.typed().trim().is_empty() && prompt.branch().is_none() {
             return Err("the prompt is empty".to_owned());
         }
-        let tokens = self.llama.tokens(prompt)?;
-        let body = llama::request(&tokens, &self.settings);
-        let lines = read::start(self.llama.client(), llama::COMPLETION, body).map_err(|error| error.to_string())?;
-        Ok((lines, Progress { positions: tokens.len() as u32, prompt: tokens, has_first: false }))
+        Ok(vec![ask(&mut *self.server, (prompt, &self.settings), (Lane::Speculative, self.turn, self.round), sender)?])
     }
 
-    /// Follows an answer to its end, or until it is stopped or breaks off.
-    fn follow(&mut self, lines: &Receiver<read::Read>, mut progress: Progress) -> StopReason {
-        let (mut rounds, mut garbage) = (Rounds::default(), 0);
-        loop {
+    /// The same prompt to the plain server. Its failures are sentences, and the run's own answer goes on.
+    fn begin_plain(&mut self, prompt: &Prompt, sender: &SyncSender<Read>) -> Option<Answer> {
+        let plain = self.plain.as_mut()?;
+        match ask(&mut **plain, (prompt, &self.settings), (Lane::Plain, self.turn, 0), sender) {
+            Ok(answer) => Some(answer),
+            Err(message) => {
+                self.outbox.notice(format!("the plain server: {message}"));
+                None
+            }
+        }
+    }
+
+    /// Follows the answers to their end, or until they are stopped or break off.
+    fn follow(&mut self, prompt: &Prompt, mut answers: Vec<Answer>, sender: &SyncSender<Read>, lines: &Receiver<Read>) {
+        let mut early = Vec::new(); // of the plain lane, before the run's own first token
+        let (has_plain, is_alone) = (answers.len() > 1, self.plain.is_some() && answers.len() == 1);
+        while answers.iter().any(|answer| answer.ended.is_none()) {
             self.poll();
             if self.is_stopped || self.is_over {
-                let rest = rounds.close();
-                self.take(rest, &mut progress);
-                return StopReason::Stopped;
+                for answer in answers.iter_mut().filter(|answer| answer.ended.is_none()) {
+                    let server = server_of(&mut self.server, &mut self.plain, answer.lane);
+                    let events = answer.close(server, None).events;
+                    self.show_all(answer.lane, events);
+                    self.end(answer);
+                }
+                break;
             }
-            let line = match lines.recv_timeout(TICK) {
+            let read = match lines.recv_timeout(TICK) {
                 Err(RecvTimeoutError::Timeout) => continue,
-                Err(RecvTimeoutError::Disconnected) | Ok(Ok(None)) => {
-                    let why = "the server closed the connection".to_owned();
-                    return self.broken_off(&mut rounds, &mut progress, &why);
-                }
-                Ok(Err(HttpError::Status { status: 400..=499, message, .. })) if !progress.has_first => {
-                    self.outbox.notice(format!("llama-server refuses the prompt: {message}"));
-                    return StopReason::Refused;
-                }
-                Ok(Err(error)) => return self.broken_off(&mut rounds, &mut progress, &error.to_string()),
-                Ok(Ok(Some(line))) => line,
+                Err(RecvTimeoutError::Disconnected) => break,
+                Ok(read) => read,
             };
-            let chunk = match Line::of(&line) {
-                Line::Empty => continue,
-                Line::Garbage if garbage < MAX_GARBAGE => {
-                    garbage += 1;
-                    continue;
-                }
-                Line::Garbage => return self.broken_off(&mut rounds, &mut progress, "the server sends no chunks"),
-                Line::Chunk(chunk) => chunk,
-            };
-            if let Some(error) = &chunk.error {
-                return self.broken_off(&mut rounds, &mut progress, &error.message);
+            let own = &answers[0];
+            if read.lane == Lane::Plain && !own.has_first && own.ended.is_none() {
+                early.push(read);
+                continue;
             }
-            let parts = rounds.push(&chunk, &self.llama.names);
-            if let Some(reason) = self.take(parts, &mut progress) {
-                return reason;
+            let ready = std::iter::once(read);
+            self.take(prompt, &mut answers, sender, ready);
+            if has_plain && !early.is_empty() && answers[0].has_first {
+                self.take(prompt, &mut answers, sender, std::mem::take(&mut early).into_iter());
             }
+            // nobody waits for the plain lane of a prompt that was refused
+            if answers[0].ended.is_some() && !answers[0].has_first {
+                break;
+            }
+        }
+        if is_alone && answers[0].has_first {
+            // so that nobody waits for the plain lane
+            self.outbox.send_in(Lane::Plain, EventKind::Finished { reason: StopReason::BrokenOff });
+        }
+        if let Some(own) = answers.into_iter().next() {
+            self.round = own.round;
+            self.last = Some(own).filter(|own| own.has_first);
         }
     }
 
-    fn broken_off(&mut self, rounds: &mut Rounds, progress: &mut Progress, why: &str) -> StopReason {
-        let rest = rounds.close();
-        self.take(rest, progress);
-        let why: String = why.chars().take(300).collect();
-        self.outbox.notice(format!("the answer broke off: {why}; send the prompt again to connect anew"));
-        StopReason::BrokenOff
-    }
-
-    /// Sends parts as events; returns the reason once the answer has ended.
-    fn take(&mut self, parts: impl IntoIterator<Item = Part>, progress: &mut Progress) -> Option<StopReason> {
-        let mut ended = None;
-        for part in parts {
-            match part {
-                Part::Notice(message) => self.outbox.notice(message),
-                Part::End(reason) => ended = Some(reason),
-                Part::First { token, cached, took_us } => {
-                    progress.has_first = true;
-                    self.llama.remember(std::slice::from_ref(&token));
-                    let prompt = std::mem::take(&mut progress.prompt);
-                    let row = crate::protocol::Prediction { top: Vec::new(), tail: 1.0 };
-                    let turn = self.turn;
-                    self.outbox.send(EventKind::Prefilled { turn, prompt, cached, first: token, row, took_us });
-                }
-                Part::Step(step) => {
-                    self.llama.remember(&step.tokens);
-                    self.round += 1;
-                    let committed = step.tokens.len() as u32;
-                    for event in step.events(self.round, progress.positions) {
-                        self.show(event);
+    fn take(
+        &mut self,
+        prompt: &Prompt,
+        answers: &mut [Answer],
+        sender: &SyncSender<Read>,
+        reads: impl Iterator<Item = Read>,
+    ) {
+        for read in reads {
+            let lane = read.lane;
+            let Some(answer) = answers.iter_mut().find(|answer| answer.lane == lane && answer.ended.is_none()) else {
+                continue;
+            };
+            let server = server_of(&mut self.server, &mut self.plain, lane);
+            let taken = answer.take(read, server);
+            if taken.refusal.is_some() {
+                let before = answer.round;
+                match ask(server, (prompt, &self.settings), (lane, self.turn, before), sender) {
+                    Ok(again) => *answer = again,
+                    Err(message) => {
+                        answer.ended = Some(StopReason::Refused);
+                        self.outbox.notice(message);
                     }
-                    progress.positions = progress.positions.saturating_add(committed);
+                }
+            }
+            self.show_all(lane, taken.events);
+            if answer.ended.is_some() {
+                self.end(answer);
+            }
+        }
+    }
+
+    fn end(&mut self, answer: &Answer) {
+        if self.probes && answer.lane == Lane::Speculative && answer.has_first && !self.is_stopped && !self.is_over {
+            self.ask_rows(answer);
+        }
+        if let Some(reason) = answer.ended {
+            self.outbox.send_in(answer.lane, EventKind::Finished { reason });
+        }
+    }
+
+    /// Asks for the target's prediction at each token of an answer, until a prompt or a stop comes.
+    fn ask_rows(&mut self, answer: &Answer) {
+        for index in 0..answer.tokens.len().saturating_sub(answer.prompt_len) {
+            self.poll();
+            if self.is_stopped || self.is_over || !self.prompts.is_empty() {
+                return;
+            }
+            let before = &answer.tokens[..answer.prompt_len + index];
+            if before.iter().any(|id| id.is_unknown()) {
+                self.outbox.notice("the ids after this place are not known: no predictions can be asked for there");
+                break;
+            }
+            match self.server.row_after(before) {
+                Ok(row) => {
+                    let index = u32::try_from(index).unwrap_or(u32::MAX);
+                    self.outbox.send(EventKind::RowAsked { turn: self.turn, index, row });
+                }
+                Err(message) => {
+                    self.outbox.notice(format!("no prediction at token {}: {message}", index + 1));
+                    break;
                 }
             }
         }
-        ended
+    }
+
+    fn show_all(&mut self, lane: Lane, events: Vec<EventKind>) {
+        for event in events {
+            match event {
+                EventKind::Notice { message } => self.outbox.notice(message),
+                event => self.show(lane, event),
+            }
+        }
     }
 
     /// Sends an event of a round, once the display is not paused.
-    fn show(&mut self, event: EventKind) {
+    fn show(&mut self, lane: Lane, event: EventKind) {
         self.poll();
         while self.gate.is_closed() && !self.is_stopped && !self.is_over {
             match self.inbox.recv() {
@@ -225,9 +295,11 @@ impl Run<'_> {
                 Err(_) => self.is_over = true,
             }
         }
-        let ends_round = matches!(event, EventKind::Committed { .. });
-        let ends_phase = ends_round || matches!(event, EventKind::Drafted { .. } | EventKind::Verified { .. });
-        self.outbox.send(event);
+        let is_own = lane == Lane::Speculative;
+        let ends_round = is_own && matches!(event, EventKind::Committed { .. });
+        let ends_phase =
+            ends_round || (is_own && matches!(event, EventKind::Drafted { .. } | EventKind::Verified { .. }));
+        self.outbox.send_in(lane, event);
         self.gate.end(|step| ends_round || (ends_phase && step == Step::Phase));
     }
 
@@ -266,6 +338,7 @@ impl Run<'_> {
                 self.report_pause(was_open);
             }
             Command::Resume => self.open(),
+            Command::AskRows => self.asks_rows = true,
             Command::SetSampling { sampling } => self.change(Settings { sampling, ..self.settings }),
             Command::SetMaxTokens { max_tokens } => self.change(Settings { max_tokens, ..self.settings }),
             Command::Note { text, round, turn } => self.outbox.send(EventKind::Noted { text, round, turn }),
@@ -278,10 +351,12 @@ impl Run<'_> {
             | Command::SetLeniency { .. }
             | Command::SetDrafter { .. }
             | Command::SetDrafting { .. } => {
-                self.outbox.notice("drafting is set where llama-server is started; it cannot be changed from here");
+                let name = self.server.name();
+                self.outbox.notice(format!("drafting is set where {name} is started; it cannot be changed from here"));
             }
             Command::SetBaseline { .. } | Command::SetRival { .. } | Command::FinishPlain { .. } => {
-                self.outbox.notice("llama-server decodes nothing beside the answer");
+                let name = self.server.name();
+                self.outbox.notice(format!("{name} decodes nothing beside the answer"));
             }
             Command::ProposeDraft { .. }
             | Command::SetSpeed { .. }

@@ -1,6 +1,8 @@
 //! What an engine's stream amounts to, whatever the engine: the first token, steps, and an end.
 
-use crate::protocol::{EventKind, Judgement, NextKind, Outcome, Piece, Prediction, StopReason, TokenId, Verification};
+use crate::protocol::{
+    CountedRound, EventKind, Judgement, NextKind, Outcome, Piece, Prediction, StopReason, TokenId, Verification,
+};
 
 /// Most drafts of a step, and most tokens that it commits: events number drafts in a byte.
 pub const MAX_DRAFTS: usize = 255;
@@ -8,10 +10,14 @@ pub const MAX_DRAFTS: usize = 255;
 /// A part of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Part {
+    /// The tokens of the prompt, where the server reports them with its answer.
+    Prompt(Vec<Piece>),
     /// The prompt is processed, and the first token is known.
     First {
         /// The token.
         token: Piece,
+        /// The prediction that it was picked from, if the server reports it.
+        row: Option<Prediction>,
         /// Tokens of the prompt that were still in the cache.
         cached: u32,
         /// Time of the prompt in microseconds.
@@ -19,6 +25,8 @@ pub enum Part {
     },
     /// A verification step.
     Step(Step),
+    /// What the rounds of the answer drafted, reported at its end.
+    Recounted(Vec<CountedRound>),
     /// The answer ended.
     End(StopReason),
     /// Something about this answer that the user should know: one sentence.
@@ -26,7 +34,7 @@ pub enum Part {
 }
 
 /// A verification step: k drafts, the accepted prefix, and one token of the target.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Step {
     /// Number of drafted tokens, at most [`MAX_DRAFTS`].
     pub drafted: usize,
@@ -34,8 +42,18 @@ pub struct Step {
     pub accepted: usize,
     /// Committed tokens: accepted drafts, then the target's own; fewer where the answer ends.
     pub tokens: Vec<Piece>,
+    /// The predictions that they were picked from: one for each, or none if the server reports none.
+    pub rows: Vec<Prediction>,
+    /// The target's probabilities of them, in the same way.
+    pub probs: Vec<Option<f32>>,
     /// Time since the first token in microseconds.
     pub clock_us: u64,
+}
+
+/// The prediction of a row that the server does not report: all probability is outside the list.
+#[must_use]
+pub fn unreported() -> Prediction {
+    Prediction { top: Vec::new(), tail: 1.0 }
 }
 
 impl Step {
@@ -49,11 +67,14 @@ impl Step {
         events.extend((0..drafted).map(|index| {
             let known = self.tokens.get(index).filter(|_| index < accepted).cloned();
             let token = known.unwrap_or_else(Piece::unknown);
-            let top = Prediction { top: Vec::new(), tail: 1.0 };
-            EventKind::Drafted { round, index: index as u8, token, q: None, top, row: None, took_us: 0 }
+            EventKind::Drafted { round, index: index as u8, token, q: None, top: unreported(), row: None, took_us: 0 }
         }));
+        if !self.rows.is_empty() {
+            let rows = self.rows.into_iter().chain(std::iter::repeat_with(unreported)).take(drafted + 1).collect();
+            events.push(EventKind::Scored { round, rows, verify_us: 0, sample_us: 0 });
+        }
         let judgement = |index: usize| Judgement {
-            p: None,
+            p: self.probs.get(index).copied().flatten().filter(|_| index < accepted),
             q: None,
             u: None,
             limit: None,

@@ -186,7 +186,8 @@ impl Control {
                 outbox.send(Lane::Speculative, EventKind::Bookmarked { round, turn, label });
             }
             // for recordings
-            Command::SetSpeed { .. }
+            Command::AskRows
+            | Command::SetSpeed { .. }
             | Command::SkipTo { .. }
             | Command::SkipToNext { .. }
             | Command::PlayListed { .. } => {}

@@ -99,6 +99,8 @@ pub enum Command {
         /// The answer so far.
         plain: PlainAnswer,
     },
+    /// Attached engines only: ask for the target's prediction at each token of the newest answer, one request a token.
+    AskRows,
     /// Recordings only: set the playing speed.
     SetSpeed {
         /// 0.05 to 16 times the recorded pace.

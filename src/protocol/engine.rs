@@ -14,6 +14,32 @@ pub struct EngineInfo {
     /// What can be asked of it. Prompts and stops are always possible.
     #[serde(default)]
     pub abilities: Vec<Ability>,
+    /// When it reports how many tokens a round drafted.
+    #[serde(default, skip_serializing_if = "DraftCounts::is_live")]
+    pub draft_counts: DraftCounts,
+}
+
+/// When an engine reports how many tokens a round drafted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum DraftCounts {
+    /// With the round.
+    #[default]
+    Live,
+    /// At the end of an answer, as a `recounted` event. Until then only accepted drafts are known, and no figure counts
+    /// drafts.
+    AtEnd,
+    /// Never: no figure counts drafts.
+    Never,
+}
+
+impl DraftCounts {
+    /// Whether each round reports its own.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        *self == Self::Live
+    }
 }
 
 /// Something that can be asked of an engine.
@@ -39,6 +65,8 @@ pub enum Ability {
     Compare,
     /// To run the lessons.
     Lessons,
+    /// To give the target's predictions at the tokens of an answer that is over.
+    AskRows,
     /// Written by a newer version.
     #[serde(other)]
     Unknown,
@@ -58,7 +86,23 @@ impl Ability {
             Self::WhatIf => "run a round again",
             Self::Compare => "decode plainly, or with other settings, beside the answer",
             Self::Lessons => "run a lesson",
+            Self::AskRows => "give predictions afterwards",
             Self::Unknown => "do that",
         }
     }
+}
+
+/// A round as an attached engine counted it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct CountedRound {
+    /// Number of drafted tokens.
+    pub drafted: u8,
+    /// Number of accepted ones; at most `drafted`.
+    pub accepted: u8,
+    /// Number of committed tokens: accepted + 1, fewer where the answer ends.
+    pub committed: u16,
+    /// Whether the engine sent it together with another one, so that it has no time of its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub merged: bool,
 }

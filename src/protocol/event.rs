@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Costs, Header, Lane, Piece, Prediction, RunSummary, Settings, TokenId, Verification};
+use super::{Costs, CountedRound, Header, Lane, Piece, Prediction, RunSummary, Settings, TokenId, Verification};
 
 /// One event. Events are ordered by `seq`. [`Event::of_line`] reads one back.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -146,8 +146,7 @@ events! {
         },
         /// A round begins.
         RoundStarted {
-            /// Number of the round: 1, 2, 3 …; the speculative lane counts over all turns, the others from 1 in each
-            /// turn.
+            /// 1, 2, 3 …; the speculative lane counts over all turns, the others from 1 in each turn.
             round: u32,
             /// Positions in the target's cache.
             base_len: u32,
@@ -252,6 +251,20 @@ events! {
             rollback_us: u64,
             /// The lane's clock: measured time of its rounds in this turn, this one included.
             clock_us: u64,
+        },
+        /// What an attached engine counted, at an answer's end: before, only accepted drafts were known.
+        Recounted {
+            /// All rounds of the answer, which keep their tokens and are numbered from its first round on.
+            rounds: Vec<CountedRound>,
+        },
+        /// The target's prediction at a token of an answer, asked of an attached engine when the answer was over.
+        RowAsked {
+            /// Number of the turn.
+            turn: u32,
+            /// Index of the token in the answer, 0 for its first.
+            index: u32,
+            /// What the token was picked from.
+            row: Prediction,
         },
         /// Settings changed; in force from the next round on.
         SettingsChanged {
@@ -361,7 +374,9 @@ impl EventKind {
                 row(&mut draft.top, each);
             }),
             Self::Committed { tokens: committed, .. } => tokens(committed, each),
-            Self::Loading { .. }
+            Self::RowAsked { row: top, .. } => row(top, each),
+            Self::Recounted { .. }
+            | Self::Loading { .. }
             | Self::Started { .. }
             | Self::Finished { .. }
             | Self::RoundStarted { .. }

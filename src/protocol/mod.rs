@@ -20,13 +20,14 @@ mod summary;
 mod token;
 mod turn_times;
 mod verdict;
+mod watch;
 
 pub(crate) use named_enum::named_enum;
 
 pub use command::{Again, Command, Continuation, Landmark, Message, PlainAnswer, Prompt, Speaker};
 pub use costs::Costs;
 pub use drafting::{DraftPick, DrafterKind, Drafting};
-pub use engine::{Ability, EngineInfo};
+pub use engine::{Ability, CountedRound, DraftCounts, EngineInfo};
 pub(crate) use event::Private;
 pub use event::{Branch, Event, EventKind, ProbedDraft, StopReason};
 pub use header::{Capabilities, DrafterInfo, Header, Listed, ModelInfo, TRACE_VERSION};
@@ -44,6 +45,7 @@ pub use summary::RunSummary;
 pub use token::{Candidate, FIRST_DIGESTED, Piece, Prediction, TokenBytes, TokenId};
 pub use turn_times::{TurnEdge, TurnTimes};
 pub use verdict::{Judgement, NextKind, Outcome, Verification};
+pub use watch::{Counters, ServerSample, SlotState};
 
 #[cfg(test)]
 pub(crate) mod schema;

@@ -174,6 +174,15 @@ impl Piece {
         Self::new(TokenId::UNKNOWN, "")
     }
 
+    /// Whether both are the same token: the same id or, where one of them is unknown, the same text.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        match self.id.is_unknown() || other.id.is_unknown() {
+            true => self.bytes == other.bytes && !self.bytes.is_empty(),
+            false => self.id == other.id,
+        }
+    }
+
     /// A control token and its name.
     #[must_use]
     pub fn special(id: TokenId, name: &str) -> Self {
@@ -325,9 +334,13 @@ impl Prediction {
         self.top.first()
     }
 
-    /// Rank (0 = best) and probability of a token, if it is among the recorded candidates.
+    /// Rank (0 = best) and probability of a token, if it is among the recorded candidates. A token of unknown id is none of
+    /// them.
     #[must_use]
     pub fn find(&self, id: TokenId) -> Option<(usize, f32)> {
+        if id.is_unknown() {
+            return None;
+        }
         self.top.iter().enumerate().find(|(_, c)| c.piece.id == id).map(|(rank, c)| (rank, c.prob))
     }
 }

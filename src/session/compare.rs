@@ -73,7 +73,7 @@ impl Turn {
         if fast.tokens.is_empty() || plain.tokens.is_empty() {
             return None;
         }
-        let differing = fast.tokens.iter().zip(&plain.tokens).filter(|(a, b)| a.piece.id != b.piece.id).count();
+        let differing = fast.tokens.iter().zip(&plain.tokens).filter(|(a, b)| !a.piece.is_same(&b.piece)).count();
         let (shorter, longer) = if fast.tokens.len() < plain.tokens.len() { (fast, plain) } else { (plain, fast) };
         let behind = if ended(shorter) { longer.tokens.len() - shorter.tokens.len() } else { 0 };
         Some(differing + behind)
@@ -93,7 +93,7 @@ impl Turn {
             return None;
         }
         let pairs = fast.tokens.iter().zip(&plain.tokens);
-        let identical = pairs.take_while(|(a, b)| a.piece.id == b.piece.id).count();
+        let identical = pairs.take_while(|(a, b)| a.piece.is_same(&b.piece)).count();
         let piece = |answer: &Answer| answer.tokens.get(identical).map(|t| t.piece.clone());
         let (a, b) = (piece(fast), piece(plain));
         let differs = match (&a, &b) {

@@ -105,7 +105,7 @@ impl TurnDiff {
     fn of(sessions: (&Session, &Session), (a, b): (&Turn, &Turn)) -> Self {
         let answers = [a.answer(Lane::Speculative), b.answer(Lane::Speculative)];
         let pairs = answers[0].tokens.iter().zip(&answers[1].tokens);
-        let identical = pairs.take_while(|(a, b)| a.piece.id == b.piece.id).count();
+        let identical = pairs.take_while(|(a, b)| a.piece.is_same(&b.piece)).count();
         let same_prompt = answers[0].prompt == answers[1].prompt;
         let is_greedy = is_greedy(sessions.0, answers[0]) && is_greedy(sessions.1, answers[1]);
         let can_tie = same_prompt && is_greedy && answers.iter().all(|answer| answer.is_lossless());

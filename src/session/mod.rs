@@ -12,6 +12,7 @@ pub mod classes;
 mod compare;
 mod diff;
 mod findings;
+mod fleet;
 mod header_diff;
 mod kept_rounds;
 mod marks;
@@ -23,6 +24,7 @@ mod phase;
 mod plain_answer;
 mod position;
 pub mod probe;
+mod recount;
 mod robust;
 mod round;
 mod slots;
@@ -37,7 +39,7 @@ mod what_if;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use crate::protocol::{Ability, Costs, DrafterKind, Event, EventKind, Header, Lane, Settings};
+use crate::protocol::{Ability, Costs, DrafterKind, EngineInfo, Event, EventKind, Header, Lane, Settings};
 
 use kept_rounds::KeptRounds;
 use memo::Memo;
@@ -47,6 +49,7 @@ pub use chosen::ChosenDraftLen;
 pub use compare::{Agreement, Divergence, Race};
 pub use diff::{Diff, FirstDifference, Side, TurnDiff};
 pub use findings::{Finding, NEAR_TIE, explain};
+pub use fleet::{Fleet, Rates, WatchLine, Watched};
 pub use header_diff::{HeaderDifference, header_diff};
 pub use kept_rounds::LISTED_ROUNDS;
 pub use marks::{MAX_MARKS, Mark, PassId};
@@ -194,12 +197,20 @@ impl Session {
             EventKind::Prefilled { turn, .. } => {
                 let Some(index) = self.turn_index(*turn) else { return };
                 let kept = self.turns[index].branch.map_or(0, |branch| branch.kept as usize);
-                let answer = Answer::prefilled(kind, kept, &self.settings.of_lane(lane));
+                let mut answer = Answer::prefilled(kind, kept, &self.settings.of_lane(lane));
+                if lane == Lane::Speculative && self.engine().is_some_and(|engine| !engine.draft_counts.is_live()) {
+                    answer.leave_uncounted();
+                }
                 self.turns[index].answers[lane.index()] = Arc::new(answer);
                 self.turns[index].measured = Memo::default();
+                self.turns[index].is_attached = self.engine().is_some();
                 self.turns[index].has_ceiling = self.header.as_ref().is_some_and(|header| header.backend == NATIVE);
                 self.lanes[lane.index()] =
                     LaneState { phase: Phase::Between, turn: Some(index), is_cold: self.waits() };
+            }
+            EventKind::RowAsked { turn, index, row } => {
+                let Some(turn) = self.turns.iter_mut().rfind(|known| known.number == *turn) else { return };
+                Arc::make_mut(&mut turn.answers[lane.index()]).set_row(*index as usize, row.clone());
             }
             EventKind::LaneContinued { turn } => self.go_on(lane, *turn),
             EventKind::Finished { reason } => {
@@ -280,6 +291,11 @@ impl Session {
     #[must_use]
     pub fn header(&self) -> Option<&Header> {
         self.header.as_deref()
+    }
+
+    /// The engine of somebody else that runs the models.
+    fn engine(&self) -> Option<&EngineInfo> {
+        self.header.as_ref()?.engine.as_ref()
     }
 
     /// Current settings.
@@ -394,6 +410,9 @@ impl Session {
 
 #[cfg(test)]
 pub(crate) mod fixture;
+
+#[cfg(test)]
+pub(crate) use fleet::tests as fleet_tests;
 
 #[cfg(test)]
 mod noise;

@@ -8,6 +8,8 @@ use crate::protocol::{
     Judgement, Leniency, NextKind, Outcome, Piece, Prediction, ProbedDraft, Sampling, TokenId, Verification, VerifyRule,
 };
 
+use super::Provenance;
+
 /// One proposed token.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DraftCell {
@@ -87,6 +89,8 @@ pub struct Round {
     /// Whether the engine waited for a user within this round or right before it: its caches were cold, so its times
     /// enter no speed figure.
     pub follows_wait: bool,
+    /// Whether predictions were asked of the engine when the answer was over.
+    pub is_asked: bool,
     /// Whether the commit has arrived.
     pub is_complete: bool,
     /// Verdicts shown, while they appear one by one; `None` shows all that are known.
@@ -337,6 +341,21 @@ impl Round {
         for row in self.rows.iter_mut().chain(tops) {
             row.tail += std::mem::take(&mut row.top).iter().map(|candidate| candidate.prob).sum::<f32>();
         }
+    }
+}
+
+/// Provenance of the `index`-th committed token of a round.
+pub(super) fn provenance(round: &Round, index: usize) -> Provenance {
+    if round.drafts.is_empty() {
+        return Provenance::Plain;
+    }
+    match &round.verdict {
+        None => Provenance::Plain,
+        Some(verdict) if index < verdict.accepted() => Provenance::Accepted,
+        Some(verdict) => match verdict.next_kind {
+            NextKind::Bonus => Provenance::Bonus,
+            NextKind::Recovered => Provenance::Recovered,
+        },
     }
 }
 

@@ -30,6 +30,10 @@ pub const DISTURBED: &str = "Disturbed: here no pass over several rows costs les
 const REMARKABLE: &str =
     "Passes over several rows cost less than passes over one row here, which is possible on this device.";
 
+/// Said of one whose plain speed was not measured beside it.
+const FROM_UNDRAFTED: &str =
+    "Plain speed is that of this answer's own rounds without drafts: no server decodes plainly beside it.";
+
 /// Whether a figure is plausible.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -56,6 +60,8 @@ pub struct Speedup {
     pub tokens_per_round: f64,
     /// Whether it is plausible.
     pub trust: Trust,
+    /// Whether plain speed is that of the answer's own rounds without drafts, since nothing was decoded beside it.
+    pub from_undrafted: bool,
 }
 
 /// `2.08× ±0.06`; both parts follow from the value and its farther end.
@@ -122,6 +128,7 @@ impl Speedup {
                 high: value + error(|turn| turn.high - turn.value),
                 tokens_per_round: mean(|turn| turn.tokens_per_round),
                 trust: turns.iter().map(|(turn, _)| turn.trust).max().unwrap_or_default(),
+                from_undrafted: turns.iter().any(|(turn, _)| turn.from_undrafted),
             }
         })
     }
@@ -146,7 +153,7 @@ impl Speedup {
     #[must_use]
     pub fn note(&self) -> Option<&'static str> {
         match self.trust {
-            Trust::Plausible => None,
+            Trust::Plausible => self.from_undrafted.then_some(FROM_UNDRAFTED),
             Trust::Remarkable => Some(REMARKABLE),
             Trust::Disturbed => Some(DISTURBED),
         }
@@ -179,7 +186,11 @@ impl Measured {
     fn of(turn: &Turn) -> Self {
         let own = turn.answer(Lane::Speculative);
         let passes = PassCosts::of(turn);
-        let over_plain = estimate(own, turn.answer(Lane::Plain));
+        let plain = turn.answer(Lane::Plain);
+        let over_plain = match turn.is_attached && plain.tokens.is_empty() {
+            true => over_undrafted(own),
+            false => estimate(own, plain),
+        };
         Self {
             over_plain: over_plain.map(|speedup| speedup.trusted(turn.has_ceiling, passes.as_ref())),
             over_rival: estimate(own, turn.answer(Lane::Rival)),
@@ -315,14 +326,39 @@ impl Session {
 type Class = (usize, bool);
 
 fn class(timed: &Timed) -> Class {
-    (timed.round.rows.len(), timed.round.stopped.is_some())
+    (timed.round.rows.len().max(timed.round.drafts.len() + 1), timed.round.stopped.is_some())
 }
 
 /// The one estimator of how much faster one answer was written than another.
 fn estimate(own: &Answer, beside: &Answer) -> Option<Speedup> {
-    let (own, beside) = (whole_rounds(own), whole_rounds(beside));
-    let expected = Expected::of(&beside)?;
-    let local = Local::of(stretches(&own, &beside), class, |timed| expected.us(timed));
+    between(&whole_rounds(own), &whole_rounds(beside))
+}
+
+/// The same where nothing was decoded beside: rounds with drafts against those without, then both together. Of n tokens
+/// in rounds with drafts, `s` times as fast, and m in rounds without: (n + m) ÷ (n ÷ s + m).
+fn over_undrafted(own: &Answer) -> Option<Speedup> {
+    if own.stats().is_uncounted {
+        return None; // a round without known drafts may have had some
+    }
+    let (plain, drafted): (Vec<Timed>, Vec<Timed>) =
+        whole_rounds(own).into_iter().partition(|timed| timed.round.drafts.is_empty());
+    let tokens = |all: &[Timed]| all.iter().map(|timed| timed.round.committed.len()).sum::<usize>() as f64;
+    let (n, m) = (tokens(&drafted), tokens(&plain));
+    let found = between(&drafted, &plain)?;
+    let whole = |s: f64| (n + m) / (n / s + m);
+    Some(Speedup {
+        value: whole(found.value),
+        low: whole(found.low),
+        high: whole(found.high),
+        tokens_per_round: (n + m) / (drafted.len() + plain.len()) as f64,
+        from_undrafted: true,
+        ..found
+    })
+}
+
+fn between(own: &[Timed], beside: &[Timed]) -> Option<Speedup> {
+    let expected = Expected::of(beside)?;
+    let local = Local::of(stretches(own, beside), class, |timed| expected.us(timed));
     let cost = |timed: &Timed| local.cost(class(timed)).unwrap_or(1.0);
     let ratio = |stretch: &super::stretches::Stretch| {
         let took: f64 = stretch.rounds.iter().map(|timed| timed.us).sum();
@@ -330,17 +366,18 @@ fn estimate(own: &Answer, beside: &Answer) -> Option<Speedup> {
     };
     let over_expected = mean_ratio(&local.stretches.iter().map(ratio).collect::<Vec<_>>())?;
     let tokens = |all: &[Timed]| all.iter().map(|timed| timed.round.committed.len()).sum::<usize>() as f64;
-    let own_speed = tokens(&own) / own.iter().map(cost).sum::<f64>();
-    let beside_speed = tokens(&beside) / beside.iter().map(|timed| expected.us(timed)).sum::<f64>();
+    let own_speed = tokens(own) / own.iter().map(cost).sum::<f64>();
+    let beside_speed = tokens(beside) / beside.iter().map(|timed| expected.us(timed)).sum::<f64>();
     let at_expected = own_speed / beside_speed;
     let Interval { value, low, high } = over_expected.map(|over| at_expected / over);
-    let tokens_per_round = tokens(&own) / own.len() as f64;
+    let tokens_per_round = tokens(own) / own.len() as f64;
     (value.is_finite() && value > 0.0).then_some(Speedup {
         value,
         low,
         high,
         tokens_per_round,
         trust: Trust::Plausible,
+        from_undrafted: false,
     })
 }
 

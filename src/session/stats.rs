@@ -33,6 +33,8 @@ pub struct LaneStats {
     timed_tokens: u64,
     /// The lane's clock after the newest round.
     clock_us: u64,
+    /// Whether the engine has not reported what rounds drafted: they count without drafts.
+    pub(super) is_uncounted: bool,
 }
 
 /// One point of a speed curve: the state after a round.
@@ -76,6 +78,9 @@ impl LaneStats {
         self.rounds += 1;
         self.committed += round.committed.len() as u64;
         self.add_times(round);
+        if self.is_uncounted {
+            return;
+        }
         self.longest_asked = self.longest_asked.max(round.draft_len.into());
         let reached = usize::from(round.draft_len).min(round.accepted() + 1);
         (0..reached).for_each(|position| count(&mut self.reached_per_pos, position));

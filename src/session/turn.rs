@@ -12,7 +12,7 @@ use crate::protocol::{
 };
 
 use super::memo::Memo;
-use super::round::Stopped;
+use super::round::{Stopped, provenance};
 use super::speedup::Measured;
 use super::{DraftCell, FULL_ROUNDS, LaneStats, Phase, Round, text};
 
@@ -95,6 +95,8 @@ pub struct Turn {
     pub(super) answers: [Arc<Answer>; Lane::ALL.len()],
     /// Whether it ran on the native CPU backend, where no pass over several rows takes less time than one over one row.
     pub(super) has_ceiling: bool,
+    /// Whether an engine of somebody else answered.
+    pub(super) is_attached: bool,
     /// Its speedups, computed on first use.
     pub(super) measured: Memo<Measured>,
 }
@@ -108,6 +110,7 @@ impl Turn {
             begun: Settings::default(),
             answers: super::kept_rounds::no_answers(),
             has_ceiling: false,
+            is_attached: false,
             measured: Memo::default(),
         }
     }
@@ -142,7 +145,7 @@ pub struct Answer {
     pub rounds: Vec<Arc<Round>>,
     /// Why it ended; `None` while it runs.
     pub finished: Option<StopReason>,
-    stats: LaneStats,
+    pub(super) stats: LaneStats,
 }
 
 impl Answer {
@@ -230,6 +233,7 @@ impl Answer {
                 Some(Phase::Committing)
             }
             EventKind::Committed { .. } => self.commit(kind, seq),
+            EventKind::Recounted { rounds } => self.recount(rounds),
             _ => None,
         }
     }
@@ -291,7 +295,7 @@ impl Answer {
         }
     }
 
-    fn push(&mut self, piece: Piece, (provenance, instead): (Provenance, Option<TokenId>), round: u32) {
+    pub(super) fn push(&mut self, piece: Piece, (provenance, instead): (Provenance, Option<TokenId>), round: u32) {
         let position = self.prompt.len() + self.tokens.len();
         self.tokens.push(Token { piece, provenance, round, position, instead });
     }
@@ -381,20 +385,5 @@ fn draft_fate(round: &Round, index: usize) -> Fate {
         Some(Outcome::Accepted) if round.is_held(index) => Fate::Pending,
         Some(Outcome::Accepted) => Fate::Committed(Provenance::Accepted),
         None => Fate::Pending,
-    }
-}
-
-/// Provenance of the `index`-th committed token of a round.
-fn provenance(round: &Round, index: usize) -> Provenance {
-    if round.drafts.is_empty() {
-        return Provenance::Plain;
-    }
-    match &round.verdict {
-        None => Provenance::Plain,
-        Some(verdict) if index < verdict.accepted() => Provenance::Accepted,
-        Some(verdict) => match verdict.next_kind {
-            NextKind::Bonus => Provenance::Bonus,
-            NextKind::Recovered => Provenance::Recovered,
-        },
     }
 }

@@ -432,6 +432,32 @@ fn damage_is_reported_with_its_line() {
     assert!(read(&place.path("none")).unwrap_err().to_string().contains("cannot read the trace"));
 }
 
+/// A recording of version 2: nobody kept one. Its documentation said "version 2 is version 1 with an `ended` line", whose
+/// fields are those of the program of that time.
+fn version_2() -> String {
+    let v1 = include_str!("../../tests/fixtures/traces/v1.dscope.jsonl");
+    let ended = r#"{"seq":100000,"at_us":999999999,"type":"ended","summary":{"num_spec_steps":9,"num_spec_tokens":3,"num_draft_tokens":27,"num_accepted_draft_tokens":12,"mean_acceptance_length":2.3,"draft_acceptance_rate":0.44,"acceptance_histogram":[2,3,3,1],"offered_per_pos":[9,9,9],"accepted_per_pos":[7,4,1],"prefill_seconds":0.1,"decode_seconds":0.2,"tokens_per_second":100.0,"draft_seconds":0.05,"verify_seconds":0.1,"other_seconds":0.05}}"#;
+    format!("{}{ended}\n", v1.replacen("\"version\":1", "\"version\":2", 1))
+}
+
+#[test]
+fn recordings_of_every_older_version_still_open() {
+    let place = TraceFolder::new();
+    let v1 = include_bytes!("../../tests/fixtures/traces/v1.dscope.jsonl");
+    let v3 = include_bytes!("../../assets/traces/chat.dscope.jsonl.zst");
+    let files =
+        [place.write("1.jsonl", v1), place.write("2.jsonl", version_2().as_bytes()), place.write("3.jsonl.zst", v3)];
+    for (path, version) in files.iter().zip(1..) {
+        let recording = Recording::open(path).unwrap();
+        assert_eq!((recording.header().version, recording.cut()), (version, None));
+        let mut session = Session::new();
+        read(path).unwrap().iter().for_each(|event| session.apply(event));
+        assert!(session.stats(Lane::Speculative).rounds() > 5, "version {version}");
+        assert_eq!(session.has_ended(), version > 1);
+        assert!(session.header().unwrap().engine.is_none());
+    }
+}
+
 #[test]
 fn an_older_trace_and_a_newer_event_are_read() {
     let text = include_str!("../../tests/fixtures/traces/v1.dscope.jsonl");

@@ -56,29 +56,3 @@ pub struct ServerError {
     /// What went wrong.
     pub message: String,
 }
-
-/// What a line of the stream holds.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Line {
-    /// A chunk.
-    Chunk(Box<Chunk>),
-    /// Nothing: an empty line, a comment, the end mark.
-    Empty,
-    /// Something that is no chunk.
-    Garbage,
-}
-
-impl Line {
-    /// Reads a line of server-sent events.
-    #[must_use]
-    pub fn of(line: &str) -> Self {
-        let Some((field, data)) = line.split_once(':') else {
-            return if line.trim().is_empty() { Self::Empty } else { Self::Garbage };
-        };
-        match (field, data.trim()) {
-            ("" | "event" | "id" | "retry", _) | ("data", "" | "[DONE]") => Self::Empty,
-            ("data" | "error", data) => serde_json::from_str(data).map_or(Self::Garbage, Self::Chunk),
-            _ => Self::Garbage,
-        }
-    }
-}

@@ -3,52 +3,46 @@
 pub mod chunk;
 pub mod rounds;
 
-use std::collections::HashMap;
-
 use serde_json::{Value, json};
 
 use crate::http::{Client, HttpError};
 use crate::protocol::{
-    Ability, Baseline, Capabilities, DrafterInfo, DrafterKind, EngineInfo, Header, Message, ModelInfo, Piece, Prompt,
-    Settings, TRACE_VERSION, TokenId,
+    Ability, Candidate, Capabilities, DrafterInfo, DrafterKind, EngineInfo, Header, Message, ModelInfo, Piece,
+    Prediction, Prompt, Settings, TRACE_VERSION, TokenId,
 };
 
-/// The path that streams an answer.
-pub(super) const COMPLETION: &str = "/completion";
+use super::metrics;
+use super::names::Names;
+use super::server::{Reader, Request, Server};
+use rounds::Rounds;
 
-/// Most tokens whose texts are remembered: more than any vocabulary has.
-const MAX_NAMES: usize = 1 << 20;
+/// The path that streams an answer.
+const COMPLETION: &str = "/completion";
 
 /// What can be asked of it.
-const ABILITIES: &[Ability] = &[Ability::SetSampling, Ability::Branch];
+const ABILITIES: &[Ability] = &[Ability::SetSampling, Ability::Branch, Ability::AskRows];
+
+/// Candidates of a prediction that is asked afterwards.
+const TOP: usize = 20;
 
 /// A llama-server, and what was learned from it.
 pub(super) struct Llama {
     client: Client,
     props: Value,
-    /// Texts of the tokens of prompts.
-    pub(super) names: HashMap<TokenId, Piece>,
+    names: Names,
 }
 
-impl Llama {
-    /// Asks whether a llama-server answers there.
-    ///
-    /// # Errors
-    /// When nothing answers, or something else does.
-    pub(super) fn connect(client: &Client) -> Result<Self, HttpError> {
-        let props = client.get_json("/props")?;
-        if props.get("default_generation_settings").is_none() {
-            return Err(HttpError::NotJson { host: client.host().to_owned(), path: "/props".to_owned() });
-        }
-        Ok(Self { client: client.clone(), props, names: HashMap::new() })
+impl Server for Llama {
+    fn name(&self) -> &'static str {
+        "llama-server"
     }
 
-    pub(super) fn client(&self) -> &Client {
+    fn client(&self) -> &Client {
         &self.client
     }
 
-    /// The header of a run, and sentences about what is not known. The drafter is that of the last request on any slot.
-    pub(super) fn header(&self, settings: Settings, started_unix_ms: u64) -> (Header, Vec<String>) {
+    /// The drafter is that of the last request on any slot.
+    fn header(&mut self, settings: Settings, started_unix_ms: u64) -> (Header, Vec<String>) {
         let slots = self.client.get_json("/slots").unwrap_or_default();
         let models = self.client.get_json("/v1/models").unwrap_or_default();
         let meta = models.pointer("/data/0/meta").cloned().unwrap_or_default();
@@ -64,6 +58,7 @@ impl Llama {
                 "the server does not show its slots (--no-slots), so whether it drafts is seen in answers".to_owned(),
             );
         }
+        notices.extend(self.client.get("/metrics").ok().and_then(|text| metrics::parse(&text).sentence()));
         let drafter = (kind != DrafterKind::None).then(|| DrafterInfo {
             name: types.unwrap_or_default().chars().take(80).collect(),
             dtype: "not reported".to_owned(),
@@ -76,7 +71,7 @@ impl Llama {
             drafters: drafter.iter().cloned().collect(),
             drafter,
             lossless: true,
-            settings: Settings { drafter: kind, baseline: Baseline::Off, rival: None, ..settings },
+            settings: Settings { drafter: kind, rival: None, ..settings },
             ctx_len: context.map_or(model.context_length, small),
             device: self.client.host().to_owned(),
             backend: "llama.cpp".to_owned(),
@@ -88,10 +83,41 @@ impl Llama {
                 name: "llama-server".to_owned(),
                 version: self.text("build_info"),
                 abilities: ABILITIES.to_vec(),
+                ..EngineInfo::default()
             }),
             model,
         };
         (header, notices)
+    }
+
+    fn request(&mut self, prompt: &Prompt, settings: &Settings) -> Result<Request, String> {
+        let prompt = self.tokens(prompt)?;
+        Ok(Request { path: COMPLETION, body: request(&prompt, settings), prompt })
+    }
+
+    fn reader(&self) -> Box<dyn Reader> {
+        Box::new(Rounds::default())
+    }
+
+    fn names(&mut self) -> &mut Names {
+        &mut self.names
+    }
+
+    /// One request for one token, which is never speculative; the cache has what comes before.
+    fn row_after(&mut self, tokens: &[TokenId]) -> Result<Prediction, String> {
+        let prompt: Vec<u32> = tokens.iter().map(|id| id.0).collect();
+        let body = json!({
+            "prompt": prompt, "n_predict": 1, "n_probs": TOP, "cache_prompt": true, "temperature": 0,
+        });
+        let answer = self.client.post_json(COMPLETION, &body).map_err(|error| error.to_string())?;
+        prediction(&answer).ok_or_else(|| "llama-server reports no probabilities (n_probs)".to_owned())
+    }
+}
+
+impl Llama {
+    /// A llama-server that answered `/props` with this.
+    pub(super) fn new(client: &Client, props: Value) -> Self {
+        Self { client: client.clone(), props, names: Names::default() }
     }
 
     /// The drafter, from a request for one token.
@@ -121,28 +147,21 @@ impl Llama {
     }
 
     /// The tokens of a prompt: the server renders the chat template and encodes.
-    ///
-    /// # Errors
-    /// A sentence that says why the prompt cannot be sent.
-    pub(super) fn tokens(&mut self, prompt: &Prompt) -> Result<Vec<Piece>, String> {
+    fn tokens(&mut self, prompt: &Prompt) -> Result<Vec<Piece>, String> {
         let (text, is_raw) = match prompt {
             Prompt::Raw(text) => (text.clone(), true),
             Prompt::Chat(messages) => (self.render(messages).map_err(|error| error.to_string())?, false),
             Prompt::Branch(from) if from.again.is_some() => {
                 return Err("llama-server cannot run a round again".to_owned());
             }
-            Prompt::Branch(from) => return self.known(&from.tokens),
+            Prompt::Branch(from) => return self.names.all(&from.tokens, "llama-server"),
         };
         let body = json!({ "content": text, "add_special": is_raw, "parse_special": !is_raw, "with_pieces": true });
         let answer = self.client.post_json("/tokenize", &body).map_err(|error| error.to_string())?;
         let list = answer.get("tokens").and_then(Value::as_array).cloned().unwrap_or_default();
         let pieces: Option<Vec<Piece>> = list.iter().map(piece).collect();
         let pieces = pieces.ok_or("llama-server's /tokenize sends no ids and pieces; a newer server is needed")?;
-        for piece in pieces.iter().filter(|piece| !piece.bytes.is_empty()) {
-            if self.names.len() < MAX_NAMES {
-                self.names.insert(piece.id, piece.clone());
-            }
-        }
+        pieces.iter().for_each(|piece| self.names.learn(piece));
         Ok(pieces)
     }
 
@@ -152,29 +171,10 @@ impl Llama {
         let no_text = HttpError::NotJson { host: self.client.host().to_owned(), path };
         answer.get("prompt").and_then(Value::as_str).map(str::to_owned).ok_or(no_text)
     }
-
-    fn known(&self, tokens: &[TokenId]) -> Result<Vec<Piece>, String> {
-        let piece = |id: &TokenId| match self.names.get(id) {
-            _ if id.is_unknown() => None,
-            Some(piece) => Some(piece.clone()),
-            None => Some(Piece::new(*id, "")),
-        };
-        let pieces: Option<Vec<_>> = tokens.iter().map(piece).collect();
-        pieces.ok_or_else(|| "llama-server did not report the id of a token before this place".to_owned())
-    }
-
-    /// Remembers the texts of committed tokens, so that a branch can show them.
-    pub(super) fn remember(&mut self, tokens: &[Piece]) {
-        for piece in tokens.iter().filter(|piece| !piece.id.is_unknown()) {
-            if self.names.len() < MAX_NAMES {
-                self.names.entry(piece.id).or_insert_with(|| piece.clone());
-            }
-        }
-    }
 }
 
 /// The body of a request that streams an answer with its counts.
-pub(super) fn request(prompt: &[Piece], settings: &Settings) -> Value {
+fn request(prompt: &[Piece], settings: &Settings) -> Value {
     let sampling = &settings.sampling;
     json!({
         "prompt": prompt.iter().map(|piece| piece.id.0).collect::<Vec<_>>(),
@@ -204,8 +204,29 @@ fn piece(token: &Value) -> Option<Piece> {
     }
 }
 
+/// The prediction in the answer to a request for one token with `n_probs`.
+fn prediction(answer: &Value) -> Option<Prediction> {
+    let list = answer.pointer("/completion_probabilities/0/top_logprobs")?.as_array()?;
+    let mut top: Vec<Candidate> = list.iter().take(TOP).filter_map(candidate).collect();
+    top.sort_by(|a, b| b.prob.total_cmp(&a.prob));
+    let listed: f32 = top.iter().map(|candidate| candidate.prob).sum();
+    (!top.is_empty()).then(|| Prediction { tail: (1.0 - listed).max(0.0), top })
+}
+
+fn candidate(entry: &Value) -> Option<Candidate> {
+    let id = u32::try_from(entry.get("id")?.as_u64()?).ok()?;
+    let bytes: Option<Vec<u8>> = entry
+        .get("bytes")
+        .and_then(Value::as_array)
+        .and_then(|bytes| bytes.iter().map(|byte| u8::try_from(byte.as_u64()?).ok()).collect());
+    let text = entry.get("token").and_then(Value::as_str).unwrap_or_default();
+    let prob = (entry.get("logprob")?.as_f64()?.min(0.0).exp()) as f32;
+    let piece = Piece::new(TokenId(id), bytes.unwrap_or_else(|| text.as_bytes().to_vec()));
+    prob.is_finite().then_some(Candidate { piece, prob })
+}
+
 /// The drafter of ours that is most like theirs.
-pub(super) fn kind(types: &str) -> DrafterKind {
+fn kind(types: &str) -> DrafterKind {
     let has = |name: &str| types.split(',').any(|one| one.trim().starts_with(name));
     match types {
         "" | "none" => DrafterKind::None,

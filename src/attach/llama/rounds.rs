@@ -7,8 +7,9 @@
 //! accepts at most what it drafted, and the clock never runs backwards. Counts that contradict each other are cut to
 //! these limits, and reported once.
 
-use std::collections::HashMap;
-
+use crate::attach::names::Names;
+use crate::attach::server::{Line, Reader};
+use crate::attach::sse::Data;
 use crate::attach::step::{MAX_DRAFTS, Part, Step};
 use crate::protocol::{Piece, StopReason, TokenId};
 
@@ -43,9 +44,28 @@ impl Open {
     }
 }
 
+impl Reader for Rounds {
+    fn line(&mut self, line: &str, _at_us: u64, names: &mut Names) -> Line {
+        let data = match Data::of(line) {
+            Data::Empty | Data::Done => return Line::Empty,
+            Data::Garbage => return Line::Garbage,
+            Data::Json(data) => data,
+        };
+        match serde_json::from_str::<Chunk>(data) {
+            Err(_) => Line::Garbage,
+            Ok(Chunk { error: Some(error), .. }) => Line::Error(error.message),
+            Ok(chunk) => Line::Parts(self.push(&chunk, names)),
+        }
+    }
+
+    fn close(&mut self) -> Vec<Part> {
+        self.end_step().into_iter().collect()
+    }
+}
+
 impl Rounds {
     /// Takes the next chunk. `names` holds the texts of tokens of the prompt: control tokens are named after them.
-    pub fn push(&mut self, chunk: &Chunk, names: &HashMap<TokenId, Piece>) -> Vec<Part> {
+    pub fn push(&mut self, chunk: &Chunk, names: &Names) -> Vec<Part> {
         let mut parts = Vec::new();
         if self.has_ended {
             return parts;
@@ -53,7 +73,7 @@ impl Rounds {
         let timings = chunk.timings.clone().unwrap_or_default();
         self.take_tokens(chunk, &timings, names, &mut parts);
         if chunk.stop {
-            parts.extend(self.close());
+            parts.extend(self.end_step());
             parts.push(Part::End(match chunk.stop_type.as_str() {
                 "limit" => StopReason::MaxTokens,
                 _ => StopReason::Eos,
@@ -63,24 +83,12 @@ impl Rounds {
         parts
     }
 
-    /// The stream is over: the step that was under way. Whether an end had arrived is [`Self::has_ended`].
-    pub fn close(&mut self) -> Option<Part> {
+    /// The step that was under way.
+    fn end_step(&mut self) -> Option<Part> {
         self.open.take().map(|open| Part::Step(open.step))
     }
 
-    /// Whether the last chunk has arrived.
-    #[must_use]
-    pub fn has_ended(&self) -> bool {
-        self.has_ended
-    }
-
-    fn take_tokens(
-        &mut self,
-        chunk: &Chunk,
-        timings: &Timings,
-        names: &HashMap<TokenId, Piece>,
-        parts: &mut Vec<Part>,
-    ) {
+    fn take_tokens(&mut self, chunk: &Chunk, timings: &Timings, names: &Names, parts: &mut Vec<Part>) {
         let pieces = pieces(chunk, names);
         // a token whose character was not complete had no chunk of its own
         let news = timings.predicted_n.saturating_sub(self.predicted);
@@ -93,7 +101,7 @@ impl Rounds {
             self.has_first = true;
             self.first_ms = if timings.predicted_n <= 1 { finite(timings.predicted_ms) } else { 0.0 };
             let cached = u32::try_from(timings.cache_n).unwrap_or(u32::MAX);
-            parts.push(Part::First { token, cached, took_us: micros(timings.prompt_ms) });
+            parts.push(Part::First { token, row: None, cached, took_us: micros(timings.prompt_ms) });
         }
         for piece in pieces {
             self.take_token(piece, timings, parts);
@@ -104,7 +112,7 @@ impl Rounds {
         let key = (finite(timings.predicted_ms), timings.draft_n);
         let is_same = |open: &mut Open| open.key == key || (piece.id.is_unknown() && !open.is_complete());
         if self.open.as_mut().is_some_and(|open| !is_same(open)) {
-            parts.extend(self.close());
+            parts.extend(self.end_step());
         }
         if self.open.is_none() {
             // its chunk is missing, so its step has no counts of its own
@@ -119,7 +127,7 @@ impl Rounds {
         let Some(open) = &mut self.open else { return };
         open.step.tokens.push(piece);
         if open.is_complete() {
-            parts.extend(self.close());
+            parts.extend(self.end_step());
         }
     }
 
@@ -140,28 +148,22 @@ impl Rounds {
         self.accepted = self.accepted.max(timings.draft_n_accepted);
         self.clock_us = self.clock_us.max(micros(finite(timings.predicted_ms) - self.first_ms));
         let drafted = (drafted as usize).min(MAX_DRAFTS);
-        Step { drafted, accepted: (accepted as usize).min(drafted), tokens: Vec::new(), clock_us: self.clock_us }
+        Step { drafted, accepted: (accepted as usize).min(drafted), clock_us: self.clock_us, ..Step::default() }
     }
 }
 
 /// The tokens of a chunk. Text without an id, such as what a stop word had held back, is a token of unknown id.
-fn pieces(chunk: &Chunk, names: &HashMap<TokenId, Piece>) -> Vec<Piece> {
+fn pieces(chunk: &Chunk, names: &Names) -> Vec<Piece> {
     let text = chunk.content.as_str();
     match chunk.tokens.as_slice() {
         [] if text.is_empty() => Vec::new(),
         [] => vec![Piece::new(TokenId::UNKNOWN, text)],
         [before @ .., last] => {
-            let silent = |id: &u32| control(TokenId(*id), names);
+            let silent = |id: &u32| names.control(TokenId(*id));
             let last = if text.is_empty() { silent(last) } else { Piece::new(TokenId(*last), text) };
             before.iter().take(MAX_DRAFTS).map(silent).chain([last]).collect()
         }
     }
-}
-
-/// A token that adds no text: a control token.
-fn control(id: TokenId, names: &HashMap<TokenId, Piece>) -> Piece {
-    let name = names.get(&id).map_or_else(|| format!("<token {id}>"), |piece| piece.lossy().into_owned());
-    Piece::special(id, &name)
 }
 
 fn finite(ms: f64) -> f64 {

@@ -1,19 +1,16 @@
 //! Steps from recorded, contradictory and arbitrary chunks.
 
-use std::collections::HashMap;
-
 use proptest::prelude::*;
 
 use super::*;
-use crate::attach::llama::chunk::Line;
 
 /// What the recorded stream of a real llama-server amounts to.
 fn replay(text: &str) -> Vec<Part> {
     let mut rounds = Rounds::default();
     let mut parts = Vec::new();
     for line in text.lines() {
-        if let Line::Chunk(chunk) = Line::of(line) {
-            parts.extend(rounds.push(&chunk, &HashMap::new()));
+        if let Line::Parts(more) = rounds.line(line, 0, &mut Names::default()) {
+            parts.extend(more);
         }
     }
     parts.extend(rounds.close());
@@ -37,7 +34,7 @@ fn chunk(id: u32, text: &str, (n, ms): (u64, f64), (drafted, accepted): (u64, u6
 
 fn push_all(chunks: &[Chunk]) -> Vec<Part> {
     let mut rounds = Rounds::default();
-    let mut parts: Vec<_> = chunks.iter().flat_map(|chunk| rounds.push(chunk, &HashMap::new())).collect();
+    let mut parts: Vec<_> = chunks.iter().flat_map(|chunk| rounds.push(chunk, &Names::default())).collect();
     parts.extend(rounds.close());
     parts
 }
@@ -137,7 +134,8 @@ proptest! {
 
     #[test]
     fn any_line_is_read_without_a_panic(line in ".{0,200}") {
-        let _ = Line::of(&line);
-        let _ = Line::of(&format!("data: {line}"));
+        for line in [line.clone(), format!("data: {line}")] {
+            let _ = Rounds::default().line(&line, 0, &mut Names::default());
+        }
     }
 }

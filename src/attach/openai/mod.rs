@@ -1,0 +1,334 @@
+//! Servers with OpenAI routes: vLLM and SGLang with their own fields, and any other one for text and speed.
+
+pub mod chunk;
+pub mod recount;
+mod steps;
+pub mod tokens;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::{Map, Value, json};
+
+use crate::http::{Client, HttpError};
+use crate::protocol::{
+    Ability, Capabilities, Counters, DraftCounts, DrafterInfo, DrafterKind, EngineInfo, Header, ModelInfo, Prompt,
+    Settings, TRACE_VERSION,
+};
+
+use super::metrics;
+use super::names::Names;
+use super::server::{Reader, Request, Server};
+use recount::Totals;
+use steps::Steps;
+
+const CHAT: &str = "/v1/chat/completions";
+const COMPLETIONS: &str = "/v1/completions";
+
+/// Candidates of each position that are asked for: the most that vLLM gives without a changed setting.
+const TOP: u32 = 20;
+
+/// The fields that a server adds to the OpenAI routes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dialect {
+    Vllm,
+    Sglang,
+    Plain,
+}
+
+/// A server, and what was learned from it.
+pub(super) struct OpenAi {
+    client: Client,
+    dialect: Dialect,
+    model: Value,
+    version: String,
+    names: Names,
+    /// Candidates of each position that are asked for; 0 once the server refused.
+    top: u32,
+    shared: Shared,
+}
+
+/// What the readers of answers learn and need of the server.
+#[derive(Clone)]
+pub(super) struct Shared {
+    quick: Option<Client>,
+    dialect: Dialect,
+    known: Arc<Mutex<Known>>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// Counters before the answer under way.
+    before: Option<Counters>,
+    has_request_metrics: bool,
+}
+
+impl Shared {
+    /// Of a stream that comes from no server.
+    fn offline(dialect: Dialect) -> Self {
+        Self { quick: None, dialect, known: Arc::default() }
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The server reports figures of each request, so that its counters are not needed.
+    pub(super) fn has_request_metrics(&self) {
+        self.known().has_request_metrics = true;
+    }
+
+    fn counters(&self) -> Option<Counters> {
+        self.quick.as_ref()?.get("/metrics").ok().map(|text| metrics::parse(&text))
+    }
+
+    /// Reads the counters before an answer.
+    fn begin(&self) {
+        if self.dialect == Dialect::Vllm && !self.known().has_request_metrics {
+            let before = self.counters();
+            self.known().before = before;
+        }
+    }
+
+    /// What the server counted since the answer began; none if it publishes nothing.
+    pub(super) fn counted_since(&self) -> Option<Totals> {
+        let before = self.known().before.take()?;
+        let news = self.counters()?.since(&before);
+        let longest = Some(news.accepted_per_pos.len() as u64).filter(|longest| *longest > 0);
+        Some(Totals { steps: news.steps?, drafted: news.drafted?, accepted: news.accepted?, longest })
+    }
+
+    /// What the user can do for counts.
+    pub(super) fn how_to_count(&self) -> &'static str {
+        match self.dialect {
+            Dialect::Sglang => {
+                "SGLang did not report how much it drafted: this needs a version with return_spec_tokens_details"
+            }
+            _ => {
+                "the server did not report how much it drafted: start vLLM with --enable-per-request-metrics and \
+                 --per-request-spec-decode-metrics detailed"
+            }
+        }
+    }
+}
+
+impl OpenAi {
+    /// Asks for the model, and which fields the server adds unless that is given.
+    ///
+    /// # Errors
+    /// When nothing answers, or there is no such route.
+    pub(super) fn connect(client: &Client, quick: &Client, dialect: Option<Dialect>) -> Result<Self, HttpError> {
+        let models = client.get_json("/v1/models")?;
+        let no_list = || HttpError::NotJson { host: client.host().to_owned(), path: "/v1/models".to_owned() };
+        let model = models.pointer("/data/0").filter(|model| model.get("id").is_some()).cloned().ok_or_else(no_list)?;
+        let owner = model.get("owned_by").and_then(Value::as_str).unwrap_or_default();
+        let version = |path: &str| {
+            let answer = client.get_json(path).unwrap_or_default();
+            answer.get("version").and_then(Value::as_str).map(|text| text.chars().take(80).collect::<String>())
+        };
+        let found = match dialect {
+            Some(dialect) => dialect,
+            None if owner == "vllm" => Dialect::Vllm,
+            None if owner == "sglang" || is_sglang(client) => Dialect::Sglang,
+            // a gateway may name another owner
+            None if version("/version").is_some()
+                && client.get("/metrics").is_ok_and(|text| text.contains("vllm:")) =>
+            {
+                Dialect::Vllm
+            }
+            None => Dialect::Plain,
+        };
+        let version = match found {
+            Dialect::Vllm => version("/version"),
+            Dialect::Sglang => version("/server_info").or_else(|| version("/get_server_info")),
+            Dialect::Plain => None,
+        };
+        let shared = Shared { quick: Some(quick.clone()), dialect: found, known: Arc::default() };
+        Ok(Self {
+            client: client.clone(),
+            dialect: found,
+            version: version.unwrap_or_default(),
+            model,
+            names: Names::default(),
+            top: if found == Dialect::Plain { 0 } else { TOP },
+            shared,
+        })
+    }
+
+    /// Reads a stream that comes from no server.
+    pub(super) fn offline_reader(dialect: Dialect) -> Box<dyn Reader> {
+        Box::new(Steps::new(dialect, Shared::offline(dialect)))
+    }
+
+    fn id(&self) -> &str {
+        self.model.get("id").and_then(Value::as_str).unwrap_or_default()
+    }
+
+    fn body(&self, is_chat: bool, settings: &Settings) -> Map<String, Value> {
+        let sampling = &settings.sampling;
+        let mut body = json!({
+            "model": self.id(),
+            "max_tokens": settings.max_tokens,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "seed": sampling.seed & (u64::MAX >> 1),
+            "stream": true,
+            "stream_options": { "include_usage": true },
+        });
+        let mut add = |name: &str, value: Value| body[name] = value;
+        if self.dialect != Dialect::Plain {
+            add("top_k", if sampling.top_k == 0 { json!(-1) } else { json!(sampling.top_k) });
+            add("min_p", json!(sampling.min_p));
+            add("return_token_ids", json!(true));
+        }
+        if self.dialect == Dialect::Vllm {
+            add("stream_interval", json!(1));
+        }
+        if self.dialect == Dialect::Sglang {
+            add("return_spec_tokens_details", json!(true));
+        }
+        match (self.top, is_chat) {
+            (0, _) => {}
+            (top, true) => {
+                add("logprobs", json!(true));
+                add("top_logprobs", json!(top));
+            }
+            (top, false) => add("logprobs", json!(top)),
+        }
+        match body {
+            Value::Object(map) => map,
+            _ => Map::new(),
+        }
+    }
+
+    /// The drafter, from what the server reports, and sentences about what it does not.
+    fn drafter(&self, vocab: u32) -> (Option<DrafterInfo>, Vec<String>) {
+        let mut notices = Vec::new();
+        let (name, kind) = match self.dialect {
+            Dialect::Plain => {
+                notices.push(
+                    "this server reports no token ids and no drafts: text and speed are shown, a piece of its stream counts \
+                     as a token"
+                        .to_owned(),
+                );
+                (None, DrafterKind::None)
+            }
+            Dialect::Vllm => {
+                let counters = self.shared.counters().unwrap_or_default();
+                notices.extend(counters.sentence());
+                let k = counters.accepted_per_pos.len();
+                (counters.steps.is_some().then(|| format!("speculation with k = {k}")), DrafterKind::DraftModel)
+            }
+            Dialect::Sglang => {
+                let info = self.client.get_json("/server_info").or_else(|_| self.client.get_json("/get_server_info"));
+                let info = info.unwrap_or_default();
+                let algorithm = info.get("speculative_algorithm").and_then(Value::as_str).map(str::to_lowercase);
+                let kind = match algorithm.as_deref() {
+                    Some("ngram") => DrafterKind::Ngram,
+                    Some("standalone") => DrafterKind::DraftModel,
+                    Some(_) => DrafterKind::Mtp,
+                    None => DrafterKind::None,
+                };
+                (algorithm, kind)
+            }
+        };
+        let drafter = name.map(|name| DrafterInfo {
+            name: name.chars().take(80).collect(),
+            dtype: "not reported".to_owned(),
+            ..DrafterInfo::weightless(kind, vocab)
+        });
+        (drafter, notices)
+    }
+}
+
+/// Whether SGLang's own route answers.
+fn is_sglang(client: &Client) -> bool {
+    let has_model = |path| client.get_json(path).is_ok_and(|info| info.get("model_path").is_some());
+    has_model("/model_info") || has_model("/get_model_info")
+}
+
+impl Server for OpenAi {
+    fn name(&self) -> &'static str {
+        match self.dialect {
+            Dialect::Vllm => "vLLM",
+            Dialect::Sglang => "SGLang",
+            Dialect::Plain => "the server",
+        }
+    }
+
+    fn client(&self) -> &Client {
+        &self.client
+    }
+
+    fn header(&mut self, settings: Settings, started_unix_ms: u64) -> (Header, Vec<String>) {
+        let context = self.model.get("max_model_len").and_then(Value::as_u64).unwrap_or(0);
+        let context = u32::try_from(context).unwrap_or(u32::MAX);
+        let name: String = self.id().rsplit('/').next().unwrap_or_default().chars().take(200).collect();
+        let (drafter, notices) = self.drafter(0);
+        let (engine, abilities, draft_counts) = match self.dialect {
+            Dialect::Vllm => ("vLLM", vec![Ability::SetSampling, Ability::Branch], DraftCounts::AtEnd),
+            Dialect::Sglang => ("SGLang", vec![Ability::SetSampling, Ability::Branch], DraftCounts::AtEnd),
+            Dialect::Plain => ("OpenAI-compatible server", vec![Ability::SetSampling], DraftCounts::Never),
+        };
+        let kind = drafter.as_ref().map_or(DrafterKind::None, |drafter| drafter.kind);
+        let header = Header {
+            version: TRACE_VERSION,
+            program: concat!("draftscope ", env!("CARGO_PKG_VERSION")).to_owned(),
+            model: ModelInfo { file: name.clone(), name, context_length: context, ..ModelInfo::default() },
+            drafters: drafter.iter().cloned().collect(),
+            drafter,
+            lossless: true,
+            settings: Settings { drafter: kind, rival: None, ..settings },
+            ctx_len: context,
+            device: self.client.host().to_owned(),
+            backend: engine.to_owned(),
+            dtype: String::new(),
+            threads: 0,
+            started_unix_ms,
+            capabilities: Capabilities { can_generate: true, ..Capabilities::default() },
+            engine: Some(EngineInfo {
+                name: engine.to_owned(),
+                version: self.version.clone(),
+                abilities,
+                draft_counts,
+            }),
+        };
+        (header, notices)
+    }
+
+    fn request(&mut self, prompt: &Prompt, settings: &Settings) -> Result<Request, String> {
+        let is_chat = matches!(prompt, Prompt::Chat(_));
+        let mut body = self.body(is_chat, settings);
+        let mut known = Vec::new();
+        match prompt {
+            Prompt::Chat(messages) => body.insert("messages".to_owned(), json!(messages)),
+            Prompt::Raw(text) => body.insert("prompt".to_owned(), json!(text)),
+            Prompt::Branch(from) if from.again.is_some() => {
+                return Err(format!("{} cannot run a round again", self.name()));
+            }
+            Prompt::Branch(from) => {
+                known = self.names.all(&from.tokens, self.name())?;
+                body.insert("prompt".to_owned(), json!(from.tokens.iter().map(|id| id.0).collect::<Vec<_>>()))
+            }
+        };
+        self.shared.begin();
+        let path = if is_chat { CHAT } else { COMPLETIONS };
+        Ok(Request { path, body: Value::Object(body), prompt: known })
+    }
+
+    fn reader(&self) -> Box<dyn Reader> {
+        Box::new(Steps::new(self.dialect, self.shared.clone()))
+    }
+
+    fn names(&mut self) -> &mut Names {
+        &mut self.names
+    }
+
+    /// A server may allow fewer candidates.
+    fn relax(&mut self, refusal: &str) -> bool {
+        let is_about_them = refusal.contains("logprobs") && self.top > 0;
+        if is_about_them {
+            self.top = 0;
+        }
+        is_about_them
+    }
+}

@@ -1,0 +1,164 @@
+//! Follows servers that others use: reads their metrics, sends no prompt.
+//!
+//! Invariant: a thread a server, one look at a time; a server that does not answer delays no other one. Nothing is sent
+//! once the receiver is gone.
+
+use std::io;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::http::{Client, HttpError, Patience};
+use crate::protocol::{ServerSample, SlotState};
+
+use super::metrics;
+
+/// How long to wait for a server that is looked at.
+const PATIENCE: Patience =
+    Patience { connect: Duration::from_secs(2), answer: Duration::from_secs(3), silence: Duration::from_secs(3) };
+
+/// Samples that wait for a slow screen; further ones are left out.
+const WAITING: usize = 256;
+
+/// Slots that are read.
+const MAX_SLOTS: usize = 256;
+
+/// Looks at each of these servers again and again.
+///
+/// # Errors
+/// When an address cannot be used, or the system cannot start a thread.
+pub fn watch(
+    urls: &[String],
+    headers: &[(String, String)],
+    interval: Duration,
+) -> Result<Receiver<ServerSample>, String> {
+    let (sender, samples) = sync_channel(WAITING);
+    let began = Instant::now();
+    let clients: Result<Vec<Client>, HttpError> =
+        urls.iter().map(|url| Client::new(url, headers.to_vec(), PATIENCE)).collect();
+    for (server, client) in clients.map_err(|error| error.to_string())?.into_iter().enumerate() {
+        let sender = sender.clone();
+        start(server, client, (began, interval), sender).map_err(|error| error.to_string())?;
+    }
+    Ok(samples)
+}
+
+fn start(
+    server: usize,
+    client: Client,
+    (began, interval): (Instant, Duration),
+    sender: SyncSender<ServerSample>,
+) -> io::Result<()> {
+    thread::Builder::new().name("watch".into()).spawn(move || {
+        let mut known = Known::default();
+        loop {
+            let looked = Instant::now();
+            let mut sample = known.look(&client);
+            sample.server = server;
+            sample.at_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+            if matches!(sender.try_send(sample), Err(TrySendError::Disconnected(_))) {
+                return;
+            }
+            thread::sleep(interval.saturating_sub(looked.elapsed()));
+        }
+    })?;
+    Ok(())
+}
+
+/// What a server is; asked until it is known.
+#[derive(Default)]
+struct Known {
+    engine: String,
+    model: String,
+    has_slots: bool,
+}
+
+impl Known {
+    fn look(&mut self, client: &Client) -> ServerSample {
+        let mut sample = ServerSample {
+            server: 0,
+            host: client.host().to_owned(),
+            at_ms: 0,
+            engine: String::new(),
+            model: String::new(),
+            counters: None,
+            slots: Vec::new(),
+            problem: None,
+        };
+        if self.engine.is_empty()
+            && let Err(error) = self.recognise(client)
+        {
+            sample.problem = Some(error);
+            return sample;
+        }
+        (sample.engine, sample.model) = (self.engine.clone(), self.model.clone());
+        match client.get("/metrics") {
+            Ok(text) => {
+                sample.counters = Some(metrics::parse(&text));
+                let nothing = sample.counters.as_ref().is_some_and(|counters| *counters == Default::default());
+                if nothing {
+                    sample.problem = Some("/metrics has no counters that are known here".to_owned());
+                }
+            }
+            Err(HttpError::Status { status: 404 | 501, .. }) => {
+                let how = if self.has_slots { "start llama-server with --metrics" } else { "it publishes no /metrics" };
+                sample.problem = Some(format!("no metrics: {how}"));
+            }
+            Err(error) => {
+                sample.problem = Some(error.to_string());
+                self.engine.clear(); // it may come back as another one
+                return sample;
+            }
+        }
+        if self.has_slots {
+            sample.slots = client.get_json("/slots").map(|slots| states(&slots)).unwrap_or_default();
+        }
+        sample
+    }
+
+    fn recognise(&mut self, client: &Client) -> Result<(), String> {
+        let text = |value: Option<&Value>| {
+            value.and_then(Value::as_str).unwrap_or_default().chars().take(120).collect::<String>()
+        };
+        let file = |path: String| path.rsplit(['/', '\\']).next().unwrap_or_default().to_owned();
+        match client.get_json("/props") {
+            Ok(props) if props.get("default_generation_settings").is_some() => {
+                self.engine = "llama-server".to_owned();
+                self.model = file(text(props.get("model_path"))).trim_end_matches(".gguf").to_owned();
+                self.has_slots = true;
+                return Ok(());
+            }
+            Err(error @ (HttpError::Failed { .. } | HttpError::Status { status: 401 | 403, .. })) => {
+                return Err(error.to_string());
+            }
+            _ => {}
+        }
+        let models = client.get_json("/v1/models").map_err(|error| error.to_string())?;
+        let model = models.pointer("/data/0");
+        self.model = file(text(model.and_then(|model| model.get("id"))));
+        self.engine = match text(model.and_then(|model| model.get("owned_by"))).as_str() {
+            "vllm" => "vLLM",
+            "sglang" => "SGLang",
+            _ => "OpenAI-compatible",
+        }
+        .to_owned();
+        Ok(())
+    }
+}
+
+fn states(slots: &Value) -> Vec<SlotState> {
+    let list = slots.as_array().map(Vec::as_slice).unwrap_or_default();
+    let state = |slot: &Value| SlotState {
+        id: slot.get("id").and_then(Value::as_u64).and_then(|id| u32::try_from(id).ok()).unwrap_or(0),
+        is_busy: slot.get("is_processing").and_then(Value::as_bool).unwrap_or(false),
+        speculates: slot.get("speculative").and_then(Value::as_bool),
+        // a list in newer servers, an object in older ones
+        decoded: ["/next_token/0/n_decoded", "/next_token/n_decoded"]
+            .iter()
+            .find_map(|path| slot.pointer(path).and_then(Value::as_u64)),
+        context: slot.get("n_ctx").and_then(Value::as_u64),
+    };
+    list.iter().take(MAX_SLOTS).map(state).collect()
+}
