@@ -70,6 +70,7 @@ actions! {
     RecordingPrevious = "Play the recording before, where several play one after the other (draftscope demo)",
     RecordingNext = "Play the recording after",
     WhatIf = "What if: judge the selected round again under other settings",
+    AskRows = "Ask a llama-server for the target's predictions at every token of the newest answer",
     ContinueHere = "Go on from the end of the selected round, as a branch of the answer",
     ReturnBranch = "Return from a branch to the answer it left; one that the branch ended goes on",
     Up = "Up: a line, a round, a choice",

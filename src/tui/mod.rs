@@ -22,6 +22,8 @@ mod editor;
 mod event_loop;
 mod fate;
 mod filter;
+mod fleet;
+mod fleet_loop;
 mod hit_map;
 mod keymap;
 mod lesson;
@@ -59,6 +61,7 @@ pub use color_depth::ColorDepth;
 pub use diff::{Compared, Recorded};
 pub use display::Marks;
 pub use event_loop::{Ended, run};
+pub use fleet::FleetView;
 pub use hit_map::HitMap;
 pub use keymap::{Binding, Chord, Context, Keymap};
 pub use lesson::{

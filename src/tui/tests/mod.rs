@@ -9,6 +9,7 @@ use unicode_width::UnicodeWidthStr;
 
 mod compare;
 mod diff;
+mod fleet;
 mod lessons;
 mod panels;
 mod presenter;

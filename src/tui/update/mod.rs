@@ -99,6 +99,7 @@ pub fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command
         Action::ToggleLossless => settings::hold_against(app, time),
         Action::ToggleSplit => toggle_split(app, time.live()),
         Action::ContinueHere => time::continue_here(app, time),
+        Action::AskRows => ask_rows(app, time.live()),
         Action::ReturnBranch => time::return_branch(app, time),
         Action::Bookmark | Action::Note | Action::MarkPrevious | Action::MarkNext => marks::update(app, time, action),
         Action::GoTo | Action::ScrubBack | Action::ScrubForward => seek::update(app, time, action),
@@ -171,6 +172,20 @@ fn unable(session: &Session, ability: Ability) -> Option<String> {
     Some(format!("{} cannot {}", one_line(&engine.name), ability.describe()))
 }
 
+/// Asks an attached engine for predictions; our own engine sends them with every round.
+fn ask_rows(app: &mut App, session: &Session) -> Vec<Command> {
+    let is_attached = session.header().is_some_and(|header| header.engine.is_some());
+    match refusal(session) {
+        Some(why) => app.say(why),
+        None if !is_attached => app.say("the engine sends its predictions with every round: Inspect shows them"),
+        None if session.is_generating() => app.say("the answer is not over yet"),
+        None => {
+            app.toast = Some("asking for predictions, one request a token".to_owned());
+            vec![Command::AskRows]
+        }
+    }
+}
+
 /// The commands for an action, except prompts and pauses.
 fn needed(action: Action) -> Option<Ability> {
     Some(match action {
@@ -179,6 +194,7 @@ fn needed(action: Action) -> Option<Ability> {
         Action::TemperatureUp | Action::TemperatureDown => Ability::SetSampling,
         Action::NextBaseline | Action::ToggleLossless | Action::ToggleSplit => Ability::Compare,
         Action::ContinueHere => Ability::Branch,
+        Action::AskRows => Ability::AskRows,
         _ => return None,
     })
 }

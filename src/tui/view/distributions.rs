@@ -3,7 +3,7 @@
 //! Invariant: bars are recorded probabilities; the last one is the probability of all tokens not listed. The residual
 //! is computed from the listed tokens, not normalised, and says where a value is only a bound.
 
-use crate::protocol::{Prediction, TokenId};
+use crate::protocol::{Ability, EngineInfo, Prediction, TokenId};
 use crate::session::{Residual, residual};
 
 use super::prelude::*;
@@ -37,6 +37,15 @@ fn drafters(screen: Screen, round: &Round, column: usize, area: Rect, frame: &mu
             let role = sign(fate_of(round, column)).0;
             bars(screen, &cell.top, &[(cell.piece.id, "draft", role)], REST, inner)
         }
+        Some(cell) if cell.piece.id.is_unknown() => {
+            let text = "A draft that the engine did not keep. It does not report which token, nor the drafter's q.";
+            wrapped(text, inner.width, screen.theme[Role::TextDim])
+        }
+        Some(cell) if engine(screen).is_some() => {
+            let text =
+                format!("{} was drafted; the engine does not report the drafter's q.", text::quoted(&cell.piece));
+            wrapped(&text, inner.width, screen.theme[Role::Text])
+        }
         Some(cell) => {
             let name = text::quoted(&cell.piece);
             let text = format!("{name} was proposed without a distribution: it counts as certain (q = 1).");
@@ -59,10 +68,13 @@ fn nobody(round: &Round) -> &'static str {
 }
 
 fn targets(screen: Screen, round: &Round, column: usize, area: Rect, frame: &mut Frame) {
-    let inner = framed(screen.panel(format!(" Target's p, context {} ", position(round, column))), area, frame);
-    let Some(row) = round.prediction(column) else {
-        let text = "The target has not run yet.";
-        frame.render_widget(Paragraph::new(wrapped(text, inner.width, screen.theme[Role::TextDim])), inner);
+    let asked = if round.is_asked { ", asked afterwards" } else { "" };
+    let title = format!(" Target's p, context {}{asked} ", position(round, column));
+    let inner = framed(screen.panel(title), area, frame);
+    let is_reported = |row: &&Prediction| !row.top.is_empty() || engine(screen).is_none();
+    let Some(row) = round.prediction(column).filter(is_reported) else {
+        let text = unreported(screen, round);
+        frame.render_widget(Paragraph::new(wrapped(&text, inner.width, screen.theme[Role::TextDim])), inner);
         return;
     };
     let mut named = Vec::new();
@@ -83,6 +95,26 @@ fn targets(screen: Screen, round: &Round, column: usize, area: Rect, frame: &mut
         lines.extend(redraw(screen, round, column, &residual, room));
     }
     frame.render_widget(Paragraph::new(lines), inner);
+}
+
+/// The engine of somebody else.
+fn engine<'a>(screen: Screen<'a>) -> Option<&'a EngineInfo> {
+    screen.session.header()?.engine.as_ref()
+}
+
+/// Why there is no prediction.
+fn unreported(screen: Screen, round: &Round) -> String {
+    let Some(engine) = engine(screen).filter(|_| round.is_complete) else {
+        return "The target has not run yet.".to_owned();
+    };
+    let name = text::one_line(&engine.name);
+    match engine.abilities.contains(&Ability::AskRows) && !round.is_asked {
+        true => {
+            let key = screen.app.key(Action::AskRows);
+            format!("{name} does not report its predictions; {key} asks for them, one request a token.")
+        }
+        false => format!("{name} reports no prediction for this row."),
+    }
 }
 
 /// The residual, and the token that was drawn from it.
@@ -130,7 +162,7 @@ fn bars(
     rest += row.top.iter().skip(shown.len()).map(|c| c.prob).sum::<f32>();
     let mut lines: Vec<_> = shown
         .map(|candidate| {
-            let known = named.iter().find(|(id, ..)| *id == candidate.piece.id);
+            let known = named.iter().find(|(id, ..)| *id == candidate.piece.id && !id.is_unknown());
             let (note, role) = known.map_or(("", Role::Text), |(_, note, role)| (*note, *role));
             line(&text::inline(&candidate.piece), candidate.prob, note, role)
         })

@@ -19,6 +19,7 @@ mod costs;
 mod diff;
 mod distributions;
 mod exports;
+mod fleet;
 mod footer;
 mod help;
 mod input_line;
@@ -77,6 +78,7 @@ use super::plain_glyphs;
 use super::theme::{Role, Theme};
 
 pub(super) use diff::render as diff;
+pub(super) use fleet::render as fleet;
 use screen::{MIN_SIZE, Screen};
 use transcript_cache::TranscriptCache;
 

@@ -1,0 +1,67 @@
+//! Servers that others use, as rows: where the user looks, and what the keys do there.
+//!
+//! Invariant: what is known of the servers comes from their samples alone; the cursor stands on a server.
+
+use crossterm::event::KeyEvent;
+
+use crate::protocol::ServerSample;
+use crate::session::{Fleet, Timeline};
+
+use super::action::Action;
+use super::app::{App, Ask};
+use super::keymap::Context;
+use super::options::TuiOptions;
+
+/// Servers, and where the user looks.
+pub struct FleetView {
+    pub(super) fleet: Fleet,
+    /// Index of the server whose details are shown.
+    pub(super) chosen: usize,
+    /// Keys and themes.
+    pub(super) app: App,
+    /// Nothing happens here: for panels that are drawn from a run.
+    pub(super) time: Timeline,
+}
+
+impl FleetView {
+    /// So many servers, of which nothing is known yet.
+    #[must_use]
+    pub fn new(servers: usize, options: TuiOptions) -> Self {
+        Self { fleet: Fleet::new(servers), chosen: 0, app: App::new(options), time: Timeline::new() }
+    }
+
+    /// Takes a look at a server.
+    pub fn take(&mut self, sample: ServerSample) {
+        self.fleet.take(sample);
+    }
+
+    /// Whether the user has left.
+    #[must_use]
+    pub fn quits(&self) -> bool {
+        self.app.quits
+    }
+
+    /// A key.
+    pub fn press(&mut self, key: KeyEvent) {
+        if let Some(action) = self.app.keymap.action(Context::Diff, key) {
+            self.update(action);
+        }
+    }
+
+    pub(super) fn update(&mut self, action: Action) {
+        self.app.toast = None;
+        let last = self.fleet.servers().len().saturating_sub(1);
+        match action {
+            Action::Up => self.chosen = self.chosen.saturating_sub(1),
+            Action::Down => self.chosen = (self.chosen + 1).min(last),
+            Action::Top => self.chosen = 0,
+            Action::Follow => self.chosen = last,
+            Action::NextTheme => self.app.turn_theme(true),
+            Action::Quit | Action::StopOrQuit => self.app.quits = true,
+            Action::Suspend => self.app.asks.push(Ask::Suspend),
+            Action::Picture => self.app.asks.push(Ask::Picture),
+            Action::Leave => {}
+            _ => self.app.toast = Some("servers are only watched here: no prompt is sent to them".to_owned()),
+        }
+    }
+}

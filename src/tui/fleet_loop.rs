@@ -1,0 +1,56 @@
+//! The loop that joins samples of servers, keys and a screen.
+
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use crossterm::event::{Event as Input, KeyEventKind, poll, read};
+
+use crate::protocol::ServerSample;
+
+use super::app::Ask;
+use super::fleet::FleetView;
+use super::terminal::{Guard, Stage as _, TuiError, end_on_signals};
+use super::view;
+
+/// Longest time in which a sample is not looked at.
+const TICK: Duration = Duration::from_millis(100);
+
+impl FleetView {
+    /// Shows the servers on the terminal until the user leaves.
+    ///
+    /// # Errors
+    /// When the terminal cannot be set up, drawn to or read. It is restored in every case.
+    pub fn run(mut self, samples: &Receiver<ServerSample>) -> Result<(), TuiError> {
+        end_on_signals()?;
+        let mut guard = Guard::enter(!self.app.options.no_mouse)?;
+        let mut is_new = true;
+        while !self.quits() {
+            while let Ok(sample) = samples.try_recv() {
+                self.take(sample);
+                is_new = true;
+            }
+            if std::mem::take(&mut is_new) {
+                guard.terminal.draw(|frame| view::fleet(&self, frame))?;
+            }
+            if !poll(TICK)? {
+                continue;
+            }
+            match read()? {
+                Input::Key(key) if key.kind != KeyEventKind::Release => self.press(key),
+                _ => {}
+            }
+            is_new = true;
+            for ask in std::mem::take(&mut self.app.asks) {
+                match ask {
+                    Ask::Suspend => guard.suspend()?,
+                    Ask::Picture => {
+                        let drawn = guard.terminal.draw(|frame| view::fleet(&self, frame))?;
+                        self.app.toast = Some(self.app.options.write_picture(drawn.buffer));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+}
