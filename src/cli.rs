@@ -46,9 +46,6 @@ const BENCH_NOTE: &str = "Answers are at most 128 tokens long, even if --max-tok
     greedy answers under a lossless rule differ from plain ones, or if a case is slower than in the baseline by more \
     than both spreads and both runs are alike.";
 
-const ATTACH_NOTE: &str = "An API key is read from DRAFTSCOPE_API_KEY and sent as a bearer token. What the server decides, such as k \
-    and the drafter, cannot be changed from here.";
-
 /// See speculative decoding happen, live in the terminal.
 #[derive(Debug, Parser)]
 #[command(name = "draftscope", version, about, max_term_width = 100, args_conflicts_with_subcommands = true)]
@@ -78,8 +75,8 @@ pub enum CliCommand {
     Chat(ChatArgs),
     /// Answer one prompt without a screen, as text or JSON
     Run(RunArgs),
-    /// Watch a llama-server that is already running: its drafts, rounds and speed
-    #[command(after_help = ATTACH_NOTE)]
+    /// Watch a server that is already running (llama-server, vLLM, SGLang): its drafts, rounds and speed
+    #[command(after_help = attach::ATTACH_NOTE)]
     Attach(AttachArgs),
     /// Decode one prompt with and without drafts, interleaved on one device, and compare
     #[command(after_help = "The exit status is 1 if greedy outputs differ under a lossless rule.")]
@@ -280,7 +277,7 @@ pub struct RunArgs {
     /// What to write: the answer, one JSON summary, or every event
     #[arg(long, short, value_enum, default_value_t = OutputArg::Text)]
     pub output: OutputArg,
-    /// Ask this llama-server in place of an engine of our own, such as http://127.0.0.1:8080
+    /// Ask this server in place of an engine of our own, such as http://127.0.0.1:8080
     #[arg(long, value_name = "URL", conflicts_with_all = ["k", "verify", "drafter", "draft_model", "rival"])]
     pub attach: Option<String>,
     #[command(flatten)]
@@ -312,6 +309,12 @@ pub struct CompareArgs {
     /// What to write: a few lines, one JSON summary, or every event
     #[arg(long, short, value_enum, default_value_t = OutputArg::Text)]
     pub output: OutputArg,
+    /// Ask this server in place of an engine of our own; --plain-url names the one to compare it with
+    #[arg(long, value_name = "URL", conflicts_with_all = ["k", "verify", "drafter", "draft_model"])]
+    pub attach: Option<String>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub connect: ConnectArgs,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub model: ModelArgs,

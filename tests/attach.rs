@@ -67,7 +67,7 @@ fn driver(url: &str) -> Driver {
     let second = Duration::from_secs(1);
     let patience = Patience { connect: second, answer: 3 * second, silence: 2 * second };
     let headers = vec![("Authorization".to_owned(), "Bearer s3cret".to_owned())];
-    let config = AttachConfig { url: url.to_owned(), headers, settings: Settings::default(), patience };
+    let config = AttachConfig { headers, patience, ..AttachConfig::new(url, Settings::default()) };
     Driver::new(spawn(config).unwrap())
 }
 
@@ -165,4 +165,60 @@ fn an_address_that_cannot_be_used_is_an_error_in_one_sentence() {
         let why = why(driver(url).answer(Prompt::Raw("a".to_owned())));
         assert!(why.contains(says) && !why.contains("secret@"), "{why}");
     }
+}
+
+#[test]
+fn a_stop_closes_the_connection_so_that_the_server_stops() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (closed, is_closed) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let closed = closed.clone();
+            std::thread::spawn(move || {
+                let stream = stream.unwrap();
+                let mut head = String::new();
+                BufReader::new(stream.try_clone().unwrap()).read_line(&mut head).unwrap();
+                if !head.contains("/completion") {
+                    return answer_head(stream, &head);
+                }
+                // a server that writes as long as somebody reads
+                let mut stream = stream;
+                write!(stream, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n").unwrap();
+                let chunk = "data: {\"content\":\"a\",\"tokens\":[7],\"timings\":{\"predicted_n\":1}}\n\n";
+                while stream.write_all(chunk.as_bytes()).is_ok() {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                closed.send(()).unwrap();
+            });
+        }
+    });
+    let mut source = spawn(AttachConfig::new(&url, Settings::default())).unwrap();
+    source.commands.send(draftscope::protocol::Command::Generate { prompt: Prompt::Raw("a".to_owned()) }).unwrap();
+    let mut rounds = 0;
+    while let Some(event) = source.events.blocking_recv() {
+        match event.kind {
+            draftscope::protocol::EventKind::Committed { .. } => {
+                rounds += 1;
+                if rounds == 3 {
+                    source.commands.send(draftscope::protocol::Command::Stop).unwrap();
+                }
+            }
+            draftscope::protocol::EventKind::Finished { reason } => {
+                assert_eq!(reason, StopReason::Stopped);
+                break;
+            }
+            _ => {}
+        }
+    }
+    is_closed.recv_timeout(Duration::from_secs(10)).expect("the connection is closed");
+}
+
+fn answer_head(mut stream: TcpStream, head: &str) {
+    let body = match head.split(' ').nth(1).unwrap_or_default() {
+        "/props" => r#"{"default_generation_settings":{"n_ctx":64},"model_path":"a/b.gguf"}"#,
+        "/tokenize" => r#"{"tokens":[{"id":2,"piece":"<|im_end|>"}]}"#,
+        _ => "{}",
+    };
+    let _ = write!(stream, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{body}");
 }

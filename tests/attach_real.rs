@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
-use draftscope::attach::{AttachConfig, PATIENCE, spawn};
+use draftscope::attach::{AttachConfig, spawn};
 use draftscope::headless::{Driver, Outcome};
 use draftscope::protocol::{Baseline, Lane, Prompt, Sampling, Settings, StopReason};
 
@@ -94,12 +94,17 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
+/// Greedy, with the server's own speculation.
+fn config(url: &str, max_tokens: u32) -> AttachConfig {
+    let settings = Settings { max_tokens, baseline: Baseline::Off, ..Settings::default() };
+    AttachConfig::new(url, settings)
+}
+
 /// Above temperature 0 a drafter with the target's weights has rejected drafts, too.
 fn driver(url: &str, max_tokens: u32, temperature: f32) -> Driver {
     let sampling = Sampling { temperature, seed: 7, ..Sampling::default() };
     let settings = Settings { max_tokens, sampling, baseline: Baseline::Off, ..Settings::default() };
-    let config = AttachConfig { url: url.to_owned(), headers: Vec::new(), settings, patience: PATIENCE };
-    Driver::new(spawn(config).unwrap())
+    Driver::new(spawn(AttachConfig::new(url, settings)).unwrap())
 }
 
 const WORDS: [&str; 13] =
@@ -167,4 +172,81 @@ fn a_killed_server_breaks_the_answer_off_and_the_next_prompt_connects_anew() {
     let _server = Server::start(&python, "ngram-simple", port);
     let again = driver.answer(Prompt::Raw("one two three".to_owned()));
     assert_eq!(again, Outcome::Answered, "it connects anew");
+}
+
+#[test]
+fn predictions_are_asked_afterwards_and_agree_with_the_greedy_text() {
+    let Some(python) = python() else { return };
+    let server = Server::start(&python, "draft-simple", free_port());
+    let asked = AttachConfig { probe: true, ..config(&server.url, 12) };
+    let mut source = spawn(asked).unwrap();
+    let prompt = Prompt::Raw("The capital of France is".to_owned());
+    source.commands.send(draftscope::protocol::Command::Generate { prompt }).unwrap();
+    let mut session = draftscope::session::Session::new();
+    let mut rows = 0;
+    while rows < 12 {
+        let event = source.events.blocking_recv().unwrap();
+        rows += usize::from(matches!(event.kind, draftscope::protocol::EventKind::RowAsked { .. }));
+        session.apply(&event);
+    }
+    let answer = session.turn().unwrap().answer(Lane::Speculative);
+    assert_eq!(answer.first_row.best().unwrap().piece.id, answer.tokens[0].piece.id);
+    let mut seen = 0;
+    for round in &answer.rounds {
+        for (index, piece) in round.committed.iter().enumerate() {
+            let row = round.prediction(index).unwrap();
+            assert!(row.top.len() >= 10 && (row.top.iter().map(|c| c.prob).sum::<f32>() + row.tail - 1.0).abs() < 1e-3);
+            let best = row.best().unwrap();
+            let margin = best.prob - row.find(piece.id).map_or(0.0, |(_, p)| p);
+            assert!(margin < 0.02, "greedy text takes the best, or a near tie: {margin}");
+            seen += 1;
+        }
+        assert!(round.is_asked);
+    }
+    assert_eq!(seen, 11);
+}
+
+#[test]
+fn a_second_server_without_speculation_writes_the_same_text_beside() {
+    let Some(python) = python() else { return };
+    let own = Server::start(&python, "ngram-simple", free_port());
+    let plain = Server::start(&python, "none", free_port());
+    let asked = AttachConfig { plain_url: Some(plain.url.clone()), ..config(&own.url, 40) };
+    let mut driver = Driver::new(spawn(asked).unwrap());
+    for number in 0..3 {
+        assert_eq!(driver.answer(prompt(number)), Outcome::Answered);
+        let turn = driver.session().turn().unwrap();
+        let (fast, slow) = (turn.answer(Lane::Speculative), turn.answer(Lane::Plain));
+        assert_eq!(fast.text(), slow.text(), "exact verification keeps the text");
+        assert_eq!(slow.stats().drafted(), 0);
+        assert!(slow.stats().decode_us() > 0 && fast.stats().rounds() <= slow.stats().rounds());
+    }
+    let notices: Vec<_> = driver.session().notices().collect();
+    assert!(!notices.iter().any(|notice| notice.contains("plain server")), "{notices:?}");
+}
+
+#[test]
+fn watching_sees_the_drafts_of_others() {
+    let Some(python) = python() else { return };
+    let server = Server::start(&python, "draft-simple", free_port());
+    let second = std::time::Duration::from_millis(200);
+    let samples = draftscope::attach::watch::watch(std::slice::from_ref(&server.url), &[], second).unwrap();
+    let mut fleet = draftscope::session::Fleet::new(1);
+    fleet.take(samples.recv().unwrap());
+    let mut driver = driver(&server.url, 20, 1.0);
+    for number in 0..3 {
+        assert_eq!(driver.answer(prompt(number)), Outcome::Answered);
+    }
+    let wanted = driver.session().stats(Lane::Speculative);
+    let seen = loop {
+        fleet.take(samples.recv().unwrap());
+        let counters = fleet.servers()[0].newest.as_ref().unwrap().counters.clone().unwrap();
+        if counters.drafted >= Some(wanted.drafted()) {
+            break counters;
+        }
+    };
+    assert_eq!((seen.drafted, seen.accepted), (Some(wanted.drafted()), Some(wanted.accepted())));
+    let sample = fleet.servers()[0].newest.as_ref().unwrap();
+    assert_eq!((sample.engine.as_str(), sample.slots.len()), ("llama-server", 1));
+    assert!(fleet.servers()[0].since_start().acceptance_rate.is_some());
 }

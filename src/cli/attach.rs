@@ -3,7 +3,12 @@
 use clap::Args;
 
 use super::{SampleArgs, ScreenArgs, TraceArgs};
+use crate::attach::Api;
 use crate::tui::Pace;
+
+/// Below the help of `attach`.
+pub(super) const ATTACH_NOTE: &str = "An API key is read from DRAFTSCOPE_API_KEY and sent as a bearer token. What the server decides, such as k \
+    and the drafter, cannot be changed from here.";
 
 /// How a server is asked.
 #[derive(Clone, Debug, Args)]
@@ -13,14 +18,29 @@ pub struct ConnectArgs {
     /// command line; may be repeated
     #[arg(long = "header", value_name = "NAME=ENVVAR")]
     pub headers: Vec<String>,
+    /// The server's API: llama, vllm, sglang or openai [default: it is asked]
+    #[arg(long, value_name = "API")]
+    pub api: Option<Api>,
+    /// A second server with the same model and without speculation: it answers the same prompts at the same time
+    #[arg(long, value_name = "URL")]
+    pub plain_url: Option<String>,
+    /// After each answer, ask llama-server for its predictions at every token: one request for one token each
+    #[arg(long)]
+    pub probe: bool,
 }
 
 /// Options of `attach`.
 #[derive(Clone, Debug, Args)]
 pub struct AttachArgs {
-    /// Address of the server, such as http://127.0.0.1:8080
-    #[arg(value_name = "URL")]
-    pub url: String,
+    /// Address of the server, such as http://127.0.0.1:8080; with --watch, several
+    #[arg(value_name = "URL", required = true)]
+    pub urls: Vec<String>,
+    /// Only follow what others ask of these servers: metrics over time, a row a server, no prompt is sent
+    #[arg(long, conflicts_with_all = ["prompt", "per_line", "probe", "plain_url", "trace"])]
+    pub watch: bool,
+    /// With --watch: write a JSON line a second instead of drawing, as without a terminal
+    #[arg(long, requires = "watch")]
+    pub json: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub connect: ConnectArgs,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{DecodeArgs, DraftLenArg, LookArgs, ModelArgs, ScreenArgs, TraceArgs, parse_draft_len};
+use super::{ConnectArgs, DecodeArgs, DraftLenArg, LookArgs, ModelArgs, ScreenArgs, TraceArgs, parse_draft_len};
 use crate::export::Format;
 
 /// How a recording plays.
@@ -140,6 +140,12 @@ pub struct BenchArgs {
     /// Compare with a file that an earlier --json wrote
     #[arg(long, value_name = "FILE")]
     pub baseline: Option<PathBuf>,
+    /// Ask this server in place of an engine of our own
+    #[arg(long, value_name = "URL", conflicts_with_all = ["k", "verify", "drafter", "draft_model", "ks", "rules", "drafters", "screen"])]
+    pub attach: Option<String>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub connect: ConnectArgs,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub model: ModelArgs,

@@ -1,14 +1,18 @@
 //! `draftscope attach`: the live view of a server that somebody else runs.
 
+use std::io::{self, Write as _};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use draftscope::attach::{self, AttachConfig, PATIENCE};
+use draftscope::attach::{self, AttachConfig};
 use draftscope::cli::{AttachArgs, ConnectArgs, SampleArgs};
 use draftscope::config::UserFiles;
+use draftscope::headless::write_json_line;
 use draftscope::protocol::{Baseline, Settings};
+use draftscope::session::Fleet;
 use draftscope::stream::Source;
-use draftscope::tui::TuiOptions;
+use draftscope::tui::{FleetView, TuiOptions};
 
 use super::{chat, run_args, terminal};
 
@@ -16,10 +20,14 @@ use super::{chat, run_args, terminal};
 const API_KEY: &str = "DRAFTSCOPE_API_KEY";
 
 pub(crate) fn run(args: &AttachArgs, files: &UserFiles) -> Result<ExitCode> {
+    if args.watch {
+        return watch(args, files);
+    }
+    let [url] = args.urls.as_slice() else { bail!("only --watch takes several servers; name one") };
     let is_live = terminal::can_draw() && !args.per_line;
     let prompts = if is_live { None } else { Some(chat::prompts(args.prompt.as_deref(), args.per_line)?) };
     let recorder = super::trace::recorder(&args.trace)?;
-    let source = start(&args.url, &args.connect, &args.sample)?;
+    let source = start(url, &args.connect, &args.sample)?;
     if let Some(prompts) = prompts {
         run_args::report_idle_system(&args.sample);
         return chat::answer_all(source, &args.sample, (prompts, args.per_line), recorder);
@@ -36,6 +44,27 @@ pub(crate) fn run(args: &AttachArgs, files: &UserFiles) -> Result<ExitCode> {
     terminal::show(source, options, recorder)
 }
 
+/// Follows servers that others use, on the terminal or as JSON lines.
+fn watch(args: &AttachArgs, files: &UserFiles) -> Result<ExitCode> {
+    let samples = attach::watch::watch(&args.urls, &headers(&args.connect)?, Duration::from_secs(1));
+    let samples = samples.map_err(anyhow::Error::msg)?;
+    if terminal::can_draw() && !args.json {
+        FleetView::new(args.urls.len(), terminal::look(&args.screen.look, files)).run(&samples)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut fleet = Fleet::new(args.urls.len());
+    let mut out = io::stdout().lock();
+    for sample in samples {
+        let server = sample.server;
+        fleet.take(sample);
+        if let Some(line) = fleet.line(server) {
+            write_json_line(&mut out, &line)?;
+            out.flush()?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Attaches to a server.
 pub(crate) fn start(url: &str, connect: &ConnectArgs, sample: &SampleArgs) -> Result<Source> {
     let settings = Settings {
@@ -46,7 +75,13 @@ pub(crate) fn start(url: &str, connect: &ConnectArgs, sample: &SampleArgs) -> Re
         ..Settings::default()
     };
     settings.validate()?;
-    let config = AttachConfig { url: url.to_owned(), headers: headers(connect)?, settings, patience: PATIENCE };
+    let config = AttachConfig {
+        api: connect.api,
+        plain_url: connect.plain_url.clone(),
+        probe: connect.probe,
+        headers: headers(connect)?,
+        ..AttachConfig::new(url, settings)
+    };
     attach::spawn(config).context("cannot start a thread for the server")
 }
 

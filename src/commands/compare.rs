@@ -17,10 +17,16 @@ use super::signals::StopSignal;
 const DIFFERENT: u8 = 1;
 
 pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode> {
-    super::run_args::nobody_to_ask(&args.model)?;
+    if args.attach.is_none() {
+        super::run_args::nobody_to_ask(&args.model)?;
+    }
     let prompt = super::run_args::prompt(&args.prompt, &args.decode)?;
     let recorder = super::trace::recorder(&args.trace)?;
-    let mut driver = Driver::new(super::engine::start(&args.model, &args.decode, Baseline::Race)?);
+    let source = match &args.attach {
+        Some(url) => super::attach::start(url, &args.connect, &args.decode.sample)?,
+        None => super::engine::start(&args.model, &args.decode, Baseline::Race)?,
+    };
+    let mut driver = Driver::new(source);
     let stop = StopSignal::listen()?;
     stop.watch(&mut driver);
     if let Some(recorder) = recorder {
@@ -32,7 +38,8 @@ pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode> {
     let outcomes = (0..=args.repeat).map(|_| driver.answer(prompt.clone()));
     let outcome = outcomes.into_iter().find(|o| *o != Outcome::Answered).unwrap_or(Outcome::Answered);
     super::output::report_notices(&driver, &outcome);
-    let summary = measured(driver.session().turns())
+    let has_plain = args.attach.is_none() || args.connect.plain_url.is_some();
+    let summary = measured(driver.session().turns(), has_plain)
         .map(|figures| Described { header: driver.session().header().cloned(), figures });
     let whole = super::output::complete(driver.finish());
     if let Outcome::Failed(message) = outcome {
@@ -46,15 +53,18 @@ pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode> {
     }
     let Some(summary) = summary else { bail!("nothing was measured; please report this") };
     let must_agree = args.decode.sample.temperature <= 0.0 && summary.figures.speculative.lossless;
-    Ok(if must_agree && !summary.figures.identical { ExitCode::from(DIFFERENT) } else { ExitCode::SUCCESS })
+    Ok(if must_agree && summary.figures.identical == Some(false) {
+        ExitCode::from(DIFFERENT)
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
-/// What the repeats came to that both lanes finished; none where only the warm-up is among them.
-fn measured(turns: &[Turn]) -> Option<CompareSummary> {
+/// What the repeats came to that all lanes finished; none where only the warm-up is among them.
+fn measured(turns: &[Turn], has_plain: bool) -> Option<CompareSummary> {
+    let lanes: &[Lane] = if has_plain { &[Lane::Plain, Lane::Speculative] } else { &[Lane::Speculative] };
     let is_whole = |lane: &Answer| lane.finished.is_some_and(|reason| reason != StopReason::Stopped);
-    let whole = turns
-        .iter()
-        .take_while(|turn| [Lane::Plain, Lane::Speculative].iter().all(|lane| is_whole(turn.answer(*lane))));
+    let whole = turns.iter().take_while(|turn| lanes.iter().all(|lane| is_whole(turn.answer(*lane))));
     let whole = &turns[..whole.count()];
     if whole.len() > 1 { CompareSummary::of(whole) } else { None }
 }
@@ -73,10 +83,17 @@ fn report(summary: &CompareSummary) -> String {
         let _ = writeln!(out, "{text}"); // writing to a String cannot fail
     };
     let [plain, speculative] = summary.speeds;
-    line(lane("plain", &summary.plain, (plain, summary.plain_tokens_per_second)));
+    match &summary.plain {
+        Some(run) => line(lane("plain", run, (plain, summary.plain_tokens_per_second))),
+        None if plain.is_some() => {
+            line(format!("plain        {:.1} tokens/s in rounds without drafts", plain.unwrap_or(0.0)));
+        }
+        None => line("plain        unknown: name a server without speculation with --plain-url".to_owned()),
+    }
     line(lane("speculative", &summary.speculative, (speculative, summary.speculative_tokens_per_second)));
     match summary.speedup.zip(summary.speedup_spread) {
         Some((speedup, spread)) => line(verdict(&speedup, spread, summary.repeats)),
+        None if summary.plain.is_none() => {}
         None if summary.speculative.run.rounds > 0 => {
             line("speedup      too few rounds to measure it: ask for a longer answer".to_owned());
         }
@@ -97,6 +114,7 @@ fn report(summary: &CompareSummary) -> String {
     }
     super::output::departures(s).into_iter().for_each(|told| line(format!("rule         {told}")));
     match &summary.first_divergence {
+        None if summary.identical.is_none() => {}
         None => line(format!("identical    yes, {} tokens", s.output_tokens)),
         Some(d) => {
             let text = |piece: &Option<draftscope::protocol::Piece>| match piece {

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use draftscope::cli::DiffArgs;
 use draftscope::config::UserFiles;
-use draftscope::protocol::{FIRST_DIGESTED, Lane};
+use draftscope::protocol::{FIRST_DIGESTED, Lane, RunSummary};
 use draftscope::session::text::{one_line, quoted};
 use draftscope::session::{Diff, FirstDifference, Session, Side, TurnDiff};
 use draftscope::trace::Events;
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &DiffArgs, files: &UserFiles) -> Result<ExitCode> {
 fn is_digested(session: &Session) -> bool {
     let answers = session.turns().iter().map(|turn| turn.answer(Lane::Speculative));
     let ids = answers.flat_map(|answer| answer.prompt.iter().chain(answer.tokens.iter().map(|token| &token.piece.id)));
-    ids.into_iter().any(|id| *id >= FIRST_DIGESTED)
+    ids.into_iter().any(|id| *id >= FIRST_DIGESTED && !id.is_unknown())
 }
 
 fn fold(path: &Path) -> Result<Session> {
@@ -96,6 +96,7 @@ fn report(diff: &Diff) -> String {
     for (name, value) in shown {
         line(format!("{name:<22} {:<24} {}", value(0), value(1)));
     }
+    by_position(&diff.runs).into_iter().for_each(&mut line);
     if let Some(ratio) = diff.speed_ratio {
         line(format!("second ÷ first         {ratio:.2}× in tokens per second"));
     }
@@ -111,6 +112,20 @@ fn report(diff: &Diff) -> String {
         line(format!("{count} {turns} in only one of the recordings"));
     }
     out
+}
+
+/// The positions of a draft at which acceptance differs, a line each.
+fn by_position(runs: &[RunSummary; 2]) -> Vec<String> {
+    let share = |run: &RunSummary, at: usize| {
+        let (offered, accepted) = (*run.offered_per_pos.get(at)?, *run.accepted_per_pos.get(at)?);
+        (offered > 0).then(|| format!("{:.1} % of {offered}", accepted as f64 / offered as f64 * 100.0))
+    };
+    let positions = runs.iter().map(|run| run.offered_per_pos.len()).max().unwrap_or(0);
+    let lines = (0..positions).filter_map(|at| {
+        let [a, b] = [&runs[0], &runs[1]].map(|run| share(run, at).unwrap_or_else(|| "–".to_owned()));
+        (a != b).then(|| format!("{:<22} {a:<24} {b}", format!("accepted, position {}", at + 1)))
+    });
+    lines.collect()
 }
 
 fn verdict(turn: &TurnDiff) -> String {

@@ -96,8 +96,8 @@ impl Spread {
 /// Plain against speculative decoding of one prompt.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CompareSummary {
-    /// The plain run of median speed.
-    pub plain: Summary,
+    /// The plain run of median speed; none where nothing was decoded plainly.
+    pub plain: Option<Summary>,
     /// The speculative run of median speed.
     pub speculative: Summary,
     /// Speculative ÷ plain tokens per second over the repeats, measured next to each other, with its interval.
@@ -117,8 +117,8 @@ pub struct CompareSummary {
     pub speculative_tokens_per_second: Option<Spread>,
     /// Repeats measured; one more was run before as warm-up.
     pub repeats: usize,
-    /// Whether both answers were the same in every repeat, the warm-up included.
-    pub identical: bool,
+    /// Whether both answers were the same in every repeat, the warm-up included; none where nothing was decoded plainly.
+    pub identical: Option<bool>,
     /// The first difference found.
     pub first_divergence: Option<Divergence>,
     /// Places at which the answers of the last repeat do not hold the same token.
@@ -139,18 +139,19 @@ impl CompareSummary {
         measured.iter().for_each(|turn| own.merge(turn.answer(Lane::Speculative).stats()));
         let own_speed = own.tokens_per_second();
         let ratios = measured.iter().filter_map(|turn| Some(turn.speedup()?.value));
+        let has_plain = measured.iter().any(|turn| !turn.answer(Lane::Plain).tokens.is_empty());
         let first_divergence = turns.iter().find_map(|turn| turn.agreement()?.divergence);
         Some(Self {
             plain_tokens_per_second: speeds(Lane::Plain),
             speculative_tokens_per_second: speeds(Lane::Speculative),
             repeats: measured.len(),
-            plain: median_run(plain)?,
+            plain: median_run(plain).filter(|_| has_plain),
             speculative: median_run(speculative)?,
             speeds: [speedup.and_then(|speedup| Some(own_speed? / speedup.value)), own_speed],
             figure: speedup.into(),
             speedup,
             speedup_spread: Spread::of(ratios.collect()),
-            identical: first_divergence.is_none(),
+            identical: has_plain.then_some(first_divergence.is_none()),
             first_divergence,
             differing_tokens: turns.last()?.differing_tokens(),
         })
@@ -205,12 +206,12 @@ mod tests {
         turn(&mut session, 2, [(Lane::Speculative, same), (Lane::Plain, same)]);
         let summary = CompareSummary::of(session.turns()).unwrap();
         assert_eq!(summary.speculative.tokens_per_round, Some(1.0));
-        assert!(summary.identical && summary.repeats == 1, "{summary:?}");
+        assert!(summary.identical == Some(true) && summary.repeats == 1, "{summary:?}");
         assert_eq!(summary.speedup, None, "two rounds, and none next to each other");
         turn(&mut session, 3, [(Lane::Speculative, &[7, 6, 9]), (Lane::Plain, same)]);
         let summary = CompareSummary::of(session.turns()).unwrap();
         let divergence = summary.first_divergence.unwrap();
-        assert!(!summary.identical);
+        assert_eq!(summary.identical, Some(false));
         assert_eq!((divergence.index, divergence.beside.unwrap().id), (1, TokenId(8)));
         assert_eq!(divergence.speculative.unwrap().id, TokenId(6));
     }

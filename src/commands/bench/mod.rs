@@ -1,6 +1,8 @@
 //! `draftscope bench`: measures prompt categories × drafter × rule × k. Every answer races plain decoding on the same
 //! engine, repeats are interleaved, and the report has spreads and a comparison with a saved baseline.
 
+mod acceptance;
+mod attached;
 mod report;
 mod screen;
 
@@ -39,6 +41,12 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     {
         bail!("--json and --csv name one file; give each its own");
     }
+    if args.attach.is_some() {
+        let (mut samples, stop) = (BTreeMap::new(), StopSignal::listen()?);
+        let header = attached::measure((args, &stop), &suite, &mut samples)?;
+        let rows = samples.into_iter().map(|(case, samples)| Row::of(case, &samples)).collect();
+        return finish(args, &suite, (header, rows), baseline.as_ref());
+    }
     // errors in the arguments of any drafter are reported before the first one is measured
     let plans: Vec<DrafterCases> =
         or(&args.drafters, &args.model.drafter).into_iter().map(|name| plan(args, name)).collect::<Result<_>>()?;
@@ -58,17 +66,27 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
             }
         }
     }
+    finish(args, &suite, (header, rows(samples)), baseline.as_ref())
+}
+
+/// Prints and writes the report.
+fn finish(
+    args: &BenchArgs,
+    suite: &[(String, String)],
+    (header, rows): (Option<Header>, Vec<Row>),
+    baseline: Option<&Report>,
+) -> Result<ExitCode> {
     let report = Report {
-        suite_sha256: digest(&suite),
+        suite_sha256: digest(suite),
         prompts: suite.len(),
         repeats: args.repeat,
         max_tokens: args.decode.sample.max_tokens.min(ANSWER_TOKENS),
         temperature: args.decode.sample.temperature,
         header,
-        rows: rows(samples),
+        rows,
     };
     let mut text = table(&report.rows);
-    if let Some(baseline) = &baseline {
+    if let Some(baseline) = baseline {
         text.push_str(&against(&report, baseline));
     }
     io::stdout().lock().write_all(text.as_bytes())?;
@@ -78,7 +96,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     if let Some(path) = &args.csv {
         write_file(path, args.force, csv(&report.rows)?.as_bytes())?;
     }
-    let is_worse = baseline.is_some_and(|baseline| is_worse(&report, &baseline));
+    let is_worse = baseline.is_some_and(|baseline| is_worse(&report, baseline));
     let differs = report.temperature == 0.0 && report.rows.iter().any(Row::differs);
     Ok(if is_worse || differs { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -176,10 +194,10 @@ fn measure(
                 answer(&mut driver, (args, stop), prompt)?;
                 super::output::report_new_notices(&driver, &mut reported);
                 let turn = driver.session().turn().context("nothing was measured; please report this")?;
-                let sample = Sample::of(turn);
+                let sample = Sample::of(turn, true);
                 let case =
                     Case { drafter: drafter.into(), rule: rule.clone(), k: k.clone(), category: category.clone() };
-                samples.entry(Case { category: ALL.into(), ..case.clone() }).or_default().push(sample);
+                samples.entry(Case { category: ALL.into(), ..case.clone() }).or_default().push(sample.clone());
                 samples.entry(case).or_default().push(sample);
             }
         }

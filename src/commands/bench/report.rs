@@ -12,14 +12,19 @@ use draftscope::session::text::one_line;
 use draftscope::session::{DISTURBED, HeaderDifference, Speedup, Turn, header_diff};
 use serde::{Deserialize, Serialize};
 
+use super::acceptance::{AcceptanceChange, lines as acceptance_lines};
+
 /// Answers of a case that a spread needs at least.
-const ENOUGH: usize = 5;
+pub(super) const ENOUGH: usize = 5;
 
 /// Settings that are columns of the rows, or fields of the report, and so are not compared in the headers.
 const OF_ROWS: [&str; 4] = ["k", "rule", "max-tokens", "temperature"];
 
 /// A property of two reports: its name, and its value in the new and the old one.
 type Fact = (String, [String; 2]);
+
+/// Rule and k of a server, and its drafter where that is not known: what they are is set where it is started.
+pub(super) const SERVER: &str = "server";
 
 /// Verdict on a case that is slower than before by more than both spreads.
 const WORSE: &str = "worse";
@@ -60,8 +65,17 @@ pub(super) struct Row {
     speculative_tokens_per_second: Option<Quantiles>,
     plain_tokens_per_second: Option<Quantiles>,
     tokens_per_round: Option<Quantiles>,
-    draft_acceptance_rate: Option<f64>,
-    identical: usize,
+    pub(super) draft_acceptance_rate: Option<f64>,
+    /// The same of each answer, in the order of repeats and prompts; null where nothing was drafted.
+    #[serde(default)]
+    pub(super) acceptance_by_answer: Vec<Option<f64>>,
+    /// Rounds that offered a draft at each position, and in which it was accepted.
+    #[serde(default)]
+    pub(super) offered_per_pos: Vec<u64>,
+    #[serde(default)]
+    pub(super) accepted_per_pos: Vec<u64>,
+    /// Answers that equal the plain ones; null where nothing was decoded plainly.
+    identical: Option<usize>,
 }
 
 /// What `--json` writes and `--baseline` reads.
@@ -78,7 +92,7 @@ pub(super) struct Report {
 }
 
 /// The figures of one answer.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Sample {
     speedup: Option<Speedup>,
     speculative: Option<f64>,
@@ -86,11 +100,13 @@ pub(super) struct Sample {
     tokens_per_round: Option<f64>,
     accepted: u64,
     drafted: u64,
-    is_identical: bool,
+    offered_per_pos: Vec<u64>,
+    accepted_per_pos: Vec<u64>,
+    is_identical: Option<bool>,
 }
 
 impl Sample {
-    pub(super) fn of(turn: &Turn) -> Self {
+    pub(super) fn of(turn: &Turn, has_plain: bool) -> Self {
         let fast = turn.answer(Lane::Speculative).stats();
         Self {
             speedup: turn.speedup(),
@@ -99,9 +115,27 @@ impl Sample {
             tokens_per_round: fast.mean_tokens_per_round(),
             accepted: fast.accepted(),
             drafted: fast.drafted(),
-            is_identical: turn.agreement().is_some_and(|agreement| agreement.divergence.is_none()),
+            offered_per_pos: fast.offered_per_pos().to_vec(),
+            accepted_per_pos: fast.accepted_per_pos().to_vec(),
+            is_identical: has_plain.then(|| turn.agreement().is_some_and(|agreement| agreement.divergence.is_none())),
         }
     }
+}
+
+impl Sample {
+    fn acceptance(&self) -> Option<f64> {
+        (self.drafted > 0).then(|| self.accepted as f64 / self.drafted as f64)
+    }
+}
+
+/// Adds lists up, place by place.
+fn sums<'a>(lists: impl Iterator<Item = &'a [u64]>) -> Vec<u64> {
+    let mut sums = Vec::new();
+    for list in lists {
+        sums.resize(sums.len().max(list.len()), 0);
+        sums.iter_mut().zip(list).for_each(|(sum, part)| *sum += part);
+    }
+    sums
 }
 
 impl Quantiles {
@@ -135,7 +169,10 @@ impl Row {
             plain_tokens_per_second: all(|s| s.plain),
             tokens_per_round: all(|s| s.tokens_per_round),
             draft_acceptance_rate: (drafted > 0).then(|| accepted as f64 / drafted as f64),
-            identical: samples.iter().filter(|s| s.is_identical).count(),
+            acceptance_by_answer: samples.iter().map(Sample::acceptance).collect(),
+            offered_per_pos: sums(samples.iter().map(|s| s.offered_per_pos.as_slice())),
+            accepted_per_pos: sums(samples.iter().map(|s| s.accepted_per_pos.as_slice())),
+            identical: samples.iter().map(|s| s.is_identical.map(usize::from)).sum(),
         }
     }
 }
@@ -143,11 +180,11 @@ impl Row {
 impl Row {
     /// Whether greedy answers differ from plain ones where they must not.
     pub(super) fn differs(&self) -> bool {
-        self.identical < self.answers && self.is_lossless()
+        self.identical.is_some_and(|identical| identical < self.answers) && self.is_lossless()
     }
 
     fn is_lossless(&self) -> bool {
-        self.case.rule.parse().is_ok_and(|rule: VerifyRule| rule.is_lossless())
+        self.case.rule == SERVER || self.case.rule.parse().is_ok_and(|rule: VerifyRule| rule.is_lossless())
     }
 }
 
@@ -166,7 +203,7 @@ pub(super) fn table(rows: &[Row]) -> String {
         let mark = if row.disturbed { "~" } else { "" };
         let (speedup, rounds) = (format!("{mark}{}", spread(row.speedup, 2)), spread(row.tokens_per_round, 2));
         let speed = spread(row.speculative_tokens_per_second, 0);
-        let same = format!("{}/{}", row.identical, row.answers);
+        let same = row.identical.map_or("–".to_owned(), |identical| format!("{identical}/{}", row.answers));
         let _ = writeln!(
             out,
             "{drafter:<8} {rule:<9} {k:>4}  {category:<12}  {speedup:<17}  {speed:<17}  {rounds:<17}  {rate:<8}  {same}"
@@ -203,7 +240,7 @@ const COLUMNS: [(&str, Cell); 16] = [
     ("plain_tokens_per_second_median", |row| number(row.plain_tokens_per_second.map(|q| q.median))),
     ("tokens_per_round_median", |row| number(row.tokens_per_round.map(|q| q.median))),
     ("draft_acceptance_rate", |row| number(row.draft_acceptance_rate)),
-    ("identical", |row| row.identical.to_string()),
+    ("identical", |row| row.identical.map_or(String::new(), |identical| identical.to_string())),
 ];
 
 fn number(value: Option<f64>) -> String {
@@ -241,6 +278,7 @@ pub(super) fn against(report: &Report, baseline: &Report) -> String {
                 then.median, new.median,
             ));
         }
+        acceptance_lines(old, row).into_iter().for_each(&mut line);
     }
     let missing = baseline.rows.iter().filter(|old| report.rows.iter().all(|row| row.case != old.case)).count();
     if missing > 0 {
@@ -298,13 +336,26 @@ fn judged(old: Quantiles, new: Quantiles) -> &'static str {
     }
 }
 
+/// Whether an attached server was measured.
+fn is_server(report: &Report) -> bool {
+    report.header.as_ref().is_some_and(|header| header.engine.is_some())
+}
+
+/// What an upgrade of a server changes: whether that lost acceptance is the question.
+fn is_of_server(what: &str) -> bool {
+    what.starts_with("engine") || matches!(what, "device" | "backend" | "program")
+}
+
 /// Whether a case is worse than in the baseline, and both runs had the same conditions.
 pub(super) fn is_worse(report: &Report, baseline: &Report) -> bool {
     let worse = |row: &Row| {
         let old = baseline.rows.iter().find(|old| old.case == row.case);
-        old.is_some_and(|old| verdict(old, row) == Some(WORSE))
+        old.is_some_and(|old| {
+            verdict(old, row) == Some(WORSE) || AcceptanceChange::of(old, row).is_some_and(|c| c.is_lost())
+        })
     };
-    differences(report, baseline).is_empty() && report.rows.iter().any(worse)
+    let is_alike = differences(report, baseline).iter().all(|(what, ..)| is_server(report) && is_of_server(what));
+    is_alike && report.rows.iter().any(worse)
 }
 
 /// The verdict on a case; none if either run has no speedup.
@@ -347,7 +398,10 @@ mod tests {
             plain_tokens_per_second: None,
             tokens_per_round: None,
             draft_acceptance_rate: None,
-            identical,
+            acceptance_by_answer: Vec::new(),
+            offered_per_pos: Vec::new(),
+            accepted_per_pos: Vec::new(),
+            identical: Some(identical),
         };
         let header = Some(Header { device: "cpu (avx2)".into(), ..Header::default() });
         let (suite_sha256, prompts, repeats, max_tokens) = ("ab".repeat(32), 4, 1, 64);
@@ -375,6 +429,30 @@ mod tests {
         assert!(!is_worse(&now, &then));
         then.rows[0].answers = 2;
         assert!(against(&now, &then).contains("too few answers for a verdict"));
+    }
+
+    fn accepted(rates: &[f64], per_pos: [u64; 2]) -> Report {
+        let mut report = report(1.0, 5);
+        let row = &mut report.rows[0];
+        row.draft_acceptance_rate = Some(rates.iter().sum::<f64>() / rates.len() as f64);
+        row.acceptance_by_answer = rates.iter().map(|rate| Some(*rate)).collect();
+        (row.offered_per_pos, row.accepted_per_pos) = (vec![10, 10], per_pos.to_vec());
+        row.speedup = None;
+        report
+    }
+
+    #[test]
+    fn a_loss_of_acceptance_is_found_by_the_same_answers_and_by_position() {
+        let then = accepted(&[0.9, 0.5, 0.8, 0.4, 0.7, 0.6], [9, 5]);
+        let now = accepted(&[0.8, 0.41, 0.7, 0.3, 0.58, 0.5], [9, 3]);
+        let text = against(&now, &then);
+        assert!(text.contains("acceptance 65.0 % → 54.8 %, lost"), "{text}");
+        assert!(text.contains("by position 2: 50 % → 30 %"), "only what changed: {text}");
+        assert!(is_worse(&now, &then) && !is_worse(&then, &now) && !is_worse(&then, &then));
+        let noisy = accepted(&[0.2, 0.9, 0.5, 0.8, 0.3, 0.9], [9, 5]);
+        assert!(against(&noisy, &then).contains("no change beyond the spread"));
+        assert!(!is_worse(&noisy, &then), "answers differ by more than they fell");
+        assert!(against(&accepted(&[0.1; 3], [1, 1]), &then).contains("too few answers"));
     }
 
     #[test]
