@@ -63,18 +63,24 @@ const TEXTS: [&str; 18] = [
 const CODE: [(&str, usize); 2] = [("src", 30), ("crates/kernels/src", 20)];
 
 /// Long options in the documents that belong to other programs.
-const FOREIGN: [&str; 12] = [
+const FOREIGN: [&str; 18] = [
     "--check",
+    "--enable-per-request-metrics",
     "--features",
     "--help",
     "--locked",
     "--merge",
     "--metrics",
     "--model-draft",
+    "--model-path",
     "--open",
     "--path",
+    "--per-request-spec-decode-metrics",
     "--release",
     "--spec-type",
+    "--speculative-algorithm",
+    "--speculative-config",
+    "--speculative-draft-model-path",
     "--test",
 ];
 
