@@ -38,7 +38,7 @@ const RETIRED: [&str; 10] = [
 ];
 
 /// Texts besides README and book in which retired words are looked for.
-const TEXTS: [&str; 18] = [
+const TEXTS: [&str; 19] = [
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "assets/config.toml",
@@ -51,6 +51,7 @@ const TEXTS: [&str; 18] = [
     "assets/lessons/6-mtp.toml",
     "assets/lessons/7-losing.toml",
     "assets/lessons/8-quiz.toml",
+    "assets/quiz/statements.toml",
     "benches/peers/README.md",
     "benches/shapes/README.md",
     "fuzz/README.md",

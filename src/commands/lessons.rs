@@ -27,7 +27,6 @@ const LESSONS: &[(&str, &[u8])] = &[
     lesson!("confidence"),
     lesson!("sampling"),
     lesson!("losing"),
-    lesson!("quiz"),
     ("code", include_bytes!("../../assets/traces/code.dscope.jsonl.zst")),
 ];
 

@@ -22,6 +22,7 @@ pub(crate) mod models;
 pub(crate) mod output;
 mod progress;
 mod prompts;
+mod quiz_files;
 mod recipe;
 pub(crate) mod replay;
 pub(crate) mod run;

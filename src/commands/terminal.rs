@@ -16,7 +16,7 @@ use draftscope::trace::{Recorder, Recording};
 use draftscope::tui::{self, Ended, Playback, TuiOptions};
 
 use super::output::complete;
-use super::{files, lessons};
+use super::{files, lessons, quiz_files};
 
 /// Whether there is a terminal that understands more than text.
 pub(crate) fn can_draw() -> bool {
@@ -37,6 +37,7 @@ pub(crate) fn look(args: &LookArgs, files: &UserFiles) -> TuiOptions {
         no_mouse: args.no_mouse,
         warnings: files.warnings.clone(),
         pictures: Some(files::pictures()),
+        quiz: Some(quiz_files::quiz_files()),
         ..options
     }
 }

@@ -99,6 +99,7 @@ pub struct App {
     /// Settings before and after a branch changed them, by the index of its turn.
     pub(super) lent: HashMap<usize, (Settings, Settings)>,
     pub(super) lesson: super::lesson::Study,
+    pub(super) quiz: super::quiz::Quiz,
     /// All lessons, the user's own last.
     pub(super) lessons: Vec<super::lesson::Entry>,
     /// What of them was done.
@@ -191,6 +192,7 @@ impl App {
             lesson: super::lesson::Study::default(),
             lessons,
             progress: progress.unwrap_or_default(),
+            quiz: super::quiz::Quiz::default(),
             aside: None,
             aside_places: Default::default(),
             awaiting: None,
@@ -331,8 +333,14 @@ impl App {
                 | Overlay::Themes(_),
             ) => Context::Panel,
             None if self.is_typing() => Context::Prompt,
+            None if self.is_quiz() => Context::Quiz,
             None => Context::Browse,
         }
+    }
+
+    /// Whether the quiz is on show.
+    pub(super) fn is_quiz(&self) -> bool {
+        self.page == Page::Learn && !self.presents && self.lesson.at(&self.lessons).is_some_and(|(_, step)| step.quiz)
     }
 
     /// Whether the prompt takes the keys.

@@ -28,6 +28,8 @@ named_enum! {
         Panel = "panel",
         /// While typing a name or a search.
         Entry = "entry",
+        /// In the quiz; what it does not bind is as while looking around.
+        Quiz = "quiz",
         /// In the view of two recordings.
         Diff = "diff",
         /// While the help is open.
@@ -38,6 +40,14 @@ named_enum! {
 }
 
 impl Context {
+    /// The context whose keys hold too, besides those that hold everywhere.
+    const fn outer(self) -> Option<Self> {
+        match self {
+            Self::Quiz => Some(Self::Browse),
+            _ => None,
+        }
+    }
+
     /// Its headline in the help.
     #[must_use]
     pub const fn title(self) -> &'static str {
@@ -47,6 +57,7 @@ impl Context {
             Self::Browse => "In the views",
             Self::Panel => "In the settings, in what if",
             Self::Entry => "In a search, a note, the list of actions",
+            Self::Quiz => "In the quiz",
             Self::Diff => "In a diff of two recordings",
             Self::Help => "In this help",
             Self::Quit => "When the session is not saved",
@@ -299,14 +310,15 @@ impl Keymap {
     #[must_use]
     pub fn action(&self, context: Context, key: KeyEvent) -> Option<Action> {
         let chord = Chord::of(key);
-        self.bound(context, chord).or_else(|| self.bound(Context::Global, chord))
+        let outer = || context.outer().and_then(|outer| self.bound(outer, chord));
+        self.bound(context, chord).or_else(outer).or_else(|| self.bound(Context::Global, chord))
     }
 
     /// The binding of an action as seen from a context.
     #[must_use]
     pub fn binding(&self, context: Context, action: Action) -> Option<&Binding> {
         let of = |c: Context| self.bindings.iter().find(move |b| b.run == action && b.context == c);
-        of(context).or_else(|| of(Context::Global))
+        of(context).or_else(|| context.outer().and_then(of)).or_else(|| of(Context::Global))
     }
 
     /// The first key of an action as seen from a context; without one, its name in the list of actions.

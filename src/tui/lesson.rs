@@ -64,7 +64,7 @@ pub struct Step {
     pub answer: Option<usize>,
     /// Or: the choice in whose range a measured number lies.
     pub measured: Option<Measured>,
-    /// Or: the verdict on a draft of a round of this session.
+    /// Or: rounds to judge and statements, with screens of their own: see [`super::quiz`].
     pub quiz: bool,
     /// Shown after the right choice.
     pub reveal: String,

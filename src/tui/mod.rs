@@ -39,6 +39,7 @@ mod panel_row;
 mod pending_requests;
 mod plain_glyphs;
 mod playback;
+mod quiz;
 mod search;
 mod selection;
 mod setting_row;
@@ -70,12 +71,13 @@ pub use lesson::{
 };
 pub use offscreen::Offscreen;
 pub use options::{
-    Exporter, FirstStart, Keep, KeptProgress, Pictures, Read, Recordings, Saver, TuiOptions, Write, WriteAs,
+    Exporter, FirstStart, Keep, KeptProgress, Pictures, QuizFiles, Read, Recordings, Saver, TuiOptions, Write, WriteAs,
     WriteScreen,
 };
 pub use pace::Pace;
 pub use page::Page;
 pub use playback::Playback;
+pub use quiz::{Sheet, sheet as quiz_sheet};
 pub use terminal::TuiError;
 pub use theme::{Role, Theme};
 pub use update::{paste, press, update};

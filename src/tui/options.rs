@@ -98,6 +98,23 @@ impl fmt::Debug for FirstStart {
     }
 }
 
+/// Files of the quiz: given by the caller, as [`Saver`] is.
+#[derive(Clone)]
+pub struct QuizFiles {
+    /// The text of the kept results; none if nothing is kept.
+    pub read: Rc<dyn Fn() -> Option<String>>,
+    /// Keeps results in place of those kept before.
+    pub keep: Rc<dyn Fn(&str) -> Result<(), String>>,
+    /// Writes a certificate to a file of its own; the answer is a sentence for the screen, good or bad.
+    pub write_certificate: Rc<dyn Fn(&str) -> Result<String, String>>,
+}
+
+impl fmt::Debug for QuizFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("QuizFiles")
+    }
+}
+
 /// Options of the front end.
 #[derive(Clone, Debug, Default)]
 pub struct TuiOptions {
@@ -153,6 +170,8 @@ pub struct TuiOptions {
     pub lesson: Option<String>,
     /// Keeps what was done in the lessons.
     pub progress: Option<KeptProgress>,
+    /// Keeps results of the quiz and writes its certificate.
+    pub quiz: Option<QuizFiles>,
 }
 
 impl TuiOptions {

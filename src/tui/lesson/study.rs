@@ -1,8 +1,7 @@
 //! Where the user is in the lessons.
 
-use crate::protocol::{Outcome, Settings};
+use crate::protocol::Settings;
 use crate::session::Session;
-use crate::tui::selection::{RoundAt, round_at};
 
 use super::{Entry, Lesson, Run, Sliders, Step};
 
@@ -20,11 +19,6 @@ pub(in crate::tui) struct Study {
     pub(in crate::tui) tried: Vec<usize>,
     /// Hints on show.
     pub(in crate::tui) hints: usize,
-    /// Of the quiz: answers that were right, and questions answered.
-    pub(in crate::tui) right: u32,
-    pub(in crate::tui) asked: u32,
-    /// The draft that the quiz asks about.
-    pub(in crate::tui) quiz: Option<(RoundAt, usize)>,
     /// What a run of this lesson set: the settings before the first one, and those it set last.
     pub(in crate::tui) lent: Option<(Settings, Settings)>,
     /// Its newest run holds the engine, and nobody has paused or resumed since.
@@ -55,11 +49,6 @@ impl Study {
 
     /// The right choice of a step, from 0.
     pub(in crate::tui) fn right_choice(&self, step: &Step, session: &Session, run: Option<&Run>) -> Option<usize> {
-        if step.quiz {
-            let (at, index) = self.quiz?;
-            let accepted = round_at(session, at)?.outcome(index)? == Outcome::Accepted;
-            return Some(usize::from(!accepted));
-        }
         match &step.measured {
             // what is measured over an answer may still change
             Some(measured) if session.is_generating() && !measured.fact.is_of_round() => None,

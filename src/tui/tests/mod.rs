@@ -13,6 +13,7 @@ mod fleet;
 mod lessons;
 mod panels;
 mod presenter;
+mod quiz;
 mod race;
 mod reading;
 mod recording;

@@ -450,23 +450,6 @@ fn a_lesson_lets_go_of_the_engine_that_it_held() {
 }
 
 #[test]
-fn the_quiz_is_about_rounds_that_happened() {
-    let mut stage = Stage::new(&first_turn(), TuiOptions { page: Page::Learn, ..TuiOptions::default() });
-    stage.press("<Up><Down><Down><Down><Down><Down><Down><Down><Enter><Right>");
-    let screen = stage.screen(80, 24);
-    assert!(screen.contains("Was it accepted?"), "{screen}");
-    assert!(!screen.contains("Round 1"), "the round would tell: {screen}");
-    for asked in 1..=12 {
-        stage.press("<Enter>");
-        let screen = stage.screen(80, 24);
-        assert!(screen.contains("Right.") || screen.contains("No."), "{screen}");
-        assert_eq!(stage.app.lesson.asked, asked);
-        stage.press("<Enter>");
-    }
-    assert!((1..12).contains(&stage.app.lesson.right), "both verdicts occur: {}", stage.app.lesson.right);
-}
-
-#[test]
 fn a_picture_can_be_taken_from_everywhere() {
     for keys in ["", "i", "<F5>", "6", "?", ":", "o", "/", "T", "a", "<Space>"] {
         let mut stage = browse(&first_turn());

@@ -1,7 +1,6 @@
 //! Keys in the lessons.
 
 mod goal;
-mod quiz;
 mod run;
 
 use crate::protocol::Command;
@@ -15,13 +14,18 @@ use crate::tui::selection::{RoundAt, round_at};
 pub(in crate::tui) use run::go_on;
 pub(super) use run::{demo, draft_typed};
 
-use super::{navigation, settings};
+use super::{navigation, quiz, settings};
 
 /// Steps of a slider for a key that moves by a page.
 const FAR: i32 = 10;
 
 /// Performs an action in the lessons; `None` leaves it to others.
 pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Option<Vec<Command>> {
+    if app.is_quiz()
+        && let Some(commands) = quiz::update(app, time, action)
+    {
+        return Some(commands);
+    }
     let Some(step) = app.lesson.at(&app.lessons).map(|(_, step)| step.clone()) else {
         app.pane = Pane::Lesson;
         return list(app, action);
@@ -40,7 +44,7 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Opti
     match action {
         Action::Up => app.lesson.choice = app.lesson.choice.saturating_sub(1),
         Action::Down => {
-            let last = choices(&step).saturating_sub(1);
+            let last = step.choices.len().saturating_sub(1);
             app.lesson.choice = (app.lesson.choice + 1).min(last);
         }
         Action::PageUp | Action::PageDown => scroll(app, action == Action::PageUp),
@@ -84,8 +88,15 @@ fn open(app: &mut App, index: usize) {
     app.lesson.begin(0, &app.lessons);
 }
 
-fn choices(step: &Step) -> usize {
-    if step.quiz { 2 } else { step.choices.len() }
+/// Opens a lesson, by its name, at a step from 1.
+pub(super) fn open_at(app: &mut App, time: &mut Timeline, (name, step): (&str, usize)) -> Vec<Command> {
+    let Some(index) = find(&app.lessons, name) else {
+        return app.say(format!("there is no lesson '{name}'"));
+    };
+    let commands = leave(app, time, index);
+    open(app, index);
+    turn_to(app, time, step.saturating_sub(1));
+    commands
 }
 
 fn scroll(app: &mut App, up: bool) {
@@ -124,14 +135,14 @@ fn move_slider(app: &mut App, step: &Step, action: Action) -> bool {
 
 fn turn_to(app: &mut App, time: &mut Timeline, step: usize) {
     app.lesson.begin(step, &app.lessons);
-    let needs_all = app.lesson.at(&app.lessons).is_some_and(|(_, step)| {
-        step.quiz || step.measured.as_ref().is_some_and(|measured| !measured.fact.is_of_round())
-    });
+    let needs_all = app
+        .lesson
+        .at(&app.lessons)
+        .is_some_and(|(_, step)| step.measured.as_ref().is_some_and(|measured| !measured.fact.is_of_round()));
     if app.aside.is_some() && needs_all {
         time.follow(); // what is asked is about the whole recording
         app.plays = false;
     }
-    quiz::begin(app, time);
     show_drafted(app, time);
 }
 
@@ -150,9 +161,6 @@ fn show_drafted(app: &mut App, time: &Timeline) {
 fn enter(app: &mut App, time: &mut Timeline, step: &Step, steps: usize) -> Vec<Command> {
     if let Some(run) = step.run.as_ref().filter(|_| !app.lesson.is_revealed) {
         return run::begin(app, time, run);
-    }
-    if step.quiz {
-        return quiz::enter(app, time, step);
     }
     if !step.choices.is_empty() && !app.lesson.is_revealed {
         return answer(app, time, step);
@@ -210,7 +218,7 @@ fn keep_progress(app: &mut App) {
 }
 
 /// Ticks the step on show.
-fn tick(app: &mut App) {
+pub(super) fn tick(app: &mut App) {
     let Some(entry) = app.lesson.lesson.and_then(|index| app.lessons.get(index)) else { return };
     if app.progress.tick(&entry.name, &entry.lesson, app.lesson.step) {
         keep_progress(app);

@@ -10,6 +10,7 @@ mod navigation;
 mod overlay;
 mod plain;
 mod quit;
+mod quiz;
 mod seek;
 mod settings;
 mod time;

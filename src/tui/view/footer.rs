@@ -3,6 +3,7 @@
 //! Invariant: keys come from the keymap, never from here; this file only chooses which actions to hint at.
 
 use super::prelude::*;
+use crate::tui::quiz::Stage;
 
 /// Most lines of a message.
 const MOST: u16 = 4;
@@ -161,6 +162,7 @@ fn actions(context: Context, screen: Screen) -> &'static [Action] {
         Context::Quit => &[Save, Quit, Leave],
         Context::Panel => &[Up, Down, Left, Right, Confirm, Leave],
         Context::Entry => &[Confirm, Up, Down, Leave],
+        Context::Quiz => quiz(screen),
         Context::Diff => &[DivergenceNext, TurnNext, Up, Down, Help, Quit],
         Context::Browse | Context::Global if screen.app.page == Page::Learn => LESSONS,
         Context::Browse | Context::Global if screen.app.presents => PRESENTER,
@@ -216,6 +218,21 @@ fn actions(context: Context, screen: Screen) -> &'static [Action] {
             Page::Compare => &[Versus, ToggleLossless, Up, Down, EditPrompt, Zoom, Help, ViewChat, ToggleSplit],
             Page::Learn => LESSONS,
         },
+    }
+}
+
+/// In the quiz: what its screens take.
+fn quiz(screen: Screen) -> &'static [Action] {
+    use Action::{
+        Confirm, Down, Help, Leave, MarkAccepted, MarkNotReached, MarkRejected, NextVerdict, OpenLesson, Save, Up,
+    };
+    match screen.app.quiz.stage {
+        Stage::Item if !screen.app.quiz.is_answered() => {
+            &[MarkAccepted, MarkRejected, MarkNotReached, NextVerdict, Up, Down, Confirm, Leave, Help]
+        }
+        Stage::Item => &[Confirm, OpenLesson, Leave, Help],
+        Stage::Certificate => &[Save, OpenLesson, Up, Down, Leave, Help],
+        Stage::Home | Stage::Statement => &[Up, Down, Confirm, Leave, Help],
     }
 }
 

@@ -3,7 +3,6 @@
 //! Invariant: no panel is blank. Panels of the run appear once the lesson's own run is on show; until then one panel says
 //! what will run. An answer is shown only after a choice was made.
 
-mod asked;
 mod bytes;
 mod heads;
 mod list;
@@ -32,6 +31,7 @@ pub(super) type Side = (Option<Panel>, Rect);
 /// The words of the step on show, or the list of lessons.
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     match screen.app.lesson.at(&screen.app.lessons) {
+        Some((lesson, step)) if step.quiz => super::quiz::render(screen, (lesson, step), area, frame),
         Some((lesson, step)) => text::render(screen, (lesson, step), area, (frame, hit_map)),
         None => list::render(screen, area, frame),
     }
@@ -73,8 +73,7 @@ pub(super) fn height(screen: Screen, width: u16) -> u16 {
 fn panels(screen: Screen) -> Vec<Option<Panel>> {
     let Some((_, step)) = screen.app.lesson.at(&screen.app.lessons) else { return Vec::new() };
     if step.quiz {
-        // the round would give the answer away
-        return if screen.app.lesson.is_revealed { vec![Some(Panel::Round)] } else { Vec::new() };
+        return Vec::new(); // a round would give an answer away
     }
     let usual = [Panel::Round];
     let run = screen.app.lesson.run(&screen.app.lessons);

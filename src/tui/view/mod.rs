@@ -40,6 +40,8 @@ mod presenter;
 mod presenter_boxes;
 mod prompt;
 mod quit;
+mod quiz;
+mod quiz_item;
 mod rival;
 mod round;
 mod screen;

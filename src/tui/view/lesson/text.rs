@@ -1,7 +1,6 @@
 //! The words of a step: what it says or asks, the choices, what was wrong with those taken, the hints and the notes.
 
 use super::super::prelude::*;
-use super::asked;
 use crate::tui::lesson::{Lesson, Step, filled};
 
 pub(super) fn render(screen: Screen, (lesson, step): (&Lesson, &Step), area: Rect, out: (&mut Frame, &mut HitMap)) {
@@ -37,10 +36,7 @@ pub(super) fn render(screen: Screen, (lesson, step): (&Lesson, &Step), area: Rec
 fn score(screen: Screen, lesson: &Lesson) -> String {
     let study = &screen.app.lesson;
     let Some(entry) = study.lesson.and_then(|index| screen.app.lessons.get(index)) else { return String::new() };
-    let (right, asked) = match screen.app.progress.score(&entry.name, lesson) {
-        (0, 0) => (study.right as usize, study.asked as usize),
-        score => score,
-    };
+    let (right, asked) = screen.app.progress.score(&entry.name, lesson);
     let done = screen.app.progress.done(&entry.name, lesson);
     let mut parts = Vec::new();
     if done > 0 {
@@ -56,25 +52,18 @@ pub(super) fn body(screen: Screen, lesson: &Lesson, step: &Step, width: u16) -> 
     let study = &screen.app.lesson;
     let run = study.run(&screen.app.lessons);
     let fill = |text: &str| filled(text, screen.session, run);
-    let (question, choices) = if step.quiz {
-        asked::quiz(screen)
-    } else {
-        (step.text.clone(), step.choices.iter().map(|choice| choice.text.clone()).collect())
-    };
-    let mut lines = wrapped(&fill(&question), width, screen.theme[Role::Text]);
+    let choices = &step.choices;
+    let mut lines = wrapped(&fill(&step.text), width, screen.theme[Role::Text]);
     lines.push(Line::default());
     let right = study.is_revealed.then(|| study.right_choice(step, screen.session, run)).flatten();
     for (index, choice) in choices.iter().enumerate() {
-        lines.extend(line(screen, index, choice, right, width));
+        lines.extend(line(screen, index, &choice.text, right, width));
     }
     for tried in &study.tried {
         let why = step.choices.get(*tried).map_or("", |choice| choice.why.as_str());
         lines.extend(reply(screen, "No. ", &fill(why), Role::Warning, width));
     }
-    if study.is_revealed && step.quiz {
-        let (word, role) = if Some(study.choice) == right { ("Right. ", Role::Good) } else { ("No. ", Role::Warning) };
-        lines.extend(reply(screen, word, &asked::quiz_reveal(screen), role, width));
-    } else if study.is_revealed && !choices.is_empty() {
+    if study.is_revealed && !choices.is_empty() {
         let word = if study.tried.is_empty() { "Right. " } else { "Answer: " };
         lines.extend(reply(screen, word, &fill(&step.reveal), Role::Good, width));
     }
@@ -141,7 +130,6 @@ fn keys(screen: Screen, lesson: &Lesson, step: &Step, asks: bool) -> String {
     let opens = match () {
         () if step.run.is_some() && !study.is_revealed => "runs it",
         () if asks && !study.is_revealed => "answers",
-        () if step.quiz => "asks the next one",
         () if step.goal.is_some() || step.task.is_some() => "checks it",
         () if study.step + 1 == lesson.step.len() => "ends the lesson",
         () => "goes on",

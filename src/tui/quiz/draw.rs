@@ -1,0 +1,76 @@
+//! Which ten items a quiz asks.
+//!
+//! Invariant: no item twice, every category of the bank at least once, and no simple way to judge is right in more than
+//! half of them.
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+
+use super::beliefs::SIMPLE;
+use super::item::{Category, Item};
+use super::shown::Shown;
+
+/// Items of a quiz.
+pub(in crate::tui) const ITEMS: usize = 10;
+
+/// Of these at most so many from the session on show.
+const FROM_SESSION: usize = 3;
+
+/// Draws that are tried for one that rewards no simple way to judge.
+const TRIES: usize = 64;
+
+/// Draws the items of a quiz: up to three of the session's rounds, the rest from the bank, in an arbitrary order. The
+/// same seed, bank and rounds give the same quiz.
+pub(in crate::tui) fn draw(bank: &[Item], session: &[Item], seed: u64) -> Vec<Item> {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let mut best: Option<(usize, Vec<Item>)> = None;
+    for _ in 0..TRIES {
+        let items = draw_once(bank, session, &mut random);
+        let score = SIMPLE.iter().map(|way| score_of(&items, |shown| way.answer(shown) == Some(shown.right.clone())));
+        let most = score.max().unwrap_or(0);
+        if best.as_ref().is_none_or(|(least, _)| most < *least) {
+            best = Some((most, items));
+        }
+        if most <= ITEMS / 2 {
+            break;
+        }
+    }
+    best.map(|(_, items)| items).unwrap_or_default()
+}
+
+/// How many items somebody answers rightly.
+pub(super) fn score_of(items: &[Item], is_right: impl Fn(&Shown) -> bool) -> usize {
+    items.iter().filter(|item| is_right(&Shown::of(item))).count()
+}
+
+fn draw_once(bank: &[Item], session: &[Item], random: &mut ChaCha8Rng) -> Vec<Item> {
+    let mut items: Vec<Item> = Vec::new();
+    for item in shuffled(session, random).into_iter().take(FROM_SESSION) {
+        add(&mut items, item);
+    }
+    let order = shuffled(bank, random);
+    // what the bank has categories for is asked once, and then anything
+    for category in Category::ALL {
+        if items.iter().all(|item| item.category != Some(*category))
+            && let Some(item) = order.iter().find(|item| item.category == Some(*category))
+        {
+            add(&mut items, item);
+        }
+    }
+    order.into_iter().for_each(|item| add(&mut items, item));
+    let mut keyed: Vec<_> = items.into_iter().map(|item| (random.next_u64(), item)).collect();
+    keyed.sort_by_key(|(key, _)| *key);
+    keyed.into_iter().map(|(_, item)| item).collect()
+}
+
+fn add(items: &mut Vec<Item>, item: &Item) {
+    if items.len() < ITEMS && !items.iter().any(|other| other.asks_same(item)) {
+        items.push(item.clone());
+    }
+}
+
+fn shuffled<'a>(items: &'a [Item], random: &mut ChaCha8Rng) -> Vec<&'a Item> {
+    let mut keyed: Vec<_> = items.iter().map(|item| (random.next_u64(), item)).collect();
+    keyed.sort_by_key(|(key, _)| *key);
+    keyed.into_iter().map(|(_, item)| item).collect()
+}

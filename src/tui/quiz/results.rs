@@ -1,0 +1,117 @@
+//! What is kept of quizzes and statements between starts, and the certificate.
+//!
+//! Invariant: the file is untrusted. What cannot be read counts as nothing kept.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::beliefs::Belief;
+use super::statements::{Truth, right, statements};
+
+/// Finished quizzes that are kept.
+const MOST: usize = 50;
+
+/// Answers and scores.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(in crate::tui) struct Results {
+    /// Answers to the statements before the lessons, in their order; empty until given.
+    pub(in crate::tui) before: Vec<Truth>,
+    /// The first answers after the lessons: later ones were given with the right answers known.
+    pub(in crate::tui) after: Vec<Truth>,
+    /// Finished quizzes, the newest last.
+    pub(in crate::tui) quiz: Vec<Finished>,
+}
+
+/// A finished quiz.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::tui) struct Finished {
+    /// Items judged rightly in full.
+    pub(in crate::tui) score: u8,
+    pub(in crate::tui) of: u8,
+    pub(in crate::tui) seconds: u64,
+    /// Of the wrong answers, by name.
+    #[serde(default)]
+    pub(in crate::tui) beliefs: Vec<String>,
+}
+
+impl Results {
+    /// From the text of the file.
+    pub(in crate::tui) fn read(text: &str) -> Self {
+        let mut results: Self = toml::from_str(text).unwrap_or_default();
+        let count = statements().len();
+        results.quiz.truncate(MOST);
+        for answers in [&mut results.before, &mut results.after] {
+            if answers.len() != count {
+                answers.clear(); // of other statements
+            }
+        }
+        results
+    }
+
+    /// As the text of the file.
+    pub(in crate::tui) fn text(&self) -> String {
+        toml::to_string(self).unwrap_or_default()
+    }
+
+    /// Adds a finished quiz.
+    pub(in crate::tui) fn add(&mut self, finished: Finished) {
+        self.quiz.push(finished);
+        let over = self.quiz.len().saturating_sub(MOST);
+        self.quiz.drain(..over);
+    }
+
+    /// Right answers to the statements before and after the lessons, as far as they were given.
+    pub(in crate::tui) fn compared(&self) -> [Option<usize>; 2] {
+        [&self.before, &self.after].map(|answers| (!answers.is_empty()).then(|| right(answers)))
+    }
+}
+
+impl Finished {
+    /// Beliefs of the wrong answers with how often each was met, the most frequent first.
+    pub(in crate::tui) fn beliefs(&self) -> Vec<(Belief, usize)> {
+        let known: Vec<Belief> = self.beliefs.iter().filter_map(|name| Belief::named(name)).collect();
+        let mut counted: Vec<(Belief, usize)> = Vec::new();
+        for belief in known {
+            match counted.iter_mut().find(|(other, _)| *other == belief) {
+                Some((_, count)) => *count += 1,
+                None => counted.push((belief, 1)),
+            }
+        }
+        counted.sort_by_key(|(belief, count)| (std::cmp::Reverse(*count), *belief));
+        counted
+    }
+}
+
+/// "7:05".
+pub(in crate::tui) fn minutes(time: Duration) -> String {
+    format!("{}:{:02}", time.as_secs() / 60, time.as_secs() % 60)
+}
+
+/// The certificate as plain text.
+pub(in crate::tui) fn certificate(results: &Results) -> Option<String> {
+    let quiz = results.quiz.last()?;
+    let mut text = String::from("draftscope: rounds of speculative decoding, judged\n\n");
+    let time = minutes(Duration::from_secs(quiz.seconds));
+    let _ = writeln!(
+        text,
+        "Quiz: {} of {} rounds judged rightly, every draft and the token after them",
+        quiz.score, quiz.of
+    );
+    let _ = writeln!(text, "Time: {time}");
+    for (when, score) in ["before", "after"].iter().zip(results.compared()) {
+        if let Some(score) = score {
+            let _ = writeln!(text, "Statements {when} the lessons: {score} of {} right", statements().len());
+        }
+    }
+    let beliefs = quiz.beliefs();
+    if !beliefs.is_empty() {
+        text.push_str("\nWhat the wrong answers fit:\n");
+    }
+    for (belief, count) in beliefs {
+        let _ = writeln!(text, "  {count} x {} (lesson '{}')", belief.sentence(), belief.lesson().0);
+    }
+    Some(text)
+}
