@@ -18,9 +18,12 @@ pub struct LearnArgs {
     /// Check a lesson's file and name the line and field of the first mistake
     #[arg(long, value_name = "FILE", conflicts_with_all = ["lesson", "export"])]
     pub check: Option<PathBuf>,
-    /// Write a page for each lesson, or for the one named, into this folder
+    /// Write a page for each lesson, or for the one named, and a quiz to print into this folder
     #[arg(long, value_name = "DIR")]
     pub export: Option<PathBuf>,
+    /// The printed quiz: a number that chooses its ten items, the same number the same items
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "export")]
+    pub sheet: u64,
     /// Replace pages that exist
     #[arg(long, requires = "export")]
     pub force: bool,

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use draftscope::cli::LearnArgs;
 use draftscope::config::UserFiles;
-use draftscope::export::lesson_pages;
+use draftscope::export::{lesson_pages, quiz_pages};
 use draftscope::protocol::Baseline;
 use draftscope::session::text::printable;
 use draftscope::tui::{LessonEntry, TuiOptions, all_lessons, check_lesson, find_lesson};
@@ -28,7 +28,7 @@ pub(crate) fn run(args: &LearnArgs, files: &UserFiles) -> Result<ExitCode> {
     if let Some(folder) = &args.export {
         let numbered = (1..).zip(&entries).enumerate();
         let wanted = numbered.filter(|(index, _)| chosen.is_none_or(|chosen| chosen == *index)).map(|(_, entry)| entry);
-        return export(&wanted.collect::<Vec<_>>(), folder, args.force);
+        return export(&wanted.collect::<Vec<_>>(), folder, args);
     }
     if args.list {
         warnings.iter().for_each(|warning| say(warning));
@@ -78,10 +78,10 @@ fn check(path: &Path) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn export(entries: &[(usize, &LessonEntry)], folder: &Path, force: bool) -> Result<ExitCode> {
-    let paths = lesson_pages(entries, &|name| lessons::recording(name).ok(), folder, force)?;
-    if paths.is_empty() {
-        bail!("the quiz asks about rounds of a session, so it has no page");
+fn export(entries: &[(usize, &LessonEntry)], folder: &Path, args: &LearnArgs) -> Result<ExitCode> {
+    let mut paths = lesson_pages(entries, &|name| lessons::recording(name).ok(), folder, args.force)?;
+    if entries.iter().any(|(_, entry)| entry.lesson.step.iter().any(|step| step.quiz)) {
+        paths.extend(quiz_pages(args.sheet, folder, args.force)?);
     }
     for path in paths {
         print(printable(&path.display().to_string()))?;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::session::Session;
 use crate::trace::Recording;
-use crate::tui::{LessonEntry, Run};
+use crate::tui::{LessonEntry, Run, quiz_sheet};
 
 use super::{ExportError, atomic_file, html};
 
@@ -35,11 +35,27 @@ pub fn lesson_pages(
     let write = |source| ExportError::Write { path: folder.to_owned(), source };
     std::fs::create_dir_all(folder).map_err(write)?;
     let mut paths = Vec::new();
-    // a quiz of the rounds of a session has nothing to ask on a page
+    // the quiz has files of its own
     for (number, entry) in entries.iter().filter(|(_, entry)| entry.lesson.step.iter().all(|step| !step.quiz)) {
         let path = folder.join(format!("{number}-{}.html", file_name(&entry.name)));
         let page = page(entry, read)?;
         let written = atomic_file::file(&path, force, |out| Ok(out.write_all(page.as_bytes())?));
+        written.map_err(|error| error.at(&path))?;
+        paths.push(path);
+    }
+    Ok(paths)
+}
+
+/// Writes ten items of the quiz to print, as HTML and Markdown, and as JSON with the answers. `sheet` chooses the items.
+///
+/// # Errors
+/// When a file exists and `force` is not set, or cannot be written.
+pub fn quiz_pages(sheet: u64, folder: &Path, force: bool) -> Result<Vec<PathBuf>, ExportError> {
+    let made = quiz_sheet(sheet);
+    let mut paths = Vec::new();
+    for (ending, text) in [("html", made.html), ("md", made.markdown), ("json", made.json)] {
+        let path = folder.join(format!("quiz-{sheet}.{ending}"));
+        let written = atomic_file::file(&path, force, |out| Ok(out.write_all(text.as_bytes())?));
         written.map_err(|error| error.at(&path))?;
         paths.push(path);
     }
@@ -141,6 +157,18 @@ mod tests {
         let again = lesson_pages(&numbered, &read, folder.path(), false);
         assert!(matches!(again, Err(ExportError::Exists(_))), "nothing is replaced unasked");
         assert_eq!(lesson_pages(&numbered, &read, folder.path(), true).unwrap().len(), 7);
+    }
+
+    #[test]
+    fn a_quiz_to_print_comes_with_its_answers_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = quiz_pages(7, folder.path(), false).unwrap();
+        let read = |index: usize| std::fs::read_to_string(&paths[index]).unwrap();
+        let json: Value = serde_json::from_str(&read(2)).unwrap();
+        assert_eq!((json["items"].as_array().unwrap().len(), &json["seed"]), (10, &Value::from(7)));
+        assert!(read(0).starts_with("<!doctype html>") && read(1).starts_with("# Ten rounds to judge"));
+        assert!(matches!(quiz_pages(7, folder.path(), false), Err(ExportError::Exists(_))), "nothing is replaced");
+        assert_eq!(quiz_pages(7, folder.path(), true).unwrap(), paths);
     }
 
     #[test]

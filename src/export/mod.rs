@@ -34,7 +34,7 @@ use crate::protocol::{Event, EventKind, Header, Lane, Settings};
 use crate::session::{Session, header_diff, text};
 use crate::trace::{Recording, TraceError};
 
-pub use lessons::{Read, lesson_pages};
+pub use lessons::{Read, lesson_pages, quiz_pages};
 
 /// Settings that every report shows.
 const ALWAYS_SHOWN: [&str; 5] = ["drafter", "k", "rule", "temperature", "seed"];
