@@ -340,7 +340,7 @@ impl App {
 
     /// Whether the quiz is on show.
     pub(super) fn is_quiz(&self) -> bool {
-        self.page == Page::Learn && !self.presents && self.lesson.at(&self.lessons).is_some_and(|(_, step)| step.quiz)
+        self.page == Page::Learn && self.lesson.at(&self.lessons).is_some_and(|(_, step)| step.quiz)
     }
 
     /// Whether the prompt takes the keys.

@@ -72,7 +72,7 @@ pub use lesson::{
 pub use offscreen::Offscreen;
 pub use options::{
     Exporter, FirstStart, Keep, KeptProgress, Pictures, QuizFiles, Read, Recordings, Saver, TuiOptions, Write, WriteAs,
-    WriteScreen,
+    WriteScreen, WriteText,
 };
 pub use pace::Pace;
 pub use page::Page;

@@ -98,15 +98,18 @@ impl fmt::Debug for FirstStart {
     }
 }
 
+/// Writes a text to a file of its own; the answer is a sentence for the screen, good or bad.
+pub type WriteText = dyn Fn(&str) -> Result<String, String>;
+
 /// Files of the quiz: given by the caller, as [`Saver`] is.
 #[derive(Clone)]
 pub struct QuizFiles {
     /// The text of the kept results; none if nothing is kept.
     pub read: Rc<dyn Fn() -> Option<String>>,
     /// Keeps results in place of those kept before.
-    pub keep: Rc<dyn Fn(&str) -> Result<(), String>>,
+    pub keep: Rc<Keep>,
     /// Writes a certificate to a file of its own; the answer is a sentence for the screen, good or bad.
-    pub write_certificate: Rc<dyn Fn(&str) -> Result<String, String>>,
+    pub write_certificate: Rc<WriteText>,
 }
 
 impl fmt::Debug for QuizFiles {

@@ -66,9 +66,9 @@ impl Belief {
             Self::AfterRejection => "you judged drafts after a rejection; they are discarded unjudged",
             Self::OtherBranch => "you judged a branch to which the text does not lead",
             Self::Rank => "you accepted by rank: being among the target's best three is not enough",
-            Self::Sure => "you accepted by the drafter's confidence; only the rule confidence looks at q alone",
-            Self::Threshold => "you accepted by threshold: a high q decides nothing",
-            Self::TargetThreshold => "you accepted by threshold: p needs no minimum, the most probable token wins",
+            Self::Sure => "you judged by the drafter's confidence; only the rule confidence looks at q alone",
+            Self::Threshold => "you judged by threshold: q alone decides nothing",
+            Self::TargetThreshold => "you judged by threshold: p needs no minimum, the most probable token wins",
             Self::All => "you accepted every draft",
             Self::BelowP => "you compared u with p; the rule compares it with p/q",
             Self::BestNotDraw => "you judged by the most probable token; above temperature 0 a draw decides",
@@ -167,8 +167,9 @@ pub(in crate::tui) fn beliefs_of(shown: &Shown, given: &Answer) -> Vec<Belief> {
         WAYS.iter().copied().filter(fits).collect()
     };
     let whole = fitting(&|verdicts| verdicts == given.verdicts);
-    // else the first wrong mark says it
-    if whole.is_empty() { fitting(&|verdicts| verdicts[wrong] == given.verdicts[wrong]) } else { whole }
+    // else the first wrong mark says it, where something was accepted: there are many reasons to reject
+    let is_telling = whole.is_empty() && given.verdicts[wrong] == Outcome::Accepted;
+    if is_telling { fitting(&|verdicts| verdicts[wrong] == Outcome::Accepted) } else { whole }
 }
 
 /// One belief for each wrong answer, of those that it fits: as few different ones as explain all, found by taking the one

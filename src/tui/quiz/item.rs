@@ -63,9 +63,13 @@ impl Item {
         let round = round_at(session, at)?;
         let most = if round.is_tree() { MOST_NODES } else { MOST_DRAFTS };
         let is_whole = round.is_complete && !round.is_partial && round.unveiled.is_none();
-        let is_known = |round: &Round| round.drafts.iter().all(|draft| !draft.piece.id.is_unknown());
+        // a draft that was picked, not drawn, is certain to rejection sampling, whatever its q
+        let is_drawn = |index: usize| round.judgement(index).is_some_and(|judged| judged.q == round.drafts[index].q);
+        let is_known = |index: usize| {
+            !round.drafts[index].piece.id.is_unknown() && (round.sampling.is_greedy() || is_drawn(index))
+        };
         let is_cut = (0..round.columns()).any(|column| round.is_cut(column));
-        if !is_whole || !is_known(round) || is_cut || !(1..=most).contains(&round.drafts.len()) {
+        if !is_whole || !(0..round.drafts.len()).all(is_known) || is_cut || !(1..=most).contains(&round.drafts.len()) {
             return None;
         }
         let turn = session.turns().get(at.turn)?;

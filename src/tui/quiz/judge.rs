@@ -7,6 +7,9 @@ use crate::protocol::{Outcome, VerifyRule};
 
 use super::shown::{Answer, Hundredths, Shown, ShownCandidate};
 
+/// Hundredths of probability from which on the shown candidates are taken for all: what rounding leaves of 1.
+const WHOLE: u32 = 99;
+
 /// The answer that follows from what is shown; none where it leaves something open.
 pub(in crate::tui) fn judge(shown: &Shown) -> Option<Answer> {
     let verdicts = walk(shown, |index| accepts(shown, index))?;
@@ -113,9 +116,10 @@ fn committed(shown: &Shown, verdicts: &[Outcome]) -> Option<usize> {
         return shown.choice("recovered", &own(shown, row, shown.drafts[index].u)?.token);
     }
     // drawn from max(0, p − q): the only choice that has something left
+    let is_whole = row.iter().map(|candidate| u32::from(candidate.p.0)).sum::<u32>() >= WHOLE;
     let is_left = |token: &str| {
         let Some(candidate) = row.iter().find(|candidate| candidate.token == token) else {
-            return Some(false).filter(|_| token == shown.drafts[index].token);
+            return Some(false).filter(|_| is_whole || token == shown.drafts[index].token);
         };
         match candidate.p.0.cmp(&candidate.q?.0) {
             std::cmp::Ordering::Equal => None,

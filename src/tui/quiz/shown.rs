@@ -281,16 +281,16 @@ fn choices(item: &Item) -> (Vec<Choice>, usize) {
     let mut wrong = wrong_tokens(round, is_bonus);
     wrong.push(("nothing", String::new(), Belief::NothingAdded));
     wrong.push((other, right.token.clone(), Belief::WrongName));
-    // an order that does not depend on which is right, and another one for each item
-    let key = |kind: &str, token: &str| scatter(&format!("{} {kind} {token}", item.id));
-    wrong.sort_by_key(|(kind, token, _)| key(kind, token));
+    // other ones for each item
+    wrong.sort_by_key(|(kind, token, _)| scatter(&format!("{} {kind} {token}", item.id)));
     for (kind, token, belief) in wrong {
         let is_new = all.iter().all(|choice| choice.kind != kind || choice.token != token);
         if is_new && all.len() < CHOICES {
             all.push(Choice { kind, token, belief: Some(belief) });
         }
     }
-    all.sort_by_key(|choice| key(choice.kind, &choice.token));
+    // which were taken must not say where the right one stands
+    all.sort_by_key(|choice| scatter(&format!("{} {} of {}", choice.token, choice.kind, item.id)));
     let at = all.iter().position(|choice| *choice == right).unwrap_or(0);
     (all, at)
 }

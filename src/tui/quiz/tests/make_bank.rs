@@ -58,6 +58,7 @@ fn recipe() -> LoadOptions {
             required: true,
         }),
         draft_model: None,
+        draft_model_required: false,
         rollback: Rollback::default(),
         draft_vocab: None,
     }
@@ -140,7 +141,7 @@ fn chosen(all: Vec<Item>) -> Vec<Item> {
         items.sort_by_key(fooled);
         let spread: Vec<Item> = spread(&items);
         let (mut taken, half) = (0, wanted / 2);
-        for item in items.iter().take(60).cloned().take(half * 6).chain(spread) {
+        for item in items.iter().take(half * 6).cloned().chain(spread) {
             let limit = if taken < half { half } else { wanted };
             let run = item.id.rsplit_once(' ').unwrap().0.to_owned();
             let rule = item.id.split(' ').next().unwrap().to_owned();
