@@ -6,7 +6,7 @@
 //! Invariant: a block depends only on its own 32 values, so rows do not affect each other.
 
 use crate::{
-    MAX_ROWS,
+    PROMPT_ROWS,
     form::BLOCK,
     simd::{LANES, Lanes},
 };
@@ -48,7 +48,7 @@ pub struct Acts {
     m: usize,
     blocks: Vec<Block>,        // [k / 32][m]
     values: Vec<[f32; BLOCK]>, // [k / 32][m]
-    factors: Option<[f32; MAX_ROWS]>,
+    factors: Option<[f32; PROMPT_ROWS]>,
 }
 
 impl Acts {
@@ -81,7 +81,7 @@ impl Acts {
     }
 
     /// Sets a factor for each row.
-    pub fn set_factors(&mut self, factors: [f32; MAX_ROWS]) {
+    pub fn set_factors(&mut self, factors: [f32; PROMPT_ROWS]) {
         self.factors = Some(factors);
     }
 

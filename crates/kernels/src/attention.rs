@@ -55,7 +55,7 @@ pub struct Stretch<'a> {
 
 impl Stretch<'_> {
     /// Positions of the segment that a row sees, `after` being the number of rows that follow it.
-    fn len(&self, after: usize) -> usize {
+    pub(crate) fn len(&self, after: usize) -> usize {
         self.seen.saturating_sub(after).min(SEGMENT)
     }
 }
@@ -119,7 +119,7 @@ struct Attend<'a, const G: usize> {
     out: Partials<'a>,
 }
 
-type Scores = [[f32; LANES]; SEGMENT / LANES];
+pub(crate) type Scores = [[f32; LANES]; SEGMENT / LANES];
 
 impl<const G: usize> Kernel for Attend<'_, G> {
     type Output = ();
@@ -191,6 +191,14 @@ fn score<S: Lanes, const G: usize>(
 /// Replaces scores by `e^(score − max)`; returns max and total.
 #[inline(always)]
 fn weigh<S: Lanes>(s: S, scores: &mut Scores, len: usize) -> [f32; 2] {
+    let max = largest(s, scores, len);
+    let total = exponents(s, scores, len, max);
+    [max, simd::sum(s, total)]
+}
+
+/// The largest of the first `len` scores; those of the same 16 after them become −∞.
+#[inline(always)]
+pub(crate) fn largest<S: Lanes>(s: S, scores: &mut Scores, len: usize) -> f32 {
     let (blocks, rest) = (len.div_ceil(LANES), len % LANES);
     if rest > 0 {
         scores[blocks - 1][rest..].fill(f32::NEG_INFINITY);
@@ -199,20 +207,26 @@ fn weigh<S: Lanes>(s: S, scores: &mut Scores, len: usize) -> [f32; 2] {
     for block in &scores[..blocks] {
         largest = s.max(largest, s.load(block));
     }
-    let max = simd::max(s, largest);
+    simd::max(s, largest)
+}
+
+/// Replaces the first `len` scores by `e^(score − max)`; returns their sums, lane by lane.
+#[inline(always)]
+pub(crate) fn exponents<S: Lanes>(s: S, scores: &mut Scores, len: usize, max: f32) -> S::F {
+    let (blocks, rest) = (len.div_ceil(LANES), len % LANES);
     let shift = s.splat(max);
+    // the last block is added once what lies after the end is out of it
+    let (mut total, mut last) = (s.splat(0.0), s.splat(0.0));
     for block in &mut scores[..blocks] {
-        let weight = simd::exp(s, s.sub(s.load(block), shift));
-        s.store(weight, block);
+        total = s.add(total, last);
+        last = simd::exp_below(s, s.sub(s.load(block), shift));
+        s.store(last, block);
     }
     if rest > 0 {
         scores[blocks - 1][rest..].fill(0.0);
+        last = s.load(&scores[blocks - 1]);
     }
-    let mut total = s.splat(0.0);
-    for block in &scores[..blocks] {
-        total = s.add(total, s.load(block));
-    }
-    [max, simd::sum(s, total)]
+    s.add(total, last)
 }
 
 /// `out[g] = Σ_p weight[g][p] · v_p`, for as many groups of 16 dimensions at a time as fit into registers.
@@ -354,7 +368,10 @@ mod tests {
     use half::f16;
 
     use super::*;
-    use crate::{Acts, Operand, testing::Noise};
+    use crate::{Acts, Operand, attend_prompt, testing::Noise};
+
+    /// [`attend`] or [`attend_prompt`].
+    type Attention = fn(Isa, Queries<'_>, Stretch<'_>, &mut [f32]);
 
     struct Case {
         head_dim: usize,
@@ -377,7 +394,7 @@ mod tests {
 
         /// Outputs `[heads][head_dim]` of row `row` of `m`, which sees `len` positions and runs with
         /// the rows `first..first + rows`, all of the same query.
-        fn run(&self, isa: Isa, query: &[f32], place: RowSpan, len: usize) -> Vec<f32> {
+        fn run(&self, (isa, attend): (Isa, Attention), query: &[f32], place: RowSpan, len: usize) -> Vec<f32> {
             let RowSpan { m, first, rows, row } = place;
             let tiles: Vec<_> = query.as_chunks().0.iter().flat_map(|tile| vec![*tile; m]).collect();
             let partial = self.heads * (self.head_dim + PARTIAL_EXTRA);
@@ -454,15 +471,36 @@ mod tests {
             case.values[4000 * head_dim / LANES].fill(f16::INFINITY.to_bits()); // seen by later rows only
             let query = Noise(9).numbers(heads * head_dim);
             for len in lens {
-                let alone = case.run(Isa::PORTABLE, &query, RowSpan::ALONE, len);
+                let alone = case.run((Isa::PORTABLE, attend), &query, RowSpan::ALONE, len);
                 for isa in Isa::available() {
                     for place in RowSpan::all(rows_at_once(isa, heads)) {
-                        let got = case.run(isa, &query, place, len);
+                        let got = case.run((isa, attend), &query, place, len);
                         assert!(got == alone, "{}, {head_dim} × {heads}, {len} positions, {place:?}", isa.name());
                     }
                 }
                 for (got, expected) in alone.iter().zip(case.reference(&query, len)) {
                     assert!((f64::from(*got) - expected).abs() < 1e-4, "{got} for {expected}, {len} positions");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_of_a_prompt_has_the_bits_of_a_row_alone() {
+        for (head_dim, heads) in [(64, 3), (32, 1), (96, 2), (128, 5), (256, 4)] {
+            let mut case = Case::new(head_dim, heads, 4 * SLAB);
+            case.values[4000 * head_dim / LANES].fill(f16::INFINITY.to_bits()); // seen by later rows only
+            let query = Noise(9).numbers(heads * head_dim);
+            for len in [1, 17, 256, 257, 1000, 4000] {
+                let alone = case.run((Isa::PORTABLE, attend), &query, RowSpan::ALONE, len);
+                for isa in Isa::available() {
+                    for (m, first, rows) in [(17, 0, 17), (40, 3, 31), (64, 0, 64)] {
+                        for row in [first, first + rows / 2, first + rows - 1] {
+                            let place = RowSpan { m, first, rows, row };
+                            let got = case.run((isa, attend_prompt), &query, place, len);
+                            assert!(got == alone, "{}, {head_dim} × {heads}, {len} positions, {place:?}", isa.name());
+                        }
+                    }
                 }
             }
         }

@@ -16,6 +16,7 @@
 
 mod activations;
 mod attention;
+mod attention_prompt;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
@@ -49,6 +50,7 @@ pub use stream::Stream;
 
 pub use activations::{Acts, Column, Operand};
 pub use attention::{Join, MAX_HEAD_DIM, PARTIAL_EXTRA, Queries, SEGMENT, SLAB, Stretch, attend, rows_at_once};
+pub use attention_prompt::{attend_prompt, prompt_scratch_bytes};
 pub use dot::{Onto, Tile, multiply};
 pub use encoding::Encoding;
 pub use form::{BLOCK, Form, copy_row};
@@ -58,8 +60,11 @@ pub use pack::{decode_block, read_block, write_block};
 pub use rope::{Angles, Rotate, StoreKeys, StoreValues};
 pub use simd::LANES;
 
-/// Rows that one pass over the weights can serve.
+/// Rows that one pass over the weights can serve, except over a prompt.
 pub const MAX_ROWS: usize = 16;
+
+/// Most rows of a pass over a prompt: enough that reading weights, and converting keys and values, costs little a row.
+pub const PROMPT_ROWS: usize = 128;
 
 isa::kernels! {
     Join<'_, '_> => (),

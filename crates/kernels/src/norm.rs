@@ -5,7 +5,7 @@
 //! whatever `m` is.
 
 use crate::{
-    MAX_ROWS,
+    PROMPT_ROWS,
     activations::{Acts, Column},
     isa::Kernel,
     simd::{self, LANES, Lanes},
@@ -34,7 +34,7 @@ impl Kernel for Norm<'_> {
     fn run<S: Lanes>(self, s: S) -> bool {
         let tiles = self.weight.len();
         let m = self.x.len() / tiles;
-        let mut inverses = [0.0; MAX_ROWS];
+        let mut inverses = [0.0; PROMPT_ROWS];
         for (row, inverse) in inverses.iter_mut().enumerate().take(m) {
             *inverse = inverse_size(s, &self.x[row..], m, self.eps);
         }
@@ -90,14 +90,14 @@ impl Kernel for NormPart<'_, '_> {
 
 /// `1 / sqrt(mean(x²) + eps)` of each of `m` rows, from the sums of squares of its parts of 32 columns, `[parts][m]`;
 /// also returns whether all are finite.
-pub fn divisors(squares: &[f32], m: usize, eps: f32) -> ([f32; MAX_ROWS], bool) {
-    let mut sums = [0.0; MAX_ROWS];
+pub fn divisors(squares: &[f32], m: usize, eps: f32) -> ([f32; PROMPT_ROWS], bool) {
+    let mut sums = [0.0; PROMPT_ROWS];
     for part in squares.chunks_exact(m) {
         sums.iter_mut().zip(part).for_each(|(sum, square)| *sum += square);
     }
     let columns = (squares.len() / m * 2 * LANES) as f32;
-    let inverses = sums.map(|sum| 1.0 / (sum / columns + eps).sqrt());
-    (inverses, inverses[..m].iter().all(|inverse| inverse.is_finite() && *inverse > 0.0))
+    sums[..m].iter_mut().for_each(|sum| *sum = 1.0 / (*sum / columns + eps).sqrt());
+    (sums, sums[..m].iter().all(|inverse| inverse.is_finite() && *inverse > 0.0))
 }
 
 /// `1 / sqrt(mean(x²) + eps)` of the row whose tiles are `m` apart.

@@ -140,14 +140,18 @@ pub(crate) fn sum<S: Lanes>(s: S, x: S::F) -> f32 {
     lanes[0]
 }
 
-/// Largest lane.
+/// Largest lane, by halving as in [`sum`].
 #[inline(always)]
 pub(crate) fn max<S: Lanes>(s: S, x: S::F) -> f32 {
-    let mut best = f32::NEG_INFINITY;
-    for lane in to_array(s, x) {
-        best = if best > lane { best } else { lane };
+    let mut lanes = to_array(s, x);
+    let mut half = LANES / 2;
+    while half > 0 {
+        for i in 0..half {
+            lanes[i] = if lanes[i] > lanes[i + half] { lanes[i] } else { lanes[i + half] };
+        }
+        half /= 2;
     }
-    best
+    lanes[0]
 }
 
 /// `e^x`, within 2 ulp, for x clamped to −87…88; NaN stays NaN.
@@ -155,7 +159,13 @@ pub(crate) fn max<S: Lanes>(s: S, x: S::F) -> f32 {
 /// Range reduction by a two-part ln 2 and a degree-5 polynomial: Cephes `expf` (S. Moshier).
 #[inline(always)]
 pub(crate) fn exp<S: Lanes>(s: S, x: S::F) -> S::F {
-    let x = s.max(s.splat(-87.0), s.min(s.splat(88.0), x));
+    exp_below(s, s.min(s.splat(88.0), x))
+}
+
+/// [`exp`] of what is at most 88.
+#[inline(always)]
+pub(crate) fn exp_below<S: Lanes>(s: S, x: S::F) -> S::F {
+    let x = s.max(s.splat(-87.0), x);
     let n = s.round(s.mul(x, s.splat(std::f32::consts::LOG2_E)));
     let whole = s.to_float(n);
     let r = s.fma(whole, s.splat(-0.693_359_4), x);

@@ -1,4 +1,4 @@
-//! One transformer block of the Llama kind, over at most [`MAX_ROWS`](draftscope_kernels::MAX_ROWS) rows.
+//! One transformer block of the Llama kind, over at most [`PROMPT_ROWS`](draftscope_kernels::PROMPT_ROWS) rows.
 //!
 //! Five regions of parallel work: q|k|v with rotation and cache; attention with joining; output projection with the
 //! residual; gate and up with SiLU; down with the residual. The thread that computes columns of the residual stream
@@ -13,8 +13,8 @@ use super::{
 };
 use crate::model::nn::TransformerConfig;
 use draftscope_kernels::{
-    Acts, BLOCK, Column, Join, LANES, Norm, NormHead, NormPart, Onto, Operand, PARTIAL_EXTRA, Queries, Rotate, SEGMENT,
-    SiluMul, StoreKeys, StoreValues, Stretch, attend, divisors, rows_at_once,
+    Acts, BLOCK, Column, Join, LANES, MAX_ROWS, Norm, NormHead, NormPart, Onto, Operand, PARTIAL_EXTRA, Queries,
+    Rotate, SEGMENT, SiluMul, StoreKeys, StoreValues, Stretch, attend, attend_prompt, divisors, rows_at_once,
 };
 
 /// Sizes of a block.
@@ -33,6 +33,11 @@ impl BlockShape {
     pub(in crate::model) fn of(c: &TransformerConfig) -> Self {
         let (d_model, heads, kv_heads, head_dim) = (c.d_model, c.heads, c.kv_heads, c.head_dim);
         Self { d_model, heads, kv_heads, head_dim, d_ff: c.ffn, eps: c.norm_eps }
+    }
+
+    /// Bytes of what attention keeps of one row that sees so many positions, until its segments are joined.
+    pub(in crate::model) fn partial_bytes(&self, seen: usize) -> usize {
+        seen.div_ceil(SEGMENT) * self.heads * (self.head_dim + PARTIAL_EXTRA) * size_of::<f32>()
     }
 }
 
@@ -201,6 +206,7 @@ impl Layer {
             if let Some(stretch) = pass.stretch(cache, head, first + rows - 1, segment) {
                 let tiles = &heads[head * group_tiles..(head + 1) * group_tiles];
                 let queries = Queries { tiles, m, first, rows };
+                let attend = if m > MAX_ROWS { attend_prompt } else { attend };
                 attend(pass.cpu.isa, queries, stretch, &mut out[..rows * partial]);
             }
         };
@@ -332,11 +338,12 @@ impl Pass<'_> {
         })
     }
 
-    /// Rows that go through a segment together: as many as fit into registers, but few enough that every thread gets
-    /// some items; `items` are those of one row.
+    /// Rows that go through a segment together: as many as fit into registers, or all rows of a prompt's pass, but few
+    /// enough that every thread gets some items; `items` are those of one row.
     fn team_rows(&self, items: usize, heads: usize) -> usize {
         let wanted = ITEMS_A_THREAD * self.cpu.pool.threads();
-        let teams = self.m.div_ceil(rows_at_once(self.cpu.isa, heads)).max(wanted.div_ceil(items)).min(self.m);
+        let most = if self.m > MAX_ROWS { self.m } else { rows_at_once(self.cpu.isa, heads) };
+        let teams = self.m.div_ceil(most).max(wanted.div_ceil(items)).min(self.m);
         self.m.div_ceil(teams)
     }
 

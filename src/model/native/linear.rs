@@ -14,7 +14,7 @@ use super::{
 use crate::model::ModelError;
 use crate::model::files::ModelFiles;
 use crate::model::nn::{Kernels, MatMul};
-use draftscope_kernels::{Acts, Isa, LANES, MAX_ROWS, Onto, Pool};
+use draftscope_kernels::{Acts, Isa, LANES, Onto, PROMPT_ROWS, Pool};
 
 /// Threads and memory that matrices of one model share.
 #[derive(Clone, Debug)]
@@ -77,7 +77,7 @@ impl NativeLinear {
         Ok(Self { cpu: Arc::clone(&cpu.0), matrix, acts: Arc::default() })
     }
 
-    /// At most [`MAX_ROWS`] rows.
+    /// At most [`PROMPT_ROWS`] rows.
     fn pass(&self, x: &[f32], out: &mut [f32]) {
         let m = x.len() / self.matrix.k();
         let mut acts = self.acts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -102,7 +102,7 @@ impl MatMul for NativeLinear {
     fn forward(&self, x: &[f32]) -> Vec<f32> {
         let (k, rows) = (self.matrix.k(), self.matrix.rows());
         let mut out = vec![0.0; x.len() / k * rows];
-        let parts = x.chunks(MAX_ROWS * k).zip(out.chunks_mut(MAX_ROWS * rows));
+        let parts = x.chunks(PROMPT_ROWS * k).zip(out.chunks_mut(PROMPT_ROWS * rows));
         parts.for_each(|(x, out)| self.pass(x, out));
         out
     }

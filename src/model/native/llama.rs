@@ -1,9 +1,9 @@
 //! A Llama-family target on the native backend.
 //!
-//! Tokens run in passes of at most [`MAX_ROWS`] rows, so that weights stream from memory once a pass. Invariant: logits
-//! and hidden states of a position have the same bits however the tokens before it were cut into calls and passes, on
-//! any number of threads and any instruction set. Weights are shared between forks; each fork has its own cache.
-//! [`load`](super::load) reads files.
+//! Tokens run in passes of at most [`MAX_ROWS`] rows, and a prompt's in passes of at most [`PROMPT_ROWS`], so that weights
+//! stream from memory once a pass. Invariant: logits and hidden states of a position have the same bits however the
+//! tokens before it were cut into calls and passes, on any number of threads and any instruction set. Weights are shared
+//! between forks; each fork has its own cache. [`load`](super::load) reads files.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::model::{
     Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, RowPool, RowStats, Rows, Tap, check_path,
 };
 use crate::protocol::TokenId;
-use draftscope_kernels::{Acts, Isa, LANES, MAX_ROWS, Norm, Operand, Pool};
+use draftscope_kernels::{Acts, Isa, LANES, MAX_ROWS, Norm, Operand, PROMPT_ROWS, Pool};
 
 /// What forks share.
 #[derive(Debug)]
@@ -78,6 +78,15 @@ impl Weights {
             None => Ok(()),
         }
     }
+}
+
+/// Most bytes that attention's partial results may take, unless those of [`MAX_ROWS`] rows take more.
+const MAX_PARTIALS: usize = 32 << 20;
+
+/// Rows of a pass over a prompt that ends at position `end`: fewer than [`PROMPT_ROWS`] where attention's partial results,
+/// which grow with the context too, would take more than [`MAX_PARTIALS`] bytes.
+pub(in crate::model) fn prompt_rows(shape: &BlockShape, end: usize) -> usize {
+    (MAX_PARTIALS / shape.partial_bytes(end).max(1)).clamp(MAX_ROWS, PROMPT_ROWS)
 }
 
 /// The extent and shape of a pass.
@@ -206,6 +215,14 @@ impl NativeLlama {
         head::logits(&weights.cpu, &weights.head, &self.head_acts, logits, stats);
     }
 
+    /// Rows of each pass over so many tokens.
+    fn rows_of_pass(&self, tokens: usize, extent: Extent<'_>) -> usize {
+        if tokens <= MAX_ROWS || extent.tree.is_some() {
+            return MAX_ROWS;
+        }
+        prompt_rows(&self.weights.shape, self.cache.len() + tokens)
+    }
+
     /// Runs at the end of the cache; after an error the cache is as before.
     fn start(&mut self, tokens: &[TokenId], rows: LogitRows, extent: Extent<'_>) -> Result<Forward, ModelError> {
         let base = self.cache.room(tokens.len())?;
@@ -220,8 +237,9 @@ impl NativeLlama {
         let all = extent.layers == self.weights.layers.len();
         let states = if all { States::besides(&self.tap) } else { 0 };
         let mut tapped = vec![[0.0; LANES]; states * tokens.len() * tiles];
-        for (index, tokens) in tokens.chunks(MAX_ROWS).enumerate() {
-            let (first, end) = (index * MAX_ROWS * tiles, (index * MAX_ROWS + tokens.len()) * tiles);
+        let rows_of_pass = self.rows_of_pass(tokens.len(), extent);
+        for (index, tokens) in tokens.chunks(rows_of_pass).enumerate() {
+            let (first, end) = (index * rows_of_pass * tiles, (index * rows_of_pass + tokens.len()) * tiles);
             let tapped = &mut tapped[states * first..states * end];
             let states = States::new(&self.tap, extent.layers, tokens.len(), tapped)?;
             self.pass(tokens, &mut hidden[first..end], states, extent)?;
@@ -335,7 +353,9 @@ mod tests {
         };
         let tokens = token_ids(300);
         let singles: Vec<_> = tokens.iter().map(|&token| alone.forward(&[token], LogitRows::All).unwrap()).collect();
-        for sizes in [&[16][..], &[1, 2, 3, 5, 7, 11, 13], &[4, 9, 8, 6, 10, 12, 14, 15], &[300]] {
+        for sizes in
+            [&[16][..], &[1, 2, 3, 5, 7, 11, 13], &[4, 9, 8, 6, 10, 12, 14, 15], &[300], &[17, 64, 31, 129, 59]]
+        {
             let mut together = load(2, Isa::detect()).unwrap();
             let mut at = 0;
             for &size in sizes.iter().cycle() {
@@ -361,13 +381,13 @@ mod tests {
         };
         let mut many = load_ctx(FAR + 96, 2, Isa::detect()).unwrap();
         let mut others: Vec<_> = Isa::available().filter_map(|isa| load_ctx(FAR + 96, 2, isa)).collect();
-        let tokens = token_ids(FAR as u32 + 16);
+        let tokens = token_ids(FAR as u32 + 40);
         many.forward(&tokens[..FAR], LogitRows::Last).unwrap();
         let mut kept = many.cache.fork();
         for base in [FAR, 2049, 1015, 255, 200, 1] {
             kept.set_len(base);
             alone.cache = kept.fork();
-            let next = &tokens[base..base + 16];
+            let next = &tokens[base..base + 40];
             let singles: Vec<_> = next.iter().map(|&token| alone.forward(&[token], LogitRows::All).unwrap()).collect();
             let check = |model: &mut NativeLlama, m: usize| {
                 model.cache = kept.fork();
@@ -378,8 +398,8 @@ mod tests {
                     assert!(out.hidden.row(row) == single.hidden.row(0), "hidden state of {place}");
                 }
             };
-            (2..=16).for_each(|m| check(&mut many, m));
-            others.iter_mut().for_each(|model| check(model, 5));
+            (2..=17).chain([40]).for_each(|m| check(&mut many, m));
+            others.iter_mut().for_each(|model| [5, 33].into_iter().for_each(|m| check(model, m)));
         }
     }
 

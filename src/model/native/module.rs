@@ -13,7 +13,7 @@ use crate::model::native::transpose::untranspose;
 use crate::model::nn::RopeSpec;
 use crate::model::{ModelError, RowStats};
 use crate::protocol::Recycle;
-use draftscope_kernels::{Acts, LANES, MAX_ROWS};
+use draftscope_kernels::{Acts, LANES, PROMPT_ROWS};
 
 /// The computation of one kind of module.
 pub(in crate::model) trait KernelModule: Clone {
@@ -82,7 +82,7 @@ impl<M> OnKernels<M> {
 
 impl<M: KernelModule> ModuleBackend for OnKernels<M> {
     const NAME: &'static str = M::NAME;
-    const MAX_SLOTS: usize = MAX_ROWS;
+    const MAX_SLOTS: usize = PROMPT_ROWS;
     type Weights = M::Weights;
     type Last = ();
 
