@@ -21,11 +21,14 @@ const CHUNK: usize = 32 << 20;
 /// Bytes in a cache line.
 const LINE: usize = 64;
 
+/// Fewer bytes at the end of a chunk than these are left unused.
+const LITTLE: usize = 64 << 10;
+
 /// Cuts allocations from chunks.
 #[derive(Debug, Default)]
 pub struct Arena {
-    /// The chunk in use, and how much of it is taken.
-    current: Mutex<Option<(Arc<Chunk>, usize)>>,
+    /// Chunks that have room, and how much of each is taken.
+    open: Mutex<Vec<(Arc<Chunk>, usize)>>,
 }
 
 /// Memory from the system, freed when dropped.
@@ -97,13 +100,19 @@ impl DerefMut for LazyZeros {
 impl Arena {
     /// `len` zeros that start on a cache line.
     pub fn zeroed(&self, len: usize) -> Bytes {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let room = len.next_multiple_of(LINE);
-        let (chunk, used) = match current.take() {
-            Some((chunk, used)) if room <= chunk.layout.size() - used => (chunk, used),
-            _ => (Arc::new(Chunk::new(room)), 0),
-        };
-        *current = Some((Arc::clone(&chunk), used + room));
+        let left = |(chunk, used): &(Arc<Chunk>, usize)| chunk.layout.size() - used;
+        // the first chunk that has room: a small matrix fills the end that a large one left
+        let at = open.iter().position(|chunk| room <= left(chunk)).unwrap_or_else(|| {
+            open.push((Arc::new(Chunk::new(room)), 0));
+            open.len() - 1
+        });
+        let (chunk, used) = (Arc::clone(&open[at].0), open[at].1);
+        open[at].1 += room;
+        if left(&open[at]) < LITTLE {
+            open.swap_remove(at);
+        }
         // SAFETY: `used + len` bytes lie inside the chunk, and no other allocation has them.
         let start = unsafe {
             let start = chunk.start.add(used);
