@@ -132,6 +132,11 @@ pub trait FamilyConfig: Any {
         false
     }
 
+    /// Values that each of its own modules caches of one position.
+    fn module_values(&self) -> u64 {
+        2 * self.transformer().kv_width() as u64
+    }
+
     /// Adds what its modules need, and corrects figures that this family loads differently.
     fn memory(&self, _context: &LoadContext<'_>, need: MemoryNeed, _weight_type: WeightType) -> MemoryNeed {
         need

@@ -1,6 +1,6 @@
 //! Checks whether a model fits into memory before anything large is allocated.
 //!
-//! Invariant: the estimate is at least what weights and a full cache take. If memory cannot be measured, no
+//! Invariant: the figures are what weights, a full cache and passes take. If memory cannot be measured, no
 //! model is rejected.
 
 use indicatif::DecimalBytes;
@@ -16,17 +16,25 @@ pub struct MemoryNeed {
     pub dtype: String,
     /// Bytes of cache for the whole context.
     pub cache: u64,
+    /// Bytes that passes need beside both; 0 where that is not known.
+    pub working: u64,
     /// Positions of the context.
     pub ctx_len: usize,
 }
 
 impl MemoryNeed {
+    /// Bytes of everything.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.weights.saturating_add(self.cache).saturating_add(self.working)
+    }
+
     /// Rejects a model that does not fit into `available` bytes; `None` means unknown.
     ///
     /// # Errors
     /// [`ModelError::DoesNotFit`] with the figures and what to do.
     pub fn check(&self, available: Option<u64>) -> Result<(), ModelError> {
-        let Some(available) = available.filter(|available| self.weights.saturating_add(self.cache) > *available) else {
+        let Some(available) = available.filter(|available| self.total() > *available) else {
             return Ok(());
         };
         let advice = if self.weights <= available {
@@ -36,8 +44,12 @@ impl MemoryNeed {
         } else {
             "choose a smaller model, or free some memory"
         };
+        let working = match self.working {
+            0 => String::new(),
+            bytes => format!(", its passes {}", DecimalBytes(bytes)),
+        };
         Err(ModelError::DoesNotFit(format!(
-            "the model does not fit: its weights take {} as {}, its cache {} for {} positions, and {} of memory are free; {advice}",
+            "the model does not fit: its weights take {} as {}, its cache {} for {} positions{working}, and {} of memory are free; {advice}",
             DecimalBytes(self.weights),
             self.dtype,
             DecimalBytes(self.cache),
@@ -90,7 +102,8 @@ mod tests {
 
     #[test]
     fn a_rejection_has_the_figures_and_says_what_to_do() {
-        let need = MemoryNeed { weights: 8_000_000_000, dtype: "f32".into(), cache: 2_000_000_000, ctx_len: 4096 };
+        let need =
+            MemoryNeed { weights: 8_000_000_000, dtype: "f32".into(), cache: 2_000_000_000, working: 0, ctx_len: 4096 };
         need.check(None).unwrap();
         need.check(Some(10_000_000_000)).unwrap();
         let says = |available| need.check(Some(available)).unwrap_err().to_string();
@@ -99,6 +112,9 @@ mod tests {
             "the model does not fit: its weights take 8.00 GB as f32, its cache 2.00 GB for 4096 positions, and 5.50 GB of memory are free; choose --dtype stored, a smaller model, or free some memory"
         );
         assert!(says(9_999_999_999).ends_with("choose a smaller --ctx"));
+        let with_passes = MemoryNeed { working: 1_000_000, ..need.clone() };
+        let says = with_passes.check(Some(10_000_000_000)).unwrap_err().to_string();
+        assert!(says.contains("for 4096 positions, its passes 1.00 MB, and 10.00 GB"), "{says}");
         let narrow = MemoryNeed { dtype: "bf16".into(), ..need };
         let says = narrow.check(Some(5_500_000_000)).unwrap_err().to_string();
         assert!(says.ends_with("free; choose a smaller model, or free some memory"), "{says}");

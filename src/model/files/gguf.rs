@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use candle_core::quantized::gguf_file::{Content, Value, VersionedMagic};
+use draftscope_kernels::Encoding;
 
 use crate::model::ModelError;
 use crate::model::catch_panic::catch_panic;
@@ -212,6 +213,11 @@ impl GgufFile {
     #[must_use]
     pub fn bytes_of(&self, name: &str) -> Option<u64> {
         self.tensors.get(name).and_then(TensorEntry::bytes)
+    }
+
+    /// Name, shape (outermost dimension first) and encoding of each tensor; none for a type that does not run.
+    pub fn tensors(&self) -> impl Iterator<Item = (&str, &[usize], Option<Encoding>)> {
+        self.tensors.iter().map(|(name, info)| (name.as_str(), &info.shape[..], info.kind.encoding()))
     }
 
     /// Bytes of all tensors in the file.

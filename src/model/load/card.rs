@@ -14,7 +14,7 @@ use crate::model::ModelError;
 use crate::model::error::clean;
 use crate::model::interfaces::{Description, OwnModules};
 use crate::model::load::OpenModel;
-use crate::model::load::gguf_summary::also_called;
+use crate::model::load::{gguf_summary::also_called, memory_need};
 use crate::model::nn::{RopeScaling, TransformerConfig};
 use crate::model::options::DEFAULT_CTX;
 
@@ -54,6 +54,13 @@ pub struct Card {
     pub dtype: String,
     /// Bytes of the tensors on disk.
     pub tensor_bytes: u64,
+    /// Bytes of the weights in memory, loaded as stored, those of its own draft modules included.
+    pub weight_bytes: u64,
+    /// Dtype of the weights in memory.
+    #[serde(skip)]
+    pub loaded_dtype: String,
+    /// Bytes that passes need beside weights and cache, at the default context; 0 where only matrices are native.
+    pub working_bytes: u64,
     /// Bytes of KV cache per token: f16 on the native backend, twice as many on candle; f32 on both if only matrices
     /// are native.
     pub kv_bytes_per_token: u64,
@@ -111,6 +118,7 @@ impl Card {
         let same_on_candle = !family.runs_whole_native();
         let OwnModules { found, announced } = family.own_modules(source);
         let lines = family.describe();
+        let need = memory_need::by_default(path, &opened, DEFAULT_CTX.min(config.context_length));
         Ok(Self {
             title: source.name(),
             own_name: source.own_name().map(clean),
@@ -119,6 +127,9 @@ impl Card {
             rope_scaling: scaling(config),
             dtype: source.stored_dtype(),
             tensor_bytes: source.tensor_bytes(),
+            weight_bytes: need.weights,
+            loaded_dtype: need.dtype,
+            working_bytes: need.working,
             kv_bytes_per_token: if same_on_candle { 4 } else { 2 } * family.cached_values(),
             same_on_candle,
             family: family_fields(&lines),
@@ -168,6 +179,20 @@ impl Card {
     }
 }
 
+impl Card {
+    /// What the file has where weights are loaded as another dtype, or take another size by more than a hundredth.
+    fn on_disk(&self) -> String {
+        let bytes = DecimalBytes(self.tensor_bytes);
+        if self.loaded_dtype != self.dtype {
+            format!(" ({bytes} of {} on disk)", self.dtype)
+        } else if self.weight_bytes.abs_diff(self.tensor_bytes) > self.tensor_bytes / 100 {
+            format!(" ({bytes} on disk)")
+        } else {
+            String::new()
+        }
+    }
+}
+
 impl Display for Card {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = |text: &str| clean(text);
@@ -189,12 +214,17 @@ impl Display for Card {
         let ctx = self.context_length.min(DEFAULT_CTX);
         writeln!(
             f,
-            "memory   weights {} as {}; cache {} a token, {} for {ctx}{}",
-            DecimalBytes(self.tensor_bytes),
-            self.dtype,
+            "memory   weights {} as {}{}; cache {} a token, {} for {ctx}{}{}",
+            DecimalBytes(self.weight_bytes),
+            self.loaded_dtype,
+            self.on_disk(),
             DecimalBytes(self.kv_bytes_per_token),
             DecimalBytes(self.kv_bytes_per_token * ctx as u64),
-            if self.same_on_candle { "" } else { " (candle: twice that)" }
+            if self.same_on_candle { "" } else { " (candle: twice that)" },
+            match self.working_bytes {
+                0 => String::new(),
+                bytes => format!("; passes {}", DecimalBytes(bytes)),
+            }
         )?;
         for line in &self.lines.memory {
             writeln!(f, "{line}")?;

@@ -1,25 +1,67 @@
 //! How much memory a model will need, for "does it fit".
 
-use crate::model::interfaces::LoadContext;
-use crate::model::memory::MemoryNeed;
-use crate::model::options::{Rollback, WeightType};
+use std::path::Path;
 
-/// Bytes of weights and of a full cache; a cached value takes `value_bytes`.
-pub(super) fn of(context: &LoadContext<'_>, weight_type: WeightType, value_bytes: u64) -> MemoryNeed {
+use crate::model::interfaces::LoadContext;
+use crate::model::load::OpenModel;
+use crate::model::memory::MemoryNeed;
+use crate::model::native::{account, threads};
+use crate::model::options::{Backend, DeviceChoice, Dtype, LoadOptions, ModuleFile, Rollback, WeightType};
+
+/// Bytes of weights, a full cache and passes, on the native kernels or on candle.
+pub(super) fn of(context: &LoadContext<'_>, weight_type: WeightType, on_kernels: bool) -> MemoryNeed {
     let LoadContext { options, source, config, ctx_len, .. } = *context;
+    let modules = match options.mtp.as_ref().is_some_and(|mtp| !mtp.required) {
+        true => config.own_modules(source).found,
+        false => 0,
+    };
+    let whole = on_kernels && config.runs_whole_native();
     let weights_of =
         |size: u64| size * (config.matrix_weights() - config.looked_up_weights()) + config.looked_up_bytes(source);
     let (weights, dtype) = match weight_type {
         WeightType::F32 => (weights_of(4), "f32".to_owned()),
         WeightType::Bf16 => (weights_of(2), "bf16".to_owned()),
-        WeightType::Stored if source.stored_dtype() == "f8_e4m3" => (weights_of(2), "bf16".to_owned()),
-        WeightType::Stored => (source.tensor_bytes(), source.stored_dtype()),
+        WeightType::Stored => {
+            let dtype = source.stored_dtype();
+            let dtype = if dtype == "f8_e4m3" { "bf16".to_owned() } else { dtype };
+            (account::weight_bytes(source, (config.transformer(), modules), whole), dtype)
+        }
     };
-    let cache = config.cached_values() * value_bytes * ctx_len as u64;
+    let value_bytes = if whole { 2 } else { 4 };
+    let values = config.cached_values() + modules as u64 * config.module_values();
     // the present state, and a copy for each row of a round of default length
     let copies = if options.rollback == Rollback::Replay { 6 } else { 23 }; // base, present, marks, 17 rows
-    let need = MemoryNeed { weights, dtype, cache: cache + copies * config.state_bytes(), ctx_len };
-    config.memory(context, need, weight_type)
+    let cache = values * value_bytes * ctx_len as u64 + copies * config.state_bytes();
+    let working = match whole {
+        true => {
+            let dense = matches!(dtype.as_str(), "f32" | "f16" | "bf16");
+            let threads = options.threads.unwrap_or_else(threads::available);
+            account::working_bytes(config.transformer(), (ctx_len, threads), dense)
+        }
+        false => 0,
+    };
+    config.memory(context, MemoryNeed { weights, dtype, cache, working, ctx_len }, weight_type)
+}
+
+/// What a model takes with default options and so many positions, its own modules included.
+pub(super) fn by_default(path: &Path, opened: &OpenModel, ctx_len: usize) -> MemoryNeed {
+    let own = ModuleFile { name: String::new(), weights: [].into(), config: [].into(), sha256: None, required: false };
+    let options = LoadOptions {
+        target: path.to_owned(),
+        sha256: None,
+        dtype: Dtype::Auto,
+        device: DeviceChoice::Cpu,
+        backend: Backend::Auto,
+        threads: None,
+        ctx_len: Some(ctx_len),
+        mtp: Some(own),
+        draft_model: None,
+        draft_model_required: false,
+        rollback: Rollback::default(),
+        draft_vocab: None,
+    };
+    let (source, config) = (&opened.source, opened.config.as_ref());
+    of(&LoadContext { options: &options, source, config, ctx_len, ends: &[] }, WeightType::Stored, true)
 }
 
 #[cfg(test)]
@@ -33,7 +75,7 @@ mod tests {
 
     use super::*;
     use crate::model::load::{OpenModel, load, weight_type};
-    use crate::model::options::{Backend, DeviceChoice, DraftVocab, Dtype, LoadOptions, ModuleFile};
+    use crate::model::options::DraftVocab;
 
     fn context<'a>(options: &'a LoadOptions, opened: &'a OpenModel) -> LoadContext<'a> {
         LoadContext {
@@ -102,7 +144,7 @@ mod tests {
                 };
                 let opened = OpenModel::open(folder.path()).unwrap();
                 let weight_type = weight_type(dtype, &opened.source, &Device::Cpu).0;
-                let need = of(&context(&options, &opened), weight_type, 4).weights;
+                let need = of(&context(&options, &opened), weight_type, backend == Backend::Native).weights;
                 let takes = load(&options, &mut |_, _, _| {}).unwrap().target.spec().info.weight_bytes;
                 let what = format!("{stored:?} held as {dtype:?} on {backend:?}");
                 assert!(need >= takes, "{what}: {need} are asked for and {takes} taken");
@@ -153,7 +195,7 @@ mod tests {
                     let opened = OpenModel::open(&options.target).unwrap();
                     let codec = opened.codec().unwrap();
                     let context = LoadContext { ends: codec.ends(), ..context(&options, &opened) };
-                    let need = of(&context, held, 4);
+                    let need = of(&context, held, backend == Backend::Native);
                     let loaded = load(&options, &mut |_, _, _| {}).unwrap();
                     let (info, drafter) = (&loaded.target.spec().info, loaded.mtp.unwrap().1);
                     let taken = info.weight_bytes + drafter.weight_bytes;

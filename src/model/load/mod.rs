@@ -174,8 +174,7 @@ fn load_native(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result
                 .into(),
         ));
     }
-    let value_bytes = if context.config.runs_whole_native() { 2 } else { 4 };
-    memory_need::of(context, WeightType::Stored, value_bytes).check(memory::available())?;
+    memory_need::of(context, WeightType::Stored, true).check(memory::available())?;
     context.config.load(context, interfaces::Backend::Native, progress)
 }
 
@@ -183,7 +182,7 @@ fn load_candle(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result
     let device = context.options.device.open()?;
     let (weight_type, dtype) = weight_type(context.options.dtype, context.source, &device);
     if device.is_cpu() {
-        memory_need::of(context, weight_type, 4).check(memory::available())?;
+        memory_need::of(context, weight_type, false).check(memory::available())?;
     }
     context.config.load(context, interfaces::Backend::Candle(weight_type, dtype, &device), progress)
 }

@@ -5,6 +5,7 @@
 //! not on the rows beside it, on threads or on the instruction set. So greedy speculation equals plain decoding, to the
 //! bit. Callers decide which backend runs and how many threads.
 
+pub(in crate::model) mod account;
 pub(in crate::model) mod batch;
 pub(in crate::model) mod cache;
 pub(in crate::model) mod draft_head;

@@ -111,7 +111,7 @@ impl CheckedHead {
     /// Memory that the head needs, with `bits` per weight and `kv_size` bytes per number in the cache.
     pub(in crate::model) fn need(&self, (bits, dtype): (u64, &str), kv_size: u64, ctx_len: usize) -> MemoryNeed {
         let cache = 2 * self.config.block.kv_width() as u64 * kv_size * ctx_len as u64;
-        MemoryNeed { weights: self.matrix_weights() * bits / 8, dtype: dtype.to_owned(), cache, ctx_len }
+        MemoryNeed { weights: self.matrix_weights() * bits / 8, dtype: dtype.to_owned(), cache, working: 0, ctx_len }
     }
 }
 

@@ -109,6 +109,11 @@ impl FamilyConfig for DeepSeekConfig {
         !named
     }
 
+    /// [`load::memory`] counts them.
+    fn module_values(&self) -> u64 {
+        0
+    }
+
     fn memory(&self, context: &LoadContext<'_>, need: MemoryNeed, weight_type: WeightType) -> MemoryNeed {
         load::memory(self, context, need, weight_type)
     }
