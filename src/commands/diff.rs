@@ -100,6 +100,11 @@ fn report(diff: &Diff) -> String {
     if let Some(ratio) = diff.speed_ratio {
         line(format!("second ÷ first         {ratio:.2}× in tokens per second"));
     }
+    for (name, finding) in ["first", "second"].iter().zip(&diff.contradictions) {
+        if let Some(finding) = finding {
+            line(format!("{name}: {finding}"));
+        }
+    }
     for turn in &diff.turns {
         line(verdict(turn));
         if let Some(difference) = &turn.divergence {

@@ -52,6 +52,9 @@ pub(super) fn write(session: &Session, recording: &Recording, out: Out<'_>) -> i
     writeln!(out, "\n## In numbers\n")?;
     numbers(session, out)?;
     lenient(session, out)?;
+    if let Some(finding) = session.stats(Lane::Speculative).evidence().sentence() {
+        writeln!(out, "\n**{finding}.**")?;
+    }
     for turn in session.turns() {
         self::turn(turn, out)?;
     }

@@ -25,8 +25,15 @@ pub struct Diff {
     pub tokens_per_round: [Option<f64>; 2],
     /// Whether every rule that judged drafts is lossless.
     pub lossless: [bool; 2],
+    /// Of each, the sentence on rejections that contradict the reported probabilities, if they do.
+    #[serde(skip_serializing_if = "nothing")]
+    pub contradictions: [Option<String>; 2],
     /// Tokens per second, second ÷ first.
     pub speed_ratio: Option<f64>,
+}
+
+fn nothing(contradictions: &[Option<String>; 2]) -> bool {
+    contradictions.iter().all(Option::is_none)
 }
 
 /// One turn in both.
@@ -89,6 +96,7 @@ impl Diff {
             turns,
             tokens_per_round: [a, b].map(|session| session.stats(Lane::Speculative).mean_tokens_per_round()),
             lossless: [a, b].map(|s| s.turns().iter().all(|turn| turn.answer(Lane::Speculative).is_lossless())),
+            contradictions: [a, b].map(|session| session.stats(Lane::Speculative).evidence().sentence()),
             speed_ratio: speed(&runs[1]).zip(speed(&runs[0])).map(|(b, a)| b / a),
             runs,
         }

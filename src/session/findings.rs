@@ -96,12 +96,20 @@ fn by_confidence(round: &Round, index: usize, name: &str, judgement: &Judgement)
 }
 
 fn accepted(round: &Round, index: usize, name: &str, judgement: &Judgement) -> String {
-    let (Some(p), Some(q), u) = (judgement.p, judgement.q, judgement.u) else {
+    let Some(p) = judgement.p else {
         return format!("draft {name} accepted; the engine does not report its probabilities");
     };
     if round.departure(index).is_some() {
         return departed(round, index, name, p);
     }
+    if is_drawn_unseen(round, judgement) {
+        return format!(
+            "draft {name} accepted with a chance of {:.2} ({})",
+            chance(judgement, p),
+            p_and_q(judgement, p)
+        );
+    }
+    let (q, u) = (judgement.q.unwrap_or(1.0), judgement.u);
     match (round.judged_by(), u) {
         (VerifyRule::Block, Some(_)) => {
             format!("drafts are judged together: up to {name} (p {p:.2}, q {q:.2}) they are accepted")
@@ -128,6 +136,20 @@ fn accepted(round: &Round, index: usize, name: &str, judgement: &Judgement) -> S
     }
 }
 
+/// Whether the engine drew and does not say what.
+fn is_drawn_unseen(round: &Round, judgement: &Judgement) -> bool {
+    judgement.u.is_none() && !round.sampling.is_greedy() && round.judged_by().is_lossless()
+}
+
+/// The chance of acceptance; a drafter without a distribution is certain.
+fn chance(judgement: &Judgement, p: f32) -> f32 {
+    over(p, judgement.q.unwrap_or(1.0)).min(1.0)
+}
+
+fn p_and_q(judgement: &Judgement, p: f32) -> String {
+    judgement.q.map_or(format!("p {}", small(p)), |q| format!("p {}, q {}", small(p), small(q)))
+}
+
 /// A lenient rule accepted a token that the target would not have picked.
 fn departed(round: &Round, index: usize, name: &str, p: f32) -> String {
     let best = best(round, index)
@@ -144,9 +166,17 @@ fn instead(round: &Round, index: usize) -> Option<String> {
 fn rejected(round: &Round, index: usize, name: &str, judgement: &Judgement) -> String {
     let next = round.next_piece().unwrap_or_default();
     let chosen = quoted(&next);
-    let (Some(p), Some(q), u) = (judgement.p, judgement.q, judgement.u) else {
+    let Some(p) = judgement.p else {
         return format!("{name} rejected, {chosen} committed; the engine reports no more of rejected drafts");
     };
+    if is_drawn_unseen(round, judgement) {
+        let lost = small(1.0 - chance(judgement, p));
+        return format!(
+            "draft {name} rejected with a chance of {lost} ({}); recovered: {chosen}",
+            p_and_q(judgement, p)
+        );
+    }
+    let (q, u) = (judgement.q.unwrap_or(1.0), judgement.u);
     if round.is_tree() {
         return format!("draft {name} {p:.2} rejected; {} continues the text", instead(round, index).unwrap_or(chosen));
     }

@@ -55,9 +55,18 @@ impl Answer {
         for (index, counts) in counted.iter().enumerate() {
             let (index, place) = (u32::try_from(index).unwrap_or(u32::MAX), u32::try_from(at).unwrap_or(u32::MAX));
             let own = &known[at..at + usize::from(counts.committed)];
+            let number = number.saturating_add(index);
+            // what a plugin reported of a round stays
+            if let Some(same) = old.iter().find(|round| round.first_token == start + at && has_counts(round, counts)) {
+                let round = Round { round: number, clock_before_us, ..(**same).clone() };
+                clock_before_us = round.clock_us;
+                at += own.len();
+                self.add_counted(round);
+                continue;
+            }
             let from = own.last().map_or(&old[0], |last| &old[last.round]);
             let round = Round {
-                round: number.saturating_add(index),
+                round: number,
                 turn: from.turn,
                 base_len: base.saturating_add(place),
                 draft_len: counts.drafted,
@@ -127,6 +136,17 @@ fn fits(counted: &[CountedRound], tokens: usize) -> bool {
         round.accepted <= round.drafted && (1..=u16::from(round.accepted) + 1).contains(&round.committed)
     };
     counted.iter().all(sound) && counted.iter().map(|round| usize::from(round.committed)).sum::<usize>() == tokens
+}
+
+/// Whether a round has more than counts, and just these.
+fn has_counts(round: &Round, counts: &CountedRound) -> bool {
+    let is_detailed =
+        !counts.merged && round.drafts.iter().all(|draft| !draft.piece.id.is_unknown()) && !round.rows.is_empty();
+    is_detailed
+        && round.rows.len() == round.drafts.len() + 1
+        && round.drafts.len() == usize::from(counts.drafted)
+        && round.accepted() == usize::from(counts.accepted)
+        && round.committed.len() == usize::from(counts.committed)
 }
 
 fn drafts(counts: &CountedRound, own: &[Known]) -> Vec<DraftCell> {

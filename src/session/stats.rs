@@ -6,7 +6,7 @@
 
 use crate::protocol::RunSummary;
 
-use super::{Answer, Round};
+use super::{Answer, Evidence, Round};
 
 /// Sums over the complete rounds of a lane.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,6 +35,8 @@ pub struct LaneStats {
     clock_us: u64,
     /// Whether the engine has not reported what rounds drafted: they count without drafts.
     pub(super) is_uncounted: bool,
+    /// What speaks against the reported probabilities.
+    evidence: Evidence,
 }
 
 /// One point of a speed curve: the state after a round.
@@ -78,6 +80,7 @@ impl LaneStats {
         self.rounds += 1;
         self.committed += round.committed.len() as u64;
         self.add_times(round);
+        self.evidence.add(round);
         if self.is_uncounted {
             return;
         }
@@ -121,6 +124,12 @@ impl LaneStats {
         self.decode_us = self.decode_us.saturating_add(took_us);
     }
 
+    /// What speaks against the probabilities that the engine reports.
+    #[must_use]
+    pub fn evidence(&self) -> &Evidence {
+        &self.evidence
+    }
+
     /// Adds another lane's or turn's sums; clocks of different turns add up.
     pub fn merge(&mut self, other: &Self) {
         let sums = [
@@ -144,6 +153,7 @@ impl LaneStats {
             *sum = sum.saturating_add(part);
         }
         self.longest_asked = self.longest_asked.max(other.longest_asked);
+        self.evidence.merge(&other.evidence);
         merge_lists(&mut self.reached_per_pos, &other.reached_per_pos);
         merge_lists(&mut self.offered_per_pos, &other.offered_per_pos);
         merge_lists(&mut self.accepted_per_pos, &other.accepted_per_pos);

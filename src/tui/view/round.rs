@@ -145,6 +145,9 @@ fn table(screen: Screen, round: &Round, inner: Rect) -> Vec<Line<'static>> {
         let text = format!("{}{}", place(round, columns.focus), finding.text);
         lines.extend(wrapped(&text, inner.width, screen.theme[role]));
     }
+    if let Some(text) = screen.session.stats(Lane::Speculative).evidence().sentence() {
+        lines.extend(wrapped(&text, inner.width, screen.theme[Role::Warning]));
+    }
     if inner.height + 2 >= TIMES_INSIDE {
         let last = usize::from(inner.height) - 1;
         lines.resize(last, Line::default());
