@@ -36,7 +36,19 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("tui", &["protocol", "stream", "session", "config", "fatal"]),
     ("headless", &["protocol", "stream", "session"]),
     ("export", &["protocol", "session", "trace", "tui"]),
-    ("cli", &["protocol", "attach::Api", "export::Format", "tui::Marks", "tui::Page", "tui::Pace", "model::options"]),
+    (
+        "cli",
+        &[
+            "protocol",
+            "attach::Api",
+            "attach::socket::address",
+            "export::Format",
+            "tui::Marks",
+            "tui::Page",
+            "tui::Pace",
+            "model::options",
+        ],
+    ),
     ("config", &[]),
 ];
 
@@ -129,6 +141,7 @@ const COMMANDS: &[Layer] = &[
             "first_start",
             "lessons",
             "output",
+            "plugin_check",
             "progress",
             "prompts",
             "quiz_files",

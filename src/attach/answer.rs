@@ -2,11 +2,14 @@
 //!
 //! Invariant: after its end nothing changes it; before `prefilled` there is no round.
 
+use std::sync::Arc;
+
 use crate::http::HttpError;
 use crate::protocol::{EventKind, Lane, Piece, StopReason, TokenId};
 
 use super::read::Read;
 use super::server::{Line, Reader, Server};
+use super::socket::join::{Joined, Plugin};
 use super::step::{Part, unreported};
 
 /// Most lines in an answer that are no chunks, before it is given up.
@@ -55,6 +58,14 @@ impl Answer {
             garbage: 0,
             ended: None,
         }
+    }
+
+    /// The same answer, with the detail that the engine's plugin reports.
+    pub(super) fn joined(mut self, plugin: Option<&Arc<Plugin>>) -> Self {
+        if let Some(plugin) = plugin.filter(|_| self.lane == Lane::Speculative) {
+            self.reader = Box::new(Joined::new(self.reader, plugin));
+        }
+        self
     }
 
     /// Takes what was read.

@@ -14,6 +14,7 @@ mod outbox;
 mod read;
 mod run;
 mod server;
+pub mod socket;
 pub mod sse;
 pub mod step;
 pub mod watch;
@@ -38,6 +39,8 @@ pub struct AttachConfig {
     pub api: Option<Api>,
     /// A second server with the same model and without speculation, which answers the same prompts.
     pub plain_url: Option<String>,
+    /// The socket of the engine's plugin, which reports every round whole.
+    pub socket: Option<socket::address::Address>,
     /// Whether the target's predictions are asked after every answer.
     pub probe: bool,
     /// Headers of every request, such as an API key; they stay out of events and messages.
@@ -53,7 +56,7 @@ impl AttachConfig {
     #[must_use]
     pub fn new(url: &str, settings: Settings) -> Self {
         let (api, plain_url, headers) = (None, None, Vec::new());
-        Self { url: url.to_owned(), api, plain_url, probe: false, headers, settings, patience: PATIENCE }
+        Self { url: url.to_owned(), api, plain_url, socket: None, probe: false, headers, settings, patience: PATIENCE }
     }
 }
 

@@ -3,8 +3,11 @@
 //! Invariant: a pause or a step concerns the display only: the server continues, and its chunks wait. An answer that
 //! breaks off ends as `broken_off` after a sentence that says why, and the next prompt connects anew.
 
+mod commands;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedSender;
@@ -19,6 +22,7 @@ use super::lanes::{ask, server_of, unlike};
 use super::outbox::Outbox;
 use super::read::{Read, WAITING};
 use super::server::{Server, connect};
+use super::socket::join::Plugin;
 
 /// Longest time in which a command is not looked at.
 const TICK: Duration = Duration::from_millis(10);
@@ -54,12 +58,14 @@ fn serve(config: &AttachConfig, inbox: Receiver<Command>, outbox: &mut Outbox) -
         notices.extend(unlike(&header, &plain.header(config.settings, outbox.started_unix_ms).0));
     }
     let settings = header.settings;
+    let plugin = Plugin::start(config.socket.as_ref(), &header)?;
     let can_ask_rows = header.can(Ability::AskRows);
     outbox.send(EventKind::Started { header: Box::new(header) });
     notices.into_iter().for_each(|message| outbox.notice(message));
     let mut run = Run {
         server,
         plain,
+        plugin,
         inbox,
         outbox,
         settings,
@@ -86,6 +92,8 @@ struct Run<'a> {
     server: Box<dyn Server>,
     /// The server that decodes the same prompts without speculation.
     plain: Option<Box<dyn Server>>,
+    /// The engine's plugin, which reports the rounds of the run's own lane.
+    plugin: Option<Arc<Plugin>>,
     inbox: Receiver<Command>,
     outbox: &'a mut Outbox,
     settings: Settings,
@@ -152,7 +160,10 @@ impl Run<'_> {
         if prompt.typed().trim().is_empty() && prompt.branch().is_none() {
             return Err("the prompt is empty".to_owned());
         }
-        Ok(vec![ask(&mut *self.server, (prompt, &self.settings), (Lane::Speculative, self.turn, self.round), sender)?])
+        self.plugin.iter().for_each(|plugin| plugin.begin());
+        let lane = (Lane::Speculative, self.turn, self.round);
+        let answer = ask(&mut *self.server, (prompt, &self.settings), lane, sender)?;
+        Ok(vec![answer.joined(self.plugin.as_ref())])
     }
 
     /// The same prompt to the plain server. Its failures are sentences, and the run's own answer goes on.
@@ -229,7 +240,7 @@ impl Run<'_> {
             if taken.refusal.is_some() {
                 let before = answer.round;
                 match ask(server, (prompt, &self.settings), (lane, self.turn, before), sender) {
-                    Ok(again) => *answer = again,
+                    Ok(again) => *answer = again.joined(self.plugin.as_ref()),
                     Err(message) => {
                         answer.ended = Some(StopReason::Refused);
                         self.outbox.notice(message);
@@ -301,91 +312,5 @@ impl Run<'_> {
             ends_round || (is_own && matches!(event, EventKind::Drafted { .. } | EventKind::Verified { .. }));
         self.outbox.send_in(lane, event);
         self.gate.end(|step| ends_round || (ends_phase && step == Step::Phase));
-    }
-
-    fn poll(&mut self) {
-        loop {
-            match self.inbox.try_recv() {
-                Ok(command) => self.obey(command),
-                Err(TryRecvError::Empty) => return,
-                Err(TryRecvError::Disconnected) => {
-                    self.is_over = true;
-                    return;
-                }
-            }
-        }
-    }
-
-    fn obey(&mut self, command: Command) {
-        match command {
-            Command::Generate { prompt } => self.prompts.push(prompt),
-            Command::Stop => {
-                self.is_stopped = true;
-                self.prompts.clear();
-                self.open();
-            }
-            Command::Shutdown => self.is_over = true,
-            Command::Pause => {
-                let was_open = self.gate.close();
-                self.report_pause(was_open);
-            }
-            Command::StepPhase => {
-                let was_open = self.gate.step(Step::Phase);
-                self.report_pause(was_open);
-            }
-            Command::StepRound => {
-                let was_open = self.gate.step(Step::Round);
-                self.report_pause(was_open);
-            }
-            Command::Resume => self.open(),
-            Command::AskRows => self.asks_rows = true,
-            Command::SetSampling { sampling } => self.change(Settings { sampling, ..self.settings }),
-            Command::SetMaxTokens { max_tokens } => self.change(Settings { max_tokens, ..self.settings }),
-            Command::Note { text, round, turn } => self.outbox.send(EventKind::Noted { text, round, turn }),
-            Command::Bookmark { round, turn, label } => {
-                self.outbox.send(EventKind::Bookmarked { round, turn, label });
-            }
-            Command::SetDraftLen { .. }
-            | Command::SetAutoDraftLen
-            | Command::SetRule { .. }
-            | Command::SetLeniency { .. }
-            | Command::SetDrafter { .. }
-            | Command::SetDrafting { .. } => {
-                let name = self.server.name();
-                self.outbox.notice(format!("drafting is set where {name} is started; it cannot be changed from here"));
-            }
-            Command::SetBaseline { .. } | Command::SetRival { .. } | Command::FinishPlain { .. } => {
-                let name = self.server.name();
-                self.outbox.notice(format!("{name} decodes nothing beside the answer"));
-            }
-            Command::ProposeDraft { .. }
-            | Command::SetSpeed { .. }
-            | Command::SkipTo { .. }
-            | Command::SkipToNext { .. }
-            | Command::PlayListed { .. } => {}
-        }
-    }
-
-    /// Changes settings from the next prompt on.
-    fn change(&mut self, settings: Settings) {
-        match settings.validate() {
-            Ok(()) => {
-                self.settings = settings;
-                self.outbox.send(EventKind::SettingsChanged { settings });
-            }
-            Err(error) => self.outbox.notice(format!("setting not changed: {error}")),
-        }
-    }
-
-    fn report_pause(&mut self, was_open: bool) {
-        if was_open {
-            self.outbox.send(EventKind::Paused);
-        }
-    }
-
-    fn open(&mut self) {
-        if self.gate.open() {
-            self.outbox.send(EventKind::Resumed);
-        }
     }
 }

@@ -4,6 +4,8 @@ use crate::protocol::{
     CountedRound, EventKind, Judgement, NextKind, Outcome, Piece, Prediction, StopReason, TokenId, Verification,
 };
 
+use super::socket::Round;
+
 /// Most drafts of a step, and most tokens that it commits: events number drafts in a byte.
 pub const MAX_DRAFTS: usize = 255;
 
@@ -48,6 +50,8 @@ pub struct Step {
     pub probs: Vec<Option<f32>>,
     /// Time since the first token in microseconds.
     pub clock_us: u64,
+    /// The round as the engine's plugin reported it.
+    pub detail: Option<Box<Round>>,
 }
 
 /// The prediction of a row that the server does not report: all probability is outside the list.
@@ -60,7 +64,10 @@ impl Step {
     /// The events of this step as round `round`, with `base_len` positions in the cache before it. Unreported ids are
     /// [`TokenId::UNKNOWN`], and the prediction of an unreported row leaves all probability outside its list.
     #[must_use]
-    pub fn events(self, round: u32, base_len: u32) -> Vec<EventKind> {
+    pub fn events(mut self, round: u32, base_len: u32) -> Vec<EventKind> {
+        if let Some(detail) = self.detail.take() {
+            return detail.events(self, round, base_len);
+        }
         let drafted = self.drafted.min(MAX_DRAFTS);
         let accepted = self.accepted.min(drafted);
         let mut events = vec![EventKind::RoundStarted { round, base_len, draft_len: drafted as u8 }];

@@ -4,6 +4,7 @@ use clap::Args;
 
 use super::{SampleArgs, ScreenArgs, TraceArgs};
 use crate::attach::Api;
+use crate::attach::socket::address::Address;
 use crate::tui::Pace;
 
 /// Below the help of `attach`.
@@ -21,6 +22,9 @@ pub struct ConnectArgs {
     /// The server's API: llama, vllm, sglang or openai [default: it is asked]
     #[arg(long, value_name = "API")]
     pub api: Option<Api>,
+    /// The socket of the engine's plugin, a path or a loopback HOST:PORT: rejected drafts, p and q are then shown
+    #[arg(long, value_name = "SOCKET", env = "DRAFTSCOPE_SOCKET", value_parser = parse_socket)]
+    pub socket: Option<Address>,
     /// A second server with the same model and without speculation: it answers the same prompts at the same time
     #[arg(long, value_name = "URL")]
     pub plain_url: Option<String>,
@@ -29,11 +33,15 @@ pub struct ConnectArgs {
     pub probe: bool,
 }
 
+fn parse_socket(text: &str) -> Result<Address, String> {
+    text.parse()
+}
+
 /// Options of `attach`.
 #[derive(Clone, Debug, Args)]
 pub struct AttachArgs {
     /// Address of the server, such as http://127.0.0.1:8080; with --watch, several
-    #[arg(value_name = "URL", required = true)]
+    #[arg(value_name = "URL", required_unless_present = "check")]
     pub urls: Vec<String>,
     /// Only follow what others ask of these servers: metrics over time, a row a server, no prompt is sent
     #[arg(long, conflicts_with_all = ["prompt", "per_line", "probe", "plain_url", "trace"])]
@@ -41,6 +49,9 @@ pub struct AttachArgs {
     /// With --watch: write a JSON line a second instead of drawing, as without a terminal
     #[arg(long, requires = "watch")]
     pub json: bool,
+    /// Check the lines of an engine's plugin, from a file or from its socket, and name line and field of what is wrong
+    #[arg(long, value_name = "FILE|SOCKET", conflicts_with_all = ["urls", "watch"])]
+    pub check: Option<String>,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub connect: ConnectArgs,

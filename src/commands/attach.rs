@@ -20,6 +20,9 @@ use super::{chat, run_args, terminal};
 const API_KEY: &str = "DRAFTSCOPE_API_KEY";
 
 pub(crate) fn run(args: &AttachArgs, files: &UserFiles) -> Result<ExitCode> {
+    if let Some(place) = &args.check {
+        return super::plugin_check::run(place);
+    }
     if args.watch {
         return watch(args, files);
     }
@@ -79,6 +82,7 @@ pub(crate) fn start(url: &str, connect: &ConnectArgs, sample: &SampleArgs) -> Re
         api: connect.api,
         plain_url: connect.plain_url.clone(),
         probe: connect.probe,
+        socket: connect.socket.clone(),
         headers: headers(connect)?,
         ..AttachConfig::new(url, settings)
     };

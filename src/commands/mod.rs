@@ -20,6 +20,7 @@ pub(crate) mod learn;
 mod lessons;
 pub(crate) mod models;
 pub(crate) mod output;
+mod plugin_check;
 mod progress;
 mod prompts;
 mod quiz_files;

@@ -165,6 +165,29 @@ fn by_type(root: &mut Map<String, Value>) {
     if let Some(Value::Array(required)) = root.get_mut("required") {
         required.push("type".into());
     }
+    of_plugins(root);
+}
+
+/// What only the plugin of an engine sends: the request of a line, and the number of rounds that it left out.
+fn of_plugins(root: &mut Map<String, Value>) {
+    if let Some(Value::Object(properties)) = root.get_mut("properties") {
+        let request = json!({
+            "description": "From the plugin of an attached engine: the request that the line belongs to.",
+            "type": "string",
+            "maxLength": 256,
+        });
+        properties.insert("request".into(), request);
+    }
+    let dropped = json!({
+        "description": "From the plugin of an attached engine: rounds were left out, because nobody read them fast enough.",
+        "properties": {
+            "rounds": { "description": "How many since it started.", "type": "integer", "minimum": 0 },
+        },
+        "required": ["rounds"],
+    });
+    if let Some(Value::Array(kinds)) = root.get_mut("allOf") {
+        kinds.push(json!({ "if": { "properties": { "type": { "const": "dropped" } } }, "then": dropped }));
+    }
 }
 
 /// The condition of one type; none for the placeholder of unknown types.

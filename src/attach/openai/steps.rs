@@ -131,7 +131,7 @@ impl Steps {
         let (tokens, rows): (Vec<Piece>, Vec<_>) =
             sent.into_iter().map(|sent| (sent.piece, sent.row.unwrap_or_else(unreported))).unzip();
         let rows = if has_rows { rows } else { Vec::new() };
-        Step { drafted: drafts, accepted: drafts, tokens, rows, probs, clock_us: self.clock_us }
+        Step { drafted: drafts, accepted: drafts, tokens, rows, probs, clock_us: self.clock_us, detail: None }
     }
 
     /// What the rounds drafted, by the best source that there is, and sentences about what is not known.
