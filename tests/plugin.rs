@@ -82,7 +82,7 @@ fn what_the_python_package_sends_is_what_this_program_reads() {
     assert_eq!((report.rounds, report.drafted, report.accepted, report.with_q), (2, 2, 1, 1), "{report}");
 }
 
-/// Lines of the preload library's sender, which needs no llama.cpp: `asked` is what its test program is told to send.
+/// Lines of the preload library's sender, which needs no llama.cpp: `asked` is what its test program reads.
 fn sent_by_the_preload_library(asked: &[u8], mut is_enough: impl FnMut(&[Vec<u8>]) -> bool) -> Option<Vec<Vec<u8>>> {
     let folder = tempfile::tempdir().unwrap();
     let (program, path) = (folder.path().join("send"), folder.path().join("s"));

@@ -1,4 +1,4 @@
-// The functions of llama.cpp that are wrapped, with the types and the exported names that they have in builds 11434 to 11549.
+// The functions of llama.cpp that are wrapped, with the types and the exported names that they have in build 11434.
 #pragma once
 
 #include "llama.h"

@@ -419,7 +419,7 @@ class Sockets(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1 and sys.argv[1] == "--serve":  # for draftscope's own test: serve PATH until told to stop
+    if len(sys.argv) > 1 and sys.argv[1] == "--serve":  # for draftscope's own test: serve PATH until the input ends
         head = lines.header(engine="fake", engine_version="1", model={"name": "m", "vocab": 4},
                             drafter={"kind": "ngram", "name": "ngram"}, draft_len=2)
         serving = server.Server(sys.argv[2], lambda: head, pieces.Pieces())

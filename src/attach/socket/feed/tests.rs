@@ -95,7 +95,7 @@ fn rounds_that_were_left_out_cost_their_own_detail_only() {
 }
 
 #[test]
-fn other_people_s_requests_are_told_apart_by_what_they_commit() {
+fn requests_are_distinguished_by_what_they_commit() {
     let twins = || vec![round(0, &[1], 1), round(1, &[2, 3], 2)];
     let mut two = feed(vec![("a", twins()), ("b", vec![round(0, &[1], 1), round(1, &[2, 4], 2)])]);
     assert!(two.take(step(0, &[1], 1))[0].detail.is_none(), "either may be it");
