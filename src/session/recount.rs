@@ -57,7 +57,9 @@ impl Answer {
             let own = &known[at..at + usize::from(counts.committed)];
             let number = number.saturating_add(index);
             // what a plugin reported of a round stays
-            if let Some(same) = old.iter().find(|round| round.first_token == start + at && has_counts(round, counts)) {
+            let place_of = old.partition_point(|round| round.first_token < start + at);
+            let same = old.get(place_of).filter(|round| round.first_token == start + at && has_counts(round, counts));
+            if let Some(same) = same {
                 let round = Round { round: number, clock_before_us, ..(**same).clone() };
                 clock_before_us = round.clock_us;
                 at += own.len();
