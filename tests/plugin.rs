@@ -219,8 +219,8 @@ fn a_plugin_that_is_gone_and_comes_back_is_read_again() {
         false
     };
     assert!(wait_for("no plugin answers at the socket yet"));
-    let files = std::fs::read_dir(fixtures()).unwrap().map(|entry| entry.unwrap().path());
-    let recorded = files.into_iter().find(|path| path.to_string_lossy().ends_with(".plugin.jsonl")).unwrap();
+    let mut files = std::fs::read_dir(fixtures()).unwrap().map(|entry| entry.unwrap().path());
+    let recorded = files.find(|path| path.to_string_lossy().ends_with(".plugin.jsonl")).unwrap();
     let text = std::fs::read(recorded).unwrap();
     for _ in 0..2 {
         let _ = std::fs::remove_file(&path);

@@ -124,8 +124,8 @@ fn search(
 fn place(rounds: &VecDeque<Round>, tokens: &[Piece]) -> Option<(usize, usize)> {
     (0..rounds.len().min(REACH)).find_map(|from| {
         let mut rest = tokens;
-        for to in from..rounds.len() {
-            let committed = &rounds[to].committed;
+        for (to, round) in rounds.iter().enumerate().skip(from) {
+            let committed = &round.committed;
             let len = committed.len().min(rest.len());
             if !rest[..len].iter().zip(committed).all(|(own, theirs)| is_same(own, theirs)) {
                 return None;
