@@ -17,9 +17,11 @@ mod findings;
 mod fleet;
 mod header_diff;
 mod kept_rounds;
+mod loading;
 mod marks;
 mod memo;
 mod moment;
+mod notices;
 mod partial;
 mod pass_costs;
 mod phase;
@@ -38,13 +40,14 @@ mod timeline;
 mod turn;
 mod what_if;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::protocol::{Ability, Costs, DrafterKind, EngineInfo, Event, EventKind, Header, Lane, Settings};
 
 use kept_rounds::KeptRounds;
 use memo::Memo;
+use notices::Notices;
 
 pub use align::{Pair, align};
 pub use chosen::ChosenDraftLen;
@@ -56,8 +59,10 @@ pub use findings::{Finding, NEAR_TIE, explain};
 pub use fleet::{Fleet, Rates, WatchLine, Watched};
 pub use header_diff::{HeaderDifference, header_diff};
 pub use kept_rounds::LISTED_ROUNDS;
+pub use loading::Loading;
 pub use marks::{MAX_MARKS, Mark, PassId};
 pub use moment::{Moment, Stop};
+pub use notices::MAX_NOTICES;
 pub use pass_costs::{PassCost, PassCosts};
 pub use phase::Phase;
 pub use position::{Facts, Residual, facts, residual};
@@ -74,26 +79,12 @@ pub use what_if::{Reply, WhatIf, what_if};
 const MAX_TURNS: usize = 1 << 16;
 const MAX_TYPED: usize = 64 << 20;
 
-/// Notices kept; older ones are dropped.
-pub const MAX_NOTICES: usize = 64;
-
 /// Rounds per answer that keep every candidate; older ones keep what the round table shows.
 pub const FULL_ROUNDS: usize = 2048;
 
 /// The backend that computes on the CPU and reads every weight once a pass: no pass over several rows takes less time
 /// than one over one row.
 const NATIVE: &str = "native";
-
-/// Progress of loading.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Loading {
-    /// What is being loaded.
-    pub stage: String,
-    /// Units done.
-    pub done: u64,
-    /// Units in all; 0 when unknown.
-    pub total: u64,
-}
 
 /// Everything that happened in a run so far.
 #[derive(Clone, Debug, Default)]
@@ -112,8 +103,7 @@ pub struct Session {
     paused: bool,
     loading: Option<Loading>,
     failure: Option<String>,
-    notices: VecDeque<String>,
-    notices_seen: u64,
+    notices: Notices,
     events: u64,
     costs: Option<Costs>,
     /// Tokens of the draft that the person is asked for.
@@ -174,7 +164,7 @@ impl Session {
                 self.lanes.iter_mut().for_each(|lane| lane.is_cold |= is_cold);
             }
             EventKind::Resumed => self.paused = false,
-            EventKind::Notice { message } => self.note(message.clone()),
+            EventKind::Notice { message } => self.notices.add(message.clone()),
             EventKind::Failed { message } => self.fail(message.clone()),
             EventKind::Noted { .. } | EventKind::Bookmarked { .. } => self.mark(event),
             EventKind::Ended { .. } => self.ended = true,
@@ -276,14 +266,6 @@ impl Session {
         })
     }
 
-    fn note(&mut self, message: String) {
-        self.notices_seen = self.notices_seen.saturating_add(1);
-        self.notices.push_back(message);
-        if self.notices.len() > MAX_NOTICES {
-            self.notices.pop_front();
-        }
-    }
-
     fn fail(&mut self, message: String) {
         self.failure = Some(message);
         for lane in &mut self.lanes {
@@ -374,13 +356,13 @@ impl Session {
 
     /// The last [`MAX_NOTICES`] notices, oldest first.
     pub fn notices(&self) -> impl DoubleEndedIterator<Item = &str> {
-        self.notices.iter().map(String::as_str)
+        self.notices.iter()
     }
 
     /// How many notices there were in total.
     #[must_use]
     pub fn notices_seen(&self) -> u64 {
-        self.notices_seen
+        self.notices.seen()
     }
 
     /// `at_us` of the newest event.
