@@ -60,7 +60,9 @@ def main() -> None:
         tmux("send-keys", "Tab")
         for name, keys in VIEWS:
             tmux("send-keys", *keys)
-            time.sleep(3 if name == "compare" else 1)  # there plain decoding finishes the answer
+            if name == "compare":
+                wait_for("identical: all")  # plain decoding has finished the answer
+            time.sleep(1)
             save(name)
     finally:
         tmux("kill-server")

@@ -80,6 +80,7 @@ const TUI: &[Layer] = &[
             "editor",
             "line_input",
             "fate",
+            "help_page",
             "keymap",
             "options",
             "pace",

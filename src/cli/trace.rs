@@ -11,7 +11,7 @@ use crate::export::Format;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Playing")]
 pub struct PlayArgs {
-    /// Multiple of the recorded pace, 0.05 to 16 [default: 1; for the demo 0.05]
+    /// Multiple of the recorded pace, 0.02 to 16 [default: 1; for the demo 0.02]
     #[arg(long, value_name = "X", value_parser = parse_speed, allow_negative_numbers = true)]
     pub speed: Option<f32>,
     /// Longest wait between two events, in seconds of the recording
@@ -156,8 +156,8 @@ pub struct BenchArgs {
 
 fn parse_speed(text: &str) -> Result<f32, String> {
     match text.trim_end_matches(['x', '×']).parse::<f32>() {
-        Ok(speed) if (0.05..=16.0).contains(&speed) => Ok(speed),
-        _ => Err("it must be a number from 0.05 to 16".to_owned()),
+        Ok(speed) if (0.02..=16.0).contains(&speed) => Ok(speed),
+        _ => Err("it must be a number from 0.02 to 16".to_owned()),
     }
 }
 

@@ -18,7 +18,7 @@ macro_rules! demo {
 }
 
 /// Multiple of the recorded pace. Slow enough to follow: the engine makes some two hundred rounds a second.
-const SPEED: f32 = 0.05;
+const SPEED: f32 = 0.02;
 
 /// In the order in which they play.
 const DEMOS: &[Demo] = &[

@@ -210,7 +210,7 @@ fn the_page_contains_the_recording_as_inert_data() {
     let text: String = first["transcript"].as_array().unwrap().iter().map(|s| s[0].as_str().unwrap()).collect();
     assert!(text.starts_with("The color of the sky is blue because of the"), "{text}");
     let why = first["rounds"][0]["why"][0].as_str().unwrap();
-    assert!(why.contains("the target preferred ' sky' 0.61"), "{why}");
+    assert!(why.contains("the target preferred '·sky' 0.61"), "{why}");
     for block in ["style", "script"] {
         let (_, rest) = page.split_once(&format!("<{block}>")).unwrap();
         let (inner, _) = rest.split_once(&format!("</{block}>")).unwrap();

@@ -279,6 +279,7 @@ impl LoadContext<'_> {
 
     fn spec(&self, backend: &MatmulBackend, dtype: String, device: &Device) -> ModelSpec {
         let mut info = self.config.transformer().describe(self.source.name(), self.source.file_name());
+        info.own_name = self.source.other_name();
         info.sha256.clone_from(&self.options.sha256);
         let kernels = backend.kernels();
         ModelSpec {

@@ -66,8 +66,11 @@ impl Header {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ModelInfo {
-    /// Name in the file's metadata.
+    /// Name as people write it.
     pub name: String,
+    /// The name that the file gives itself, where it is another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_name: Option<String>,
     /// Architecture family, e.g. `llama`.
     pub architecture: String,
     /// File name without its folder.

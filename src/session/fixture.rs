@@ -14,6 +14,7 @@ pub(crate) fn header() -> Header {
         program: "draftscope 0.1.0".to_owned(),
         model: ModelInfo {
             name: "SmolLM2-135M-Instruct".to_owned(),
+            own_name: Some("Smollm2 135M 8k Lc100K Mix1 Ep2".to_owned()),
             architecture: "llama".to_owned(),
             layers: 30,
             vocab: 49_152,

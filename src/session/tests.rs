@@ -167,7 +167,7 @@ fn a_draft_that_p_min_left_out_is_reported_and_its_time_counts() {
     let answer = session.turns()[0].answer(Lane::Speculative);
     assert_eq!((answer.rounds[0].draft_us(), answer.stats().draft_us(), answer.stats().drafted()), (30, 30, 0));
     let why = explain(&answer.rounds[0], 0).unwrap().text;
-    assert!(why.ends_with("; the drafter's ' out' (q 0.12, below the 0.25 asked of it) was left out"), "{why}");
+    assert!(why.ends_with("; the drafter's '·out' (q 0.12, below the 0.25 asked of it) was left out"), "{why}");
 }
 
 /// A tree: anchor ─ ' a', anchor ─ ' the' ─ (' sky', ' sea'); a lenient rule took ' sea' for ' sky'.
@@ -289,13 +289,13 @@ fn reasons_are_sentences_with_the_numbers_of_the_round() {
     let session = fold(&first_turn().events);
     let rounds = &session.turns()[0].answer(Lane::Speculative).rounds;
     let why = |round: usize, index| explain(&rounds[round], index).unwrap().text;
-    assert_eq!(why(0, 0), "the target preferred ' sky' 0.61 over ' color' 0.23; draft rejected, recovered: ' sky'");
+    assert_eq!(why(0, 0), "the target preferred '·sky' 0.61 over '·color' 0.23; draft rejected, recovered: '·sky'");
     assert_eq!(
         why(0, 1),
-        "draft 1 was rejected, so ' of' was never judged and is discarded; in its place the target would have chosen ' is' 0.88; after it, ' light' 0.35"
+        "draft 1 was rejected, so '·of' was never judged and is discarded; in its place the target would have chosen '·is' 0.88; after it, '·light' 0.35"
     );
-    assert_eq!(why(1, 0), "the target says ' is' 0.84 too; draft accepted");
-    assert_eq!(why(1, 3), "all 3 drafts accepted: bonus ' of' 0.64 from the same pass");
+    assert_eq!(why(1, 0), "the target says '·is' 0.84 too; draft accepted");
+    assert_eq!(why(1, 3), "all 3 drafts accepted: bonus '·of' 0.64 from the same pass");
     assert_eq!(explain(&rounds[0], 9), None);
 }
 
@@ -306,7 +306,7 @@ fn the_rule_confidence_is_explained_by_q_and_its_threshold() {
     round.rule = VerifyRule::Confidence;
     assert_eq!(
         explain(&round, 0).unwrap().text,
-        "q 0.41 is below the threshold 0.60, so the target decides: the target preferred ' sky' 0.61 over ' color' 0.23; draft rejected, recovered: ' sky'"
+        "q 0.41 is below the threshold 0.60, so the target decides: the target preferred '·sky' 0.61 over '·color' 0.23; draft rejected, recovered: '·sky'"
     );
     round.leniency.confidence = 0.4;
     let verdict = round.verdict.as_mut().unwrap();
@@ -314,7 +314,7 @@ fn the_rule_confidence_is_explained_by_q_and_its_threshold() {
     verdict.departures = vec![crate::protocol::Departure { index: 0, instead: piece(" sky").id }];
     assert_eq!(
         explain(&round, 0).unwrap().text,
-        "q 0.41 ≥ the threshold 0.40, so draft ' color' is accepted whatever its p is; the target would have picked ' sky' 0.61"
+        "q 0.41 ≥ the threshold 0.40, so draft '·color' is accepted whatever its p is; the target would have picked '·sky' 0.61"
     );
 }
 
@@ -338,14 +338,14 @@ fn the_rejection_rule_is_explained_with_p_q_and_u() {
     };
     assert_eq!(
         explain(&round, 0).unwrap().text,
-        "u 0.50 ≥ p/q 0.25 (0.20/0.80); draft ' a' rejected, ' the' drawn from max(0, p − q)"
+        "u 0.50 ≥ p/q 0.25 (0.20/0.80); draft '·a' rejected, '·the' drawn from max(0, p − q)"
     );
     let judgement = &mut round.verdict.as_mut().unwrap().judgements[0];
     judgement.u = Some(0.1);
     judgement.outcome = Outcome::Accepted;
-    assert_eq!(explain(&round, 0).unwrap().text, "u 0.10 < p/q 0.25 (0.20/0.80); draft ' a' accepted");
+    assert_eq!(explain(&round, 0).unwrap().text, "u 0.10 < p/q 0.25 (0.20/0.80); draft '·a' accepted");
     round.rule = VerifyRule::Exact;
-    assert_eq!(explain(&round, 0).unwrap().text, "the target's own draw (u 0.10) is ' a' 0.20 too; draft accepted");
+    assert_eq!(explain(&round, 0).unwrap().text, "the target's own draw (u 0.10) is '·a' 0.20 too; draft accepted");
 }
 
 #[test]

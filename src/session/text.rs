@@ -118,7 +118,7 @@ pub fn inline(piece: &Piece) -> String {
     format!("{}{inner}{}", "·".repeat(lead), "·".repeat(trail))
 }
 
-/// A token for a sentence: on one line, in quotes.
+/// A token for a sentence: as in a table, in quotes.
 #[must_use]
 pub fn quoted(piece: &Piece) -> String {
     if piece.bytes.is_empty() {
@@ -128,7 +128,7 @@ pub fn quoted(piece: &Piece) -> String {
             format!("token {}", piece.id)
         };
     }
-    format!("'{}'", one_line(&legible(&piece.bytes)))
+    format!("'{}'", inline(piece))
 }
 
 /// Text with incomplete characters as hex, `<F0 9F>`, so that tokens with different parts of one character look

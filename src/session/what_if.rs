@@ -411,7 +411,7 @@ mod tests {
         let replace = |index, text: &str| WhatIf { replace: Some((index, text.to_owned())), ..WhatIf::default() };
         let right = what_if(&rounds()[0], &replace(0, "sky")).unwrap();
         assert_eq!(texts(&right), [" sky"]);
-        assert_eq!(right.open.unwrap(), "the target has not read on from ' sky': it must be asked");
+        assert_eq!(right.open.unwrap(), "the target has not read on from '·sky': it must be asked");
         let wrong = what_if(&rounds()[1], &replace(1, "green")).unwrap();
         assert_eq!((texts(&wrong), wrong.open), (vec![" is".to_owned(), " blue".to_owned()], None));
     }

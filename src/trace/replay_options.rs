@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 /// Slowest and fastest playback, as multiples of the recorded pace.
-pub const SPEEDS: (f32, f32) = (0.05, 16.0);
+pub const SPEEDS: (f32, f32) = (0.02, 16.0);
 
 /// How to play.
 #[derive(Clone, Copy, Debug)]

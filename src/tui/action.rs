@@ -31,7 +31,7 @@ actions! {
     Suspend = "Suspend the program; fg in the shell brings it back",
     Help = "Show or hide this help",
     Palette = "Find any action by name and run it",
-    Search = "Find text in the answers; Enter goes on to the next place",
+    Search = "Find text in the answers, or in the help; Enter goes on to the next place",
     Settings = "Change settings: drafter, k, tree, rule, sampling, theme, pace and more",
     Tour = "Show the tour of the screen: twenty seconds, → goes on, Esc ends it",
     Demo = "Play a recording of the real engine, and return",
@@ -65,7 +65,7 @@ actions! {
     Note = "Write a note about the selected round, else about this moment",
     MarkPrevious = "Go to the bookmark or note before",
     MarkNext = "Go to the bookmark or note after; in a recording also to one that has not played yet",
-    Slower = "Slower: fewer rounds a second; a recording plays at down to 0.05×",
+    Slower = "Slower: fewer rounds a second; a recording plays at down to 0.02×",
     Faster = "Faster: more rounds a second, at last full speed; a recording plays at up to 16×",
     RecordingPrevious = "Play the recording before, where several play one after the other (draftscope demo)",
     RecordingNext = "Play the recording after",
@@ -85,7 +85,7 @@ actions! {
     RoundNext = "Select the round after",
     RejectPrevious = "Select the rejection before",
     RejectNext = "Select the rejection after; in a recording also one that has not played yet",
-    Open = "Open the selected token in Inspect, and close it",
+    Open = "Open the selected token in Inspect, and close it; with none selected, go to the prompt",
     MarkAccepted = "In the quiz: mark the draft as accepted",
     MarkRejected = "In the quiz: mark the draft as rejected",
     MarkNotReached = "In the quiz: mark the draft as not reached",
@@ -93,7 +93,7 @@ actions! {
     OpenLesson = "In the quiz: open the lesson that treats a wrong answer",
     NextFilter = "Next filter of the ladder: all, rejects, full accepts, classes of tokens",
     NextDisplay = "How the answer reads: live colours, all marks, plain text",
-    ToggleSplit = "Both answers side by side, token beside token; plain decoding finishes the turn on show",
+    ToggleSplit = "Race plain decoding: both answers side by side, each to its end; once more ends the race",
     DraftLenUp = "k + 1: one more draft token per round",
     DraftLenDown = "k − 1: one draft token fewer per round",
     NextRule = "Next verification rule",
@@ -114,7 +114,142 @@ actions! {
     TurnNext = "Go to the turn after",
 }
 
+/// What one wants to do with an action: the help is in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Aim {
+    Ask,
+    Pause,
+    Select,
+    Look,
+    Past,
+    Change,
+    Compare,
+    Keep,
+    Learn,
+    Screen,
+}
+
+impl Aim {
+    pub(super) const ALL: [Self; 10] = [
+        Self::Ask,
+        Self::Pause,
+        Self::Select,
+        Self::Look,
+        Self::Past,
+        Self::Change,
+        Self::Compare,
+        Self::Keep,
+        Self::Learn,
+        Self::Screen,
+    ];
+
+    /// Its headline in the help.
+    pub(super) const fn title(self) -> &'static str {
+        match self {
+            Self::Ask => "Ask the model",
+            Self::Pause => "Pause, step and set the pace",
+            Self::Select => "Select tokens and rounds, scroll and search",
+            Self::Look => "Change the view",
+            Self::Past => "Go back in time",
+            Self::Change => "Change how the model answers",
+            Self::Compare => "Compare",
+            Self::Keep => "Save, export and copy",
+            Self::Learn => "Learn and get help",
+            Self::Screen => "Theme, recordings and the program",
+        }
+    }
+}
+
 impl Action {
+    /// What one wants to do with it.
+    pub(super) const fn aim(self) -> Aim {
+        match self {
+            Self::Send
+            | Self::Newline
+            | Self::EditPrompt
+            | Self::HistoryPrevious
+            | Self::HistoryNext
+            | Self::StopOrQuit
+            | Self::NewConversation => Aim::Ask,
+            Self::PauseResume | Self::StepPhase | Self::StepRound | Self::Slower | Self::Faster => Aim::Pause,
+            Self::Up
+            | Self::Down
+            | Self::Left
+            | Self::Right
+            | Self::PageUp
+            | Self::PageDown
+            | Self::Top
+            | Self::Follow
+            | Self::Open
+            | Self::RoundPrevious
+            | Self::RoundNext
+            | Self::RejectPrevious
+            | Self::RejectNext
+            | Self::TurnPrevious
+            | Self::TurnNext
+            | Self::NextFilter
+            | Self::Search
+            | Self::AskRows => Aim::Select,
+            Self::ViewChat
+            | Self::ViewRounds
+            | Self::ViewInspect
+            | Self::ViewSpeed
+            | Self::ViewCompare
+            | Self::ViewLearn
+            | Self::NextDisplay
+            | Self::Present
+            | Self::Zoom
+            | Self::FocusNext
+            | Self::FocusPrevious
+            | Self::Leave => Aim::Look,
+            Self::BackPhase
+            | Self::BackRound
+            | Self::BackToken
+            | Self::NextToken
+            | Self::TimeStart
+            | Self::TimeHere
+            | Self::GoTo
+            | Self::ScrubBack
+            | Self::ScrubForward
+            | Self::Bookmark
+            | Self::Note
+            | Self::MarkPrevious
+            | Self::MarkNext => Aim::Past,
+            Self::DraftLenUp
+            | Self::DraftLenDown
+            | Self::NextRule
+            | Self::TemperatureUp
+            | Self::TemperatureDown
+            | Self::Settings
+            | Self::WhatIf
+            | Self::ContinueHere
+            | Self::ReturnBranch => Aim::Change,
+            Self::ToggleSplit
+            | Self::Versus
+            | Self::ToggleLossless
+            | Self::NextBaseline
+            | Self::DivergencePrevious
+            | Self::DivergenceNext => Aim::Compare,
+            Self::Save | Self::Export | Self::Picture | Self::Copy => Aim::Keep,
+            Self::Help
+            | Self::Palette
+            | Self::Tour
+            | Self::Demo
+            | Self::MarkAccepted
+            | Self::MarkRejected
+            | Self::MarkNotReached
+            | Self::NextVerdict
+            | Self::OpenLesson => Aim::Learn,
+            Self::NextTheme
+            | Self::ChooseTheme
+            | Self::RecordingPrevious
+            | Self::RecordingNext
+            | Self::Confirm
+            | Self::Suspend
+            | Self::Quit => Aim::Screen,
+        }
+    }
+
     /// Its name in `keymap.toml`.
     #[must_use]
     pub fn name(self) -> String {

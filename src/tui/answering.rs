@@ -5,8 +5,15 @@ use crate::protocol::{Lane, StopReason};
 use crate::session::{Session, Timeline, Turn};
 
 use super::app::{App, Awaiting};
+use super::page::{Page, Pane};
 
 impl App {
+    /// Whether the key that opens a selected token goes to the prompt: where nothing is selected, in the present.
+    pub(super) fn opens_prompt(&self, time: &Timeline) -> bool {
+        let selects_none = self.selected.is_none() && self.cell.is_none() && !time.is_past();
+        self.page == Page::Chat && selects_none && !self.is_typing() && !self.is_recording
+    }
+
     /// Whether an answer is in progress or a prompt on its way.
     pub(super) fn is_busy(&self, session: &Session) -> bool {
         !self.has_ended && (session.is_generating() || self.is_awaiting(session))
@@ -20,16 +27,28 @@ impl App {
 
     /// Remembers a prompt that is sent.
     pub(super) fn await_answer(&mut self, session: &Session, text: String) {
-        self.awaiting = Some(Awaiting { text, turns: session.turns().len(), notices: session.notices_seen() });
+        let (turns, notices) = (session.turns().len(), session.notices_seen());
+        self.awaiting = Some(Awaiting { text, turns, notices, is_typed: false });
     }
 
     /// Puts a prompt that could not be answered back into the prompt box.
     pub(super) fn return_refused(&mut self, session: &Session) {
+        let waits = |sent: &Awaiting| sent.is_typed && session.turns().len() == sent.turns;
+        if self.awaiting.as_ref().is_some_and(waits) && !self.is_awaiting(session) {
+            self.return_to_prompt();
+        }
         let is_refused = |turn: &&Turn| turn.answer(Lane::Speculative).finished == Some(StopReason::Refused);
         let Some(turn) = session.turn().filter(is_refused).filter(|turn| turn.number != self.refused) else { return };
         self.refused = turn.number;
         if self.editor.is_empty() && turn.branch.is_none() && !self.is_recording {
             self.editor.replace(&turn.typed);
+            self.return_to_prompt();
+        }
+    }
+
+    fn return_to_prompt(&mut self) {
+        if self.page == Page::Chat && self.overlay.is_none() {
+            self.pane = Pane::Prompt;
         }
     }
 

@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::protocol::{Command, Settings};
+use crate::protocol::{Baseline, Command, Settings};
 use crate::session::{Round, Session, Timeline};
 
 use super::action::Action;
@@ -44,6 +44,8 @@ pub(super) struct Awaiting {
     pub(super) text: String,
     pub(super) turns: usize,
     pub(super) notices: u64,
+    /// It was typed: if it is refused, it is changed where it was typed.
+    pub(super) is_typed: bool,
 }
 
 /// Requests that only the owner of the terminal and of the caller's hooks can fulfil.
@@ -76,6 +78,8 @@ pub struct App {
     pub(super) filter: Filter,
     pub(super) overlay: Option<Overlay>,
     pub(super) split: bool,
+    /// How plain decoding was measured before the split view let it race.
+    pub(super) before_race: Option<Baseline>,
     pub(super) display: DisplayMode,
     pub(super) pace: Pace,
     /// The running round's number, and how many steps of its verdicts are shown.
@@ -116,8 +120,6 @@ pub struct App {
     pub(super) plain_asked: Option<(u64, u32, usize)>,
     /// Whether the engine waited for a person's draft when last checked.
     was_asked: bool,
-    /// Sending a prompt moved the focus here; it goes back when the answer ends.
-    pub(super) returns_to_prompt: bool,
     pub(super) toast: Option<String>,
     pub(super) notices_read: u64,
     /// The source is gone: the reason, as far as known.
@@ -176,6 +178,7 @@ impl App {
             filter: Filter::default(),
             overlay: None,
             split: options.split,
+            before_race: None,
             display: DisplayMode::default(),
             pace: options.pace,
             unveiled: None,
@@ -200,7 +203,6 @@ impl App {
             stop_sent: false,
             plain_asked: None,
             was_asked: false,
-            returns_to_prompt: false,
             toast: (!toasts.is_empty()).then(|| toasts.join(" · ")),
             notices_read: 0,
             lost: None,
@@ -279,9 +281,6 @@ impl App {
         self.return_refused(session);
         if !self.is_busy(session) {
             self.stop_sent = false;
-            if std::mem::take(&mut self.returns_to_prompt) && self.page == Page::Chat && self.overlay.is_none() {
-                self.pane = Pane::Prompt;
-            }
         }
         if !self.is_awaiting(session) {
             self.awaiting = None;
@@ -319,6 +318,7 @@ impl App {
     /// Where keys go now.
     pub(super) fn context(&self) -> Context {
         match &self.overlay {
+            Some(Overlay::Help(help)) if help.search.is_some() => Context::Entry,
             Some(Overlay::Help(_)) => Context::Help,
             Some(Overlay::Quit) => Context::Quit,
             Some(

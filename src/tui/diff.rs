@@ -10,6 +10,7 @@ use crate::session::{Answer, Diff, Pair, Session, Timeline, TurnDiff, align};
 
 use super::action::Action;
 use super::app::{App, Ask, Overlay};
+use super::help_page::HelpPage;
 use super::keymap::Context;
 use super::line_input::LineInput;
 use super::options::TuiOptions;
@@ -86,11 +87,11 @@ impl Compared {
     pub fn press(&mut self, key: KeyEvent) {
         match self.app.keymap.action(self.context(), key) {
             Some(action) => self.update(action),
-            None => {
-                if let Some(Overlay::Palette(entry)) = &mut self.app.overlay {
-                    entry.input(key);
-                }
-            }
+            None => match &mut self.app.overlay {
+                Some(Overlay::Palette(entry)) => drop(entry.input(key)),
+                Some(Overlay::Help(help)) => help.input(key),
+                _ => {}
+            },
         }
     }
 
@@ -98,7 +99,7 @@ impl Compared {
     pub fn update(&mut self, action: Action) {
         self.app.toast = None;
         match self.app.overlay.take() {
-            Some(Overlay::Help(top)) => self.help(top, action),
+            Some(Overlay::Help(help)) => self.help(help, action),
             Some(Overlay::Palette(entry)) => self.palette(entry, action),
             _ => self.go(action),
         }
@@ -121,7 +122,7 @@ impl Compared {
                 Some(turn) => self.show(turn),
                 None => self.app.toast = Some("this is the first turn".to_owned()),
             },
-            Action::Help => self.app.overlay = Some(Overlay::Help(0)),
+            Action::Help => self.app.overlay = Some(Overlay::Help(HelpPage::default())),
             Action::Palette => self.app.overlay = Some(Overlay::Palette(LineInput::default())),
             Action::NextTheme => self.app.turn_theme(true),
             Action::Quit | Action::StopOrQuit => self.app.quits = true,
@@ -156,20 +157,16 @@ impl Compared {
         }
     }
 
-    fn help(&mut self, top: usize, action: Action) {
+    fn help(&mut self, mut help: HelpPage, action: Action) {
         let (page, last) = (self.app.hit_map.page.max(2) - 1, self.app.hit_map.help_max);
-        let top = match action {
-            Action::Help | Action::Leave => return,
+        match action {
+            Action::Leave if help.search.is_some() => help = HelpPage::default(),
+            Action::Leave => return,
+            Action::Help if help.search.is_none() => return,
             Action::Quit | Action::StopOrQuit | Action::Suspend | Action::Picture => return self.go(action),
-            Action::Up => top.saturating_sub(1),
-            Action::Down => (top + 1).min(last),
-            Action::PageUp => top.saturating_sub(page),
-            Action::PageDown => (top + page).min(last),
-            Action::Top => 0,
-            Action::Follow => last,
-            _ => top,
-        };
-        self.app.overlay = Some(Overlay::Help(top));
+            _ => drop(help.scroll(action, page, last)),
+        }
+        self.app.overlay = Some(Overlay::Help(help));
     }
 
     fn palette(&mut self, mut entry: LineInput, action: Action) {

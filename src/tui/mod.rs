@@ -24,6 +24,7 @@ mod fate;
 mod filter;
 mod fleet;
 mod fleet_loop;
+mod help_page;
 mod hit_map;
 mod keymap;
 mod lesson;

@@ -2,14 +2,15 @@
 
 use crate::session::PassId;
 
+use super::help_page::HelpPage;
 use super::line_input::LineInput;
 use super::what_if_form::WhatIfForm;
 
 /// What covers the screen and takes the keys.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Overlay {
-    /// The help, from this line on.
-    Help(usize),
+    /// The help.
+    Help(HelpPage),
     /// The list of actions.
     Palette(LineInput),
     Search(LineInput),

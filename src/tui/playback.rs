@@ -5,12 +5,12 @@
 use std::time::Duration;
 
 /// Multiples of the recorded pace, slowest first.
-const SPEEDS: [f32; 9] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0];
+const SPEEDS: [f32; 10] = [0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0];
 
 /// How a recording plays.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Playback {
-    /// Multiple of the recorded pace, 0.05 to 16.
+    /// Multiple of the recorded pace, 0.02 to 16.
     pub speed: f32,
     /// Longest wait between two events, before `speed`.
     pub idle_limit: Duration,
@@ -58,8 +58,8 @@ mod tests {
         assert_eq!(playback.speed, 4.0);
         (0..9).for_each(|_| playback.turn(true));
         assert_eq!((playback.speed, playback.gap(Duration::from_secs(60))), (16.0, Duration::from_millis(125)));
-        (0..9).for_each(|_| playback.turn(false));
-        assert_eq!((playback.speed, playback.gap(Duration::from_secs(1))), (0.05, Duration::from_secs(20)));
-        assert_eq!(playback.label(), "0.05× · waits ≤ 2 s");
+        (0..10).for_each(|_| playback.turn(false));
+        assert_eq!((playback.speed, playback.gap(Duration::from_secs(1))), (0.02, Duration::from_secs(50)));
+        assert_eq!(playback.label(), "0.02× · waits ≤ 2 s");
     }
 }

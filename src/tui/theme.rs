@@ -35,6 +35,8 @@ roles! {
     TextDim = "text.dim",
     /// Numbers that matter.
     TextStrong = "text.strong",
+    /// The one number that a page is about; over the role of what it says.
+    Hero = "text.hero",
     /// Headings of an answer as plain text.
     TextHeading = "text.heading",
     /// Code of an answer as plain text.

@@ -76,6 +76,12 @@ impl ModelFiles {
         }
     }
 
+    /// The same, safe to show, where it is not [`Self::name`].
+    #[must_use]
+    pub fn other_name(&self) -> Option<String> {
+        self.own_name().map(crate::model::error::clean).filter(|own| *own != self.name())
+    }
+
     /// Name of the file or folder, without its path.
     #[must_use]
     pub fn file_name(&self) -> String {

@@ -178,6 +178,7 @@ impl Loader<'_> {
 
 fn spec(source: &ModelFiles, config: &TransformerConfig, weights: &Weights, kv: KvShape) -> ModelSpec {
     let mut info = config.describe(source.name(), source.file_name());
+    info.own_name = source.other_name();
     info.weight_bytes = weights.bytes() as u64;
     info.kv_bytes_per_token = kv.bytes_per_position();
     ModelSpec {

@@ -127,6 +127,7 @@ impl TransformerConfig {
     pub fn describe(&self, name: String, file: String) -> ModelInfo {
         ModelInfo {
             name,
+            own_name: None,
             architecture: self.conventions.name.to_owned(),
             file,
             sha256: None,

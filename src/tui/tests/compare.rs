@@ -123,7 +123,7 @@ fn the_verdict_is_in_words() {
         let mut differs = Stage::new(&finished(other), on(Page::Compare));
         let screen = differs.screen(width, height).replace("│\n│", " ");
         let words: Vec<&str> = screen.split_whitespace().collect();
-        let says = format!("identical for {} tokens, then plain wrote ' cat'", all - 2);
+        let says = format!("identical for {} tokens, then plain wrote '·cat'", all - 2);
         assert!(words.join(" ").contains(&says), "{says}: {screen}");
         assert!(words.join(" ").contains("no near tie: the two best tokens were 0.680 apart"), "{screen}");
     }

@@ -61,7 +61,7 @@ fn keys_go_from_difference_to_difference() {
     let mut compared = compared(false);
     assert_eq!((compared.turn, compared.row), (0, 6), "it begins at the first difference");
     let first = screen(&mut compared, 80, 24);
-    assert!(first.contains("' an'") && first.contains("margin"), "{first}");
+    assert!(first.contains("'·an'") && first.contains("margin"), "{first}");
     press(&mut compared, "n");
     assert_eq!((compared.turn, compared.row), (1, 0), "over turns");
     press(&mut compared, "n");

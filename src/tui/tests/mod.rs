@@ -21,6 +21,7 @@ mod themes;
 mod time;
 mod views;
 mod watching;
+mod whole;
 
 use super::app::Scroll;
 use super::page::Pane;
@@ -287,21 +288,34 @@ fn ctrl_c_stops_each_answer_anew() {
     stage.press("<C-c>");
     stage.apply(EventKind::Prompted { turn: 2, text: "hi".to_owned(), branch: None });
     stage.apply(EventKind::Finished { reason: StopReason::Stopped });
-    assert_eq!(stage.app.pane, Pane::Prompt);
-    stage.press("ho<Enter><C-c>");
+    stage.press("<Enter>ho<Enter><C-c>");
     assert!(!stage.app.quits());
     assert_eq!(stage.sent.iter().filter(|c| **c == Command::Stop).count(), 2);
 }
 
 #[test]
-fn the_prompt_is_back_after_an_answer_unless_the_user_looks_around() {
-    for (keys, pane) in [(".>", Pane::Prompt), ("<Up>", Pane::Answer)] {
+fn the_end_of_an_answer_changes_the_meaning_of_no_key() {
+    for keys in [".>", "<Up>"] {
         let mut stage = typed_twice();
-        stage.press(keys);
+        stage.press(keys).shows((80, 24), &[" Keys: "]);
         stage.apply(EventKind::Prompted { turn: 2, text: "hi".to_owned(), branch: None });
         stage.apply(EventKind::Finished { reason: StopReason::Eos });
-        assert_eq!(stage.app.pane, pane, "{keys}");
+        assert_eq!(stage.app.pane, Pane::Answer, "{keys}");
+        stage.press("<Esc>").shows((80, 24), &[" Keys: Enter prompt ", "Enter or i: type the next prompt"]);
+        stage.press("X").shows((80, 24), &["'X' does nothing here; to type a prompt, press i first"]);
+        assert!(stage.app.editor.is_empty());
+        stage.press("<Enter>X").shows((80, 24), &[" Typing: Enter send  Esc leave the prompt"]);
+        assert_eq!((stage.app.pane, stage.app.editor.text()), (Pane::Prompt, "X".to_owned()));
+        stage.press("<Esc>").shows((80, 24), &[" Keys: ", "│X "]);
     }
+}
+
+#[test]
+fn with_a_token_selected_enter_opens_it() {
+    let stage = Stage::of(&first_turn()).pressed("<Esc><Left><Enter>");
+    assert_eq!(stage.app.page, page::Page::Inspect);
+    let stage = Stage::of(&first_turn()).pressed("<Esc><Left><Esc><Enter>");
+    assert_eq!((stage.app.page, stage.app.pane), (page::Page::Chat, Pane::Prompt));
 }
 
 #[test]
@@ -357,7 +371,7 @@ fn settings_keys_become_commands() {
             Command::SetBaseline { baseline: Baseline::PROBE },
         ]
     );
-    stage.shows((120, 40), &["→ k=4"]);
+    stage.shows((120, 40), &["→ k = 4"]);
 }
 
 #[test]
@@ -373,8 +387,8 @@ fn limits_of_settings_hold() {
 #[test]
 fn the_first_line_says_who_chooses_k() {
     let script = Script::started_with(|head| head.settings.draft_len_mode = DraftLenMode::Auto);
-    assert!(Stage::of(&script).screen(120, 40).contains("│ k≤3 auto │"));
-    assert!(Stage::of(&first_turn()).screen(120, 40).contains("│ k=3 │"));
+    assert!(Stage::of(&script).screen(120, 40).contains("Drafter module, k ≤ 3 (auto) "));
+    assert!(Stage::of(&first_turn()).screen(120, 40).contains("Drafter module, k = 3 "));
 }
 
 #[test]
@@ -384,7 +398,7 @@ fn from_the_engines_k_one_goes_to_a_usual_one() {
             (head.settings.draft_len_mode, head.settings.draft_len) = (DraftLenMode::Auto, 8);
         });
         let mut stage = Stage::of(&script);
-        stage.shows((120, 40), &["│ k≤8 auto │"]);
+        stage.shows((120, 40), &["k ≤ 8 (auto) "]);
         stage.press(keys);
         stage.sent
     };
@@ -397,9 +411,25 @@ fn split_asks_for_a_race_once() {
     let script = Script::started_with(|head| head.settings.baseline = Baseline::Probe(32));
     let mut stage = Stage::of(&script).pressed("<F2>");
     let race = Command::SetBaseline { baseline: Baseline::Race };
-    assert_eq!(stage.sent, [race]);
-    stage.press("<F2><F2>");
-    assert_eq!(stage.sent.len(), 1);
+    assert_eq!(stage.sent, std::slice::from_ref(&race));
+    stage.shows((120, 40), &["Plain → runs in full", "F2 ends the race"]);
+    stage.press("<F2>");
+    let before = Command::SetBaseline { baseline: Baseline::Probe(32) };
+    assert_eq!(stage.sent, [race.clone(), before], "once more ends it");
+    stage.shows((120, 40), &["the race is over"]);
+    assert!(!stage.screen(120, 40).contains("runs in full"));
+    stage.press("<F2>");
+    assert_eq!((stage.sent.len(), &stage.sent[2]), (3, &race));
+}
+
+#[test]
+fn a_race_that_was_not_the_split_views_goes_on() {
+    let script = Script::started_with(|head| head.settings.baseline = Baseline::Race);
+    assert_eq!(Stage::of(&script).pressed("<F2><F2>").sent, [], "it was set before");
+    let script = Script::started_with(|head| head.settings.baseline = Baseline::Probe(32));
+    let stage = Stage::of(&script).pressed("<F2><Esc>b<F2>");
+    let last = Command::SetBaseline { baseline: Baseline::Off };
+    assert_eq!(stage.sent.last(), Some(&last), "somebody has set something else since");
 }
 
 #[test]

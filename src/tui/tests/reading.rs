@@ -22,8 +22,9 @@ fn browse(script: &Script, options: TuiOptions) -> Stage {
 /// The lines of the answer's panel at 80 × 24, without what stands beside it.
 fn answer(stage: &mut Stage) -> String {
     let screen = stage.screen(80, 24);
-    let panel = screen.lines().skip_while(|line| !line.starts_with('│')).map_while(|line| line.strip_prefix('│'));
-    let lines: Vec<_> = panel.filter_map(|line| line.split('│').next()).map(str::trim_end).collect();
+    let panel = screen.lines().skip_while(|line| !line.starts_with(" Answer ")).skip(1);
+    let panel = panel.take_while(|line| !line.contains("accepted ")).map_while(|line| line.strip_prefix(' '));
+    let lines: Vec<_> = panel.filter_map(|line| line.split(['│', '├']).next()).map(str::trim_end).collect();
     lines.join("\n")
 }
 

@@ -258,7 +258,7 @@ fn a_draft_of_the_user_is_judged() {
     for _ in 0..6 {
         stage.press("<S-Left>");
     }
-    stage.press("w<Down><Down><Down><Down><Down>sky").shows((80, 24), &["✓·sky", "has not read on from ' sky'"]);
+    stage.press("w<Down><Down><Down><Down><Down>sky").shows((80, 24), &["✓·sky", "has not read on from '·sky'"]);
     stage.press("<Up><Left>");
     assert!(!stage.screen(80, 24).contains("✓·sky"), "no place, no draft");
 }
@@ -269,7 +269,7 @@ fn tokens_are_walked_and_opened() {
     assert_eq!((stage.app.selected.map(|at| at.round), stage.app.cell), (Some(Some(5)), Some(3)));
     stage.press("<Right><Enter>");
     assert_eq!(stage.app.page, Page::Inspect);
-    stage.shows((80, 24), &["Drafter's q, round 7 position 1", "The target preferred ' Earth' 0.47"]);
+    stage.shows((80, 24), &["Drafter's q, round 7 position 1", "The target preferred '·Earth' 0.47"]);
     stage.press("<Enter>");
     assert_eq!(stage.app.page, Page::Chat);
 }

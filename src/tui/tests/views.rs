@@ -206,8 +206,8 @@ fn words_run_on_between_stretches() {
     let mut text = String::new();
     loop {
         let screen = stage.screen(200, 60);
-        let lines = screen.lines().skip(3).take_while(|line| !line.starts_with('└'));
-        text.extend(lines.map(|line| line.split('│').nth(1).unwrap_or("").trim_end().to_owned() + " "));
+        let lines = screen.lines().skip(3).take_while(|line| !line.contains("accepted "));
+        text.extend(lines.map(|line| line.split(['│', '├']).next().unwrap_or("").trim_end().to_owned() + " "));
         if stage.app.hit_map.top == stage.app.hit_map.max_top {
             break;
         }

@@ -90,7 +90,7 @@ fn the_first_answer_starts_slow_and_is_at_full_speed_by_its_fifteenth_round() {
     }
     stage.app.follow(stage.time.live());
     stage.sent.clear();
-    stage.press("and?<Enter>");
+    stage.press("<Enter>and?<Enter>");
     assert!(matches!(stage.sent[..], [Command::Generate { .. }]), "the second one does not: {:?}", stage.sent);
 }
 
@@ -134,7 +134,7 @@ fn a_line_names_the_slow_start_and_its_keys() {
     assert!(update::tick(&mut stage.app, &mut stage.time).is_empty(), "the next verdict");
     update::veil(&stage.app, &mut stage.time);
     stage.shows((100, 30), &["verdict: '·b' is rejected"]);
-    stage.shows((100, 30), &["the target preferred ' x' 0.80"]);
+    stage.shows((100, 30), &["the target preferred '·x' 0.80"]);
     stage.press("<Space>");
     assert!(!stage.screen(100, 30).contains("Slow start"), "paused: all that is known is on show");
     stage.press("<Space>").shows((100, 30), &["Slow start"]);
@@ -371,7 +371,7 @@ fn the_first_line_names_a_tree_and_p_min_when_they_are_set() {
     let mut settings = *stage.time.live().settings();
     (settings.drafting.tree, settings.drafting.p_min) = (Some(12), 0.35);
     stage.apply(EventKind::SettingsChanged { settings });
-    assert!(first(&mut stage).contains("tree 12 │ p-min 0.35"), "{}", first(&mut stage));
+    assert!(first(&mut stage).contains("tree 12, p-min 0.35"), "{}", first(&mut stage));
 }
 
 #[test]

@@ -18,7 +18,7 @@ mod tour;
 
 use crossterm::event::KeyEvent;
 
-use crate::protocol::{Ability, Baseline, Command};
+use crate::protocol::{Ability, Command};
 use crate::session::text::one_line;
 use crate::session::{Session, Timeline};
 
@@ -55,16 +55,12 @@ pub fn paste(app: &mut App, text: &str) {
     (app.overlay, app.tour) = (None, None);
     app.page = Page::Chat;
     app.pane = Pane::Prompt;
-    app.returns_to_prompt = false;
     app.editor.paste(text);
 }
 
 /// Performs an action.
 pub fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command> {
     app.toast = None;
-    if settles(action) {
-        app.returns_to_prompt = false;
-    }
     if app.overlay.is_some() {
         match overlay::update(app, time, action) {
             overlay::Done::Yes(commands) => return commands,
@@ -82,6 +78,10 @@ pub fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command
         return commands;
     }
     match action {
+        Action::Open if app.opens_prompt(time) => {
+            navigation::update(app, time.shown(), Action::EditPrompt);
+            Vec::new()
+        }
         Action::Send => send(app, time),
         Action::StopOrQuit => quit::stop_or_quit(app, time),
         Action::Quit => quit::quit(app, time),
@@ -125,36 +125,6 @@ pub fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command
             Vec::new()
         }
     }
-}
-
-/// Whether an action shows that the user wants to stay with the answer (or has left it): the end of the answer then
-/// does not move the focus.
-fn settles(action: Action) -> bool {
-    !matches!(
-        action,
-        Action::StopOrQuit
-            | Action::PauseResume
-            | Action::StepPhase
-            | Action::StepRound
-            | Action::Slower
-            | Action::Faster
-            | Action::DraftLenUp
-            | Action::DraftLenDown
-            | Action::NextRule
-            | Action::TemperatureUp
-            | Action::TemperatureDown
-            | Action::NextBaseline
-            | Action::NextTheme
-            | Action::NextDisplay
-            | Action::ToggleSplit
-            | Action::Present
-            | Action::Follow
-            | Action::Suspend
-            | Action::Picture
-            | Action::Bookmark
-            | Action::Note
-            | Action::Tour
-    )
 }
 
 fn can_generate(session: &Session) -> bool {
@@ -261,8 +231,10 @@ pub(super) fn ask(app: &mut App, time: &Timeline, text: String) -> Vec<Command> 
 
 /// Sends a prompt and moves the focus to the answer.
 fn generate(app: &mut App, session: &Session, text: String) -> Vec<Command> {
+    let is_typed = app.is_typing();
     watch(app, session);
     app.await_answer(session, text.clone());
+    app.awaiting.iter_mut().for_each(|sent| sent.is_typed = is_typed);
     let generate = Command::Generate { prompt: conversation::prompt(app, session, text) };
     // a pause that a lesson made belongs to the lesson
     let lesson_holds = std::mem::take(&mut app.lesson.holds);
@@ -278,8 +250,7 @@ fn generate(app: &mut App, session: &Session, text: String) -> Vec<Command> {
 fn watch(app: &mut App, session: &Session) {
     navigation::follow_live(app);
     if app.is_typing() {
-        app.pane = Pane::Answer;
-        app.returns_to_prompt = true;
+        app.pane = Pane::Answer; // keys stay keys until the user goes to the prompt
     }
     app.stop_sent = false;
     app.holds = false;
@@ -289,10 +260,11 @@ fn watch(app: &mut App, session: &Session) {
 
 fn toggle_split(app: &mut App, session: &Session) -> Vec<Command> {
     app.split = !app.split;
-    if !app.split || !can_generate(session) || session.settings().baseline == Baseline::Race {
-        return Vec::new();
+    match app.split {
+        _ if !can_generate(session) => Vec::new(),
+        true => settings::race(app, session),
+        false => settings::end_race(app, session),
     }
-    settings::race(app, session)
 }
 
 /// The text to copy: the shown answer.

@@ -19,7 +19,6 @@ pub(in crate::tui) fn click(app: &mut App, time: &mut Timeline, x: u16, y: u16) 
         return Vec::new();
     };
     (app.toast, app.tour) = (None, None);
-    app.returns_to_prompt = false;
     match target {
         Target::Page(page) => app.go_to(page),
         Target::Pane(pane) => app.pane = pane,

@@ -6,6 +6,7 @@ use crate::session::Session;
 use crate::tui::action::Action;
 use crate::tui::app::{App, Ask, Overlay, Scroll};
 use crate::tui::filter::{Filter, has_reject};
+use crate::tui::help_page::HelpPage;
 use crate::tui::line_input::LineInput;
 use crate::tui::page::{Page, Pane};
 use crate::tui::selection::{RoundAt, live_round, places, round_at, rounds};
@@ -56,7 +57,7 @@ pub(super) fn update(app: &mut App, session: &Session, action: Action) {
 /// Opens an overlay.
 fn open(app: &mut App, session: &Session, action: Action) -> bool {
     app.overlay = Some(match action {
-        Action::Help => Overlay::Help(0),
+        Action::Help => Overlay::Help(HelpPage::default()),
         Action::Palette => Overlay::Palette(LineInput::default()),
         Action::Search => Overlay::Search(LineInput::default()),
         Action::Settings => Overlay::Settings(0),

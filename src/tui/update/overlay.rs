@@ -1,12 +1,14 @@
 //! Keys while an overlay is open: help, actions, search, settings, what if.
 
-use crossterm::event::KeyEvent;
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::protocol::{Ability, Again, Command, DraftLenMode, Lane, MAX_DRAFT_LEN, Piece, Prompt, Settings, TokenId};
 use crate::session::{Round, Session, Timeline, WhatIf, what_if};
 use crate::tui::action::Action;
 use crate::tui::app::{App, Ask, Overlay};
 use crate::tui::conversation::{self, Point};
+use crate::tui::help_page::HelpPage;
+use crate::tui::keymap::Context;
 use crate::tui::line_input::LineInput;
 use crate::tui::panel_row::PanelRow;
 use crate::tui::search;
@@ -34,11 +36,16 @@ pub(super) fn type_key(app: &mut App, time: &Timeline, key: KeyEvent) {
         app.editor.input(key);
         return;
     }
+    if app.overlay.is_none() && !app.is_recording {
+        no_key(app, key);
+        return;
+    }
     match &mut app.overlay {
         Some(Overlay::Palette(entry) | Overlay::Note(entry, _) | Overlay::GoTo(entry) | Overlay::Draft(entry)) => {
             app.toast = None;
             entry.input(key);
         }
+        Some(Overlay::Help(help)) => help.input(key),
         Some(Overlay::Search(entry)) => {
             let changed = entry.input(key);
             found = changed.then(|| search::find(time.shown(), entry.text(), None, true)).flatten();
@@ -51,18 +58,29 @@ pub(super) fn type_key(app: &mut App, time: &Timeline, key: KeyEvent) {
     }
 }
 
+/// Says where text goes, to one who types outside the prompt.
+fn no_key(app: &mut App, key: KeyEvent) {
+    let KeyCode::Char(typed) = key.code else { return };
+    if !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) {
+        let prompt = app.keymap.label(Context::Browse, Action::EditPrompt);
+        app.toast = Some(format!("'{typed}' does nothing here; to type a prompt, press {prompt} first"));
+    }
+}
+
 pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Done {
     let Some(overlay) = app.overlay.take() else {
         return Done::No;
     };
     if action == Action::Leave {
-        if let Overlay::Themes(before) = overlay {
-            app.choose_theme(before);
+        match overlay {
+            Overlay::Themes(before) => app.choose_theme(before),
+            Overlay::Help(help) if help.search.is_some() => app.overlay = Some(Overlay::Help(HelpPage::default())),
+            _ => {}
         }
         return Done::Yes(Vec::new());
     }
     match overlay {
-        Overlay::Help(top) => help(app, top, action),
+        Overlay::Help(page) => help(app, page, action),
         Overlay::Palette(entry) => palette(app, entry, action),
         Overlay::Search(entry) => search(app, time.shown(), entry, action),
         Overlay::Settings(row) => panel(app, time.live(), row, action),
@@ -120,21 +138,15 @@ fn below(app: &mut App, overlay: Overlay, action: Action) -> Done {
     Done::No
 }
 
-fn help(app: &mut App, top: usize, action: Action) -> Done {
-    let page = app.hit_map.page.max(2) - 1;
-    let last = app.hit_map.help_max;
-    let top = match action {
-        Action::Help => return Done::Yes(Vec::new()),
-        Action::Up => top.saturating_sub(1),
-        Action::Down => (top + 1).min(last),
-        Action::PageUp => top.saturating_sub(page),
-        Action::PageDown => (top + page).min(last),
-        Action::Top => 0,
-        Action::Follow => last,
+fn help(app: &mut App, mut help: HelpPage, action: Action) -> Done {
+    let (page, last) = (app.hit_map.page.max(2) - 1, app.hit_map.help_max);
+    match action {
+        Action::Help if help.search.is_none() => return Done::Yes(Vec::new()),
         Action::Palette => return Done::Run(action),
-        _ => return below(app, Overlay::Help(top), action),
-    };
-    keep(app, Overlay::Help(top))
+        _ if help.scroll(action, page, last) => {}
+        _ => return below(app, Overlay::Help(help), action),
+    }
+    keep(app, Overlay::Help(help))
 }
 
 fn palette(app: &mut App, mut entry: LineInput, action: Action) -> Done {

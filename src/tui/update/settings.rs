@@ -129,23 +129,37 @@ pub(super) fn want(app: &mut App, session: &Session, settings: Settings) {
     app.wanted = Some((*session.settings(), settings));
 }
 
-/// Asks for the plain lane to run to its end, unless it does.
+/// Asks for the plain lane to run to its end while the split view is on show, unless it does.
 pub(super) fn race(app: &mut App, session: &Session) -> Vec<Command> {
     let mut settings = app.settings(session);
     if settings.baseline == Baseline::Race {
         return Vec::new();
     }
+    app.before_race = Some(settings.baseline);
     settings.baseline = Baseline::Race;
     want(app, session, settings);
     app.toast = Some(format!(
-        "plain decoding now runs beside every turn, to its end; {} changes that",
-        app.key(Action::NextBaseline)
+        "the race is on: plain decoding answers every prompt, too, to its end; {} ends the race",
+        app.key(Action::ToggleSplit)
     ));
     vec![Command::SetBaseline { baseline: Baseline::Race }]
 }
 
-/// Restores settings that were changed for a while (the settings before, and those then), unless somebody has changed
-/// something since; `None` if there is nothing to restore.
+/// Has plain decoding measured as it was before the race, unless somebody has set something else since.
+pub(super) fn end_race(app: &mut App, session: &Session) -> Vec<Command> {
+    let mut settings = app.settings(session);
+    let Some(baseline) = app.before_race.take().filter(|_| settings.baseline == Baseline::Race) else {
+        return Vec::new();
+    };
+    settings.baseline = baseline;
+    want(app, session, settings);
+    let how = SettingRow::Baseline.value(&settings);
+    app.toast = Some(format!("the race is over; {}: {how}, as before", SettingRow::Baseline.name()));
+    vec![Command::SetBaseline { baseline }]
+}
+
+/// Sets back what was set for a while (the settings before, and those then), unless somebody has set something
+/// since; none where there is nothing to set back.
 pub(super) fn give_back(app: &mut App, live: &Session, lent: (Settings, Settings)) -> Option<Vec<Command>> {
     let (now, (before, lent)) = (app.settings(live), lent);
     if owned(&now) != owned(&lent) || owned(&now) == owned(&before) {

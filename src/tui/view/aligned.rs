@@ -38,7 +38,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
             _ => agreement::meter(screen, *lane, area.width),
         };
         let block = match bottom {
-            Some(bottom) => block.title_bottom(bottom),
+            Some(bottom) => block.bottom(bottom),
             None => block,
         };
         let inner = framed(block, area, frame);
@@ -57,7 +57,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
 
 fn empty(screen: Screen, area: Rect, frame: &mut Frame) {
     let text = "No answer yet. Send a prompt in Chat: both answers stand here, token beside token.";
-    frame.render_widget(Paragraph::new(wrapped(text, area.width, screen.theme[Role::TextDim])), area);
+    put(wrapped(text, area.width, screen.theme[Role::TextDim]), area, frame);
 }
 
 /// The shown lanes, the run's own last.

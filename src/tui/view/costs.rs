@@ -21,7 +21,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
             wrapped(text, inner.width, screen.theme[Role::TextDim])
         }
     };
-    frame.render_widget(Paragraph::new(lines), inner);
+    put(lines, inner, frame);
 }
 
 /// A line a width: as many as fit, one row and the current width first, then the cost of a draft and a warning.

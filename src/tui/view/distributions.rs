@@ -20,7 +20,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         let inner = framed(screen.panel(" Inspect "), area, frame);
         let keys = screen.keys(Context::Browse, &[(CHANGE, "select a token"), (&[Action::Open], "opens it here")]);
         let text = format!("Nothing to inspect yet. Send a prompt in Chat; there {keys}.");
-        frame.render_widget(Paragraph::new(wrapped(&text, inner.width, screen.theme[Role::TextDim])), inner);
+        put(wrapped(&text, inner.width, screen.theme[Role::TextDim]), inner, frame);
         return;
     };
     let column = screen.app.cell.unwrap_or_else(|| round.deciding_column()).min(round.columns() - 1);
@@ -53,7 +53,7 @@ fn drafters(screen: Screen, round: &Round, column: usize, area: Rect, frame: &mu
         }
         None => wrapped(nobody(round), inner.width, screen.theme[Role::TextDim]),
     };
-    frame.render_widget(Paragraph::new(lines), inner);
+    put(lines, inner, frame);
 }
 
 /// Why there is no draft.
@@ -74,7 +74,7 @@ fn targets(screen: Screen, round: &Round, column: usize, area: Rect, frame: &mut
     let is_reported = |row: &&Prediction| !row.top.is_empty() || engine(screen).is_none();
     let Some(row) = round.prediction(column).filter(is_reported) else {
         let text = unreported(screen, round);
-        frame.render_widget(Paragraph::new(wrapped(&text, inner.width, screen.theme[Role::TextDim])), inner);
+        put(wrapped(&text, inner.width, screen.theme[Role::TextDim]), inner, frame);
         return;
     };
     let mut named = Vec::new();
@@ -94,7 +94,7 @@ fn targets(screen: Screen, round: &Round, column: usize, area: Rect, frame: &mut
         let room = Rect { height: (left - 1) as u16, ..inner };
         lines.extend(redraw(screen, round, column, &residual, room));
     }
-    frame.render_widget(Paragraph::new(lines), inner);
+    put(lines, inner, frame);
 }
 
 /// The engine of somebody else.
@@ -120,7 +120,7 @@ fn unreported(screen: Screen, round: &Round) -> String {
 /// The residual, and the token that was drawn from it.
 fn redraw(screen: Screen, round: &Round, column: usize, residual: &Residual, area: Rect) -> Vec<Line<'static>> {
     let title = "left over for a redraw: max(0, p − q), not normalised";
-    let mut lines = vec![Line::styled(cut(title, area.width.into()), screen.theme[Role::PanelTitle])];
+    let mut lines = wrapped(title, area.width, screen.theme[Role::PanelTitle]);
     let drawn = round.next_piece().filter(|_| round.next_index() == Some(column));
     let named: Vec<_> = drawn.iter().map(|piece| (piece.id, "drawn", sign(next_fate(round)).0)).collect();
     let is_listed = drawn.as_ref().is_none_or(|piece| residual.left.find(piece.id).is_some());
@@ -128,7 +128,7 @@ fn redraw(screen: Screen, round: &Round, column: usize, residual: &Residual, are
         let text = format!("{} was drawn from the others", text::quoted(&piece));
         Line::styled(cut(&text, area.width.into()), screen.theme[Role::TextDim])
     });
-    let room = Rect { height: area.height.saturating_sub(1 + note.iter().len() as u16), ..area };
+    let room = Rect { height: area.height.saturating_sub((lines.len() + note.iter().len()) as u16), ..area };
     lines.extend(bars(screen, &residual.left, &named, if residual.is_bound { "others, ≤" } else { REST }, room));
     lines.extend(note);
     lines

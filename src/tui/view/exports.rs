@@ -19,7 +19,7 @@ pub(super) fn render(screen: Screen, row: usize, area: Rect, frame: &mut Frame) 
         Context::Panel,
         &[(CHOOSE, "choose"), (&[Action::Confirm], "writes it into this folder"), (LEAVE, "closes")],
     );
-    let block = block.title_bottom(Line::styled(format!(" {hint} "), screen.theme[Role::TextDim]));
+    let block = block.bottom(Line::styled(format!(" {hint} "), screen.theme[Role::TextDim]));
     let inner = screen.over(block, area, frame);
     let room = usize::from(inner.width).saturating_sub(2 + NAME);
     let rows = usize::from(inner.height).max(1);
@@ -33,5 +33,5 @@ pub(super) fn render(screen: Screen, row: usize, area: Rect, frame: &mut Frame) 
         if index == row { line.patch_style(screen.theme[Role::Selected]) } else { line }
     };
     let lines = exporter.formats.iter().enumerate().skip(top).take(rows).map(line);
-    frame.render_widget(Paragraph::new(lines.collect::<Vec<_>>()), inner);
+    put(lines.collect(), inner, frame);
 }

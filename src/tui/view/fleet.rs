@@ -56,7 +56,7 @@ fn main(screen: Screen, view: &FleetView, area: Rect, frame: &mut Frame) {
     let count = servers.len();
     let name = format!(" {count} server{} watched; no prompt is sent", if count == 1 { "" } else { "s" });
     frame.render_widget(Line::styled(name, screen.theme[Role::Status]), title);
-    frame.render_widget(Paragraph::new(self::table(screen, view, table)), table);
+    put(self::table(screen, view, table), table, frame);
     if let Some(server) = servers.get(view.chosen) {
         self::detail(screen, server, detail, frame);
     }
@@ -212,7 +212,7 @@ fn by_position(screen: Screen, (recent, since): (&Rates, &Rates), area: Rect, fr
     if lines.is_empty() {
         lines.push(Line::styled(cut("not published", inner.width.into()), screen.theme[Role::TextDim]));
     }
-    frame.render_widget(Paragraph::new(lines), inner);
+    put(lines, inner, frame);
 }
 
 fn slots(screen: Screen, server: &Watched, area: Rect, frame: &mut Frame) {
@@ -234,5 +234,5 @@ fn slots(screen: Screen, server: &Watched, area: Rect, frame: &mut Frame) {
         )
     };
     let lines: Vec<Line> = all.iter().take(inner.height.into()).map(line).collect();
-    frame.render_widget(Paragraph::new(lines), inner);
+    put(lines, inner, frame);
 }

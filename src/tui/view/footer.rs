@@ -24,7 +24,7 @@ pub(super) fn of(screen: Screen, context: Context, area: Rect, frame: &mut Frame
         Some(message) => lines(screen, &message, area.width, area.height),
         None => vec![hints(screen, context, area.width.into())],
     };
-    frame.render_widget(Paragraph::new(lines), area);
+    put(lines, area, frame);
 }
 
 /// A message in as many lines as it needs; the middle of one that is too long is cut, since its end says what to do.
@@ -70,12 +70,13 @@ const PAIRS: &[(Action, Action, &str)] = &[
 ];
 
 fn hints(screen: Screen, context: Context, width: usize) -> Line<'static> {
-    let mut spans = Vec::new();
-    let mut used = 0;
+    let mut spans: Vec<Span> = mode(screen, context).into_iter().collect();
+    let mut used: usize = spans.iter().map(Span::width).sum();
     let is_listed = screen.session.header().is_some_and(|header| header.capabilities.listed.is_some());
     let is_apt = |action: &&Action| match action {
         Action::RecordingNext => is_listed,
         Action::Open => screen.app.page != Page::Inspect || context != Context::Browse, // it is open
+        Action::EditPrompt => !screen.app.opens_prompt(screen.time),                    // so does the key that opens
         _ => true,
     };
     let key = |action| {
@@ -95,6 +96,12 @@ fn hints(screen: Screen, context: Context, width: usize) -> Line<'static> {
             None if is_welcome && *action == Action::HistoryNext => {
                 key(*action).map(|(key, _)| (key, "a starter prompt".to_owned()))
             }
+            None if *action == Action::ToggleSplit && screen.app.split => {
+                key(*action).map(|(key, _)| (key, "end the race".to_owned()))
+            }
+            None if *action == Action::Open && screen.app.opens_prompt(screen.time) => {
+                key(*action).map(|(key, _)| (key, "prompt".to_owned()))
+            }
             None => key(*action),
         };
         let Some((keys, desc)) = hint else { continue };
@@ -110,7 +117,22 @@ fn hints(screen: Screen, context: Context, width: usize) -> Line<'static> {
     Line::from(spans)
 }
 
-/// In the lessons, on every page.
+/// What the page on show is for, by keys outside the prompt.
+pub(super) fn of_page(screen: Screen) -> &'static [Action] {
+    actions(Context::Browse, screen)
+}
+
+/// Where keys go, on the page that has a prompt.
+fn mode(screen: Screen, context: Context) -> Option<Span<'static>> {
+    let says = match context {
+        Context::Prompt => " Typing:",
+        Context::Browse if screen.app.page == Page::Chat && !screen.app.is_recording => " Keys:",
+        _ => return None,
+    };
+    Some(Span::styled(says, screen.theme[Role::PanelFocused]))
+}
+
+/// In the lessons, whatever is on show.
 const LESSONS: &[Action] = &[
     Action::Up,
     Action::Down,
@@ -143,9 +165,10 @@ fn actions(context: Context, screen: Screen) -> &'static [Action] {
     use Action::{
         BackRound, BackToken, Bookmark, Confirm, ContinueHere, Demo, DivergenceNext, Down, DraftLenDown, DraftLenUp,
         EditPrompt, Faster, FocusNext, Follow, GoTo, Help, HistoryNext, HistoryPrevious, Leave, Left, MarkNext,
-        Newline, NextBaseline, NextFilter, NextToken, Note, Open, Palette, PauseResume, Quit, RecordingNext,
-        RejectNext, RejectPrevious, Right, Save, Search, Send, Settings, Slower, StepPhase, StepRound, StopOrQuit,
-        ToggleLossless, ToggleSplit, Tour, TurnNext, Up, Versus, ViewChat, ViewLearn, ViewRounds, WhatIf, Zoom,
+        Newline, NextBaseline, NextDisplay, NextFilter, NextToken, Note, Open, Palette, PauseResume, Quit,
+        RecordingNext, RejectNext, RejectPrevious, Right, Save, Search, Send, Settings, Slower, StepPhase, StepRound,
+        StopOrQuit, ToggleLossless, ToggleSplit, Tour, TurnNext, Up, Versus, ViewChat, ViewCompare, ViewLearn,
+        ViewRounds, WhatIf, Zoom,
     };
     let live = screen.time.live();
     match context {
@@ -153,12 +176,12 @@ fn actions(context: Context, screen: Screen) -> &'static [Action] {
             &[Send, HistoryNext, ViewLearn, Demo, Tour, Help, Palette, StopOrQuit, Newline]
         }
         Context::Prompt => {
-            &[Send, FocusNext, StopOrQuit, Help, Palette, HistoryPrevious, Newline, ViewRounds, ViewLearn, ToggleSplit]
+            &[Send, Leave, StopOrQuit, Help, Palette, HistoryPrevious, Newline, ViewRounds, ViewLearn, ToggleSplit]
         }
         Context::Browse | Context::Global if screen.app.is_welcome(live) => {
-            &[EditPrompt, ViewLearn, Demo, Tour, Settings, Help, Palette, Quit]
+            &[Open, EditPrompt, ViewLearn, Demo, Tour, Settings, Help, Palette, Quit]
         }
-        Context::Help => &[Up, Down, Leave],
+        Context::Help => &[Up, Down, Search, Leave],
         Context::Quit => &[Save, Quit, Leave],
         Context::Panel => &[Up, Down, Left, Right, Confirm, Leave],
         Context::Entry => &[Confirm, Up, Down, Leave],
@@ -205,9 +228,10 @@ fn actions(context: Context, screen: Screen) -> &'static [Action] {
         }
         Context::Browse | Context::Global if screen.app.is_busy(live) => busy(screen),
         Context::Browse | Context::Global => match screen.app.page {
-            Page::Chat => {
-                &[EditPrompt, Left, Right, Open, BackRound, WhatIf, Help, Search, ContinueHere, Slower, Faster, Quit]
+            Page::Chat if screen.app.opens_prompt(screen.time) => {
+                &[Open, Left, Right, BackRound, WhatIf, Help, Search, ViewCompare, ViewRounds, NextDisplay, Quit]
             }
+            Page::Chat => &[EditPrompt, Left, Right, Open, BackRound, WhatIf, Help, Search, ContinueHere, Quit],
             Page::Rounds => {
                 &[Up, Down, NextFilter, RejectPrevious, RejectNext, Open, BackRound, WhatIf, Help, ViewChat, Quit]
             }

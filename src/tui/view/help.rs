@@ -1,15 +1,23 @@
-//! The help overlay: every key from the keymap, every mark, every number defined.
+//! The help overlay: the keys of the page on show, every key by what one wants to do, every mark, every number defined.
 //!
 //! Invariant: keys and their descriptions come from the table, so the help cannot be wrong about them. The glossary
 //! uses the words of the crate.
 
 use ratatui::layout::Margin;
 
+use super::footer;
 use super::prelude::*;
+use crate::tui::action::Aim;
 use crate::tui::editor;
+use crate::tui::help_page::HelpPage;
+use crate::tui::keymap::Binding;
+use crate::tui::line_input::LineInput;
 
 /// Width of the key column.
-const KEYS: usize = 18;
+const KEYS: usize = 20;
+
+/// Marks keys that do something in the prompt only.
+const TYPING: &str = " (while typing)";
 
 /// Words and numbers on screen.
 const GLOSSARY: &[(&str, &str)] = &[
@@ -43,72 +51,128 @@ const GLOSSARY: &[(&str, &str)] = &[
     ("<F0 9F>", "bytes of a token that are only a part of a character"),
 ];
 
-/// Draws the overlay from line `top`; returns the largest possible top line.
-pub(super) fn render(screen: Screen, top: usize, area: Rect, frame: &mut Frame) -> usize {
+/// Draws the overlay; returns the largest line that can be on top.
+pub(super) fn render(screen: Screen, (of, help): (Context, &HelpPage), area: Rect, frame: &mut Frame) -> usize {
     let area = area.inner(Margin::new(area.width / 16, 1));
     let key = |action| screen.app.keymap.label(Context::Help, action);
-    let (end, leave) = (key(Action::Follow), key(Action::Leave));
-    let keys = format!(" {end}: marks and words · {leave} closes ");
-    let block = screen.panel(" Help ");
-    let inner = screen.over(block.title_bottom(Line::styled(keys, screen.theme[Role::TextDim])), area, frame);
-    let lines = lines(screen, inner.width);
+    let (search, end, leave) = (key(Action::Search), key(Action::Follow), key(Action::Leave));
+    let (title, keys) = match &help.search {
+        Some(entry) => (format!(" Help: {}▏", entry.text()), format!(" {leave}: all of the help ")),
+        None => (" Help ".to_owned(), format!(" {search} searches · {end}: marks and words · {leave} closes ")),
+    };
+    let block = screen.panel(title).bottom(Line::styled(keys, screen.theme[Role::TextDim]));
+    let inner = screen.over(block, area, frame);
+    let inner = Rect { x: inner.x + 1, width: inner.width.saturating_sub(2), ..inner };
+    let searched = help.search.as_ref().map_or("", LineInput::text);
+    let lines = lines(screen, (of, searched), inner.width);
     let max = lines.len().saturating_sub(inner.height.into());
-    let shown: Vec<_> = lines.into_iter().skip(top.min(max)).collect();
-    frame.render_widget(Paragraph::new(shown).style(screen.theme[Role::Text]), inner);
+    put_from(lines, help.top.min(max), inner, frame);
     max
 }
 
-fn lines(screen: Screen, width: u16) -> Vec<Line<'static>> {
+fn put_from(lines: Vec<Line<'static>>, top: usize, area: Rect, frame: &mut Frame) {
+    put(lines.into_iter().skip(top).take(area.height.into()).collect(), area, frame);
+}
+
+/// A headline and what stands below it: keys or a word, what it means, and how that looks.
+struct Section {
+    title: String,
+    entries: Vec<(String, String, Role)>,
+}
+
+/// All of the help, or of every section what has the searched text.
+fn lines(screen: Screen, (of, searched): (Context, &str), width: u16) -> Vec<Line<'static>> {
+    let searched = searched.trim().to_lowercase();
     let mut lines = Vec::new();
-    for context in Context::ALL {
-        lines.push(headline(screen, context.title()));
-        for binding in screen.app.keymap.of(*context) {
-            entry(screen, &screen.app.keymap.keys(binding), binding.run.describe(), width, &mut lines);
+    for section in sections(screen, of) {
+        let has_title = section.title.to_lowercase().contains(&searched);
+        let is_found = |(left, right, _): &&(String, String, Role)| {
+            has_title || [left, right].iter().any(|text| text.to_lowercase().contains(&searched))
+        };
+        let mut found = section.entries.iter().filter(is_found).peekable();
+        if found.peek().is_none() {
+            continue;
         }
-        if *context == Context::Prompt {
-            for (keys, meaning) in editor::KEYS {
-                entry(screen, keys, meaning, width, &mut lines);
-            }
-        }
+        lines.push(Line::styled(section.title.clone(), screen.theme[Role::TextStrong]));
+        found.for_each(|(left, right, role)| entry(screen, (left, right, *role), width, &mut lines));
         lines.push(Line::default());
     }
-    lines.push(headline(screen, "Marks in the answer"));
-    lines.extend(marks(screen));
-    lines.push(Line::default());
-    lines.push(headline(screen, "Words and numbers"));
-    for (word, meaning) in GLOSSARY {
-        entry(screen, word, meaning, width, &mut lines);
+    if lines.is_empty() {
+        lines.push(Line::styled("nothing in the help has these words", screen.theme[Role::TextDim]));
     }
     lines
 }
 
-/// Every mark of a token, as it looks in the answer or in a table.
-fn marks(screen: Screen) -> Vec<Line<'static>> {
-    let line = |sign, name, role| {
-        let sign = Span::styled(fit(sign, 3), screen.theme[Role::Key]);
-        Line::from(vec![sign, Span::styled(name, screen.theme[role])])
+/// First what the page on show is for, then everything by what one wants to do.
+fn sections(screen: Screen, of: Context) -> Vec<Section> {
+    let describe = |action: Action| {
+        let is_elsewhere = |context: Context| screen.app.keymap.of(context).any(|binding| binding.run == action);
+        let where_ = if [Context::Browse, Context::Global].map(is_elsewhere) == [false; 2] { TYPING } else { "" };
+        (keys(screen, action), format!("{}{where_}", action.describe()), Role::Text)
     };
+    let of_context = |context: Context| {
+        let bindings = screen.app.keymap.of(context);
+        let entry = |b: &Binding| (screen.app.keymap.keys(b), b.run.describe().to_owned(), Role::Text);
+        Section { title: context.title().to_owned(), entries: bindings.map(entry).collect() }
+    };
+    let mut sections = vec![match of {
+        Context::Diff => of_context(of),
+        _ => {
+            let here = footer::of_page(screen).iter().copied().filter(|action| !keys(screen, *action).is_empty());
+            let title = format!("Here, on the page {}", screen.app.page.name());
+            Section { title, entries: here.map(describe).collect() }
+        }
+    }];
+    for aim in Aim::ALL {
+        let of_aim = Action::ALL.iter().copied().filter(|action| action.aim() == aim);
+        let mut entries: Vec<_> = of_aim.filter(|action| !keys(screen, *action).is_empty()).map(describe).collect();
+        if aim == Aim::Ask {
+            let own = editor::KEYS
+                .iter()
+                .map(|(keys, meaning)| ((*keys).to_owned(), format!("{meaning}{TYPING}"), Role::Text));
+            entries.extend(own);
+        }
+        sections.push(Section { title: aim.title().to_owned(), entries });
+    }
+    let boxes = [Context::Panel, Context::Entry, Context::Diff, Context::Help, Context::Quit];
+    sections.extend(boxes.into_iter().filter(|context| *context != of).map(of_context));
+    sections.push(Section { title: "Marks of tokens".to_owned(), entries: marks() });
+    let words = GLOSSARY.iter().map(|(word, meaning)| ((*word).to_owned(), (*meaning).to_owned(), Role::Text));
+    sections.push(Section { title: "Words and numbers".to_owned(), entries: words.collect() });
+    sections
+}
+
+/// The keys of an action on a page, in a prompt and everywhere, each once.
+fn keys(screen: Screen, action: Action) -> String {
+    let mut keys: Vec<String> = Vec::new();
+    for context in [Context::Browse, Context::Global, Context::Prompt] {
+        for binding in screen.app.keymap.of(context).filter(|binding| binding.run == action) {
+            let new: Vec<_> = screen.app.keymap.keys(binding).split(' ').map(str::to_owned).collect();
+            keys.extend(new.into_iter().filter(|key| !keys.contains(key)).collect::<Vec<_>>());
+        }
+    }
+    keys.join(" ")
+}
+
+/// Every mark of a token, in the colour of its fate.
+fn marks() -> Vec<(String, String, Role)> {
     let more = [
         (Fate::Pending, "drafted, not judged yet"),
         (Fate::Committed(Provenance::Plain), "the first token, or one of a round without drafts (in tables)"),
         (Fate::Committed(Provenance::Kept), "taken over by a branch (in tables)"),
     ];
     let named = fate::LEGEND.iter().map(|(fate, [name, ..])| (*fate, *name));
-    let mut lines: Vec<_> =
-        named.chain(more).map(|(fate, name)| line(fate::sign(fate), name, fate::role(fate))).collect();
-    lines.push(line(fate::DEPARTED, fate::DEPARTED_NAMES[0], Role::TokenDeparted));
-    lines
+    let mark = |(of, name): (Fate, &str)| (fate::sign(of).to_owned(), name.to_owned(), fate::role(of));
+    let mut marks: Vec<_> = named.chain(more).map(mark).collect();
+    marks.push((fate::DEPARTED.to_owned(), fate::DEPARTED_NAMES[0].to_owned(), Role::TokenDeparted));
+    marks
 }
 
-fn headline(screen: Screen, text: &str) -> Line<'static> {
-    Line::styled(text.to_owned(), screen.theme[Role::PanelTitle])
-}
-
-fn entry(screen: Screen, left: &str, right: &str, width: u16, lines: &mut Vec<Line<'static>>) {
-    let mut flow = Flow::new(width.saturating_sub(KEYS as u16).max(1));
-    flow.push(right, screen.theme[Role::Text]);
-    for (i, line) in flow.finish().into_iter().enumerate() {
-        let label = fit(if i == 0 { left } else { "" }, KEYS);
+/// Keys or a word, and what it means, on as many lines as that takes.
+fn entry(screen: Screen, (left, right, role): (&str, &str, Role), width: u16, lines: &mut Vec<Line<'static>>) {
+    let meaning = wrapped(right, width.saturating_sub(KEYS as u16).max(1), screen.theme[role]);
+    for (index, line) in meaning.into_iter().enumerate() {
+        let label = fit(if index == 0 { left } else { "" }, KEYS);
         let mut spans = vec![Span::styled(label, screen.theme[Role::Key])];
         spans.extend(line.spans);
         lines.push(Line::from(spans));

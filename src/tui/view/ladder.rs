@@ -58,7 +58,13 @@ impl Grid {
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     let all: Vec<RoundAt> = fitting(screen);
     let title = format!(" Rounds: {} of {} · {} ", all.len(), count(screen), screen.app.filter.name());
-    let block = screen.panel(title).title_bottom(caption(screen, area.width)).title_bottom(parts(screen, area.width));
+    let stats = screen.turn().map(|turn| turn.answer(Lane::Speculative).stats());
+    let mean = stats.and_then(|stats| stats.mean_tokens_per_round()).map(|mean| {
+        let words = Span::styled(" tokens per round ", screen.theme[Role::PanelTitle]);
+        Line::from(vec![screen.hero(&format!("{mean:.2}"), Role::TextStrong), words])
+    });
+    let block = screen.panel(title).title_right(mean.unwrap_or_default());
+    let block = block.bottom(caption(screen, area.width)).bottom_right(parts(screen, area.width));
     let inner = framed(block, area, frame);
     if inner.is_empty() {
         return;
@@ -69,7 +75,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
         } else {
             format!("No round fits the filter; {} takes the next one.", screen.app.key(Action::NextFilter))
         };
-        frame.render_widget(Paragraph::new(wrapped(&text, inner.width, screen.theme[Role::TextDim])), inner);
+        put(wrapped(&text, inner.width, screen.theme[Role::TextDim]), inner, frame);
         return;
     }
     hit_map.page = (usize::from(inner.height) / ROW).max(1);
@@ -89,7 +95,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
             }
         }
     }
-    frame.render_widget(Paragraph::new(lines), inner);
+    put(lines, inner, frame);
 }
 
 /// A line or two of the ladder.
@@ -190,7 +196,7 @@ fn parts(screen: Screen, width: u16) -> Line<'static> {
     let mut spans: Vec<Span> = vec![Span::styled(" time:", screen.theme[Role::TextDim])];
     spans.extend(parts.into_iter().flatten());
     spans.push(Span::raw(" "));
-    Line::from(spans).right_aligned()
+    Line::from(spans)
 }
 
 fn row(screen: Screen, grid: &Grid, at: RoundAt, round: &Round) -> [Line<'static>; 2] {

@@ -1,7 +1,7 @@
 //! Where the panes of each page are, at every size.
 //!
-//! Invariant: a zoomed pane has the whole page; the pane with the focus has a lit frame. Each pane's content is in its
-//! own file.
+//! Invariant: a zoomed pane has the whole page; the pane with the focus has its line lit. What is in
+//! a pane is its own file.
 
 use ratatui::layout::Margin;
 
@@ -34,7 +34,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
     }
 }
 
-/// Draws a pane, marks it for the mouse and lights its frame if it has the focus.
+/// Draws a pane, marks it for the mouse and lights its line if it has the focus.
 fn pane(screen: Screen, pane: Pane, area: Rect, out: (&mut Frame, &mut HitMap)) {
     let (frame, hit_map) = out;
     if area.is_empty() {
@@ -65,19 +65,14 @@ fn pane(screen: Screen, pane: Pane, area: Rect, out: (&mut Frame, &mut HitMap)) 
     }
 }
 
-/// Gives the outer frame of a pane the colour of the focus.
+/// Gives the line above a pane, and its title, the colour of the focus.
 fn light(screen: Screen, area: Rect, frame: &mut Frame) {
-    let style = screen.theme[Role::PanelFocused];
+    let (style, title) = (screen.theme[Role::PanelFocused], screen.theme[Role::PanelTitle]);
     let buffer = frame.buffer_mut();
-    for position in area.positions() {
-        let on_edge = position.x == area.left()
-            || position.x + 1 == area.right()
-            || position.y == area.top()
-            || position.y + 1 == area.bottom();
-        if !on_edge {
-            continue;
-        }
-        if let Some(cell) = buffer.cell_mut(position).filter(|cell| "│─┌┐└┘".contains(cell.symbol())) {
+    for x in area.left()..area.right() {
+        let Some(cell) = buffer.cell_mut((x, area.y)) else { continue };
+        let is_title = (Some(cell.fg), cell.modifier) == (title.fg.or(Some(cell.fg)), title.add_modifier);
+        if is_title || "─┬├┴┌".contains(cell.symbol()) {
             cell.set_style(style);
         }
     }
@@ -87,7 +82,7 @@ fn chat(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     let round_height = match area.height {
         0..20 => 6,
         20..34 => 7,
-        _ => 9,
+        _ => 8,
     };
     let prompt_height = prompt::height(screen, area);
     if screen.app.is_welcome(screen.time.live()) {
@@ -96,10 +91,14 @@ fn chat(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
         pane(screen, Pane::Prompt, prompt, (frame, hit_map));
         return;
     }
+    // a tree has its place beside the answer; where nothing stands there, below it
+    let is_wide = area.width >= screen.plots_from();
+    let room = area.height.saturating_sub(prompt_height + ANSWER);
+    let round_height = if is_wide { round_height } else { tree_height(screen, round_height, room) };
     let [body, round, prompt] =
         Layout::vertical([Constraint::Min(3), Constraint::Length(round_height), Constraint::Length(prompt_height)])
             .areas(area);
-    if area.width < screen.plots_from() || body.height < 8 {
+    if !is_wide || body.height < 8 {
         pane(screen, Pane::Answer, body, (frame, hit_map));
     } else {
         let width = (u32::from(area.width) * 36 / 100).clamp(30, 70) as u16;
@@ -111,12 +110,18 @@ fn chat(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     pane(screen, Pane::Prompt, prompt, (frame, hit_map));
 }
 
+/// Least height of the answer where a tree stands below it.
+const ANSWER: u16 = 6;
+
+/// Height of the panel of a round: where the round is a tree that fits, that of the tree, with the sentence below it.
+fn tree_height(screen: Screen, height: u16, most: u16) -> u16 {
+    let round = screen.app.round(screen.session).filter(|round| round.is_tree());
+    let tree = round.map_or(0, |round| round.drafts.len() as u16 + 3 + FRAME);
+    if tree <= most { tree.max(height) } else { height }
+}
+
 fn rounds(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
-    let height = if area.height < 34 { 7 } else { 9 };
-    // a tree is drawn as one if it fits
-    let tree =
-        screen.app.round(screen.session).filter(|round| round.is_tree()).map_or(0, |r| r.drafts.len() as u16 + 4);
-    let height = if tree <= area.height * 2 / 3 { tree.max(height) } else { height };
+    let height = tree_height(screen, if area.height < 34 { 7 } else { 8 }, area.height * 2 / 3);
     let [ladder, round] = Layout::vertical([Constraint::Min(5), Constraint::Length(height)]).areas(area);
     pane(screen, Pane::Ladder, ladder, (frame, hit_map));
     pane(screen, Pane::Round, round, (frame, hit_map));
@@ -133,12 +138,9 @@ fn speed_page(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMa
     let [body, account] = Layout::vertical([Constraint::Min(5), Constraint::Length(speed_summary::HEIGHT)]).areas(area);
     let [left, right] = Layout::horizontal([Constraint::Percentage(52), Constraint::Min(30)]).areas(body);
     let [curves, positions] = Layout::vertical([Constraint::Percentage(55), Constraint::Min(4)]).areas(left);
-    let [times, costs, memory] = Layout::vertical([
-        Constraint::Fill(2),
-        Constraint::Fill(2),
-        Constraint::Length(if body.height < 20 { memory::SHORT } else { memory::LONG }),
-    ])
-    .areas(right);
+    let memory = if body.height < 20 { memory::SHORT } else { memory::height(screen, right.width) };
+    let [times, costs, memory] =
+        Layout::vertical([Constraint::Fill(2), Constraint::Fill(2), Constraint::Length(memory)]).areas(right);
     pane(screen, Pane::Curves, curves, (frame, hit_map));
     pane(screen, Pane::Positions, positions, (frame, hit_map));
     pane(screen, Pane::Times, times, (frame, hit_map));
@@ -155,7 +157,7 @@ fn compare(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) 
 }
 
 /// Least height of the speed below a tree.
-const SPEED: u16 = 7;
+const SPEED: u16 = 6;
 
 fn learn(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     let (words, beside) = lesson::areas(screen, area);

@@ -172,7 +172,7 @@ fn before_the_run(screen: Screen, area: Rect, frame: &mut Frame) {
         (true, false) => format!("{} runs {}", screen.app.key(Action::Open), in_words(run)),
         _ => format!("Not run yet: {} goes back to the step that runs {}", screen.app.key(Action::Left), in_words(run)),
     };
-    frame.render_widget(Paragraph::new(wrapped(&text, inner.width, screen.theme[Role::TextDim])), inner);
+    put(wrapped(&text, inner.width, screen.theme[Role::TextDim]), inner, frame);
 }
 
 /// A run's prompt and settings.

@@ -1,4 +1,4 @@
-//! Memory of target, drafter and caches.
+//! The model by its names, and what target, drafter and caches take in memory.
 //!
 //! Invariant: sizes are those of the header; a cache's is its current positions × bytes a position.
 
@@ -6,28 +6,37 @@ use super::prelude::*;
 use crate::protocol::{Header, ModelInfo};
 use crate::session::Answer;
 
-/// Height with its frame, in full and in short.
-pub(super) const LONG: u16 = 7;
-pub(super) const SHORT: u16 = 4;
+/// Height with its frame in short.
+pub(super) const SHORT: u16 = 2 + FRAME;
 
 /// Width of the captions.
 const LABEL: usize = 16;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
-    let inner = framed(screen.panel(" Memory "), area, frame);
+    let inner = framed(screen.panel(" Model and memory "), area, frame);
     let Some(header) = screen.session.header().filter(|_| !inner.is_empty()) else {
         return;
     };
-    let width = usize::from(inner.width);
-    let line = |(label, text): (&str, String)| {
-        Line::from(vec![
-            Span::styled(fit(label, LABEL), screen.theme[Role::TextDim]),
-            Span::styled(cut(&text, width.saturating_sub(LABEL)), screen.theme[Role::Text]),
-        ])
+    let is_short = inner.height + FRAME <= SHORT;
+    let rows = if is_short { short(screen, header) } else { rows(screen, header) };
+    put(lines(screen, rows, inner.width), inner, frame);
+}
+
+/// Height that shows all of it, with its frame.
+pub(super) fn height(screen: Screen, width: u16) -> u16 {
+    let rows = screen.session.header().map(|header| rows(screen, header)).unwrap_or_default();
+    lines(screen, rows, width.saturating_sub(2)).len() as u16 + FRAME
+}
+
+fn lines(screen: Screen, rows: Vec<(&'static str, String)>, width: u16) -> Vec<Line<'static>> {
+    let row = |(label, text): (&'static str, String)| {
+        let parts = wrapped(&text, width.saturating_sub(LABEL as u16).max(1), screen.theme[Role::Text]);
+        parts.into_iter().enumerate().map(move |(index, part)| {
+            let label = Span::styled(fit(if index == 0 { label } else { "" }, LABEL), screen.theme[Role::TextDim]);
+            Line::from_iter(std::iter::once(label).chain(part.spans))
+        })
     };
-    let rows = if inner.height + 2 < LONG { short(screen, header) } else { rows(screen, header) };
-    let lines: Vec<_> = rows.into_iter().map(line).collect();
-    frame.render_widget(Paragraph::new(lines), inner);
+    rows.into_iter().flat_map(row).collect()
 }
 
 fn rows(screen: Screen, header: &Header) -> Vec<(&'static str, String)> {
@@ -36,6 +45,7 @@ fn rows(screen: Screen, header: &Header) -> Vec<(&'static str, String)> {
         |per: u64| format!("{} ({} positions × {})", bytes(per.saturating_mul(positions)), positions, bytes(per));
     let model = &header.model;
     let mut rows = vec![
+        ("model", names(model)),
         ("target weights", format!("{} {}", bytes(model.weight_bytes), header.dtype)),
         ("target KV", cache(model.kv_bytes_per_token) + &folded(model)),
     ];
@@ -72,7 +82,13 @@ fn rows(screen: Screen, header: &Header) -> Vec<(&'static str, String)> {
     rows
 }
 
-/// How small a cache of latents is; empty for ordinary caches.
+/// The model's name, and the one that its file gives it.
+fn names(model: &ModelInfo) -> String {
+    let own = model.own_name.as_ref().map_or(String::new(), |own| format!(", in the file '{}'", text::one_line(own)));
+    format!("{}{own}", text::one_line(&model.name))
+}
+
+/// How small a cache of latents is; nothing where keys and values are kept.
 fn folded(model: &ModelInfo) -> String {
     match model.unfolded_kv_bytes_per_token.checked_div(model.kv_bytes_per_token) {
         Some(times) if times > 0 => format!(", latent: 1/{times}"),

@@ -31,6 +31,7 @@ mod memory;
 mod numbers;
 mod pacing;
 mod palette;
+mod panel;
 mod per_round;
 mod plain_text;
 mod player;
@@ -76,6 +77,7 @@ use crate::session::Timeline;
 
 use super::app::{App, Overlay};
 use super::hit_map::HitMap;
+use super::keymap::Context;
 use super::plain_glyphs;
 use super::theme::{Role, Theme};
 
@@ -139,7 +141,7 @@ fn main(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
 fn overlay(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     match &screen.app.overlay {
         None => {}
-        Some(Overlay::Help(top)) => hit_map.help_max = help::render(screen, *top, area, frame),
+        Some(Overlay::Help(help)) => hit_map.help_max = help::render(screen, (Context::Browse, help), area, frame),
         Some(Overlay::Palette(entry)) => palette::render(screen, entry, area, frame),
         Some(Overlay::Search(entry)) => search::render(screen, entry, area, frame),
         Some(Overlay::Note(entry, place)) => input_line::note(screen, entry, *place, area, frame),

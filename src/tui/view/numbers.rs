@@ -8,7 +8,10 @@ use crate::session::{explain, facts};
 use super::lesson::capital;
 use super::prelude::*;
 
-/// Name of the draw, which is left out if the rule draws nothing.
+/// Name of the number that the page is about.
+const P: &str = "p (target)";
+
+/// Name of the draw, which is left out where the rule draws nothing.
 const U: &str = "u (draw)";
 
 /// Shown for a number that was not recorded.
@@ -16,7 +19,7 @@ const NONE: &str = "–";
 
 /// Height with its frame.
 pub(super) fn height(width: u16) -> u16 {
-    if width < 100 { 8 } else { 7 }
+    if width < 100 { 7 } else { 6 }
 }
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
@@ -32,14 +35,14 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         lines.extend(wrapped(&format!("{sentence}."), inner.width, screen.theme[role]));
     }
     lines.extend(numbers(screen, round, column, inner.width));
-    frame.render_widget(Paragraph::new(lines), inner);
+    put(lines, inner, frame);
 }
 
 fn numbers(screen: Screen, round: &Round, column: usize, width: u16) -> Vec<Line<'static>> {
     let facts = facts(round, column);
     let shown = |value: Option<f32>, digits: usize| value.map_or(NONE.to_owned(), |v| format!("{v:.digits$}"));
     let pairs = [
-        ("p (target)", shown(facts.p, 3)),
+        (P, shown(facts.p, 3)),
         ("q (drafter)", shown(facts.q, 3)),
         ("chance of acceptance", shown(facts.acceptance, 3)),
         (U, shown(facts.u, 3)),
@@ -58,7 +61,10 @@ fn numbers(screen: Screen, round: &Round, column: usize, width: u16) -> Vec<Line
     for (name, value) in pairs.into_iter().filter(|(name, value)| *name != U || value != NONE) {
         flow.keep_together(Span::raw(name).width() + Span::raw(&value).width() + 4);
         flow.push(&format!("{name} "), screen.theme[Role::TextDim]);
-        flow.push(&value, screen.theme[Role::TextStrong]);
+        match name {
+            P => flow.push(&format!(" {value} "), screen.hero_style(Role::TextStrong)),
+            _ => flow.push(&value, screen.theme[Role::TextStrong]),
+        }
         flow.push("   ", screen.theme[Role::Text]);
     }
     flow.finish()

@@ -27,7 +27,7 @@ pub(super) fn render(screen: Screen, entry: &LineInput, area: Rect, frame: &mut 
     for (index, action) in found.iter().enumerate().skip(top).take(rows) {
         lines.push(line(screen, *action, index == entry.choice, inner.width));
     }
-    frame.render_widget(Paragraph::new(lines), inner);
+    put(lines, inner, frame);
 }
 
 /// The part of the chosen name that is not typed yet.

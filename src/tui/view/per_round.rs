@@ -5,7 +5,7 @@
 use ratatui::widgets::Sparkline;
 
 use super::prelude::*;
-use super::screen::left_out;
+use super::screen::listed;
 use super::values::number;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
@@ -40,9 +40,7 @@ fn longest(round: &Round) -> u64 {
 /// How many rounds accepted 0, 1, 2 … drafts.
 pub(super) fn histogram(screen: Screen, area: Rect, frame: &mut Frame) {
     let stats = screen.turn().map(|turn| turn.answer(Lane::Speculative).stats());
-    let kinds = stats.map_or(0, |stats| stats.acceptance_histogram().len());
-    let block = screen.panel(" Accepted drafts per round ").title_bottom(left_out(screen, kinds, area));
-    let inner = framed(block, area, frame);
+    let inner = framed(screen.panel(" Accepted drafts per round "), area, frame);
     let Some(stats) = stats.filter(|_| !inner.is_empty()) else {
         return;
     };
@@ -57,6 +55,6 @@ pub(super) fn histogram(screen: Screen, area: Rect, frame: &mut Frame) {
         spans.push(Span::styled(tail, screen.theme[Role::Text]));
         Line::from(spans)
     };
-    let lines = stats.acceptance_histogram().iter().enumerate().take(inner.height.into()).map(line);
-    frame.render_widget(Paragraph::new(lines.collect::<Vec<_>>()), inner);
+    let lines = stats.acceptance_histogram().iter().enumerate().map(line);
+    put(listed(screen, lines.collect(), inner), inner, frame);
 }

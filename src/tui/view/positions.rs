@@ -8,7 +8,7 @@ use crate::protocol::DraftLenMode;
 use crate::session::LaneStats;
 
 use super::prelude::*;
-use super::screen::left_out;
+use super::screen::listed;
 use super::values::number;
 
 /// Height that shows every position, with its frame.
@@ -18,7 +18,7 @@ pub(super) fn height(screen: Screen) -> u16 {
     // the engine's k is the most that a round may draft, and most rounds draft less
     let meant = if settings.draft_len_mode == DraftLenMode::Fixed { settings.draft_len.into() } else { 1 };
     let k = seen.max(meant);
-    k.clamp(1, 16) as u16 + 2
+    k.clamp(1, 16) as u16 + FRAME
 }
 
 fn stats<'a>(screen: Screen<'a>) -> Option<&'a LaneStats> {
@@ -38,17 +38,14 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     } else {
         format!(" Accepted by position: {rate}% ")
     };
-    let offered = stats.map_or(0, |stats| stats.offered_per_pos().len());
-    let inner = framed(screen.panel(title).title_bottom(left_out(screen, offered, area)), area, frame);
+    let inner = framed(screen.panel(title), area, frame);
     let Some(stats) = stats.filter(|_| !inner.is_empty()) else {
         return;
     };
     let pairs = stats.accepted_per_pos().iter().zip(stats.offered_per_pos());
-    let lines = pairs
-        .enumerate()
-        .take(inner.height.into())
-        .map(|(index, (accepted, offered))| line(screen, index, (*accepted, *offered), inner.width));
-    frame.render_widget(Paragraph::new(lines.collect::<Vec<_>>()), inner);
+    let lines =
+        pairs.enumerate().map(|(index, (accepted, offered))| line(screen, index, (*accepted, *offered), inner.width));
+    put(listed(screen, lines.collect(), inner), inner, frame);
 }
 
 fn line(screen: Screen, index: usize, counts: (u64, u64), width: u16) -> Line<'static> {

@@ -4,7 +4,6 @@ pub(super) use ratatui::Frame;
 pub(super) use ratatui::layout::{Constraint, Layout, Rect};
 pub(super) use ratatui::style::{Modifier, Style};
 pub(super) use ratatui::text::{Line, Span};
-pub(super) use ratatui::widgets::Paragraph;
 pub(super) use unicode_width::UnicodeWidthStr;
 
 pub(super) use crate::protocol::Lane;
@@ -19,4 +18,5 @@ pub(super) use crate::tui::widgets::bars::bar;
 pub(super) use crate::tui::widgets::cell::{cut, fit};
 pub(super) use crate::tui::widgets::flow::{Flow, wrapped};
 
-pub(super) use super::screen::{CHANGE, CHOOSE, LEAVE, Screen, framed};
+pub(super) use super::panel::{FRAME, boxed, framed, put};
+pub(super) use super::screen::{CHANGE, CHOOSE, LEAVE, Screen};

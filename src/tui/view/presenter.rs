@@ -14,7 +14,6 @@
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::Paragraph;
 use tui_big_text::{BigText, PixelSize};
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
@@ -30,6 +29,7 @@ use crate::tui::widgets::flow::wrapped;
 
 use super::layout::learn_panel;
 use super::lesson::capital;
+use super::panel::put;
 use super::presenter_boxes as boxes;
 use super::screen::Screen;
 use super::{lesson, prompt, round};
@@ -78,14 +78,14 @@ fn in_lesson(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap
         frame.render_widget(title(screen, round), head);
         boxes::render(screen, round, lines, drawing, (frame, hit_map));
         let story = wrapped(&story(screen, round), said.width.saturating_sub(2), screen.theme[Role::TextStrong]);
-        frame.render_widget(Paragraph::new(story), inset(said));
+        put(story, inset(said), frame);
     }
 }
 
 fn slide(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     let Some(round) = screen.app.round(screen.session) else {
         let text = "No round yet. Send a prompt: each round appears here, drawn large.";
-        frame.render_widget(Paragraph::new(wrapped(text, area.width, screen.theme[Role::TextDim])), area);
+        put(wrapped(text, area.width, screen.theme[Role::TextDim]), area, frame);
         return;
     };
     let lines = match area.height {
@@ -107,9 +107,9 @@ fn slide(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     ])
     .areas(area);
     let head_lines = vec![title(screen, round), answer(screen, round, head.width)];
-    frame.render_widget(Paragraph::new(head_lines), head);
+    put(head_lines, head, frame);
     boxes::render(screen, round, lines, drawing, (frame, hit_map));
-    frame.render_widget(Paragraph::new(story), inset(said));
+    put(story, inset(said), frame);
     let [left, right] = Layout::horizontal([Constraint::Length(NUMBER), Constraint::Min(0)]).areas(inset(below));
     if let Some(turn) = screen.turn() {
         number(screen, turn, left, frame);
@@ -218,13 +218,13 @@ fn number(screen: Screen, turn: &Turn, area: Rect, frame: &mut Frame) {
     let Some((pixels, height, _)) = size else {
         let mut lines = vec![Line::styled(text, strong)];
         lines.extend(caption);
-        frame.render_widget(Paragraph::new(lines), area);
+        put(lines, area, frame);
         return;
     };
     let [large, below] = Layout::vertical([Constraint::Length(height), Constraint::Min(0)]).areas(area);
     let big = BigText::builder().pixel_size(pixels).style(strong).lines([Line::from(text)]).build();
     frame.render_widget(&big, large);
-    frame.render_widget(Paragraph::new(caption.to_vec()), below);
+    put(caption.to_vec(), below, frame);
 }
 
 /// The marks in words; those of the round are bright.
@@ -250,5 +250,5 @@ fn legend(screen: Screen, round: &Round, area: Rect, frame: &mut Frame) {
     }
     let is_cut = round.first_discarded().is_some();
     lines.push(line("┃", "the cut: what is left of it is kept", fate::role(Fate::Rejected), is_cut));
-    frame.render_widget(Paragraph::new(lines), area);
+    put(lines, area, frame);
 }

@@ -8,7 +8,7 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
-use ratatui::widgets::{Block, BorderType, Paragraph};
+use ratatui::widgets::{Block, BorderType};
 use unicode_width::UnicodeWidthStr;
 
 use crate::session::{Fate, Round, text};
@@ -17,6 +17,7 @@ use crate::tui::hit_map::{HitMap, Target};
 use crate::tui::theme::Role;
 use crate::tui::widgets::cell::{cut, fit};
 
+use super::panel::put;
 use super::round::{Columns, Own, own, verdict};
 use super::screen::Screen;
 use super::tree;
@@ -44,7 +45,7 @@ struct Content {
 pub(super) fn render(screen: Screen, round: &Round, lines: u16, area: Rect, out: (&mut Frame, &mut HitMap)) {
     let (frame, hit_map) = out;
     if round.is_tree() {
-        frame.render_widget(Paragraph::new(tree::lines(screen, round, area)), area);
+        put(tree::lines(screen, round, area), area, frame);
         return;
     }
     let columns = Columns::within(screen, round, area.width, (LABEL, WIDTH));
@@ -54,7 +55,7 @@ pub(super) fn render(screen: Screen, round: &Round, lines: u16, area: Rect, out:
     for (y, label) in rows.iter().zip(labels) {
         let label = label.map(|text| Line::styled(text, screen.theme[Role::TextDim]));
         let place = Rect { x: area.x + 1, y: y + 1 + lines / 3, width: LABEL as u16 - 1, height: lines.min(2) };
-        frame.render_widget(Paragraph::new(label.to_vec()), place.intersection(area));
+        put(label.to_vec(), place.intersection(area), frame);
     }
     for (place, column) in columns.range().enumerate() {
         let x = area.x + (LABEL + place * columns.width) as u16;
@@ -145,21 +146,21 @@ fn draw(screen: Screen, content: &Content, is_chosen: bool, area: Rect, frame: &
             lines
         }
     };
-    frame.render_widget(Paragraph::new(lines).centered(), inner);
+    put(lines.into_iter().map(Line::centered).collect(), inner, frame);
 }
 
 /// The cut, at the column of the first rejected draft.
 fn part(screen: Screen, (x, width): (u16, u16), (area, between): (Rect, u16), frame: &mut Frame) {
     let style = screen.theme[fate::role(Fate::Rejected)].remove_modifier(Modifier::all());
     let right = x + width;
-    let mut put = |x: u16, y: u16, sign: &str| {
+    let mut set = |x: u16, y: u16, sign: &str| {
         if let Some(cell) = frame.buffer_mut().cell_mut((x, y)).filter(|_| area.contains((x, y).into())) {
             cell.set_symbol(sign).set_style(style);
         }
     };
-    (area.y..between).for_each(|y| put(x, y, "┃"));
-    (x..=right).for_each(|x| put(x, between, "━"));
-    put(x, between, "┗");
-    put(right, between, "┓");
-    (between + 1..area.bottom()).for_each(|y| put(right, y, "┃"));
+    (area.y..between).for_each(|y| set(x, y, "┃"));
+    (x..=right).for_each(|x| set(x, between, "━"));
+    set(x, between, "┗");
+    set(right, between, "┓");
+    (between + 1..area.bottom()).for_each(|y| set(right, y, "┃"));
 }

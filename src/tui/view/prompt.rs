@@ -3,8 +3,6 @@
 //! Invariant: it grows with its text up to a quarter of the screen, then scrolls inside. Editing is
 //! `editor.rs`.
 
-use ratatui::widgets::Block;
-
 use crate::tui::page::Pane;
 
 use super::pacing;
@@ -47,8 +45,15 @@ fn recording(screen: Screen, area: Rect, frame: &mut Frame) {
     });
     let title = cut(&format!(" Recording{made} "), area.width.saturating_sub(4).into());
     let inner = framed(screen.panel(title), area, frame);
-    let text = cut(&text, inner.width.into());
-    frame.render_widget(Paragraph::new(text).style(screen.theme[Role::TextDim]), inner);
+    put(wrapped(&text, inner.width, screen.theme[Role::TextDim]), inner, frame);
+}
+
+/// What stands in the prompt while keys go elsewhere.
+fn invitation(screen: Screen) -> String {
+    let open = screen.app.keymap.label(Context::Browse, Action::Open);
+    let prompt = screen.app.keymap.label(Context::Browse, Action::EditPrompt);
+    let keys = if screen.app.opens_prompt(screen.time) { format!("{open} or {prompt}") } else { prompt };
+    format!("{keys}: type the next prompt")
 }
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
@@ -63,9 +68,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         Some(count) => asks(screen, count),
         None => (if focused { " Prompt ▸ " } else { " Prompt " }).to_owned(),
     };
-    let block =
-        Block::bordered().border_style(screen.theme[border]).title_style(screen.theme[Role::PanelTitle]).title(title);
-    let inner = framed(block, area, frame);
+    let inner = boxed(screen.panel(title).border_style(screen.theme[border]), area, frame);
     if inner.is_empty() {
         return;
     }
@@ -79,9 +82,9 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         true if asked => {
             format!("the engine waits for your draft: come back here with {}", screen.app.key(Action::EditPrompt))
         }
-        true if let Some((_, keys)) = paced => cut(&keys, inner.width.into()),
-        true => "…".to_owned(),
+        true if let Some((_, keys)) = paced => keys,
+        true => invitation(screen),
         false => text,
     };
-    frame.render_widget(Paragraph::new(shown).style(screen.theme[Role::TextDim]), inner);
+    put(wrapped(&shown, inner.width, screen.theme[Role::TextDim]), inner, frame);
 }

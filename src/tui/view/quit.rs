@@ -26,5 +26,5 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     lines.extend(wrapped(&always, width.saturating_sub(4), screen.theme[Role::TextDim]));
     let area = screens::centre(area, width, (lines.len() as u16 + 2).min(area.height));
     let inner = screen.over(screen.panel(" Quit? "), area, frame);
-    frame.render_widget(Paragraph::new(lines), Rect { x: inner.x + 1, width: inner.width.saturating_sub(2), ..inner });
+    put(lines, Rect { x: inner.x + 1, width: inner.width.saturating_sub(2), ..inner }, frame);
 }

@@ -37,7 +37,7 @@ fn home(screen: Screen, (lesson, step): (&Lesson, &Step), area: Rect, frame: &mu
     lines.push(Line::default());
     let keys = [(CHOOSE, "choose"), (&[Action::Confirm][..], "begins"), (LEAVE, "to the lessons")];
     lines.push(Line::styled(screen.keys(Context::Quiz, &keys), screen.theme[Role::TextDim]));
-    frame.render_widget(Paragraph::new(lines), inner);
+    put(lines, inner, frame);
 }
 
 /// An offer and what came of it so far.
@@ -84,7 +84,7 @@ fn statement(screen: Screen, area: Rect, frame: &mut Frame) {
         keys[0] = (&[Action::OpenLesson][..], "opens its lesson");
     }
     lines.push(Line::styled(screen.keys(Context::Quiz, &keys), screen.theme[Role::TextDim]));
-    frame.render_widget(Paragraph::new(lines), inner);
+    put(lines, inner, frame);
 }
 
 fn truth_line(screen: Screen, sitting: &Sitting, (index, truth): (usize, Truth), right: Truth) -> Line<'static> {
@@ -153,5 +153,5 @@ fn certificate(screen: Screen, area: Rect, frame: &mut Frame) {
         (LEAVE, "leaves"),
     ];
     lines.push(Line::styled(screen.keys(Context::Quiz, &keys), screen.theme[Role::TextDim]));
-    frame.render_widget(Paragraph::new(lines), inner);
+    put(lines, inner, frame);
 }

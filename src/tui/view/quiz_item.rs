@@ -27,7 +27,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let mut block = screen.panel(cut(&title, usize::from(area.width).saturating_sub(2)));
     if !run.given.is_empty() {
         let score = format!(" right: {} of {} · {} ", run.score(), run.given.len(), minutes(run.took));
-        block = block.title_bottom(Line::styled(score, screen.theme[Role::TextStrong]));
+        block = block.bottom(Line::styled(score, screen.theme[Role::TextStrong]));
     }
     let inner = framed(block, area, frame);
     let gap = usize::from(inner.height >= ROOMY);
@@ -39,7 +39,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         None => lines.extend(choices(screen, run, &shown, inner.width)),
         Some(given) => lines.extend(outcome(screen, item, (&shown, given), inner.width)),
     }
-    frame.render_widget(Paragraph::new(lines), inner);
+    put(lines, inner, frame);
 }
 
 /// The prompt and the end of the answer so far.

@@ -17,7 +17,7 @@ const VALUE: usize = 24;
 pub(super) fn render(screen: Screen, row: usize, area: Rect, frame: &mut Frame) {
     let area = screens::centre(area, area.width.min(76), 14.min(area.height));
     let block = screen.panel(" Versus: race other settings beside ");
-    let inner = screen.over(block.title_bottom(keys_of_choices(screen)), area, frame);
+    let inner = screen.over(block.bottom(keys_of_choices(screen)), area, frame);
     let live = screen.time.live();
     let (now, wanted) = (*live.settings(), screen.app.settings(live));
     let on = |settings: &Settings| if settings.rival.is_some() { "yes" } else { "no" }.to_owned();
@@ -40,7 +40,7 @@ pub(super) fn render(screen: Screen, row: usize, area: Rect, frame: &mut Frame) 
     let text = "From the next turn on both answer the same prompt, each with caches and a clock of its own; the lane \
                 with less time runs next. View 5 shows them side by side and how long they write the same.";
     lines.extend(wrapped(text, inner.width, screen.theme[Role::TextDim]));
-    frame.render_widget(Paragraph::new(lines), inner);
+    put(lines, inner, frame);
 }
 
 fn line(

@@ -12,19 +12,13 @@ use super::screen::marked;
 use super::tree;
 use super::values::{draft_sign, duration, fate_of, next_fate, position, sign};
 
-/// From this height the times have a line of their own; below it, they are on the frame.
-const TIMES_INSIDE: u16 = 9;
-
 /// Width of the row labels.
 const LABEL: usize = 9;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     let round = screen.app.round(screen.session);
-    let mut block = screen.panel(round.map_or_else(|| Line::from(" Round "), |round| title(screen, round)));
-    if let Some(round) = round.filter(|_| area.height < TIMES_INSIDE) {
-        block = block.title_bottom(times(screen, round, area.width.saturating_sub(2)));
-    }
-    let inner = framed(block, area, frame);
+    let title = round.map_or_else(|| Line::from(" Round "), |round| title(screen, round));
+    let inner = framed(screen.panel(title), area, frame);
     if inner.is_empty() {
         return;
     }
@@ -36,7 +30,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
         }
         None => empty(screen, inner.width),
     };
-    frame.render_widget(Paragraph::new(lines), inner);
+    put(lines, inner, frame);
 }
 
 /// Whether the round is drawn as a tree: if it fits, and is not drawn beside the answer.
@@ -134,7 +128,7 @@ impl Columns {
 fn table(screen: Screen, round: &Round, inner: Rect) -> Vec<Line<'static>> {
     let columns = Columns::of(screen, round, inner.width);
     let mut lines = Vec::new();
-    if inner.height >= 6 {
+    if inner.height >= 7 {
         lines.push(row(screen, &columns, "position", |i| header(screen, round, i, columns.width)));
     }
     lines.push(row(screen, &columns, "draft  q", |i| draft(screen, round, i, columns.width)));
@@ -148,8 +142,9 @@ fn table(screen: Screen, round: &Round, inner: Rect) -> Vec<Line<'static>> {
     if let Some(text) = screen.session.stats(Lane::Speculative).evidence().sentence() {
         lines.extend(wrapped(&text, inner.width, screen.theme[Role::Warning]));
     }
-    if inner.height + 2 >= TIMES_INSIDE {
-        let last = usize::from(inner.height) - 1;
+    // at the bottom, where the sentence leaves room
+    let last = usize::from(inner.height).saturating_sub(1);
+    if lines.len() <= last {
         lines.resize(last, Line::default());
         lines.push(times(screen, round, inner.width));
     }
@@ -161,10 +156,10 @@ fn table(screen: Screen, round: &Round, inner: Rect) -> Vec<Line<'static>> {
 fn times(screen: Screen, round: &Round, width: u16) -> Line<'static> {
     let style = screen.theme[Role::TextDim];
     if round.round == 0 {
-        return Line::styled(format!(" time: the prompt's pass {} ", duration(round.verify_us)), style);
+        return Line::styled(format!("time: the prompt's pass {}", duration(round.verify_us)), style);
     }
     if round.lacks_phases() {
-        let text = format!(" time: {}, draft and verify (not reported apart) ", duration(round.took_us()));
+        let text = format!("time: {}, draft and verify (not reported apart)", duration(round.took_us()));
         return Line::styled(cut(&text, width.into()), style);
     }
     let steps: Vec<_> = round.drafts.iter().map(|d| format!("{:.1}", d.took_us as f64 / 1e3)).collect();
@@ -179,7 +174,7 @@ fn times(screen: Screen, round: &Round, width: u16) -> Line<'static> {
     }
     let of = |draft: String, tail: &[String]| {
         let parts: Vec<_> = std::iter::once(format!("draft {draft}")).chain(tail.iter().cloned()).collect();
-        format!(" time: {} ", parts.join(" · "))
+        format!("time: {}", parts.join(" · "))
     };
     let each = if steps.is_empty() { "–".to_owned() } else { format!("{} ms", steps.join(" + ")) };
     let sum = if steps.is_empty() { each.clone() } else { duration(round.draft_us()) };

@@ -2,8 +2,9 @@
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
-use ratatui::text::Line;
-use ratatui::widgets::{Block, Clear};
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Clear;
 
 use crate::protocol::Lane;
 use crate::session::{PassId, Round, Session, Timeline, Turn};
@@ -14,6 +15,7 @@ use crate::tui::keymap::Context;
 use crate::tui::theme::{Role, Theme};
 use crate::tui::widgets::cell::cut;
 
+use super::panel::{Panel, boxed};
 use super::transcript_cache::TranscriptCache;
 
 /// Below this size the screen only says that it is too small.
@@ -78,39 +80,43 @@ impl<'a> Screen<'a> {
         hints.iter().map(hint).collect::<Vec<_>>().join(" · ")
     }
 
-    /// A panel's frame.
-    pub(super) fn panel<'b>(&self, title: impl Into<Line<'b>>) -> Block<'b> {
-        Block::bordered()
-            .border_style(self.theme[Role::PanelBorder])
-            .title_style(self.theme[Role::PanelTitle])
-            .title(title)
+    /// A panel: of a page for [`framed`](super::panel::framed), or for a box.
+    pub(super) fn panel(&self, title: impl Into<Line<'static>>) -> Panel {
+        Panel::new(title, self.theme[Role::PanelBorder], self.theme[Role::PanelTitle])
     }
 
-    /// Draws a frame with the focus over whatever is there; returns its inside.
-    pub(super) fn over(&self, block: Block, area: Rect, frame: &mut Frame) -> Rect {
+    /// Draws a box with the focus over whatever is there; what is inside of it.
+    pub(super) fn over(&self, panel: Panel, area: Rect, frame: &mut Frame) -> Rect {
         frame.render_widget(Clear, area);
         frame.buffer_mut().set_style(area, self.theme[Role::Text]);
-        framed(block.border_style(self.theme[Role::PanelFocused]), area, frame)
+        boxed(panel.border_style(self.theme[Role::PanelFocused]), area, frame)
     }
-}
 
-/// Draws a frame; returns its inside.
-pub(super) fn framed(block: Block, area: Rect, frame: &mut Frame) -> Rect {
-    let inner = block.inner(area);
-    frame.render_widget(block, area);
-    inner
+    /// The one number that a page is about.
+    pub(super) fn hero(&self, text: &str, role: Role) -> Span<'static> {
+        Span::styled(format!(" {text} "), self.hero_style(role))
+    }
+
+    /// How it looks.
+    pub(super) fn hero_style(&self, role: Role) -> Style {
+        self.theme[role].patch(self.theme[Role::Hero])
+    }
 }
 
 pub(super) const CHOOSE: &[Action] = &[Action::Up, Action::Down];
 pub(super) const CHANGE: &[Action] = &[Action::Left, Action::Right];
 pub(super) const LEAVE: &[Action] = &[Action::Leave];
 
-/// For the bottom of a panel without room for all its lines: how many are left out.
-pub(super) fn left_out(screen: Screen, lines: usize, area: Rect) -> Line<'static> {
-    let over = lines.saturating_sub(area.height.saturating_sub(2).into());
-    let text = format!(" … {over} more: {} shows all ", screen.app.key(Action::Zoom));
-    let text = if over > 0 { cut(&text, area.width.saturating_sub(2).into()) } else { String::new() };
-    Line::styled(text, screen.theme[Role::TextDim])
+/// The lines of a list for a panel of this size; where there is no room for all of them, the last one says how many are
+/// left out.
+pub(super) fn listed(screen: Screen, mut lines: Vec<Line<'static>>, area: Rect) -> Vec<Line<'static>> {
+    let over = lines.len().saturating_sub(usize::from(area.height).saturating_sub(1));
+    if lines.len() > area.height.into() && area.height > 1 {
+        lines.truncate(lines.len() - over);
+        let text = format!("… {over} more: {} shows all", screen.app.key(Action::Zoom));
+        lines.push(Line::styled(cut(&text, area.width.into()), screen.theme[Role::TextDim]));
+    }
+    lines
 }
 
 /// The bottom of a panel of choices.

@@ -13,7 +13,7 @@ pub(super) fn too_small(screen: Screen, area: Rect, frame: &mut Frame) {
     let (width, height) = MIN_SIZE;
     let text = format!("too small: {}×{}, needs {width}×{height}", area.width, area.height);
     let lines = wrapped(&text, area.width, screen.theme[Role::Warning]);
-    frame.render_widget(Paragraph::new(lines), area);
+    put(lines, area, frame);
 }
 
 /// Whether there is nothing to show yet but progress (until the user begins to type).
@@ -46,7 +46,8 @@ fn failed(screen: Screen, message: &str, area: Rect, frame: &mut Frame) {
         .title_style(screen.theme[Role::Error])
         .border_style(screen.theme[Role::Error]);
     frame.render_widget(Clear, area);
-    frame.render_widget(Paragraph::new(lines).block(block), area);
+    let inner = boxed(block, area, frame);
+    put(lines, inner, frame);
 }
 
 pub(super) fn loading(screen: Screen, area: Rect, frame: &mut Frame) {
@@ -64,17 +65,14 @@ pub(super) fn loading(screen: Screen, area: Rect, frame: &mut Frame) {
     if label.is_empty() {
         return goes_on(screen, stage, area, frame);
     }
-    let gauge = Gauge::default()
-        .block(screen.panel(format!(" {} ", text::one_line(stage))))
-        .gauge_style(screen.theme[Role::PlotBar])
-        .ratio(ratio)
-        .label(label);
-    frame.render_widget(gauge, area);
+    let inner = boxed(screen.panel(format!(" {} ", text::one_line(stage))), area, frame);
+    let gauge = Gauge::default().gauge_style(screen.theme[Role::PlotBar]).ratio(ratio).label(label);
+    frame.render_widget(gauge, inner);
 }
 
 /// A bar that only shows activity: a part of it moves from side to side.
 fn goes_on(screen: Screen, stage: &str, area: Rect, frame: &mut Frame) {
-    let inner = framed(screen.panel(format!(" {} ", text::one_line(stage))), area, frame);
+    let inner = boxed(screen.panel(format!(" {} ", text::one_line(stage))), area, frame);
     let width = usize::from(inner.width / 5).max(1);
     let way = usize::from(inner.width).saturating_sub(width).max(1);
     let at = screen.app.loading_ticks * 2 % (2 * way);

@@ -19,7 +19,7 @@ pub(super) fn render(screen: Screen, row: usize, area: Rect, frame: &mut Frame) 
     let height = PanelRow::ALL.len() as u16 + 4;
     let area = screens::centre(area, area.width.min(WIDTH), height.min(area.height));
     let block = screen.panel(" Settings ");
-    let inner = screen.over(block.title_bottom(keys_of_choices(screen)), area, frame);
+    let inner = screen.over(block.bottom(keys_of_choices(screen)), area, frame);
     let live = screen.time.live();
     let (now, wanted) = (*live.settings(), screen.app.settings(live));
     let fits = usize::from(inner.height).saturating_sub(2).max(1); // two lines of hints
@@ -37,7 +37,11 @@ pub(super) fn render(screen: Screen, row: usize, area: Rect, frame: &mut Frame) 
                 Span::styled(if chosen { "▸ " } else { "  " }, screen.theme[Role::Key]),
                 Span::styled(fit(setting.name(), NAME), screen.theme[Role::Text]),
                 Span::styled(fit(&format!("{arrow}{value}"), VALUE), screen.theme[Role::TextStrong]),
-                Span::styled(cut(setting.hint(), room), screen.theme[Role::TextDim]),
+                // whole or not at all: the one of the chosen row stands below
+                Span::styled(
+                    if setting.hint().width() > room { "" } else { setting.hint() },
+                    screen.theme[Role::TextDim],
+                ),
             ]);
             if chosen { line.patch_style(screen.theme[Role::Selected]) } else { line }
         })
@@ -48,7 +52,7 @@ pub(super) fn render(screen: Screen, row: usize, area: Rect, frame: &mut Frame) 
         screen.theme[Role::Text],
     ));
     lines.push(Line::styled("  changes of the run hold from the next round on", screen.theme[Role::TextDim]));
-    frame.render_widget(Paragraph::new(lines), inner);
+    put(lines, inner, frame);
 }
 
 #[cfg(test)]

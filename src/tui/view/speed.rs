@@ -17,7 +17,7 @@ use super::values::{duration, number};
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let mut block = screen.panel(" Tokens/s, this turn ");
     if screen.session.turns().len() > 1 {
-        block = block.title_bottom(whole_session(screen));
+        block = block.bottom(whole_session(screen));
     }
     let inner = framed(block, area, frame);
     if inner.is_empty() {
@@ -28,12 +28,13 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         frame.render_widget(Line::styled(text, screen.theme[Role::TextDim]), inner);
         return;
     };
-    let text = words(screen, turn, inner.width);
     // the words matter more than a curve that is two lines high
     let kept = if inner.height < 7 { 0 } else { 3 };
-    let room = inner.height.saturating_sub(kept).min(text.len() as u16);
+    let room = inner.height.saturating_sub(kept);
+    let text = words(screen, turn, inner.width, room.into());
+    let room = room.min(text.len() as u16);
     let [top, rest] = Layout::vertical([Constraint::Length(room), Constraint::Min(0)]).areas(inner);
-    frame.render_widget(Paragraph::new(text), top);
+    put(text, top, frame);
     chart(screen, turn, rest, frame);
 }
 
@@ -45,28 +46,63 @@ fn whole_session(screen: Screen) -> Line<'static> {
     Line::styled(format!(" session {speed} · {speedup} "), screen.theme[Role::TextDim])
 }
 
-fn words(screen: Screen, turn: &Turn, width: u16) -> Vec<Line<'static>> {
+/// What speculation is worth, both speeds, and remarks: as much of it as there is room for.
+fn words(screen: Screen, turn: &Turn, width: u16, room: usize) -> Vec<Line<'static>> {
     let speed = |lane| number(turn.tokens_per_second(lane), 1);
     let theme = screen.theme;
     let name = if width < 36 { "━ spec " } else { "━ speculative " };
-    let mut lines = vec![Line::from(vec![
+    let speeds = Line::from(vec![
         Span::styled(name, theme[Role::PlotSpeculative]),
         Span::styled(speed(Lane::Speculative), theme[Role::TextStrong]),
         Span::styled(" • plain ", theme[Role::PlotPlain]),
         Span::styled(speed(Lane::Plain), theme[Role::TextStrong]),
-    ])];
-    let (text, role) = verdict(screen, turn);
-    lines.extend(wrapped(&text, width, theme[role]));
+    ]);
+    let with = |says: &Verdict, remarks: &[String]| {
+        let mut lines = says.lines(screen, width);
+        lines.push(speeds.clone());
+        lines.extend(remarks.iter().flat_map(|text| wrapped(text, width, theme[Role::TextDim])));
+        lines
+    };
     let note = turn.speedup().and_then(|speedup| speedup.note()).map(str::to_owned);
-    for text in [note, rollback(screen, turn), sampled(screen, turn)].into_iter().flatten() {
-        lines.extend(wrapped(&text, width, theme[Role::TextDim]));
+    let remarks: Vec<_> = [note, rollback(screen, turn), sampled(screen, turn)].into_iter().flatten().collect();
+    let verdict = verdict(screen, turn);
+    let in_short = Verdict { why: String::new(), ..verdict.clone() };
+    let forms =
+        [(&verdict, &remarks[..]), (&verdict, &remarks[..remarks.len().min(1)]), (&verdict, &[]), (&in_short, &[])];
+    let all = forms.map(|(says, remarks)| with(says, remarks));
+    let fits = all.iter().position(|lines| lines.len() <= room).unwrap_or(all.len() - 1);
+    all.into_iter().nth(fits).unwrap_or_default()
+}
+
+/// What speculation is worth, in words.
+#[derive(Clone)]
+struct Verdict {
+    /// The number, where there is one.
+    speedup: Option<String>,
+    says: String,
+    why: String,
+    role: Role,
+}
+
+impl Verdict {
+    fn lines(&self, screen: Screen, width: u16) -> Vec<Line<'static>> {
+        let mut flow = Flow::new(width);
+        if let Some(speedup) = &self.speedup {
+            flow.push(&format!(" {speedup} "), screen.hero_style(self.role));
+            flow.push("— ", screen.theme[self.role]);
+        }
+        flow.push(&self.says, screen.theme[self.role]);
+        if !self.why.is_empty() {
+            flow.push(&format!(": {}", self.why), screen.theme[Role::Text]);
+        }
+        flow.finish()
     }
-    lines
 }
 
 /// The cost of measuring plain decoding within the turn.
 fn sampled(screen: Screen, turn: &Turn) -> Option<String> {
-    let share = turn.plain_share().filter(|_| matches!(screen.session.settings().baseline, Baseline::Probe(_)))?;
+    let is_sampled = matches!(screen.session.settings().baseline, Baseline::Probe(_)) && !turn.is_whole(Lane::Plain);
+    let share = turn.plain_share().filter(|_| is_sampled)?;
     Some(format!("sampling plain decoding took {:.0} % of the time", share * 100.0))
 }
 
@@ -79,27 +115,25 @@ fn rollback(screen: Screen, turn: &Turn) -> Option<String> {
     Some(format!("rollback {how}: {took} µs a round"))
 }
 
-/// The speedup of this turn, in words.
-fn verdict(screen: Screen, turn: &Turn) -> (String, Role) {
+/// What speculation is worth in this turn.
+fn verdict(screen: Screen, turn: &Turn) -> Verdict {
     let Some(speedup) = turn.speedup() else {
-        let text = match screen.session.settings().baseline {
-            Baseline::Off => "no speedup shown: plain decoding is not measured",
-            _ if turn.answer(Lane::Speculative).finished.is_none() => "speedup: measuring plain decoding",
-            _ => return (unmeasured(screen), Role::TextDim),
+        let says = match screen.session.settings().baseline {
+            Baseline::Off => "no speedup shown: plain decoding is not measured".to_owned(),
+            _ if turn.answer(Lane::Speculative).finished.is_none() => "speedup: measuring plain decoding".to_owned(),
+            _ => unmeasured(screen),
         };
-        return (text.to_owned(), Role::TextDim);
+        return Verdict { speedup: None, says, why: String::new(), role: Role::TextDim };
     };
-    let typed = screen.session.settings().drafter == DrafterKind::Human;
-    let typed = if typed { " (without your time)" } else { "" };
-    let cost = cost(turn, &speedup);
-    if speedup.is_disturbed() {
-        return (format!("{speedup} — disturbed by other work{typed}: {cost}"), Role::TextDim);
-    }
-    match speedup.against_one() {
-        Ordering::Less => (format!("{speedup} — slower than plain here{typed}: {cost}"), Role::Warning),
-        Ordering::Equal => (format!("{speedup} — no faster than plain here{typed}: {cost}"), Role::Text),
-        Ordering::Greater => (format!("{speedup} — faster than plain here{typed}: {cost}"), Role::Good),
-    }
+    let (says, role) = match speedup.against_one() {
+        _ if speedup.is_disturbed() => ("disturbed by other work", Role::TextDim),
+        Ordering::Less => ("slower than plain here", Role::Warning),
+        Ordering::Equal => ("no faster than plain here", Role::Text),
+        Ordering::Greater => ("faster than plain here", Role::Good),
+    };
+    let is_typed = screen.session.settings().drafter == DrafterKind::Human;
+    let says = format!("{says}{}", if is_typed { " (without your time)" } else { "" });
+    Verdict { speedup: Some(speedup.to_string()), says, why: cost(turn, &speedup), role }
 }
 
 /// Why a finished turn has no speedup, and how to measure one.

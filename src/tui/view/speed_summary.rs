@@ -30,7 +30,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
             (text.to_owned(), Role::TextDim)
         }
     };
-    frame.render_widget(Paragraph::new(wrapped(&text, inner.width, screen.theme[role])), inner);
+    put(wrapped(&text, inner.width, screen.theme[role]), inner, frame);
 }
 
 /// Rounds after which a turn's numbers are stated without a reservation.

@@ -20,13 +20,13 @@ const VALUE: usize = 10;
 /// Least and greatest width of a bar.
 const BAR: (usize, usize) = (16, 60);
 
-/// Smallest height with its frame, so that the panel does not grow with the first tokens.
-const LEAST: u16 = 8;
+/// Least height with its frame, so that the panel does not grow with the first tokens.
+const LEAST: u16 = 7;
 
 /// Height with its frame.
 pub(super) fn height(screen: Screen, width: u16) -> u16 {
     let lines = screen.turn().map_or(0, |turn| table(screen, turn, width.saturating_sub(2)).len());
-    u16::try_from(lines).unwrap_or(u16::MAX).saturating_add(2).max(LEAST)
+    u16::try_from(lines).unwrap_or(u16::MAX).saturating_add(FRAME).max(LEAST)
 }
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
@@ -37,10 +37,10 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
             "Send a prompt in Chat. Plain decoding then runs to its end here; {race} races it beside the next turns, \
              {versus} races other settings of your choice."
         );
-        frame.render_widget(Paragraph::new(wrapped(&text, inner.width, screen.theme[Role::TextDim])), inner);
+        put(wrapped(&text, inner.width, screen.theme[Role::TextDim]), inner, frame);
         return;
     };
-    frame.render_widget(Paragraph::new(table(screen, turn, inner.width)), inner);
+    put(table(screen, turn, inner.width), inner, frame);
 }
 
 fn title(screen: Screen, width: u16) -> String {
@@ -69,12 +69,16 @@ fn table(screen: Screen, turn: &Turn, width: u16) -> Vec<Line<'static>> {
         spans.extend(cells(&figures(turn, *lane), Role::TextStrong));
         lines.push(Line::from(spans));
     }
+    let beside: Vec<Lane> = lanes.iter().copied().filter(|lane| *lane != Lane::Speculative).collect();
+    for lane in &beside {
+        lines.extend(ratio(screen, turn, (&lanes, *lane), width));
+    }
     if let Some(race) = race {
         let ahead = wrapped(&ahead(&lanes, race), width, screen.theme[Role::Text]);
         lines.extend(ahead);
     }
-    for beside in lanes.iter().filter(|lane| **lane != Lane::Speculative) {
-        lines.extend(verdict(screen, turn, (&lanes, *beside), width));
+    for lane in &beside {
+        lines.extend(agreement(screen, turn, (&lanes, *lane), width));
     }
     lines
 }
@@ -148,23 +152,36 @@ fn figures(turn: &Turn, lane: Lane) -> Vec<String> {
     ]
 }
 
-fn verdict(screen: Screen, turn: &Turn, (lanes, beside): (&[Lane], Lane), width: u16) -> Vec<Line<'static>> {
-    let mut lines = Vec::new();
+/// How fast the run's own lane is against one beside, wherever both were timed: with its interval where there are enough
+/// measurements for one, else the quotient of the two speeds above.
+fn ratio(screen: Screen, turn: &Turn, (lanes, beside): (&[Lane], Lane), width: u16) -> Vec<Line<'static>> {
     let (own, other) = names(lanes, beside);
-    if let Some(speedup) = turn.speedup_over(beside) {
-        let text = match beside {
-            Lane::Rival if speedup.against_one() == Ordering::Less => {
-                format!("the rival is {} as fast as your settings", speedup.inverse())
-            }
-            _ => format!(
-                "{} {speedup} as fast as {other}",
-                if own == "yours" { "your settings are" } else { "speculative is" }
-            ),
-        };
-        lines.push(Line::styled(text, screen.theme[role_of(&speedup)]));
-        let note = speedup.note().map(|note| wrapped(note, width, screen.theme[Role::TextDim]));
-        lines.extend(note.unwrap_or_default());
-    }
+    let own = if own == "yours" { "your settings are" } else { "speculative is" };
+    let (before, number, after, role) = match turn.speedup_over(beside) {
+        Some(speedup) if beside == Lane::Rival && speedup.against_one() == Ordering::Less => {
+            ("the rival is", speedup.inverse().to_string(), " as fast as your settings".to_owned(), role_of(&speedup))
+        }
+        Some(speedup) => (own, speedup.to_string(), format!(" as fast as {other}"), role_of(&speedup)),
+        None => {
+            let speeds = turn.tokens_per_second(Lane::Speculative).zip(turn.tokens_per_second(beside));
+            let Some((fast, slow)) = speeds else { return Vec::new() };
+            let why = format!(" as fast as {other} by their clocks (too few measurements for an interval)");
+            (own, format!("{:.2}×", fast / slow), why, Role::Text)
+        }
+    };
+    let mut flow = Flow::new(width);
+    flow.push(before, screen.theme[role]);
+    flow.push(&format!(" {number} "), screen.hero_style(role));
+    flow.push(after.trim_start(), screen.theme[role]);
+    let mut lines = flow.finish();
+    let note = turn.speedup_over(beside).and_then(|speedup| speedup.note());
+    lines.extend(note.map(|note| wrapped(note, width, screen.theme[Role::TextDim])).unwrap_or_default());
+    lines
+}
+
+/// How long the run's own lane and one beside wrote the same.
+fn agreement(screen: Screen, turn: &Turn, (lanes, beside): (&[Lane], Lane), width: u16) -> Vec<Line<'static>> {
+    let mut lines = Vec::new();
     let Some(agreement) = turn.agreement_with(beside) else {
         let text = match beside {
             Lane::Rival => "the rival has not begun in this turn",

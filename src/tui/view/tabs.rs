@@ -54,7 +54,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
         hit_map.hit(Rect { x, width, ..area }, Target::Page(*page));
         x += width;
         spans.push(Span::styled(format!(" {key}"), screen.theme[Role::Key]));
-        let role = if is_on || is_lit { Role::PanelTitle } else { Role::TextDim };
+        let role = if is_on || is_lit { Role::TextStrong } else { Role::TextDim };
         spans.push(Span::styled(name, screen.theme[role]));
     }
     frame.render_widget(Line::from(spans), area);

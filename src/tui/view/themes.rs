@@ -26,7 +26,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let area = Rect { x: area.right() - width, y: area.y + (area.height - height) / 2, width, height };
     let keys = screen.keys(Context::Panel, &[(CHOOSE, "choose"), (&[Action::Confirm], "keeps"), (LEAVE, "back")]);
     let block = screen.panel(" Theme ");
-    let block = block.title_bottom(Line::styled(format!(" {keys} "), screen.theme[Role::TextDim]));
+    let block = block.bottom(Line::styled(format!(" {keys} "), screen.theme[Role::TextDim]));
     let inner = screen.over(block, area, frame);
     let rows = usize::from(inner.height).max(1);
     let first = (chosen + 1).saturating_sub(rows);
@@ -37,7 +37,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         .take(rows)
         .map(|(index, theme)| line(screen, theme, index == chosen, inner.width))
         .collect();
-    frame.render_widget(Paragraph::new(lines), inner);
+    put(lines, inner, frame);
 }
 
 fn line(screen: Screen, theme: &Theme, is_chosen: bool, width: u16) -> Line<'static> {

@@ -23,7 +23,7 @@ const TAIL: usize = 9;
 type Parts = ([f64; 5], f64);
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
-    let inner = framed(screen.panel(" Time per round ").title_bottom(legend(screen, area.width)), area, frame);
+    let inner = framed(screen.panel(" Time per round ").bottom(legend(screen, area.width)), area, frame);
     let answer = screen.turn().map(|turn| turn.answer(Lane::Speculative));
     let Some(answer) = answer.filter(|_| !inner.is_empty()) else {
         return;
@@ -37,7 +37,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     for (number, parts) in &rounds {
         lines.push(bar(screen, &format!("#{number}"), parts, (most, inner.width)));
     }
-    frame.render_widget(Paragraph::new(lines), inner);
+    put(lines, inner, frame);
 }
 
 fn legend(screen: Screen, width: u16) -> Line<'static> {

@@ -19,5 +19,5 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let area = screens::centre(upper, width, (lines.len() as u16 + 2).min(upper.height));
     let title = format!(" Tour, {} of {}: → next, Esc ends ", index + 1, STOPS.len());
     let inner = screen.over(screen.panel(title), area, frame);
-    frame.render_widget(Paragraph::new(lines), Rect { x: inner.x + 1, width: inner.width.saturating_sub(2), ..inner });
+    put(lines, Rect { x: inner.x + 1, width: inner.width.saturating_sub(2), ..inner }, frame);
 }

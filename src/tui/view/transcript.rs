@@ -16,7 +16,7 @@ use super::transcript_cache::Laid;
 use super::transcript_layout::{lay_out, parts};
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
-    let inner = framed(screen.panel(" Answer ").title_bottom(legend(screen, area.width)), area, frame);
+    let inner = framed(screen.panel(" Answer ").bottom(legend(screen, area.width)), area, frame);
     let strip = strip::height(screen, inner);
     let [inner, below] = Layout::vertical([Constraint::Min(0), Constraint::Length(strip)]).areas(inner);
     if inner.is_empty() {
@@ -37,7 +37,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
     (hit_map.top, hit_map.max_top, hit_map.page) = (top, max_top, height);
     let (before, parts) = transcript.parts_in(top, height);
     mark(&parts, top - before, inner, hit_map);
-    frame.render_widget(Paragraph::new(visible(&parts, top - before, height)), inner);
+    put(visible(&parts, top - before, height), inner, frame);
 }
 
 /// The blocks of the answer.
@@ -132,13 +132,14 @@ pub(super) fn legend(screen: Screen, width: u16) -> Line<'static> {
     let departs = screen.turn().is_some_and(|turn| turn.answer(Lane::Speculative).departures().next().is_some());
     let has_signs = screen.has_signs() || screen.has_marks();
     let sign = |sign: &'static str| if has_signs { sign } else { strip::CELL };
-    let at = |length: usize| {
+    let at = |(length, departs): (usize, bool)| {
         let entry = |(fate, names): &(Fate, [&'static str; 3])| {
             let style = screen.theme[fate::role(*fate)];
             let text = format!("{}{}", sign(fate::sign(*fate)), names[length]);
             [Span::styled(text, style), Span::raw(" ")]
         };
-        let mut spans: Vec<_> = fate::LEGEND.iter().flat_map(entry).collect();
+        let mut spans = vec![Span::raw(" ")];
+        spans.extend(fate::LEGEND.iter().flat_map(entry));
         if departs {
             let text = format!("{}{}", sign(fate::DEPARTED), fate::DEPARTED_NAMES[1]);
             spans.extend([Span::styled(text, screen.theme[Role::TokenDeparted]), Span::raw(" ")]);
@@ -146,5 +147,6 @@ pub(super) fn legend(screen: Screen, width: u16) -> Line<'static> {
         Line::from(spans)
     };
     let fits = |line: &Line| line.width() + 2 <= width.into();
-    (0..2).map(at).find(fits).unwrap_or_else(|| at(2))
+    let forms = [(0, departs), (1, departs), (2, departs)];
+    forms.into_iter().map(at).find(fits).unwrap_or_else(|| at((2, false)))
 }

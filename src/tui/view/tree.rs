@@ -3,17 +3,9 @@
 //!
 //! Invariant: a node is shown once, in the order of drafting; the kept path reads from top to bottom.
 
-use ratatui::Frame;
-use ratatui::layout::Rect;
-use ratatui::text::{Line, Span};
-use ratatui::widgets::Paragraph;
+use crate::session::explain;
 
-use crate::session::{Round, explain, text};
-use crate::tui::theme::Role;
-use crate::tui::widgets::cell::fit;
-use crate::tui::widgets::flow::wrapped;
-
-use super::screen::Screen;
+use super::prelude::*;
 use super::values::{draft_sign, next_fate, sign};
 
 /// Width of a node with its branch, at most, and of the numbers after it.
@@ -26,7 +18,7 @@ const NOTE: usize = 3;
 /// Height of the panel with the tree of the shown round beside the answer; 0 if that round has none.
 pub(super) fn height(screen: Screen) -> u16 {
     let round = screen.app.round(screen.session).filter(|round| round.is_tree());
-    round.map_or(0, |round| u16::try_from(round.drafts.len()).unwrap_or(u16::MAX).saturating_add(3))
+    round.map_or(0, |round| u16::try_from(round.drafts.len()).unwrap_or(u16::MAX).saturating_add(1 + FRAME))
 }
 
 /// The tree of the round on show, in a panel.
@@ -34,12 +26,10 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let Some(round) = screen.app.round(screen.session).filter(|_| !area.is_empty()) else {
         return;
     };
-    let block = screen.panel(format!(" Tree of round {} ", round.round));
-    let inner = block.inner(area);
-    frame.render_widget(block, area);
+    let inner = framed(screen.panel(format!(" Tree of round {} ", round.round)), area, frame);
     let mut lines = nodes(screen, round, inner.width);
     lines.iter_mut().filter(|line| line.width() > inner.width.into()).for_each(|line| line.spans.truncate(NOTE));
-    frame.render_widget(Paragraph::new(lines), inner);
+    put(lines, inner, frame);
 }
 
 /// The nodes, a line each.

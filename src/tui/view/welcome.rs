@@ -27,7 +27,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
         let y = inner.y + (first + index) as u16;
         hit_map.hit(Rect { y, height: 1, ..inner }.intersection(inner), Target::Starter(index));
     }
-    frame.render_widget(Paragraph::new(lines), inner);
+    put(lines, inner, frame);
 }
 
 /// The lines for a room of this size, and the index of the first starter prompt.

@@ -32,7 +32,7 @@ pub(super) fn render(screen: Screen, form: &WhatIfForm, area: Rect, frame: &mut 
         true => screen.keys(Context::Panel, &[(CHOOSE, "choose"), (CHANGE, "change"), goes, (LEAVE, "closes")]),
         false => screen.keys(Context::Panel, &[(CHOOSE, "choose"), (CHANGE, "change"), (LEAVE, "closes")]),
     };
-    let block = block.title_bottom(Line::styled(format!(" {keys} "), screen.theme[Role::TextDim]));
+    let block = block.bottom(Line::styled(format!(" {keys} "), screen.theme[Role::TextDim]));
     let inner = screen.over(block, area, frame);
     let mut lines: Vec<_> = Row::ALL.iter().map(|row| line(screen, form, *row, round)).collect();
     lines.push(Line::default());
@@ -52,7 +52,7 @@ pub(super) fn render(screen: Screen, form: &WhatIfForm, area: Rect, frame: &mut 
         let text = format!("{go} ends the answer under way; {back} brings it back afterwards, and it goes on.");
         lines.extend(wrapped(&text, inner.width, screen.theme[Role::Warning]));
     }
-    frame.render_widget(Paragraph::new(lines), inner);
+    put(lines, inner, frame);
 }
 
 fn line(screen: Screen, form: &WhatIfForm, row: Row, round: &Round) -> Line<'static> {

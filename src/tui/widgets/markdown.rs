@@ -4,7 +4,8 @@
 //! source stay line breaks. While a text is open (more is to come), what is drawn of it is what it will stay, but for
 //! the last line: marks that are half written wait, marks that are not closed yet count as closed (a link has its
 //! brackets until it is whole). No line is wider than asked, and no control character comes out. What is understood is
-//! CommonMark without HTML, which stays as it is written, as tables do.
+//! CommonMark without HTML, which stays as it is written, as tables do. Code has one colour: syntect's parser needs
+//! bincode 1, which nobody maintains, and backtracks on what the model wrote; tree-sitter would parse it in C.
 
 use std::ops::Range;
 

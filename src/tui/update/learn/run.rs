@@ -28,7 +28,7 @@ pub(super) fn release(app: &mut App, time: &Timeline) -> Vec<Command> {
 const DEMO: &str = "code";
 
 /// How fast it plays: the engine made some two hundred rounds a second.
-const DEMO_SPEED: f32 = 0.05;
+const DEMO_SPEED: f32 = 0.02;
 
 /// Plays a recording of the real engine in place of the own run, or ends it.
 pub(in crate::tui::update) fn demo(app: &mut App, time: &mut Timeline) -> Vec<Command> {

@@ -76,7 +76,7 @@ fn table(
             lines.push(Line::styled(text, screen.theme[Role::TextDim]));
         }
     }
-    frame.render_widget(Paragraph::new(lines), inner);
+    put(lines, inner, frame);
 }
 
 #[cfg(test)]

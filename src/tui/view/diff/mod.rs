@@ -40,7 +40,7 @@ pub(in crate::tui) fn render(compared: &Compared, frame: &mut Frame) -> ((usize,
     } else {
         measured.0 = main(screen, compared, area, frame);
         match &app.overlay {
-            Some(Overlay::Help(top)) => measured.1.help_max = help::render(screen, *top, area, frame),
+            Some(Overlay::Help(help)) => measured.1.help_max = help::render(screen, (Context::Diff, help), area, frame),
             Some(Overlay::Palette(entry)) => palette::render(screen, entry, area, frame),
             _ => {}
         }

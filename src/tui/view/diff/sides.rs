@@ -32,7 +32,7 @@ pub(super) fn render(screen: Screen, compared: &Compared, area: Rect, frame: &mu
             Some(side) => lines(screen, side, inner.width.into()),
             None => vec![Line::styled("no token here", screen.theme[Role::TextDim])],
         };
-        frame.render_widget(Paragraph::new(lines), inner);
+        put(lines, inner, frame);
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) fn render(screen: Screen, compared: &Compared, area: Rect, frame: &mu
         let is_chosen = row == compared.row;
         lines.push(if is_chosen { line.patch_style(screen.theme[Role::Selected]) } else { line });
     }
-    frame.render_widget(Paragraph::new(lines), inner);
+    put(lines, inner, frame);
     (rows, top, inner.y + 1)
 }
 

@@ -14,7 +14,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let inner = framed(screen.panel(" What a pass costs: one row, and all rows of a round "), area, frame);
     let Some(header) = screen.session.header().filter(|_| !inner.is_empty()) else {
         let text = "The numbers of the target stand here as soon as a run has begun.";
-        frame.render_widget(Paragraph::new(wrapped(text, inner.width, screen.theme[Role::TextDim])), inner);
+        put(wrapped(text, inner.width, screen.theme[Role::TextDim]), inner, frame);
         return;
     };
     let run = screen.app.lesson.run(&screen.app.lessons);
@@ -56,7 +56,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     }
     // times are what the lesson is about: where not all fits, they stay
     let over = lines.len().saturating_sub(inner.height.into());
-    frame.render_widget(Paragraph::new(lines.split_off(over)), inner);
+    put(lines.split_off(over), inner, frame);
 }
 
 /// How many weights a pass multiplies, from the bits that each takes; none for a dtype that is not listed.

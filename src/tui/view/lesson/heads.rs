@@ -31,7 +31,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
             _ => Role::Text,
         };
         let lines = lines.into_iter().enumerate().map(|(index, line)| Line::styled(line, screen.theme[role(index)]));
-        Paragraph::new(lines.collect::<Vec<_>>())
+        lines.collect::<Vec<_>>()
     };
     let is_wide = inner.width > 2 * width;
     let [first, second] = if is_wide {
@@ -40,6 +40,6 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         let gap = u16::from(inner.height > 10);
         Layout::vertical([Constraint::Length(5 + gap), Constraint::Min(0)]).areas(inner)
     };
-    frame.render_widget(drawn(CHAIN), first);
-    frame.render_widget(drawn(HEADS), second);
+    put(drawn(CHAIN), first, frame);
+    put(drawn(HEADS), second, frame);
 }

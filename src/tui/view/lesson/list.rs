@@ -5,7 +5,7 @@ use super::super::prelude::*;
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let block = screen.panel(" Lessons ");
     let keys = screen.keys(Context::Browse, &[(CHOOSE, "choose"), (&[Action::Open], "begins")]);
-    let block = block.title_bottom(Line::styled(format!(" {keys} "), screen.theme[Role::TextDim]));
+    let block = block.bottom(Line::styled(format!(" {keys} "), screen.theme[Role::TextDim]));
     let inner = framed(block, area, frame);
     let entries = &screen.app.lessons;
     let height = if usize::from(inner.height) >= entries.len() * 2 { 2 } else { 1 };
@@ -35,5 +35,5 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
             lines.push(Line::styled(cut(&summary, inner.width.into()), screen.theme[Role::TextDim]));
         }
     }
-    frame.render_widget(Paragraph::new(lines), inner);
+    put(lines, inner, frame);
 }

@@ -25,7 +25,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let inner = framed(screen.panel(title), area, frame);
     if inner.is_empty() || columns.is_empty() {
         let text = "A column for each position of the pass stands here as soon as a round has begun.";
-        frame.render_widget(Paragraph::new(wrapped(text, inner.width, screen.theme[Role::TextDim])), inner);
+        put(wrapped(text, inner.width, screen.theme[Role::TextDim]), inner, frame);
         return;
     }
     let width = (usize::from(inner.width).saturating_sub(LABEL) / columns.len()).clamp(6, 18);
@@ -62,7 +62,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     };
     lines.push(Line::default());
     lines.extend(wrapped(note, inner.width, screen.theme[Role::TextDim]));
-    frame.render_widget(Paragraph::new(lines), inner);
+    put(lines, inner, frame);
 }
 
 /// Anchor and drafts of the lesson's round on show, with what the target's rows said.

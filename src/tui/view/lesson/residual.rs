@@ -43,5 +43,5 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         1.0 - left
     );
     lines.extend(wrapped(&said, inner.width, screen.theme[Role::TextDim]));
-    frame.render_widget(Paragraph::new(lines), inner);
+    put(lines, inner, frame);
 }

@@ -39,7 +39,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     lines.extend(sums.map(|text| Line::styled(cut(&text, width), screen.theme[Role::Text])));
     lines.push(result(screen, &point, width));
     lines.extend(wrapped(&measured(screen), inner.width, screen.theme[Role::TextDim]));
-    frame.render_widget(Paragraph::new(lines), inner);
+    put(lines, inner, frame);
 }
 
 /// E ÷ cost, as a factor and in per cent.

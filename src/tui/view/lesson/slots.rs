@@ -18,7 +18,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
             wrapped(text, inner.width, screen.theme[Role::TextDim])
         }
     };
-    frame.render_widget(Paragraph::new(lines), inner);
+    put(lines, inner, frame);
 }
 
 /// The round on show, if it has drafts and is of the lesson's run.

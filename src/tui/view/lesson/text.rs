@@ -15,7 +15,7 @@ pub(super) fn render(screen: Screen, (lesson, step): (&Lesson, &Step), area: Rec
     let mut block = screen.panel(format!("{}{place}", cut(&format!(" {number} · {}", lesson.title), room)));
     let score = score(screen, lesson);
     if !score.is_empty() {
-        block = block.title_bottom(Line::styled(score, screen.theme[Role::TextStrong]));
+        block = block.bottom(Line::styled(score, screen.theme[Role::TextStrong]));
     }
     let lines = body(screen, lesson, step, area.width.saturating_sub(2));
     let room = usize::from(area.height.saturating_sub(2));
@@ -25,11 +25,11 @@ pub(super) fn render(screen: Screen, (lesson, step): (&Lesson, &Step), area: Rec
     let top = study.scroll.unwrap_or(if is_fresh { 0 } else { last }).min(last);
     if last > 0 {
         let keys = screen.keys(Context::Browse, &[(&[Action::PageUp, Action::PageDown], "more")]);
-        block = block.title_bottom(Line::styled(format!(" {keys} "), screen.theme[Role::Key]).right_aligned());
+        block = block.bottom_right(Line::styled(format!(" {keys} "), screen.theme[Role::Key]));
     }
     let inner = framed(block, area, frame);
     let lines: Vec<Line> = lines.into_iter().skip(top).take(room).collect();
-    frame.render_widget(Paragraph::new(lines), inner);
+    put(lines, inner, frame);
 }
 
 /// A tick for each step that is done, and how many first answers were right.

@@ -9,7 +9,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let lines = if usize::from(inner.height) >= LARGE.len() { large(screen) } else { small(screen, inner.width) };
     let lines: Vec<Line> =
         lines.into_iter().map(|line| Line::styled(cut(&line, inner.width.into()), screen.theme[Role::Text])).collect();
-    frame.render_widget(Paragraph::new(lines), inner);
+    put(lines, inner, frame);
 }
 
 /// The drawing; words in braces are filled in.
