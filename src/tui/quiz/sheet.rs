@@ -171,7 +171,7 @@ fn markdown(items: &[Shown], seed: u64) -> String {
         }
         text.push('\n');
         for draft in 0..shown.drafts.len() {
-            let boxes = MARKS.map(|mark| format!("☐ {}", word(mark))).join("  ");
+            let boxes = MARKS.map(|mark| format!("□ {}", word(mark))).join("  ");
             let _ = writeln!(text, "- Draft {}: {boxes}", escaped(&draft_text(shown, draft)));
         }
         if let Some(u) = shown.next_u {
@@ -179,7 +179,7 @@ fn markdown(items: &[Shown], seed: u64) -> String {
         }
         text.push_str("\nThe target adds:\n\n");
         for choice in &shown.choices {
-            let _ = writeln!(text, "- ☐ {}", escaped(&choice.to_string()));
+            let _ = writeln!(text, "- □ {}", escaped(&choice.to_string()));
         }
     }
     text
@@ -210,14 +210,14 @@ fn html(items: &[Shown], seed: u64) -> String {
         }
         page.push_str("</table><table>");
         for draft in 0..shown.drafts.len() {
-            let boxes = MARKS.map(|mark| format!("<td>☐ {}</td>", word(mark))).join("");
+            let boxes = MARKS.map(|mark| format!("<td>□ {}</td>", word(mark))).join("");
             let _ = write!(page, "<tr><th class=\"t\">draft {}</th>{boxes}</tr>", safe(&draft_text(shown, draft)));
         }
         page.push_str("</table>");
         if let Some(u) = shown.next_u {
             let _ = write!(page, "<p>The draw for the token after the drafts: u {u}</p>");
         }
-        let choices: Vec<_> = shown.choices.iter().map(|choice| format!("☐ {}", safe(&choice.to_string()))).collect();
+        let choices: Vec<_> = shown.choices.iter().map(|choice| format!("□ {}", safe(&choice.to_string()))).collect();
         let _ = write!(page, "<p class=\"t\">The target adds:  {}</p></section>", choices.join("   "));
     }
     page.push_str("</html>\n");

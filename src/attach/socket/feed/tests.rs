@@ -1,3 +1,5 @@
+//! Answers joined with the lines of a plugin: whole, late, damaged and contradictory.
+
 use super::super::round::Draft;
 use super::super::store::Waiting;
 use super::*;

@@ -1,3 +1,5 @@
+//! Lines of a plugin: complete, incomplete, contradictory and too long.
+
 use super::*;
 use crate::attach::socket::check;
 
