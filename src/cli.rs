@@ -75,7 +75,7 @@ pub enum CliCommand {
     Chat(ChatArgs),
     /// Answer one prompt without a screen, as text or JSON
     Run(RunArgs),
-    /// Watch a server that is already running (llama-server, vLLM, SGLang): its drafts, rounds and speed
+    /// Watch a running server (llama-server, vLLM, SGLang): its drafts, rounds and speed
     #[command(after_help = attach::ATTACH_NOTE)]
     Attach(AttachArgs),
     /// Decode one prompt with and without drafts, interleaved on one device, and compare
@@ -91,7 +91,7 @@ pub enum CliCommand {
     Replay(ReplayArgs),
     /// Play the recordings that come with the program, without a model
     Demo(DemoArgs),
-    /// Learn how verification works: lessons that ask before they explain, on the live engine
+    /// Learn how verification works: lessons that ask before they explain
     #[command(after_help = "The exit status of --check is 2 if the file is not a valid lesson. Without a model, \
         draftscope demo --learn plays recordings of the same runs.")]
     Learn(LearnArgs),
