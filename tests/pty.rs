@@ -204,6 +204,8 @@ fn a_new_user_prompts_watches_stops_and_quits() {
     });
     // an answer of hundreds of tokens, because a short one may end before it is stopped
     terminal.wait_for("○ ready");
+    terminal.wait_for("Enter or i: type the next prompt"); // the end of an answer leaves keys to the views
+    terminal.press("i");
     terminal.press("Write a long story about a lighthouse keeper, with many chapters.");
     terminal.press("\r");
     terminal.wait_for("❯ Write a long story");
