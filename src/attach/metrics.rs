@@ -1,6 +1,6 @@
 //! Counters of speculation in the text format of Prometheus, as llama-server, vLLM and SGLang publish them.
 //!
-//! Invariant: numbers that are not finite or negative are left out, and at most [`MAX_POSITIONS`] positions are kept.
+//! Invariant: numbers that are not finite or negative are left out, and at most `MAX_POSITIONS` positions are kept.
 
 use std::collections::BTreeMap;
 

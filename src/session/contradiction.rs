@@ -86,7 +86,7 @@ impl Evidence {
         self.note_peak();
     }
 
-    /// Whether an honest engine would do this in fewer than [`ALPHA`] of all runs.
+    /// Whether an honest engine would do this in fewer than `ALPHA` of all runs.
     #[must_use]
     pub fn contradicts(&self) -> bool {
         self.peak >= -ALPHA.ln()

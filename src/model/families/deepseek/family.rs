@@ -109,7 +109,7 @@ impl FamilyConfig for DeepSeekConfig {
         !named
     }
 
-    /// [`load::memory`] counts them.
+    /// `load::memory` counts them.
     fn module_values(&self) -> u64 {
         0
     }
