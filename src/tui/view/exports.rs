@@ -1,6 +1,6 @@
 //! The formats in which a session can be exported.
 //!
-//! Invariant: the caller supplies the list; whoever writes the file reports what was written, and where.
+//! Invariant: the caller supplies the list; the writer of a file reports what was written, and where.
 
 use super::prelude::*;
 use super::screens;
