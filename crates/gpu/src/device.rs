@@ -1,0 +1,342 @@
+//! An open device: buffers, pipelines, uploads and reading back.
+//!
+//! The driver reports errors some time after a call, so they are collected, and [`Gpu::check`] returns the first.
+//! Pipelines are compiled at their first use. Invariant: after loading, a pass creates no buffer.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use wgpu::util::DeviceExt;
+
+use crate::GpuError;
+use crate::adapter::{Adapter, AdapterInfo};
+use crate::kernel::{Access, Kernel, Variant};
+
+/// Bytes between the slots of passes in their uniform buffer.
+pub(crate) const SLOT_BYTES: u64 = 512;
+
+/// An open device.
+#[derive(Debug)]
+pub struct Gpu {
+    device: wgpu::Device,
+    queue: wgpu::Queue,
+    info: AdapterInfo,
+    layouts: Vec<wgpu::BindGroupLayout>,
+    pipelines: Mutex<HashMap<Variant, Arc<wgpu::ComputePipeline>>>,
+    failure: Arc<Mutex<Option<GpuError>>>,
+    counts: Counts,
+}
+
+/// What was done since the device was opened.
+#[derive(Debug, Default)]
+struct Counts {
+    buffers: AtomicU64,
+    buffer_bytes: AtomicU64,
+    submissions: AtomicU64,
+    dispatches: AtomicU64,
+    read_bytes: AtomicU64,
+}
+
+/// Work of a device since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Buffers created.
+    pub buffers: u64,
+    /// Bytes of all buffers created.
+    pub buffer_bytes: u64,
+    /// Submissions.
+    pub submissions: u64,
+    /// Kernel launches.
+    pub dispatches: u64,
+    /// Bytes read back.
+    pub read_bytes: u64,
+}
+
+impl Work {
+    /// What was done since `before`.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            buffers: self.buffers - before.buffers,
+            buffer_bytes: self.buffer_bytes - before.buffer_bytes,
+            submissions: self.submissions - before.submissions,
+            dispatches: self.dispatches - before.dispatches,
+            read_bytes: self.read_bytes - before.read_bytes,
+        }
+    }
+}
+
+impl Gpu {
+    /// Opens an adapter.
+    ///
+    /// # Errors
+    /// [`GpuError::Unsuitable`] if it lacks what kernels need, [`GpuError::Failed`] if the driver does not open it.
+    pub fn open(adapter: &Adapter) -> Result<Arc<Self>, GpuError> {
+        let info = adapter.info.clone();
+        if let Some(lacks) = info.lacks.clone() {
+            return Err(GpuError::Unsuitable { name: info.name, lacks });
+        }
+        let descriptor = wgpu::DeviceDescriptor { required_limits: adapter.adapter.limits(), ..Default::default() };
+        let opened = pollster::block_on(adapter.adapter.request_device(&descriptor));
+        let (device, queue) = opened.map_err(|error| GpuError::Failed(one_line(&error)))?;
+        let failure = Arc::new(Mutex::new(None));
+        let of_errors = Arc::clone(&failure);
+        device.on_uncaptured_error(Arc::new(move |error| {
+            note(
+                &of_errors,
+                match error {
+                    wgpu::Error::OutOfMemory { source } => GpuError::OutOfMemory(one_line(&source)),
+                    error => GpuError::Failed(one_line(&error)),
+                },
+            );
+        }));
+        let of_loss = Arc::clone(&failure);
+        device.set_device_lost_callback(move |reason, message| {
+            if reason != wgpu::DeviceLostReason::Destroyed {
+                note(&of_loss, GpuError::Failed(one_line(&message)));
+            }
+        });
+        let layouts = Kernel::LAYOUTS.iter().map(|kernel| layout(&device, *kernel)).collect();
+        let (pipelines, counts) = (Mutex::default(), Counts::default());
+        Ok(Arc::new(Self { device, queue, info, layouts, pipelines, failure, counts }))
+    }
+
+    /// Its adapter.
+    #[must_use]
+    pub fn info(&self) -> &AdapterInfo {
+        &self.info
+    }
+
+    /// Work so far.
+    #[must_use]
+    pub fn work(&self) -> Work {
+        let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Work {
+            buffers: get(&self.counts.buffers),
+            buffer_bytes: get(&self.counts.buffer_bytes),
+            submissions: get(&self.counts.submissions),
+            dispatches: get(&self.counts.dispatches),
+            read_bytes: get(&self.counts.read_bytes),
+        }
+    }
+
+    /// The first error that the driver reported.
+    ///
+    /// # Errors
+    /// That error.
+    pub fn check(&self) -> Result<(), GpuError> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone().map_or(Ok(()), Err)
+    }
+
+    fn count_buffer(&self, bytes: u64) {
+        self.counts.buffers.fetch_add(1, Ordering::Relaxed);
+        self.counts.buffer_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// A buffer of zeros for kernels, copies and uploads, of at least 16 bytes.
+    #[must_use]
+    pub fn storage(&self, bytes: usize) -> wgpu::Buffer {
+        use wgpu::BufferUsages as Usage;
+        let size = (bytes as u64).next_multiple_of(16).max(16);
+        self.count_buffer(size);
+        let usage = Usage::STORAGE | Usage::COPY_DST | Usage::COPY_SRC;
+        self.device.create_buffer(&wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false })
+    }
+
+    /// A buffer with these words or numbers.
+    #[must_use]
+    pub fn upload<T: bytemuck::Pod>(&self, data: &[T]) -> wgpu::Buffer {
+        let buffer = self.storage(size_of_val(data));
+        if !data.is_empty() {
+            self.queue.write_buffer(&buffer, 0, bytemuck::cast_slice(data));
+        }
+        buffer
+    }
+
+    /// Hands pending uploads to the driver, so that their memory can be freed.
+    pub fn flush(&self) {
+        self.queue.submit([]);
+        let _ = self.device.poll(wgpu::PollType::Poll);
+    }
+
+    pub(crate) fn uniform(&self, bytes: u64) -> wgpu::Buffer {
+        self.count_buffer(bytes);
+        let usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
+        self.device.create_buffer(&wgpu::BufferDescriptor {
+            label: None,
+            size: bytes,
+            usage,
+            mapped_at_creation: false,
+        })
+    }
+
+    pub(crate) fn dims(&self, dims: Dims) -> wgpu::Buffer {
+        self.count_buffer(48);
+        self.device.create_buffer_init(&wgpu::util::BufferInitDescriptor {
+            label: None,
+            contents: bytemuck::bytes_of(&dims),
+            usage: wgpu::BufferUsages::UNIFORM,
+        })
+    }
+
+    /// A buffer that results are copied to, to be read.
+    pub(crate) fn readable(&self, bytes: u64) -> wgpu::Buffer {
+        self.count_buffer(bytes);
+        let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
+        self.device.create_buffer(&wgpu::BufferDescriptor {
+            label: None,
+            size: bytes,
+            usage,
+            mapped_at_creation: false,
+        })
+    }
+
+    pub(crate) fn write(&self, buffer: &wgpu::Buffer, offset: u64, bytes: &[u8]) {
+        self.queue.write_buffer(buffer, offset, bytes);
+    }
+
+    pub(crate) fn encoder(&self) -> wgpu::CommandEncoder {
+        self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
+    }
+
+    pub(crate) fn submit(&self, encoder: wgpu::CommandEncoder) {
+        self.counts.submissions.fetch_add(1, Ordering::Relaxed);
+        self.queue.submit([encoder.finish()]);
+    }
+
+    /// Waits for all submissions, and reads the first bytes of a buffer.
+    pub(crate) fn read(&self, buffer: &wgpu::Buffer, bytes: u64) -> Result<Vec<u32>, GpuError> {
+        self.check()?;
+        if bytes == 0 {
+            return Ok(Vec::new());
+        }
+        self.counts.read_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let slice = buffer.slice(..bytes);
+        let mapped = Arc::new(Mutex::new(false));
+        let done = Arc::clone(&mapped);
+        slice.map_async(wgpu::MapMode::Read, move |result| {
+            *done.lock().unwrap_or_else(PoisonError::into_inner) = result.is_ok();
+        });
+        let failed = |error: &dyn std::fmt::Display| GpuError::Failed(one_line(error));
+        self.device.poll(wgpu::PollType::wait_indefinitely()).map_err(|error| failed(&error))?;
+        self.check()?;
+        if !*mapped.lock().unwrap_or_else(PoisonError::into_inner) {
+            return Err(GpuError::Failed("results cannot be read".to_owned()));
+        }
+        let view = slice.get_mapped_range().map_err(|error| failed(&error))?;
+        let words = view.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect();
+        drop(view);
+        buffer.unmap();
+        Ok(words)
+    }
+
+    /// Binds the buffers of a kernel; `run` contains the slots of passes.
+    pub(crate) fn bind(
+        &self,
+        kernel: Kernel,
+        (dims, run): (&wgpu::Buffer, &wgpu::Buffer),
+        buffers: &[&wgpu::Buffer],
+    ) -> wgpu::BindGroup {
+        let run = wgpu::BufferBinding { buffer: run, offset: 0, size: std::num::NonZeroU64::new(SLOT_BYTES) };
+        let uniforms = [dims.as_entire_binding(), wgpu::BindingResource::Buffer(run)];
+        let storage = buffers.iter().map(|buffer| buffer.as_entire_binding());
+        let entries: Vec<_> = (0..)
+            .zip(uniforms.into_iter().chain(storage))
+            .map(|(binding, resource)| wgpu::BindGroupEntry { binding, resource })
+            .collect();
+        let layout = &self.layouts[kernel.layout()];
+        self.device.create_bind_group(&wgpu::BindGroupDescriptor { label: None, layout, entries: &entries })
+    }
+
+    /// Launches a kernel with bound buffers, for the pass in a slot.
+    pub(crate) fn dispatch(
+        &self,
+        pass: &mut wgpu::ComputePass<'_>,
+        variant: Variant,
+        (group, slot): (&wgpu::BindGroup, usize),
+        [x, y, z]: [u32; 3],
+    ) {
+        self.counts.dispatches.fetch_add(1, Ordering::Relaxed);
+        pass.set_pipeline(&self.pipeline(variant));
+        pass.set_bind_group(0, group, &[(slot as u64 * SLOT_BYTES) as u32]);
+        pass.dispatch_workgroups(x, y, z);
+    }
+
+    fn pipeline(&self, variant: Variant) -> Arc<wgpu::ComputePipeline> {
+        let mut pipelines = self.pipelines.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(pipelines.entry(variant).or_insert_with(|| Arc::new(self.compile(variant, &variant.source()))))
+    }
+
+    /// Replaces a kernel by other source: tests run wrong kernels.
+    #[cfg(test)]
+    pub(crate) fn replace(&self, variant: Variant, source: &str) {
+        let pipeline = Arc::new(self.compile(variant, source));
+        self.pipelines.lock().unwrap_or_else(PoisonError::into_inner).insert(variant, pipeline);
+    }
+
+    fn compile(&self, variant: Variant, source: &str) -> wgpu::ComputePipeline {
+        let module = self.device.create_shader_module(wgpu::ShaderModuleDescriptor {
+            label: None,
+            source: wgpu::ShaderSource::Wgsl(source.into()),
+        });
+        let layout = self.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+            label: None,
+            bind_group_layouts: &[Some(&self.layouts[variant.kernel.layout()])],
+            ..Default::default()
+        });
+        self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+            label: None,
+            layout: Some(&layout),
+            module: &module,
+            entry_point: Some("main"),
+            cache: None,
+            compilation_options: wgpu::PipelineCompilationOptions {
+                constants: &[],
+                zero_initialize_workgroup_memory: false,
+            },
+        })
+    }
+}
+
+/// Dimensions of a kernel, as its shader describes them.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, bytemuck::Pod, bytemuck::Zeroable)]
+pub(crate) struct Dims {
+    pub(crate) a: [u32; 4],
+    pub(crate) b: [u32; 4],
+    pub(crate) c: [f32; 4],
+}
+
+fn layout(device: &wgpu::Device, kernel: Kernel) -> wgpu::BindGroupLayout {
+    let uniform = |has_dynamic_offset| wgpu::BindingType::Buffer {
+        ty: wgpu::BufferBindingType::Uniform,
+        has_dynamic_offset,
+        min_binding_size: None,
+    };
+    let storage = kernel.buffers().iter().map(|access| wgpu::BindingType::Buffer {
+        ty: wgpu::BufferBindingType::Storage { read_only: *access == Access::Read },
+        has_dynamic_offset: false,
+        min_binding_size: None,
+    });
+    let entries: Vec<_> = (0..)
+        .zip([uniform(false), uniform(true)].into_iter().chain(storage))
+        .map(|(binding, ty)| wgpu::BindGroupLayoutEntry {
+            binding,
+            visibility: wgpu::ShaderStages::COMPUTE,
+            ty,
+            count: None,
+        })
+        .collect();
+    device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: None, entries: &entries })
+}
+
+fn note(failure: &Mutex<Option<GpuError>>, error: GpuError) {
+    failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+}
+
+fn one_line(error: &dyn std::fmt::Display) -> String {
+    let text = error.to_string();
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("no reason given");
+    line.chars().filter(|c| !c.is_control()).take(200).collect()
+}

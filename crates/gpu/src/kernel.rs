@@ -1,0 +1,223 @@
+//! The kernels: sources assembled for a form of weights and a number of rows, and the buffers that each binds.
+
+use crate::form::Form;
+
+/// Rows that share a reading of the weights; passes have twice as many at most.
+pub const ROWS_AT_ONCE: usize = 8;
+
+/// What a kernel computes. Its buffers and dimensions are described in the shader of the same name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kernel {
+    /// Rows of the embedding.
+    Embed(Form),
+    /// Root-mean-square norm, and activations as codes.
+    Norm,
+    /// Product with a matrix.
+    Matrix(Form),
+    /// Both products of a feed-forward layer and what is between them and the next.
+    GateUp(Form),
+    /// Bias, norm and rotation of heads; keys and values to the cache.
+    Rope,
+    /// Attention over segments.
+    Attend,
+    /// Joins segments.
+    Join,
+    /// What greedy decoding asks of logits.
+    Stats,
+}
+
+/// A kernel for a number of rows: a power of two up to [`ROWS_AT_ONCE`], or 0 where the number does not matter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Variant {
+    /// The kernel.
+    pub kernel: Kernel,
+    /// Rows.
+    pub rows: usize,
+}
+
+/// How a kernel uses a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+}
+
+impl Kernel {
+    /// Every kernel in every form.
+    #[must_use]
+    pub fn all() -> Vec<Self> {
+        let by_form =
+            Form::ALL.into_iter().flat_map(|form| [Self::Embed(form), Self::Matrix(form), Self::GateUp(form)]);
+        by_form.chain([Self::Norm, Self::Rope, Self::Attend, Self::Join, Self::Stats]).collect()
+    }
+
+    /// The variant for `m` rows.
+    #[must_use]
+    pub fn for_rows(self, m: usize) -> Variant {
+        let rows = match self {
+            Self::Matrix(_) | Self::GateUp(_) => m.clamp(1, ROWS_AT_ONCE).next_power_of_two(),
+            _ => 0,
+        };
+        Variant { kernel: self, rows }
+    }
+
+    /// Its storage buffers, from binding 2 on.
+    pub(crate) const fn buffers(self) -> &'static [Access] {
+        use Access::{Read as R, Write as W};
+        match self {
+            Self::Embed(_) => &[R, R, R, W],
+            Self::Norm => &[R, R, W, W, W],
+            Self::Matrix(_) => &[R, R, R, R, R, W],
+            Self::GateUp(_) => &[R, R, R, R, R, R, R, W, W, W],
+            Self::Rope => &[R, R, R, R, W, W, W],
+            Self::Attend => &[R, R, R, W],
+            Self::Join => &[R, W, W, W],
+            Self::Stats => &[R, W],
+        }
+    }
+
+    /// A number for each kind of layout.
+    pub(crate) const fn layout(self) -> usize {
+        match self {
+            Self::Embed(_) => 0,
+            Self::Norm => 1,
+            Self::Matrix(_) => 2,
+            Self::GateUp(_) => 3,
+            Self::Rope => 4,
+            Self::Attend => 5,
+            Self::Join => 6,
+            Self::Stats => 7,
+        }
+    }
+
+    /// One kernel for each layout, in order.
+    pub(crate) const LAYOUTS: [Self; 8] = [
+        Self::Embed(Form::F32),
+        Self::Norm,
+        Self::Matrix(Form::F32),
+        Self::GateUp(Form::F32),
+        Self::Rope,
+        Self::Attend,
+        Self::Join,
+        Self::Stats,
+    ];
+}
+
+impl Variant {
+    /// Its WGSL.
+    #[must_use]
+    pub fn source(self) -> String {
+        const HEADER: &str = include_str!("shaders/header.wgsl");
+        const QUANTISE: &str = include_str!("shaders/quantise.wgsl");
+        let constants = format!("const ROWS = {}u;\nconst ROWS_AT_ONCE = {}u;\n", self.rows, self.rows.min(4));
+        match self.kernel {
+            Kernel::Embed(form) => {
+                let FormSource { load, weight, .. } = FormSource::of(form);
+                [HEADER, include_str!("shaders/embed.wgsl"), &load, &weight].concat()
+            }
+            Kernel::Matrix(form) => {
+                let FormSource { load, products, .. } = FormSource::of(form);
+                [HEADER, &constants, include_str!("shaders/matrix.wgsl"), &load, &products].concat()
+            }
+            Kernel::GateUp(form) => {
+                let FormSource { load, load_up, products, .. } = FormSource::of(form);
+                let own = include_str!("shaders/gate_up.wgsl");
+                [HEADER, &constants, own, QUANTISE, &load, &load_up, &products].concat()
+            }
+            Kernel::Norm => [HEADER, include_str!("shaders/norm.wgsl"), QUANTISE].concat(),
+            Kernel::Rope => [HEADER, include_str!("shaders/rope.wgsl")].concat(),
+            Kernel::Attend => [HEADER, include_str!("shaders/attend.wgsl")].concat(),
+            Kernel::Join => [HEADER, include_str!("shaders/join.wgsl"), QUANTISE].concat(),
+            Kernel::Stats => [HEADER, include_str!("shaders/stats.wgsl")].concat(),
+        }
+    }
+}
+
+/// How shaders read weights of a form.
+struct FormSource {
+    /// A block, and its loading.
+    load: String,
+    /// The same for a second matrix.
+    load_up: String,
+    /// Product of a block with a block of activations.
+    products: String,
+    /// One weight.
+    weight: String,
+}
+
+impl FormSource {
+    fn of(form: Form) -> Self {
+        let text = match form {
+            Form::Nibble | Form::NibbleWide => include_str!("shaders/form_nibble.wgsl"),
+            Form::Byte => include_str!("shaders/form_byte.wgsl"),
+            Form::ByteWide => include_str!("shaders/form_byte_wide.wgsl"),
+            Form::F16 | Form::Bf16 => include_str!("shaders/form_half.wgsl"),
+            Form::F32 => include_str!("shaders/form_f32.wgsl"),
+        };
+        let number = |at: &str| format!("bitcast<f32>(weight_scales[{at}])");
+        let scales = match form {
+            Form::NibbleWide => format!("vec2<f32>({}, {})", number("2u * b"), number("2u * b + 1u")),
+            Form::ByteWide => {
+                let numbers = ["4u * b", "4u * b + 1u", "4u * b + 2u", "4u * b + 3u"].map(number);
+                format!("vec4<f32>({})", numbers.join(", "))
+            }
+            _ => "unpack2x16float(weight_scales[b])".to_owned(),
+        };
+        let unpack = if form == Form::Bf16 { "bf16_pair" } else { "unpack2x16float" };
+        let text = text.replace("SCALES(weight_scales, b)", &scales).replace("UNPACK", unpack);
+        let mut sections = text.split("// ---").map(|section| format!("// {section}"));
+        let [load, products, weight] = std::array::from_fn(|_| sections.next().unwrap_or_default());
+        let loads = load.find("fn load_block").map_or("", |at| &load[at..]);
+        let loads = loads.split_inclusive("\n}\n").next().unwrap_or_default();
+        let loads = if loads.starts_with("fn load_block(b: u32) -> Block { ") {
+            loads.split_inclusive('\n').next().unwrap_or_default()
+        } else {
+            loads
+        };
+        let load_up = loads
+            .replace("load_block", "load_up")
+            .replace("weights[", "up_weights[")
+            .replace("weight_scales", "up_scales");
+        Self { load, load_up, products, weight }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use naga::back::{hlsl, msl, spv};
+
+    use super::*;
+
+    #[test]
+    fn every_shader_translates_to_spirv_msl_and_hlsl() {
+        let variants = Kernel::all().into_iter().flat_map(|kernel| [1, 2, 4, 8].map(|m| kernel.for_rows(m)));
+        for variant in variants {
+            let text = variant.source();
+            let module = naga::front::wgsl::parse_str(&text)
+                .unwrap_or_else(|error| panic!("{variant:?}: {}", error.emit_to_string(&text)));
+            let capabilities = naga::valid::Capabilities::SHADER_FLOAT16_IN_FLOAT32; // unpack2x16float, on every adapter
+            let info = naga::valid::Validator::new(naga::valid::ValidationFlags::all(), capabilities)
+                .validate(&module)
+                .unwrap_or_else(|error| panic!("{variant:?}: {error:?}"));
+            let options = spv::Options { lang_version: (1, 3), ..Default::default() };
+            assert!(!spv::write_vec(&module, &info, &options, None).unwrap().is_empty());
+            let options = msl::Options { lang_version: (2, 4), fake_missing_bindings: true, ..Default::default() };
+            let (metal, _) = msl::write_string(&module, &info, &options, &msl::PipelineOptions::default()).unwrap();
+            assert!(metal.contains("kernel void"));
+            let mut direct = String::new();
+            let shader_model = hlsl::ShaderModel::V6_4;
+            let options = hlsl::Options { shader_model, fake_missing_bindings: true, ..Default::default() };
+            hlsl::Writer::new(&mut direct, &options, &hlsl::PipelineOptions::default())
+                .write(&module, &info, None)
+                .unwrap();
+            assert!(direct.contains("numthreads"));
+        }
+    }
+
+    #[test]
+    fn kernels_with_one_layout_bind_the_same_buffers() {
+        for kernel in Kernel::all() {
+            assert_eq!(kernel.buffers(), Kernel::LAYOUTS[kernel.layout()].buffers(), "{kernel:?}");
+        }
+    }
+}

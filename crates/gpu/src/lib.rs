@@ -1,0 +1,38 @@
+//! The arithmetic of draftscope's GPU backend: WGSL kernels on wgpu (Vulkan, Metal, DirectX 12), the buffers they work
+//! on, and the recording of passes over transformers of the Llama kind and their draft modules.
+//!
+//! Two invariants hold for every kernel. A row's result does not depend on the rows that run with it: sums are cut and
+//! joined by absolute positions, never by the number of rows. And no kernel assumes a subgroup width, halves in
+//! shaders, or any other optional feature. The first makes greedy speculation equal plain decoding on the same device;
+//! [`self_test()`] checks it on the adapter at hand.
+//!
+//! Drivers are loaded when [`adapters`] is called; nothing is linked.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod adapter;
+mod block;
+mod blocks;
+mod device;
+mod error;
+mod form;
+mod kernel;
+mod matrix;
+mod network;
+mod pass;
+#[cfg(test)]
+mod reference;
+mod self_test;
+#[cfg(test)]
+mod tests;
+
+pub use adapter::{Adapter, AdapterInfo, AdapterKind, adapters, choose};
+pub use block::{BlockWeights, MAX_HEAD_DIM, Shape};
+pub use device::{Gpu, Work};
+pub use error::GpuError;
+pub use form::{Form, PackedRows};
+pub use kernel::{Kernel, ROWS_AT_ONCE, Variant};
+pub use matrix::{Matrix, StoredRows};
+pub use network::{Network, Output, Request, Sequence, Stretch};
+pub use pass::{MAX_ROWS, PassRows, SEGMENT};
+pub use self_test::{Difference, self_test};

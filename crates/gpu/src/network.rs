@@ -1,0 +1,380 @@
+//! A whole target of the Llama kind: weights that sequences share, and a sequence with a cache of its own.
+//!
+//! A prompt's passes are recorded one after the other into one submission. Invariant: a sequence's buffers are made
+//! when it is, or when other hidden states are asked for; a pass creates none.
+
+use std::sync::Arc;
+
+use crate::GpuError;
+use crate::block::{Binder, BlockWeights, LayerCache, Op, Scratch, Shape};
+use crate::device::{Gpu, SLOT_BYTES};
+use crate::matrix::Matrix;
+use crate::pass::{MAX_ROWS, PassRows};
+
+/// Passes of one submission, and one more for the row of a prompt that gets logits.
+const PASSES: usize = 32;
+
+/// Weights of a target.
+#[derive(Debug)]
+pub struct Network {
+    /// Where they lie.
+    pub gpu: Arc<Gpu>,
+    /// Sizes of every block.
+    pub shape: Shape,
+    /// The blocks.
+    pub blocks: Vec<BlockWeights>,
+    /// `[d_model]`
+    pub final_norm: wgpu::Buffer,
+    /// `None` if the head serves as embedding too.
+    pub embedding: Option<Matrix>,
+    /// `[vocabulary, d_model]`
+    pub head: Matrix,
+    /// Cosine and sine of every position and pair, `[positions][head_dim / 2]`.
+    pub angles: wgpu::Buffer,
+    /// Positions of a cache.
+    pub ctx_len: usize,
+}
+
+impl Network {
+    /// Bytes of its matrices.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let ends = self.head.bytes() + self.embedding.as_ref().map_or(0, Matrix::bytes);
+        ends + self.blocks.iter().map(BlockWeights::bytes).sum::<u64>()
+    }
+
+    pub(crate) fn table(&self) -> &Matrix {
+        self.embedding.as_ref().unwrap_or(&self.head)
+    }
+}
+
+/// What a forward pass is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// One token a row.
+    pub tokens: &'a [u32],
+    /// Blocks that run, from the first on.
+    pub layers: usize,
+    /// Whether every row gets logits, or only the last.
+    pub all_logits: bool,
+    /// Parents of the rows of a tree of at most [`MAX_ROWS`] rows; `None` for a chain.
+    pub parents: Option<&'a [usize]>,
+    /// Hidden states of each row: after so many blocks, or after the final norm.
+    pub states: &'a [Option<usize>],
+}
+
+/// What a forward pass computed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Output {
+    /// `[rows][states][d_model]`
+    pub hidden: Vec<f32>,
+    /// `[rows or 1][vocabulary]`
+    pub logits: Vec<f32>,
+    /// Of each stretch of 512 logits, `[rows or 1][stretches]`.
+    pub stretches: Vec<Stretch>,
+}
+
+/// A summary of at most 512 logits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stretch {
+    /// The largest.
+    pub max: f32,
+    /// `Σ e^(logit − max)`
+    pub sum: f32,
+    /// Index of the first largest in its row.
+    pub argmax: u32,
+}
+
+/// Launches around the blocks.
+#[derive(Debug)]
+struct Ends {
+    embed: Vec<Op>,
+    final_norm: Op,
+    head: Vec<Op>, // logits and their statistics
+}
+
+/// A cache and all that runs over it.
+#[derive(Debug)]
+pub struct Sequence {
+    network: Arc<Network>,
+    scratch: Scratch,
+    caches: Vec<LayerCache>,
+    blocks: Vec<Vec<Op>>,
+    ends: Ends,
+    tokens: wgpu::Buffer,
+    logits: wgpu::Buffer,
+    stats: wgpu::Buffer,
+    /// `[states][rows][d_model]` of one submission.
+    states: wgpu::Buffer,
+    readable: wgpu::Buffer,
+    /// States that buffers have room for.
+    room: usize,
+    len: usize,
+}
+
+impl Sequence {
+    /// A sequence with an empty cache.
+    ///
+    /// # Errors
+    /// [`GpuError::OutOfMemory`] or what the driver reports.
+    pub fn new(network: &Arc<Network>) -> Result<Self, GpuError> {
+        let (gpu, shape, ctx_len) = (&*network.gpu, &network.shape, network.ctx_len);
+        let caches: Vec<_> = network.blocks.iter().map(|_| LayerCache::new(gpu, shape, ctx_len)).collect();
+        let scratch = Scratch::new(gpu, shape, (ctx_len, PASSES + 1))?;
+        let vocab = network.head.rows();
+        let stats = gpu.storage(16 * MAX_ROWS * vocab.div_ceil(512));
+        let logits = gpu.storage(4 * MAX_ROWS * vocab);
+        let tokens = gpu.storage(4 * PASSES * MAX_ROWS);
+        let binder = Binder { gpu, run: &scratch.run };
+        let with = |(weights, cache)| binder.block(shape, weights, (&scratch, cache, &network.angles));
+        let blocks = network.blocks.iter().zip(&caches).map(with).collect();
+        let mut head = binder.product((&network.head, &scratch.acts), (&logits, vocab, 0), false);
+        head.push(binder.stats(&logits, vocab, &stats));
+        let ends = Ends {
+            embed: binder.embed(network.table(), &tokens, &scratch.x),
+            final_norm: binder.norm((&scratch.x, &network.final_norm), (shape.d_model, shape.eps), &scratch.acts),
+            head,
+        };
+        let (states, readable) = state_buffers(network, 1);
+        gpu.check()?;
+        let network = Arc::clone(network);
+        Ok(Self { network, scratch, caches, blocks, ends, tokens, logits, stats, states, readable, room: 1, len: 0 })
+    }
+
+    /// Its weights.
+    #[must_use]
+    pub fn network(&self) -> &Arc<Network> {
+        &self.network
+    }
+
+    /// Positions in the cache.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the cache is empty.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Drops positions `len..`.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    /// Makes room for so many hidden states of each row.
+    ///
+    /// # Errors
+    /// As [`Sequence::new`].
+    pub fn set_states(&mut self, count: usize) -> Result<(), GpuError> {
+        if count > self.room {
+            (self.states, self.readable) = state_buffers(&self.network, count);
+            self.room = count;
+        }
+        self.network.gpu.check()
+    }
+
+    /// Runs tokens at the end of the cache, which has room for them; every token is in the vocabulary, and there is room
+    /// for the states. After an error the cache has the positions it had.
+    ///
+    /// # Errors
+    /// What the driver reports.
+    pub fn forward(&mut self, request: Request<'_>) -> Result<Output, GpuError> {
+        let before = self.len;
+        self.run(request).inspect_err(|_| self.len = before)
+    }
+
+    fn run(&mut self, request: Request<'_>) -> Result<Output, GpuError> {
+        let mut output = Output::default();
+        // logits of many rows do not fit into the buffers of one submission
+        let most = if request.all_logits { MAX_ROWS } else { PASSES * MAX_ROWS };
+        let parts = request.tokens.chunks(most);
+        let last = parts.len().saturating_sub(1);
+        for (index, tokens) in parts.enumerate() {
+            let wants_logits = request.all_logits || index == last;
+            self.submission(Request { tokens, ..request }, wants_logits, &mut output)?;
+        }
+        Ok(output)
+    }
+
+    /// Runs the tokens of one submission.
+    fn submission(&mut self, request: Request<'_>, wants_logits: bool, output: &mut Output) -> Result<(), GpuError> {
+        let gpu = Arc::clone(&self.network.gpu);
+        let (tokens, d) = (request.tokens, self.network.shape.d_model);
+        let passes = self.passes(&request);
+        let Some(last) = passes.last() else { return Ok(()) };
+        // 1. What the passes are
+        let slots: Vec<u32> = passes.iter().enumerate().flat_map(|(i, pass)| pass.words(i * MAX_ROWS)).collect();
+        gpu.write(&self.scratch.run, 0, bytemuck::cast_slice(&slots));
+        gpu.write(&self.tokens, 0, bytemuck::cast_slice(tokens));
+        let one_row = PassRows::chain(self.len, 1);
+        let wants_last = wants_logits && !request.all_logits && last.m() > 1;
+        if wants_last {
+            gpu.write(&self.scratch.run, PASSES as u64 * SLOT_BYTES, bytemuck::cast_slice(&one_row.words(0)));
+        }
+        // 2. Passes
+        let mut encoder = gpu.encoder();
+        let rows = tokens.len();
+        for (slot, pass) in passes.iter().enumerate() {
+            self.record(&mut encoder, (pass, slot), (&request, rows));
+        }
+        // 3. Logits
+        let of_head = if wants_last { (&one_row, PASSES) } else { (last, passes.len() - 1) };
+        let scored = if wants_logits { of_head.0.m() } else { 0 };
+        if wants_last {
+            // the last row becomes row 0
+            let row = 4 * d as u64;
+            let at = (last.m() as u64 - 1) * row;
+            encoder.copy_buffer_to_buffer(&self.scratch.x, at, &self.states, self.spare_row(), row);
+            encoder.copy_buffer_to_buffer(&self.states, self.spare_row(), &self.scratch.x, 0, row);
+            launch(&gpu, &mut encoder, [&self.ends.final_norm], of_head);
+        }
+        if wants_logits {
+            launch(&gpu, &mut encoder, &self.ends.head, of_head);
+        }
+        // 4. What the host reads
+        let vocab = self.network.head.rows();
+        let sizes = [4 * request.states.len() * rows * d, 16 * scored * vocab.div_ceil(512), 4 * scored * vocab];
+        let mut end = 0;
+        for (buffer, bytes) in [&self.states, &self.stats, &self.logits].into_iter().zip(sizes) {
+            if bytes > 0 {
+                encoder.copy_buffer_to_buffer(buffer, 0, &self.readable, end, bytes as u64);
+                end += bytes as u64;
+            }
+        }
+        gpu.submit(encoder);
+        let words = gpu.read(&self.readable, end)?;
+        let (states, rest) = words.split_at(sizes[0] / 4);
+        let (stats, logits) = rest.split_at(sizes[1] / 4);
+        for row in 0..rows {
+            for state in 0..request.states.len() {
+                output.hidden.extend(states[(state * rows + row) * d..][..d].iter().map(|word| f32::from_bits(*word)));
+            }
+        }
+        output.stretches.extend(stats.as_chunks::<4>().0.iter().map(|&[max, sum, argmax, _]| Stretch {
+            max: f32::from_bits(max),
+            sum: f32::from_bits(sum),
+            argmax,
+        }));
+        output.logits.extend(logits.iter().map(|word| f32::from_bits(*word)));
+        self.len += rows;
+        Ok(())
+    }
+
+    fn passes(&self, request: &Request<'_>) -> Vec<PassRows> {
+        if let Some(parents) = request.parents {
+            return vec![PassRows::tree(self.len, parents)];
+        }
+        let chunks = request.tokens.chunks(MAX_ROWS).enumerate();
+        chunks.map(|(i, tokens)| PassRows::chain(self.len + i * MAX_ROWS, tokens.len())).collect()
+    }
+
+    /// Where a row can be put that no state uses.
+    fn spare_row(&self) -> u64 {
+        (4 * self.room * PASSES * MAX_ROWS * self.network.shape.d_model) as u64
+    }
+
+    /// One pass up to the final norm; its states go after those of the passes before.
+    fn record(
+        &self,
+        encoder: &mut wgpu::CommandEncoder,
+        run: (&PassRows, usize),
+        (request, rows): (&Request<'_>, usize),
+    ) {
+        let (gpu, d) = (&*self.network.gpu, self.network.shape.d_model);
+        let bytes = (4 * run.0.m() * d) as u64;
+        let keep = |encoder: &mut wgpu::CommandEncoder, place: Option<usize>, from: &wgpu::Buffer| {
+            for (state, _) in request.states.iter().enumerate().filter(|(_, wanted)| **wanted == place) {
+                let to = 4 * (state * rows + run.1 * MAX_ROWS) * d;
+                encoder.copy_buffer_to_buffer(from, 0, &self.states, to as u64, bytes);
+            }
+        };
+        launch(gpu, encoder, &self.ends.embed, run);
+        keep(encoder, Some(0), &self.scratch.x);
+        let mut pending: Vec<&Op> = Vec::new();
+        for (index, block) in self.blocks.iter().enumerate().take(request.layers) {
+            pending.extend(block);
+            if request.states.contains(&Some(index + 1)) {
+                launch(gpu, encoder, pending.drain(..), run);
+                keep(encoder, Some(index + 1), &self.scratch.x);
+            }
+        }
+        launch(gpu, encoder, pending.into_iter().chain([&self.ends.final_norm]), run);
+        keep(encoder, None, &self.scratch.acts.values);
+    }
+
+    /// Keeps, of the rows from position `base` on, those of one path, ascending. All of them exist.
+    ///
+    /// # Errors
+    /// What the driver reports.
+    pub fn retain(&mut self, base: usize, path: &[usize]) -> Result<(), GpuError> {
+        let gpu = &*self.network.gpu;
+        let bytes = self.network.shape.kv_bytes() / 2;
+        let moves: Vec<_> = path.iter().enumerate().filter(|(to, from)| *to != **from).collect();
+        if !moves.is_empty() {
+            let mut encoder = gpu.encoder();
+            for buffer in self.caches.iter().flat_map(|cache| [&cache.keys, &cache.values]) {
+                for (to, from) in &moves {
+                    // a buffer cannot be copied to itself; rows only move down, so the order is safe
+                    let (from, to) = ((base + **from) as u64 * bytes, (base + to) as u64 * bytes);
+                    encoder.copy_buffer_to_buffer(buffer, from, &self.logits, 0, bytes);
+                    encoder.copy_buffer_to_buffer(&self.logits, 0, buffer, to, bytes);
+                }
+            }
+            gpu.submit(encoder);
+        }
+        self.len = base + path.len();
+        gpu.check()
+    }
+
+    /// A sequence with a copy of the cache.
+    ///
+    /// # Errors
+    /// As [`Sequence::new`].
+    pub fn fork(&self) -> Result<Self, GpuError> {
+        let mut fork = Self::new(&self.network)?;
+        fork.set_states(self.room)?;
+        fork.len = self.len;
+        copy_caches(
+            &self.network.gpu,
+            (&self.caches, &fork.caches),
+            self.len as u64 * self.network.shape.kv_bytes() / 2,
+        );
+        self.network.gpu.check()?;
+        Ok(fork)
+    }
+}
+
+/// Copies the first bytes of every keys and values.
+pub(crate) fn copy_caches(gpu: &Gpu, (from, to): (&[LayerCache], &[LayerCache]), bytes: u64) {
+    if bytes == 0 {
+        return;
+    }
+    let mut encoder = gpu.encoder();
+    for (from, to) in from.iter().zip(to) {
+        encoder.copy_buffer_to_buffer(&from.keys, 0, &to.keys, 0, bytes);
+        encoder.copy_buffer_to_buffer(&from.values, 0, &to.values, 0, bytes);
+    }
+    gpu.submit(encoder);
+}
+
+/// Records launches for the pass in a slot.
+pub(crate) fn launch<'a>(
+    gpu: &Gpu,
+    encoder: &mut wgpu::CommandEncoder,
+    ops: impl IntoIterator<Item = &'a Op>,
+    (rows, slot): (&PassRows, usize),
+) {
+    let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+    ops.into_iter().for_each(|op| op.launch(gpu, &mut pass, (rows, slot)));
+}
+
+/// Room for so many states of all rows of a submission, and one row more; and for all that the host reads.
+fn state_buffers(network: &Network, states: usize) -> (wgpu::Buffer, wgpu::Buffer) {
+    let (gpu, vocab) = (&*network.gpu, network.head.rows());
+    let bytes = 4 * states * PASSES * MAX_ROWS * network.shape.d_model;
+    let read = bytes + MAX_ROWS * (4 * vocab + 16 * vocab.div_ceil(512));
+    (gpu.storage(bytes + 4 * network.shape.d_model), gpu.readable(read as u64))
+}

@@ -1,0 +1,89 @@
+//! What a pass runs: its rows, where they stand, and what each of them sees.
+
+use crate::device::SLOT_BYTES;
+
+/// Most rows of a pass.
+pub const MAX_ROWS: usize = 16;
+
+/// Positions in a segment of attention; the shaders have the same number.
+pub const SEGMENT: usize = 128;
+
+/// Rows of one pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PassRows {
+    /// Positions in the cache before the pass.
+    pub base: usize,
+    /// Rotary position of row 0, or of what it continues.
+    pub at: usize,
+    /// For each row the rows from the root to it, itself included.
+    pub paths: Vec<Vec<usize>>,
+    /// Whether the embedding of row 0 is zero.
+    pub zeroed: bool,
+}
+
+impl PassRows {
+    /// `m` rows, each continuing the one before it, at their own positions.
+    #[must_use]
+    pub fn chain(base: usize, m: usize) -> Self {
+        Self { base, at: base, paths: (0..m).map(|row| (0..=row).collect()).collect(), zeroed: false }
+    }
+
+    /// Rows in which row `i` continues row `parents[i]`, which precedes it; row 0 continues the cache.
+    #[must_use]
+    pub fn tree(base: usize, parents: &[usize]) -> Self {
+        let mut paths: Vec<Vec<usize>> = Vec::with_capacity(parents.len());
+        for (row, parent) in parents.iter().enumerate() {
+            let mut path = if row == 0 { Vec::new() } else { paths.get(*parent).cloned().unwrap_or_default() };
+            path.push(row);
+            paths.push(path);
+        }
+        Self { base, at: base, paths, zeroed: false }
+    }
+
+    /// Rows.
+    #[must_use]
+    pub fn m(&self) -> usize {
+        self.paths.len()
+    }
+
+    /// Segments that the row sees that sees most.
+    pub(crate) fn segments(&self) -> usize {
+        let depth = self.paths.iter().map(Vec::len).max().unwrap_or(0);
+        (self.base + depth).div_ceil(SEGMENT).max(1)
+    }
+
+    /// As the shaders read it; `token` is where the tokens of its rows begin.
+    pub(crate) fn words(&self, token: usize) -> Vec<u32> {
+        let mut words = vec![self.m() as u32, self.base as u32, token as u32, u32::from(self.zeroed)];
+        for path in self.paths.iter().take(MAX_ROWS) {
+            let nibbles = path.iter().zip(0..).fold(0u64, |bits, (row, at)| bits | (*row as u64) << (4 * at));
+            let depth = path.len() - 1;
+            words.extend([
+                (self.at + depth) as u32,
+                (self.base + path.len()) as u32,
+                nibbles as u32,
+                (nibbles >> 32) as u32,
+            ]);
+        }
+        words.resize(SLOT_BYTES as usize / size_of::<u32>(), 0);
+        words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_whose_rows_follow_each_other_is_a_chain() {
+        let parents: Vec<usize> = (0..16usize).map(|row| row.saturating_sub(1)).collect();
+        assert_eq!(PassRows::tree(7, &parents), PassRows::chain(7, 16));
+        let words = PassRows::chain(7, 16).words(3);
+        assert_eq!(words[..4], [16, 7, 3, 0]);
+        assert_eq!(words[4..8], [7, 8, 0, 0]);
+        assert_eq!(words[64..68], [22, 23, 0x7654_3210, 0xfedc_ba98]);
+        let fork = PassRows::tree(5, &[0, 0, 0, 2]);
+        assert_eq!(fork.paths, [vec![0], vec![0, 1], vec![0, 2], vec![0, 2, 3]]);
+        assert_eq!(fork.words(0)[16..20], [7, 8, 0x320, 0]);
+    }
+}

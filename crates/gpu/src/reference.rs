@@ -1,0 +1,216 @@
+//! The kernels in plain Rust, with the same operations in the same order: what tests compare bits with.
+
+use half::f16;
+
+use crate::form::{Form, PackedRows};
+use crate::pass::{PassRows, SEGMENT};
+
+/// Adds 64 or 16 lanes as the shaders do.
+fn tree(lanes: &mut [f32]) -> f32 {
+    let mut step = lanes.len() / 2;
+    while step > 0 {
+        for t in 0..step {
+            lanes[t] += lanes[t + step];
+        }
+        step /= 2;
+    }
+    lanes[0]
+}
+
+pub(crate) fn exp(x: f32) -> f32 {
+    let y = x.clamp(-87.0, 88.0);
+    let n = (y * 1.442_695_04 + 0.5).floor();
+    let r = (y - n * 0.693_359_375) + n * 0.000_212_194_440;
+    let mut p = 0.000_198_756_915_f32;
+    for c in [0.001_398_199_95, 0.008_333_452_05, 0.041_665_796_2, 0.166_666_657, 0.5] {
+        p = p * r + c;
+    }
+    (p * (r * r) + (r + 1.0)) * f32::from_bits(((n as i32 + 127) as u32) << 23)
+}
+
+/// Activations of rows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Acts {
+    pub(crate) values: Vec<f32>,
+    pub(crate) codes: Vec<i8>,
+    pub(crate) scales: Vec<[f32; 4]>,
+}
+
+impl Acts {
+    pub(crate) fn of(values: Vec<f32>) -> Self {
+        let mut acts = Self::default();
+        for block in values.as_chunks::<32>().0 {
+            let top = block.iter().fold(0f32, |top, x| top.max(x.abs()));
+            let inverse = if top > 0.0 { 127.0 / top } else { 0.0 };
+            let codes = block.map(|x| (x * inverse).round_ties_even() as i8);
+            let [low, high] = [&codes[..16], &codes[16..]].map(|half| half.iter().map(|c| i32::from(*c)).sum::<i32>());
+            let scale = top / 127.0;
+            acts.scales.push([scale, scale * low as f32, scale * high as f32, scale * (low + high) as f32]);
+            acts.codes.extend(codes);
+        }
+        acts.values = values;
+        acts
+    }
+
+    /// The codes as the device stores them.
+    pub(crate) fn words(&self) -> Vec<u32> {
+        self.codes.as_chunks::<4>().0.iter().map(|four| u32::from_le_bytes(four.map(i8::cast_unsigned))).collect()
+    }
+}
+
+/// Rows of weights.
+pub(crate) struct Weights<'a> {
+    pub(crate) form: Form,
+    pub(crate) k: usize,
+    pub(crate) packed: &'a PackedRows,
+}
+
+impl Weights<'_> {
+    /// Codes of a block, and its scales: scale, minimum, and the same of the second half.
+    fn block(&self, index: usize) -> ([i32; 32], [f32; 4]) {
+        let words = &self.packed.codes[index * self.form.code_words()..];
+        let scales = &self.packed.scales[index * self.form.scale_words()..];
+        let codes = std::array::from_fn(|i| match self.form {
+            Form::Nibble | Form::NibbleWide => (words[i / 8] >> (8 * (i % 4) + 4 * (i / 4 % 2)) & 15) as i32,
+            _ => i32::from((words[i / 4] >> (8 * (i % 4))) as u8 as i8),
+        });
+        let half = |bits: u32| f16::from_bits(bits as u16).to_f32();
+        let scales = match self.form {
+            Form::Nibble | Form::Byte => [half(scales[0]), half(scales[0] >> 16), 0.0, 0.0],
+            Form::NibbleWide => [f32::from_bits(scales[0]), f32::from_bits(scales[1]), 0.0, 0.0],
+            _ => std::array::from_fn(|i| f32::from_bits(scales[i])),
+        };
+        (codes, scales)
+    }
+
+    fn number(&self, index: usize) -> f32 {
+        let pair = |index: usize| self.packed.codes[index / 2] >> (16 * (index % 2));
+        match self.form {
+            Form::F16 => f16::from_bits(pair(index) as u16).to_f32(),
+            Form::Bf16 => f32::from_bits(pair(index) << 16),
+            _ => f32::from_bits(self.packed.codes[index]),
+        }
+    }
+
+    /// Weight `i` of a row.
+    pub(crate) fn weight(&self, row: usize, i: usize) -> f32 {
+        if self.form.is_dense() {
+            return self.number(row * self.k + i);
+        }
+        let (codes, s) = self.block(row * self.k / 32 + i / 32);
+        let second = self.form == Form::ByteWide && i % 32 >= 16;
+        let [scale, min] = if second { [s[2], s[3]] } else { [s[0], s[1]] };
+        scale * codes[i % 32] as f32 + min
+    }
+
+    /// Adds the product of a block to the products before it.
+    fn add_block(&self, before: f32, (row, b): (usize, usize), (acts, act_row): (&Acts, usize)) -> f32 {
+        let (index, at) = (row * self.k / 32 + b, act_row * self.k / 32 + b);
+        if self.form.is_dense() {
+            return (0..32).fold(before, |sum, i| sum + self.number(32 * index + i) * acts.values[32 * at + i]);
+        }
+        let (codes, s) = self.block(index);
+        let x = acts.scales[at];
+        let dot = |range: std::ops::Range<usize>| -> f32 {
+            range.map(|i| codes[i] * i32::from(acts.codes[32 * at + i])).sum::<i32>() as f32
+        };
+        if self.form == Form::ByteWide {
+            let low = (before + (s[0] * x[0]) * dot(0..16)) + s[1] * x[1];
+            return (low + (s[2] * x[0]) * dot(16..32)) + s[3] * x[2];
+        }
+        (before + (s[0] * x[0]) * dot(0..32)) + s[1] * x[3]
+    }
+
+    /// Product of one row of weights with one of activations.
+    pub(crate) fn dot(&self, row: usize, acts: &Acts, act_row: usize) -> f32 {
+        let mut lanes = [0.0; 16];
+        for (lane, sum) in lanes.iter_mut().enumerate() {
+            *sum = (lane..self.k / 32).step_by(16).fold(0.0, |sum, b| self.add_block(sum, (row, b), (acts, act_row)));
+        }
+        tree(&mut lanes)
+    }
+}
+
+fn inverse_size(x: &[f32], eps: f32) -> f32 {
+    let mut lanes = [0.0; 64];
+    for (t, lane) in lanes.iter_mut().enumerate() {
+        x.iter().skip(t).step_by(64).for_each(|x| *lane += x * x);
+    }
+    1.0 / (tree(&mut lanes) / x.len() as f32 + eps).sqrt()
+}
+
+pub(crate) fn norm(x: &[f32], weight: &[f32], eps: f32) -> Vec<f32> {
+    let row = |x: &[f32]| {
+        let inverse = inverse_size(x, eps);
+        x.iter().zip(weight).map(|(x, weight)| x * inverse * weight).collect::<Vec<_>>()
+    };
+    x.chunks_exact(weight.len()).flat_map(row).collect()
+}
+
+pub(crate) fn silu_mul(gate: f32, up: f32) -> f32 {
+    gate / (1.0 + exp(-gate)) * up
+}
+
+/// A head after bias: normed if there is a weight, rotated if there are angles.
+pub(crate) fn rope(head: &[f32], norm: Option<(&[f32], f32)>, angles: Option<&[[f32; 2]]>, scale: f32) -> Vec<f32> {
+    let mut head = head.to_vec();
+    if let Some((weight, eps)) = norm {
+        let inverse = inverse_size(&head, eps);
+        head.iter_mut().zip(weight).for_each(|(x, weight)| *x = *x * inverse * weight);
+    }
+    let Some(angles) = angles else { return head };
+    let half = head.len() / 2;
+    let (a, b) = head.split_at(half);
+    let pairs = || a.iter().zip(b).zip(angles);
+    let first = pairs().map(|((a, b), [cos, sin])| (a * cos - b * sin) * scale);
+    first.chain(pairs().map(|((a, b), [cos, sin])| (a * sin + b * cos) * scale)).collect()
+}
+
+/// Attention of one query head over keys and values `[positions][head_dim]`.
+pub(crate) fn attend(query: &[f32], keys: &[f32], values: &[f32], row: usize, pass: &PassRows) -> Vec<f32> {
+    let hd = query.len();
+    let path = &pass.paths[row];
+    let places: Vec<usize> = (0..pass.base).chain(path.iter().map(|row| pass.base + row)).collect();
+    let mut parts: Vec<(f32, f32, Vec<f32>)> = Vec::new();
+    for places in places.chunks(SEGMENT) {
+        let score = |place: &usize| {
+            let mut sum = 0.0;
+            query.iter().zip(&keys[place * hd..]).for_each(|(q, k)| sum += q * k);
+            sum
+        };
+        let scores: Vec<f32> = places.iter().map(score).collect();
+        let most = scores.iter().fold(-3.0e38f32, |most, score| most.max(*score));
+        let weights: Vec<f32> = scores.iter().map(|score| exp(score - most)).collect();
+        let mut lanes = [0.0; 64];
+        weights.iter().enumerate().for_each(|(j, weight)| lanes[j % 64] += weight);
+        let sums = (0..hd).map(|i| {
+            let mut sum = 0.0;
+            places.iter().zip(&weights).for_each(|(place, weight)| sum += weight * values[place * hd + i]);
+            sum
+        });
+        parts.push((most, tree(&mut lanes), sums.collect()));
+    }
+    let most = parts.iter().fold(parts[0].0, |most, part| most.max(part.0));
+    let joined = |i: usize| {
+        let (mut total, mut sum) = (0.0, 0.0);
+        for part in &parts {
+            let share = exp(part.0 - most);
+            total += share * part.1;
+            sum += share * part.2[i];
+        }
+        sum / total
+    };
+    (0..hd).map(joined).collect()
+}
+
+/// Largest, sum and index of each stretch of 512.
+pub(crate) fn stats(logits: &[f32]) -> Vec<(f32, f32, u32)> {
+    let stretch = |(index, logits): (usize, &[f32])| {
+        let most = logits.iter().fold(f32::MIN, |most, x| most.max(*x));
+        let at = logits.iter().position(|x| *x == most).unwrap_or(0);
+        let mut lanes = [0.0; 64];
+        logits.iter().enumerate().for_each(|(i, x)| lanes[i % 64] += exp(x - most));
+        (most, tree(&mut lanes), (512 * index + at) as u32)
+    };
+    logits.chunks(512).enumerate().map(stretch).collect()
+}

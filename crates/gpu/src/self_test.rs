@@ -1,0 +1,56 @@
+//! Checks on the adapter at hand that a row's bits do not depend on the rows beside it.
+//!
+//! A pass over 2 … 16 rows is compared with passes over one row each, whole logits and hidden states, bit for bit; two
+//! runs of the same pass are compared too. Drivers compile kernels for different numbers of rows separately and may order
+//! operations as they like, so this is measured, not assumed. What it cannot find: a difference that only other numbers
+//! show.
+
+use std::sync::Arc;
+
+use crate::network::{Network, Output, Request, Sequence};
+use crate::{GpuError, MAX_ROWS};
+
+/// The first difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// Rows of the pass.
+    pub rows: usize,
+    /// The row that differs.
+    pub row: usize,
+}
+
+/// Numbers of rows that are tried: every variant of the kernels, full and partly filled.
+const SIZES: [usize; 6] = [2, 3, 5, 8, 9, 16];
+
+/// Runs the test with the model's own weights on a cache of its own; `None` if all bits agree.
+///
+/// # Errors
+/// What the driver reports.
+pub fn self_test(network: &Arc<Network>) -> Result<Option<Difference>, GpuError> {
+    let mut sequence = Sequence::new(network)?;
+    let vocab = network.head.rows().max(1);
+    let most = MAX_ROWS.min(network.ctx_len);
+    let tokens: Vec<u32> = (0..most).map(|i| ((i * 7919 + 13) % vocab) as u32).collect();
+    let request =
+        |tokens| Request { tokens, layers: network.blocks.len(), all_logits: true, parents: None, states: &[None] };
+    let alone = tokens.iter().map(|token| sequence.forward(request(std::slice::from_ref(token))));
+    let alone = alone.collect::<Result<Vec<_>, _>>()?;
+    for rows in SIZES.into_iter().filter(|rows| *rows <= most) {
+        sequence.truncate(0);
+        let together = sequence.forward(request(&tokens[..rows]))?;
+        let differs = |row: &usize| !same_row(&together, *row, &alone[*row]);
+        if let Some(row) = (0..rows).find(differs) {
+            return Ok(Some(Difference { rows, row }));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether row `row` of a pass has the bits of a pass over it alone.
+fn same_row(together: &Output, row: usize, alone: &Output) -> bool {
+    let same = |all: &[f32], one: &[f32]| {
+        let own = all.get(row * one.len()..(row + 1) * one.len()).unwrap_or(&[]);
+        own.len() == one.len() && own.iter().zip(one).all(|(a, b)| a.to_bits() == b.to_bits())
+    };
+    same(&together.hidden, &alone.hidden) && same(&together.logits, &alone.logits)
+}

@@ -1,0 +1,85 @@
+// Partial softmax of one row and query head over a segment of 128 positions; a segment's borders are absolute
+// positions, so what a row sums and in what order follows from its position alone. Positions of the pass itself are
+// found through the row's path, so a row of a tree sums as in a chain. One workgroup a head, row and segment.
+// dims: a = (heads, kv_heads, head_dim, segments that fit into parts)
+@group(0) @binding(2) var<storage, read> q: array<f32>;            // [m][heads][head_dim], scaled
+@group(0) @binding(3) var<storage, read> keys: array<u32>;         // [positions][kv_heads][head_dim / 2]
+@group(0) @binding(4) var<storage, read> cached: array<u32>;       // values, as the keys
+@group(0) @binding(5) var<storage, read_write> parts: array<f32>;  // [m][heads][segments][max, total, head_dim sums]
+const SEGMENT = 128u;
+var<workgroup> query: array<f32, 256>;
+var<workgroup> weight: array<f32, 128>;
+var<workgroup> place: array<u32, 128>;
+var<workgroup> tree: array<f32, 64>;
+
+// Where position `p` of what the row sees lies in the cache.
+fn slot(row: u32, p: u32) -> u32 {
+    if p < run.base { return p; }
+    let at = p - run.base;
+    let word = select(run.rows[row].low, run.rows[row].high, at >= 8u);
+    return run.base + ((word >> (4u * (at % 8u))) & 15u);
+}
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) t: u32) {
+    let heads = dims.a.x; let hd = dims.a.z; let half = hd / 2u;
+    let row = wg.y;
+    let kv = wg.x / (heads / dims.a.y);
+    let seen = run.rows[row].seen;
+    let start = wg.z * SEGMENT;
+    if start >= seen { return; }
+    for (var i = t; i < hd; i += 64u) { query[i] = q[(row * heads + wg.x) * hd + i]; }
+    workgroupBarrier();
+    var most = -3.0e38;
+    for (var j = t; j < SEGMENT; j += 64u) {
+        var score = -3.0e38;
+        if start + j < seen {
+            let from_ = slot(row, start + j);
+            place[j] = from_;
+            score = 0.0;
+            for (var i = 0u; i < half; i++) {
+                let two = unpack2x16float(keys[(from_ * dims.a.y + kv) * half + i]);
+                score += query[2u * i] * two.x;
+                score += query[2u * i + 1u] * two.y;
+            }
+        }
+        weight[j] = score;
+        most = max(most, score);
+    }
+    tree[t] = most;
+    workgroupBarrier();
+    for (var step = 32u; step > 0u; step /= 2u) {
+        if t < step { tree[t] = max(tree[t], tree[t + step]); }
+        workgroupBarrier();
+    }
+    most = tree[0];
+    workgroupBarrier();
+    var sum = 0.0;
+    for (var j = t; j < SEGMENT; j += 64u) {
+        let e = select(0.0, exp_fixed(weight[j] - most), start + j < seen);
+        weight[j] = e;
+        sum += e;
+    }
+    tree[t] = sum;
+    workgroupBarrier();
+    for (var step = 32u; step > 0u; step /= 2u) {
+        if t < step { tree[t] += tree[t + step]; }
+        workgroupBarrier();
+    }
+    let at = ((row * heads + wg.x) * dims.a.w + wg.z) * (hd + 2u);
+    if t == 0u {
+        parts[at] = most;
+        parts[at + 1u] = tree[0];
+    }
+    let count = min(SEGMENT, seen - start);
+    for (var i = t; i < half; i += 64u) {
+        var two = vec2<f32>(0.0, 0.0);
+        for (var j = 0u; j < count; j++) {
+            let v = unpack2x16float(cached[(place[j] * dims.a.y + kv) * half + i]);
+            two.x += weight[j] * v.x;
+            two.y += weight[j] * v.y;
+        }
+        parts[at + 2u + 2u * i] = two.x;
+        parts[at + 3u + 2u * i] = two.y;
+    }
+}

@@ -1,0 +1,44 @@
+// What greedy decoding asks of a row of logits: of each stretch of 512 the first largest logit, its index, and the sum
+// of e^(logit − largest). One workgroup a stretch and row.
+// dims: a = (width of a row, stretches, 0, 0)
+@group(0) @binding(2) var<storage, read> logits: array<f32>;             // [m][v]
+@group(0) @binding(3) var<storage, read_write> stats: array<vec4<u32>>;  // [m][stretches]: largest, sum, index, 0
+var<workgroup> best: array<f32, 64>;
+var<workgroup> place: array<u32, 64>;
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) t: u32) {
+    let first = wg.x * 512u;
+    let last = min(first + 512u, dims.a.x);
+    let row = wg.y * dims.a.x;
+    var top = -3.4028234e38;
+    var at = first;
+    for (var i = first + t; i < last; i += 64u) {
+        if logits[row + i] > top { top = logits[row + i]; at = i; }
+    }
+    best[t] = top;
+    place[t] = at;
+    workgroupBarrier();
+    for (var step = 32u; step > 0u; step /= 2u) {
+        if t < step {
+            let other = best[t + step];
+            if other > best[t] || (other == best[t] && place[t + step] < place[t]) {
+                best[t] = other;
+                place[t] = place[t + step];
+            }
+        }
+        workgroupBarrier();
+    }
+    let most = best[0];
+    let found = place[0];
+    workgroupBarrier();
+    var sum = 0.0;
+    for (var i = first + t; i < last; i += 64u) { sum += exp_fixed(logits[row + i] - most); }
+    best[t] = sum;
+    workgroupBarrier();
+    for (var step = 32u; step > 0u; step /= 2u) {
+        if t < step { best[t] += best[t + step]; }
+        workgroupBarrier();
+    }
+    if t == 0u { stats[wg.y * dims.a.y + wg.x] = vec4<u32>(bitcast<u32>(most), bitcast<u32>(best[0]), found, 0u); }
+}

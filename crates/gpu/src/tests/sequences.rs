@@ -1,0 +1,170 @@
+//! Whole sequences: the same bits however rows are cut into passes; trees, forks and rollback; counts.
+
+use std::sync::Arc;
+
+use draftscope_kernels::{Encoding, testing::Noise};
+
+use super::{gpu, own_gpu, stored};
+use crate::{
+    BlockWeights, Difference, Form, Gpu, Kernel, Matrix, Network, Output, Request, Sequence, Shape, StoredRows,
+    self_test,
+};
+
+const SHAPE: Shape = Shape { d_model: 64, heads: 4, kv_heads: 2, head_dim: 32, d_ff: 96, eps: 1e-5 };
+const VOCAB: usize = 530;
+const LAYERS: usize = 2;
+
+fn network() -> Option<Arc<Network>> {
+    gpu().map(network_on)
+}
+
+fn network_on(gpu: Arc<Gpu>) -> Arc<Network> {
+    let mut noise = Noise(9);
+    let mut matrix = |encoding, rows, k| {
+        let bytes = stored(encoding, rows, k, &mut noise);
+        Matrix::upload(&gpu, k, &[StoredRows { encoding, bytes: &bytes, order: &|row| row, rows }]).unwrap()
+    };
+    let Shape { d_model: d, heads, kv_heads, head_dim: hd, d_ff, .. } = SHAPE;
+    let blocks = [Encoding::Q8_0, Encoding::F32].map(|encoding| BlockWeights {
+        attn_norm: gpu.upload(&Noise(1).numbers(d)),
+        qkv: matrix(encoding, (heads + 2 * kv_heads) * hd, d),
+        bias: None,
+        head_norms: None,
+        out: matrix(encoding, d, heads * hd),
+        ffn_norm: gpu.upload(&Noise(2).numbers(d)),
+        gate: matrix(encoding, d_ff, d),
+        up: matrix(encoding, d_ff, d),
+        down: matrix(encoding, d, d_ff),
+    });
+    let head = matrix(Encoding::Q8_0, VOCAB, d);
+    let angles = Noise(4).numbers(200 * hd);
+    Arc::new(Network {
+        shape: SHAPE,
+        blocks: blocks.into(),
+        final_norm: gpu.upload(&Noise(3).numbers(d)),
+        embedding: None,
+        head,
+        angles: gpu.upload(&angles),
+        ctx_len: 200,
+        gpu,
+    })
+}
+
+fn request(tokens: &[u32]) -> Request<'_> {
+    Request { tokens, layers: LAYERS, all_logits: true, parents: None, states: &[None] }
+}
+
+fn tokens(count: u32) -> Vec<u32> {
+    (0..count).map(|i| i * 7919 % VOCAB as u32).collect()
+}
+
+/// Hidden state and logits of row `row`.
+fn row(out: &Output, row: usize) -> (&[f32], &[f32]) {
+    (&out.hidden[row * 64..][..64], &out.logits[row * VOCAB..][..VOCAB])
+}
+
+#[test]
+fn rows_run_together_or_alone_have_the_same_bits() {
+    let Some(network) = network() else { return };
+    let tokens = tokens(150);
+    let mut alone = Sequence::new(&network).unwrap();
+    let singles: Vec<_> = tokens.iter().map(|token| alone.forward(request(&[*token])).unwrap()).collect();
+    assert!(singles.iter().all(|out| out.logits.iter().all(|x| x.is_finite())));
+    assert!(singles[3].logits != singles[4].logits);
+    for sizes in [&[16][..], &[150], &[1, 2, 3, 5, 7, 11, 13, 4, 9]] {
+        let mut together = Sequence::new(&network).unwrap();
+        let (mut at, mut sizes) = (0, sizes.iter().cycle());
+        while at < tokens.len() {
+            let size = (*sizes.next().unwrap()).min(tokens.len() - at);
+            let out = together.forward(request(&tokens[at..at + size])).unwrap();
+            for i in 0..size {
+                assert!(row(&out, i) == row(&singles[at + i], 0), "position {}", at + i);
+                assert!(out.stretches[2 * i..2 * i + 2] == singles[at + i].stretches);
+            }
+            at += size;
+        }
+    }
+    // a prompt: all states, logits of the last row alone
+    let mut prompt = Sequence::new(&network).unwrap();
+    let out = prompt.forward(Request { all_logits: false, ..request(&tokens) }).unwrap();
+    assert!(out.logits == singles[149].logits && out.stretches == singles[149].stretches);
+    assert!((0..150).all(|i| out.hidden[i * 64..][..64] == singles[i].hidden[..]));
+}
+
+#[test]
+fn rows_of_a_tree_have_the_bits_of_chains_and_one_path_is_kept() {
+    let Some(network) = network() else { return };
+    let tokens = tokens(130);
+    let parents = [0, 0, 0, 1, 2, 2, 5];
+    let mut tree = Sequence::new(&network).unwrap();
+    tree.forward(Request { all_logits: false, ..request(&tokens[..125]) }).unwrap();
+    let mut fork = tree.fork().unwrap();
+    let rows: Vec<u32> = (0..7).map(|i| 11 * i + 3).collect();
+    let out = tree.forward(Request { parents: Some(&parents), ..request(&rows) }).unwrap();
+    let path = [0, 2, 5, 6];
+    let chain: Vec<u32> = path.iter().map(|row| rows[*row]).collect();
+    let expected = fork.forward(request(&chain)).unwrap();
+    for (at, of_tree) in path.iter().enumerate() {
+        assert!(row(&out, *of_tree) == row(&expected, at), "row {of_tree}");
+    }
+    tree.retain(125, &path).unwrap();
+    assert_eq!(tree.len(), 129);
+    assert!(tree.forward(request(&[5, 6])).unwrap() == fork.forward(request(&[5, 6])).unwrap());
+    // back to the fork
+    tree.truncate(126);
+    fork.truncate(126);
+    assert!(tree.forward(request(&[8])).unwrap() == fork.forward(request(&[8])).unwrap());
+}
+
+#[test]
+fn states_between_blocks_and_early_passes() {
+    let Some(network) = network() else { return };
+    let tokens = tokens(40);
+    let mut sequence = Sequence::new(&network).unwrap();
+    sequence.set_states(3).unwrap();
+    let states = [Some(1), None, Some(0)];
+    let out = sequence.forward(Request { states: &states, ..request(&tokens) }).unwrap();
+    let mut other = Sequence::new(&network).unwrap();
+    let normed = other.forward(request(&tokens)).unwrap();
+    assert!((0..40).all(|i| out.hidden[(3 * i + 1) * 64..][..64] == normed.hidden[i * 64..][..64]));
+    other.truncate(0);
+    let early = other.forward(Request { layers: 1, states: &[Some(1)], ..request(&tokens) }).unwrap();
+    assert!((0..40).all(|i| out.hidden[3 * i * 64..][..64] == early.hidden[i * 64..][..64]));
+    assert!(early.logits != normed.logits);
+}
+
+#[test]
+fn a_pass_is_one_submission_with_nine_launches_a_block_and_no_new_buffer() {
+    let Some(gpu) = own_gpu() else { return };
+    let network = network_on(gpu);
+    let mut sequence = Sequence::new(&network).unwrap();
+    let before = network.gpu.work();
+    sequence.forward(request(&[1, 2, 3])).unwrap();
+    let work = network.gpu.work().since(before);
+    // embedding, blocks, final norm, head, statistics
+    assert_eq!((work.buffers, work.submissions, work.dispatches), (0, 1, 9 * LAYERS as u64 + 4));
+    assert_eq!(work.read_bytes, 3 * (4 * 64 + 16 * 2 + 4 * VOCAB as u64));
+}
+
+#[test]
+fn the_self_test_passes_and_finds_wrong_kernels() {
+    let Some(gpu) = own_gpu() else { return };
+    let network = network_on(gpu);
+    assert_eq!(self_test(&network).unwrap(), None);
+    let eight = Kernel::Matrix(Form::Byte).for_rows(8);
+    // wrong for one row of eight
+    let wrong = eight.source().replace("out[at] = partial[64u * r + t]", "out[at] = partial[64u * (r - r / 7u) + t]");
+    assert_ne!(wrong, eight.source());
+    network.gpu.replace(eight, &wrong);
+    assert_eq!(self_test(&network).unwrap(), Some(Difference { rows: 8, row: 7 }));
+    // right, but the lanes are added in another order for eight rows
+    let order = eight.source().replace(
+        "for (var step = LANES / 2u; step > 0u; step /= 2u) {\n        if lane < step {",
+        "for (var step = 1u; step < LANES; step *= 2u) {\n        if lane % (2u * step) == 0u {",
+    );
+    assert_ne!(order, eight.source());
+    network.gpu.replace(eight, &order);
+    assert!(matches!(self_test(&network).unwrap(), Some(Difference { rows: 5, .. })));
+    network.gpu.replace(eight, &eight.source());
+    assert_eq!(self_test(&network).unwrap(), None);
+}
