@@ -142,7 +142,8 @@ impl<'a> Sheet<'a> {
         };
         let mut style = theme[role];
         if self.laid.slots[slot].differs {
-            style = theme[Role::Warning].add_modifier(Modifier::UNDERLINED);
+            let role = if role == Role::TokenDeparted { role } else { Role::Warning };
+            style = theme[role].add_modifier(Modifier::UNDERLINED);
         }
         match self.selection(slot) {
             Some(true) => style.patch(theme[Role::Selected]).add_modifier(Modifier::REVERSED),

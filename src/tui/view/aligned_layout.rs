@@ -11,6 +11,7 @@ use unicode_width::UnicodeWidthStr;
 use crate::protocol::{Lane, StopReason};
 use crate::session::text::{self, Joiner};
 use crate::session::{Slot, Turn};
+use crate::tui::fate::DEPARTED;
 
 /// The newest layout. Most frames need it again; laying out a long answer takes time.
 #[derive(Default)]
@@ -118,7 +119,8 @@ fn texts(turn: &Turn, slots: &[Slot]) -> Vec<[String; Lane::ALL.len()]> {
     let mut text = |slot: &Slot, lane: Lane| -> Option<String> {
         let token = turn.answer(lane).tokens.get(slot.tokens[lane.index()]?)?;
         let text = joiners[lane.index()].push(token.piece.text_bytes());
-        Some(if token.piece.special { "■".to_owned() } else { text::one_line(&text).into() })
+        let shown = if token.piece.special { "■".to_owned() } else { text::one_line(&text).into() };
+        Some(if lane != Lane::Plain && token.instead.is_some() { marked(&shown) } else { shown })
     };
     let mut all = |slot: &Slot| {
         let mut texts: [String; Lane::ALL.len()] = Default::default();
@@ -126,6 +128,12 @@ fn texts(turn: &Turn, slots: &[Slot]) -> Vec<[String; Lane::ALL.len()]> {
         texts
     };
     slots.iter().map(&mut all).collect()
+}
+
+/// A token that the target would not have chosen, with its mark before the word.
+fn marked(text: &str) -> String {
+    let word = text.trim_start_matches(' ');
+    format!("{}{DEPARTED}{word}", &text[..text.len() - word.len()])
 }
 
 fn widest(texts: &[String; Lane::ALL.len()]) -> usize {
@@ -165,6 +173,21 @@ mod tests {
             }
             assert!(placed.iter().any(|p| p.row > 0 || width == 60));
         }
+    }
+
+    #[test]
+    fn a_token_that_the_target_would_not_have_chosen_is_marked() {
+        assert_eq!(["", " planet", "ing", "  x"].map(marked), ["≠", " ≠planet", "≠ing", "  ≠x"]);
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/traces/lessons/rules.dscope.jsonl.zst");
+        let recording = crate::trace::Recording::open(std::path::Path::new(path)).unwrap();
+        let events: Vec<_> = recording.reader().unwrap().map(Result::unwrap).collect();
+        let session = fold(&events);
+        let turn = &session.turns()[0];
+        let lanes = [Lane::Plain, Lane::Rival, Lane::Speculative];
+        let placed = place(turn, &turn.slots(&lanes), 40);
+        let marks = |lane: Lane| placed.iter().filter(|p| p.texts[lane.index()].contains(DEPARTED)).count();
+        assert_eq!(marks(Lane::Rival), turn.answer(Lane::Rival).departures().count());
+        assert_eq!((marks(Lane::Plain), marks(Lane::Speculative), marks(Lane::Rival) > 0), (0, 0, true));
     }
 
     proptest! {
