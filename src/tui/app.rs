@@ -166,6 +166,8 @@ impl App {
         let (lessons, warnings) = super::lesson::all(&options.lessons);
         toasts.extend(warnings);
         let progress = options.progress.as_ref().map(|kept| super::lesson::Progress::read(&kept.text));
+        let results = options.quiz.as_ref().and_then(|files| (files.read)());
+        let results = results.map_or_else(super::quiz::Results::default, |text| super::quiz::Results::read(&text));
         let mut app = Self {
             page: options.page,
             pane: options.page.panes()[0],
@@ -192,10 +194,10 @@ impl App {
             resumed: HashSet::new(),
             abandoned: HashSet::new(),
             lent: HashMap::new(),
-            lesson: super::lesson::Study::default(),
+            lesson: super::lesson::Study { choice: super::lesson::row_of(0), ..Default::default() },
             lessons,
             progress: progress.unwrap_or_default(),
-            quiz: super::quiz::Quiz::default(),
+            quiz: super::quiz::Quiz { results, ..Default::default() },
             aside: None,
             aside_places: Default::default(),
             awaiting: None,

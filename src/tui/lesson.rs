@@ -7,6 +7,7 @@
 mod check;
 mod fact;
 mod progress;
+mod row;
 mod sliders;
 mod study;
 
@@ -22,6 +23,7 @@ use crate::session::{Session, Turn};
 pub use check::{LessonError, check};
 pub(super) use fact::{Fact, filled};
 pub(super) use progress::Progress;
+pub(super) use row::{ListRow, list_rows, row_of};
 pub(super) use sliders::{Slider, Sliders};
 pub(super) use study::Study;
 
@@ -246,6 +248,9 @@ pub struct Task {
     pub start: Sliders,
     /// Those that may be moved.
     pub free: Vec<Slider>,
+    /// A setting that does it: the last hint.
+    #[serde(default)]
+    pub solution: Option<Sliders>,
     /// The speedup to reach: at least, at most.
     pub speedup: [f64; 2],
 }
@@ -278,6 +283,10 @@ pub enum Panel {
     Wiring,
     /// Drawing: a chain of drafts against parallel heads.
     Heads,
+    /// Drawing: what the draft module takes in memory, in FP8, in BF16 and as loaded, and what it shares.
+    Saving,
+    /// Drawing: the losses of training with multi-token prediction, and what a module trained later changes.
+    Training,
     /// Sliders of the cost model.
     Sliders,
 }
@@ -294,6 +303,20 @@ pub struct Example {
     pub q: Vec<f64>,
     /// Whether the drafter reads the target's KV cache.
     pub shares_cache: bool,
+}
+
+impl Step {
+    /// The hints, the solution of a task last.
+    #[must_use]
+    pub fn all_hints(&self) -> Vec<String> {
+        let task = self.task.as_ref();
+        let solution = task.and_then(|task| Some((task, task.solution?))).map(|(task, solution)| {
+            let free = Slider::ALL.into_iter().filter(|slider| task.free.contains(slider));
+            let set: Vec<_> = free.map(|slider| format!("{} {}", slider.name(), solution.shown(slider))).collect();
+            format!("For example: {}.", set.join(", "))
+        });
+        self.hints.iter().cloned().chain(solution).collect()
+    }
 }
 
 impl Lesson {
@@ -320,7 +343,8 @@ impl Lesson {
             choices: shown.choices.iter().map(|choice| (fill(&choice.text), fill(&choice.why))).collect(),
             right: measured.or_else(|| shown.answer?.checked_sub(1)),
             reveal: fill(&shown.reveal),
-            hints: shown.hints.iter().map(|hint| fill(hint)).collect(),
+            notes: fill(&shown.notes),
+            hints: shown.all_hints().iter().map(|hint| fill(hint)).collect(),
         }
     }
 
@@ -351,6 +375,8 @@ pub struct ShownStep {
     pub right: Option<usize>,
     /// Shown after the right choice.
     pub reveal: String,
+    /// For the presenter.
+    pub notes: String,
     /// The hints.
     pub hints: Vec<String>,
 }

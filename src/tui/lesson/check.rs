@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use super::{BUNDLED, Fact, Lesson, Panel, Run, Slider, Step};
+use super::{BUNDLED, Fact, Lesson, Panel, Run, Slider, Sliders, Step};
 use crate::protocol::{MAX_DRAFT_LEN, Sampling};
 
 /// Most words of a text on screen, and of the reply to a wrong choice.
@@ -105,7 +105,7 @@ fn step_fault(lesson: &Lesson, index: usize) -> Option<(&'static str, String)> {
     if step.text.trim().is_empty() && !step.quiz {
         return Some(("text", "must not be empty".to_owned()));
     }
-    let texts = [("text", &step.text), ("reveal", &step.reveal)];
+    let texts = [("text", &step.text), ("reveal", &step.reveal), ("notes", &step.notes)];
     let too_long = texts.into_iter().find(|(_, text)| words(text) > MAX_WORDS);
     if let Some((field, text)) = too_long {
         return Some((field, format!("has {} words, at most {MAX_WORDS} fit", words(text))));
@@ -209,9 +209,17 @@ fn help_fault(step: &Step) -> Option<(&'static str, String)> {
     if task.free.is_empty() || low > high || !low.is_finite() || !high.is_finite() {
         return Some(("task", "needs free sliders and a speedup from low to high".to_owned()));
     }
-    let start = &task.start;
-    let is_within = Slider::ALL.iter().all(|slider| (0.0..=1.0).contains(&start.share(*slider))) && start.k > 0;
-    (!is_within).then(|| ("task", "a slider starts outside its range".to_owned()))
+    let is_within =
+        |point: &Sliders| Slider::ALL.iter().all(|slider| (0.0..=1.0).contains(&point.share(*slider))) && point.k > 0;
+    if !is_within(&task.start) {
+        return Some(("task", "a slider starts outside its range".to_owned()));
+    }
+    let solution = task.solution.as_ref()?;
+    let is_fixed = |slider: &Slider| task.free.contains(slider) || solution.share(*slider) == task.start.share(*slider);
+    let solves = is_within(solution) && (low..=high).contains(&solution.speedup());
+    let is_one = solves && Slider::ALL.iter().all(is_fixed);
+    (!is_one)
+        .then(|| ("task", format!("the solution gives {:.2}, or moves a slider that is not free", solution.speedup())))
 }
 
 fn panels_fault(lesson: &Lesson, index: usize) -> Option<(&'static str, String)> {

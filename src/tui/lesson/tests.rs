@@ -71,6 +71,41 @@ fn every_bundled_lesson_is_valid_and_asks_before_it_explains() {
 }
 
 #[test]
+fn every_step_has_notes_for_the_presenter_and_every_question_and_task_a_hint() {
+    for entry in bundled() {
+        for (index, step) in entry.lesson.step.iter().enumerate() {
+            let place = format!("{} step {}", entry.name, index + 1);
+            let lines: Vec<&str> = step.notes.trim().lines().collect();
+            let begins = ["Say: ", "Ask: ", "Often: "];
+            assert_eq!(lines.len(), begins.len(), "{place}: what to say, what to ask, what is often wrong");
+            for (line, begin) in lines.iter().zip(begins) {
+                let words = line.strip_prefix(begin).map_or(0, |rest| rest.split_whitespace().count());
+                assert!((3..=45).contains(&words), "{place}: {words} words after '{begin}'");
+            }
+            let asks = !step.choices.is_empty() || step.goal.is_some() || step.task.is_some();
+            assert!(!asks || !step.hints.is_empty(), "{place} has no hint");
+            assert!(step.task.as_ref().is_none_or(|task| task.solution.is_some()), "{place} has no solution");
+        }
+    }
+}
+
+#[test]
+fn a_solution_solves_its_task_and_is_the_last_hint() {
+    let task = |solution: &str| {
+        let task = format!(
+            "task = {{ start = {{ acceptance = 0.5, k = 2, row = 0.2, draft = 0.1 }}, free = [\"acceptance\"], \
+            speedup = [1.28, 1.32], solution = {{ acceptance = {solution}, k = 2, row = 0.2, draft = 0.1 }} }}"
+        );
+        GOOD.replace("answer = 2\nreveal = \"Two: {k}.\"", &format!("{task}\nhints = [\"Try.\"]\nshow = [\"sliders\"]"))
+    };
+    let only_task = |text: String| text.split("[[step.choices]]").next().unwrap().to_owned();
+    let lesson = check(&only_task(task("0.65"))).unwrap();
+    assert_eq!(lesson.step[1].all_hints(), ["Try.", "For example: acceptance a 0.65."]);
+    let wrong = check(&only_task(task("0.75"))).unwrap_err().to_string();
+    assert!(wrong.ends_with("task: the solution gives 1.45, or moves a slider that is not free"), "{wrong}");
+}
+
+#[test]
 fn every_statement_has_a_source_that_exists() {
     for entry in bundled().iter().filter(|entry| entry.name != "quiz") {
         for (index, step) in entry.lesson.step.iter().enumerate() {

@@ -32,7 +32,7 @@ use beliefs::explained;
 pub(super) use beliefs::{Belief, beliefs_of};
 pub(super) use draw::draw;
 pub(super) use item::Item;
-pub(super) use results::{Finished, Results, certificate, minutes};
+pub(super) use results::{Finished, Results, certificate, changes, minutes};
 pub use sheet::{Sheet, sheet};
 pub(super) use sheet::{row_kind, row_text, word};
 pub(super) use shown::{Answer, Shown};
@@ -76,8 +76,6 @@ pub(super) struct Quiz {
     pub(super) run: Option<Run>,
     pub(super) sitting: Option<Sitting>,
     pub(super) results: Results,
-    /// Whether the results were read.
-    pub(super) is_loaded: bool,
 }
 
 impl Quiz {

@@ -63,6 +63,19 @@ impl Results {
         self.quiz.drain(..over);
     }
 
+    /// Indices of the statements that were judged rightly after the lessons and not before, and of those that were judged
+    /// wrongly after them; none until both were answered.
+    pub(in crate::tui) fn changed(&self) -> Option<[Vec<usize>; 2]> {
+        let all = statements();
+        let is_right = |answers: &[Truth], at: usize| answers.get(at) == Some(&all[at].answer);
+        if self.before.len() != all.len() || self.after.len() != all.len() {
+            return None;
+        }
+        let learned = (0..all.len()).filter(|at| is_right(&self.after, *at) && !is_right(&self.before, *at));
+        let wrong = (0..all.len()).filter(|at| !is_right(&self.after, *at));
+        Some([learned.collect(), wrong.collect()])
+    }
+
     /// Right answers to the statements before and after the lessons, as far as they were given.
     pub(in crate::tui) fn compared(&self) -> [Option<usize>; 2] {
         [&self.before, &self.after].map(|answers| (!answers.is_empty()).then(|| right(answers)))
@@ -90,6 +103,23 @@ pub(in crate::tui) fn minutes(time: Duration) -> String {
     format!("{}:{:02}", time.as_secs() / 60, time.as_secs() % 60)
 }
 
+/// What the lessons changed in the judgement of the statements, in lines; nothing until both were answered.
+pub(in crate::tui) fn changes(results: &Results) -> Vec<String> {
+    let all = statements();
+    let Some([learned, wrong]) = results.changed() else { return Vec::new() };
+    let said = |at: &usize| format!("“{}”", all[*at].text);
+    let mut lines = Vec::new();
+    if !learned.is_empty() {
+        let said: Vec<_> = learned.iter().map(said).collect();
+        lines.push(format!("Learned ({}): {}", learned.len(), said.join(" ")));
+    }
+    if !wrong.is_empty() {
+        let said: Vec<_> = wrong.iter().map(|at| format!("{} (lesson '{}')", said(at), all[*at].lesson)).collect();
+        lines.push(format!("Still wrong ({}): {}", wrong.len(), said.join(" ")));
+    }
+    lines
+}
+
 /// The certificate as plain text.
 pub(in crate::tui) fn certificate(results: &Results) -> Option<String> {
     let quiz = results.quiz.last()?;
@@ -105,6 +135,9 @@ pub(in crate::tui) fn certificate(results: &Results) -> Option<String> {
         if let Some(score) = score {
             let _ = writeln!(text, "Statements {when} the lessons: {score} of {} right", statements().len());
         }
+    }
+    for line in changes(results) {
+        let _ = writeln!(text, "{line}");
     }
     let beliefs = quiz.beliefs();
     if !beliefs.is_empty() {

@@ -46,6 +46,7 @@ struct WrittenItem<'a> {
 #[derive(Serialize)]
 struct WrittenStatement {
     text: String,
+    judge: String,
     answer: &'static str,
     why: String,
     source: String,
@@ -73,6 +74,7 @@ fn json(items: &[Item], shown: &[Shown], seed: u64) -> String {
     });
     let statements = statements().into_iter().map(|statement| WrittenStatement {
         text: statement.text,
+        judge: statement.judge,
         answer: statement.answer.name(),
         why: statement.why,
         source: statement.source,

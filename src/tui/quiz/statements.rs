@@ -23,7 +23,11 @@ crate::protocol::named_enum! {
 #[serde(deny_unknown_fields)]
 pub(in crate::tui) struct Statement {
     pub(in crate::tui) id: String,
+    /// As it was said.
     pub(in crate::tui) text: String,
+    /// What exactly is to be judged, where the sentence leaves it open; else empty.
+    #[serde(default)]
+    pub(in crate::tui) judge: String,
     pub(in crate::tui) answer: Truth,
     /// The reason.
     pub(in crate::tui) why: String,

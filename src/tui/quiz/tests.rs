@@ -232,7 +232,26 @@ fn statements_have_reasons_sources_and_lessons() {
         let entry = lessons.iter().find(|entry| entry.name == name);
         entry.is_some_and(|entry| (1..=entry.lesson.step.len()).contains(&step))
     };
+    let said = [
+        "Tokens within the top few of the big model are accepted.",
+        "A probability over 90 % is used without the main model.",
+        "If the main model generates two tokens itself, how can it be wrong about its own predictions?",
+        "Checking is much faster than generating.",
+        "The second token is made without knowing the first.",
+        "Does it need a separate KV cache?",
+        "Typically 30 %, 250 % is ridiculous.",
+        "Only on capable GPUs for predictable output.",
+        "If compute is short the speedup is negative.",
+        "It doesn't help training.",
+    ];
+    assert_eq!(all.iter().map(|statement| statement.text.as_str()).collect::<Vec<_>>(), said, "as people said them");
+    let guide = std::fs::read_to_string(root.join("docs/teaching.md")).unwrap();
     for statement in &all {
+        let number = 1 + lessons.iter().position(|entry| entry.name == statement.lesson).unwrap();
+        let row = format!("| \"{}\" | {}", statement.text, statement.answer.name());
+        let row = guide.lines().find(|line| line.starts_with(&row)).unwrap_or_else(|| panic!("no row {row}"));
+        assert!(row.contains(&format!(" {number}.{}", statement.step)), "{row}");
+        assert!(!statement.text.ends_with('?') || !statement.judge.is_empty(), "{}: what is judged", statement.id);
         assert!(statement.why.split_whitespace().count() <= 60, "{}", statement.id);
         assert!(exists(&statement.lesson, statement.step), "{}", statement.id);
         assert!(!statement.source.is_empty(), "{}", statement.id);
@@ -264,6 +283,13 @@ fn kept_results_are_compared_and_damage_counts_as_nothing() {
     assert_eq!(read.compared()[1], Some(10));
     assert!(read.compared()[0] < Some(5));
     assert_eq!(read.quiz[0].beliefs(), [(Belief::Rank, 2), (Belief::All, 1)]);
+    let right_before = statements().iter().filter(|statement| statement.answer == Truth::True).count();
+    let [learned, wrong] = read.changed().unwrap();
+    assert_eq!((learned.len(), wrong.len()), (10 - right_before, 0));
+    assert_eq!(changes(&read).len(), 1);
+    let worse = Results { after: read.before.clone(), before: read.after.clone(), ..Results::default() };
+    assert_eq!(worse.changed().unwrap().map(|list| list.len()), [0, 10 - right_before]);
+    assert!(changes(&worse)[0].starts_with("Still wrong (8): “Tokens within the top few"), "{:?}", changes(&worse));
     let text = certificate(&read).unwrap();
     assert!(
         text.contains("6 of 10") && text.contains("7:05") && text.contains("after the lessons: 10 of 10"),

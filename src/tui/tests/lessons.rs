@@ -157,10 +157,11 @@ fn a_goal_is_seen_and_hints_come_one_by_one() {
 fn notes_and_sources_are_for_the_presenter() {
     let mut stage = demo();
     open(&mut stage, 0);
-    assert!(!stage.screen(140, 42).contains("Notes: "));
-    stage.press("n").shows((140, 42), &["Notes: Point at a column", "Sources: arXiv:2211.17192"]);
+    assert!(!stage.screen(140, 42).contains("Say: "));
+    let notes = ["Say: point at a column", "Ask: which row", "Often: ", "Sources: arXiv:2211.17192"];
+    stage.press("n").shows((140, 42), &notes);
     stage.press("n");
-    assert!(!stage.screen(140, 42).contains("Notes: "));
+    assert!(!stage.screen(140, 42).contains("Say: "));
 }
 
 #[test]

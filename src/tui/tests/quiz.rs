@@ -244,6 +244,32 @@ fn statements_are_revealed_only_after_the_lessons() {
 }
 
 #[test]
+fn the_list_of_lessons_leads_to_the_statements_and_shows_what_was_learned() {
+    let files = Files::default();
+    let options = TuiOptions { page: Page::Learn, quiz: Some(files.hooks()), ..TuiOptions::default() };
+    let mut stage = Stage::new(&conversation(), options);
+    let before = "Before the lessons: judge ten statements";
+    let after = "After the lessons: the ten statements again";
+    stage.shows((80, 24), &[&format!("{before} · not judged yet"), &format!("{after} · not judged yet")]);
+    stage.press("<Up><Enter>").shows((80, 24), &["Statement 1 of 10 · before the lessons"]);
+    stage.press(&"<Enter>".repeat(10)).press("<Esc>");
+    let known = statements();
+    let right = known.iter().filter(|statement| statement.answer == crate::tui::quiz::Truth::True).count();
+    stage.shows((80, 24), &[&format!("✓ {before} · {right} of 10 right")]);
+    stage.press("<Down><Enter>").shows((80, 24), &["Statement 1 of 10 · after the lessons"]);
+    for statement in &known {
+        let place = crate::tui::quiz::Truth::ALL.iter().position(|truth| *truth == statement.answer).unwrap();
+        stage.press(&"<Down>".repeat(place)).press("<Enter><Enter>");
+    }
+    stage.press("<Esc>").shows((80, 24), &[&format!("✓ {after} · 10 of 10 right, {right} before")]);
+    stage.press("<Down><Down><Enter>").shows((80, 24), &["finish a quiz first", "Certificate · after a quiz"]);
+    stage.app.quiz.results.add(Finished { score: 9, of: 10, seconds: 300, beliefs: Vec::new() });
+    stage.shows((80, 24), &["✓ Certificate · 9 of 10"]);
+    let learned = format!("Learned ({}): ", 10 - right);
+    stage.press("<Enter>").shows((80, 24), &["9 of 10 rounds judged rightly", &learned]);
+}
+
+#[test]
 fn views_and_help_stay_in_reach() {
     let mut stage = asked("tree", TuiOptions::default());
     stage.press("2");

@@ -7,10 +7,12 @@ use crate::protocol::Command;
 use crate::session::Timeline;
 use crate::tui::action::Action;
 use crate::tui::app::App;
-use crate::tui::lesson::{Slider, Step, Study, find};
+use crate::tui::lesson::{Entry, ListRow, Slider, Step, Study, find, list_rows, row_of};
 use crate::tui::page::{Page, Pane};
+use crate::tui::quiz::{Offer, Stage};
 use crate::tui::selection::{RoundAt, round_at};
 
+pub(in crate::tui) use goal::is_reached as goal_is_reached;
 pub(in crate::tui) use run::go_on;
 pub(super) use run::{demo, draft_typed};
 
@@ -28,7 +30,7 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Opti
     }
     let Some(step) = app.lesson.at(&app.lessons).map(|(_, step)| step.clone()) else {
         app.pane = Pane::Lesson;
-        return list(app, action);
+        return list(app, time, action);
     };
     if app.pane != Pane::Lesson {
         // the round has the keys, until one leaves it
@@ -58,14 +60,34 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Opti
     Some(Vec::new())
 }
 
-fn list(app: &mut App, action: Action) -> Option<Vec<Command>> {
+fn list(app: &mut App, time: &Timeline, action: Action) -> Option<Vec<Command>> {
+    let rows = list_rows(app.lessons.len());
     match action {
         Action::Up => app.lesson.choice = app.lesson.choice.saturating_sub(1),
-        Action::Down => app.lesson.choice = (app.lesson.choice + 1).min(app.lessons.len().saturating_sub(1)),
-        Action::Open | Action::Right => open(app, app.lesson.choice),
+        Action::Down => app.lesson.choice = (app.lesson.choice + 1).min(rows.len() - 1),
+        Action::Open | Action::Right => {
+            let offer = match rows[app.lesson.choice.min(rows.len() - 1)] {
+                ListRow::Lesson(index) => {
+                    open(app, index);
+                    return Some(Vec::new());
+                }
+                ListRow::Before => Offer::Before,
+                ListRow::After => Offer::After,
+                ListRow::Certificate => Offer::Certificate,
+            };
+            let said = quiz::begin(app, time, offer);
+            if let Some(index) = app.lessons.iter().position(is_quiz).filter(|_| app.quiz.stage != Stage::Home) {
+                open(app, index);
+            }
+            return Some(said);
+        }
         _ => return None,
     }
     Some(Vec::new())
+}
+
+fn is_quiz(entry: &Entry) -> bool {
+    entry.lesson.step.iter().any(|step| step.quiz)
 }
 
 /// Stands for the list of lessons where one could be named.
@@ -166,7 +188,7 @@ fn enter(app: &mut App, time: &mut Timeline, step: &Step, steps: usize) -> Vec<C
         return answer(app, time, step);
     }
     if !goal::is_reached(app, time, step) {
-        app.lesson.hints = (app.lesson.hints + 1).min(step.hints.len());
+        app.lesson.hints = (app.lesson.hints + 1).min(step.all_hints().len());
         app.lesson.scroll = None;
         return app.say("not done yet: see the hint");
     }
@@ -198,7 +220,7 @@ fn answer(app: &mut App, time: &Timeline, step: &Step) -> Vec<Command> {
     app.lesson.scroll = None;
     if !is_right && !app.lesson.tried.contains(&choice) {
         app.lesson.tried.push(choice);
-        app.lesson.hints = app.lesson.tried.len().min(step.hints.len());
+        app.lesson.hints = app.lesson.tried.len().min(step.all_hints().len());
     }
     // one that is left after all others is no choice any more
     if is_right || app.lesson.tried.len() + 1 >= step.choices.len() {
@@ -226,8 +248,8 @@ pub(super) fn tick(app: &mut App) {
 }
 
 /// Back to the list, with this lesson chosen; what the lesson set is set back.
-fn leave(app: &mut App, time: &mut Timeline, choice: usize) -> Vec<Command> {
-    let left = std::mem::replace(&mut app.lesson, Study { choice, ..Study::default() });
+fn leave(app: &mut App, time: &mut Timeline, lesson: usize) -> Vec<Command> {
+    let left = std::mem::replace(&mut app.lesson, Study { choice: row_of(lesson), ..Study::default() });
     app.end_recording(time);
     app.pane = Pane::Lesson;
     let mut commands = if left.holds { run::release(app, time) } else { Vec::new() };

@@ -6,28 +6,18 @@ use crate::protocol::{Command, Outcome};
 use crate::session::Timeline;
 use crate::tui::action::Action;
 use crate::tui::app::App;
-use crate::tui::quiz::{OFFERS, Offer, Results, Run, Sitting, Stage, Truth, certificate, statements};
+use crate::tui::quiz::{OFFERS, Offer, Run, Sitting, Stage, Truth, certificate, statements};
 
 use super::learn;
 
 /// Does what an action says in the quiz; none leaves it to the lessons.
 pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Option<Vec<Command>> {
-    load(app);
     match app.quiz.stage {
         Stage::Home => home(app, time, action),
         Stage::Item => item(app, time, action),
         Stage::Statement => statement(app, time, action),
         Stage::Certificate => finished(app, time, action),
     }
-}
-
-/// Reads what is kept, once.
-fn load(app: &mut App) {
-    if std::mem::replace(&mut app.quiz.is_loaded, true) {
-        return;
-    }
-    let text = app.options.quiz.as_ref().and_then(|files| (files.read)());
-    app.quiz.results = text.map_or_else(Results::default, |text| Results::read(&text));
 }
 
 fn keep(app: &mut App) {
@@ -46,15 +36,20 @@ fn home(app: &mut App, time: &mut Timeline, action: Action) -> Option<Vec<Comman
     match action {
         Action::Up => quiz.choice = quiz.choice.saturating_sub(1),
         Action::Down => quiz.choice = (quiz.choice + 1).min(OFFERS.len() - 1),
-        Action::Confirm => return Some(begin(app, time)),
+        Action::Confirm => {
+            let offer = OFFERS[quiz.choice.min(OFFERS.len() - 1)];
+            return Some(begin(app, time, offer));
+        }
         _ => return None,
     }
     done()
 }
 
-fn begin(app: &mut App, time: &Timeline) -> Vec<Command> {
+/// Begins what the quiz offers, or goes on with it.
+pub(super) fn begin(app: &mut App, time: &Timeline, offer: Offer) -> Vec<Command> {
     let quiz = &mut app.quiz;
-    match OFFERS[quiz.choice.min(OFFERS.len() - 1)] {
+    quiz.choice = OFFERS.iter().position(|other| *other == offer).unwrap_or(0);
+    match offer {
         offer @ (Offer::Before | Offer::After) => {
             let is_after = offer == Offer::After;
             if quiz.sitting.as_ref().is_none_or(|sitting| sitting.is_after != is_after) {

@@ -8,9 +8,11 @@ mod heads;
 mod list;
 mod pass;
 mod residual;
+mod saving;
 mod sliders;
 mod slots;
 mod text;
+mod training;
 mod wiring;
 
 use super::prelude::*;
@@ -90,6 +92,27 @@ fn panels(screen: Screen) -> Vec<Option<Panel>> {
     panels
 }
 
+/// Rows of a picture for a panel that takes what is left.
+const PICTURED: u16 = 14;
+
+/// The panels that a picture of the step shows: not sliders, which a picture cannot move.
+fn for_picture(screen: Screen) -> Vec<Option<Panel>> {
+    let mut panels = panels(screen);
+    panels.retain(|panel| panel.is_some_and(|panel| panel != Panel::Sliders));
+    panels
+}
+
+/// Rows that show all of them.
+pub(super) fn picture_rows(screen: Screen) -> u16 {
+    let rows = |panel| if size(panel).1 == u16::MAX { PICTURED } else { size(panel).1 };
+    for_picture(screen).into_iter().map(rows).sum()
+}
+
+/// Their places.
+pub(super) fn pictured(screen: Screen, area: Rect) -> Vec<Side> {
+    stacked(&for_picture(screen), area, false)
+}
+
 /// Whether a panel shows nothing but a run.
 fn is_of_run(panel: Panel) -> bool {
     matches!(panel, Panel::Answer | Panel::Round | Panel::Lanes | Panel::Costs | Panel::Distributions)
@@ -112,6 +135,8 @@ fn size(panel: Option<Panel>) -> (u16, u16) {
         Some(Panel::Residual) => (7, 10),
         Some(Panel::Wiring) => (9, 19),
         Some(Panel::Heads) => (9, 12),
+        Some(Panel::Saving) => (9, 12),
+        Some(Panel::Training) => (9, 17),
         Some(Panel::Sliders) => (9, 14),
     }
 }
@@ -157,6 +182,8 @@ pub(super) fn drawing(screen: Screen, panel: Option<Panel>, area: Rect, frame: &
         Some(Panel::Residual) => residual::render(screen, area, frame),
         Some(Panel::Wiring) => wiring::render(screen, area, frame),
         Some(Panel::Heads) => heads::render(screen, area, frame),
+        Some(Panel::Saving) => saving::render(screen, area, frame),
+        Some(Panel::Training) => training::render(screen, area, frame),
         Some(Panel::Sliders) => sliders::render(screen, area, frame),
         Some(Panel::Answer | Panel::Round | Panel::Lanes | Panel::Costs | Panel::Distributions | Panel::Memory) => {}
     }

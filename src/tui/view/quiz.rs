@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::prelude::*;
 use super::quiz_item;
 use crate::tui::lesson::{Lesson, Step, find};
-use crate::tui::quiz::{OFFERS, Offer, Sitting, Stage, Statement, Truth, minutes, statements};
+use crate::tui::quiz::{OFFERS, Offer, Sitting, Stage, Statement, Truth, changes, minutes, statements};
 
 pub(super) fn render(screen: Screen, on_show: (&Lesson, &Step), area: Rect, frame: &mut Frame) {
     let quiz = &screen.app.quiz;
@@ -70,6 +70,9 @@ fn statement(screen: Screen, area: Rect, frame: &mut Frame) {
     let inner = framed(screen.panel(title), area, frame);
     let text = format!("\"{}\"", statement.text);
     let mut lines = wrapped(&text, inner.width, screen.theme[Role::TextStrong]);
+    if !statement.judge.is_empty() {
+        lines.extend(wrapped(&format!("Judge: {}", statement.judge), inner.width, screen.theme[Role::Text]));
+    }
     lines.push(Line::default());
     for (index, truth) in Truth::ALL.iter().enumerate() {
         lines.push(truth_line(screen, sitting, (index, *truth), statement.answer));
@@ -125,6 +128,9 @@ fn certificate(screen: Screen, area: Rect, frame: &mut Frame) {
     for (when, right) in ["before", "after"].iter().zip(results.compared()) {
         let score = right.map_or("not answered".to_owned(), |right| format!("{right} of {count} right"));
         lines.push(Line::styled(format!("statements {when} the lessons: {score}"), screen.theme[Role::Text]));
+    }
+    for line in changes(results) {
+        lines.extend(wrapped(&line, inner.width, screen.theme[Role::Text]));
     }
     lines.push(Line::default());
     let beliefs = quiz.beliefs();

@@ -6,7 +6,7 @@ use crate::tui::app::App;
 use crate::tui::lesson::{Goal, Step};
 
 /// Whether a step's goal is reached; true for a step without one.
-pub(super) fn is_reached(app: &App, time: &Timeline, step: &Step) -> bool {
+pub(in crate::tui) fn is_reached(app: &App, time: &Timeline, step: &Step) -> bool {
     let is_set = step.task.as_ref().is_none_or(|task| {
         let [low, high] = task.speedup;
         (low..=high).contains(&app.lesson.sliders.speedup())

@@ -61,8 +61,12 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
 
 /// How many weights a pass multiplies, from the bits that each takes; none for a dtype that is not listed.
 fn weights(header: &Header) -> Option<f64> {
-    // blocks of GGUF, with their scales
-    let bits = match header.dtype.as_str() {
+    Some(header.model.weight_bytes as f64 * 8.0 / bits(&header.dtype)?)
+}
+
+/// Bits that a weight takes, with its share of the scales; none for a dtype that is not listed.
+pub(super) fn bits(dtype: &str) -> Option<f64> {
+    Some(match dtype {
         "f32" => 32.0,
         "f16" | "bf16" => 16.0,
         "q8_0" => 8.5,
@@ -70,7 +74,7 @@ fn weights(header: &Header) -> Option<f64> {
         "q5_k" | "q5_0" => 5.5,
         "q4_1" => 5.0,
         "q4_k" | "q4_0" => 4.5,
+        "f8_e4m3" => 8.0,
         _ => return None,
-    };
-    Some(header.model.weight_bytes as f64 * 8.0 / bits)
+    })
 }

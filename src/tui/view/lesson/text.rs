@@ -67,7 +67,7 @@ pub(super) fn body(screen: Screen, lesson: &Lesson, step: &Step, width: u16) -> 
         let word = if study.tried.is_empty() { "Right. " } else { "Answer: " };
         lines.extend(reply(screen, word, &fill(&step.reveal), Role::Good, width));
     }
-    for (index, hint) in step.hints.iter().take(study.hints).enumerate() {
+    for (index, hint) in step.all_hints().iter().take(study.hints).enumerate() {
         let hint = format!("Hint {}: {}", index + 1, fill(hint));
         lines.extend(wrapped(&hint, width, screen.theme[Role::Key]));
     }
@@ -77,7 +77,7 @@ pub(super) fn body(screen: Screen, lesson: &Lesson, step: &Step, width: u16) -> 
     lines.extend(wrapped(&keys(screen, lesson, step, !choices.is_empty()), width, screen.theme[Role::TextDim]));
     if study.shows_notes {
         lines.push(Line::default());
-        lines.extend(notes(screen, step, width));
+        lines.extend(notes(screen, step, &fill(&step.notes), width));
     }
     lines
 }
@@ -94,9 +94,9 @@ fn reply(screen: Screen, word: &str, text: &str, role: Role, width: u16) -> Vec<
 }
 
 /// What the presenter may say, and where the statements come from.
-fn notes(screen: Screen, step: &Step, width: u16) -> Vec<Line<'static>> {
-    let text = if step.notes.is_empty() { "No notes for this step." } else { step.notes.trim() };
-    let mut lines = wrapped(&format!("Notes: {text}"), width, screen.theme[Role::Key]);
+fn notes(screen: Screen, step: &Step, text: &str, width: u16) -> Vec<Line<'static>> {
+    let text = if text.is_empty() { "No notes for this step." } else { text };
+    let mut lines = wrapped(text, width, screen.theme[Role::Key]);
     if !step.source.is_empty() {
         lines.extend(wrapped(&format!("Sources: {}", step.source.join("; ")), width, screen.theme[Role::TextDim]));
     }
