@@ -124,7 +124,7 @@ const TUI: &[Layer] = &[
     ("update", &["update"], &["vocabulary", "state"]),
     (
         "loops",
-        &["diff_loop", "fleet_loop", "event_loop", "offscreen", "terminal", "terminal_input"],
+        &["diff_loop", "fleet_loop", "event_loop", "lesson_player", "offscreen", "terminal", "terminal_input"],
         &["vocabulary", "state", "view", "update"],
     ),
     ("exports", &["mod"], &["vocabulary", "state", "view", "update", "loops"]),

@@ -79,7 +79,7 @@ fn check(path: &Path) -> Result<ExitCode> {
 }
 
 fn export(entries: &[(usize, &LessonEntry)], folder: &Path, args: &LearnArgs) -> Result<ExitCode> {
-    let mut paths = lesson_pages(entries, &|name| lessons::recording(name).ok(), folder, args.force)?;
+    let mut paths = lesson_pages(entries, |name| lessons::recording(name).ok(), folder, args.force)?;
     if entries.iter().any(|(_, entry)| entry.lesson.step.iter().any(|step| step.quiz)) {
         paths.extend(quiz_pages(args.sheet, folder, args.force)?);
     }

@@ -1,14 +1,10 @@
 //! One self-contained page: transcript, token cards, list of rounds, plots and a player.
 //!
-//! Invariant: the page loads nothing and runs only its own script, which its content security policy names by hash.
-//! The recording is JSON in a block that no text can close, and the script shows it as text only.
+//! Invariant: the page loads nothing, and its script shows the recording as text only; see [`super::page_frame`].
 
 use std::io;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
 use crate::protocol::{Lane, Outcome, Piece, Prediction};
 use crate::session::text::{self, Joiner};
@@ -16,11 +12,15 @@ use crate::session::{Answer, Fate, Figure, Provenance, Round, Session, Speedup, 
 use crate::trace::Recording;
 
 use super::atomic_file::Out;
+use super::page_frame::Parts;
 use super::{changed, rivals};
 
-const PAGE: &str = include_str!("page/page.html");
-const STYLE: &str = include_str!("page/page.css");
-const SCRIPT: &str = include_str!("page/page.js");
+/// What the page adds to the frame.
+pub(super) const PARTS: Parts = Parts {
+    body: include_str!("page/page.html"),
+    style: include_str!("page/page.css"),
+    script: include_str!("page/page.js"),
+};
 
 /// Most rounds shown: browsers stay fast up to some tens of thousands of tokens.
 const MAX_ROUNDS: usize = 4000;
@@ -32,31 +32,12 @@ pub(super) fn write(session: &Session, recording: &Recording, out: Out<'_>) -> i
     out.write_all(whole(session, recording)?.as_bytes())
 }
 
-/// Hashes of the style and the script, as a content security policy names them.
-pub(super) fn hashes() -> [String; 2] {
-    [hash(STYLE), hash(SCRIPT)]
-}
-
 /// The whole page.
 pub(super) fn whole(session: &Session, recording: &Recording) -> io::Result<String> {
     let mut page = page(session, recording);
     picture(&mut page);
-    let data = block(&page)?;
     let title = session.header().map_or("", |header| header.model.name.as_str());
-    let page = PAGE
-        .replace("{{title}}", &markup(&text::one_line(title)))
-        .replace("{{style-hash}}", &hash(STYLE))
-        .replace("{{script-hash}}", &hash(SCRIPT))
-        .replace("{{style}}", STYLE)
-        .replace("{{script}}", SCRIPT);
-    // inserted last and never searched for placeholders, since the recording may contain any text
-    let (before, after) = page.split_once("{{data}}").unwrap_or((&page, ""));
-    Ok([before, &data, after].concat())
-}
-
-/// JSON for a block of data that no text in it can close.
-pub(super) fn block(value: &Value) -> io::Result<String> {
-    Ok(serde_json::to_string(value)?.chars().map(inert).collect())
+    PARTS.page(&text::one_line(title), None, &page)
 }
 
 /// Replaces control characters in every string by visible pictures: not all strings come from `session::text`.
@@ -67,24 +48,6 @@ fn picture(value: &mut Value) {
         Value::Object(fields) => fields.values_mut().for_each(picture),
         _ => {}
     }
-}
-
-/// The hash of an inline block, as a content security policy names it.
-pub(super) fn hash(block: &str) -> String {
-    format!("sha256-{}", STANDARD.encode(Sha256::digest(block.as_bytes())))
-}
-
-/// Escapes a character of JSON that HTML would act on. Only strings contain such characters, and in a string the escape
-/// means the same character.
-fn inert(c: char) -> String {
-    match c {
-        '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => format!("\\u{:04x}", c as u32),
-        c => c.to_string(),
-    }
-}
-
-pub(super) fn markup(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;").replace('{', "&#123;")
 }
 
 fn page(session: &Session, recording: &Recording) -> Value {

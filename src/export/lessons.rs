@@ -1,26 +1,36 @@
-//! Lessons as pages: one self-contained page for each, with its questions, its sliders and its recorded runs, each in the
-//! player of [`super::html`].
+//! Lessons as pages: one self-contained page for each, with its questions, its sliders, its drawings and its recorded runs,
+//! each in the player of [`super::html`].
 //!
-//! Invariant: a page loads nothing. Texts of a lesson are data that the page's own script shows as text; numbers are those
-//! of the recording in the page.
+//! Invariant: a page loads nothing ([`super::page_frame`]). Drawings are pictures of the program's own panels, drawn by its
+//! own code at that step of the lesson; numbers are those of the recording in the page.
 
-use std::io;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ratatui::buffer::Buffer;
 use serde_json::{Value, json};
 
 use crate::session::Session;
 use crate::trace::Recording;
-use crate::tui::{LessonEntry, Run, quiz_sheet};
+use crate::tui::{LessonEntry, Recordings, Run, play_lesson, quiz_sheet};
 
-use super::{ExportError, atomic_file, html};
+use super::page_frame::Parts;
+use super::{ExportError, atomic_file, html, svg};
 
-const PAGE: &str = include_str!("page/lesson.html");
-const STYLE: &str = include_str!("page/lesson.css");
-const SCRIPT: &str = include_str!("page/lesson.js");
+/// What the page adds to the frame.
+const PARTS: Parts = Parts {
+    body: include_str!("page/lesson.html"),
+    style: include_str!("page/lesson.css"),
+    script: include_str!("page/lesson.js"),
+};
+
+/// Columns of a drawing.
+const COLUMNS: u16 = 92;
 
 /// Reads a recording that comes with the program.
-pub type Read<'a> = dyn Fn(&str) -> Option<Recording> + 'a;
+pub type Read = fn(&str) -> Option<Recording>;
 
 /// Writes a page for each lesson, which comes with its number, into a folder; the paths of the pages.
 ///
@@ -28,7 +38,7 @@ pub type Read<'a> = dyn Fn(&str) -> Option<Recording> + 'a;
 /// When a recording cannot be read, a page exists already, or one cannot be written.
 pub fn lesson_pages(
     entries: &[(usize, &LessonEntry)],
-    read: &Read<'_>,
+    read: Read,
     folder: &Path,
     force: bool,
 ) -> Result<Vec<PathBuf>, ExportError> {
@@ -67,66 +77,71 @@ fn file_name(name: &str) -> String {
     name.chars().map(|c| if c.is_alphanumeric() || c == '-' { c } else { '_' }).take(60).collect()
 }
 
-/// A run that is in the page.
-struct Played {
-    session: Session,
-    page: String,
-}
-
-fn played(run: &Run, read: &Read<'_>) -> Result<Option<Played>, ExportError> {
+/// The page of a run, in the player.
+fn player(run: &Run, read: Read) -> Result<Option<String>, ExportError> {
     let Some(recording) = run.recording.as_deref().and_then(read) else { return Ok(None) };
     let mut session = Session::new();
     for event in recording.reader()? {
         session.apply(&event?);
     }
-    let page = html::whole(&session, &recording);
-    let page = page.map_err(|source| ExportError::Write { path: PathBuf::from("a lesson's page"), source })?;
-    Ok(Some(Played { session, page }))
+    html::whole(&session, &recording).map(Some).map_err(unwritten)
 }
 
-fn page(entry: &LessonEntry, read: &Read<'_>) -> Result<String, ExportError> {
-    let mut current: Option<Played> = None;
+fn unwritten(source: std::io::Error) -> ExportError {
+    ExportError::Write { path: PathBuf::from("a lesson's page"), source }
+}
+
+/// The events of the recordings, for the lesson to play.
+fn recordings(read: Read) -> Recordings {
+    Recordings(Rc::new(move |name: &str| {
+        let recording = read(name).ok_or_else(|| format!("there is no recording '{name}'"))?;
+        let events = recording.reader().and_then(|reader| reader.collect::<Result<Vec<_>, _>>());
+        events.map_err(|error| error.to_string())
+    }))
+}
+
+/// Drawings, each once.
+#[derive(Default)]
+struct Drawings(Vec<Value>);
+
+impl Drawings {
+    /// The place of a drawing.
+    fn place(&mut self, drawing: &Buffer) -> usize {
+        let src = format!("data:image/svg+xml;base64,{}", STANDARD.encode(svg::svg(drawing)));
+        let picture = json!({ "src": src, "text": svg::lines(drawing).join("\n") });
+        self.0.iter().position(|other| *other == picture).unwrap_or_else(|| {
+            self.0.push(picture);
+            self.0.len() - 1
+        })
+    }
+}
+
+fn page(entry: &LessonEntry, read: Read) -> Result<String, ExportError> {
+    let mut drawings = Drawings::default();
     let mut steps = Vec::new();
-    for (index, step) in entry.lesson.step.iter().enumerate() {
-        if let Some(run) = &step.run {
-            current = played(run, read)?;
-        }
-        let session = current.as_ref().map_or_else(Session::new, |played| played.session.clone());
-        let shown = entry.lesson.shown(index, &session);
+    for (step, played) in entry.lesson.step.iter().zip(play_lesson(entry, recordings(read), COLUMNS)) {
+        let frames: Vec<_> = played.frames.iter().map(|drawing| drawings.place(drawing)).collect();
+        let run = step.run.as_ref().map(|run| Ok::<_, ExportError>((run, player(run, read)?))).transpose()?;
         steps.push(json!({
-            "text": shown.text,
-            "choices": shown.choices,
-            "right": shown.right,
-            "reveal": shown.reveal,
-            "hints": shown.hints,
-            "notes": step.notes.trim(),
+            "text": played.shown.text,
+            "choices": played.shown.choices,
+            "right": played.shown.right,
+            "reveal": played.shown.reveal,
+            "hints": played.shown.hints,
+            "notes": played.shown.notes,
             "source": step.source,
+            "frames": frames,
             "task": step.task.as_ref().map(|task| json!({
                 "start": task.start, "free": task.free, "speedup": task.speedup,
             })),
-            "run": step.run.as_ref().map(|run| json!({
-                "prompt": run.prompt, "k": run.k, "rule": run.rule.to_string(), "drafter": run.drafter.name(),
-                "page": current.as_ref().map(|played| &played.page),
+            "run": run.map(|(run, page)| json!({
+                "prompt": run.prompt, "k": run.k, "rule": run.rule.to_string(), "drafter": run.drafter.name(), "page": page,
             })),
         }));
     }
-    let data = json!({ "title": entry.lesson.title, "summary": entry.lesson.summary, "steps": steps });
-    filled(&entry.lesson.title, &data)
-        .map_err(|source| ExportError::Write { path: PathBuf::from("a lesson's page"), source })
-}
-
-/// The page with its data. The player of a run is a frame within it, so its style and script are allowed too.
-fn filled(title: &str, data: &Value) -> io::Result<String> {
-    let [style, script] = html::hashes();
-    let page = PAGE
-        .replace("{{title}}", &html::markup(title))
-        .replace("{{style-hash}}", &format!("{}' '{style}", html::hash(STYLE)))
-        .replace("{{script-hash}}", &format!("{}' '{script}", html::hash(SCRIPT)))
-        .replace("{{style}}", STYLE)
-        .replace("{{script}}", SCRIPT);
-    // inserted last and never searched for placeholders
-    let (before, after) = page.split_once("{{data}}").unwrap_or((&page, ""));
-    Ok([before, &html::block(data)?, after].concat())
+    let lesson = &entry.lesson;
+    let data = json!({ "title": lesson.title, "summary": lesson.summary, "steps": steps, "pictures": drawings.0 });
+    PARTS.page(&lesson.title, Some(&html::PARTS), &data).map_err(unwritten)
 }
 
 #[cfg(test)]
@@ -144,7 +159,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let lessons = bundled_lessons();
         let numbered: Vec<_> = (1..).zip(&lessons).collect();
-        let paths = lesson_pages(&numbered, &read, folder.path(), false).unwrap();
+        let paths = lesson_pages(&numbered, read, folder.path(), false).unwrap();
         assert_eq!(paths.len(), 7, "{paths:?}");
         for path in &paths {
             let page = std::fs::read_to_string(path).unwrap();
@@ -152,11 +167,12 @@ mod tests {
             assert_eq!(page.matches("</script>").count(), 2, "data cannot close its block: {}", path.display());
             let has_link = page.contains("src=\"http") || page.contains("href=\"http") || page.contains("@import");
             assert!(!has_link, "it loads nothing: {}", path.display());
-            assert!(page.len() < 3 << 20, "{} bytes", page.len());
+            assert!(page.contains("data:image/svg+xml;base64,"), "{} has drawings", path.display());
+            assert!(page.len() < 5 << 20, "{} bytes", page.len());
         }
-        let again = lesson_pages(&numbered, &read, folder.path(), false);
+        let again = lesson_pages(&numbered, read, folder.path(), false);
         assert!(matches!(again, Err(ExportError::Exists(_))), "nothing is replaced unasked");
-        assert_eq!(lesson_pages(&numbered, &read, folder.path(), true).unwrap().len(), 7);
+        assert_eq!(lesson_pages(&numbered, read, folder.path(), true).unwrap().len(), 7);
     }
 
     #[test]
@@ -177,7 +193,7 @@ mod tests {
             "title = \"</script><b>\"\nsummary = \"s\"\n[[step]]\ntext = \"</script><script>alert(1)</script>\"\n";
         let lesson = crate::tui::check_lesson(text).unwrap();
         let entry = LessonEntry { name: "../x".to_owned(), lesson, is_own: true };
-        let page = page(&entry, &read).unwrap();
+        let page = page(&entry, read).unwrap();
         assert!(!page.contains("alert(1)</script>") && !page.contains("</script><b>"));
         assert_eq!(file_name("../x"), "___x");
     }

@@ -13,6 +13,7 @@ mod html;
 mod jsonl;
 mod lessons;
 mod markdown;
+mod page_frame;
 mod perfetto;
 mod png;
 mod screen;

@@ -72,6 +72,11 @@ pub(super) fn svg(buffer: &Buffer) -> String {
     out
 }
 
+/// The rows of the screen as text, without the blanks at their ends.
+pub(super) fn lines(buffer: &Buffer) -> Vec<String> {
+    (0..buffer.area.height).map(|y| text(buffer, 0, buffer.area.width, y).trim_end().to_owned()).collect()
+}
+
 /// Column after the last cell with the style of the cell at `x`.
 fn run(buffer: &Buffer, x: u16, y: u16) -> u16 {
     let look = |cell: &Cell| (cell.fg, cell.bg, cell.modifier);

@@ -28,6 +28,7 @@ mod help_page;
 mod hit_map;
 mod keymap;
 mod lesson;
+mod lesson_player;
 mod line_input;
 mod marks;
 mod offscreen;
@@ -70,6 +71,7 @@ pub use lesson::{
     Entry as LessonEntry, Lesson, LessonError, Run, all as all_lessons, bundled as bundled_lessons,
     check as check_lesson, drafted, find as find_lesson,
 };
+pub use lesson_player::{PlayedStep, play_lesson};
 pub use offscreen::Offscreen;
 pub use options::{
     Exporter, FirstStart, Keep, KeptProgress, Pictures, QuizFiles, Read, Recordings, Saver, TuiOptions, Write, WriteAs,

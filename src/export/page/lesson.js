@@ -1,13 +1,4 @@
-"use strict";
 (() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
-  const at = (id) => document.getElementById(id);
-  const make = (tag, text, classes) => {
-    const element = document.createElement(tag);
-    if (text !== undefined && text !== null) element.textContent = text;
-    if (classes) element.className = classes;
-    return element;
-  };
   at("title").textContent = data.title;
   at("summary").textContent = data.summary;
   const sections = [];
@@ -44,7 +35,7 @@
         if (!isRight) {
           replies.append(make("p", "No. " + why, "why"));
           const hint = step.hints[tries - 1];
-          if (hint) replies.append(make("p", "Hint: " + hint));
+          if (hint) replies.append(make("p", "Hint: " + hint, "hint"));
         }
         if (isRight || tries >= step.choices.length - 1) {
           buttons.forEach((other, place) => { other.disabled = true; if (place === step.right) other.classList.add("right"); });
@@ -82,14 +73,66 @@
       [input.min, input.max, input.step] = name === "k" ? [1, 15, 1] : [0, 1, 0.01];
       input.value = point[name];
       input.disabled = !step.task.free.includes(name);
-      const value = make("output", String(point[name]));
-      input.addEventListener("input", () => { point[name] = Number(input.value); value.textContent = input.value; show(); });
+      const unit = name === "row" || name === "draft" ? " of T(1)" : "";
+      const value = make("output", point[name] + unit);
+      input.addEventListener("input", () => { point[name] = Number(input.value); value.textContent = input.value + unit; show(); });
       label.append(input, value);
       section.append(label);
     }
     section.append(out);
     show();
+    helped(section, step.hints);
     onward(section, index, "Skip");
+  };
+
+  // hints, one for each press
+  const helped = (section, hints) => {
+    if (!hints.length) return;
+    let given = 0;
+    const box = make("div");
+    const button = make("button", "Hint", "next");
+    button.type = "button";
+    button.addEventListener("click", () => {
+      box.append(make("p", "Hint: " + hints[given], "hint"));
+      given += 1;
+      button.disabled = given >= hints.length;
+    });
+    section.append(box, button);
+  };
+
+  // a picture of the program's panels, as text for those who do not see it
+  const drawing = (frame) => {
+    const image = make("img", null, "drawing");
+    const show = (place) => { [image.src, image.alt] = [data.pictures[place].src, data.pictures[place].text]; };
+    show(frame);
+    return [image, show];
+  };
+
+  // an action: step through the recorded run until its goal is reached
+  const stepper = (section, step, index, show) => {
+    let place = 0;
+    let isDone = false;
+    const bar = make("div", null, "stepper");
+    const back = make("button", "◂ back");
+    const next = make("button", "step ▸");
+    const where = make("output");
+    const go = (to) => {
+      place = Math.max(0, Math.min(step.frames.length - 1, to));
+      show(step.frames[place]);
+      where.textContent = place + " of " + (step.frames.length - 1) + " steps";
+      [back.disabled, next.disabled] = [place === 0, place === step.frames.length - 1];
+      if (!isDone && next.disabled) {
+        isDone = true;
+        section.append(make("p", "Done.", "reveal"));
+        onward(section, index);
+      }
+    };
+    for (const button of [back, next]) button.type = "button";
+    back.addEventListener("click", () => go(place - 1));
+    next.addEventListener("click", () => go(place + 1));
+    bar.append(back, next, where);
+    section.append(bar);
+    go(0);
   };
 
   data.steps.forEach((step, index) => {
@@ -108,8 +151,15 @@
         section.append(frame);
       }
     }
+    let show = () => {};
+    if (step.frames.length) {
+      const [image, set] = drawing(step.frames[0]);
+      section.append(image);
+      show = set;
+    }
     if (step.choices.length) question(section, step, index);
     else if (step.task) sliders(section, step, index);
+    else if (step.frames.length > 1) stepper(section, step, index, show);
     else onward(section, index);
     if (step.notes || step.source.length) {
       const more = make("details");

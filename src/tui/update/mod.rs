@@ -27,7 +27,7 @@ use super::app::App;
 use super::conversation;
 use super::page::{Page, Pane};
 
-pub(super) use learn::{begin as begin_lesson, go_on as go_on_with_lesson};
+pub(super) use learn::{begin as begin_lesson, go_on as go_on_with_lesson, goal_is_reached};
 pub(super) use mouse::click;
 pub(super) use plain::finish_plain;
 pub(super) use time::{next_tick, tick, veil};

@@ -116,6 +116,24 @@ impl View {
         }
         hit_map
     }
+
+    /// Rows that show all panels beside the words of the lesson's step on show, without sliders; 0 if there is none.
+    pub(super) fn lesson_panel_rows(&self, time: &Timeline, app: &App) -> u16 {
+        lesson::picture_rows(self.screen(time, app))
+    }
+
+    /// Draws these panels over the whole frame.
+    pub(super) fn draw_lesson_panels(&self, time: &Timeline, app: &App, frame: &mut Frame) {
+        let screen = self.screen(time, app);
+        let area = frame.area();
+        frame.buffer_mut().set_style(area, screen.theme[Role::Text]);
+        let sides = lesson::pictured(screen, area);
+        sides.into_iter().for_each(|side| layout::learn_panel(screen, side, frame, &mut HitMap::default()));
+    }
+
+    fn screen<'a>(&'a self, time: &'a Timeline, app: &'a App) -> Screen<'a> {
+        Screen { time, session: time.shown(), app, theme: app.theme(), lines: &self.lines }
+    }
 }
 
 fn main(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
