@@ -140,7 +140,11 @@ impl<'a> Sheet<'a> {
             Some(token) => fate::role(Fate::Committed(token.provenance)),
             None => Role::Text,
         };
-        let mut style = theme[role];
+        // an underline is for places where the texts differ, wherever colours or marks tell fates apart
+        let mut style = match role {
+            Role::TokenAccepted if theme.colours_fates() => theme[role].remove_modifier(Modifier::UNDERLINED),
+            role => theme[role],
+        };
         if self.laid.slots[slot].differs {
             let role = if role == Role::TokenDeparted { role } else { Role::Warning };
             style = theme[role].add_modifier(Modifier::UNDERLINED);
