@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use draftscope::engine::{self, EngineConfig};
 use draftscope::headless::{Driver, Outcome};
-use draftscope::model::options::{Backend, DeviceChoice, Dtype, LoadOptions, ModuleFile, Rollback};
+use draftscope::model::options::{LoadOptions, ModuleFile};
 use draftscope::protocol::{Baseline, Command, DrafterKind, Lane, Message, Prompt, Settings, Speaker, StopReason};
 use draftscope::session::Session;
 use draftscope::trace::{RecordOptions, Recorder, Recording, TextPolicy};
@@ -92,26 +92,14 @@ fn recordings_were_made_with_the_bundled_module() {
 fn recipe() -> LoadOptions {
     let target = draftscope::store::resolve(None).unwrap();
     let weights = module();
-    LoadOptions {
-        sha256: Some(sha256(&std::fs::read(&target).unwrap())),
-        target,
-        dtype: Dtype::Auto,
-        device: DeviceChoice::Cpu,
-        backend: Backend::Auto,
-        threads: None,
-        ctx_len: None,
-        mtp: Some(ModuleFile {
-            name: "smollm2-135m-mtp-9 (fp8)".into(),
-            sha256: Some(sha256(&weights)),
-            weights: weights.into(),
-            config: std::fs::read(assets().join("mtp/smollm2-135m/config.json")).unwrap().into(),
-            required: true,
-        }),
-        draft_model: None,
-        draft_model_required: false,
-        rollback: Rollback::default(),
-        draft_vocab: None,
-    }
+    let module = ModuleFile {
+        name: "smollm2-135m-mtp-9 (fp8)".into(),
+        sha256: Some(sha256(&weights)),
+        weights: weights.into(),
+        config: std::fs::read(assets().join("mtp/smollm2-135m/config.json")).unwrap().into(),
+        required: true,
+    };
+    LoadOptions { sha256: Some(sha256(&std::fs::read(&target).unwrap())), ..LoadOptions::on_cpu(target, Some(module)) }
 }
 
 /// Records a conversation.

@@ -39,6 +39,27 @@ pub struct LoadOptions {
     pub draft_vocab: Option<DraftVocab>,
 }
 
+impl LoadOptions {
+    /// A target on the CPU with the module that drafts for it, everything else as usual.
+    #[must_use]
+    pub fn on_cpu(target: PathBuf, mtp: Option<ModuleFile>) -> Self {
+        Self {
+            target,
+            sha256: None,
+            dtype: Dtype::Auto,
+            device: DeviceChoice::Cpu,
+            backend: Backend::Auto,
+            threads: None,
+            ctx_len: None,
+            mtp,
+            draft_model: None,
+            draft_model_required: false,
+            rollback: Rollback::default(),
+            draft_vocab: None,
+        }
+    }
+}
+
 /// How rejected rows of recurrent layers are rolled back. Both ways give bit-identical states.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Rollback {

@@ -11,7 +11,7 @@ use super::super::item::{Category, Item};
 use super::SIMPLE;
 use crate::engine::{self, EngineConfig};
 use crate::headless::{Driver, Outcome as Answered};
-use crate::model::options::{Backend, DeviceChoice, Dtype, LoadOptions, ModuleFile, Rollback};
+use crate::model::options::{LoadOptions, ModuleFile};
 use crate::protocol::{
     Baseline, Drafting, Leniency, Message, NextKind, Piece, Prediction, Prompt, Sampling, Settings, Speaker, VerifyRule,
 };
@@ -42,26 +42,15 @@ fn assets() -> PathBuf {
 }
 
 fn recipe() -> LoadOptions {
-    LoadOptions {
+    let read = |file: &str| std::fs::read(assets().join("mtp/smollm2-135m").join(file)).unwrap().into();
+    let module = ModuleFile {
+        name: "smollm2-135m-mtp-9 (fp8)".into(),
         sha256: None,
-        target: crate::store::resolve(None).unwrap(),
-        dtype: Dtype::Auto,
-        device: DeviceChoice::Cpu,
-        backend: Backend::Auto,
-        threads: None,
-        ctx_len: None,
-        mtp: Some(ModuleFile {
-            name: "smollm2-135m-mtp-9 (fp8)".into(),
-            sha256: None,
-            weights: std::fs::read(assets().join("mtp/smollm2-135m/mtp.fp8.safetensors")).unwrap().into(),
-            config: std::fs::read(assets().join("mtp/smollm2-135m/config.json")).unwrap().into(),
-            required: true,
-        }),
-        draft_model: None,
-        draft_model_required: false,
-        rollback: Rollback::default(),
-        draft_vocab: None,
-    }
+        weights: read("mtp.fp8.safetensors"),
+        config: read("config.json"),
+        required: true,
+    };
+    LoadOptions::on_cpu(crate::store::resolve(None).unwrap(), Some(module))
 }
 
 /// The settings of the runs, by name.
