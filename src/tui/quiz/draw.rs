@@ -52,7 +52,7 @@ fn draw_once(bank: &[Item], session: &[Item], random: &mut ChaCha8Rng) -> Vec<It
     // what the bank has categories for is asked once, and then anything
     for category in Category::ALL {
         if items.iter().all(|item| item.category != Some(*category))
-            && let Some(item) = order.iter().find(|item| item.category == Some(*category))
+            && let Some(item) = order.iter().find(|item| item.category == Some(*category) && is_new(&items, item))
         {
             add(&mut items, item);
         }
@@ -63,8 +63,12 @@ fn draw_once(bank: &[Item], session: &[Item], random: &mut ChaCha8Rng) -> Vec<It
     keyed.into_iter().map(|(_, item)| item).collect()
 }
 
+fn is_new(items: &[Item], item: &Item) -> bool {
+    !items.iter().any(|other| other.asks_same(item) || other.continues_same(item))
+}
+
 fn add(items: &mut Vec<Item>, item: &Item) {
-    if items.len() < ITEMS && !items.iter().any(|other| other.asks_same(item)) {
+    if items.len() < ITEMS && is_new(items, item) {
         items.push(item.clone());
     }
 }

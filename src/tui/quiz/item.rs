@@ -97,6 +97,11 @@ impl Item {
         let tokens = |item: &Self| item.round.drafts.iter().map(|draft| draft.piece.id).collect::<Vec<_>>();
         self.id == other.id || (self.context == other.context && tokens(self) == tokens(other))
     }
+
+    /// Two items that continue the same text: the answer to one gives the other away.
+    pub(in crate::tui) fn continues_same(&self, other: &Self) -> bool {
+        self.prompt == other.prompt && self.context == other.context
+    }
 }
 
 /// The end of a text, from the start of a word on.
