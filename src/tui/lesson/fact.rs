@@ -185,7 +185,7 @@ fn is_whole(answer: &Answer) -> bool {
 }
 
 /// With a comma after every three digits.
-fn grouped(number: u64) -> String {
+pub(in crate::tui) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
     for (index, digit) in digits.chars().enumerate() {

@@ -136,7 +136,7 @@ fn size(panel: Option<Panel>) -> (u16, u16) {
         Some(Panel::Wiring) => (9, 19),
         Some(Panel::Heads) => (9, 12),
         Some(Panel::Saving) => (9, 12),
-        Some(Panel::Training) => (9, 17),
+        Some(Panel::Training) => (9, 13),
         Some(Panel::Sliders) => (9, 14),
     }
 }

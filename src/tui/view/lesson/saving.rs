@@ -6,6 +6,7 @@
 use super::super::prelude::*;
 use super::bytes::bits;
 use crate::protocol::{DrafterInfo, Header};
+use crate::tui::lesson::grouped;
 
 /// Width of the labels and of the numbers after the bars.
 const LABEL: usize = 16;
@@ -70,8 +71,11 @@ fn drawn(screen: Screen, header: &Header, module: &DrafterInfo, width: u16) -> V
             let rows = module.weight_bytes as f64 - own;
             if rows > 0.0 {
                 let besides = if module.context_vocab > 0 { " and those of the text" } else { "" };
-                let text =
-                    format!("Its rows of the head ({} tokens{besides}): {}.", module.draft_vocab, megabytes(rows));
+                let text = format!(
+                    "Its rows of the head ({} tokens{besides}): {}.",
+                    grouped(module.draft_vocab.into()),
+                    megabytes(rows)
+                );
                 lines.extend(say(&text, Role::Text));
             }
         }
@@ -82,7 +86,7 @@ fn drawn(screen: Screen, header: &Header, module: &DrafterInfo, width: u16) -> V
     let text = format!(
         "Shared with the target, so not stored again: an embedding of {} tokens × {} would take {} in BF16, and a head as \
          much.",
-        header.model.vocab,
+        grouped(header.model.vocab.into()),
         header.model.d_model,
         megabytes(table)
     );

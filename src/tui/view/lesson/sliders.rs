@@ -10,6 +10,9 @@ use crate::tui::lesson::{Slider, Sliders};
 const NAME: usize = 16;
 const VALUE: usize = 13;
 
+/// Width of the mark of a slider that is fixed.
+const FIXED: usize = 2;
+
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let inner = framed(screen.panel(" Calculated: what a round yields and costs "), area, frame);
     let width = usize::from(inner.width);
@@ -24,7 +27,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
             let marker = if is_chosen { "▸" } else { " " };
             let role = if is_free { Role::TextStrong } else { Role::TextDim };
             let mut spans = vec![Span::styled(fit(&format!("{marker} {}", slider.name()), NAME), screen.theme[role])];
-            let room = width.saturating_sub(NAME + VALUE + 1);
+            let room = width.saturating_sub(NAME + VALUE + FIXED + 1);
             spans.extend(bar(point.share(slider), room, screen.theme[Role::PlotBar], screen.theme[Role::PlotRest]));
             let fixed = if is_free { "" } else { " ·" };
             spans.push(Span::styled(format!(" {}{fixed}", fit(&point.shown(slider), VALUE)), screen.theme[role]));

@@ -67,7 +67,9 @@ pub(super) fn body(screen: Screen, lesson: &Lesson, step: &Step, width: u16) -> 
         let word = if study.tried.is_empty() { "Right. " } else { "Answer: " };
         lines.extend(reply(screen, word, &fill(&step.reveal), Role::Good, width));
     }
-    for (index, hint) in step.all_hints().iter().take(study.hints).enumerate() {
+    // after the answer a hint says nothing more
+    let hints = if study.is_revealed && !choices.is_empty() { 0 } else { study.hints };
+    for (index, hint) in step.all_hints().iter().take(hints).enumerate() {
         let hint = format!("Hint {}: {}", index + 1, fill(hint));
         lines.extend(wrapped(&hint, width, screen.theme[Role::Key]));
     }

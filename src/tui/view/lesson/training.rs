@@ -7,22 +7,20 @@ use super::super::prelude::*;
 use super::saving;
 
 /// Trained together, as DeepSeek-V3 was.
-const TOGETHER: [&str; 6] = [
+const TOGETHER: [&str; 5] = [
     "Trained together: two losses at each position",
     " token t ─► target ─┬─► head ─► t + 1   loss 1",
     "                    │ hidden state",
     " token t + 1 ───────┴─► module ─► t + 2  loss 2",
-    " Both losses change the target.",
-    " Plain decoding leaves the module out.",
+    " Both change the target; plain decoding leaves the module out.",
 ];
 
 /// Trained later, as the built-in module was.
-const LATER: [&str; 5] = [
+const LATER: [&str; 4] = [
     "Trained later: the target is frozen",
     " token t ─► target (fixed) ─┐ hidden state",
     " token t + 1 ───────────────┴─► module ─► t + 2",
-    " The loss changes the module alone:",
-    " the target answers as before.",
+    " The loss changes the module alone: the target answers as before.",
 ];
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
@@ -32,17 +30,8 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         let lines = lines.iter().enumerate().map(|(index, line)| Line::styled(*line, screen.theme[role(index)]));
         lines.collect::<Vec<_>>()
     };
-    let width = TOGETHER.iter().chain(&LATER).map(|line| line.width()).max().unwrap_or(0) as u16;
     let sizes = wrapped(&sizes(screen), inner.width, screen.theme[Role::TextDim]);
-    if inner.width > 2 * width {
-        let [top, bottom] = Layout::vertical([Constraint::Length(7), Constraint::Min(0)]).areas(inner);
-        let [first, second] = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(top);
-        put(drawn(&TOGETHER), first, frame);
-        put(drawn(&LATER), second, frame);
-        put(sizes, bottom, frame);
-        return;
-    }
-    let gap = || (inner.height > 13).then(Line::default);
+    let gap = || (inner.height > 11).then(Line::default);
     let lines = drawn(&TOGETHER).into_iter().chain(gap()).chain(drawn(&LATER)).chain(gap()).chain(sizes);
     put(lines.collect(), inner, frame);
 }

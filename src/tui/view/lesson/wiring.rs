@@ -20,7 +20,7 @@ const LARGE: [&str; 17] = [
     "         │ d                        │ d",
     "       norm                       norm",
     "         └────────────┬─────────────┘",
-    "             concatenation: 2 d",
+    "             concatenation: 2 d   {d}",
     "                      │",
     "             projection: 2 d → d",
     "                      │",
@@ -30,7 +30,7 @@ const LARGE: [&str; 17] = [
     "                    norm ──► for the next draft in",
     "                      │      place of the hidden state",
     "                 shared head",
-    "                      │  q: the token after  {d}",
+    "                      │  q: the token after",
 ];
 
 fn large(screen: Screen) -> Vec<String> {
