@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::protocol::{Lane, RunSummary};
-use crate::session::{Session, Speedup, Turn, explain, text};
+use crate::session::{PartStats, Session, Speedup, Turn, explain, text};
 use crate::trace::Recording;
 
 use super::atomic_file::Out;
@@ -87,6 +87,13 @@ fn numbers(session: &Session, out: Out<'_>) -> io::Result<()> {
     writeln!(out, "| tokens per round (committed ÷ rounds) |{}", lanes.iter().map(per_round).collect::<String>())?;
     let speed = |lane: &Lane| format!(" {} |", number(session.tokens_per_second(*lane), 1));
     writeln!(out, "| tokens per second |{}", lanes.iter().map(speed).collect::<String>())?;
+    let parts = lanes.iter().map(|lane| session.stats(*lane).thought_and_answer());
+    let parts: Vec<_> = parts.collect();
+    for (name, index) in [("thought", 0), ("answer", 1)].into_iter().filter(|_| parts.iter().any(Option::is_some)) {
+        let rate = |parts: &Option<[PartStats; 2]>| percent(parts.and_then(|parts| parts[index].acceptance_rate()));
+        let values = parts.iter().map(|parts| format!(" {} |", rate(parts))).collect::<String>();
+        writeln!(out, "| acceptance rate in the {name} |{values}")?;
+    }
     let blank = " |".repeat(lanes.len() - 1);
     let ratio = |speedup: Option<Speedup>| match speedup {
         Some(speedup) if speedup.is_disturbed() => format!("{speedup} (disturbed)"),

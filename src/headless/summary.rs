@@ -5,7 +5,7 @@
 use serde::Serialize;
 
 use crate::protocol::{Header, Lane, RunSummary, StopReason, TokenId};
-use crate::session::{Divergence, Figure, LaneStats, Speedup, Turn};
+use crate::session::{Divergence, Figure, LaneStats, PartStats, Speedup, Turn};
 
 /// Figures, and what they were measured with.
 #[derive(Clone, Debug, Serialize)]
@@ -43,6 +43,28 @@ pub struct Summary {
     pub departures: u64,
     /// Index of the first of them: there the text left the lossless path. Null under a lossless rule.
     pub first_departure: Option<usize>,
+    /// The rounds of the thought; null without one.
+    pub thought: Option<Part>,
+    /// The rounds of what follows the thought; null without one.
+    pub answer: Option<Part>,
+}
+
+/// Rounds of a part of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Part {
+    /// Its sums.
+    #[serde(flatten)]
+    pub sums: PartStats,
+    /// Accepted ÷ drafted.
+    pub draft_acceptance_rate: Option<f64>,
+    /// Committed ÷ rounds.
+    pub tokens_per_round: Option<f64>,
+}
+
+impl Part {
+    fn of(sums: PartStats) -> Self {
+        Self { draft_acceptance_rate: sums.acceptance_rate(), tokens_per_round: sums.tokens_per_round(), sums }
+    }
 }
 
 impl Summary {
@@ -50,7 +72,10 @@ impl Summary {
     #[must_use]
     pub fn of(turn: &Turn, lane: Lane) -> Self {
         let answer = turn.answer(lane);
+        let parts = answer.stats().thought_and_answer().map(|parts| parts.map(Part::of));
         Self {
+            thought: parts.map(|[thought, _]| thought),
+            answer: parts.map(|[_, answer]| answer),
             prompt_tokens: answer.prompt.len() as u64,
             cached_tokens: answer.cached,
             finish_reason: answer.finished,

@@ -285,7 +285,7 @@ mod tests {
         };
         let mut stats = LaneStats::default();
         for (draft_len, kept) in [(1, 1), (1, 1), (2, 2), (2, 0)] {
-            stats.add(&round(draft_len, kept));
+            stats.add(&round(draft_len, kept), false);
         }
         assert_eq!(accepted(&stats), [0.75, 1.0], "the second draft was accepted wherever the first was");
     }

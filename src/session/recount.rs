@@ -35,10 +35,11 @@ impl Answer {
 
     /// Adds a complete round with its tokens.
     fn add_counted(&mut self, round: Round) {
-        self.stats.add(&round);
+        let first = self.tokens.len();
         for (index, piece) in round.committed.iter().enumerate() {
             self.push(piece.clone(), (provenance(&round, index), None), round.round);
         }
+        self.stats.add(&round, self.is_thought_at(first));
         self.rounds.push(Arc::new(round));
     }
 
@@ -49,6 +50,7 @@ impl Answer {
         let (number, base, start) = (first.round, first.base_len, first.first_token);
         let old = std::mem::take(&mut self.rounds);
         self.tokens.truncate(start);
+        self.rescan_thought();
         self.restart_stats();
         let mut at = 0;
         let mut clock_before_us = 0;

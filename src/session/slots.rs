@@ -102,6 +102,7 @@ mod tests {
         let mut turn = Turn::new(1);
         for (lane, text) in Lane::ALL.iter().zip(answers) {
             let tokens = text.bytes().enumerate().map(|(position, byte)| Token {
+                is_thought: false,
                 piece: Piece::new(TokenId(byte.into()), vec![byte]),
                 provenance: Provenance::Plain,
                 round: 0,

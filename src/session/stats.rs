@@ -6,7 +6,7 @@
 
 use crate::protocol::RunSummary;
 
-use super::{Answer, Evidence, Round};
+use super::{Answer, Evidence, PartStats, Round};
 
 /// Sums over the complete rounds of a lane.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -37,6 +37,8 @@ pub struct LaneStats {
     pub(super) is_uncounted: bool,
     /// What speaks against the reported probabilities.
     evidence: Evidence,
+    /// The rounds of thought, and of what follows it.
+    pub(super) parts: [PartStats; 2],
 }
 
 /// One point of a speed curve: the state after a round.
@@ -75,8 +77,10 @@ impl LaneStats {
         Self { answers: 1, prefill_us: took_us, ..Self::default() }
     }
 
-    pub(super) fn add(&mut self, round: &Round) {
+    /// Adds a complete round; `in_thought` says whether its first token is thought.
+    pub(super) fn add(&mut self, round: &Round, in_thought: bool) {
         let drafted = round.drafts.len();
+        self.add_part(round, in_thought);
         self.rounds += 1;
         self.committed += round.committed.len() as u64;
         self.add_times(round);
@@ -154,6 +158,7 @@ impl LaneStats {
         }
         self.longest_asked = self.longest_asked.max(other.longest_asked);
         self.evidence.merge(&other.evidence);
+        self.parts.iter_mut().zip(&other.parts).for_each(|(sum, part)| sum.merge(part));
         merge_lists(&mut self.reached_per_pos, &other.reached_per_pos);
         merge_lists(&mut self.offered_per_pos, &other.offered_per_pos);
         merge_lists(&mut self.accepted_per_pos, &other.accepted_per_pos);

@@ -14,6 +14,7 @@ use crate::protocol::{
 use super::memo::Memo;
 use super::round::{Stopped, provenance};
 use super::speedup::Measured;
+use super::thought::ThoughtScan;
 use super::{DraftCell, FULL_ROUNDS, LaneStats, Phase, Round, text};
 
 /// Most rows of a pass, and so most drafts of a round: a draft's number is a byte.
@@ -63,6 +64,8 @@ pub struct Token {
     /// What a lossless rule would have committed after the same tokens, if that is another token: here the text left
     /// the lossless path.
     pub instead: Option<TokenId>,
+    /// Whether it is thought, which a model writes before its answer; the marks around it count.
+    pub is_thought: bool,
 }
 
 /// One token of a transcript that also contains discarded drafts.
@@ -78,6 +81,8 @@ pub struct TranscriptToken<'a> {
     pub column: usize,
     /// Whether it is output that a lossless rule would not have committed there.
     pub departs: bool,
+    /// Whether it is thought; a discarded draft is if the first token of its round is.
+    pub is_thought: bool,
 }
 
 /// A prompt and the answers to it.
@@ -146,6 +151,8 @@ pub struct Answer {
     /// Why it ended; `None` while it runs.
     pub finished: Option<StopReason>,
     pub(super) stats: LaneStats,
+    /// What was thought so far, and at the start of the answer.
+    pub(super) thought: [ThoughtScan; 2],
 }
 
 impl Answer {
@@ -170,6 +177,7 @@ impl Answer {
         };
         let (prompt, taken) = prompt.split_at(prompt.len().saturating_sub(kept));
         let mut answer = Self {
+            thought: [(); 2].map(|()| ThoughtScan::after_prompt(prompt)),
             prefill: Arc::new(prefill),
             turn: *turn,
             prompt: prompt.iter().map(|piece| piece.id).collect(),
@@ -282,7 +290,7 @@ impl Answer {
             self.push(piece.clone(), origin, *number);
         }
         if let Some(round) = self.rounds.last() {
-            self.stats.add(round);
+            self.stats.add(round, self.is_thought_at(first_token));
         }
         Some(Phase::Between)
     }
@@ -297,7 +305,8 @@ impl Answer {
 
     pub(super) fn push(&mut self, piece: Piece, (provenance, instead): (Provenance, Option<TokenId>), round: u32) {
         let position = self.prompt.len() + self.tokens.len();
-        self.tokens.push(Token { piece, provenance, round, position, instead });
+        let is_thought = self.thought[0].read(&piece);
+        self.tokens.push(Token { piece, provenance, round, position, instead, is_thought });
     }
 
     /// The round of this answer with this number; `None` for 0, the number of tokens that no round committed.
@@ -344,8 +353,7 @@ impl Answer {
     /// The same for some rounds only, by index; what came before the first round belongs to round 0.
     pub fn transcript_between(&self, rounds: Range<usize>) -> impl Iterator<Item = TranscriptToken<'_>> {
         let early = if rounds.start == 0 { self.tokens.len() } else { 0 };
-        let before =
-            self.tokens.iter().take(early).take_while(|t| t.round == 0).map(|token| transcript_token(token, 0));
+        let before = self.tokens.iter().take(early).take_while(|t| t.round == 0).map(|t| transcript_token(t, 0));
         let rounds = self.rounds.get(rounds).unwrap_or_default();
         before.chain(rounds.iter().flat_map(|r| self.transcript_of(r)))
     }
@@ -354,6 +362,7 @@ impl Answer {
         let own = self.tokens.get(round.first_token..).unwrap_or_default();
         let own = &own[..round.committed.len().min(own.len())];
         let (before, after) = own.split_at(round.accepted().min(own.len()));
+        let is_thought = self.is_thought_at(round.first_token);
         let is_out = |index: usize| {
             round.is_complete && round.outcome(index) == Some(Outcome::Accepted) && !round.is_held(index)
         };
@@ -362,20 +371,22 @@ impl Answer {
             .iter()
             .enumerate()
             .map(|(i, token)| transcript_token(token, round.column_of(i)))
-            .chain(rest.map(|(column, cell)| TranscriptToken {
+            .chain(rest.map(move |(column, cell)| TranscriptToken {
                 piece: &cell.piece,
                 fate: draft_fate(round, column),
                 round: round.round,
                 column,
                 departs: false,
+                is_thought,
             }))
             .chain(after.iter().map(|token| transcript_token(token, round.column_of(round.accepted()))))
     }
 }
 
 fn transcript_token(token: &Token, column: usize) -> TranscriptToken<'_> {
-    let (fate, departs) = (Fate::Committed(token.provenance), token.instead.is_some());
-    TranscriptToken { piece: &token.piece, fate, round: token.round, column, departs }
+    let Token { piece, provenance, round, instead, is_thought, .. } = token;
+    let (fate, departs) = (Fate::Committed(*provenance), instead.is_some());
+    TranscriptToken { piece, fate, round: *round, column, departs, is_thought: *is_thought }
 }
 
 fn draft_fate(round: &Round, index: usize) -> Fate {

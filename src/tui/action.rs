@@ -93,6 +93,7 @@ actions! {
     OpenLesson = "In the quiz: open the lesson that treats a wrong answer",
     NextFilter = "Next filter of the ladder: all, rejects, full accepts, classes of tokens",
     NextDisplay = "How the answer reads: live colours, all marks, plain text",
+    ToggleThought = "Open or fold what the model thought before its answer",
     ToggleSplit = "Race plain decoding: both answers side by side, each to its end; once more ends the race",
     DraftLenUp = "k + 1: one more draft token per round",
     DraftLenDown = "k − 1: one draft token fewer per round",
@@ -197,6 +198,7 @@ impl Action {
             | Self::ViewCompare
             | Self::ViewLearn
             | Self::NextDisplay
+            | Self::ToggleThought
             | Self::Present
             | Self::Zoom
             | Self::FocusNext

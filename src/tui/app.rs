@@ -81,6 +81,8 @@ pub struct App {
     /// How plain decoding was measured before the split view let it race.
     pub(super) before_race: Option<Baseline>,
     pub(super) display: DisplayMode,
+    /// Whether thought is shown in full.
+    pub(super) shows_thought: bool,
     pub(super) pace: Pace,
     /// The running round's number, and how many steps of its verdicts are shown.
     pub(super) unveiled: Option<(u32, usize)>,
@@ -182,6 +184,7 @@ impl App {
             split: options.split,
             before_race: None,
             display: DisplayMode::default(),
+            shows_thought: false,
             pace: options.pace,
             unveiled: None,
             is_recording: false,

@@ -207,3 +207,47 @@ fn idle_time_is_no_part_of_the_time_line() {
     let span = stage.time.turn_span().unwrap();
     assert!((span.index, span.time_us.end < wait_us) == (0, true), "{span:?}");
 }
+
+/// A thought of some rounds, then an answer.
+fn thinking() -> Script {
+    let mut script = Script::prompted("Why is the sky blue?", "<think>");
+    for word in [" light", " is", " scattered", " by", " air"] {
+        script.round(&[(word, 0.6)], &[(word, 0.9), (",", 0.8)]);
+    }
+    script.round(&[("</think>", 0.6)], &[("</think>", 0.9), ("Because", 0.8)]);
+    script.round(&[(" of", 0.6), (" it", 0.4)], &[(" of", 0.9), (" scattering", 0.8), (".", 0.4)]);
+    script.finish(Lane::Speculative, StopReason::Eos);
+    script
+}
+
+#[test]
+fn a_thought_is_folded_until_the_key_opens_it() {
+    let mut stage = browse(&thinking(), TuiOptions::default());
+    let folded = answer(&mut stage);
+    assert!(folded.contains("▸ thought, 12 tokens (x opens it)\nBecause of scattering"), "{folded}");
+    assert!(!folded.contains("light"), "{folded}");
+    let mut stage = stage.pressed("x");
+    let open = answer(&mut stage);
+    assert!(open.contains("<think> light, is,") && open.contains("Because") && !open.contains('▸'), "{open}");
+    let mut stage = stage.pressed("x").pressed("d").pressed("d");
+    let plain = answer(&mut stage);
+    assert!(plain.contains("▸ thought, 12 tokens") && !plain.contains("light"), "{plain}");
+}
+
+#[test]
+fn a_selected_round_of_a_thought_opens_it() {
+    let mut stage = browse(&thinking(), TuiOptions::default());
+    assert!(answer(&mut stage).contains('▸'));
+    for _ in 0..3 {
+        stage = stage.pressed("K");
+    }
+    let shown = answer(&mut stage);
+    assert!(shown.contains("scattered") && !shown.contains('▸'), "{shown}");
+}
+
+#[test]
+fn the_speed_view_has_the_acceptance_of_thought_and_answer() {
+    let mut stage = browse(&thinking(), TuiOptions::default()).pressed("4");
+    let screen = stage.screen(140, 42).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(screen.contains("accepted in the thought: 100 % of drafts"), "{screen}");
+}

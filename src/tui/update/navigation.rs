@@ -39,6 +39,10 @@ pub(super) fn update(app: &mut App, session: &Session, action: Action) {
             app.display = app.display.next();
             app.toast = Some(format!("answer: {}", app.display.name()));
         }
+        Action::ToggleThought => {
+            app.shows_thought = !app.shows_thought;
+            app.toast = Some(format!("thought: {}", if app.shows_thought { "shown" } else { "folded" }));
+        }
         Action::NextTheme => {
             app.turn_theme(true);
             app.toast = Some(format!("theme: {}", app.theme().name));

@@ -9,6 +9,7 @@ use crate::tui::widgets::markdown::{self, TaggedText};
 
 use super::prelude::*;
 use super::token_text::round_of;
+use super::transcript_layout::folded_line;
 
 /// Lines of an answer, the places of their tokens, and the line on which the selected round begins.
 pub(super) struct PlainText {
@@ -18,7 +19,12 @@ pub(super) struct PlainText {
 }
 
 /// The answer at a width; `chosen` is the selected round as returned by [`round_of`].
-pub(super) fn lay_out(screen: Screen, answer: &Answer, chosen: Option<u32>, width: u16) -> PlainText {
+pub(super) fn lay_out(
+    screen: Screen,
+    (answer, folded): (&Answer, Option<usize>),
+    chosen: Option<u32>,
+    width: u16,
+) -> PlainText {
     let theme = screen.theme;
     let look = markdown::Look {
         text: theme[Role::Text],
@@ -28,7 +34,12 @@ pub(super) fn lay_out(screen: Screen, answer: &Answer, chosen: Option<u32>, widt
         chosen: chosen.map(|round| (round, theme[Role::Selected])),
     };
     let (mut joiner, mut source, mut end) = (Joiner::default(), TaggedText::default(), None);
+    let mut line = folded.map(|tokens| folded_line(screen, tokens));
     for token in answer.transcript().filter(|token| matches!(token.fate, Fate::Committed(_))) {
+        if folded.is_some() && token.is_thought {
+            line.take().iter().for_each(|line| source.push(&format!("{line}\n\n"), owner(&token)));
+            continue;
+        }
         source.push(&joiner.push(token.piece.text_bytes()), owner(&token));
         end = token.piece.special.then(|| owner(&token));
     }

@@ -64,7 +64,8 @@ fn words(screen: Screen, turn: &Turn, width: u16, room: usize) -> Vec<Line<'stat
         lines
     };
     let note = turn.speedup().and_then(|speedup| speedup.note()).map(str::to_owned);
-    let remarks: Vec<_> = [note, rollback(screen, turn), sampled(screen, turn)].into_iter().flatten().collect();
+    let remarks = [note, thought(turn), rollback(screen, turn), sampled(screen, turn)];
+    let remarks: Vec<_> = remarks.into_iter().flatten().collect();
     let verdict = verdict(screen, turn);
     let in_short = Verdict { why: String::new(), ..verdict.clone() };
     let forms =
@@ -104,6 +105,16 @@ fn sampled(screen: Screen, turn: &Turn) -> Option<String> {
     let is_sampled = matches!(screen.session.settings().baseline, Baseline::Probe(_)) && !turn.is_whole(Lane::Plain);
     let share = turn.plain_share().filter(|_| is_sampled)?;
     Some(format!("sampling plain decoding took {:.0} % of the time", share * 100.0))
+}
+
+/// Acceptance of thought and answer apart.
+fn thought(turn: &Turn) -> Option<String> {
+    let parts = turn.answer(Lane::Speculative).stats().thought_and_answer()?;
+    let [thought, answer] = parts.map(|part| {
+        let percent = part.acceptance_rate().map_or("–".to_owned(), |rate| format!("{:.0} %", rate * 100.0));
+        format!("{percent} of drafts, {} tokens a round", number(part.tokens_per_round(), 2))
+    });
+    Some(format!("accepted in the thought: {thought}; in the answer: {answer}"))
 }
 
 /// The cost of rolling back rejected rows, with recurrent layers.

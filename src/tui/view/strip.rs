@@ -131,7 +131,17 @@ impl Pen<'_, '_> {
             let found = answer.round(token.round);
             let column = found.map_or(0, |found| found.column_of((from + offset).saturating_sub(found.first_token)));
             let (fate, departs) = (Fate::Committed(token.provenance), token.instead.is_some());
-            self.token(index, TranscriptToken { piece: &token.piece, fate, round: token.round, column, departs });
+            self.token(
+                index,
+                TranscriptToken {
+                    piece: &token.piece,
+                    fate,
+                    round: token.round,
+                    column,
+                    departs,
+                    is_thought: token.is_thought,
+                },
+            );
         }
         self.at = first + answer.tokens.len();
         for token in pending(answer) {

@@ -51,6 +51,7 @@ pub(super) struct BlockLook {
     pub(super) theme: String,
     pub(super) display: DisplayMode,
     pub(super) has_marks: bool,
+    pub(super) shows_thought: bool,
 }
 
 /// What the lines of a turn depend on beside that.

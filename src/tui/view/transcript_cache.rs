@@ -42,6 +42,8 @@ pub(super) struct Pen {
     pub(super) drafts: Joiner,
     /// A hash of the stretch's last line.
     pub(super) line: u64,
+    /// Whether a line stands for the folded thought already.
+    pub(super) has_fold: bool,
 }
 
 impl Pen {
@@ -71,6 +73,8 @@ pub(super) struct Key {
     pub(super) theme: String,
     pub(super) display: DisplayMode,
     pub(super) has_marks: bool,
+    /// Tokens of the thought, if it is folded.
+    pub(super) folded: Option<usize>,
     /// The line on which it begins, as in [`Pen::line`]; 0 for the first.
     pub(super) goes_on: u64,
     pub(super) starts_conversation: bool,

@@ -9,8 +9,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::protocol::StopReason;
-use crate::session::Answer;
 use crate::session::text::{self, Joiner};
+use crate::session::{Answer, TranscriptToken};
 use crate::tui::display::DisplayMode;
 use crate::tui::hit_map::PREFILL;
 use crate::tui::widgets::flow::Tagged;
@@ -36,6 +36,8 @@ struct Work<'a> {
     selected: Option<Option<usize>>,
     /// Numbers of the rounds whose discarded drafts the live display shows.
     drafted: [Option<u32>; 2],
+    /// Tokens of the thought, if it is folded.
+    folded: Option<usize>,
 }
 
 /// The transcript in blocks; the last is what no turn contains yet.
@@ -78,6 +80,7 @@ fn look(screen: Screen, lane: Lane, width: u16) -> BlockLook {
         theme: screen.theme.name.clone(),
         display: screen.app.display,
         has_marks: screen.has_marks(),
+        shows_thought: screen.app.shows_thought,
     }
 }
 
@@ -89,10 +92,21 @@ fn turns_laid_out(screen: Screen, lane: Lane, (first, turns): (usize, &[Turn]), 
         let selected = chosen.map(|at| at.round);
         let answer = turn.answer(lane);
         let drafted = rounds_with_drafts(answer, selected);
-        let work = Work { screen, lane, index, width, answer, selected, drafted };
+        let folded = folded(screen, answer, selected);
+        let work = Work { screen, lane, index, width, answer, selected, drafted, folded };
         work.turn(turn, &mut laid);
     }
     laid
+}
+
+/// Tokens of the thought, if there is one and it is folded: unless the key opened it, or a round of it is selected.
+fn folded(screen: Screen, answer: &Answer, selected: Option<Option<usize>>) -> Option<usize> {
+    if screen.app.shows_thought {
+        return None;
+    }
+    let chosen = selected.map(|round| round.and_then(|at| answer.rounds.get(at)).map_or(0, |round| round.first_token));
+    let is_chosen = chosen.and_then(|first| answer.tokens.get(first)).is_some_and(|token| token.is_thought);
+    Some(answer.thought_tokens()).filter(|tokens| *tokens > 0 && !is_chosen)
 }
 
 /// What no turn holds yet: the prompt on its way, a new conversation.
@@ -158,7 +172,7 @@ impl Work<'_> {
             let mut head = self.begin(turn);
             let (mut lines, mut tags) = head.flow.take_finished();
             let chosen = self.selected.map(|_| self.selected_number());
-            let text = plain_text::lay_out(self.screen, self.answer, chosen.flatten(), self.width);
+            let text = plain_text::lay_out(self.screen, (self.answer, self.folded), chosen.flatten(), self.width);
             let selected = text.selected.map(|line| line + lines.len());
             lines.extend(text.lines);
             tags.extend(text.tags);
@@ -179,7 +193,7 @@ impl Work<'_> {
             rule(self.screen, self.screen.app.starts_conversation(self.index), self.width, &mut flow);
         }
         head(self.screen, turn, &mut flow);
-        Pen { flow, joiner: Joiner::default(), drafts: Joiner::default(), line: 0 }
+        Pen { flow, joiner: Joiner::default(), drafts: Joiner::default(), line: 0, has_fold: false }
     }
 
     /// A stretch from the cache, if it cannot change any more and nothing in it is selected.
@@ -221,6 +235,7 @@ impl Work<'_> {
             theme: self.screen.theme.name.clone(),
             display: app.display,
             has_marks: self.screen.has_marks(),
+            folded: self.folded,
             goes_on: pen.map_or(0, |pen| pen.line),
             starts_conversation: app.starts_conversation(self.index),
             is_abandoned: app.abandoned.contains(&turn.number),
@@ -252,11 +267,33 @@ impl Work<'_> {
             if is_selected && selected.is_none() {
                 selected = Some(pen.flow.line_index());
             }
+            if self.folded.is_some() && token.is_thought {
+                self.fold(&token, &mut pen);
+                continue;
+            }
             let shows_discarded = self.shows_discarded(token.round);
             token_text::push(screen, token, Look { is_selected, is_chosen, shows_discarded }, &mut pen);
         }
         (of(self.index, pen.flow.take_finished(), selected), Rc::new(pen.ended()))
     }
+}
+
+impl Work<'_> {
+    /// A line in place of the thought, where it begins.
+    fn fold(&self, token: &TranscriptToken, pen: &mut Pen) {
+        let is_first = !std::mem::replace(&mut pen.has_fold, true);
+        if let Some(tokens) = self.folded.filter(|_| is_first) {
+            pen.flow.tag(token_text::round_of(token), token.column);
+            pen.flow.push(&folded_line(self.screen, tokens), self.screen.theme[Role::TextDim]);
+            pen.flow.end_line();
+        }
+    }
+}
+
+/// What stands for a folded thought.
+pub(super) fn folded_line(screen: Screen, tokens: usize) -> String {
+    let plural = if tokens == 1 { "" } else { "s" };
+    format!("▸ thought, {tokens} token{plural} ({} opens it)", screen.app.key(Action::ToggleThought))
 }
 
 /// Parts two turns.
