@@ -21,8 +21,11 @@ fn main() -> ExitCode {
     }
     commands::closed_stdout::guard();
     draftscope::fatal::install();
-    let parsed = commands::config::parse();
+    let mut parsed = commands::config::parse();
     commands::config::warn(&parsed);
+    if let Some(args) = parsed.cli.model_args_mut() {
+        commands::pairing::apply(args);
+    }
     // this thread may run out of memory, too
     let result = catch_unwind(AssertUnwindSafe(|| run(&parsed)));
     let result = result.unwrap_or_else(|panic| match OutOfMemory::of(&*panic) {

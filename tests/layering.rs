@@ -135,6 +135,7 @@ const COMMANDS: &[Layer] = &[
     (
         "shared",
         &[
+            "catalogue",
             "closed_stdout",
             "costs",
             "engine",
@@ -142,6 +143,7 @@ const COMMANDS: &[Layer] = &[
             "first_start",
             "lessons",
             "output",
+            "pairing",
             "plugin_check",
             "progress",
             "prompts",

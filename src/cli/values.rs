@@ -98,6 +98,15 @@ pub(super) fn model_name() -> impl TypedValueParser<Value = PathBuf> {
     OsStringValueParser::new().map(PathBuf::from)
 }
 
+/// `on` or `off`.
+pub(super) fn parse_switch(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("it must be on or off".to_owned()),
+    }
+}
+
 pub(super) fn parse_threads(text: &str) -> Result<Threads, String> {
     match text.parse::<u16>() {
         _ if text == "auto" => Ok(Threads::Auto),

@@ -2,6 +2,7 @@
 
 pub(crate) mod attach;
 pub(crate) mod bench;
+mod catalogue;
 pub(crate) mod chat;
 pub(crate) mod closed_stdout;
 pub(crate) mod compare;
@@ -20,6 +21,7 @@ pub(crate) mod learn;
 mod lessons;
 pub(crate) mod models;
 pub(crate) mod output;
+pub(crate) mod pairing;
 mod plugin_check;
 mod progress;
 mod prompts;

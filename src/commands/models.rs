@@ -11,9 +11,11 @@ use draftscope::model::interfaces::ModuleCard;
 use draftscope::model::load::card::Card;
 use draftscope::model::load::gguf_summary::GgufSummary;
 use draftscope::model::load::named_module::{MODULE_KINDS, kind_in};
-use draftscope::store::{ModelEntry, ModelTable, PullOptions, Status, Terminal};
+use draftscope::store::{ModelEntry, ModelTable, PullOptions, Status, Store, Terminal};
 use serde::Serialize;
 use serde_json::Value;
+
+use super::catalogue::CatalogueRows;
 
 pub(crate) fn run(action: ModelsAction) -> Result<ExitCode> {
     let store = super::recipe::store()?;
@@ -24,12 +26,22 @@ pub(crate) fn run(action: ModelsAction) -> Result<ExitCode> {
             let pulled = store.pull(name.as_deref(), PullOptions { force, from }, progress)?;
             show(&pulled, json)?;
         }
-        ModelsAction::List { json: true } => super::output::print_json(&store.list()?)?,
-        ModelsAction::List { json: false } => super::output::print(ModelTable(&store.list()?))?,
+        ModelsAction::List { json } => list(&store, json)?,
         ModelsAction::Info { name, json } => show(&Info::of(store.info(&name, progress)?), json)?,
         ModelsAction::Rm { name } => super::output::print(store.remove(&name, progress)?)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Known models, files in the cache, and recommended models.
+fn list(store: &Store, json: bool) -> Result<()> {
+    let (entries, recommended) = (store.list()?, CatalogueRows::new(store));
+    if !json {
+        super::output::print(ModelTable(&entries))?;
+        return super::output::print(format!("\n{recommended}"));
+    }
+    let all = entries.iter().map(serde_json::to_value).chain(recommended.rows.iter().map(serde_json::to_value));
+    super::output::print_json(&all.collect::<Result<Vec<_>, _>>()?)
 }
 
 /// A model's file, and what is in it.
@@ -45,9 +57,10 @@ struct Info {
     /// The same for people.
     #[serde(skip)]
     module: Option<Box<dyn ModuleCard>>,
-    /// What a GGUF file's header says about a model that is not supported.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    sketch: Option<GgufSummary>,
+    /// What a GGUF file's header says, also of a file that is not supported.
+    gguf: Option<GgufSummary>,
+    /// Whether it runs here; null when there is no file.
+    runs: Option<bool>,
     /// Why it does not run.
     problem: Option<String>,
 }
@@ -56,14 +69,13 @@ impl Info {
     fn of(entry: ModelEntry) -> Self {
         let there = !matches!(entry.status, Status::Missing | Status::Damaged { .. });
         let modules = MODULE_KINDS.iter().map(|kind| (kind.field(), None)).collect();
-        let mut info = Self { entry, model: None, modules, module: None, sketch: None, problem: None };
+        let mut info = Self { entry, model: None, modules, module: None, gguf: None, runs: None, problem: None };
         if !there {
             return info;
         }
         info.problem = info.read().err().map(|error| error.to_string());
-        if info.problem.is_some() {
-            info.sketch = GgufSummary::read(&info.entry.file);
-        }
+        info.runs = Some(info.problem.is_none());
+        info.gguf = GgufSummary::read(&info.entry.file);
         info
     }
 
@@ -91,13 +103,16 @@ impl Display for Info {
         if let Some(module) = &self.module {
             write!(f, "\n{module}")?;
         }
-        if let Some(sketch) = &self.sketch {
-            write!(f, "\n{sketch}")?;
+        match &self.gguf {
+            Some(gguf) if self.model.is_some() => write!(f, "\n{}", gguf.beside_card())?,
+            Some(gguf) => write!(f, "\n{gguf}")?,
+            None => {}
         }
-        if let Some(problem) = &self.problem {
-            write!(f, "\nruns     no: {problem}")?;
+        match &self.problem {
+            Some(problem) => write!(f, "\nruns     no: {problem}"),
+            None if self.runs.is_some() => write!(f, "\nruns     yes"),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 

@@ -8,11 +8,13 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, bail};
 use draftscope::cli::{ModelArgs, Threads};
 use draftscope::model::files::SideFiles;
-use draftscope::model::load::named_module::kind_of;
+use draftscope::model::load::gguf_drafting::GgufDrafting;
+use draftscope::model::load::named_module::{kind_in, kind_of};
 use draftscope::model::load::preflight::preflight;
 use draftscope::model::options::{DraftVocab, LoadOptions, ModuleFile};
 use draftscope::protocol::{DrafterKind, TokenId};
-use draftscope::store::{Store, StoreError, Terminal};
+use draftscope::session::text::printable;
+use draftscope::store::{Store, StoreError, Terminal, sidecars};
 use sha2::{Digest, Sha256};
 
 /// The module that comes with the program; made for the default model.
@@ -27,6 +29,10 @@ pub(crate) fn recipe(args: &ModelArgs) -> Result<LoadOptions> {
     let mtp = if args.drafter == DrafterKind::None.name() { None } else { Some(mtp_recipe(args.mtp.as_deref())?) };
     let store = store()?;
     let target = store.resolve(args.model.as_deref(), &mut Terminal::default())?;
+    let draft_model = match &args.draft_model {
+        Some(model) => Some(drafter(&store, model)?),
+        None => sidecar(&target, args),
+    };
     Ok(LoadOptions {
         sha256: remembered_sha256(&store, &target),
         target,
@@ -39,14 +45,34 @@ pub(crate) fn recipe(args: &ModelArgs) -> Result<LoadOptions> {
         },
         ctx_len: args.ctx.map(|ctx| ctx as usize),
         mtp,
-        draft_model: match &args.draft_model {
-            Some(model) => Some(drafter(&store, model)?),
-            None => None,
-        },
-        draft_model_required: true,
+        draft_model_required: args.draft_model.is_some(),
+        draft_model,
         rollback: args.rollback,
         draft_vocab: args.draft_vocab.as_deref().map(draft_vocab).transpose()?,
+        think: args.think,
     })
+}
+
+/// The drafter in a file beside the target, if one runs and the target has no module of its own; those that do not run
+/// are named.
+fn sidecar(target: &Path, args: &ModelArgs) -> Option<PathBuf> {
+    let is_left_open = args.drafter == DrafterKind::Mtp.name() && args.mtp.is_none();
+    let found = if is_left_open { sidecars(target) } else { Vec::new() };
+    if found.is_empty() || GgufDrafting::read(target).is_none_or(|target| target.modules > 0) {
+        return None;
+    }
+    let (runs, others): (Vec<_>, Vec<_>) = found.into_iter().partition(|file| kind_in(file).is_some());
+    let name = |file: &Path| printable(&file.file_name().unwrap_or_default().to_string_lossy()).into_owned();
+    for file in &others {
+        let role = GgufDrafting::read(file).map_or("no GGUF file", |drafting| drafting.role.title());
+        super::output::say(&format!(
+            "{} lies beside the model and is not used: it is {role}, which does not run here",
+            name(file)
+        ));
+    }
+    let first = runs.into_iter().next()?;
+    super::output::say(&format!("{} lies beside the model and drafts for it", name(&first)));
+    Some(first)
 }
 
 /// The second model; the store's own error message is about the target.

@@ -88,6 +88,15 @@ pub struct CostCurve {
     pub read_share: f64,
 }
 
+/// Bytes that this machine reads from memory in a second, on all its cores: the fastest of a few loops over more memory
+/// than its caches have.
+#[must_use]
+pub fn memory_bandwidth() -> f64 {
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let memory = Stream::new(threads, MEMORY_BYTES);
+    MEMORY_BYTES as f64 / memory.seconds().min(memory.seconds())
+}
+
 /// A target and its draft module, to time single passes after any number of cached positions.
 ///
 /// Every timed pass is rolled back, so the caches stay as [`PassTimer::fill`] left them.

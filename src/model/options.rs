@@ -37,6 +37,8 @@ pub struct LoadOptions {
     pub rollback: Rollback,
     /// Tokens that a module from the target's own files may propose; `None` for all.
     pub draft_vocab: Option<DraftVocab>,
+    /// Whether the chat template is asked for a thought before the answer; `None` leaves it to the template.
+    pub think: Option<bool>,
 }
 
 impl LoadOptions {
@@ -56,6 +58,7 @@ impl LoadOptions {
             draft_model_required: false,
             rollback: Rollback::default(),
             draft_vocab: None,
+            think: None,
         }
     }
 }

@@ -119,6 +119,9 @@ pub struct Pulled {
     /// The model after the pull.
     #[serde(flatten)]
     pub entry: ModelEntry,
+    /// Where the drafter that belongs to it is, if that has files of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drafter: Option<PathBuf>,
     /// Where it came from; `None` when it was already there.
     pub source: Option<SourceKind>,
     /// How long it took.
@@ -131,7 +134,8 @@ impl Display for Pulled {
         match self.source {
             None => write!(f, "{name} is already there and correct: {file}"),
             Some(source) => write!(f, "{name} fetched from {source} in {:.1} s: {file}", self.took.as_secs_f64()),
-        }
+        }?;
+        self.drafter.as_ref().map_or(Ok(()), |drafter| write!(f, "\nits drafter: {}", drafter.display()))
     }
 }
 

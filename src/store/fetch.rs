@@ -151,7 +151,8 @@ pub(super) fn pull(
     progress: &mut dyn Progress,
 ) -> Result<Pulled, StoreError> {
     let started = Instant::now();
-    let pulled = |source| Pulled { entry: cache.entry(model, Status::Ready), source, took: started.elapsed() };
+    let pulled =
+        |source| Pulled { entry: cache.entry(model, Status::Ready), drafter: None, source, took: started.elapsed() };
     let lock = cache.lock(progress)?;
     let status = cache.check(model);
     if status == Status::Ready && !options.force {

@@ -10,6 +10,7 @@ use std::path::{MAIN_SEPARATOR, Path, PathBuf};
 
 mod cache;
 mod catalog;
+mod catalogue;
 mod check;
 mod entry;
 mod error;
@@ -23,16 +24,19 @@ mod progress;
 mod reach;
 mod repo;
 mod side;
+mod sidecar;
 #[cfg(test)]
 mod tests;
 
 pub use cache::Cache;
 pub use catalog::{DEFAULT, HubPlace, KNOWN, KnownModel, WheelPlace};
+pub use catalogue::{CatalogueDraft, CatalogueDrafter, CatalogueModel, catalogue, recommended};
 pub use entry::{ModelEntry, ModelTable, Pulled, Removed, Status};
 pub use error::{Attempt, Exhausted, StoreError};
 pub use fetch::{PullOptions, SourceKind};
 pub use progress::{Progress, Terminal};
 pub use repo::Preflight;
+pub use sidecar::{sidecar_kind, sidecars};
 
 use fetch::ModelSource;
 use repo::{RepoName, Repos};
@@ -97,10 +101,29 @@ impl Store {
         let Some(path) = explicit.filter(|path| !path.as_os_str().is_empty()) else {
             return self.resolve_known(&DEFAULT, progress);
         };
-        match path.to_str().and_then(catalog::find) {
-            Some(model) => self.resolve_known(model, progress),
-            None => self.resolve_own(path, progress),
+        let name = path.to_str().unwrap_or_default();
+        match (catalog::find(name), recommended(name)) {
+            (Some(model), _) => self.resolve_known(model, progress),
+            (None, Some(model)) => self.recommended(model, false, progress).map(|(path, _)| path),
+            (None, None) => self.resolve_own(path, progress),
         }
+    }
+
+    /// The file or folder of a recommended model, and whether anything was fetched.
+    fn recommended(
+        &self,
+        model: &CatalogueModel,
+        force: bool,
+        progress: &mut dyn Progress,
+    ) -> Result<(PathBuf, bool), StoreError> {
+        self.repos.catalogued((model.repo(), &model.name), (force, model.sha256.as_deref()), progress)
+    }
+
+    /// Where a recommended model's files are: its own, and its drafter's; `None` for one that is not there.
+    #[must_use]
+    pub fn fetched(&self, model: &CatalogueModel) -> [Option<PathBuf>; 2] {
+        let there = |name: Option<RepoName>| name.and_then(|name| self.repos.fetched(&name));
+        [there(model.repo()), there(model.draft.as_ref().and_then(CatalogueDraft::repo))]
     }
 
     fn resolve_known(&self, model: &KnownModel, progress: &mut dyn Progress) -> Result<PathBuf, StoreError> {
@@ -144,6 +167,9 @@ impl Store {
         options: PullOptions,
         progress: &mut dyn Progress,
     ) -> Result<Pulled, StoreError> {
+        if let Some(model) = name.filter(|name| catalog::find(name).is_none()).and_then(recommended) {
+            return self.pull_recommended(model, options, progress);
+        }
         let model = match name {
             None => &DEFAULT,
             Some(name) => match (catalog::find(name), RepoName::parse(name)) {
@@ -158,12 +184,41 @@ impl Store {
         self.pull_known(model, options, progress)
     }
 
+    /// Fetches a recommended model, then its drafter.
+    fn pull_recommended(
+        &self,
+        model: &CatalogueModel,
+        options: PullOptions,
+        progress: &mut dyn Progress,
+    ) -> Result<Pulled, StoreError> {
+        if options.from == Some(SourceKind::Pip) {
+            return Err(StoreError::HubOnly { name: model.name.clone() });
+        }
+        let started = std::time::Instant::now();
+        let (path, mut fetched) = self.recommended(model, options.force, progress)?;
+        let mut drafter = None;
+        if let Some(draft) = &model.draft {
+            let digest = (options.force, draft.sha256.as_deref());
+            let (path, also) = self.repos.catalogued((draft.repo(), &draft.repository), digest, progress)?;
+            (drafter, fetched) = (Some(path), fetched || also);
+        }
+        let mut entry = self.entry_of(&path)?;
+        (entry.name, entry.about) = (model.name.clone(), model.about.clone());
+        entry.license = Some(model.license.clone());
+        Ok(Pulled { entry, drafter, source: fetched.then_some(SourceKind::Hub), took: started.elapsed() })
+    }
+
+    /// The entry of a file or folder of a repository.
+    fn entry_of(&self, path: &Path) -> Result<ModelEntry, StoreError> {
+        let read = |source| StoreError::Read { path: path.to_owned(), source };
+        if path.is_dir() { cache::folder(path) } else { cache::foreign(path.to_owned()) }.map_err(read)
+    }
+
     fn pull_repo(&self, repo: &RepoName, force: bool, progress: &mut dyn Progress) -> Result<Pulled, StoreError> {
         let started = std::time::Instant::now();
         let (path, fetched) = self.repos.pull(repo, force, progress)?;
-        let read = |source| StoreError::Read { path: path.clone(), source };
-        let entry = if path.is_dir() { cache::folder(&path) } else { cache::foreign(path.clone()) }.map_err(read)?;
-        Ok(Pulled { entry, source: fetched.then_some(SourceKind::Hub), took: started.elapsed() })
+        let entry = self.entry_of(&path)?;
+        Ok(Pulled { entry, drafter: None, source: fetched.then_some(SourceKind::Hub), took: started.elapsed() })
     }
 
     fn pull_known(
@@ -193,7 +248,10 @@ impl Store {
         if let Some(model) = catalog::find(name) {
             return Ok(self.cache.entry(model, self.cache.check(model)));
         }
-        let file = self.resolve_own(Path::new(name), progress)?;
+        let file = match recommended(name) {
+            Some(model) => self.recommended(model, false, progress)?.0,
+            None => self.resolve_own(Path::new(name), progress)?,
+        };
         if file.is_dir() {
             return cache::folder(&file).map_err(|source| StoreError::Read { path: file.clone(), source });
         }

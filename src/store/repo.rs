@@ -12,12 +12,14 @@ use etcetera::BaseStrategy;
 use crate::http::HttpError;
 
 use super::StoreError;
+use super::check;
 use super::error::SourceError;
 use super::hub::Hub;
 use super::hub_cache::{HubCache, HubRepo, Sibling};
 use super::lock::Lock;
 use super::progress::Progress;
 use super::side;
+use super::sidecar::sidecar_kind;
 
 /// Judges a folder whose weights are not there yet; the error is the reason why its model is not supported.
 pub type Preflight = fn(&Path) -> Result<(), String>;
@@ -133,6 +135,31 @@ impl Repos {
         fetched.map_err(|why| StoreError::Repo { name: name.id.clone(), why: self.explain(&why, dir) })
     }
 
+    /// The folder or file of a catalogue's entry, and whether anything was fetched. A file with another digest than the
+    /// catalogue's is used, because repositories replace files, and reported.
+    pub(super) fn catalogued(
+        &self,
+        (name, title): (Option<RepoName>, &str),
+        (force, sha256): (bool, Option<&str>),
+        progress: &mut dyn Progress,
+    ) -> Result<(PathBuf, bool), StoreError> {
+        let name = name.ok_or_else(|| super::unknown(title))?;
+        let (path, fetched) = self.pull(&name, force, progress)?;
+        if let Some(sha256) = sha256.filter(|_| fetched)
+            && check::sha256_of(&path).is_ok_and(|found| found != sha256)
+        {
+            progress.step(&format!(
+                "{title}: the repository has replaced this file since the catalogue was written (its sha256 differs)"
+            ));
+        }
+        Ok((path, fetched))
+    }
+
+    /// The folder or file of a repository if it is in the cache; nothing is asked of the hub.
+    pub(super) fn fetched(&self, name: &RepoName) -> Option<PathBuf> {
+        self.find(self.dir.as_ref()?, name)
+    }
+
     /// The folder or file in the cache, if it is complete.
     fn find(&self, dir: &Path, name: &RepoName) -> Option<PathBuf> {
         let (cache, repo) = (HubCache::new(dir.to_owned()), name.at(name.revision()));
@@ -215,7 +242,9 @@ impl Repos {
             if !has(file) {
                 return Err(SourceError::Lacks(format!("the repository has no file '{file}'")));
             }
-            get(file)?
+            let path = get(file)?;
+            offer_sidecars(name, &info.siblings, progress);
+            path
         } else {
             if !has(CONFIG) || ![SINGLE, INDEX, TORCH].into_iter().any(has) {
                 return Err(SourceError::Lacks(no_folder(&info.siblings)));
@@ -259,6 +288,17 @@ impl Repos {
             (true, None) => format!("{text}; check the name, and for a private or gated repository set HF_TOKEN"),
             (true, Some(_)) => format!("{text}; check the name, and that your token may read it"),
             (false, _) => format!("{text}; what was fetched stays, and the next try resumes there"),
+        }
+    }
+}
+
+/// Names the files of a repository that draft for its models, so that the user can take one.
+fn offer_sidecars(name: &RepoName, siblings: &[Sibling], progress: &mut dyn Progress) {
+    let files = siblings.iter().map(|sibling| sibling.name.as_str()).filter(|file| sidecar_kind(file).is_some());
+    for file in files.filter(|file| Some(*file) != name.file.as_deref()).take(8) {
+        let place = format!("{}/{file}", name.id);
+        if RepoName::parse(&place).is_some() {
+            progress.step(&format!("the repository also has {file}, a drafter: --draft-model {place}"));
         }
     }
 }

@@ -66,6 +66,7 @@ pub fn recipe(path: PathBuf, backend: Backend) -> LoadOptions {
         draft_model_required: false,
         rollback: Rollback::default(),
         draft_vocab: None,
+        think: None,
     }
 }
 

@@ -112,6 +112,7 @@ fn recipe(backend: Backend, dtype: Dtype, mtp: ModuleFile) -> Option<LoadOptions
         draft_model_required: false,
         rollback: Rollback::default(),
         draft_vocab: None,
+        think: None,
     })
 }
 

@@ -60,6 +60,7 @@ impl Tiny {
             draft_model_required: false,
             rollback: Rollback::default(),
             draft_vocab: None,
+            think: None,
         }
     }
 

@@ -137,6 +137,13 @@ fn a_tensor_of_a_type_that_does_not_run_is_named_with_its_type() {
         }
         let summary = GgufSummary::read(file.path()).unwrap();
         assert_eq!((summary.layers, summary.dtype.as_str()), (Some(1), "iq4_xs"));
+        let [refused] = &summary.types.iter().filter(|share| !share.runs).collect::<Vec<_>>()[..] else {
+            panic!("{:?}", summary.types)
+        };
+        assert_eq!((refused.tensors, refused.named[0].as_str()), (tensors.len(), tensors[tensors.len() - 1]));
+        assert_eq!(refused.bytes.is_none(), kind == 99, "the size of an unknown type is unknown");
+        let text = summary.to_string();
+        assert!(text.contains("(does not run)") && text.contains(" is the type of blk.0.ffn_"), "{text}");
     }
     // whole numbers are no weights, so a tensor of them is rejected only where something reads it
     let file = retyped(&[up], 24);
@@ -178,5 +185,51 @@ fn a_file_of_an_unsupported_family_is_described_by_its_header() {
     let text = sketch.to_string();
     let shape = "shape    48 layers, of width 2048, 64 experts a layer, draft modules announced: 1\n";
     assert!(text.contains(shape), "{text}");
+    assert!(text.contains("with no module: the file announces 1 and their tensors are missing"), "{text}");
     assert_eq!(GgufSummary::read(&path("llama")), None);
+}
+
+#[test]
+fn the_summary_of_a_file_counts_every_tensor_once_and_names_its_module_and_options() {
+    for name in ["llama.gguf", "qwen35.gguf", "mixed.gguf", "gemma3.gguf"] {
+        let summary = GgufSummary::read(&path(name)).unwrap();
+        let content = gguf_file::Content::read(&mut fs::File::open(path(name)).unwrap());
+        let tensors = content.map_or(summary.types.iter().map(|share| share.tensors).sum(), |c| c.tensor_infos.len());
+        assert_eq!(summary.types.iter().map(|share| share.tensors).sum::<usize>(), tensors, "{name}");
+        assert_eq!(summary.types.iter().filter_map(|share| share.bytes).sum::<u64>(), summary.tensor_bytes, "{name}");
+        assert!(summary.types.iter().all(|share| share.runs), "{name}");
+        let has_module = name == "qwen35.gguf";
+        assert_eq!(
+            (summary.drafting.modules > 0, summary.drafting.module_bytes > 0),
+            (has_module, has_module),
+            "{name}"
+        );
+        let flags = summary.engines.llama_server.unwrap();
+        assert_eq!(flags.contains("--spec-type draft-mtp"), has_module, "{flags}");
+        assert_eq!(summary.engines.vllm.unwrap().contains(r#""method":"mtp""#), has_module, "{name}");
+    }
+}
+
+#[test]
+fn a_part_of_a_split_file_and_a_drafter_are_described() {
+    let part = rewritten("qwen3.gguf", |keys| {
+        keys.insert("split.count".to_owned(), Value::U16(3));
+        keys.insert("split.no".to_owned(), Value::U16(1));
+    });
+    let summary = GgufSummary::read(part.path()).unwrap();
+    assert_eq!(summary.part, Some((2, 3)));
+    assert!(summary.to_string().contains("split    part 2 of 3"), "{summary}");
+    for (architecture, role) in
+        [("eagle3", "eagle3"), ("dflash", "dflash"), ("gemma4-assistant", "assistant"), ("clip", "other")]
+    {
+        let file = rewritten("qwen3.gguf", |keys| {
+            keys.insert("general.architecture".into(), text(architecture));
+            keys.insert(format!("{architecture}.block_size"), Value::U32(16));
+            keys.insert("general.base_model.0.repo_url".into(), text("https://huggingface.co/owner/name'; touch x #"));
+        });
+        let summary = GgufSummary::read(file.path()).unwrap();
+        assert_eq!(serde_json::to_value(summary.drafting.role).unwrap(), role);
+        assert!(!summary.to_string().contains("touch"), "a name that is no repository is not printed: {summary}");
+        assert_eq!(summary.drafting.block_size, (role != "other").then_some(16));
+    }
 }

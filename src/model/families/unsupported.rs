@@ -18,6 +18,7 @@ const UNSUPPORTED: &[(&str, &str)] = &[
     ("gemma4", "Gemma 4 in a GGUF file (from safetensors it runs)"),
     ("gemma4-assistant", "an assistant of Gemma 4 in a GGUF file (from safetensors it drafts)"),
     ("eagle3", "an EAGLE-3 head, which drafts for another model"),
+    ("dflash", "a DFlash or DSpark block drafter, which drafts for another model"),
     (
         "deepseek2",
         "DeepSeek-V2 or V3, Kimi or GLM-4.7-Flash in a GGUF file (of these, folders of V3, R1, V3.1 and GLM-4.7-Flash run)",

@@ -101,6 +101,16 @@ impl GgufFile {
     /// [`ModelError::Read`] if it cannot be opened, [`ModelError::Corrupt`] if it is not a complete GGUF file,
     /// [`ModelError::Unsupported`] if it is one part of a split file.
     pub fn open(path: &Path) -> Result<Self, ModelError> {
+        let gguf = Self::open_part(path)?;
+        gguf.check_whole()?;
+        Ok(gguf)
+    }
+
+    /// The same, but also one part of a split file, whose header lists the tensors of that part.
+    ///
+    /// # Errors
+    /// As [`GgufFile::open`].
+    pub fn open_part(path: &Path) -> Result<Self, ModelError> {
         let file = Mapped::open(path)?;
         let head = &file.bytes()[..file.bytes().len().min(MAX_HEADER)];
         let mut head = Head { bytes: Cursor::new(head), alignment: Alignment::Unseen, reads: 0, tensors: 0 };
@@ -115,7 +125,6 @@ impl GgufFile {
         let alignment = content.metadata.get("general.alignment").and_then(whole).unwrap_or(ALIGNMENT).max(1);
         let data = (position + length as u64).checked_next_multiple_of(alignment).unwrap_or(u64::MAX);
         let gguf = Self { path: path.to_owned(), metadata: content.metadata, tensors, data, file };
-        gguf.check_whole()?;
         gguf.check_extent()?;
         Ok(gguf)
     }
@@ -218,6 +227,11 @@ impl GgufFile {
     /// Name, shape (outermost dimension first) and encoding of each tensor; none for a type that does not run.
     pub fn tensors(&self) -> impl Iterator<Item = (&str, &[usize], Option<Encoding>)> {
         self.tensors.iter().map(|(name, info)| (name.as_str(), &info.shape[..], info.kind.encoding()))
+    }
+
+    /// Name, type and bytes of each tensor; no bytes for a type that is not known.
+    pub(in crate::model) fn kinds(&self) -> impl Iterator<Item = (&str, TensorType, Option<u64>)> {
+        self.tensors.iter().map(|(name, info)| (name.as_str(), info.kind, info.bytes()))
     }
 
     /// Bytes of all tensors in the file.

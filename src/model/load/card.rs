@@ -110,7 +110,7 @@ impl Card {
         let (source, family, config) = (&opened.source, &opened.config, opened.transformer());
         let (tokenizer, ends, (template, template_fault)) = match opened.codec() {
             Ok(codec) => {
-                let template = opened.compile_template(&codec).finish_or_why()?;
+                let template = opened.compile_template(&codec, None).finish_or_why()?;
                 (format!("{}, {} tokens", codec.kind(), codec.len()), codec.end_names(), template)
             }
             Err(error) => (format!("none that runs: {error}"), Vec::new(), (None, None)),

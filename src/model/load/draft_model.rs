@@ -6,6 +6,7 @@ use std::path::Path;
 
 use crate::model::ModelError;
 use crate::model::drafters::core::Figures;
+use crate::model::load::gguf_drafting::GgufDrafting;
 use crate::model::load::{DraftModel, OpenModel, load as load_model, named_module};
 use crate::model::options::LoadOptions;
 use crate::model::text::tokenizer::TextCodec;
@@ -28,6 +29,17 @@ pub(super) fn load(
             "no draft model, decoding plainly: --draft-model names {}, which drafts as --drafter mtp",
             kind.title()
         ))));
+    }
+    if let Some(role) = GgufDrafting::read(file).map(|drafting| drafting.role).filter(|role| role.is_drafter()) {
+        let what = format!(
+            "{} is {}, which this version does not run from a GGUF file; `draftscope models info FILE` says more",
+            file.display(),
+            role.title()
+        );
+        return match options.draft_model_required {
+            true => Err(ModelError::DraftModel(Box::new(ModelError::Unsupported(what)))),
+            false => Ok(Some(Err(format!("no draft model, decoding plainly: {what}")))),
+        };
     }
     progress("draft model", 0, 1);
     match checked(options, file, (codec, ctx_len)) {

@@ -1,4 +1,4 @@
-//! Facts from the header of a GGUF file about a model that does not run: `models info`.
+//! Facts from the header of any GGUF file, also of one that does not run: `models info`.
 //!
 //! Invariant: nothing here is needed to run a model, so a missing key is left out and never an error.
 
@@ -10,8 +10,10 @@ use serde::Serialize;
 
 use crate::model::error::clean;
 use crate::model::files::GgufFile;
+use crate::model::load::gguf_drafting::GgufDrafting;
+use crate::model::load::server_flags::ServerFlags;
 
-/// The few figures that every GGUF file has.
+/// Figures that the header of a GGUF file has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GgufSummary {
     /// The model's name, as people write it.
@@ -19,7 +21,7 @@ pub struct GgufSummary {
     /// The name in the file (`general.name`), if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub own_name: Option<String>,
-    /// The family, as the file names it.
+    /// The family, as the file names it; `(none)` if it does not.
     pub architecture: String,
     /// Transformer blocks, including those of draft modules.
     pub layers: Option<u64>,
@@ -35,18 +37,75 @@ pub struct GgufSummary {
     pub dtype: String,
     /// Bytes of the tensors.
     pub tensor_bytes: u64,
+    /// Which part of a split file it is, from 1, and the number of parts.
+    pub part: Option<(u64, u64)>,
+    /// Types of its tensors, the one with the most bytes first.
+    pub types: Vec<TypeShare>,
+    /// What it can draft with, or for.
+    pub drafting: GgufDrafting,
+    /// Options of other engines that switch speculation on.
+    pub engines: ServerFlags,
+}
+
+/// Tensors of one type.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TypeShare {
+    /// Its name in ggml, such as `Q4_K`.
+    pub name: String,
+    /// Tensors of this type.
+    pub tensors: usize,
+    /// Their bytes; null for a type whose size is not known.
+    pub bytes: Option<u64>,
+    /// Whether this version decodes it.
+    pub runs: bool,
+    /// If not: the first tensors of this type, by name, at most [`NAMED`].
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub named: Vec<String>,
+}
+
+/// Most tensors of a type that does not run that are named.
+pub const NAMED: usize = 3;
+
+fn types(gguf: &GgufFile) -> Vec<TypeShare> {
+    let mut tensors: Vec<_> = gguf.kinds().collect();
+    tensors.sort_by_key(|(name, ..)| *name);
+    let mut shares: Vec<TypeShare> = Vec::new();
+    for (tensor, kind, bytes) in tensors {
+        let runs = kind.encoding().is_some();
+        let at = shares.iter().position(|share| share.name == kind.name()).unwrap_or_else(|| {
+            shares.push(TypeShare {
+                name: kind.name().into_owned(),
+                tensors: 0,
+                bytes: Some(0),
+                runs,
+                named: Vec::new(),
+            });
+            shares.len() - 1
+        });
+        let share = &mut shares[at];
+        share.tensors += 1;
+        share.bytes = share.bytes.zip(bytes).and_then(|(sum, bytes)| sum.checked_add(bytes));
+        if !runs && share.named.len() < NAMED {
+            share.named.push(clean(tensor));
+        }
+    }
+    shares.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
+    shares
 }
 
 impl GgufSummary {
-    /// Reads the header; `None` if it is not a complete GGUF file, or names no family.
+    /// Reads the header; `None` if it is not a complete GGUF file.
     #[must_use]
     pub fn read(path: &Path) -> Option<Self> {
         if path.is_dir() {
             return None;
         }
-        let gguf = GgufFile::open(path).ok()?;
-        let architecture = gguf.text("general.architecture")?.to_owned();
+        let gguf = GgufFile::open_part(path).ok()?;
+        let architecture = gguf.text("general.architecture").unwrap_or("(none)").to_owned();
         let number = |name: &str| gguf.number(&format!("{architecture}.{name}")).filter(|number| *number > 0);
+        let parts = gguf.number("split.count").filter(|parts| *parts > 1);
+        let drafting = GgufDrafting::of(&gguf, &architecture);
+        let engines = ServerFlags::of(path, &gguf, &drafting);
         Some(Self {
             title: gguf.name(),
             own_name: gguf.text("general.name").map(clean),
@@ -57,8 +116,38 @@ impl GgufSummary {
             context_length: number("context_length"),
             dtype: gguf.main_dtype(),
             tensor_bytes: gguf.tensor_bytes(),
+            part: parts.map(|parts| (gguf.number("split.no").map_or(1, |part| part.saturating_add(1)), parts)),
+            types: types(&gguf),
+            drafting,
+            engines,
             architecture: clean(&architecture),
         })
+    }
+
+    /// What `models info` prints of a model that runs, beside its card: types, draft module and options of engines.
+    #[must_use]
+    pub fn beside_card(&self) -> String {
+        [self.types_line(), format!("drafts   {}", self.drafting), self.engines.to_string()].join("\n")
+    }
+
+    fn types_line(&self) -> String {
+        let share = |share: &TypeShare| {
+            let bytes = share.bytes.map_or_else(|| "size unknown".to_owned(), |bytes| DecimalBytes(bytes).to_string());
+            let stop = if share.runs { "" } else { " (does not run)" };
+            let tensors = if share.tensors == 1 { "tensor" } else { "tensors" };
+            format!("{} {} {tensors} {bytes}{stop}", share.name, share.tensors)
+        };
+        let types: Vec<_> = self.types.iter().map(share).collect();
+        let mut line =
+            format!("types    {}", if types.is_empty() { "no tensors".to_owned() } else { types.join(", ") });
+        for share in self.types.iter().filter(|share| !share.runs) {
+            let more = match share.tensors - share.named.len() {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            line.push_str(&format!("\n         {} is the type of {}{more}", share.name, share.named.join(", ")));
+        }
+        line
     }
 }
 
@@ -84,6 +173,10 @@ impl Display for GgufSummary {
         if let Some(context) = self.context_length {
             writeln!(f, "context  {context} tokens")?;
         }
-        write!(f, "memory   weights {} as {}", DecimalBytes(self.tensor_bytes), self.dtype)
+        if let Some((part, parts)) = self.part {
+            writeln!(f, "split    part {part} of {parts}; the lines below count the tensors of this part")?;
+        }
+        writeln!(f, "memory   weights {} as {}", DecimalBytes(self.tensor_bytes), self.dtype)?;
+        f.write_str(&self.beside_card())
     }
 }

@@ -59,6 +59,7 @@ pub(super) fn by_default(path: &Path, opened: &OpenModel, ctx_len: usize) -> Mem
         draft_model_required: false,
         rollback: Rollback::default(),
         draft_vocab: None,
+        think: None,
     };
     let (source, config) = (&opened.source, opened.config.as_ref());
     of(&LoadContext { options: &options, source, config, ctx_len, ends: &[] }, WeightType::Stored, true)
@@ -141,6 +142,7 @@ mod tests {
                     draft_model_required: false,
                     rollback: Rollback::default(),
                     draft_vocab: None,
+                    think: None,
                 };
                 let opened = OpenModel::open(folder.path()).unwrap();
                 let weight_type = weight_type(dtype, &opened.source, &Device::Cpu).0;
@@ -174,6 +176,7 @@ mod tests {
             draft_model_required: false,
             rollback: Rollback::default(),
             draft_vocab,
+            think: None,
         }
     }
 

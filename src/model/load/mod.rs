@@ -5,11 +5,14 @@
 pub mod card;
 mod draft_model;
 mod dtype;
+pub mod gguf_drafting;
 pub mod gguf_summary;
 mod memory_need;
+mod mtp_sidecar;
 pub mod named_module;
 mod open;
 pub mod preflight;
+mod server_flags;
 mod warnings;
 
 use candle_core::Device;
@@ -24,6 +27,7 @@ use crate::protocol::{DrafterInfo, TokenId};
 use self::dtype::{check_dtype, weight_type};
 use self::named_module::Requested;
 pub use self::open::OpenModel;
+pub use self::server_flags::ServerFlags;
 
 /// Everything that is loaded.
 pub struct Loaded {
@@ -70,7 +74,7 @@ pub fn load(options: &LoadOptions, progress: &mut Progress<'_>) -> Result<Loaded
             codec.len()
         )));
     }
-    let template = opened.compile_template(&codec);
+    let template = opened.compile_template(&codec, options.think);
     let ctx_len = options.ctx_len.unwrap_or(DEFAULT_CTX.min(most));
     if ctx_len > most {
         return Err(ModelError::Metadata(format!(
@@ -90,6 +94,7 @@ pub fn load(options: &LoadOptions, progress: &mut Progress<'_>) -> Result<Loaded
     let draft_model = draft_model::load(options, (&codec, ctx_len), progress)?;
     let (template, broken) = template.finish_or_why()?;
     let warnings = opened.warning().into_iter().chain(broken.map(|why| warnings::template(&why)));
+    let warnings = warnings.chain(warnings::think(options, &opened));
     let warnings = warnings.chain(warnings::draft_vocab(options, config, mtp.is_some())).collect();
     Ok(Loaded { target, codec, template, mtp, deeper, draft_model, notice, backend_notice, warnings })
 }

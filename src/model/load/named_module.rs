@@ -7,10 +7,11 @@ use crate::model::drafters::eagle3;
 use crate::model::families::gemma4::assistant;
 use crate::model::files::SideFiles;
 use crate::model::interfaces::{CheckedModule, FamilyConfig, ModuleKind};
+use crate::model::load::mtp_sidecar::MtpSidecar;
 use crate::model::options::LoadOptions;
 
 /// The kinds.
-pub static MODULE_KINDS: &[&dyn ModuleKind] = &[&eagle3::Eagle3, &assistant::AssistantKind];
+pub static MODULE_KINDS: &[&dyn ModuleKind] = &[&eagle3::Eagle3, &assistant::AssistantKind, &MtpSidecar];
 
 /// The kind of module that a `config.json` describes; `None` for a model or an MTP module.
 #[must_use]
@@ -18,9 +19,12 @@ pub fn kind_of(json: &[u8]) -> Option<&'static dyn ModuleKind> {
     MODULE_KINDS.iter().copied().find(|kind| kind.is_one(json))
 }
 
-/// The kind of module in a folder.
+/// The kind of module in a folder or GGUF file.
 #[must_use]
 pub fn kind_in(folder: &Path) -> Option<&'static dyn ModuleKind> {
+    if folder.is_file() {
+        return MtpSidecar::is_in(folder).then_some(&MtpSidecar as &dyn ModuleKind);
+    }
     kind_of(&SideFiles::of(folder).read("config.json").ok()??)
 }
 

@@ -8,7 +8,7 @@ use crate::model::files::{ConfigJson, Folder, GgufFile, ModelFiles, SideFiles};
 use crate::model::interfaces::{Family, FamilyConfig};
 use crate::model::load::named_module;
 use crate::model::nn::TransformerConfig;
-use crate::model::text::{template::ChatTemplate, tokenizer::TextCodec};
+use crate::model::text::{template::ChatTemplate, template::with_thinking, tokenizer::TextCodec};
 use crate::model::{ModelError, families};
 
 /// An open model. Weights stay on disk.
@@ -91,19 +91,30 @@ impl OpenModel {
     /// # Errors
     /// When it cannot be compiled.
     pub fn template(&self, codec: &TextCodec) -> Result<Option<ChatTemplate>, ModelError> {
-        self.compile_template(codec).finish()
+        self.compile_template(codec, None).finish()
+    }
+
+    /// Whether the chat template decides by a variable whether the model thinks, so that `think` has an effect.
+    #[must_use]
+    pub fn knows_thinking(&self) -> bool {
+        self.template_source().is_ok_and(|source| source.is_some_and(|source| with_thinking(&source, true).is_some()))
+    }
+
+    fn template_source(&self) -> Result<Option<String>, ModelError> {
+        match &self.source {
+            ModelFiles::Gguf(gguf) => Ok(gguf.text("tokenizer.chat_template").map(str::to_owned)),
+            ModelFiles::Folder(folder) => folder.side_files().chat_template(),
+        }
     }
 
     /// Starts to compile the chat template in a thread while weights are read.
     #[must_use]
-    pub fn compile_template(&self, codec: &TextCodec) -> CompilingTemplate {
-        let source = match &self.source {
-            ModelFiles::Gguf(gguf) => Ok(gguf.text("tokenizer.chat_template").map(str::to_owned)),
-            ModelFiles::Folder(folder) => folder.side_files().chat_template(),
-        };
+    pub fn compile_template(&self, codec: &TextCodec, think: Option<bool>) -> CompilingTemplate {
+        let source = self.template_source();
         let (bos, eos) = (codec.bos_name(), codec.eos_name());
+        let thinking = |source: String| think.and_then(|think| with_thinking(&source, think)).unwrap_or(source);
         let compile = |source: String| thread::spawn(move || ChatTemplate::new(&source, bos, eos));
-        CompilingTemplate(source.map(|source| source.map(compile)))
+        CompilingTemplate(source.map(|source| source.map(thinking).map(compile)))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Warnings about options and files that were ignored.
 
-use super::named_module;
+use super::{OpenModel, named_module};
 use crate::model::interfaces::FamilyConfig;
 use crate::model::options::LoadOptions;
 
@@ -9,6 +9,13 @@ pub(super) fn template(why: &str) -> String {
     format!(
         "the model's chat template is ignored, since it does not run here ({why}); use --raw to send text as it stands"
     )
+}
+
+/// `--think` for a template that does not know it.
+pub(super) fn think(options: &LoadOptions, opened: &OpenModel) -> Option<String> {
+    (options.think.is_some() && !opened.knows_thinking()).then(|| {
+        "--think is ignored: the model's chat template has no variable for it (enable_thinking or thinking)".to_owned()
+    })
 }
 
 /// A draft vocabulary that no head uses; `None` if another message gives the reason.

@@ -139,6 +139,28 @@ impl Compiled {
     }
 }
 
+/// Variables by which templates decide whether a model thinks: Qwen3.x, GLM, Gemma 4 and SmolLM3; DeepSeek and Kimi.
+const SWITCHES: &[&str] = &["enable_thinking", "thinking"];
+
+/// The source with its variables for thinking set; `None` if it knows none.
+#[must_use]
+pub fn with_thinking(source: &str, thinks: bool) -> Option<String> {
+    let known: Vec<_> = SWITCHES.iter().filter(|name| names_variable(source, name)).collect();
+    let set = |name: &&&str| format!("{{% set {name} = {thinks} %}}");
+    (!known.is_empty()).then(|| known.iter().map(set).collect::<String>() + source)
+}
+
+/// Whether code of a template names a variable: as a word of its own, within a tag, and not as a field or text.
+fn names_variable(source: &str, name: &str) -> bool {
+    let is_word = |c: char| c.is_alphanumeric() || "_.'\"".contains(c);
+    source.split("{%").skip(1).filter_map(|rest| rest.split("%}").next()).any(|tag| {
+        tag.match_indices(name).any(|(at, _)| {
+            let (before, after) = (tag[..at].chars().next_back(), tag[at + name.len()..].chars().next());
+            before.is_some_and(|c| !is_word(c)) && after.is_none_or(|c| !is_word(c))
+        })
+    })
+}
+
 /// The source with `{% generation %}` … `{% endgeneration %}` replaced by blocks that always run. `transformers` marks the
 /// answers of a training text with them; here their content is rendered as if there were no marks.
 fn without_marks(source: &str) -> String {
@@ -219,6 +241,32 @@ mod tests {
     use crate::protocol::Speaker;
 
     const CHATML: &str = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'].strip() + '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+
+    #[test]
+    fn a_template_that_knows_thinking_differs_from_one_that_mentions_it() {
+        let qwen = "{%- if enable_thinking is defined and enable_thinking is false %}{{ '<think></think>' }}{%- else %}{{ '<think>' }}{%- endif %}";
+        let deepseek =
+            "{% if not thinking is defined %}{% set thinking = false %}{% endif %}{% if thinking %}<think>{% endif %}";
+        let render = |source: &str| ChatTemplate::new(source, String::new(), String::new()).unwrap().render(&user("x"));
+        for (source, thinks, text) in [
+            (qwen, true, "<think>"),
+            (qwen, false, "<think></think>"),
+            (deepseek, true, "<think>"),
+            (deepseek, false, ""),
+        ] {
+            assert_eq!(render(&with_thinking(source, thinks).unwrap()).unwrap(), text, "{source}");
+        }
+        assert_eq!(render(qwen).unwrap(), "<think>", "without the option the template decides");
+        for source in [
+            CHATML,
+            "thinking",
+            "{% set a = 'thinking' %}",
+            "{% if message.thinking %}{% endif %}",
+            "{% if rethinking %}",
+        ] {
+            assert_eq!(with_thinking(source, true), None, "{source}");
+        }
+    }
 
     fn user(content: &str) -> Vec<Message> {
         vec![Message { role: Speaker::User, content: content.into() }]

@@ -1,0 +1,58 @@
+//! The options on models: what to load and where to run it.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::lab;
+use super::values::{Threads, model_name, parse_switch, parse_threads};
+use crate::model::options::{Backend, DeviceChoice, Dtype, Rollback};
+
+/// What to load and where to run it.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Model")]
+pub struct ModelArgs {
+    /// GGUF file, model folder (safetensors), name of a known model, or repository of the Hugging Face Hub (owner/name
+    /// or owner/name@revision) [default: the default model, downloaded on first use]
+    #[arg(long, short, value_name = "MODEL", env = "DRAFTSCOPE_MODEL", value_parser = model_name())]
+    pub model: Option<PathBuf>,
+    /// Data type of the target's weights; auto takes the fastest on the device
+    #[arg(long, value_enum, default_value_t = Dtype::Auto)]
+    pub dtype: Dtype,
+    /// Where to compute
+    #[arg(long, value_enum, default_value_t = DeviceChoice::Auto)]
+    pub device: DeviceChoice,
+    /// What computes the target; auto takes the native kernels on a CPU if they support the file
+    #[arg(long, value_enum, default_value_t = Backend::Auto)]
+    pub backend: Backend,
+    /// Threads of the native kernels; auto measures at start how many are fastest (Qwen3.5, DeepSeek-V3, GLM-4.7-Flash
+    /// and Gemma 4: all cores)
+    #[arg(long, value_name = "auto|N", default_value = "auto", value_parser = parse_threads)]
+    pub threads: Threads,
+    /// Context length in tokens [default: 4096, or the model's own if shorter]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(16..))]
+    pub ctx: Option<u32>,
+    /// What proposes draft tokens; with a lossless rule the output does not depend on it
+    #[arg(long, value_name = "NAME", default_value = "mtp", value_parser = lab::drafters(), help_heading = "Drafting")]
+    pub drafter: String,
+    /// A smaller model with the same tokenizer, for the drafter draft-model; or the target's EAGLE-3 head or Gemma 4
+    /// assistant, for mtp
+    #[arg(long, value_name = "MODEL", help_heading = "Drafting")]
+    pub draft_model: Option<PathBuf>,
+    /// Folder of an MTP module (config.json and a .safetensors file) instead of the built-in one
+    #[arg(long, value_name = "DIR", help_heading = "Drafting")]
+    pub mtp: Option<PathBuf>,
+    /// Whether a thinking model thinks first, for templates that can say so [default: as the template has it]
+    #[arg(long, value_name = "on|off", value_parser = parse_switch)]
+    pub think: Option<bool>,
+    /// How rejected rows are rolled back in recurrent layers (Qwen3.5): from a copy of the state after each verified
+    /// row, or by computing the rows again, which takes less memory
+    #[arg(long, value_enum, default_value_t = Rollback::Snapshots, help_heading = "Drafting")]
+    pub rollback: Rollback,
+    /// Tokens that the target's own module (Qwen3.5, DeepSeek-V3, GLM-4.7-Flash) or assistant may propose if its whole
+    /// head costs too much: the first N (those with the most frequent merges), those in a file with one token id a
+    /// line, or all, even if an assistant usually looks into a few clusters only. A module may also propose tokens of
+    /// the text
+    #[arg(long, value_name = "N|FILE|all", help_heading = "Drafting")]
+    pub draft_vocab: Option<String>,
+}

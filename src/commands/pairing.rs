@@ -1,0 +1,63 @@
+//! The drafter that belongs to a recommended model: `--model NAME` runs both.
+
+use std::path::PathBuf;
+
+use draftscope::cli::ModelArgs;
+use draftscope::protocol::DrafterKind;
+use draftscope::store::{CatalogueModel, recommended};
+
+/// Names the drafter's files and how it drafts, where the arguments leave both open.
+pub(crate) fn apply(args: &mut ModelArgs) {
+    let name = args.model.as_ref().and_then(|model| model.to_str());
+    if let Some(model) = name.and_then(recommended) {
+        pair(args, model);
+    }
+}
+
+fn pair(args: &mut ModelArgs, model: &CatalogueModel) {
+    let is_left_open = args.draft_model.is_none() && args.drafter == DrafterKind::Mtp.name() && args.mtp.is_none();
+    let Some(draft) = model.draft.as_ref().filter(|_| is_left_open) else {
+        return;
+    };
+    if let Some(problem) = super::catalogue::drafter_problem(model) {
+        super::output::say(&format!("{} runs without its drafter: {problem}", model.name));
+        return;
+    }
+    args.draft_model = Some(PathBuf::from(draft.place()));
+    model.drafter.option().clone_into(&mut args.drafter);
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use draftscope::cli::Cli;
+
+    use super::*;
+
+    fn paired(args: &[&str]) -> (Option<PathBuf>, String) {
+        let mut cli = Cli::parse_from(["draftscope", "run", "--prompt", "x"].iter().chain(args));
+        let args = cli.model_args_mut().unwrap();
+        apply(args);
+        (args.draft_model.clone(), args.drafter.clone())
+    }
+
+    #[test]
+    fn a_recommended_model_brings_its_drafter_unless_another_is_named() {
+        let (draft, drafter) = paired(&["--model", "qwen3-4b"]);
+        assert_eq!(draft, Some(PathBuf::from("Qwen/Qwen3-0.6B-GGUF/Qwen3-0.6B-Q8_0.gguf")));
+        assert_eq!(drafter, "draft-model");
+        let (draft, drafter) = paired(&["--model", "QWEN3-4B-EAGLE3"]);
+        assert_eq!((draft, drafter.as_str()), (Some(PathBuf::from("AngelSlim/Qwen3-4B_eagle3")), "mtp"));
+        for args in [
+            &["--model", "qwen3.5-4b"][..],
+            &["--model", "qwen3-4b", "--drafter", "ngram"],
+            &["--model", "qwen3-4b-dflash"],
+            &["--model", "./qwen3-4b"],
+            &[],
+        ] {
+            assert_eq!(paired(args).0, None, "{args:?}");
+        }
+        let named = paired(&["--model", "qwen3-4b", "--draft-model", "x.gguf"]);
+        assert_eq!(named, (Some(PathBuf::from("x.gguf")), "mtp".to_owned()));
+    }
+}

