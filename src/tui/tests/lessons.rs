@@ -198,6 +198,18 @@ fn the_round_that_judged_the_user_s_draft_is_shown() {
 }
 
 #[test]
+fn the_wiring_of_a_drafter_that_shares_the_cache_is_its_own() {
+    let mut stage = demo();
+    open(&mut stage, 5);
+    stage.shows((140, 42), &["norm                       norm", "projection: 2 d → d", "shared head"]);
+    stage.press("<Right><Right><Right><Right>");
+    let drawn =
+        ["2 d → its own width", "some layers with queries only", "projected to d, for the next", "its own head"];
+    stage.shows((140, 42), &drawn);
+    assert!(!stage.screen(140, 42).contains("norm                       norm"));
+}
+
+#[test]
 fn a_lesson_is_no_part_of_the_conversation() {
     let mut stage = Stage::new(&first_turn(), TuiOptions { page: Page::Learn, ..TuiOptions::default() });
     let conversations = stage.app.conversations.clone();

@@ -33,31 +33,59 @@ const LARGE: [&str; 17] = [
     "                      │  q: the token after",
 ];
 
+/// What is drawn otherwise for a drafter that reads the target's KV cache: Gemma 4's has no norms before its projection, a
+/// width and a head of its own, and hands a state back through a second projection.
+const SHARING: [(&str, &str); 4] = [
+    ("       norm                       norm", "         │                          │"),
+    ("projection: 2 d → d", "projection: 2 d → its own width"),
+    ("norm ──► for the next draft in", "norm ──► projected to d, for the next draft in"),
+    ("                 shared head", "                 its own head"),
+];
+
+/// Whether the step is about a drafter that reads the target's KV cache.
+fn shares_cache(screen: Screen) -> bool {
+    let step = screen.app.lesson.at(&screen.app.lessons).map(|(_, step)| step);
+    step.and_then(|step| step.example.as_ref()).is_some_and(|example| example.shares_cache)
+}
+
 fn large(screen: Screen) -> Vec<String> {
     let [block, cache, d] = sizes(screen);
-    LARGE.iter().map(|line| line.replace("{block}", &block).replace("{cache}", &cache).replace("{d}", &d)).collect()
+    let shares = shares_cache(screen);
+    let drawn = |line: &&str| {
+        let line = line.replace("{block}", &block).replace("{cache}", &cache).replace("{d}", &d);
+        let other = SHARING.iter().filter(|_| shares);
+        other.fold(line, |line, (usual, own)| line.replace(usual, own))
+    };
+    LARGE.iter().map(drawn).collect()
 }
 
 /// The same in a few lines.
 fn small(screen: Screen, width: u16) -> Vec<String> {
     let [block, cache, d] = sizes(screen);
-    let text = format!(
-        "shared embedding of the token just committed → norm ┐\n\
-         the target's hidden state at that place      → norm ┴ concatenation 2 d → projection d\n\
-         → {block} {cache} → norm → shared head → q\n\
-         next draft: the module's own output in place of the hidden state {d}"
-    );
+    let text = if shares_cache(screen) {
+        format!(
+            "the target's embedding of the token just committed ┐\n\
+             the target's hidden state at that place            ┴ concatenation 2 d → projection to its own width\n\
+             → {block} {cache} → norm → its own head → q\n\
+             next draft: the module's own output, projected to d, in place of the hidden state {d}"
+        )
+    } else {
+        format!(
+            "shared embedding of the token just committed → norm ┐\n\
+             the target's hidden state at that place      → norm ┴ concatenation 2 d → projection d\n\
+             → {block} {cache} → norm → shared head → q\n\
+             next draft: the module's own output in place of the hidden state {d}"
+        )
+    };
     wrapped(&text, width, Style::default()).iter().map(ToString::to_string).collect()
 }
 
 /// The block, the cache that it reads, and d.
 fn sizes(screen: Screen) -> [String; 3] {
-    let step = screen.app.lesson.at(&screen.app.lessons).map(|(_, step)| step);
-    let shares = step.and_then(|step| step.example.as_ref()).is_some_and(|example| example.shares_cache);
     let header = screen.session.header();
     let module = header.and_then(|h| h.drafters.iter().chain(&h.drafter).find(|d| d.weight_bytes > 0));
     let d = header.map_or(String::new(), |header| format!("(here d = {})", header.model.d_model));
-    if shares {
+    if shares_cache(screen) {
         return ["some layers with queries only".to_owned(), "that read the target's KV cache".to_owned(), d];
     }
     let cache = match module.map(|module| module.kv_bytes_per_token) {
