@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::model::load::{Loaded, load};
 use crate::model::options::LoadOptions;
-use crate::model::{Checkpoint, DraftModule, LogitRows, Model, ModelError, Rows};
+use crate::model::{Checkpoint, DraftModule, ExpertsMet, LogitRows, Model, ModelError, Rows};
 use crate::protocol::{DrafterInfo, TokenId};
 use draftscope_kernels::Stream;
 
@@ -51,6 +51,26 @@ impl Timing {
     }
 }
 
+/// Experts that a pass ran.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ExpertCost {
+    /// Different experts of a layer that ran, on average over the layers.
+    pub met: f64,
+    /// Experts of a layer.
+    pub count: f64,
+    /// Bytes of weights that the pass read, those of the experts that ran included.
+    pub pass_bytes: u64,
+}
+
+impl ExpertCost {
+    /// From what a pass met, of a model whose passes can read so many bytes.
+    fn of(met: ExpertsMet, pass_bytes: u64) -> Self {
+        let layers = met.layers.max(1) as f64;
+        let pass_bytes = pass_bytes.saturating_sub(met.bytes) + met.bytes_met;
+        Self { met: met.met as f64 / layers, count: met.count as f64 / layers, pass_bytes }
+    }
+}
+
 /// Measured costs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CostCurve {
@@ -69,8 +89,12 @@ pub struct CostCurve {
     pub prefill_tokens_per_second: f64,
     /// Bytes of weights in memory.
     pub weight_bytes: u64,
-    /// Bytes of weights that a pass reads: fewer than `weight_bytes` where only some rows of a table are looked up.
+    /// Bytes of weights that a pass of one row reads: fewer than `weight_bytes` where only some rows of a table are looked
+    /// up, or only some experts run.
     pub pass_bytes: u64,
+    /// What passes of 1, 2, … rows meet of the experts; empty where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub experts: Vec<ExpertCost>,
     /// Bytes of keys and values that a pass reads besides: `ctx` positions of the target's cache.
     pub cache_bytes: u64,
     /// Bytes of the drafter's own weights; 0 without one.
@@ -162,6 +186,20 @@ impl PassTimer {
         Ok(took)
     }
 
+    /// What passes of 1 to [`MAX_ROWS`] rows meet of the experts; empty where there are none.
+    ///
+    /// # Errors
+    /// When a pass fails.
+    pub fn experts(&mut self) -> Result<Vec<ExpertCost>, ModelError> {
+        let mut costs = Vec::new();
+        for rows in 1..=MAX_ROWS {
+            self.pass(rows)?;
+            let Some(met) = self.target.experts_met() else { break };
+            costs.push(ExpertCost::of(met, self.target.pass_bytes()));
+        }
+        Ok(costs)
+    }
+
     /// Times a chain of `drafts` drafts, at least one: the first settles [`SETTLED`] slots with the target's states,
     /// the others read the module's own states. None without a module.
     ///
@@ -199,7 +237,8 @@ pub fn measure(recipe: &LoadOptions, ctx: usize, turns: usize) -> Result<CostCur
     let prefill = timer.fill(ctx)?;
     let spec = timer.target.spec().clone();
     let cache_bytes = ctx as u64 * spec.info.kv_bytes_per_token;
-    let pass_bytes = timer.target.pass_bytes();
+    let experts = timer.experts()?;
+    let pass_bytes = experts.first().map_or(timer.target.pass_bytes(), |one_row| one_row.pass_bytes);
     let as_pass = Stream::new(spec.threads, usize::try_from(pass_bytes + cache_bytes).unwrap_or(0));
     let memory = Stream::new(spec.threads, MEMORY_BYTES);
     let mut times = vec![Vec::new(); MAX_ROWS];
@@ -235,6 +274,7 @@ pub fn measure(recipe: &LoadOptions, ctx: usize, turns: usize) -> Result<CostCur
         prefill_tokens_per_second: ctx as f64 / prefill.as_secs_f64(),
         weight_bytes: spec.info.weight_bytes,
         pass_bytes,
+        experts,
         cache_bytes,
         draft_weight_bytes: drafter.map_or(0, |info| info.weight_bytes),
         kv_bytes_per_token: spec.info.kv_bytes_per_token + drafter.map_or(0, |info| info.kv_bytes_per_token),

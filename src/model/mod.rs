@@ -176,9 +176,15 @@ pub trait Model {
         Err(ModelError::Unsupported("this backend returns only the state after the final norm".into()))
     }
 
-    /// Bytes of weights that a pass reads: all except tables whose rows are looked up.
+    /// Bytes of weights that a pass can read: all except tables whose rows are looked up. Of experts it reads only those
+    /// in [`Model::experts_met`].
     fn pass_bytes(&self) -> u64 {
         self.spec().info.weight_bytes
+    }
+
+    /// Experts that the last pass ran; `None` if the model has none.
+    fn experts_met(&self) -> Option<ExpertsMet> {
+        None
     }
 
     /// The keys and values for a drafter without a cache of its own; `None` from families without such drafters.
@@ -213,6 +219,38 @@ pub trait Model {
     /// # Errors
     /// When the cache cannot be allocated.
     fn fork(&self) -> Result<Box<dyn Model>, ModelError>;
+}
+
+/// Experts of all layers, and those of them that a pass ran for at least one row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExpertsMet {
+    /// Layers with experts.
+    pub layers: usize,
+    /// Experts of all layers.
+    pub count: usize,
+    /// Those that ran.
+    pub met: usize,
+    /// Bytes of all experts.
+    pub bytes: u64,
+    /// Bytes of those that ran.
+    pub bytes_met: u64,
+    /// Bytes of those that one row runs.
+    pub row_bytes: u64,
+}
+
+impl ExpertsMet {
+    /// Both together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            layers: self.layers + other.layers,
+            count: self.count + other.count,
+            met: self.met + other.met,
+            bytes: self.bytes + other.bytes,
+            bytes_met: self.bytes_met + other.bytes_met,
+            row_bytes: self.row_bytes + other.row_bytes,
+        }
+    }
 }
 
 /// Description of a [`Model`], fixed at load.

@@ -5,7 +5,7 @@
 //! of floating-point operations.
 
 use crate::model::shared_kv::SharedKv;
-use crate::model::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, Rows, Tap};
+use crate::model::{Checkpoint, ExpertsMet, Forward, LogitRows, Model, ModelError, ModelSpec, Rows, Tap};
 use crate::protocol::TokenId;
 
 /// Wraps a model.
@@ -57,6 +57,10 @@ impl Model for RowByRow {
 
     fn pass_bytes(&self) -> u64 {
         self.0.pass_bytes()
+    }
+
+    fn experts_met(&self) -> Option<ExpertsMet> {
+        self.0.experts_met()
     }
 
     fn shared_kv(&self) -> Result<Option<SharedKv>, ModelError> {

@@ -94,6 +94,12 @@ pub struct ModelInfo {
     /// them; else 0.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unfolded_kv_bytes_per_token: u64,
+    /// Of the weights, bytes of experts, of which a row runs some; 0 without experts.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub expert_bytes: u64,
+    /// Bytes of the experts that one row runs.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub expert_row_bytes: u64,
     /// Bytes of recurrent state, which does not grow with the text; 0 without linear layers.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub state_bytes: u64,

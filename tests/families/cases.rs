@@ -170,6 +170,38 @@ pub const QWEN35_GGUF: Case = Case {
     ..QWEN35
 };
 
+pub const QWEN35_MOE: Case = Case {
+    fixture: "qwen35moe",
+    golden: "qwen35moe",
+    draft: Some(Draft { spoiled: include_str!("spoiled/qwen35moe.module.txt"), ..QWEN35_DRAFT }),
+    spoiled: include_str!("spoiled/qwen35moe.txt"),
+    ..QWEN35
+};
+
+/// Experts in three types. The module's values are those of `QWEN35_MOE`, whose weights are not rounded.
+pub const QWEN35_MOE_GGUF: Case = Case {
+    fixture: "qwen35moe.gguf",
+    golden: "qwen35moe.gguf",
+    runs: &[
+        Run { rollback: Rollback::Replay, ..CANDLE_NEAR },
+        Run { rollback: Rollback::Replay, limit: Limit::relative(HALVES + EIGHT_BITS), greedy: false, ..NATIVE },
+    ],
+    draft: None,
+    spoiled: "",
+    ..QWEN35_MOE
+};
+
+pub const QWEN3_NEXT: Case = Case {
+    fixture: "qwen3next",
+    golden: "qwen3next",
+    draft: Some(Draft { oracle: Oracle { conventions: None, ..QWEN35_DRAFT.oracle }, spoiled: "", ..QWEN35_DRAFT }),
+    spoiled: include_str!("spoiled/qwen3next.txt"),
+    ..QWEN35
+};
+
+/// As llama.cpp's converter writes it, in bf16.
+pub const QWEN3_NEXT_GGUF: Case = Case { fixture: "qwen3next.gguf", runs: QWEN35_GGUF.runs, spoiled: "", ..QWEN3_NEXT };
+
 pub const DEEPSEEK: Case = Case {
     fixture: "deepseek",
     golden: "deepseek",
@@ -287,6 +319,10 @@ pub const GEMMA4: Case = Case {
     spoiled: include_str!("spoiled/gemma4.txt"),
     ..LLAMA
 };
+
+/// As llama.cpp's converter writes it, in bf16.
+pub const GEMMA4_GGUF: Case =
+    Case { fixture: "gemma4.gguf", draft: Some(Draft { spoiled: "", ..ASSISTANT }), spoiled: "", ..GEMMA4 };
 
 pub const GEMMA4_UNIFIED: Case = Case {
     fixture: "gemma4-unified",

@@ -63,12 +63,17 @@ mod conformance {
         mimo: MIMO is target & module;
         qwen35: QWEN35 is target & module;
         qwen35_gguf: QWEN35_GGUF is target & module;
+        qwen35moe: QWEN35_MOE is target & module;
+        qwen35moe_gguf: QWEN35_MOE_GGUF is target;
+        qwen3next: QWEN3_NEXT is target & module;
+        qwen3next_gguf: QWEN3_NEXT_GGUF is target & module;
         deepseek: DEEPSEEK is target & module;
         deepseek_fp8: DEEPSEEK_FP8 is target & module;
         glm4_flash: GLM4_FLASH is target & module;
         gemma3: GEMMA3 is target;
         gemma3_gguf: GEMMA3_GGUF is target;
         gemma4: GEMMA4 is target & module;
+        gemma4_gguf: GEMMA4_GGUF is target & module;
         gemma4_unified: GEMMA4_UNIFIED is target & module;
         eagle3_original: EAGLE3_ORIGINAL is target & module;
         eagle3_normed: EAGLE3_NORMED is module;

@@ -1,13 +1,14 @@
-//! Qwen3.5: two ways to roll back recurrent states, lengths without a stored state, and a bigram module whose drafts are
-//! known.
+//! Qwen3.5 and Qwen3-Next: two ways to roll back recurrent states, lengths without a stored state, modules whose drafts
+//! are known, and experts that a pass meets.
 
 use std::process::Command;
 
 use crate::case::{Case, largest};
-use crate::cases::QWEN35;
+use crate::cases::{QWEN3_NEXT, QWEN3_NEXT_GGUF, QWEN35, QWEN35_MOE, QWEN35_MOE_GGUF};
 use crate::decode::next_logits;
 use crate::support::{
-    Checkpoint, LoadOptions, LogitRows, Model, ModelError, Rollback, Value, by_hand, open, path, refusal,
+    Card, Checkpoint, LoadOptions, LogitRows, Model, ModelError, Rollback, Value, by_hand, family_number, measure,
+    open, path, refusal,
 };
 use crate::{module, target};
 
@@ -19,6 +20,72 @@ const BIGRAM: Case = Case { fixture: "qwen35-bigram", golden: "qwen35-bigram", .
 fn drafts_and_acceptances_equal_the_oracle() {
     let golden = BIGRAM.golden();
     module::counts(&BIGRAM, &golden.tokens("tokens"), &golden.json);
+}
+
+/// Models with experts, from both kinds of files.
+const WITH_EXPERTS: [&Case; 3] = [&QWEN35_MOE, &QWEN3_NEXT, &QWEN3_NEXT_GGUF];
+
+#[test]
+fn drafts_and_acceptances_with_experts_equal_the_oracle() {
+    for case in WITH_EXPERTS {
+        let golden = case.golden();
+        module::counts(case, &golden.tokens("tokens")[..8], &golden.json["counts"]);
+    }
+}
+
+#[test]
+fn a_pass_reads_the_experts_that_its_rows_chose() {
+    for case in WITH_EXPERTS {
+        for run in case.runs {
+            let mut target = case.open(run).target;
+            let tokens = case.golden().tokens("greedy");
+            let layers = target.spec().info.layers as usize;
+            let mut alone = target.fork().unwrap();
+            let mut least = 0;
+            for rows in [1, 2, 4, 8] {
+                let at = target.len();
+                target.forward(&tokens[at..at + rows], LogitRows::All).unwrap();
+                let together = target.experts_met().unwrap();
+                let mut each = 0;
+                for row in at..at + rows {
+                    alone.forward(&tokens[row..=row], LogitRows::All).unwrap();
+                    let one = alone.experts_met().unwrap();
+                    assert_eq!((one.layers, one.met), (layers, 2 * layers), "each row has two experts");
+                    assert_eq!(one.bytes_met, one.bytes / one.count as u64 * one.met as u64);
+                    each += one.met;
+                }
+                assert!(together.met >= 2 * layers && together.met <= each.min(together.count), "{together:?}");
+                assert!(rows == 1 || together.met < each, "some of {rows} rows share experts: {together:?}");
+                least = least.max(together.met);
+                assert!(target.pass_bytes() > together.bytes);
+            }
+            assert!(least > 2 * layers, "more rows meet more experts");
+        }
+    }
+}
+
+#[test]
+fn costs_say_what_passes_meet_of_the_experts() {
+    let cost = measure(&QWEN35_MOE.options(&QWEN35_MOE.runs[1]), 24, 1).unwrap();
+    let experts = &cost.experts;
+    assert_eq!((experts.len(), cost.verify.len()), (cost.verify.len(), experts.len()));
+    assert_eq!((experts[0].met, experts[0].count, experts[0].pass_bytes), (2.0, 6.0, cost.pass_bytes));
+    assert!(experts.iter().all(|at| at.met <= at.count) && experts[7].met > 2.0, "{experts:?}");
+    assert!(experts[7].pass_bytes > cost.pass_bytes && cost.pass_bytes < cost.weight_bytes);
+    assert_eq!(measure(&QWEN35.options(&QWEN35.runs[1]), 24, 1).unwrap().experts, []);
+}
+
+#[test]
+fn cards_tell_the_experts() {
+    for (case, experts) in [(&QWEN35_MOE, 6), (&QWEN35_MOE_GGUF, 6), (&QWEN3_NEXT, 4), (&QWEN3_NEXT_GGUF, 4)] {
+        let card = Card::read(&path(case.fixture)).unwrap();
+        let active = family_number(&card, "experts", "active_parameters").unwrap();
+        let expert = 3 * 32 * 32;
+        let looked_up = if experts == 6 { 0 } else { 320 * 32 };
+        assert_eq!(card.parameters - active, 2 * (experts - 2) * expert + looked_up, "{}", case.fixture);
+        let says = format!("experts  {experts} a layer; 2 of them and a shared one serve a token");
+        assert!(card.to_string().contains(&says), "{card}");
+    }
 }
 
 #[test]

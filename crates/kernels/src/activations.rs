@@ -85,6 +85,15 @@ impl Acts {
         self.factors = Some(factors);
     }
 
+    /// Copies some rows to `out`, bit for bit; they carry no factors there.
+    pub fn gather(&self, rows: &[usize], out: &mut Self) {
+        (out.m, out.factors) = (rows.len(), None);
+        out.blocks.clear();
+        out.values.clear();
+        out.blocks.extend(self.blocks.chunks_exact(self.m.max(1)).flat_map(|all| rows.iter().map(|&row| all[row])));
+        out.values.extend(self.values.chunks_exact(self.m.max(1)).flat_map(|all| rows.iter().map(|&row| all[row])));
+    }
+
     /// One step along k of all rows, to be written.
     pub fn columns(&mut self) -> impl Iterator<Item = Column<'_>> {
         let count = self.blocks.len().max(self.values.len()) / self.m.max(1);

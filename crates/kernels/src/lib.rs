@@ -55,7 +55,7 @@ pub use dot::{Onto, Tile, multiply};
 pub use encoding::Encoding;
 pub use form::{BLOCK, Form, copy_row};
 pub use memory::{Arena, Bytes, LazyZeros};
-pub use norm::{Load, Norm, NormHead, NormPart, SiluMul, Survey, divisors};
+pub use norm::{GeluMul, Load, Norm, NormHead, NormPart, SiluMul, Survey, divisors};
 pub use pack::{decode_block, read_block, write_block};
 pub use rope::{Angles, Rotate, StoreKeys, StoreValues};
 pub use simd::LANES;
@@ -67,6 +67,7 @@ pub const MAX_ROWS: usize = 16;
 pub const PROMPT_ROWS: usize = 128;
 
 isa::kernels! {
+    GeluMul<'_, '_> => (),
     Join<'_, '_> => (),
     Load<'_> => (),
     Norm<'_> => bool,

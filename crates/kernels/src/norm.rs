@@ -168,6 +168,41 @@ impl Kernel for SiluMul<'_, '_> {
     }
 }
 
+/// `gelu(gate) · up` for 32 columns of all rows, GELU by its approximation with tanh:
+/// `x / (1 + e^−2u)`, `u = √(2/π) · (x + 0.044715 x³)`. Source: Hendrycks and Gimpel, arXiv:1606.08415.
+pub struct GeluMul<'a, 'b> {
+    /// `[2][m]`.
+    pub gate: &'a [[f32; LANES]],
+    /// `[2][m]`.
+    pub up: &'a [[f32; LANES]],
+    /// Where the 32 activations of each row go.
+    pub out: &'a mut Column<'b>,
+}
+
+/// `−2 √(2/π)`
+const GELU_INNER: f32 = -1.595_769_1;
+/// `−2 √(2/π) · 0.044715`
+const GELU_CUBE: f32 = -0.071_354_82;
+
+impl Kernel for GeluMul<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let m = self.gate.len() / 2;
+        for row in 0..m {
+            let mut y = [s.splat(0.0); 2];
+            for i in 0..2 {
+                let gate = s.load(&self.gate[i * m + row]);
+                let slope = s.add(s.mul(s.mul(gate, gate), s.splat(GELU_CUBE)), s.splat(GELU_INNER));
+                let below = s.add(simd::exp(s, s.mul(gate, slope)), s.splat(1.0));
+                y[i] = s.mul(s.div(gate, below), s.load(&self.up[i * m + row]));
+            }
+            self.out.put(s, row, y);
+        }
+    }
+}
+
 /// Copies rows of plain numbers into activations.
 pub struct Load<'a> {
     /// `[m][d / 16]`.
@@ -367,16 +402,23 @@ mod tests {
             let mut out = acts(3, 32);
             let mut column = out.columns().next().unwrap();
             isa.run(SiluMul { gate: &gate, up: &up, out: &mut column });
-            (out.values().to_vec(), isa.run(Survey { logits: &logits }))
+            let silu = out.values().to_vec();
+            let mut column = out.columns().next().unwrap();
+            isa.run(GeluMul { gate: &gate, up: &up, out: &mut column });
+            ([silu, out.values().to_vec()], isa.run(Survey { logits: &logits }))
         };
         let (values, (max, total)) = run(Isa::PORTABLE);
         assert!(Isa::available().all(|isa| run(isa) == (values.clone(), (max, total))));
-        for (at, got) in
-            values.iter().enumerate().flat_map(|(row, x)| x.iter().enumerate().map(move |(i, x)| ((row, i), x)))
-        {
-            let (tile, lane) = (at.1 / LANES * 3 + at.0, at.1 % LANES);
-            let (g, u) = (f64::from(gate[tile][lane]), f64::from(up[tile][lane]));
-            assert!((g / (1.0 + (-g).exp()) * u - f64::from(*got)).abs() <= 1e-6 * (g * u).abs() + 1e-12);
+        let silu = |g: f64| g / (1.0 + (-g).exp());
+        let gelu =
+            |g: f64| g * 0.5 * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (g + 0.044_715 * g.powi(3))).tanh());
+        for (row, lane) in (0..3).flat_map(|row| (0..2 * LANES).map(move |lane| (row, lane))) {
+            let tile = lane / LANES * 3 + row;
+            let (g, u) = (f64::from(gate[tile][lane % LANES]), f64::from(up[tile][lane % LANES]));
+            for (values, exact) in values.iter().zip([silu(g), gelu(g)]) {
+                let got = f64::from(values[row][lane]);
+                assert!((exact * u - got).abs() <= 2e-6 * (g * u).abs() + 1e-12, "{g}, {u}: {got}");
+            }
         }
         let exact: f64 = logits.iter().map(|&x| f64::from(x - max).exp()).sum();
         assert!((exact - f64::from(total)).abs() < 1e-5 && logits.contains(&max));

@@ -59,11 +59,25 @@ pub(super) fn cost(cost: &CostCurve) -> String {
     let curve =
         cost.verify.iter().enumerate().map(|(i, t)| format!("T({}) {:.2}", i + 1, t.median_us / plain.median_us));
     out.add(format!("in units of T(1):  {}", curve.collect::<Vec<_>>().join("  ")));
+    if let Some(line) = experts(cost) {
+        out.add(line);
+    }
     if let Some(draft) = cost.draft {
         let (ms, share) = (draft.median_us / 1e3, draft.median_us / plain.median_us * 100.0);
         out.add(format!("one drafted token {ms:.2} ms, {share:.1} % of T(1)"));
     }
     out.0
+}
+
+/// Why T(m) grows where layers have experts.
+fn experts(cost: &CostCurve) -> Option<String> {
+    let count = cost.experts.first()?.count;
+    let met = cost.experts.iter().enumerate();
+    let met = met.map(|(i, at)| format!("m = {}: {:.1} ({:.1} MB)", i + 1, at.met, at.pass_bytes as f64 / 1e6));
+    Some(format!(
+        "T(m) grows with the experts that m rows choose: each is read once a pass. Of {count:.0} experts, a layer ran (the pass read)  {}",
+        met.collect::<Vec<_>>().join("  ")
+    ))
 }
 
 pub(super) fn report(report: &Report) -> String {

@@ -61,6 +61,28 @@ impl<'a> Stored<'a> {
         Self { encoding: Encoding::Bf16, bytes: Cow::Owned(bytes), widened: false }
     }
 
+    /// The bytes of one of so many equal parts.
+    #[must_use]
+    pub(in crate::model) fn bytes_of_part(&self, part: usize, parts: usize) -> &[u8] {
+        let len = self.bytes().len() / parts;
+        &self.bytes()[part * len..(part + 1) * len]
+    }
+
+    /// One of so many equal parts.
+    #[must_use]
+    pub(in crate::model) fn part(&self, part: usize, parts: usize) -> Stored<'_> {
+        let bytes = Cow::Borrowed(self.bytes_of_part(part, parts));
+        Stored { encoding: self.encoding, bytes, widened: self.widened }
+    }
+
+    /// Some rows of a matrix of `all` rows, in this order.
+    #[must_use]
+    pub(in crate::model) fn rows(&self, all: usize, rows: &[usize]) -> Stored<'static> {
+        let len = self.bytes().len() / all;
+        let bytes = rows.iter().flat_map(|row| &self.bytes()[row * len..(row + 1) * len]).copied().collect();
+        Stored { encoding: self.encoding, bytes: Cow::Owned(bytes), widened: self.widened }
+    }
+
     /// All numbers as f32; `shape` is the tensor's.
     ///
     /// # Errors

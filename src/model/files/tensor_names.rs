@@ -58,6 +58,20 @@ pub fn part_name(own: &[(&str, &'static str)], part: &str) -> Option<String> {
     renamed(own, part).or_else(|| llama_part(part)).map(|own| format!("{own}.weight"))
 }
 
+/// The checkpoint's name of a matrix of an expert, whose number follows its part: `ffn_up.17.weight`.
+#[must_use]
+pub fn expert_part(part: &str) -> Option<String> {
+    let (part, expert) = part.strip_suffix(".weight")?.rsplit_once('.')?;
+    let own = match part {
+        "ffn_gate" => "gate_proj",
+        "ffn_up" => "up_proj",
+        "ffn_down" => "down_proj",
+        _ => return None,
+    };
+    expert.parse::<u16>().ok()?;
+    Some(format!("mlp.experts.{expert}.{own}.weight"))
+}
+
 /// Parts of blocks that norm what attention and feed-forward layer read, and what they give.
 pub const NORMED_TWICE: &[(&str, &str)] = &[
     ("post_attention_norm", "post_attention_layernorm"),

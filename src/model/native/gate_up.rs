@@ -22,12 +22,21 @@ pub(in crate::model) struct GateUp {
 impl GateUp {
     /// Packs two matrices of `k` columns and as many rows, whole blocks of them.
     pub(in crate::model) fn pack(cpu: &Cpu, k: usize, [gate, up]: [Part<'_>; 2]) -> Self {
-        let in_turns = gate.encoding == up.encoding;
-        let matrix = match in_turns {
-            true => Matrix::pack(cpu, k, &blocks(gate).zip(blocks(up)).flat_map(<[_; 2]>::from).collect::<Vec<_>>()),
-            false => Matrix::pack(cpu, k, &[gate, up]),
+        Self::pack_all(cpu, k, [&[gate], &[up]])
+    }
+
+    /// Packs the matrices of several layers of the same shape, one layer after the other: [`GateUp::multiply`] numbers the
+    /// blocks of all of them.
+    pub(in crate::model) fn pack_all(cpu: &Cpu, k: usize, [gates, ups]: [&[Part<'_>]; 2]) -> Self {
+        let in_turns = gates.iter().zip(ups).all(|(gate, up)| gate.encoding == up.encoding);
+        let parts: Vec<_> = match in_turns {
+            true => {
+                let layers = gates.iter().zip(ups);
+                layers.flat_map(|(gate, up)| blocks(*gate).zip(blocks(*up)).flat_map(<[_; 2]>::from)).collect()
+            }
+            false => gates.iter().chain(ups).copied().collect(),
         };
-        Self { matrix, in_turns }
+        Self { matrix: Matrix::pack(cpu, k, &parts), in_turns }
     }
 
     /// Lets `pack` make a matrix from the rows of both, `[d_ff, k]` plain numbers.

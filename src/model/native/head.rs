@@ -8,7 +8,7 @@ use std::cell::RefCell;
 
 use super::matrix::{Cpu, Matrix};
 use crate::model::{RowStats, STRETCH};
-use draftscope_kernels::{Acts, LANES, Load, MAX_ROWS, Onto, Survey};
+use draftscope_kernels::{Acts, LANES, Load, MAX_ROWS, Onto, Operand, Survey};
 
 /// Tokens in a strip.
 const STRIP: usize = STRETCH;
@@ -28,8 +28,13 @@ thread_local! {
 
 /// Rows of hidden states `[m][d / 16]` as activations that `head` reads.
 pub(in crate::model) fn operand(cpu: &Cpu, head: &Matrix, hidden: &[[f32; LANES]], out: &mut Acts) {
-    out.shape(hidden.len() * LANES / head.k(), head.k(), head.operand());
-    Load { rows: hidden, out }.run_on(cpu.isa);
+    load(cpu, head.operand(), (hidden, head.k()), out);
+}
+
+/// Rows of `k` numbers, `[m][k / 16]`, as activations in these forms.
+pub(in crate::model) fn load(cpu: &Cpu, forms: Operand, (rows, k): (&[[f32; LANES]], usize), out: &mut Acts) {
+    out.shape(rows.len() * LANES / k, k, forms);
+    Load { rows, out }.run_on(cpu.isa);
 }
 
 /// `logits = head · acts`, `[m, rows of head]`, appending to `stats`.

@@ -6,14 +6,15 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{
+    experts::ExpertStack,
     head,
     matrix::{Cpu, Matrix, RowOrder},
-    tensors::Tensors,
+    tensors::RawTensor,
     threads,
 };
 use crate::model::ModelError;
-use crate::model::files::ModelFiles;
-use crate::model::nn::{Kernels, MatMul};
+use crate::model::files::{ModelFiles, Stored};
+use crate::model::nn::{Activation, ExpertKernel, Kernels, MatMul, StoredExperts};
 use draftscope_kernels::{Acts, Isa, LANES, Onto, PROMPT_ROWS, Pool};
 
 /// Threads and memory that matrices of one model share.
@@ -37,6 +38,14 @@ impl NativeCpu {
 impl Kernels for NativeCpu {
     fn load(&self, source: &ModelFiles, name: &str, shape: [usize; 2]) -> Result<Arc<dyn MatMul>, ModelError> {
         Ok(Arc::new(NativeLinear::load(source, name, shape, self)?))
+    }
+
+    fn pack(&self, stored: Stored<'_>, name: &str, shape: [usize; 2]) -> Result<Arc<dyn MatMul>, ModelError> {
+        Ok(Arc::new(NativeLinear::pack(stored, name, shape, self)?))
+    }
+
+    fn experts(&self, stored: &StoredExperts<'_>, activation: Activation) -> Result<Arc<dyn ExpertKernel>, ModelError> {
+        Ok(Arc::new(ExpertStack::pack(&self.0, stored, activation)?))
     }
 
     fn backend(&self) -> &'static str {
@@ -66,14 +75,23 @@ impl NativeLinear {
     /// # Errors
     /// [`ModelError::Unsupported`] for encodings and widths that the kernels do not support.
     pub fn load(source: &ModelFiles, name: &str, [rows, k]: [usize; 2], cpu: &NativeCpu) -> Result<Self, ModelError> {
+        let packed = Self::pack(source.stored(name, &[rows, k])?, name, [rows, k], cpu)?;
+        source.release(name);
+        Ok(packed)
+    }
+
+    /// Packs a matrix of this shape; the tensor's name is for messages.
+    ///
+    /// # Errors
+    /// As [`NativeLinear::load`].
+    pub fn pack(stored: Stored<'_>, name: &str, [rows, k]: [usize; 2], cpu: &NativeCpu) -> Result<Self, ModelError> {
         if !k.is_multiple_of(draftscope_kernels::BLOCK) {
             return Err(ModelError::Unsupported(format!(
                 "the native backend needs rows of whole blocks of 32, and those of '{name}' are {k} wide"
             )));
         }
-        let raw = Tensors(source).matrix(name, rows, k)?;
+        let raw = RawTensor::new(stored, name, (rows, k))?;
         let matrix = Matrix::pack(&cpu.0, k, &[raw.part(rows, RowOrder::Stored)]);
-        source.release(name);
         Ok(Self { cpu: Arc::clone(&cpu.0), matrix, acts: Arc::default() })
     }
 

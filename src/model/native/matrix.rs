@@ -274,7 +274,7 @@ impl Panel {
 }
 
 #[cfg(test)]
-mod tests {
+pub(in crate::model) mod tests {
     use candle_core::{Device, Tensor, quantized::QTensor};
     use proptest::prelude::*;
 
@@ -288,7 +288,7 @@ mod tests {
     }
 
     /// Random weights as a file stores them, and as candle decodes them, or as ggml defines them.
-    fn stored(encoding: Encoding, rows: usize, k: usize, seed: u64) -> (Vec<u8>, Vec<f32>) {
+    pub(in crate::model) fn stored(encoding: Encoding, rows: usize, k: usize, seed: u64) -> (Vec<u8>, Vec<f32>) {
         if candle_dtype(encoding).is_none() {
             return looked_up(encoding, rows * k, seed);
         }

@@ -9,6 +9,7 @@ pub(in crate::model) mod account;
 pub(in crate::model) mod batch;
 pub(in crate::model) mod cache;
 pub(in crate::model) mod draft_head;
+pub(in crate::model) mod experts;
 pub(in crate::model) mod fuse;
 pub(in crate::model) mod gate_up;
 pub(in crate::model) mod head;

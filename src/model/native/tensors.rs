@@ -18,7 +18,20 @@ pub(in crate::model) struct RawTensor<'a> {
     stored: Stored<'a>,
 }
 
-impl RawTensor<'_> {
+impl<'a> RawTensor<'a> {
+    /// A matrix of this shape, FP8 as bf16; the tensor's name is for messages.
+    pub(in crate::model) fn new(stored: Stored<'a>, name: &str, (rows, k): (usize, usize)) -> Result<Self, ModelError> {
+        let stored = stored.compact();
+        let encoding = stored.encoding();
+        let bytes = encoding.row_bytes(k).and_then(|row| row.checked_mul(rows));
+        if bytes != Some(stored.bytes().len()) {
+            return Err(ModelError::Unsupported(format!(
+                "the native backend needs rows of whole blocks, and those of tensor '{name}' ({k} weights) are not; use candle"
+            )));
+        }
+        Ok(Self { encoding, stored })
+    }
+
     /// Ready to be packed.
     pub(in crate::model) fn part(&self, rows: usize, order: RowOrder) -> Part<'_> {
         Part { encoding: self.encoding, rows, bytes: self.stored.bytes(), order }
@@ -28,14 +41,6 @@ impl RawTensor<'_> {
 impl<'a> Tensors<'a> {
     /// A matrix of the expected shape; FP8 is returned as bf16.
     pub(in crate::model) fn matrix(self, name: &str, rows: usize, k: usize) -> Result<RawTensor<'a>, ModelError> {
-        let stored = self.0.stored(name, &[rows, k])?.compact();
-        let encoding = stored.encoding();
-        let bytes = encoding.row_bytes(k).and_then(|row| row.checked_mul(rows));
-        if bytes != Some(stored.bytes().len()) {
-            return Err(ModelError::Unsupported(format!(
-                "the native backend needs rows of whole blocks, and those of tensor '{name}' ({k} weights) are not; use candle"
-            )));
-        }
-        Ok(RawTensor { encoding, stored })
+        RawTensor::new(self.0.stored(name, &[rows, k])?, name, (rows, k))
     }
 }

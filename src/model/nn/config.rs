@@ -138,6 +138,8 @@ impl TransformerConfig {
             weight_bytes: 0,
             kv_bytes_per_token: 0,
             unfolded_kv_bytes_per_token: 0,
+            expert_bytes: 0,
+            expert_row_bytes: 0,
             state_bytes: 0,
             snapshot_bytes: 0,
         }

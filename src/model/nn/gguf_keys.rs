@@ -76,10 +76,46 @@ impl GgufKeys<'_> {
         conventions: &Conventions,
         rotary: Option<usize>,
     ) -> Result<TransformerConfig, ModelError> {
+        let config = self.with_experts(conventions, rotary)?;
+        self.refuse_experts()?;
+        Ok(config)
+    }
+
+    /// The same for a family whose layers may have experts.
+    ///
+    /// # Errors
+    /// As [`GgufKeys::transformer`].
+    pub fn with_experts(
+        &self,
+        conventions: &Conventions,
+        rotary: Option<usize>,
+    ) -> Result<TransformerConfig, ModelError> {
         let config = self.sizes(conventions, |head_dim| self.rope(rotary.unwrap_or(head_dim)))?;
         let head_dim = config.head_dim;
         self.refuse_extras(conventions, (head_dim, rotary.unwrap_or(head_dim)))?;
         Ok(config)
+    }
+
+    /// Rejects experts.
+    ///
+    /// # Errors
+    /// [`ModelError::Unsupported`].
+    pub fn refuse_experts(&self) -> Result<(), ModelError> {
+        match self.gguf.number(&self.key("expert_count")) {
+            None | Some(0) => Ok(()),
+            Some(_) => {
+                let arch = self.arch;
+                Err(ModelError::Unsupported(format!("mixtures of experts are not supported for {arch} files")))
+            }
+        }
+    }
+
+    /// Width of the feed-forward layers, or of the experts in files without other layers.
+    fn feed_forward(&self) -> Result<usize, ModelError> {
+        let [dense, experts] = ["feed_forward_length", "expert_feed_forward_length"];
+        let only_experts =
+            self.gguf.number(&self.key(dense)).is_none() && self.gguf.number(&self.key(experts)).is_some();
+        self.size(if only_experts { experts } else { dense }, 1 << 20)
     }
 
     /// Rotary positions of heads of which so many values are rotated.
@@ -90,7 +126,7 @@ impl GgufKeys<'_> {
         rope_of(self.gguf, self.arch, rotary)
     }
 
-    /// Rejects variants that share the architecture's name: experts, biases, values of another width, other rotations.
+    /// Rejects variants that share the architecture's name: biases, values of another width, other rotations.
     ///
     /// # Errors
     /// [`ModelError::Unsupported`] naming the key or tensor.
@@ -118,7 +154,7 @@ impl GgufKeys<'_> {
             heads,
             kv_heads: self.size_or("attention.head_count_kv", 1024, heads)?,
             head_dim,
-            ffn: self.size("feed_forward_length", 1 << 20)?,
+            ffn: self.feed_forward()?,
             norm_eps: self.gguf.real(&self.key("attention.layer_norm_rms_epsilon"), None)?,
             rope: rope(head_dim)?,
             pairs: conventions.gguf_pairs,
@@ -136,9 +172,6 @@ fn refuse_extras(
     (head_dim, rotary): (usize, usize),
 ) -> Result<(), ModelError> {
     let unsupported = |what: String| Err(ModelError::Unsupported(format!("{what} are not supported for {arch} files")));
-    if gguf.number(&format!("{arch}.expert_count")).is_some_and(|count| count > 0) {
-        return unsupported("mixtures of experts".into());
-    }
     let applied = |name: &str| {
         let is_step = name.ends_with(".ssm_dt.bias"); // of linear layers
         is_step

@@ -8,8 +8,11 @@ use std::sync::Arc;
 use candle_core::{Device, Tensor};
 
 use crate::model::ModelError;
-use crate::model::files::ModelFiles;
-use crate::model::nn::{Activation, Gated, Linear, MatMul, RmsNorm, TransformerConfig};
+use crate::model::files::{ModelFiles, Stored};
+use crate::model::nn::{
+    Activation, ExpertKernel, ExpertNames, ExpertSizes, Experts, Gated, Linear, MatMul, RmsNorm, StoredExperts,
+    TransformerConfig,
+};
 use crate::model::options::WeightType;
 
 /// Matrix kernels other than candle's.
@@ -19,6 +22,18 @@ pub trait Kernels: Debug + Send + Sync {
     /// # Errors
     /// [`ModelError::Unsupported`] for encodings and widths that the kernels do not support.
     fn load(&self, source: &ModelFiles, name: &str, shape: [usize; 2]) -> Result<Arc<dyn MatMul>, ModelError>;
+
+    /// Packs a matrix of this shape, `[out, in]`; the tensor's name is for messages.
+    ///
+    /// # Errors
+    /// As [`Kernels::load`].
+    fn pack(&self, stored: Stored<'_>, name: &str, shape: [usize; 2]) -> Result<Arc<dyn MatMul>, ModelError>;
+
+    /// Packs the experts of a layer.
+    ///
+    /// # Errors
+    /// [`ModelError::Unsupported`] for widths that the kernels do not support.
+    fn experts(&self, stored: &StoredExperts<'_>, activation: Activation) -> Result<Arc<dyn ExpertKernel>, ModelError>;
 
     /// Its name in the header, e.g. `native`.
     fn backend(&self) -> &'static str;
@@ -104,6 +119,35 @@ impl<'a> Tensors<'a> {
         Ok(linear)
     }
 
+    /// Some rows of a matrix `[all, input]`, in this order.
+    pub(in crate::model) fn linear_rows(
+        &self,
+        name: &str,
+        (all, input): (usize, usize),
+        rows: &[usize],
+    ) -> Result<Linear, ModelError> {
+        let stored = self.source.stored(name, &[all, input])?.rows(all, rows);
+        self.linear_of(stored, name, [rows.len(), input])
+    }
+
+    /// A matrix `[out, input]` that a file may store as a vector, if it has one row.
+    pub(in crate::model) fn linear_row(&self, name: &str, input: usize) -> Result<Linear, ModelError> {
+        let stored = self.source.stored(name, &[1, input]).or_else(|_| self.source.stored(name, &[input]))?;
+        self.linear_of(stored, name, [1, input])
+    }
+
+    fn linear_of(&self, stored: Stored<'_>, name: &str, shape: [usize; 2]) -> Result<Linear, ModelError> {
+        match &self.backend {
+            MatmulBackend::Candle(weight_type) => {
+                if *weight_type == WeightType::Stored {
+                    stored.check_candle(name)?;
+                }
+                Linear::new(stored, shape, *weight_type, self.device)
+            }
+            MatmulBackend::Kernels(kernels) => kernels.pack(stored, name, shape).map(Linear::of),
+        }
+    }
+
     /// Embedding and head, `[v, d]` each: one matrix if they are tied. Read them before smaller ones: a matrix takes
     /// memory twice while it is widened.
     pub(in crate::model) fn embedding_and_head(&self) -> Result<[Linear; 2], ModelError> {
@@ -153,6 +197,16 @@ impl BlockTensors<'_> {
         self.tensors.linear(&self.name(part), out, input)
     }
 
+    /// As [`Tensors::linear_rows`].
+    pub(in crate::model) fn linear_rows(
+        &self,
+        part: &str,
+        sizes: (usize, usize),
+        rows: &[usize],
+    ) -> Result<Linear, ModelError> {
+        self.tensors.linear_rows(&self.name(part), sizes, rows)
+    }
+
     /// As [`Tensors::norm`].
     pub(in crate::model) fn norm(&self, part: &str, width: usize) -> Result<RmsNorm, ModelError> {
         self.tensors.norm(&self.name(part), width)
@@ -167,5 +221,37 @@ impl BlockTensors<'_> {
     ) -> Result<Gated, ModelError> {
         let linear = |part: &str, out, input| self.linear(&format!("ffn_{part}{suffix}"), out, input);
         Gated::read((self.tensors.config.d_model, width), activation, linear)
+    }
+
+    /// The experts of the block: `ffn_gate_up_exps`, or `ffn_gate_exps` and `ffn_up_exps`, with `ffn_down_exps`; or
+    /// matrices of each expert, whose number follows the part (`ffn_up.17`).
+    pub(in crate::model) fn experts(&self, sizes: ExpertSizes, activation: Activation) -> Result<Experts, ModelError> {
+        let of = |part: &str| self.name(part);
+        let names = match (self.has("ffn_gate_up_exps"), self.has("ffn_gate.0")) {
+            (true, _) => ExpertNames::Joined(["ffn_gate_up_exps", "ffn_down_exps"].map(of)),
+            (false, true) => {
+                let of_expert = |expert| ["gate", "up", "down"].map(|part| of(&format!("ffn_{part}.{expert}")));
+                ExpertNames::Single((0..sizes.count).map(of_expert).collect())
+            }
+            (false, false) => ExpertNames::Stacked(["ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"].map(of)),
+        };
+        let stored = StoredExperts::find(self.tensors.source, &names, sizes)?;
+        let experts = match &self.tensors.backend {
+            MatmulBackend::Kernels(kernels) => Experts::of(kernels.experts(&stored.compact(), activation)?, sizes),
+            MatmulBackend::Candle(weight_type) => {
+                Experts::on_candle(&stored, activation, (*weight_type, self.tensors.device))?
+            }
+        };
+        names.all().for_each(|name| self.tensors.source.release(name));
+        Ok(experts)
+    }
+
+    /// The matrix `[experts, d]` that chooses experts: its products decide which of them run, so it is never rounded.
+    pub(in crate::model) fn router(&self, experts: usize) -> Result<Linear, ModelError> {
+        let (name, d) = (self.name("ffn_gate_inp"), self.tensors.config.d_model);
+        match &self.tensors.backend {
+            MatmulBackend::Candle(_) => self.tensors.linear_as(&name, [experts, d], WeightType::F32),
+            MatmulBackend::Kernels(_) => self.tensors.linear(&name, experts, d),
+        }
     }
 }

@@ -6,6 +6,7 @@ mod attention;
 mod block;
 mod config;
 mod embedding;
+mod experts;
 mod feed_forward;
 mod fusion;
 mod gguf_keys;
@@ -13,6 +14,7 @@ mod hf_keys;
 mod kv_cache;
 mod linear;
 mod matmul_backend;
+mod mixture;
 mod norm;
 mod rope;
 mod streams;
@@ -25,6 +27,10 @@ pub(in crate::model) use config::check_heads;
 pub use config::{Conventions, LLAMA_LAYOUT, TransformerConfig};
 pub use embedding::{Embedding, SharedTarget};
 pub(in crate::model) use embedding::{OwnEmbedding, ids, trimmed};
+pub use experts::{
+    Choice, ExpertKernel, ExpertMatrix, ExpertNames, ExpertSizes, Experts, StoredExperts, best_of, by_expert,
+    expected_experts,
+};
 pub use feed_forward::{Activation, Gated};
 pub use fusion::{Fuse, StatesNorm, norm_states};
 pub use gguf_keys::GgufKeys;
@@ -33,6 +39,7 @@ pub use kv_cache::KvCache;
 pub use linear::{Linear, MatMul};
 pub(in crate::model) use matmul_backend::{BlockTensors, Tensors};
 pub use matmul_backend::{Kernels, MatmulBackend};
+pub use mixture::{FeedForward, Mixture, MostProbable, Router, SharedExpert};
 pub use norm::RmsNorm;
 pub use rope::{PairOrder, RopeScaling, RopeSpec, yarn_amplitude};
 pub use streams::Streams;

@@ -10,7 +10,7 @@ use candle_core::Tensor;
 
 use crate::model::nn::{Embedding, KvCache, LayerWeights, Streams, TransformerConfig, TreeRows, Trunk};
 use crate::model::shared_kv::SharedKv;
-use crate::model::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, Rows, Tap, check_path};
+use crate::model::{Checkpoint, ExpertsMet, Forward, LogitRows, Model, ModelError, ModelSpec, Rows, Tap, check_path};
 use crate::protocol::{ModelInfo, TokenId};
 
 /// Rows of a prefill that run at once: limits the memory of attention scores.
@@ -117,6 +117,8 @@ impl<W: Transformer> TransformerModel<W> {
         let caches = weights.caches(spec.ctx_len)?;
         spec.info.weight_bytes = weights.bytes();
         spec.info.kv_bytes_per_token = caches.iter().map(KvCache::position_bytes).sum();
+        let experts = weights.trunk().experts_met().unwrap_or_default();
+        (spec.info.expert_bytes, spec.info.expert_row_bytes) = (experts.bytes, experts.row_bytes);
         weights.describe(&mut spec.info);
         Ok(Self { weights, spec, caches, len: 0, tap: Tap::default() })
     }
@@ -229,6 +231,10 @@ impl<W: Transformer + 'static> Model for TransformerModel<W> {
 
     fn pass_bytes(&self) -> u64 {
         self.weights.pass_bytes()
+    }
+
+    fn experts_met(&self) -> Option<ExpertsMet> {
+        self.weights.trunk().experts_met()
     }
 
     fn shared_kv(&self) -> Result<Option<SharedKv>, ModelError> {

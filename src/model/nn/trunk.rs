@@ -2,15 +2,20 @@
 
 use candle_core::{Device, Tensor};
 
-use crate::model::ModelError;
 use crate::model::files::ModelFiles;
 use crate::model::nn::{Embedding, Linear, MatmulBackend, RmsNorm, SharedTarget, Tensors, TransformerConfig, ids};
+use crate::model::{ExpertsMet, ModelError};
 use crate::protocol::TokenId;
 
 /// A layer's matrices.
 pub trait LayerWeights: Send + Sync {
     /// Bytes they take in memory.
     fn bytes(&self) -> u64;
+
+    /// Experts that the last pass ran; `None` in layers without experts.
+    fn experts_met(&self) -> Option<ExpertsMet> {
+        None
+    }
 }
 
 /// Weights of a target on candle but for what is its family's own; shared with draft modules.
@@ -74,6 +79,12 @@ impl<L: LayerWeights> Trunk<L> {
     #[must_use]
     pub fn pass_bytes(&self) -> u64 {
         self.head.bytes() + self.layers.iter().map(L::bytes).sum::<u64>()
+    }
+
+    /// Experts of all layers; `None` if no layer has any.
+    #[must_use]
+    pub fn experts_met(&self) -> Option<ExpertsMet> {
+        self.layers.iter().filter_map(L::experts_met).reduce(ExpertsMet::and)
     }
 
     /// What the head reads: `[m, d] -> [m, d]`.

@@ -49,6 +49,9 @@ fn rows(screen: Screen, header: &Header) -> Vec<(&'static str, String)> {
         ("target weights", format!("{} {}", bytes(model.weight_bytes), header.dtype)),
         ("target KV", cache(model.kv_bytes_per_token) + &folded(model)),
     ];
+    if let Some(experts) = experts(model, u64::from(screen.session.settings().draft_len) + 1) {
+        rows.insert(2, ("of them experts", experts));
+    }
     match &header.drafter {
         None => rows.push(("drafter", "none".to_owned())),
         Some(drafter) => {
@@ -96,6 +99,13 @@ fn folded(model: &ModelInfo) -> String {
     }
 }
 
+/// How many of the experts' bytes one row reads, and so many rows, which may choose different ones; `None` without experts.
+fn experts(model: &ModelInfo, rows: u64) -> Option<String> {
+    let ModelInfo { expert_bytes: all, expert_row_bytes: one, .. } = *model;
+    let most = bytes(one.saturating_mul(rows).min(all));
+    (all > 0).then(|| format!("{}: a row reads {}, {rows} rows at most {most}", bytes(all), bytes(one)))
+}
+
 /// The recurrent state, which does not grow with the text, and what is stored for rolling back; `None` without linear
 /// layers.
 fn states(screen: Screen, header: &Header) -> Option<(&'static str, String)> {
@@ -137,6 +147,16 @@ fn bytes(count: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn experts_are_counted_for_one_row_and_for_the_rows_of_a_round() {
+        let model =
+            |expert_bytes, expert_row_bytes| ModelInfo { expert_bytes, expert_row_bytes, ..ModelInfo::default() };
+        let says = "18.00 GB: a row reads 562.5 MB, 5 rows at most 2.81 GB";
+        assert_eq!(experts(&model(18_000_000_000, 562_500_000), 5).as_deref(), Some(says));
+        assert_eq!(experts(&model(900, 600), 5).as_deref(), Some("900 B: a row reads 600 B, 5 rows at most 900 B"));
+        assert_eq!(experts(&model(0, 0), 5), None);
+    }
 
     #[test]
     fn a_cache_of_latents_says_how_small_it_is() {

@@ -3,10 +3,10 @@
 
 use candle_core::{Device, Tensor};
 
-use crate::model::ModelError;
 use crate::model::drafters::core::{MtpBlock, MtpShape};
-use crate::model::families::deepseek::{attention::LatentAttention, experts::FeedForward};
-use crate::model::nn::{BlockPass, KvCache, LayerWeights, RmsNorm};
+use crate::model::families::deepseek::attention::LatentAttention;
+use crate::model::nn::{BlockPass, FeedForward, KvCache, LayerWeights, RmsNorm};
+use crate::model::{ExpertsMet, ModelError};
 
 /// One layer.
 #[derive(Clone, Debug)]
@@ -35,6 +35,10 @@ impl Layer {
 impl LayerWeights for Layer {
     fn bytes(&self) -> u64 {
         self.attention.bytes() + self.ffn.bytes()
+    }
+
+    fn experts_met(&self) -> Option<ExpertsMet> {
+        self.ffn.experts_met()
     }
 }
 

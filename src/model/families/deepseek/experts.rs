@@ -1,30 +1,18 @@
-//! Feed-forward layers: an ordinary one, or experts of which each row chooses some.
-//!
-//! Invariant: a row's choice and the order in which its experts' results are added (by number, then the shared expert)
-//! depend on that row alone. So with matrices on the native kernels its bits do not depend on the rows beside it.
+//! The choice of experts in DeepSeek-V3's layout.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use candle_core::{Device, Tensor};
-
-use crate::model::ModelError;
 use crate::model::families::deepseek::config::ExpertShape;
-use crate::model::nn::{Gated, Linear};
+use crate::model::nn::{Choice, Router, best_of};
 
 /// Chooses experts by their scores (DeepSeek-V3, arXiv:2412.19437, section 2.1.2).
 #[derive(Clone, Debug)]
-pub(super) struct Router {
+pub(super) struct GroupedRouter {
     pub(super) shape: ExpertShape,
-    /// `[experts, d]`
-    pub(super) weight: Linear,
     /// Added to scores when experts are chosen, not when their results are weighted.
     pub(super) bias: Vec<f32>,
 }
 
-impl Router {
-    /// The experts of a row and their weights, by number.
-    fn choose(&self, logits: &[f32]) -> Vec<(usize, f32)> {
+impl Router for GroupedRouter {
+    fn choose(&self, logits: &[f32]) -> Choice {
         let ExpertShape { count, used, groups, used_groups, normed, factor, .. } = self.shape;
         let scores: Vec<f32> = logits.iter().map(|x| 1.0 / (1.0 + (-x).exp())).collect();
         let biased: Vec<f32> = scores.iter().zip(&self.bias).map(|(score, bias)| score + bias).collect();
@@ -32,81 +20,23 @@ impl Router {
         let open = if used_groups < groups {
             // the score of a group is the sum of its two best experts
             let worth = biased.chunks(width).map(|group| {
-                let best = best(group, 0..width, 2);
+                let best = best_of(group, 0..width, 2);
                 best.iter().map(|at| group[*at]).sum::<f32>()
             });
             let worth: Vec<f32> = worth.collect();
-            best(&worth, 0..groups, used_groups)
+            best_of(&worth, 0..groups, used_groups)
         } else {
             (0..groups).collect()
         };
         let candidates = open.iter().flat_map(|group| group * width..(group + 1) * width);
-        let mut chosen = best(&biased, candidates, used);
+        let mut chosen = best_of(&biased, candidates, used);
         let sum = if normed { chosen.iter().map(|at| scores[*at]).sum::<f32>() + 1e-20 } else { 1.0 };
         chosen.sort_unstable();
         chosen.iter().map(|at| (*at, scores[*at] / sum * factor as f32)).collect()
     }
-}
 
-/// Indices of the largest candidates, best first; of equal ones the first.
-fn best(values: &[f32], candidates: impl Iterator<Item = usize>, count: usize) -> Vec<usize> {
-    let mut places: Vec<usize> = candidates.collect();
-    places.sort_by(|a, b| values[*b].total_cmp(&values[*a]).then(a.cmp(b)));
-    places.truncate(count);
-    places
-}
-
-/// The feed-forward part of a layer.
-#[derive(Clone, Debug)]
-pub(super) enum FeedForward {
-    Dense(Gated),
-    Experts {
-        router: Router,
-        experts: Arc<Vec<Gated>>,
-        /// The shared expert.
-        shared: Option<Gated>,
-    },
-}
-
-impl FeedForward {
-    /// `[m, d] -> [m, d]`
-    pub(super) fn forward(&self, x: &Tensor) -> Result<Tensor, ModelError> {
-        let (router, experts, shared) = match self {
-            Self::Dense(gated) => return gated.forward(x),
-            Self::Experts { router, experts, shared } => (router, experts, shared),
-        };
-        let logits = router.weight.forward(x)?.to_device(&Device::Cpu)?.to_vec2::<f32>()?;
-        let mut rows_of: BTreeMap<usize, (Vec<u32>, Vec<f32>)> = BTreeMap::new();
-        for (row, logits) in logits.iter().enumerate() {
-            for (expert, weight) in router.choose(logits) {
-                let (rows, weights) = rows_of.entry(expert).or_default();
-                rows.push(row as u32);
-                weights.push(weight);
-            }
-        }
-        let mut out = x.zeros_like()?;
-        for (expert, (rows, weights)) in rows_of {
-            let count = rows.len();
-            let rows = Tensor::from_vec(rows, count, x.device())?;
-            let weights = Tensor::from_vec(weights, (count, 1), x.device())?;
-            let answers = experts[expert].forward(&x.index_select(&rows, 0)?)?.broadcast_mul(&weights)?;
-            out = out.index_add(&rows, &answers, 0)?;
-        }
-        match shared {
-            Some(shared) => Ok((out + shared.forward(x)?)?),
-            None => Ok(out),
-        }
-    }
-
-    /// Bytes the matrices take in memory.
-    pub(super) fn bytes(&self) -> u64 {
-        match self {
-            Self::Dense(gated) => gated.bytes(),
-            Self::Experts { router, experts, shared } => {
-                let shared = shared.as_ref().map_or(0, Gated::bytes);
-                router.weight.bytes() + experts.iter().map(Gated::bytes).sum::<u64>() + shared
-            }
-        }
+    fn used(&self) -> usize {
+        self.shape.used
     }
 }
 
@@ -114,12 +44,8 @@ impl FeedForward {
 mod tests {
     use super::*;
 
-    fn router(shape: ExpertShape, bias: Vec<f32>) -> Router {
-        Router {
-            shape,
-            weight: Linear::dense(Tensor::zeros((1, 1), candle_core::DType::F32, &Device::Cpu).unwrap()),
-            bias,
-        }
+    fn router(shape: ExpertShape, bias: Vec<f32>) -> GroupedRouter {
+        GroupedRouter { shape, bias }
     }
 
     const SHAPE: ExpertShape =

@@ -17,7 +17,9 @@ use crate::model::interfaces::{
     Backend, CandleTarget, Description, Family, FamilyConfig, LoadContext, LoadResult, Names, OwnModules, Progress,
 };
 use crate::model::memory::MemoryNeed;
-use crate::model::nn::{Conventions, Ends, Extras, HfKeys, PairOrder, TransformerConfig, refuse_biases};
+use crate::model::nn::{
+    Conventions, Ends, Extras, HfKeys, PairOrder, TransformerConfig, expected_experts, refuse_biases,
+};
 use crate::model::options::WeightType;
 
 /// A family of DeepSeek-V3's layout.
@@ -131,12 +133,13 @@ impl FamilyConfig for DeepSeekConfig {
             DecimalBytes(unfolded)
         );
         let experts_line = format!(
-            "experts  {} a layer in {expert_layers} of {} layers; {} of them and {} shared serve a token, which meets {} weights",
+            "experts  {} a layer in {expert_layers} of {} layers; {} of them and {} shared serve a token, which meets {} weights; {}",
             experts.count,
             c.layers,
             experts.used,
             experts.shared,
-            HumanCount(active)
+            HumanCount(active),
+            expected_experts(experts.count, experts.used)
         );
         let latent = json!({
             "rank": attention.rank, "rotary": attention.rotary, "unfolded_bytes_per_token": unfolded,

@@ -1,7 +1,7 @@
 //! Tensor names of DeepSeek-V3's layout: GGUF's, by which the program requests tensors, and the checkpoint's. A draft
 //! module is one more layer in both.
 
-use crate::model::files::part_name;
+use crate::model::files::{expert_part, part_name};
 
 /// Parts that only this layout has.
 const PARTS: &[(&str, &str)] = &[
@@ -26,18 +26,7 @@ const PARTS: &[(&str, &str)] = &[
 
 /// The checkpoint's name of a part of a layer; an expert's number follows its part (`ffn_up.17.weight`).
 pub(super) fn part(name: &str) -> Option<String> {
-    if let Some(own) = part_name(PARTS, name) {
-        return Some(own);
-    }
-    let (part, expert) = name.strip_suffix(".weight")?.rsplit_once('.')?;
-    let own = match part {
-        "ffn_gate" => "gate_proj",
-        "ffn_up" => "up_proj",
-        "ffn_down" => "down_proj",
-        _ => return None,
-    };
-    expert.parse::<u16>().ok()?;
-    Some(format!("mlp.experts.{expert}.{own}.weight"))
+    part_name(PARTS, name).or_else(|| expert_part(name))
 }
 
 #[cfg(test)]

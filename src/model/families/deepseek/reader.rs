@@ -8,9 +8,8 @@ use crate::model::ModelError;
 use crate::model::families::deepseek::attention::{EPS, LatentAttention, Queries};
 use crate::model::families::deepseek::block::Layer;
 use crate::model::families::deepseek::config::Latent;
-use crate::model::families::deepseek::experts::{FeedForward, Router};
-use crate::model::nn::{Activation, MatmulBackend, Tensors};
-use crate::model::options::WeightType;
+use crate::model::families::deepseek::experts::GroupedRouter;
+use crate::model::nn::{Activation, ExpertSizes, FeedForward, Mixture, SharedExpert, Tensors};
 
 /// Reads tensors by name.
 #[derive(Clone, Copy)]
@@ -80,16 +79,11 @@ impl Reader<'_> {
     }
 
     fn experts(&self, layer: usize) -> Result<FeedForward, ModelError> {
-        let (d, shape, own) = (self.tensors.config.d_model, self.latent.experts, self.tensors.block(layer));
-        let router = own.name("ffn_gate_inp");
-        // scores decide which experts run, so they are never rounded
-        let weight = match &self.tensors.backend {
-            MatmulBackend::Candle(_) => self.tensors.linear_as(&router, [shape.count, d], WeightType::F32)?,
-            MatmulBackend::Kernels(_) => self.tensors.linear(&router, shape.count, d)?,
-        };
+        let (shape, own) = (self.latent.experts, self.tensors.block(layer));
+        let weight = own.router(shape.count)?;
         let bias = self.tensors.source.vector(&format!("blk.{layer}.exp_probs_b.bias"), shape.count)?;
-        let experts = (0..shape.count).map(|expert| own.gated(&format!(".{expert}"), shape.width, Activation::Silu));
-        let experts = Arc::new(experts.collect::<Result<Vec<_>, _>>()?);
+        let sizes = ExpertSizes { count: shape.count, d: self.tensors.config.d_model, width: shape.width };
+        let experts = own.experts(sizes, Activation::Silu)?;
         let shared = match shape.shared {
             0 if own.has("ffn_up_shexp") => {
                 return Err(ModelError::Metadata(format!(
@@ -99,6 +93,8 @@ impl Reader<'_> {
             0 => None,
             count => Some(own.gated("_shexp", count * shape.width, Activation::Silu)?),
         };
-        Ok(FeedForward::Experts { router: Router { shape, weight, bias }, experts, shared })
+        let router = (weight, Arc::new(GroupedRouter { shape, bias }) as _);
+        let shared = shared.map(|expert| SharedExpert { expert, gate: None });
+        Ok(FeedForward::Mixture(Mixture::new(router, experts, shared)))
     }
 }

@@ -1,5 +1,5 @@
 //! Layers of Qwen3.5: a mixer (gated attention over a KV cache, or Gated DeltaNet over a state), then a gated
-//! feed-forward layer, each after an RMSNorm and added to the residual stream.
+//! feed-forward layer or a mixture of experts, each after an RMSNorm and added to the residual stream.
 //!
 //! Invariant: as in [`attention`](crate::model::nn::attention), few rows attend one by one; the state is always
 //! computed row by row. So with matrices on the native kernels a row's bits do not depend on the rows beside it.
@@ -9,10 +9,12 @@ use std::sync::Arc;
 
 use candle_core::{Device, Tensor};
 
-use crate::model::ModelError;
 use crate::model::drafters::core::MtpBlock;
 use crate::model::families::qwen35::delta::{DeltaInput, DeltaState, DeltaWeights};
-use crate::model::nn::{BlockPass, CachedRows, Gated, KvCache, LayerWeights, Linear, RmsNorm, Scores, attend_cached};
+use crate::model::nn::{
+    BlockPass, CachedRows, FeedForward, KvCache, LayerWeights, Linear, RmsNorm, Scores, attend_cached,
+};
+use crate::model::{ExpertsMet, ModelError};
 
 /// Sizes of gated attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,7 +158,7 @@ pub(super) struct Layer {
     pub(super) mixer_norm: RmsNorm,
     pub(super) mixer: Mixer,
     pub(super) ffn_norm: RmsNorm,
-    pub(super) ffn: Gated,
+    pub(super) ffn: FeedForward,
 }
 
 impl Layer {
@@ -194,6 +196,10 @@ impl LayerWeights for Layer {
             Mixer::Delta(delta) => delta.bytes(),
         };
         mixer + self.ffn.bytes()
+    }
+
+    fn experts_met(&self) -> Option<ExpertsMet> {
+        self.ffn.experts_met()
     }
 }
 

@@ -1,5 +1,5 @@
-//! Configuration that only Qwen3.5 has: which layers are linear, their heads, how much of a head is rotated, whether a
-//! draft module is announced.
+//! Configuration that only Qwen3.5 and Qwen3-Next have: which layers are linear, their heads, how much of a head is
+//! rotated, experts, whether a draft module is announced.
 //!
 //! Invariant: a key that asks for something not computed, or contradicts another, is an error that names it; so is an
 //! unknown key of these layers.
@@ -9,12 +9,10 @@ use serde_json::{Map, Value};
 
 use crate::model::ModelError;
 use crate::model::error::clean;
-use crate::model::families::qwen35::delta::DeltaShape;
-use crate::model::files::{
-    GgufFile,
-    config_json::{OwnKeys, contradiction, layer_kinds, refused, share},
-};
-use crate::model::nn::TransformerConfig;
+use crate::model::families::qwen35::delta::{DeltaShape, HeadOrder};
+use crate::model::families::qwen35::experts::{ExpertKeys, ExpertShape};
+use crate::model::files::config_json::{OwnKeys, contradiction, layer_kinds, refused, share};
+use crate::model::nn::{GgufKeys, TransformerConfig};
 
 /// Linear layers between layers of attention, and their settings.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,8 +21,12 @@ pub struct Hybrid {
     pub delta: DeltaShape,
     /// Whether each layer is linear; the others attend.
     pub linear: Vec<bool>,
+    /// Which key head a value head reads, in this file.
+    pub order: HeadOrder,
     /// Number of rotated values of a head.
     pub rotary: usize,
+    /// Experts; `None` where feed-forward layers are dense.
+    pub experts: Option<ExpertShape>,
     /// Whether the file announces a draft module.
     pub announces_mtp: bool,
 }
@@ -61,6 +63,9 @@ const OWN: OwnKeys = OwnKeys {
         "mtp_num_hidden_layers",
         "mtp_use_dedicated_embeddings",
         "num_experts",
+        "num_experts_per_tok",
+        "moe_intermediate_size",
+        "shared_expert_intermediate_size",
     ],
     asks: |_| true,
 };
@@ -82,7 +87,8 @@ pub(in crate::model) struct HybridKeys {
     mtp_num_hidden_layers: usize,
     #[serde(default)]
     mtp_use_dedicated_embeddings: bool,
-    num_experts: Option<usize>,
+    #[serde(flatten)]
+    experts: ExpertKeys,
     partial_rotary_factor: Option<f64>,
     rope_parameters: Option<Rotary>,
 }
@@ -100,9 +106,17 @@ impl HybridKeys {
         OWN.read(object)
     }
 
-    /// Checks them, for a model of so many layers and this width of a head.
-    pub(in crate::model) fn hybrid(&self, layers: usize, head_dim: usize) -> Result<Hybrid, ModelError> {
+    /// Checks them, for a model of so many layers and this width of a head, with experts or without.
+    pub(in crate::model) fn hybrid(
+        &self,
+        (layers, head_dim): (usize, usize),
+        has_experts: bool,
+    ) -> Result<Hybrid, ModelError> {
         self.refuse()?;
+        let experts = match has_experts {
+            true => Some(self.experts.experts()?),
+            false => self.experts.refuse().map(|()| None)?,
+        };
         let rope = self.rope_parameters.clone().unwrap_or_default();
         let part = rope.partial_rotary_factor.or(self.partial_rotary_factor).unwrap_or(0.25);
         let part = share("partial_rotary_factor", part)?;
@@ -125,7 +139,9 @@ impl HybridKeys {
                 kernel: self.linear_conv_kernel_dim,
             },
             linear: self.linear(layers)?,
+            order: HeadOrder::Grouped,
             rotary,
+            experts,
             announces_mtp: self.mtp_num_hidden_layers > 0,
         }
         .checked(["linear_num_key_heads", "linear_num_value_heads", "linear_conv_kernel_dim"], head_dim)
@@ -144,10 +160,9 @@ impl HybridKeys {
         if self.mtp_use_dedicated_embeddings {
             return refused("'mtp_use_dedicated_embeddings' is true");
         }
-        match (self.num_experts, self.mtp_num_hidden_layers) {
-            (Some(experts), _) if experts > 0 => refused(format!("'num_experts' is {experts}")),
-            (_, modules) if modules > 1 => refused(format!("'mtp_num_hidden_layers' is {modules}")),
-            _ => Ok(()),
+        match self.mtp_num_hidden_layers {
+            0 | 1 => Ok(()),
+            modules => refused(format!("'mtp_num_hidden_layers' is {modules}")),
         }
     }
 
@@ -176,38 +191,50 @@ impl HybridKeys {
 }
 
 impl Hybrid {
-    /// Reads the keys of a GGUF file, for so many layers and this width of a head.
-    pub(in crate::model) fn from_gguf(gguf: &GgufFile, layers: usize, head_dim: usize) -> Result<Self, ModelError> {
-        let key = |name: &str| format!("qwen35.{name}");
-        let size = |name: &str, most| gguf.size(&key(name), most);
-        let value_heads = size("ssm.time_step_rank", 1024)?;
-        let inner = size("ssm.inner_size", 1 << 20)?;
+    /// Reads the keys of a GGUF file whose linear layers have this order of heads, with experts or without.
+    pub(in crate::model) fn from_gguf(
+        keys: &GgufKeys<'_>,
+        order: HeadOrder,
+        has_experts: bool,
+    ) -> Result<Self, ModelError> {
+        let (layers, head_dim) = (keys.layers()?, keys.head_dim()?);
+        let value_heads = keys.size("ssm.time_step_rank", 1024)?;
+        let inner = keys.size("ssm.inner_size", 1 << 20)?;
         if inner % value_heads != 0 {
             return contradiction(format!(
-                "'qwen35.ssm.inner_size' is {inner}, which 'qwen35.ssm.time_step_rank' ({value_heads}) does not divide"
+                "'{}' is {inner}, which '{}' ({value_heads}) does not divide",
+                keys.key("ssm.inner_size"),
+                keys.key("ssm.time_step_rank")
             ));
         }
-        let every = match gguf.number(&key("full_attention_interval")) {
-            Some(_) => size("full_attention_interval", 1024)?,
-            None => 4,
-        };
-        let rotary = match gguf.number(&key("rope.dimension_count")) {
-            Some(_) => size("rope.dimension_count", 1 << 12)?,
-            None => head_dim,
-        };
+        let names = ["ssm.group_count", "ssm.time_step_rank", "ssm.conv_kernel"].map(|name| keys.key(name));
         Self {
             delta: DeltaShape {
-                key_heads: size("ssm.group_count", 1024)?,
+                key_heads: keys.size("ssm.group_count", 1024)?,
                 value_heads,
-                key_dim: size("ssm.state_size", 1 << 12)?,
+                key_dim: keys.size("ssm.state_size", 1 << 12)?,
                 value_dim: inner / value_heads,
-                kernel: size("ssm.conv_kernel", 64)?,
+                kernel: keys.size("ssm.conv_kernel", 64)?,
             },
-            linear: (1..=layers).map(|layer| layer % every != 0).collect(),
-            rotary,
-            announces_mtp: gguf.number(&key("nextn_predict_layers")).is_some_and(|modules| modules > 0),
+            linear: Self::linear_in(keys, layers)?,
+            order,
+            rotary: keys.size_or("rope.dimension_count", 1 << 12, head_dim)?,
+            experts: if has_experts { Some(ExpertShape::from_gguf(keys)?) } else { None },
+            announces_mtp: keys.gguf.number(&keys.key("nextn_predict_layers")).is_some_and(|modules| modules > 0),
         }
-        .checked(["qwen35.ssm.group_count", "qwen35.ssm.time_step_rank", "qwen35.ssm.conv_kernel"], head_dim)
+        .checked(names.each_ref().map(String::as_str), head_dim)
+    }
+
+    /// Whether each layer is linear: as the file lists them, or all but every so many.
+    fn linear_in(keys: &GgufKeys<'_>, layers: usize) -> Result<Vec<bool>, ModelError> {
+        let key = keys.key("attention.recurrent_layers");
+        if keys.gguf.value(&key).is_ok() {
+            let listed = keys.gguf.list(&key)?.iter().map(|value| value.to_bool().ok()).take(layers);
+            let listed = listed.collect::<Option<Vec<bool>>>().filter(|listed| listed.len() == layers);
+            return listed.ok_or_else(|| ModelError::Metadata(format!("'{key}' does not list {layers} layers")));
+        }
+        let every = keys.size_or("full_attention_interval", 1024, 4)?;
+        Ok((1..=layers).map(|layer| layer % every != 0).collect())
     }
 
     fn checked(self, [key_heads, value_heads, kernel]: [&str; 3], head_dim: usize) -> Result<Self, ModelError> {

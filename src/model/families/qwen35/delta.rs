@@ -35,6 +35,25 @@ impl DeltaShape {
         self.value_heads * self.value_dim
     }
 
+    /// Rows of Qwen3-Next's joint projection, which has query, key, values and gates of one key head after the other:
+    /// those of queries, keys and values, and those of gates.
+    pub(super) fn rows_of_qkvz(&self) -> [Vec<usize>; 2] {
+        let values = self.value_heads / self.key_heads * self.value_dim;
+        let (keys, head) = (self.key_dim, 2 * self.key_dim + 2 * values);
+        let rows = |start: usize, len: usize| {
+            (0..self.key_heads).flat_map(move |of| (0..len).map(move |row| of * head + start + row))
+        };
+        let mixed = rows(0, keys).chain(rows(keys, keys)).chain(rows(2 * keys, values));
+        [mixed.collect(), rows(2 * keys + values, values).collect()]
+    }
+
+    /// Rows of Qwen3-Next's other joint projection: those of β, and those of α.
+    pub(super) fn rows_of_ba(&self) -> [Vec<usize>; 2] {
+        let values = self.value_heads / self.key_heads;
+        [0, values]
+            .map(|start| (0..self.value_heads).map(|head| head / values * 2 * values + start + head % values).collect())
+    }
+
     /// Bytes of one layer's state: matrices and convolution window, f32.
     #[must_use]
     pub fn state_bytes(&self) -> u64 {
@@ -240,6 +259,16 @@ mod tests {
         let half = again.matrices.len() / 2;
         let moved = again.matrices[half..].iter().zip(&state.matrices[half..]).map(|(a, b)| (a - b).abs());
         assert!(moved.fold(0.0, f32::max) < 1e-5);
+    }
+
+    #[test]
+    fn joint_projections_have_the_rows_of_one_key_head_after_the_other() {
+        let shape = DeltaShape { key_heads: 2, value_heads: 4, key_dim: 2, value_dim: 1, kernel: 2 };
+        let [mixed, gates] = shape.rows_of_qkvz();
+        // of each key head: two rows of its query, two of its key, one of each value, one of each gate
+        assert_eq!(mixed, [0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13]);
+        assert_eq!(gates, [6, 7, 14, 15]);
+        assert_eq!(shape.rows_of_ba(), [[0, 1, 4, 5], [2, 3, 6, 7]]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The family Qwen3.5: names, sizes, tensor names.
+//! The families Qwen3.5, Qwen3.5 with experts, and Qwen3-Next: names, sizes, tensor names.
 
 use serde_json::{Map, json};
 
@@ -6,44 +6,104 @@ use crate::model::ModelError;
 use crate::model::drafters::core::OwnTensors;
 use crate::model::families::qwen35::{
     config::{Hybrid, HybridKeys, Qwen35Config},
+    delta::HeadOrder,
+    experts::ExpertShape,
     load, names,
 };
 use crate::model::files::{ConfigJson, Folder, GgufFile, ModelFiles, TensorNames};
 use crate::model::interfaces::{
     Backend, Description, Family, FamilyConfig, LoadContext, LoadResult, Names, OwnModules, Progress,
 };
-use crate::model::nn::{Conventions, Ends, Extras, GgufKeys, HfKeys, PairOrder, TransformerConfig, refuse_biases};
+use crate::model::nn::{
+    Conventions, Ends, Extras, GgufKeys, HfKeys, PairOrder, TransformerConfig, expected_experts, refuse_biases,
+};
 
-/// Qwen3.5 without experts (3.6 and 3.8 alike).
-pub struct Qwen35Family;
+/// A family whose linear layers are Gated DeltaNets.
+pub struct Qwen35Family {
+    names: Names,
+    conventions: Conventions,
+    /// Order of heads in the linear layers of GGUF files.
+    gguf_order: HeadOrder,
+    /// Whether feed-forward layers have experts.
+    experts: bool,
+}
 
-const CONVENTIONS: Conventions =
-    Conventions { name: "qwen35", qk_norm: true, qkv_bias: false, gguf_pairs: PairOrder::HalfSplit };
+/// Qwen3.5 (3.6 and 3.8 alike) without experts.
+pub static QWEN35: Qwen35Family = Qwen35Family::named(
+    Names { title: "qwen3.5", gguf: &["qwen35"], json: &["qwen35", "qwen3_5", "qwen3_5_text"] },
+    "qwen35",
+);
+
+/// Qwen3.5 (3.6 and 3.8 alike) with experts.
+pub static QWEN35_MOE: Qwen35Family = Qwen35Family {
+    experts: true,
+    ..Qwen35Family::named(
+        Names { title: "qwen3.5-moe", gguf: &["qwen35moe"], json: &["qwen3_5_moe", "qwen3_5_moe_text"] },
+        "qwen35moe",
+    )
+};
+
+/// Qwen3-Next and Qwen3-Coder-Next.
+pub static QWEN3_NEXT: Qwen35Family = Qwen35Family {
+    experts: true,
+    gguf_order: HeadOrder::Grouped,
+    ..Qwen35Family::named(Names { title: "qwen3-next", gguf: &["qwen3next"], json: &["qwen3_next"] }, "qwen3next")
+};
+
+/// The family's name with its article.
+pub(super) fn article(config: &TransformerConfig) -> &'static str {
+    if config.conventions.name == QWEN3_NEXT.conventions.name { "a Qwen3-Next" } else { "a Qwen3.5" }
+}
+
+impl Qwen35Family {
+    const fn named(names: Names, name: &'static str) -> Self {
+        let gguf_pairs = PairOrder::HalfSplit;
+        let conventions = Conventions { name, qk_norm: true, qkv_bias: false, gguf_pairs };
+        Self { names, conventions, gguf_order: HeadOrder::Tiled, experts: false }
+    }
+}
 
 impl Family for Qwen35Family {
     fn names(&self) -> Names {
-        Names { title: "qwen3.5", gguf: &["qwen35"], json: &["qwen35", "qwen3_5", "qwen3_5_text"] }
+        self.names
     }
 
     fn read_json(&self, json: &ConfigJson, folder: Option<&Folder>) -> Result<Box<dyn FamilyConfig>, ModelError> {
-        refuse_biases(folder, &CONVENTIONS, None)?;
+        refuse_biases(folder, &self.conventions, None)?;
         let own = HybridKeys::from_json(json.keys())?;
+        // where every layer has experts, files need not state the width of other layers
+        let width = json.keys().get("moe_intermediate_size").filter(|_| self.experts);
+        let json =
+            width.map_or(json.clone(), |width| json.clone().with_defaults(&[("intermediate_size", width.clone())]));
         let keys = json.read::<HfKeys>()?;
         let extras = Extras { layer_types: true, partial_rotary: true, ..Extras::default() };
-        let transformer = keys.transformer(&CONVENTIONS, Ends::of(json, folder), extras)?;
-        let hybrid = own.hybrid(transformer.layers, transformer.head_dim)?;
+        let transformer = keys.transformer(&self.conventions, Ends::of(&json, folder), extras)?;
+        let hybrid = own.hybrid((transformer.layers, transformer.head_dim), self.experts)?;
         Ok(Box::new(Qwen35Config { transformer, hybrid }))
     }
 
     fn read_gguf(&self, gguf: &GgufFile) -> Result<Box<dyn FamilyConfig>, ModelError> {
-        let keys = GgufKeys { gguf, arch: CONVENTIONS.name };
-        let hybrid = Hybrid::from_gguf(gguf, keys.layers()?, keys.head_dim()?)?;
-        let transformer = keys.transformer(&CONVENTIONS, Some(hybrid.rotary))?;
+        let keys = GgufKeys { gguf, arch: self.conventions.name };
+        let hybrid = Hybrid::from_gguf(&keys, self.gguf_order, self.experts)?;
+        let transformer = keys.with_experts(&self.conventions, Some(hybrid.rotary))?;
+        if !self.experts {
+            keys.refuse_experts()?;
+        }
         Ok(Box::new(Qwen35Config { transformer, hybrid }))
     }
 
     fn tensor_names(&self) -> TensorNames {
         names::tensor_name
+    }
+}
+
+impl Qwen35Config {
+    /// Weights that a token is multiplied with; an embedding that is not also the head is only looked up.
+    fn active_weights(&self, experts: ExpertShape) -> u64 {
+        let c = &self.transformer;
+        let [all, active] = experts.weights(c.d_model);
+        let looked_up = if c.tied { 0 } else { (c.vocab * c.d_model) as u64 };
+        self.matrix_weights() - looked_up - c.layers as u64 * (all - active)
     }
 }
 
@@ -60,7 +120,15 @@ impl FamilyConfig for Qwen35Config {
         let linear = d * (mixed + 2 * values + 2 * heads);
         let attending = 3 * d * q + 2 * d * kv; // queries come with as many gates
         let count = self.hybrid.linear_layers() as u64;
-        count * linear + (layers - count) * attending + layers * 3 * d * ffn + c.end_weights()
+        let feed_forward = match self.hybrid.experts {
+            Some(experts) => experts.weights(c.d_model)[0],
+            None => 3 * d * ffn,
+        };
+        count * linear + (layers - count) * attending + layers * feed_forward + c.end_weights()
+    }
+
+    fn is_large(&self) -> bool {
+        self.hybrid.experts.is_some()
     }
 
     fn cached_values(&self) -> u64 {
@@ -85,15 +153,30 @@ impl FamilyConfig for Qwen35Config {
         let (linear, layers) = (self.hybrid.linear_layers(), self.transformer.layers);
         let state = self.hybrid.state_bytes();
         let bytes = indicatif::DecimalBytes(state);
+        let mut fields =
+            Map::from_iter([("linear_layers".to_owned(), json!(linear)), ("state_bytes".to_owned(), json!(state))]);
+        let mut memory = vec![format!(
+            "state    {bytes} whatever the context, and as much for each row that may be rolled back (--rollback replay: little)"
+        )];
+        if let Some(experts) = self.hybrid.experts {
+            let active = self.active_weights(experts);
+            memory.push(format!(
+                "experts  {} a layer; {} of them and a shared one serve a token, which meets {} weights; {}",
+                experts.count,
+                experts.used,
+                indicatif::HumanCount(active),
+                expected_experts(experts.count, experts.used)
+            ));
+            let experts = json!({
+                "layers": layers, "count": experts.count, "used": experts.used, "shared": 1,
+                "active_parameters": active,
+            });
+            fields.insert("experts".to_owned(), experts);
+        }
         Description {
-            fields: Map::from_iter([
-                ("linear_layers".to_owned(), json!(linear)),
-                ("state_bytes".to_owned(), json!(state)),
-            ]),
+            fields,
             layers: vec![format!("mixers   {linear} layers of Gated DeltaNet, {} of gated attention", layers - linear)],
-            memory: vec![format!(
-                "state    {bytes} whatever the context, and as much for each row that may be rolled back (--rollback replay: little)"
-            )],
+            memory,
             drafter: Some("none of its own".to_owned()),
         }
     }

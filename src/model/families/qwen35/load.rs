@@ -1,9 +1,11 @@
-//! Loading a Qwen3.5 and the draft module in its files.
+//! Loading a Qwen3.5 or Qwen3-Next and the draft module in its files.
 
 use std::sync::Arc;
 
 use crate::model::drafters::core;
-use crate::model::families::qwen35::{Qwen35, Qwen35Weights, config::Qwen35Config, module::load_module};
+use crate::model::families::qwen35::{
+    Qwen35, Qwen35Weights, config::Qwen35Config, family::article, module::load_module,
+};
 use crate::model::interfaces::{
     Backend, LoadContext, LoadResult, LoadedTarget, Modules, NoSharing, Progress, SharedWeights,
 };
@@ -48,7 +50,7 @@ impl LoadedTarget for Target {
 
     fn shared(&self) -> Result<SharedWeights<'_>, NoSharing> {
         Err(NoSharing {
-            family: "a Qwen3.5",
+            family: article(&self.weights.trunk.config),
             instead_of_head: "start without --draft-model, and its own module drafts",
             instead_of_module: "brings its own, so start without --mtp",
         })

@@ -1,5 +1,6 @@
-//! Qwen3.5 without experts (3.6 and 3.8 alike), matrices on candle or on the native kernels: layers of Gated DeltaNet
-//! between layers of gated attention, zero-centred norms, partly rotated heads, and a draft module of its own.
+//! Qwen3.5 (3.6 and 3.8 alike), with experts and without, and Qwen3-Next, matrices on candle or on the native kernels:
+//! layers of Gated DeltaNet between layers of gated attention, zero-centred norms, partly rotated heads, and a draft
+//! module of its own.
 //!
 //! Invariant: between calls every KV cache contains exactly `len` positions and every state is that after `len` tokens,
 //! also after an error. `history` knows which earlier states can be returned to. A state follows one path, so there are
@@ -8,6 +9,7 @@
 mod block;
 mod config;
 pub mod delta;
+mod experts;
 mod family;
 mod history;
 mod load;
@@ -25,11 +27,12 @@ use crate::model::families::qwen35::history::{History, KEPT_ROWS, States, Step};
 use crate::model::families::qwen35::reader::Reader;
 use crate::model::nn::{BlockPass, Embedding, KvCache, PREFILL_ROWS, PairOrder, Rope, Streams, Tensors, Trunk};
 use crate::model::options::Rollback;
-use crate::model::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, Rows, Tap};
+use crate::model::{Checkpoint, ExpertsMet, Forward, LogitRows, Model, ModelError, ModelSpec, Rows, Tap};
 use crate::protocol::TokenId;
 
 pub use self::config::{Hybrid, Qwen35Config};
-pub use self::family::Qwen35Family;
+pub use self::experts::ExpertShape;
+pub use self::family::{QWEN3_NEXT, QWEN35, QWEN35_MOE, Qwen35Family};
 
 /// Weights of a target; shared by its forks and by its draft module.
 pub struct Qwen35Weights {
@@ -106,6 +109,8 @@ impl Qwen35 {
         let memories = weights.trunk.layers.iter().map(memory).collect::<Result<Vec<_>, _>>()?;
         let linear = weights.hybrid.linear_layers() as u64;
         spec.info.weight_bytes = weights.trunk.bytes();
+        let experts = weights.trunk.experts_met().unwrap_or_default();
+        (spec.info.expert_bytes, spec.info.expert_row_bytes) = (experts.bytes, experts.row_bytes);
         spec.info.kv_bytes_per_token = (c.layers as u64 - linear) * KvCache::bytes_per_position(c.kv_heads, c.head_dim);
         spec.info.state_bytes = weights.hybrid.state_bytes();
         spec.info.snapshot_bytes = match rollback {
@@ -242,6 +247,10 @@ impl Model for Qwen35 {
         tap.places(self.weights.trunk.layers.len())?;
         self.tap = tap.clone();
         Ok(())
+    }
+
+    fn experts_met(&self) -> Option<ExpertsMet> {
+        self.weights.trunk.experts_met()
     }
 
     fn rewindable(&self, len: usize) -> usize {

@@ -1,4 +1,4 @@
-//! The draft module in the files of a Qwen3.5: `mtp.*` of a checkpoint, `nextn` tensors of a GGUF file. Its layer
+//! The draft module in the files of a Qwen3.5 or Qwen3-Next: `mtp.*` of a checkpoint, `nextn` tensors of a GGUF file. Its layer
 //! attends; embedding and output head are the target's.
 //!
 //! Invariant: it is found by its tensors, never by the config, since many files announce one that is missing.

@@ -1,6 +1,6 @@
-//! Tensor names of Qwen3.5: GGUF's, by which the program requests tensors, and the checkpoint's.
+//! Tensor names of Qwen3.5 and Qwen3-Next: GGUF's, by which the program requests tensors, and the checkpoint's.
 
-use crate::model::files::{Layout, block_part, part_name, renamed};
+use crate::model::files::{Layout, block_part, expert_part, part_name, renamed};
 
 /// Parts that only this family has.
 const PARTS: &[(&str, &str)] = &[
@@ -14,6 +14,15 @@ const PARTS: &[(&str, &str)] = &[
     ("ssm_dt.bias", "linear_attn.dt_bias"),
     ("ssm_norm", "linear_attn.norm"),
     ("ssm_out", "linear_attn.out_proj"),
+    ("ssm_in", "linear_attn.in_proj_qkvz"),
+    ("ssm_ba", "linear_attn.in_proj_ba"),
+    ("ffn_gate_inp", "mlp.gate"),
+    ("ffn_gate_up_exps.weight", "mlp.experts.gate_up_proj"),
+    ("ffn_down_exps.weight", "mlp.experts.down_proj"),
+    ("ffn_gate_shexp", "mlp.shared_expert.gate_proj"),
+    ("ffn_up_shexp", "mlp.shared_expert.up_proj"),
+    ("ffn_down_shexp", "mlp.shared_expert.down_proj"),
+    ("ffn_gate_inp_shexp", "mlp.shared_expert_gate"),
 ];
 
 /// Parts of the draft module, which GGUF files count as one more layer.
@@ -34,5 +43,6 @@ pub(super) fn tensor_name(layout: &Layout, name: &str) -> Option<String> {
         Some(module) => ("mtp.", module),
         None => (layout.prefix, layer),
     };
-    Some(format!("{prefix}layers.{layer}.{}", part_name(PARTS, part)?))
+    let own = part_name(PARTS, part).or_else(|| expert_part(part))?;
+    Some(format!("{prefix}layers.{layer}.{own}"))
 }

@@ -1,15 +1,18 @@
-//! Reading the tensors of a Qwen3.5, from either form of file.
+//! Reading the tensors of a Qwen3.5 or Qwen3-Next, from either form of file.
 //!
 //! Invariant: both forms give the same numbers. A checkpoint's norms are zero-centred and `A_log` is as trained; GGUF
-//! files contain `1 + w` and `−exp(A_log)`, and with more value heads than key heads another order ([`HeadOrder`]).
+//! files contain `1 + w` and `−exp(A_log)`, and those of Qwen3.5 with more value heads than key heads another order
+//! ([`HeadOrder`](crate::model::families::qwen35::delta::HeadOrder)). Qwen3-Next stores the projections of linear layers in two matrices, head by head; their rows are
+//! sorted here.
 
 use std::sync::Arc;
 
 use crate::model::ModelError;
 use crate::model::families::qwen35::block::{AttentionShape, DeltaNet, GatedAttention, Layer, Mixer};
 use crate::model::families::qwen35::config::Hybrid;
-use crate::model::families::qwen35::delta::{DeltaWeights, HeadOrder};
-use crate::model::nn::{Activation, Tensors};
+use crate::model::families::qwen35::delta::DeltaWeights;
+use crate::model::families::qwen35::experts::ExpertShape;
+use crate::model::nn::{Activation, ExpertSizes, FeedForward, Mixture, MostProbable, SharedExpert, Tensors};
 
 /// Reads tensors by name.
 #[derive(Clone, Copy)]
@@ -30,8 +33,23 @@ impl Reader<'_> {
                 false => Mixer::Attention(self.attention(layer)?),
             },
             ffn_norm: own.norm("post_attention_norm", c.d_model)?,
-            ffn: own.gated("", c.ffn, Activation::Silu)?,
+            ffn: match self.hybrid.experts {
+                None => FeedForward::Dense(own.gated("", c.ffn, Activation::Silu)?),
+                Some(experts) => self.mixture(layer, experts)?,
+            },
         })
+    }
+
+    fn mixture(&self, layer: usize, shape: ExpertShape) -> Result<FeedForward, ModelError> {
+        let (d, own) = (self.tensors.config.d_model, self.tensors.block(layer));
+        let weight = own.router(shape.count)?;
+        let experts = own.experts(ExpertSizes { count: shape.count, d, width: shape.width }, Activation::Silu)?;
+        let router = MostProbable { used: shape.used, normed: shape.normed };
+        let shared = SharedExpert {
+            expert: own.gated("_shexp", shape.shared, Activation::Silu)?,
+            gate: Some(self.tensors.linear_row(&own.name("ffn_gate_inp_shexp"), d)?),
+        };
+        Ok(FeedForward::Mixture(Mixture::new((weight, Arc::new(router)), experts, Some(shared))))
     }
 
     fn attention(&self, layer: usize) -> Result<GatedAttention, ModelError> {
@@ -60,7 +78,7 @@ impl Reader<'_> {
         let [values, heads] = [shape.value_width(), shape.value_heads];
         let weights = DeltaWeights {
             shape,
-            order: if is_checkpoint { HeadOrder::Grouped } else { HeadOrder::Tiled },
+            order: self.hybrid.order,
             conv: self.conv(&name("ssm_conv1d.weight"))?,
             decay: match is_checkpoint {
                 true => vector("ssm_a", heads)?.into_iter().map(|log| -log.exp()).collect(),
@@ -73,14 +91,24 @@ impl Reader<'_> {
         if weights.decay.iter().any(|decay| !decay.is_finite() || *decay > 0.0) {
             return Err(ModelError::Metadata(format!("'{}' lets a state grow, which it never does", name("ssm_a"))));
         }
-        Ok(DeltaNet {
-            mixed: own.linear("attn_qkv", shape.channels(), d)?,
-            gate: own.linear("attn_gate", values, d)?,
-            alpha: own.linear("ssm_alpha", heads, d)?,
-            beta: own.linear("ssm_beta", heads, d)?,
-            out: own.linear("ssm_out", d, values)?,
-            weights: Arc::new(weights),
-        })
+        let sorted = |part: &str, all, rows: &[usize]| own.linear_rows(part, (all, d), rows);
+        let (mixed, gate) = match own.has("ssm_in") {
+            true => {
+                let (all, [mixed, gate]) = (shape.channels() + values, shape.rows_of_qkvz());
+                (sorted("ssm_in", all, &mixed)?, sorted("ssm_in", all, &gate)?)
+            }
+            false => (own.linear("attn_qkv", shape.channels(), d)?, own.linear("attn_gate", values, d)?),
+        };
+        let (beta, alpha) = match own.has("ssm_ba") {
+            true => {
+                let [beta, alpha] = shape.rows_of_ba();
+                (sorted("ssm_ba", 2 * heads, &beta)?, sorted("ssm_ba", 2 * heads, &alpha)?)
+            }
+            false => (own.linear("ssm_beta", heads, d)?, own.linear("ssm_alpha", heads, d)?),
+        };
+        let out = own.linear("ssm_out", d, values)?;
+        ["ssm_in", "ssm_ba"].iter().for_each(|part| self.tensors.source.release(&own.name(part)));
+        Ok(DeltaNet { mixed, gate, alpha, beta, out, weights: Arc::new(weights) })
     }
 
     /// `[channels, kernel]`; checkpoints have a dimension of one in between.
