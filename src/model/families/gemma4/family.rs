@@ -9,10 +9,11 @@ use crate::model::ModelError;
 use crate::model::families::gemma4::{
     Gemma4Weights,
     config::Gemma4Config,
+    gguf,
     keys::{GemmaKeys, Sizes},
     names,
 };
-use crate::model::files::{ConfigJson, Folder, ModelFiles, TensorNames};
+use crate::model::files::{ConfigJson, Folder, GgufFile, ModelFiles, TensorNames};
 use crate::model::interfaces::{
     Backend, CandleFamily, CandleTarget, Description, Family, FamilyConfig, LoadContext, LoadResult, Modules, Names,
     NoSharing, Progress, SharedWeights,
@@ -29,7 +30,7 @@ const CONVENTIONS: Conventions =
 impl Family for Gemma4Family {
     fn names(&self) -> Names {
         let json = &["gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text"];
-        Names { title: "gemma4", gguf: &[], json }
+        Names { title: "gemma4", gguf: &["gemma4"], json }
     }
 
     fn read_json(&self, json: &ConfigJson, folder: Option<&Folder>) -> Result<Box<dyn FamilyConfig>, ModelError> {
@@ -43,6 +44,10 @@ impl Family for Gemma4Family {
         let extras = Extras { head_dim, rope, layer_types: true, ..Extras::default() };
         let transformer = keys.transformer(&CONVENTIONS, Ends::of(json, folder), extras)?;
         Ok(Box::new(Gemma4Config { transformer, gemma }))
+    }
+
+    fn read_gguf(&self, gguf: &GgufFile) -> Result<Box<dyn FamilyConfig>, ModelError> {
+        Ok(Box::new(gguf::config(gguf, &CONVENTIONS)?))
     }
 
     fn tensor_names(&self) -> TensorNames {
@@ -74,7 +79,8 @@ impl FamilyConfig for Gemma4Config {
     fn looked_up_bytes(&self, source: &ModelFiles) -> u64 {
         match self.looked_up_weights() {
             0 => 0,
-            weights => source.bytes_of(names::TABLE).unwrap_or(0).max(2 * weights),
+            weights if source.is_checkpoint() => source.bytes_of(names::TABLE).unwrap_or(0).max(2 * weights),
+            _ => source.bytes_of(names::TABLE).unwrap_or(0),
         }
     }
 

@@ -9,6 +9,7 @@
 pub mod assistant;
 mod config;
 mod family;
+mod gguf;
 mod keys;
 mod layer;
 mod names;

@@ -104,7 +104,7 @@ impl Pre {
 
 /// A warning if the file names no rule: the model was trained on other splits than it will get.
 pub(in crate::model) fn guess(gguf: &GgufFile) -> Option<String> {
-    if kind(gguf) == "llama" {
+    if ["llama", "gemma4"].contains(&kind(gguf)) {
         return None; // SentencePiece has no pre-tokenizer
     }
     let says = match gguf.text(PRE) {
@@ -127,10 +127,14 @@ pub(in crate::model) fn codec(gguf: &GgufFile) -> Result<TextCodec, ModelError> 
     let names = texts(gguf, "tokenizer.ggml.tokens")?;
     match kind(gguf) {
         "gpt2" => {}
-        "llama" => return sentence_piece::codec(gguf, names),
+        "llama" => return sentence_piece::codec(gguf, names, None),
+        "gemma4" => {
+            let merges = merges(&texts(gguf, "tokenizer.ggml.merges")?)?;
+            return sentence_piece::codec(gguf, names, Some(merges));
+        }
         other => {
             return Err(ModelError::Unsupported(format!(
-                "tokenizers of kind '{}' ('tokenizer.ggml.model') are not supported yet; gpt2 and llama are",
+                "tokenizers of kind '{}' ('tokenizer.ggml.model') are not supported yet; gpt2, llama and gemma4 are",
                 clean(other)
             )));
         }
@@ -174,14 +178,18 @@ fn types(gguf: &GgufFile, names: &[&str]) -> Vec<u64> {
     names.iter().enumerate().map(own).collect()
 }
 
+/// Pairs of parts that merge.
+fn merges(rules: &[&str]) -> Result<Vec<(String, String)>, ModelError> {
+    let merges = rules.iter().map(|rule| rule.split_once(' ').map(|(a, b)| (a.to_owned(), b.to_owned())));
+    let merges: Option<Vec<_>> = merges.collect();
+    merges.ok_or_else(|| ModelError::Tokenizer("a merge rule is not two parts".into()))
+}
+
 fn build(names: &[&str], merges: &[&str], types: &[u64], pre: Pre) -> Result<Tokenizer, ModelError> {
     let failed = |what: String| ModelError::Tokenizer(what);
     let vocab = names.iter().enumerate().map(|(id, name)| ((*name).to_owned(), id as u32));
-    let merges: Option<Vec<_>> =
-        merges.iter().map(|m| m.split_once(' ').map(|(a, b)| (a.to_owned(), b.to_owned()))).collect();
-    let merges = merges.ok_or_else(|| failed("a merge rule is not two parts".into()))?;
     let bpe = BPE::builder()
-        .vocab_and_merges(vocab.collect::<ahash::AHashMap<_, _>>(), merges)
+        .vocab_and_merges(vocab.collect::<ahash::AHashMap<_, _>>(), self::merges(merges)?)
         .ignore_merges(pre == Pre::Llama3)
         .build();
     let mut tokenizer = Tokenizer::new(bpe.map_err(|error| failed(error.to_string()))?);

@@ -1,5 +1,5 @@
-//! SentencePiece tokenizers in GGUF files (`tokenizer.ggml.model` = `llama`): byte-pair merges by score, with bytes for
-//! characters without a token.
+//! SentencePiece tokenizers in GGUF files (`tokenizer.ggml.model` = `llama` or `gemma4`): byte-pair merges by score, or
+//! in the file's own order, with bytes for characters without a token.
 //!
 //! The rules are those of llama.cpp's `llm_tokenizer_spm`: `▁` is a space; of all neighbouring parts that form a token
 //! together, those with the highest score merge first, and among equals the leftmost. The `tokenizers` library merges by
@@ -26,7 +26,7 @@ const BYTE: u64 = 6;
 const GROWTH: usize = 9;
 
 /// Names of tokens that always end an answer, as in llama.cpp.
-const ENDS: [&str; 2] = ["<end_of_turn>", "<eos>"];
+const ENDS: [&str; 3] = ["<end_of_turn>", "<turn|>", "<eos>"];
 
 /// Longest name, in bytes, for which merges are built: every split of a name is looked up, and real names are far shorter.
 const MAX_NAME: usize = 256;
@@ -51,12 +51,22 @@ struct Vocabulary<'a> {
     names: Vec<&'a str>,
     types: Vec<u64>,
     scores: Vec<f32>,
+    /// The file's own, first those that come first; none if scores define them.
+    merges: Option<Vec<(String, String)>>,
 }
 
 impl<'a> Vocabulary<'a> {
-    fn read(gguf: &'a GgufFile, names: Vec<&'a str>) -> Result<Self, ModelError> {
-        let scores = gguf.list("tokenizer.ggml.scores")?.iter().map(|value| value.to_f32().ok());
-        let scores: Option<Vec<f32>> = scores.collect();
+    fn read(
+        gguf: &'a GgufFile,
+        names: Vec<&'a str>,
+        merges: Option<Vec<(String, String)>>,
+    ) -> Result<Self, ModelError> {
+        let has_scores = merges.is_none();
+        let scores = match has_scores {
+            true => gguf.list("tokenizer.ggml.scores")?.iter().map(|value| value.to_f32().ok()).collect(),
+            false => Some(vec![0.0; names.len()]),
+        };
+        let scores: Option<Vec<f32>> = scores;
         let scores = scores.filter(|scores| scores.len() == names.len() && scores.iter().all(|score| !score.is_nan()));
         let scores = scores.ok_or_else(|| {
             ModelError::Tokenizer("'tokenizer.ggml.scores' does not have a number for each token".into())
@@ -67,7 +77,7 @@ impl<'a> Vocabulary<'a> {
             kind => kind.unwrap_or(1),
         };
         let types = names.iter().enumerate().map(of).collect();
-        Ok(Self { names, types, scores })
+        Ok(Self { names, types, scores, merges })
     }
 
     fn of_types(&self, types: &'static [u64]) -> impl Iterator<Item = &'a str> {
@@ -75,7 +85,7 @@ impl<'a> Vocabulary<'a> {
     }
 
     /// Every pair of tokens that forms a third, those whose third has the highest score first.
-    fn merges(&self, ids: &AHashMap<String, u32>) -> Vec<(String, String)> {
+    fn merges_by_score(&self, ids: &AHashMap<String, u32>) -> Vec<(String, String)> {
         let mut merges: Vec<(usize, u32, u32)> = Vec::new();
         for (index, name) in
             self.names.iter().enumerate().filter(|(index, name)| self.types[*index] == 1 && name.len() <= MAX_NAME)
@@ -97,7 +107,7 @@ impl<'a> Vocabulary<'a> {
         let failed = |error: &dyn std::fmt::Display| ModelError::Tokenizer(error.to_string());
         let ids: AHashMap<String, u32> =
             self.names.iter().enumerate().map(|(id, name)| ((*name).to_owned(), id as u32)).collect();
-        let merges = self.merges(&ids);
+        let merges = self.merges.clone().unwrap_or_else(|| self.merges_by_score(&ids));
         let unknown = self.of_types(&[UNKNOWN]).next().unwrap_or("<unk>").to_owned();
         let bpe = BPE::builder().vocab_and_merges(ids, merges).byte_fallback(true).fuse_unk(true).unk_token(unknown);
         let mut tokenizer = Tokenizer::new(bpe.build().map_err(|error| failed(&error))?);
@@ -128,26 +138,33 @@ impl<'a> Vocabulary<'a> {
     }
 }
 
-/// Reads the tokenizer of a file with these tokens.
-pub(super) fn codec(gguf: &GgufFile, names: Vec<&str>) -> Result<TextCodec, ModelError> {
-    let vocabulary = Vocabulary::read(gguf, names)?;
+/// Reads the tokenizer of a file with these tokens; `merges` are those of the kind `gemma4`, whose texts begin without a
+/// space and with `<bos>`.
+pub(super) fn codec(
+    gguf: &GgufFile,
+    names: Vec<&str>,
+    merges: Option<Vec<(String, String)>>,
+) -> Result<TextCodec, ModelError> {
+    let is_gemma4 = merges.is_some();
+    let vocabulary = Vocabulary::read(gguf, names, merges)?;
     let flag = |key: &str| gguf.value(key).ok().and_then(|value| value.to_bool().ok()).unwrap_or(true);
     let id = |key: &str, usual: u32| {
         let id = gguf.number(key).and_then(|id| u32::try_from(id).ok()).unwrap_or(usual);
         Some(TokenId(id)).filter(|id| id.index() < vocabulary.names.len())
     };
     // defaults of llama.cpp for this kind
-    let tokenizer = vocabulary.tokenizer(flag("tokenizer.ggml.add_space_prefix"))?;
-    let named = vocabulary.names.iter().position(|name| *name == ENDS[0]);
+    let tokenizer = vocabulary.tokenizer(!is_gemma4 && flag("tokenizer.ggml.add_space_prefix"))?;
+    let named = vocabulary.names.iter().position(|name| ENDS[..2].contains(name));
     let other =
         |end: &str| gguf.number(&format!("tokenizer.ggml.{end}_token_id")).and_then(|id| u32::try_from(id).ok());
     let ends = Ends {
         bos: id("tokenizer.ggml.bos_token_id", 1),
-        begins: flag("tokenizer.ggml.add_bos_token"),
+        begins: is_gemma4 || flag("tokenizer.ggml.add_bos_token"),
         eos: id("tokenizer.ggml.eos_token_id", 2),
         others: ["eot", "eom"].into_iter().filter_map(other).chain(named.map(|at| at as u32)).map(TokenId).collect(),
     };
-    Ok(TextCodec::new((tokenizer, "SentencePiece (llama)".to_owned()), GROWTH, vocabulary.pieces(), &ends))
+    let kind = if is_gemma4 { "SentencePiece (gemma4)" } else { "SentencePiece (llama)" };
+    Ok(TextCodec::new((tokenizer, kind.to_owned()), GROWTH, vocabulary.pieces(), &ends))
 }
 
 #[cfg(test)]
@@ -163,7 +180,7 @@ mod tests {
         types.extend(bytes.iter().map(|_| BYTE));
         let names: Vec<&str> = names.into_iter().chain(bytes).collect();
         let scores = (0..names.len()).map(|id| -(id as f32)).collect();
-        Vocabulary { names, types, scores }
+        Vocabulary { names, types, scores, merges: None }
     }
 
     fn tokens(text: &str, begins_with_space: bool) -> Vec<&'static str> {
