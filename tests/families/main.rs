@@ -65,8 +65,8 @@ mod conformance {
         qwen35_gguf: QWEN35_GGUF is target & module;
         qwen35moe: QWEN35_MOE is target & module;
         qwen35moe_gguf: QWEN35_MOE_GGUF is target;
-        qwen3next: QWEN3_NEXT is target & module;
-        qwen3next_gguf: QWEN3_NEXT_GGUF is target & module;
+        qwen3next: QWEN3_NEXT is target;
+        qwen3next_gguf: QWEN3_NEXT_GGUF is target;
         deepseek: DEEPSEEK is target & module;
         deepseek_fp8: DEEPSEEK_FP8 is target & module;
         glm4_flash: GLM4_FLASH is target & module;

@@ -180,7 +180,7 @@ pub struct GeluMul<'a, 'b> {
 }
 
 /// `−2 √(2/π)`
-const GELU_INNER: f32 = -1.595_769_1;
+const GELU_INNER: f32 = -1.595_769;
 /// `−2 √(2/π) · 0.044715`
 const GELU_CUBE: f32 = -0.071_354_82;
 
