@@ -4,17 +4,26 @@
 //! an error, except for a [`Download`], which follows it without credentials. Errors name the host, never a header's
 //! value.
 
+mod certificate;
 mod download;
+mod first_byte;
 mod redirect;
 
 use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::Value;
 use ureq::http::{Response, Uri};
+use ureq::tls::TlsConfig;
+use ureq::unversioned::resolver::DefaultResolver;
+use ureq::unversioned::transport::{Connector as _, DefaultConnector};
 use ureq::{Agent, Body, BodyReader};
 
+pub use certificate::CA_VARIABLE;
 pub use download::Download;
+
+use first_byte::FirstByte;
 
 /// Longest answer that is read as a whole, in bytes.
 const MAX_BODY: u64 = 8 << 20;
@@ -30,10 +39,20 @@ const MAX_REDIRECTS: usize = 3;
 pub struct Patience {
     /// From name lookup to an open connection.
     pub connect: Duration,
-    /// From a sent request to the head of the answer.
+    /// From a sent request to the head of the answer, and from there to the first byte of its body.
     pub answer: Duration,
-    /// Between two pieces of the answer.
+    /// Between two later pieces of the answer.
     pub silence: Duration,
+}
+
+/// What a server is given and whom it is believed: for this one server, never for another.
+#[derive(Clone, Default)]
+pub struct Access {
+    /// Headers of every request, such as an API key; they stay out of events and messages.
+    pub headers: Vec<(String, String)>,
+    /// A file in PEM form with the authorities that may sign the server's certificate. Without it the file that
+    /// [`CA_VARIABLE`] names counts, else the authorities that Mozilla trusts.
+    pub ca_file: Option<PathBuf>,
 }
 
 /// Why a request failed: one sentence without a final stop.
@@ -45,6 +64,22 @@ pub enum HttpError {
     /// The address carries a name or password.
     #[error("the address must not contain a password; use --header NAME=ENVVAR or DRAFTSCOPE_API_KEY")]
     Credentials,
+    /// The file of authorities cannot be used.
+    #[error("cannot use '{path}' as a file of authorities: {why}")]
+    Authorities {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The server's certificate, or what it sends instead of TLS.
+    #[error("{host} {what}")]
+    Tls {
+        /// Host and port.
+        host: String,
+        /// What is wrong, as the predicate of a sentence.
+        what: String,
+    },
     /// No answer, or an answer that is no HTTP.
     #[error("no answer from {host}: {why}")]
     Failed {
@@ -118,11 +153,11 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the server at `url`, which sends these headers with every request.
+    /// A client of the server at `url`.
     ///
     /// # Errors
-    /// When `url` is no http or https address, or contains credentials.
-    pub fn new(url: &str, headers: Vec<(String, String)>, patience: Patience) -> Result<Self, HttpError> {
+    /// When `url` is no http or https address, or contains credentials, or the file of authorities cannot be used.
+    pub fn new(url: &str, access: Access, patience: Patience) -> Result<Self, HttpError> {
         let address = || HttpError::Address(url.chars().take(200).collect());
         let base: Uri = url.trim_end_matches('/').parse().map_err(|_| address())?;
         let authority = base.authority().ok_or_else(address)?;
@@ -144,11 +179,19 @@ impl Client {
             .max_idle_connections(0)
             .timeout_resolve(Some(patience.connect))
             .timeout_connect(Some(patience.connect))
-            .timeout_recv_response(Some(patience.answer))
-            .timeout_per_read(Some(patience.silence));
+            .timeout_recv_response(Some(patience.answer));
         // a proxy cannot reach this machine
         let config = if is_local { config.proxy(None) } else { config };
-        Ok(Self { agent: Agent::new_with_config(config.build()), base, host, headers, patience })
+        let config = if base.scheme_str() == Some("https") {
+            let roots = certificate::roots(access.ca_file.as_deref())?;
+            config.tls_config(TlsConfig::builder().root_certs(roots).build())
+        } else {
+            config
+        };
+        let waits = FirstByte { answer: patience.answer, silence: patience.silence };
+        let connector = DefaultConnector::default().chain(waits);
+        let agent = Agent::with_parts(config.build(), connector, DefaultResolver::default());
+        Ok(Self { agent, base, host, headers: access.headers, patience })
     }
 
     /// Host and port, for sentences.
@@ -191,7 +234,7 @@ impl Client {
     pub fn post_lines(&self, path: &str, body: &Value) -> Result<Lines, HttpError> {
         let response = self.request(path, Some(body))?;
         let reader = BufReader::new(response.into_body().into_reader());
-        Ok(Lines { reader, host: self.host.clone() })
+        Ok(Lines { reader, client: self.clone() })
     }
 
     fn json(&self, path: &str, text: &str) -> Result<Value, HttpError> {
@@ -266,7 +309,12 @@ impl Client {
             ureq::Error::Timeout(ureq::Timeout::Resolve | ureq::Timeout::Connect) => self.patience.connect,
             ureq::Error::Timeout(ureq::Timeout::RecvResponse) => self.patience.answer,
             ureq::Error::Timeout(_) => self.patience.silence,
-            error => return HttpError::Failed { host, why: error.to_string() },
+            error => {
+                return match certificate::fault(error) {
+                    Some(what) => HttpError::Tls { host, what },
+                    None => HttpError::Failed { host, why: error.to_string() },
+                };
+            }
         };
         HttpError::Silent { host, seconds: waited.as_secs_f32().to_string() }
     }
@@ -287,7 +335,7 @@ fn named_error(text: &str) -> String {
 /// The lines of an answer as they arrive. Dropping it closes the connection.
 pub struct Lines {
     reader: BufReader<BodyReader<'static>>,
-    host: String,
+    client: Client,
 }
 
 impl Lines {
@@ -298,9 +346,9 @@ impl Lines {
     pub fn next_line(&mut self) -> Result<Option<String>, HttpError> {
         let mut line = Vec::new();
         let read = (&mut self.reader).take(MAX_LINE as u64 + 1).read_until(b'\n', &mut line);
-        read.map_err(|error| HttpError::Failed { host: self.host.clone(), why: error.to_string() })?;
+        read.map_err(|error| self.client.failure(&error.into()))?;
         if line.len() > MAX_LINE {
-            return Err(HttpError::TooLong { host: self.host.clone(), limit: MAX_LINE as u64 });
+            return Err(HttpError::TooLong { host: self.client.host.clone(), limit: MAX_LINE as u64 });
         }
         let end = line.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r')).map_or(0, |last| last + 1);
         Ok((!line.is_empty()).then(|| String::from_utf8_lossy(&line[..end]).into_owned()))

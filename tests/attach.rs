@@ -2,72 +2,54 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+#[path = "common/scripted.rs"]
+mod scripted;
+
+use std::io::Write;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use draftscope::attach::{AttachConfig, spawn};
 use draftscope::headless::{Driver, Outcome};
-use draftscope::http::{MAX_LINE, Patience};
+use draftscope::http::{Access, MAX_LINE, Patience};
 use draftscope::protocol::{Lane, Prompt, Settings, StopReason};
+use scripted::{Seen, reply, serve_with};
 
 const RECORDED: &str = include_str!("fixtures/attach/llama-draft-simple.sse.txt");
 
-/// Answers `/completion` with this head and body, and everything else as llama-server does.
-fn serve(status: &'static str, body: Vec<u8>, stalls: bool) -> (String, Arc<Mutex<Vec<String>>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    let log = Arc::clone(&seen);
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let (body, log) = (body.clone(), Arc::clone(&log));
-            std::thread::spawn(move || answer(stream.unwrap(), status, &body, stalls, &log));
-        }
-    });
-    (url, seen)
+/// Answers what is not `/completion` as llama-server does; false for `/completion`.
+fn answer_other(path: &str, out: &mut dyn Write) -> bool {
+    let body = match path {
+        "/props" => r#"{"default_generation_settings":{"n_ctx":64},"model_path":"a/b.gguf"}"#,
+        "/slots" => r#"[{"speculative":true,"params":{"speculative.types":"draft-simple"}}]"#,
+        "/tokenize" => r#"{"tokens":[{"id":2,"piece":"<|im_end|>"}]}"#,
+        "/completion" => return false,
+        _ => "{}",
+    };
+    reply(out, "200 OK", body);
+    true
 }
 
-fn answer(mut stream: TcpStream, status: &str, body: &[u8], stalls: bool, log: &Mutex<Vec<String>>) {
-    let mut reader = BufReader::new(stream.try_clone().unwrap());
-    let (mut head, mut length) = (String::new(), 0);
-    loop {
-        let mut line = String::new();
-        if reader.read_line(&mut line).unwrap_or(0) == 0 {
+/// Answers `/completion` with this head and body, and everything else as llama-server does.
+fn serve(status: &'static str, body: Vec<u8>, stalls: bool) -> (String, Seen) {
+    serve_with(move |path, out| {
+        if answer_other(path, out) {
             return;
         }
-        if line == "\r\n" {
-            break;
+        reply(out, status, &body);
+        if stalls {
+            let _ = out.flush();
+            std::thread::sleep(Duration::from_secs(20));
         }
-        if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
-            length = value.trim().parse().unwrap();
-        }
-        head.push_str(&line);
-    }
-    let mut sent = vec![0; length];
-    reader.read_exact(&mut sent).unwrap();
-    log.lock().unwrap().push(head.clone());
-    let path = head.split(' ').nth(1).unwrap_or_default();
-    let (status, body): (&str, Vec<u8>) = match path {
-        "/props" => ("200 OK", br#"{"default_generation_settings":{"n_ctx":64},"model_path":"a/b.gguf"}"#.to_vec()),
-        "/slots" => ("200 OK", br#"[{"speculative":true,"params":{"speculative.types":"draft-simple"}}]"#.to_vec()),
-        "/v1/models" => ("200 OK", b"{}".to_vec()),
-        "/tokenize" => ("200 OK", br#"{"tokens":[{"id":2,"piece":"<|im_end|>"}]}"#.to_vec()),
-        _ => (status, body.to_vec()),
-    };
-    let _ = write!(stream, "HTTP/1.1 {status}\r\nConnection: close\r\n\r\n");
-    let _ = stream.write_all(&body);
-    if stalls && path == "/completion" {
-        std::thread::sleep(Duration::from_secs(20));
-    }
+    })
 }
 
 fn driver(url: &str) -> Driver {
     let second = Duration::from_secs(1);
     let patience = Patience { connect: second, answer: 3 * second, silence: 2 * second };
     let headers = vec![("Authorization".to_owned(), "Bearer s3cret".to_owned())];
-    let config = AttachConfig { headers, patience, ..AttachConfig::new(url, Settings::default()) };
+    let access = Access { headers, ..Access::default() };
+    let config = AttachConfig { access, patience, ..AttachConfig::new(url, Settings::default()) };
     Driver::new(spawn(config).unwrap())
 }
 
@@ -152,7 +134,7 @@ fn every_request_carries_the_key() {
     let (url, seen) = serve("200 OK", RECORDED.into(), false);
     driver(&url).answer(Prompt::Raw("a".to_owned()));
     let seen = seen.lock().unwrap();
-    assert!(seen.len() >= 5 && seen.iter().all(|head| head.contains("Bearer s3cret")), "{seen:?}");
+    assert!(seen.len() >= 5 && seen.iter().all(|(head, _)| head.contains("Bearer s3cret")), "{seen:?}");
 }
 
 #[test]
@@ -169,29 +151,19 @@ fn an_address_that_cannot_be_used_is_an_error_in_one_sentence() {
 
 #[test]
 fn a_stop_closes_the_connection_so_that_the_server_stops() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
     let (closed, is_closed) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let closed = closed.clone();
-            std::thread::spawn(move || {
-                let stream = stream.unwrap();
-                let mut head = String::new();
-                BufReader::new(stream.try_clone().unwrap()).read_line(&mut head).unwrap();
-                if !head.contains("/completion") {
-                    return answer_head(stream, &head);
-                }
-                // a server that writes as long as somebody reads
-                let mut stream = stream;
-                write!(stream, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n").unwrap();
-                let chunk = "data: {\"content\":\"a\",\"tokens\":[7],\"timings\":{\"predicted_n\":1}}\n\n";
-                while stream.write_all(chunk.as_bytes()).is_ok() {
-                    std::thread::sleep(Duration::from_millis(5));
-                }
-                closed.send(()).unwrap();
-            });
+    let closed = Mutex::new(closed);
+    let (url, _) = serve_with(move |path, out| {
+        if answer_other(path, out) {
+            return;
         }
+        // a server that writes as long as somebody reads
+        let chunk = "data: {\"content\":\"a\",\"tokens\":[7],\"timings\":{\"predicted_n\":1}}\n\n";
+        reply(out, "200 OK", chunk);
+        while out.write_all(chunk.as_bytes()).is_ok() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        closed.lock().unwrap().send(()).unwrap();
     });
     let mut source = spawn(AttachConfig::new(&url, Settings::default())).unwrap();
     source.commands.send(draftscope::protocol::Command::Generate { prompt: Prompt::Raw("a".to_owned()) }).unwrap();
@@ -212,13 +184,4 @@ fn a_stop_closes_the_connection_so_that_the_server_stops() {
         }
     }
     is_closed.recv_timeout(Duration::from_secs(10)).expect("the connection is closed");
-}
-
-fn answer_head(mut stream: TcpStream, head: &str) {
-    let body = match head.split(' ').nth(1).unwrap_or_default() {
-        "/props" => r#"{"default_generation_settings":{"n_ctx":64},"model_path":"a/b.gguf"}"#,
-        "/tokenize" => r#"{"tokens":[{"id":2,"piece":"<|im_end|>"}]}"#,
-        _ => "{}",
-    };
-    let _ = write!(stream, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{body}");
 }

@@ -48,7 +48,11 @@ fn worse() -> String {
 
 fn draftscope(args: &[&str], env: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_draftscope"));
-    command.args(args).env_remove("DRAFTSCOPE_API_KEY").envs(env.iter().copied());
+    command
+        .args(args)
+        .env_remove("DRAFTSCOPE_API_KEY")
+        .env_remove("DRAFTSCOPE_PLAIN_API_KEY")
+        .envs(env.iter().copied());
     command.output().unwrap()
 }
 
@@ -85,6 +89,27 @@ fn a_key_reaches_the_server_and_no_recording() {
     assert!(recorded.contains("\"recounted\"") && !recorded.contains("s3cret") && !shown.contains("s3cret"));
     let missing = draftscope(&["run", "--attach", &url, "--header", "X-Team=NOT_SET_AT_ALL", "one"], &[]);
     assert!(!missing.status.success() && text(&missing.stderr).contains("NOT_SET_AT_ALL is not set"));
+}
+
+#[test]
+fn each_server_gets_its_own_key_and_not_that_of_the_other() {
+    let ((url, seen), (plain, plain_seen)) = (vllm(STREAM.to_owned()), vllm(STREAM.to_owned()));
+    let base = ["run", "--attach", &url, "--raw", "--plain-url", &plain, "--header", "X-Team=TEAM_KEY", "one"];
+    let env = [("DRAFTSCOPE_API_KEY", "s3cret-one"), ("TEAM_KEY", "s3cret-two")];
+    let ask = |more: &[&str], env: &[(&str, &str)]| {
+        let output = draftscope(&[&base[..], more].concat(), env);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        [&seen, &plain_seen].map(|seen| std::mem::take(&mut *seen.lock().unwrap()))
+    };
+    let [own, other] = ask(&[], &env);
+    assert!(own.iter().all(|(head, _)| head.contains("s3cret-one") && head.contains("s3cret-two")), "{own:?}");
+    assert!(other.len() > 2 && other.iter().all(|(head, _)| !head.contains("s3cret")), "{other:?}");
+    let more = [("DRAFTSCOPE_PLAIN_API_KEY", "plain-one"), ("PLAIN_TEAM", "plain-two")];
+    let [own, other] = ask(&["--plain-header", "X-Team=PLAIN_TEAM"], &[&env[..], &more[..]].concat());
+    assert!(own.iter().all(|(head, _)| head.contains("s3cret-one") && !head.contains("plain-")), "{own:?}");
+    assert!(other.iter().all(|(head, _)| head.contains("plain-one") && head.contains("plain-two")), "{other:?}");
+    let alone = draftscope(&["run", "--attach", &url, "--plain-header", "X-Team=PLAIN_TEAM", "one"], &env);
+    assert!(!alone.status.success() && text(&alone.stderr).contains("--plain-url"), "{}", text(&alone.stderr));
 }
 
 #[test]
@@ -148,6 +173,14 @@ fn bench_says_whether_acceptance_was_lost() {
     assert!(lines.contains("all") && lines.contains("75.0 % → 50.0 %, lost"), "{lines}");
     assert!(lines.contains("by position 3: 50 % → 0 %"), "{lines}");
     assert_eq!(lost.status.code(), Some(1), "another address or version of the server is no excuse");
+    // the same suite after a restart with another k: compared, without a verdict
+    let other_k = std::fs::read_to_string(&before).unwrap().replace("speculation with k = 4", "speculation with k = 3");
+    std::fs::write(&before, other_k).unwrap();
+    let again = bench(&url, &["--baseline", &before]);
+    let lines = text(&again.stdout);
+    assert!(lines.contains("the server's drafter: speculation with k = 3 → speculation with k = 4"), "{lines}");
+    assert!(lines.contains("75.0 % → 50.0 %") && !lines.contains("were not run"), "{lines}");
+    assert!(again.status.success(), "{lines}");
 }
 
 #[test]

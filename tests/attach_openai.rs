@@ -5,8 +5,9 @@
 #[path = "common/scripted.rs"]
 mod scripted;
 
-use draftscope::attach::{Api, AttachConfig, spawn};
+use draftscope::attach::{Api, AttachConfig, PlainServer, spawn};
 use draftscope::headless::{CompareSummary, Driver, Outcome, Summary};
+use draftscope::http::Access;
 use draftscope::protocol::{Command, DrafterKind, EventKind, Lane, Message, Prompt, Settings, Speaker};
 use scripted::{Routes, Seen, serve};
 
@@ -37,6 +38,10 @@ fn driver(config: AttachConfig) -> Driver {
 
 fn config(url: &str) -> AttachConfig {
     AttachConfig::new(url, Settings::default())
+}
+
+fn plain_server(url: &str) -> PlainServer {
+    PlainServer { url: url.to_owned(), access: Access::default() }
 }
 
 fn chat() -> Prompt {
@@ -210,8 +215,8 @@ fn a_plain_server_answers_beside_and_both_texts_are_compared() {
     let (url, _) = vllm(vec![("/v1/completions", OK, COMPLETIONS.to_owned())]);
     let plain: String = COMPLETIONS.replace("\" is\"", "\" is not\"");
     for (stream, identical) in [(COMPLETIONS.to_owned(), true), (plain.replace("[314]", "[315]"), false)] {
-        let (plain_url, _) = vllm(vec![("/v1/completions", OK, stream)]);
-        let mut driver = driver(AttachConfig { plain_url: Some(plain_url), ..config(&url) });
+        let (plain_url, seen) = vllm(vec![("/v1/completions", OK, stream)]);
+        let mut driver = driver(AttachConfig { plain: Some(plain_server(&plain_url)), ..config(&url) });
         for _ in 0..2 {
             assert_eq!(driver.answer(Prompt::Raw("one".to_owned())), Outcome::Answered);
         }
@@ -221,13 +226,21 @@ fn a_plain_server_answers_beside_and_both_texts_are_compared() {
         assert_eq!(agreement.divergence.is_none(), identical, "{agreement:?}");
         let summary = CompareSummary::of(driver.session().turns()).unwrap();
         assert_eq!((summary.identical, summary.repeats), (Some(identical), 1));
+        // a short prompt of the program's own warms the server up, and is in no turn
+        let seen = seen.lock().unwrap();
+        let prompts: Vec<_> = seen.iter().filter(|(head, _)| head.contains("/v1/completions")).collect();
+        assert_eq!((prompts.len(), driver.session().turns().len()), (3, 2));
+        assert!(
+            prompts[0].1.contains("\"max_tokens\":16") && prompts[0].1.contains("one two three four"),
+            "{prompts:?}"
+        );
     }
 }
 
 #[test]
 fn a_plain_server_that_cannot_be_reached_is_an_error_in_one_sentence() {
     let (url, _) = vllm(Vec::new());
-    let config = AttachConfig { plain_url: Some("http://127.0.0.1:1".to_owned()), ..config(&url) };
+    let config = AttachConfig { plain: Some(plain_server("http://127.0.0.1:1")), ..config(&url) };
     let Outcome::Failed(why) = driver(config).answer(chat()) else { panic!("nothing answers there") };
     assert!(why.contains("no answer from 127.0.0.1:1"), "{why}");
 }

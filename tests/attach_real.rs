@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
-use draftscope::attach::{AttachConfig, spawn};
+use draftscope::attach::{AttachConfig, PlainServer, spawn};
 use draftscope::headless::{Driver, Outcome};
+use draftscope::http::Access;
 use draftscope::protocol::{Baseline, Lane, Prompt, Sampling, Settings, StopReason};
 
 fn fixtures() -> PathBuf {
@@ -211,7 +212,8 @@ fn a_second_server_without_speculation_writes_the_same_text_beside() {
     let Some(python) = python() else { return };
     let own = Server::start(&python, "ngram-simple", free_port());
     let plain = Server::start(&python, "none", free_port());
-    let asked = AttachConfig { plain_url: Some(plain.url.clone()), ..config(&own.url, 40) };
+    let beside = PlainServer { url: plain.url.clone(), access: Access::default() };
+    let asked = AttachConfig { plain: Some(beside), ..config(&own.url, 40) };
     let mut driver = Driver::new(spawn(asked).unwrap());
     for number in 0..3 {
         assert_eq!(driver.answer(prompt(number)), Outcome::Answered);
@@ -230,7 +232,8 @@ fn watching_sees_the_drafts_of_others() {
     let Some(python) = python() else { return };
     let server = Server::start(&python, "draft-simple", free_port());
     let second = std::time::Duration::from_millis(200);
-    let samples = draftscope::attach::watch::watch(std::slice::from_ref(&server.url), &[], second).unwrap();
+    let samples =
+        draftscope::attach::watch::watch(std::slice::from_ref(&server.url), &Access::default(), second).unwrap();
     let mut fleet = draftscope::session::Fleet::new(1);
     fleet.take(samples.recv().unwrap());
     let mut driver = driver(&server.url, 20, 1.0);

@@ -24,7 +24,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use crate::http::Patience;
+use crate::http::{Access, Patience};
 use crate::protocol::Settings;
 use crate::stream::Source;
 
@@ -37,26 +37,35 @@ pub struct AttachConfig {
     pub url: String,
     /// Its API; none to ask.
     pub api: Option<Api>,
+    /// Its credentials, and who may sign its certificate.
+    pub access: Access,
     /// A second server with the same model and without speculation, which answers the same prompts.
-    pub plain_url: Option<String>,
+    pub plain: Option<PlainServer>,
     /// The socket of the engine's plugin, which reports every round whole.
     pub socket: Option<socket::address::Address>,
     /// Whether the target's predictions are asked after every answer.
     pub probe: bool,
-    /// Headers of every request, such as an API key; they stay out of events and messages.
-    pub headers: Vec<(String, String)>,
     /// Settings at the start; those of drafting are the server's own.
     pub settings: Settings,
     /// How long to wait.
     pub patience: Patience,
 }
 
+/// A server that decodes without speculation. It gets credentials of its own only.
+#[derive(Clone)]
+pub struct PlainServer {
+    /// Its address.
+    pub url: String,
+    /// Its credentials, and who may sign its certificate.
+    pub access: Access,
+}
+
 impl AttachConfig {
     /// A server at this address, recognised by asking it.
     #[must_use]
     pub fn new(url: &str, settings: Settings) -> Self {
-        let (api, plain_url, headers) = (None, None, Vec::new());
-        Self { url: url.to_owned(), api, plain_url, socket: None, probe: false, headers, settings, patience: PATIENCE }
+        let (url, access, patience) = (url.to_owned(), Access::default(), PATIENCE);
+        Self { url, api: None, access, plain: None, socket: None, probe: false, settings, patience }
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::http::{Client, Patience};
+use crate::http::{Access, Client, Patience};
 use crate::protocol::{Ability, Baseline, Command, Event, EventKind, Lane, Prompt, Settings, StopReason};
 use crate::stream::{Gate, Step};
 
@@ -26,6 +26,10 @@ use super::socket::join::Plugin;
 
 /// Longest time in which a command is not looked at.
 const TICK: Duration = Duration::from_millis(10);
+
+/// The prompt that warms both servers of a race up, and the longest answer to it.
+const WARM_UP: &str = "one two three four five six seven eight";
+const WARM_UP_TOKENS: u32 = 16;
 
 /// How long to wait for what a server answers at once.
 const QUICK: Patience =
@@ -44,14 +48,14 @@ pub(super) fn run(config: &AttachConfig, inbox: Receiver<Command>, sender: Unbou
 }
 
 fn serve(config: &AttachConfig, inbox: Receiver<Command>, outbox: &mut Outbox) -> Result<(), String> {
-    let reach = |url: &str, outbox: &mut Outbox| {
-        let client = |patience| Client::new(url, config.headers.clone(), patience).map_err(|error| error.to_string());
+    let reach = |url: &str, access: &Access, outbox: &mut Outbox| {
+        let client = |patience| Client::new(url, access.clone(), patience).map_err(|error| error.to_string());
         let (client, quick) = (client(config.patience)?, client(QUICK)?);
         outbox.send(EventKind::Loading { stage: format!("asking {}", client.host()), done: 0, total: 0 });
         connect(&client, &quick, config.api)
     };
-    let mut server = reach(&config.url, outbox)?;
-    let mut plain = config.plain_url.as_deref().map(|url| reach(url, outbox)).transpose()?;
+    let mut server = reach(&config.url, &config.access, outbox)?;
+    let mut plain = config.plain.as_ref().map(|plain| reach(&plain.url, &plain.access, outbox)).transpose()?;
     let baseline = if plain.is_some() { Baseline::Race } else { Baseline::Off };
     let (header, mut notices) = server.header(Settings { baseline, ..config.settings }, outbox.started_unix_ms);
     if let Some(plain) = &mut plain {
@@ -76,6 +80,7 @@ fn serve(config: &AttachConfig, inbox: Receiver<Command>, outbox: &mut Outbox) -
         probes: config.probe && can_ask_rows,
         last: None,
         asks_rows: false,
+        is_warm: false,
         is_stopped: false,
         is_over: false,
     };
@@ -107,6 +112,8 @@ struct Run<'a> {
     last: Option<Answer>,
     /// Whether somebody asked for them.
     asks_rows: bool,
+    /// Whether both servers of a race have answered something before.
+    is_warm: bool,
     is_stopped: bool,
     is_over: bool,
 }
@@ -139,6 +146,10 @@ impl Run<'_> {
     }
 
     fn answer(&mut self, prompt: &Prompt) {
+        self.warm_up();
+        if self.is_over {
+            return;
+        }
         self.turn += 1;
         self.last = None;
         let (turn, text, branch) = (self.turn, prompt.typed().to_owned(), prompt.branch());
@@ -152,6 +163,34 @@ impl Run<'_> {
             Err(message) => {
                 self.outbox.notice(message);
                 self.outbox.send(EventKind::Finished { reason: StopReason::Refused });
+            }
+        }
+    }
+
+    /// Before a race, lets each of both servers answer a short prompt that is not shown, since a server's first answer
+    /// is slower than the following ones. What goes wrong here is reported when the prompt itself is sent.
+    fn warm_up(&mut self) {
+        if self.plain.is_none() || std::mem::replace(&mut self.is_warm, true) {
+            return;
+        }
+        let settings = Settings { max_tokens: WARM_UP_TOKENS, ..self.settings };
+        for lane in [Lane::Speculative, Lane::Plain] {
+            let server = server_of(&mut self.server, &mut self.plain, lane);
+            let (sender, lines) = sync_channel(WAITING);
+            let prompt = Prompt::Raw(WARM_UP.to_owned());
+            if ask(server, (&prompt, &settings), (lane, self.turn, self.round), &sender).is_err() {
+                continue;
+            }
+            drop(sender);
+            loop {
+                self.poll();
+                if self.is_stopped || self.is_over {
+                    return;
+                }
+                match lines.recv_timeout(TICK) {
+                    Ok(_) | Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => break, // the last line was read
+                }
             }
         }
     }
@@ -247,10 +286,21 @@ impl Run<'_> {
                     }
                 }
             }
+            self.learn_rule();
             self.show_all(lane, taken.events);
             if answer.ended.is_some() {
                 self.end(answer);
             }
+        }
+    }
+
+    /// Takes over the rule that the plugin names: a server's own stream does not report it, and chances of acceptance
+    /// follow from it.
+    fn learn_rule(&mut self) {
+        let rule = self.plugin.as_ref().and_then(|plugin| plugin.rule());
+        if let Some(rule) = rule.filter(|rule| *rule != self.settings.rule) {
+            self.settings.rule = rule;
+            self.outbox.send(EventKind::SettingsChanged { settings: self.settings });
         }
     }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::http::{Client, HttpError, Patience};
+use crate::http::{Access, Client, HttpError, Patience};
 use crate::protocol::{ServerSample, SlotState};
 
 use super::metrics;
@@ -25,19 +25,15 @@ const WAITING: usize = 256;
 /// Slots that are read.
 const MAX_SLOTS: usize = 256;
 
-/// Looks at each of these servers again and again.
+/// Looks at each of these servers again and again. All of them are given `access`.
 ///
 /// # Errors
 /// When an address cannot be used, or the system cannot start a thread.
-pub fn watch(
-    urls: &[String],
-    headers: &[(String, String)],
-    interval: Duration,
-) -> Result<Receiver<ServerSample>, String> {
+pub fn watch(urls: &[String], access: &Access, interval: Duration) -> Result<Receiver<ServerSample>, String> {
     let (sender, samples) = sync_channel(WAITING);
     let began = Instant::now();
     let clients: Result<Vec<Client>, HttpError> =
-        urls.iter().map(|url| Client::new(url, headers.to_vec(), PATIENCE)).collect();
+        urls.iter().map(|url| Client::new(url, access.clone(), PATIENCE)).collect();
     for (server, client) in clients.map_err(|error| error.to_string())?.into_iter().enumerate() {
         let sender = sender.clone();
         start(server, client, (began, interval), sender).map_err(|error| error.to_string())?;

@@ -1,5 +1,7 @@
 //! Options of `attach`, and of other commands that ask a server.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
 use super::{SampleArgs, ScreenArgs, TraceArgs};
@@ -8,8 +10,8 @@ use crate::attach::socket::address::Address;
 use crate::tui::Pace;
 
 /// Below the help of `attach`.
-pub(super) const ATTACH_NOTE: &str = "An API key is read from DRAFTSCOPE_API_KEY and sent as a bearer token. What the server decides, such as k \
-    and the drafter, cannot be changed from here.";
+pub(super) const ATTACH_NOTE: &str = "An API key is read from DRAFTSCOPE_API_KEY and sent as a bearer token to the server at URL, that of \
+    --plain-url from DRAFTSCOPE_PLAIN_API_KEY. What the server decides, such as k and the drafter, cannot be changed from here.";
 
 /// How a server is asked.
 #[derive(Clone, Debug, Args)]
@@ -19,6 +21,10 @@ pub struct ConnectArgs {
     /// command line; may be repeated
     #[arg(long = "header", value_name = "NAME=ENVVAR")]
     pub headers: Vec<String>,
+    /// A file in PEM form with the authorities that may sign the servers' certificates, instead of those that Mozilla
+    /// trusts; SSL_CERT_FILE names one, too
+    #[arg(long, value_name = "PEM")]
+    pub ca_file: Option<PathBuf>,
     /// The server's API: llama, vllm, sglang or openai [default: it is asked]
     #[arg(long, value_name = "API")]
     pub api: Option<Api>,
@@ -28,6 +34,9 @@ pub struct ConnectArgs {
     /// A second server with the same model and without speculation: it answers the same prompts at the same time
     #[arg(long, value_name = "URL")]
     pub plain_url: Option<String>,
+    /// As --header, for the server of --plain-url, which gets no header of the other one
+    #[arg(long = "plain-header", value_name = "NAME=ENVVAR", requires = "plain_url")]
+    pub plain_headers: Vec<String>,
     /// After each answer, ask llama-server for its predictions at every token: one request for one token each
     #[arg(long)]
     pub probe: bool,

@@ -5,10 +5,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use draftscope::attach::{self, AttachConfig};
+use draftscope::attach::{self, AttachConfig, PlainServer};
 use draftscope::cli::{AttachArgs, ConnectArgs, SampleArgs};
 use draftscope::config::UserFiles;
 use draftscope::headless::write_json_line;
+use draftscope::http::Access;
 use draftscope::protocol::{Baseline, Settings};
 use draftscope::session::Fleet;
 use draftscope::stream::Source;
@@ -18,6 +19,9 @@ use super::{chat, run_args, terminal};
 
 /// The variable with the API key.
 const API_KEY: &str = "DRAFTSCOPE_API_KEY";
+
+/// The variable with the API key of the server of `--plain-url`.
+const PLAIN_API_KEY: &str = "DRAFTSCOPE_PLAIN_API_KEY";
 
 pub(crate) fn run(args: &AttachArgs, files: &UserFiles) -> Result<ExitCode> {
     if let Some(place) = &args.check {
@@ -49,7 +53,7 @@ pub(crate) fn run(args: &AttachArgs, files: &UserFiles) -> Result<ExitCode> {
 
 /// Follows servers that others use, on the terminal or as JSON lines.
 fn watch(args: &AttachArgs, files: &UserFiles) -> Result<ExitCode> {
-    let samples = attach::watch::watch(&args.urls, &headers(&args.connect)?, Duration::from_secs(1));
+    let samples = attach::watch::watch(&args.urls, &access(&args.connect)?, Duration::from_secs(1));
     let samples = samples.map_err(anyhow::Error::msg)?;
     if terminal::can_draw() && !args.json {
         FleetView::new(args.urls.len(), terminal::look(&args.screen.look, files)).run(&samples)?;
@@ -80,31 +84,43 @@ pub(crate) fn start(url: &str, connect: &ConnectArgs, sample: &SampleArgs) -> Re
     settings.validate()?;
     let config = AttachConfig {
         api: connect.api,
-        plain_url: connect.plain_url.clone(),
+        access: access(connect)?,
+        plain: plain(connect)?,
         probe: connect.probe,
         socket: connect.socket.clone(),
-        headers: headers(connect)?,
         ..AttachConfig::new(url, settings)
     };
     attach::spawn(config).context("cannot start a thread for the server")
 }
 
-/// The headers of every request: those asked for, and the API key.
-fn headers(connect: &ConnectArgs) -> Result<Vec<(String, String)>> {
+/// What the server at URL is given.
+fn access(connect: &ConnectArgs) -> Result<Access> {
+    Ok(Access { headers: headers(("--header", &connect.headers), API_KEY)?, ca_file: connect.ca_file.clone() })
+}
+
+/// The server of `--plain-url`. Credentials of the other one are not sent to it.
+fn plain(connect: &ConnectArgs) -> Result<Option<PlainServer>> {
+    let Some(url) = connect.plain_url.clone() else { return Ok(None) };
+    let headers = headers(("--plain-header", &connect.plain_headers), PLAIN_API_KEY)?;
+    Ok(Some(PlainServer { url, access: Access { headers, ca_file: connect.ca_file.clone() } }))
+}
+
+/// The headers of every request: those that an option asks for, and the API key in this variable.
+fn headers((option, asked): (&str, &[String]), key: &str) -> Result<Vec<(String, String)>> {
     let mut headers = Vec::new();
-    for header in &connect.headers {
+    for header in asked {
         let Some((name, variable)) =
             header.split_once('=').filter(|(name, variable)| is_name(name) && is_name(variable))
         else {
-            bail!("--header is '{header}'; it must be NAME=ENVVAR, such as X-Api-Key=MY_KEY");
+            bail!("{option} is '{header}'; it must be NAME=ENVVAR, such as X-Api-Key=MY_KEY");
         };
         let value = std::env::var(variable)
             .ok()
-            .with_context(|| format!("--header {name}: the environment variable {variable} is not set"))?;
+            .with_context(|| format!("{option} {name}: the environment variable {variable} is not set"))?;
         headers.push((name.to_owned(), checked(name, value)?));
     }
-    if let Some(key) = std::env::var(API_KEY).ok().filter(|key| !key.is_empty()) {
-        headers.push(("Authorization".to_owned(), checked(API_KEY, format!("Bearer {key}"))?));
+    if let Some(value) = std::env::var(key).ok().filter(|value| !value.is_empty()) {
+        headers.push(("Authorization".to_owned(), checked(key, format!("Bearer {value}"))?));
     }
     Ok(headers)
 }

@@ -59,7 +59,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         (OutputArg::Summary, Some(summary)) => super::output::print_json(&summary),
         (OutputArg::Text, Some(summary)) => {
             let own = &summary.figures.own;
-            super::output::departures(own).iter().chain(&cut_short(own)).for_each(|text| super::output::say(text));
+            let sentences = [super::output::departures(own), cut_short(own), own.contradiction.clone()];
+            sentences.iter().flatten().for_each(|text| super::output::say(text));
             Ok(())
         }
         _ => Ok(()),

@@ -43,6 +43,8 @@ pub struct Summary {
     pub departures: u64,
     /// Index of the first of them: there the text left the lossless path. Null under a lossless rule.
     pub first_departure: Option<usize>,
+    /// A sentence if the answer's rejections contradict the probabilities that its rounds report.
+    pub contradiction: Option<String>,
     /// The rounds of the thought; null without one.
     pub thought: Option<Part>,
     /// The rounds of what follows the thought; null without one.
@@ -87,6 +89,7 @@ impl Summary {
             lossless: answer.is_lossless(),
             departures: answer.departures().count() as u64,
             first_departure: answer.departures().next(),
+            contradiction: answer.stats().evidence().sentence(),
         }
     }
 

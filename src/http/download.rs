@@ -118,7 +118,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
-    use super::super::Patience;
+    use super::super::{Access, Patience};
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -144,7 +144,8 @@ mod tests {
 
     fn client(url: &str) -> Client {
         let patience = Patience { connect: SECOND, answer: SECOND, silence: SECOND };
-        Client::new(url, vec![("authorization".into(), "Bearer secret".into())], patience).unwrap()
+        let headers = vec![("authorization".into(), "Bearer secret".into())];
+        Client::new(url, Access { headers, ..Access::default() }, patience).unwrap()
     }
 
     fn to(location: &str) -> String {

@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::http::{Client, HttpError, Patience};
+use crate::http::{Access, Client, HttpError, Patience};
 
 use super::catalog::KnownModel;
 use super::error::SourceError;
@@ -78,7 +78,8 @@ impl Hub {
 
     fn client(&self, token: Option<&str>) -> Result<Client, SourceError> {
         let headers = token.map(|token| ("authorization".to_owned(), format!("Bearer {token}")));
-        Client::new(&self.endpoint, headers.into_iter().collect(), self.patience).map_err(|error| match error {
+        let access = Access { headers: headers.into_iter().collect(), ..Access::default() };
+        Client::new(&self.endpoint, access, self.patience).map_err(|error| match error {
             HttpError::Credentials => {
                 SourceError::Unreachable("HF_ENDPOINT must not contain a password; set HF_TOKEN instead".to_owned())
             }

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::attach::step::Step;
-use crate::protocol::{Piece, Prediction};
+use crate::protocol::{Piece, Prediction, VerifyRule};
 
 use super::address::Address;
 use super::read;
@@ -58,6 +58,12 @@ impl Feed {
     #[must_use]
     pub fn notices(&self) -> Vec<String> {
         self.store.lock().take_notices()
+    }
+
+    /// The rule by which the engine judges drafts, once the plugin named it.
+    #[must_use]
+    pub fn rule(&self) -> Option<VerifyRule> {
+        self.store.lock().rule()
     }
 
     /// The prediction that an answer's first token was picked from, if the plugin reported it.

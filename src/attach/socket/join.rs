@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::attach::names::Names;
 use crate::attach::server::{Line, Reader};
 use crate::attach::step::Part;
-use crate::protocol::{CountedRound, Header};
+use crate::protocol::{CountedRound, Header, VerifyRule};
 
 use super::address::Address;
 use super::feed::Feed;
@@ -32,6 +32,11 @@ impl Plugin {
     /// An answer begins: what was reported before belongs to other requests.
     pub(in crate::attach) fn begin(&self) {
         self.lock().begin();
+    }
+
+    /// The rule by which the engine judges drafts, once the plugin named it.
+    pub(in crate::attach) fn rule(&self) -> Option<VerifyRule> {
+        self.lock().rule()
     }
 
     fn lock(&self) -> MutexGuard<'_, Feed> {

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::protocol::Header;
+use crate::protocol::{Header, VerifyRule};
 
 use super::lines::Fault;
 use super::round::Round;
@@ -32,6 +32,7 @@ pub(super) struct State {
     pub(super) requests: VecDeque<Waiting>,
     notices: VecDeque<String>,
     engine: Option<String>,
+    rule: Option<VerifyRule>,
     is_connected: bool,
     has_failed: bool,
     was_gone: bool,
@@ -92,6 +93,7 @@ impl Store {
             state.say(format!("the plugin of {name} reports every round: rejected drafts, p and q are shown"));
         }
         state.engine = Some(name);
+        state.rule = Some(header.settings.rule);
     }
 
     pub(super) fn round(&self, request: String, round: Round) {
@@ -142,6 +144,11 @@ impl State {
 
     pub(super) fn take_notices(&mut self) -> Vec<String> {
         self.notices.drain(..).collect()
+    }
+
+    /// The rule by which the engine judges drafts, once the plugin named it.
+    pub(super) fn rule(&self) -> Option<VerifyRule> {
+        self.rule
     }
 
     pub(super) fn arrived(&self) -> u64 {

@@ -49,6 +49,9 @@ pub(super) fn lines(old: &Row, new: &Row) -> Vec<String> {
     };
     let mut lines =
         vec![format!("  {drafter} {category:<12} acceptance {:.1} % → {:.1} %, {verdict}", then * 100.0, now * 100.0)];
+    if let Some((then, now)) = old.tokens_per_round.zip(new.tokens_per_round) {
+        lines.push(format!("    tokens per round, median {:.2} → {:.2}", then.median, now.median));
+    }
     let share = |row: &Row, at: usize| {
         let (offered, accepted) = (*row.offered_per_pos.get(at)?, *row.accepted_per_pos.get(at)?);
         (offered > 0).then(|| format!("{:.0} %", accepted as f64 / offered as f64 * 100.0))

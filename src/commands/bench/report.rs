@@ -39,6 +39,14 @@ pub(super) struct Case {
     pub(super) category: String,
 }
 
+impl Case {
+    /// Whether both are the same case. A server has one drafter, rule and k at a time, and may be started anew with others.
+    fn is_same(&self, other: &Self) -> bool {
+        let are_servers = [self, other].iter().all(|case| case.rule == SERVER && case.k == SERVER);
+        if are_servers { self.category == other.category } else { self == other }
+    }
+}
+
 /// Median, 10th and 90th percentile of repeated measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Quantiles {
@@ -64,7 +72,7 @@ pub(super) struct Row {
     disturbed: bool,
     speculative_tokens_per_second: Option<Quantiles>,
     plain_tokens_per_second: Option<Quantiles>,
-    tokens_per_round: Option<Quantiles>,
+    pub(super) tokens_per_round: Option<Quantiles>,
     pub(super) draft_acceptance_rate: Option<f64>,
     /// The same of each answer, in the order of repeats and prompts; null where nothing was drafted.
     #[serde(default)]
@@ -267,7 +275,7 @@ pub(super) fn against(report: &Report, baseline: &Report) -> String {
         line(format!("  not alike: {what}: {then} → {now}; compare with care"));
     }
     for row in &report.rows {
-        let Some(old) = baseline.rows.iter().find(|old| old.case == row.case) else {
+        let Some(old) = baseline.rows.iter().find(|old| old.case.is_same(&row.case)) else {
             continue;
         };
         let Case { drafter, rule, k, category } = &row.case;
@@ -280,7 +288,7 @@ pub(super) fn against(report: &Report, baseline: &Report) -> String {
         }
         acceptance_lines(old, row).into_iter().for_each(&mut line);
     }
-    let missing = baseline.rows.iter().filter(|old| report.rows.iter().all(|row| row.case != old.case)).count();
+    let missing = baseline.rows.iter().filter(|old| report.rows.iter().all(|row| !row.case.is_same(&old.case))).count();
     if missing > 0 {
         line(format!("  {missing} cases of the baseline were not run"));
     }
@@ -302,7 +310,7 @@ fn differences(report: &Report, baseline: &Report) -> Vec<HeaderDifference> {
         facts.extend(
             header_diff(now, then).into_iter().filter(same_for_all).map(|(name, now, then)| (name, [now, then])),
         );
-        facts.extend(drafters(now, then));
+        facts.extend(if is_server(report) { server_drafter(now, then) } else { drafters(now, then) });
     }
     let differing = facts.into_iter().filter(|(_, [now, then])| now != then);
     differing.map(|(what, [now, then])| (what, one_line(&now).into_owned(), one_line(&then).into_owned())).collect()
@@ -324,6 +332,12 @@ fn drafters(now: &Header, then: &Header) -> Vec<Fact> {
         (format!("the drafter {}", new.kind), [of(new, a), of(old, b)])
     });
     facts.collect()
+}
+
+/// What the servers of both reports draft with, k included where they report it.
+fn server_drafter(now: &Header, then: &Header) -> Vec<Fact> {
+    let name = |header: &Header| header.drafter.as_ref().map_or_else(|| "none".to_owned(), |info| info.name.clone());
+    vec![("the server's drafter".to_owned(), [name(now), name(then)])]
 }
 
 fn judged(old: Quantiles, new: Quantiles) -> &'static str {
@@ -349,7 +363,7 @@ fn is_of_server(what: &str) -> bool {
 /// Whether a case is worse than in the baseline, and both runs had the same conditions.
 pub(super) fn is_worse(report: &Report, baseline: &Report) -> bool {
     let worse = |row: &Row| {
-        let old = baseline.rows.iter().find(|old| old.case == row.case);
+        let old = baseline.rows.iter().find(|old| old.case.is_same(&row.case));
         old.is_some_and(|old| {
             verdict(old, row) == Some(WORSE) || AcceptanceChange::of(old, row).is_some_and(|c| c.is_lost())
         })

@@ -1,0 +1,145 @@
+//! A longer wait for the first byte of an answer than between its pieces.
+//!
+//! A server may need minutes for a long prompt, before the head of its answer or after it; later a silence of that length
+//! means that it is gone. ureq has one limit for every read, so this wraps its connection and sets that limit for each.
+
+use std::time::Duration;
+
+use ureq::unversioned::transport::{Buffers, ConnectionDetails, Connector, NextTimeout, Transport};
+use ureq::{Error, Timeout};
+
+/// Makes connections whose first byte of a body may take as long as `answer`.
+#[derive(Debug)]
+pub(super) struct FirstByte {
+    /// Longest wait from a sent request to the first byte of the body.
+    pub(super) answer: Duration,
+    /// Longest wait between two later pieces.
+    pub(super) silence: Duration,
+}
+
+impl<In: Transport> Connector<In> for FirstByte {
+    type Out = Waiting<In>;
+
+    fn connect(&self, _: &ConnectionDetails, chained: Option<In>) -> Result<Option<Self::Out>, Error> {
+        let (answer, silence) = (self.answer, self.silence);
+        Ok(chained.map(|inner| Waiting { inner, answer, silence, has_body: false }))
+    }
+}
+
+/// A connection, and whether a byte of the body has arrived.
+#[derive(Debug)]
+pub(super) struct Waiting<In> {
+    inner: In,
+    answer: Duration,
+    silence: Duration,
+    has_body: bool,
+}
+
+impl<In: Transport> Transport for Waiting<In> {
+    fn buffers(&mut self) -> &mut dyn Buffers {
+        self.inner.buffers()
+    }
+
+    fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), Error> {
+        self.has_body = false; // of the answer to what is sent
+        self.inner.transmit_output(amount, timeout)
+    }
+
+    fn await_input(&mut self, mut timeout: NextTimeout) -> Result<bool, Error> {
+        let is_head = timeout.reason == Timeout::RecvResponse;
+        let is_first = !self.has_body;
+        timeout.per_read = Some(if is_first { self.answer.into() } else { self.silence.into() });
+        let read = self.inner.await_input(timeout).map_err(|error| match error {
+            Error::Timeout(Timeout::PerRead) if is_first => Error::Timeout(Timeout::RecvResponse),
+            error => error,
+        })?;
+        self.has_body |= if is_head { has_body(self.inner.buffers().input()) } else { read };
+        Ok(read)
+    }
+
+    fn is_open(&mut self) -> bool {
+        self.inner.is_open()
+    }
+
+    fn is_tls(&self) -> bool {
+        self.inner.is_tls()
+    }
+}
+
+/// Whether anything follows the head.
+fn has_body(input: &[u8]) -> bool {
+    input.windows(4).position(|four| four == b"\r\n\r\n").is_some_and(|at| at + 4 < input.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
+
+    use serde_json::json;
+
+    use super::super::{Access, Client, HttpError, Patience};
+    use super::*;
+
+    /// What a request gets from a server that sends these pieces, each after so many milliseconds: the lines, and why
+    /// they ended.
+    fn lines(pieces: &'static [(u64, &'static str)]) -> (Vec<String>, Option<HttpError>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let reader = BufReader::new(stream.try_clone().unwrap());
+            reader.lines().map_while(Result::ok).take_while(|line| !line.is_empty()).for_each(drop);
+            for (after, piece) in pieces {
+                std::thread::sleep(Duration::from_millis(*after));
+                if stream.write_all(piece.as_bytes()).is_err() {
+                    return;
+                }
+            }
+        });
+        let second = Duration::from_secs(1);
+        let patience = Patience { connect: second, answer: 3 * second, silence: second };
+        let client = Client::new(&url, Access::default(), patience).unwrap();
+        let mut answer = match client.post_lines("/x", &json!({})) {
+            Ok(answer) => answer,
+            Err(error) => return (Vec::new(), Some(error)),
+        };
+        let mut lines = Vec::new();
+        loop {
+            match answer.next_line() {
+                Ok(Some(line)) => lines.push(line),
+                Ok(None) => return (lines, None),
+                Err(error) => return (lines, Some(error)),
+            }
+        }
+    }
+
+    const HEAD: &str = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n";
+
+    fn waited(seconds: &str, error: Option<&HttpError>) {
+        assert!(matches!(error, Some(HttpError::Silent { seconds: waited, .. }) if waited == seconds), "{error:?}");
+    }
+
+    #[test]
+    fn the_head_and_the_first_byte_may_take_longer_than_the_silence() {
+        assert_eq!(lines(&[(1600, HEAD), (0, "a\n")]), (vec!["a".to_owned()], None));
+        assert_eq!(lines(&[(0, HEAD), (1600, "a\n"), (100, "b\n")]), (vec!["a".to_owned(), "b".to_owned()], None));
+    }
+
+    #[test]
+    fn after_the_first_byte_the_silence_counts() {
+        let (got, error) = lines(&[(0, HEAD), (0, "a\n"), (1600, "b\n")]);
+        assert_eq!(got, ["a"]);
+        waited("1", error.as_ref());
+        // the head and the first byte in one piece
+        let (got, error) = lines(&[(0, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\na\n"), (1600, "b\n")]);
+        assert_eq!(got, ["a"]);
+        waited("1", error.as_ref());
+    }
+
+    #[test]
+    fn a_server_that_never_answers_is_left_after_the_longer_wait() {
+        waited("3", lines(&[(5000, HEAD)]).1.as_ref());
+        waited("3", lines(&[(0, HEAD), (5000, "a\n")]).1.as_ref());
+    }
+}
