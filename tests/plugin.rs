@@ -15,14 +15,24 @@ use std::time::{Duration, Instant};
 use draftscope::attach::socket::{Feed, MAX_LINE, check, connect};
 use draftscope::attach::{AttachConfig, spawn};
 use draftscope::headless::{Driver, Outcome, Summary};
-use draftscope::protocol::{EventKind, Lane, Prompt, Settings};
+use draftscope::protocol::{EventKind, Lane, Prompt, Sampling, Settings, VerifyRule};
 use draftscope::session::explain;
-use scripted::serve;
+use scripted::{Routes, serve};
+
+const OK: &str = "200 OK";
 
 const STREAM: &str = include_str!("fixtures/attach/vllm/completions-logprobs.sse.txt");
 const MERGED: &str = include_str!("fixtures/attach/vllm/completions-interval3.sse.txt");
 const LINES: &str = include_str!("fixtures/attach/plugin/vllm-completions-logprobs.plugin.jsonl");
 const MERGED_LINES: &str = include_str!("fixtures/attach/plugin/vllm-completions-interval3.plugin.jsonl");
+
+/// The beginning of an answer of vLLM on a CPU at temperature 0.8, which rejects drafts with p = q (vllm-project/vllm#55005).
+const HOT: &str = include_str!("fixtures/attach/vllm/completions-draft-hot.sse.txt");
+const HOT_LINES: &str = include_str!("fixtures/attach/plugin/vllm-draft-hot.plugin.jsonl");
+
+/// An answer of llama-server b11434 with a draft model of three tokens at temperature 1, and the preload library's lines.
+const LLAMA: &str = include_str!("fixtures/attach/llama-draft-hot.sse.txt");
+const LLAMA_LINES: &str = include_str!("fixtures/attach/plugin/llama-draft-hot.plugin.jsonl");
 
 fn package() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("integrations/vllm")
@@ -233,16 +243,38 @@ fn a_plugin_that_is_gone_and_comes_back_is_read_again() {
     }
 }
 
-/// An answer of a recorded vLLM server, while a plugin sends these lines, and the sentences that came with it.
-fn joined(stream: &str, lines: &str) -> (Driver, Vec<String>) {
-    const OK: &str = "200 OK";
+fn vllm(stream: &str) -> Routes {
     let models = r#"{"data":[{"id":"SmolLM2","owned_by":"vllm","max_model_len":2048}]}"#;
-    let (url, seen) = serve(vec![
+    vec![
         ("/v1/models", OK, models.to_owned()),
         ("/version", OK, r#"{"version":"0.32.0"}"#.to_owned()),
         ("/metrics", OK, String::new()),
         ("/v1/completions", OK, stream.to_owned()),
-    ]);
+    ]
+}
+
+fn llama(stream: &str) -> Routes {
+    let props = r#"{"default_generation_settings":{"n_ctx":64},"model_path":"a/b.gguf","build_info":"b11434"}"#;
+    let slots = r#"[{"speculative":true,"params":{"speculative.types":"draft-simple"}}]"#;
+    vec![
+        ("/props", OK, props.to_owned()),
+        ("/slots", OK, slots.to_owned()),
+        ("/v1/models", OK, "{}".to_owned()),
+        ("/tokenize", OK, r#"{"tokens":[{"id":2,"piece":"<|im_end|>"}]}"#.to_owned()),
+        ("/completion", OK, stream.to_owned()),
+    ]
+}
+
+/// An answer of a recorded vLLM server, while a plugin sends these lines, and the sentences that came with it.
+fn joined(stream: &str, lines: &str) -> (Driver, Vec<String>) {
+    let (driver, outcome, notices) = asked((vllm(stream), lines), Settings::default());
+    assert_eq!(outcome, Outcome::Answered);
+    (driver, notices)
+}
+
+/// The same with these settings, however the answer ends.
+fn asked((routes, lines): (Routes, &str), settings: Settings) -> (Driver, Outcome, Vec<String>) {
+    let (url, seen) = serve(routes);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
     let listener = UnixListener::bind(&path).unwrap();
@@ -250,19 +282,18 @@ fn joined(stream: &str, lines: &str) -> (Driver, Vec<String>) {
     std::thread::spawn(move || {
         let (mut connection, _) = listener.accept().unwrap();
         // an engine reports a step once the request has arrived
-        while !seen.lock().unwrap().iter().any(|(head, _)| head.contains("/v1/completions")) {
+        while !seen.lock().unwrap().iter().any(|(head, _)| head.contains("/completion")) {
             std::thread::sleep(Duration::from_millis(1));
         }
         connection.write_all(lines.as_bytes()).unwrap();
         std::thread::sleep(Duration::from_secs(30));
     });
     let socket = Some(path.to_str().unwrap().parse().unwrap());
-    let mut driver =
-        Driver::new(spawn(AttachConfig { socket, ..AttachConfig::new(&url, Settings::default()) }).unwrap());
+    let mut driver = Driver::new(spawn(AttachConfig { socket, ..AttachConfig::new(&url, settings) }).unwrap());
     std::thread::sleep(Duration::from_millis(300)); // until it has connected
-    assert_eq!(driver.answer(Prompt::Raw("one two three".to_owned())), Outcome::Answered);
+    let outcome = driver.answer(Prompt::Raw("one two three".to_owned()));
     let notices = driver.session().notices().map(str::to_owned).collect();
-    (driver, notices)
+    (driver, outcome, notices)
 }
 
 #[test]
@@ -290,6 +321,53 @@ fn a_recorded_answer_gets_its_rejected_drafts_and_all_rows() {
     assert_eq!((summary.run.num_spec_steps, summary.run.num_draft_tokens), (2, 8), "as the server counts");
     assert_eq!((summary.run.num_accepted_draft_tokens, summary.output_tokens), (6, 14));
     assert_eq!(driver.session().stats(Lane::Speculative).evidence().sentence(), None);
+}
+
+#[test]
+fn rejections_of_drafts_with_p_equal_to_q_are_a_finding() {
+    let sampling = Sampling { temperature: 0.8, ..Sampling::default() };
+    let (driver, _, _) = asked((vllm(HOT), HOT_LINES), Settings { sampling, ..Settings::default() });
+    let turn = driver.session().turn().unwrap();
+    let answer = turn.answer(Lane::Speculative);
+    assert!(answer.rounds.iter().all(|round| round.rule == VerifyRule::Rejection), "the rule that the plugin names");
+    let first = answer.rounds.iter().find(|round| !round.drafts.is_empty()).unwrap();
+    let judgement = first.judgement(0).unwrap();
+    let (p, q) = (judgement.p.unwrap(), judgement.q.unwrap());
+    assert!((p - q).abs() < 1e-3 && p > 0.0, "the drafter is the target's own file: {p} and {q}");
+    let finding = Summary::of(turn, Lane::Speculative).contradiction.unwrap();
+    assert!(finding.starts_with("rejections contradict the reported probabilities: "), "{finding}");
+    // the same rounds at level 1, which reports no p, accuse nobody
+    let (alone, _, _) = asked((vllm(HOT), ""), Settings { sampling, ..Settings::default() });
+    assert_eq!(Summary::of(alone.session().turn().unwrap(), Lane::Speculative).contradiction, None);
+}
+
+#[test]
+fn the_preload_librarys_rounds_are_those_of_the_stream() {
+    let sampling = Sampling { temperature: 1.0, ..Sampling::default() };
+    let settings = Settings { sampling, ..Settings::default() };
+    let [(alone, ..), (joined, ..)] = ["", LLAMA_LINES].map(|lines| asked((llama(LLAMA), lines), settings));
+    let answers = [&alone, &joined].map(|driver| driver.session().turn().unwrap().answer(Lane::Speculative));
+    let rounds = answers.map(|answer| {
+        let rounds = answer.rounds.iter();
+        rounds.map(|round| (round.drafts.len(), round.accepted(), round.committed.len())).collect::<Vec<_>>()
+    });
+    assert_eq!(rounds[0], rounds[1], "drafted, accepted, committed of each round");
+    assert_eq!(answers[0].text(), answers[1].text());
+    // the server's own totals, in its last chunk with a token
+    let last = LLAMA.lines().rev().find(|line| line.contains("draft_n_accepted")).unwrap();
+    let chunk: serde_json::Value = serde_json::from_str(last.strip_prefix("data: ").unwrap()).unwrap();
+    let stats = answers[1].stats();
+    assert_eq!(chunk["timings"]["draft_n"], stats.drafted());
+    assert_eq!(chunk["timings"]["draft_n_accepted"], stats.accepted());
+    // what only the library knows
+    let drafts = |at: usize| answers[at].rounds.iter().flat_map(|round| &round.drafts);
+    assert!(drafts(0).any(|draft| draft.piece.id.is_unknown()), "the stream leaves out rejected drafts");
+    assert!(drafts(1).all(|draft| !draft.piece.id.is_unknown() && draft.took_us > 0));
+    for round in &answers[1].rounds {
+        assert_eq!(round.rows.len(), round.drafts.len() + 1);
+        assert!(round.verify_us > 0, "the time of the target's pass");
+    }
+    assert_eq!(stats.evidence().sentence(), None);
 }
 
 #[test]

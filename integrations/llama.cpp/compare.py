@@ -45,6 +45,17 @@ class Plugin(threading.Thread):
                 rounds.append((drafted, [token["id"] for token in line["tokens"]]))
         return rounds
 
+    def wait(self, since, tokens, steps):
+        """The rounds since that line, once there are so many tokens and steps with drafts: on a busy machine they come late."""
+        for _ in range(200):
+            rounds = self.rounds(since)
+            has_tokens = sum(len(committed) for _, committed in rounds) >= tokens
+            if has_tokens and sum(1 for drafted, _ in rounds if drafted) >= steps:
+                break
+            time.sleep(0.05)
+        time.sleep(0.05)  # what is too much should be seen as well
+        return self.rounds(since)
+
 
 def post(port, body):
     request = urllib.request.Request(
@@ -91,8 +102,8 @@ def main():
         chunks = post(args.port, dict(
             prompt=prompt(number), n_predict=24, temperature=args.temperature, top_k=0, top_p=1.0, min_p=0.0, seed=number,
             stream=True, return_tokens=True, timings_per_token=True, cache_prompt=True))
-        time.sleep(0.1)
-        rounds, (ids, counted) = plugin.rounds(since), steps(chunks)
+        ids, counted = steps(chunks)
+        rounds = plugin.wait(since, len(ids), len(counted))
         sent = sum((committed for _, committed in rounds), [])
         own = [(len(drafted), len(committed) - 1) for drafted, committed in rounds if drafted]
         # ids of tokens that end inside a character are missing in the stream, and its last step may be cut

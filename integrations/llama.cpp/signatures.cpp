@@ -7,6 +7,7 @@ SampleFn * const sample_is_known = &common_sampler_sample;
 InitFn * const init_is_known = &common_sampler_init;
 FreeFn * const free_is_known = &common_sampler_free;
 DecodeFn * const decode_is_known = &llama_decode;
+ProcessFn * const process_is_known = &llama_process;
 
 static_assert(sizeof(llama_token) == 4, "token ids are 32 bits");
 static float temperature(const common_params_sampling & params) { return params.temp; }
@@ -19,9 +20,10 @@ llama_token common_sampler_sample(common_sampler *, llama_context *, int, bool) 
 common_sampler * common_sampler_init(const llama_model *, common_params_sampling &) { return nullptr; }
 void common_sampler_free(common_sampler *) {}
 int32_t llama_decode(llama_context *, llama_batch) { return 0; }
+int32_t llama_process(llama_context *, llama_process_type, llama_batch_ext *) { return 0; }
 #endif
 
 int main() {
     return accept_is_known && rejection_is_known && sample_is_known && init_is_known && free_is_known && decode_is_known &&
-                   (void *) &temperature != nullptr ? 0 : 1;
+                   process_is_known && (void *) &temperature != nullptr ? 0 : 1;
 }

@@ -14,6 +14,7 @@ using SampleFn = llama_token(common_sampler *, llama_context *, int, bool);
 using InitFn = common_sampler *(const llama_model *, common_params_sampling &);
 using FreeFn = void(common_sampler *);
 using DecodeFn = int32_t(llama_context *, llama_batch);
+using ProcessFn = int32_t(llama_context *, llama_process_type, llama_batch_ext *);
 
 inline constexpr const char * ACCEPT = "_Z34common_sampler_sample_and_accept_nP14common_samplerP13llama_contextRKSt6vectorIiSaIiEES7_b";
 inline constexpr const char * ACCEPT_REJECTION =
@@ -22,3 +23,4 @@ inline constexpr const char * SAMPLE = "_Z21common_sampler_sampleP14common_sampl
 inline constexpr const char * INIT = "_Z19common_sampler_initPK11llama_modelR22common_params_sampling";
 inline constexpr const char * FREE = "_Z19common_sampler_freeP14common_sampler";
 inline constexpr const char * DECODE = "llama_decode";
+inline constexpr const char * PROCESS = "llama_process";

@@ -45,6 +45,7 @@ struct Tap {
     InitFn * init = next<InitFn>(INIT);
     FreeFn * release = next<FreeFn>(FREE);
     DecodeFn * decode = next<DecodeFn>(DECODE);
+    ProcessFn * process = next<ProcessFn>(PROCESS);
     Sender sender;
     bool is_on = false;
     size_t top = 8;
@@ -61,7 +62,7 @@ struct Tap {
         if (where == nullptr || *where == 0 || llama.logits == nullptr) {
             return;  // not asked for, or another program, such as the shell that starts the server
         }
-        if (!accept || !accept_rejection || !sample || !init || !release || !decode) {
+        if (!accept || !accept_rejection || !sample || !init || !release || !decode || !process) {
             say("this llama.cpp does not export the functions that verify drafts as they are known (a static build, or another "
                 "version); nothing is observed");
             return;
@@ -77,6 +78,19 @@ struct Tap {
         is_on = true;
         sender.describe({});
         say(std::string("serving the rounds of llama-server at ") + where);
+    }
+
+    // Times: when the target's pass began, and when a pass of another context, the drafter's, began before it.
+    void pass_begins(const llama_context * ctx) {
+        if (!is_on || !sender.has_readers()) {
+            return;
+        }
+        std::lock_guard<std::mutex> lock(mutex);
+        if (ctx == target) {
+            target_began = now_us();
+        } else if (target != nullptr && draft_began == 0) {
+            draft_began = now_us();
+        }
     }
 
     std::pair<std::string, bool> text(int32_t id) {
@@ -260,16 +274,13 @@ void common_sampler_free(common_sampler * sampler) {
     t.release(sampler);
 }
 
-// Times: when the target's pass began, and when a pass of another context, the drafter's, began before it.
+// A pass begins, of the server through llama_process, of a drafter through either function.
+extern "C" int32_t llama_process(llama_context * ctx, llama_process_type type, llama_batch_ext * batch) {
+    tap().pass_begins(ctx);
+    return tap().process(ctx, type, batch);
+}
+
 extern "C" int32_t llama_decode(llama_context * ctx, llama_batch batch) {
-    Tap & t = tap();
-    if (t.is_on && t.sender.has_readers()) {
-        std::lock_guard<std::mutex> lock(t.mutex);
-        if (ctx == t.target) {
-            t.target_began = now_us();
-        } else if (t.target != nullptr && t.draft_began == 0) {
-            t.draft_began = now_us();
-        }
-    }
-    return t.decode(ctx, batch);
+    tap().pass_begins(ctx);
+    return tap().decode(ctx, batch);
 }

@@ -4,12 +4,10 @@ Hooked through its official interface: `eagle_sample`, through which EAGLE, EAGL
 chains are sent; a batch with a tree (`speculative_eagle_topk` > 1) is left out, with a sentence.
 """
 
-import os
 import time
 
-from . import lines, say
+from . import lines, observer, say
 from .pieces import Pieces
-from .server import Server
 
 TARGET = "sglang.srt.speculative.eagle_utils.eagle_sample"
 
@@ -23,14 +21,8 @@ def install():
     say("SGLang's eagle_sample is hooked; this hook was written after version 0.5.23 and never run")
 
 
-class Observer:
-    """Sends the steps of a batch. `ops` computes on tensors."""
-
-    def __init__(self, ops, serve=Server, where=None, top=None):
-        self._ops, self._serve = ops, serve
-        self._where = where or os.environ.get("DRAFTSCOPE_SOCKET")
-        self._top = max(1, min(32, int(top or os.environ.get("DRAFTSCOPE_TOP") or 8)))
-        self._server, self._closed, self._warned = None, False, False
+class Observer(observer.Observer):
+    """Wraps the function that verifies."""
 
     def around(self, real, verify_input, batch, logits_output, *args, **kwargs):
         """Calls the engine's function once."""
@@ -40,26 +32,12 @@ class Observer:
             self._guard(lambda: self._after(seen, out))
         return out
 
-    def _guard(self, work):
-        try:
-            return work()
-        except Exception as error:
-            if not self._warned:
-                self._warned = True
-                say(f"a step could not be observed: {type(error).__name__}: {error}")
-            return None
-
     def _open(self):
         if self._server is None and not self._closed:
-            try:
-                head = lines.header(
-                    engine="sglang", engine_version="", model={}, drafter={"kind": "mtp", "name": "speculative"},
-                    started_unix_ms=time.time() * 1e3,
-                )
-                self._server = self._serve(self._where, lambda: head, Pieces())
-            except (OSError, ValueError) as error:  # another rank listens already
-                self._closed = True
-                say(f"this process sends nothing: {error}")
+            drafter = {"kind": "mtp", "name": "speculative"}
+            head = lines.header(
+                engine="sglang", engine_version="", model={}, drafter=drafter, started_unix_ms=time.time() * 1e3)
+            self._listen(head, Pieces())
         return self._server
 
     def _before(self, verify_input, batch, logits_output):
@@ -84,7 +62,7 @@ class Observer:
             return None
         info = batch.sampling_info
         heats = [1.0] * len(batch.reqs) if info.is_all_greedy else self._ops.to_list(info.temperatures.reshape(-1))
-        temperatures = [heats[index] if heats[index] > 1e-5 else 1.0 for index, *_ in requests for _ in range(width)]
+        temperatures = [observer.heat(heats[index]) for index, *_ in requests for _ in range(width)]
         rows = self._ops.rows_of(logits_output.next_token_logits, which, temperatures, self._top, pairs)
         return requests, rows, width
 
@@ -94,15 +72,13 @@ class Observer:
 
     def _steps(self, seen, predict, accept_index):
         requests, (ids, probs, p), width = seen
-        ops = self._ops
-        ids, probs, p = ops.to_list(ids), ops.to_list(probs), ops.to_list(p)
-        predict, accept_index = ops.to_list(predict), ops.to_list(accept_index)
+        ids, probs, p, predict, accept_index = self._lists(ids, probs, p, predict, accept_index)
         steps = []
         for place, (index, request, own, base) in enumerate(requests):
             row, at = place * width, place * (width - 1)
             committed = [int(predict[one]) for one in accept_index[index] if one >= 0]
             steps.append(lines.Step(
                 request=request, base_len=max(0, base - 1), drafted=own, committed=committed,
-                rows=[list(zip(ids[one], probs[one])) for one in range(row, row + width)], p=p[at : at + width - 1],
+                rows=observer.rows(ids, probs, row, width), p=p[at : at + width - 1],
             ))
         return [step for step in steps if step.committed]

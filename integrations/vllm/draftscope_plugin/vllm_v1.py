@@ -4,10 +4,9 @@ Wrapped: `_sample` (drafts, logits of every row, what was sampled), `execute_mod
 `load_model` (the socket opens once the model is there).
 """
 
-import os
 import time
 
-from . import lines, say
+from . import lines, observer, say
 from .pieces import Pieces
 from .server import Server
 
@@ -28,7 +27,7 @@ def install():
     wrap(classes, Observer(tensors))
 
 
-def wrap(classes, observer):
+def wrap(classes, observed_by):
     """Wraps the methods that each class defines itself. An unknown runner is left alone, with a sentence."""
     missing = [name for name in WRAPPED if not hasattr(classes[0], name)]
     if missing:
@@ -37,7 +36,7 @@ def wrap(classes, observer):
     for one in classes:
         for name in WRAPPED:
             if name in vars(one):
-                setattr(one, name, getattr(observer, name.strip("_"))(vars(one)[name]))
+                setattr(one, name, getattr(observed_by, name.strip("_"))(vars(one)[name]))
     return True
 
 
@@ -86,15 +85,12 @@ def tokenizer(runner):
     return AutoTokenizer.from_pretrained(name, trust_remote_code=False, local_files_only=True)
 
 
-class Observer:
-    """Wraps a runner's methods. `ops` computes on tensors; `serve(where, head, piece)` opens the socket."""
+class Observer(observer.Observer):
+    """Wraps a runner's methods."""
 
     def __init__(self, ops, serve=Server, where=None, top=None, load=tokenizer):
-        self._ops, self._serve, self._load = ops, serve, load
-        self._where = where or os.environ.get("DRAFTSCOPE_SOCKET")
-        self._top = max(1, min(32, int(top or os.environ.get("DRAFTSCOPE_TOP") or 8)))
-        self._server, self._clock, self._closed = None, None, False
-        self._warned = False
+        super().__init__(ops, serve, where, top)
+        self._load, self._clock = load, None
         self._pass = self._draft = (None, None)
 
     # --- wrappers: each calls the engine's method exactly once, and nothing of ours can raise through it
@@ -137,15 +133,6 @@ class Observer:
 
         return _sample
 
-    def _guard(self, work):
-        try:
-            return work()
-        except Exception as error:
-            if not self._warned:
-                self._warned = True
-                say(f"a step could not be observed: {type(error).__name__}: {error}")
-            return None
-
     def _now(self):
         if self._server is None or not self._server.has_readers():
             return None
@@ -160,13 +147,7 @@ class Observer:
             self._closed = True  # rank 0 speaks for all
             return
         self._clock = self._ops.Stopwatch(runner.device)
-        try:
-            head = header(runner)
-            self._server = self._serve(self._where, lambda: head, Pieces(lambda: self._load(runner)))
-            say(f"serving the steps of vLLM at {self._where}")
-        except (OSError, ValueError) as error:
-            self._closed = True
-            say(f"nothing is observed: {error}")
+        self._listen(header(runner), Pieces(lambda: self._load(runner)))
 
     def _before(self, runner, logits, metadata):
         """What the sampler may overwrite, for the requests that somebody reads."""
@@ -182,12 +163,12 @@ class Observer:
             is_wanted = not runner.discard_request_mask.np[index] and self._server.wants(request)
             if is_wanted:  # else nobody reads it, or it is a chunk of the prompt whose sample is thrown away
                 own = [int(token) for token in drafts[at : at + count]]
-                heat = 0.0 if batch.all_greedy else float(batch.temperature_cpu[index])
+                temperature = 0.0 if batch.all_greedy else float(batch.temperature_cpu[index])
                 pairs += [(len(which) + offset, token) for offset, token in enumerate(own)]
                 places += range(at, at + count)
                 requests.append((index, request, own, int(batch.num_tokens_no_spec[index])))
                 which += range(row, row + count + 1)
-                temperatures += [heat if heat > 1e-5 else 1.0] * (count + 1)
+                temperatures += [observer.heat(temperature)] * (count + 1)
             row, at = row + count + 1, at + count
         if not requests:
             return None
@@ -203,10 +184,10 @@ class Observer:
     def _steps(self, seen, sampled, times):
         """In the writer's thread: waits for the device, builds the steps."""
         requests, (ids, probs, p), q, passed, drafted = seen
-        ops, micros = self._ops, self._clock.micros
+        micros = self._clock.micros
         sample_us, verify_us, draft_us = micros(*times), micros(*passed), micros(*drafted)
-        ids, probs, p, sampled = ops.to_list(ids), ops.to_list(probs), ops.to_list(p), ops.to_list(sampled)
-        q = ops.to_list(q) if q is not None else None
+        ids, probs, p, sampled = self._lists(ids, probs, p, sampled)
+        q = self._ops.to_list(q) if q is not None else None
         steps, row, at = [], 0, 0
         for index, request, own, base in requests:
             count = len(own)
@@ -215,7 +196,7 @@ class Observer:
                 base_len=max(0, base - 1),  # the newest token is not in the cache yet
                 drafted=own,
                 committed=[int(token) for token in sampled[index] if token >= 0],
-                rows=[list(zip(ids[one], probs[one])) for one in range(row, row + count + 1)],
+                rows=observer.rows(ids, probs, row, count + 1),
                 p=p[at : at + count],
                 # without a distribution the drafter is certain: the rejection sampler takes q = 1
                 q=q[at : at + count] if q is not None else [1.0] * count,
