@@ -17,6 +17,21 @@ pub struct EngineInfo {
     /// When it reports how many tokens a round drafted.
     #[serde(default, skip_serializing_if = "DraftCounts::is_live")]
     pub draft_counts: DraftCounts,
+    /// What it had counted when it was attached to; none if it publishes nothing, or has drafted nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted: Option<DraftTotals>,
+}
+
+/// What a server counted since it started, all its users together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct DraftTotals {
+    /// Verification steps with drafts.
+    pub steps: u64,
+    /// Drafted tokens, more than 0.
+    pub drafted: u64,
+    /// Accepted ones.
+    pub accepted: u64,
 }
 
 /// When an engine reports how many tokens a round drafted.

@@ -27,7 +27,7 @@ pub(crate) use named_enum::named_enum;
 pub use command::{Again, Command, Continuation, Landmark, Message, PlainAnswer, Prompt, Speaker};
 pub use costs::Costs;
 pub use drafting::{DraftPick, DrafterKind, Drafting};
-pub use engine::{Ability, CountedRound, DraftCounts, EngineInfo};
+pub use engine::{Ability, CountedRound, DraftCounts, DraftTotals, EngineInfo};
 pub(crate) use event::Private;
 pub use event::{Branch, Event, EventKind, ProbedDraft, StopReason};
 pub use header::{Capabilities, DrafterInfo, Header, Listed, ModelInfo, TRACE_VERSION};

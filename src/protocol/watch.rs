@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use super::DraftTotals;
+
 /// Sums since a server started; of several models or engines behind one address, over all of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Counters {
@@ -34,6 +36,13 @@ impl Counters {
         Some(format!(
             "since its start the server accepted {accepted} of {drafted} drafts ({share:.0} %), all users together"
         ))
+    }
+
+    /// Steps, drafted and accepted tokens; none if they are not published, or nothing was drafted.
+    #[must_use]
+    pub fn totals(&self) -> Option<DraftTotals> {
+        let drafted = self.drafted.filter(|drafted| *drafted > 0)?;
+        Some(DraftTotals { steps: self.steps?, drafted, accepted: self.accepted? })
     }
 
     /// What was counted since an earlier reading; gauges as they are now. A counter that fell (the server was started

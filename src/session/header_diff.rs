@@ -61,6 +61,9 @@ fn facts(header: &Header) -> Vec<(String, String)> {
                 model.retain(|name, _| OF_MODELS.contains(&name.as_str()));
             }
         }
+        if let Some(Value::Object(engine)) = fields.get_mut("engine") {
+            engine.remove("counted"); // grows with every answer
+        }
         if let Some(Value::Object(settings)) = fields.get_mut("settings") {
             settings.remove("draft_len_mode"); // k says it
         }

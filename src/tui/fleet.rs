@@ -8,7 +8,8 @@ use crate::protocol::ServerSample;
 use crate::session::{Fleet, Timeline};
 
 use super::action::Action;
-use super::app::{App, Ask};
+use super::app::{App, Ask, Overlay};
+use super::help_page::HelpPage;
 use super::keymap::Context;
 use super::options::TuiOptions;
 
@@ -43,13 +44,26 @@ impl FleetView {
 
     /// A key.
     pub fn press(&mut self, key: KeyEvent) {
-        if let Some(action) = self.app.keymap.action(Context::Diff, key) {
-            self.update(action);
+        let context = if self.app.overlay.is_some() { self.app.context() } else { Context::Watch };
+        match self.app.keymap.action(context, key) {
+            Some(action) => self.update(action),
+            None => {
+                if let Some(Overlay::Help(help)) = &mut self.app.overlay {
+                    help.input(key);
+                }
+            }
         }
     }
 
     pub(super) fn update(&mut self, action: Action) {
         self.app.toast = None;
+        match self.app.overlay.take() {
+            Some(Overlay::Help(help)) => self.help(help, action),
+            _ => self.go(action),
+        }
+    }
+
+    fn go(&mut self, action: Action) {
         let last = self.fleet.servers().len().saturating_sub(1);
         match action {
             Action::Up => self.chosen = self.chosen.saturating_sub(1),
@@ -60,8 +74,21 @@ impl FleetView {
             Action::Quit | Action::StopOrQuit => self.app.quits = true,
             Action::Suspend => self.app.asks.push(Ask::Suspend),
             Action::Picture => self.app.asks.push(Ask::Picture),
+            Action::Help => self.app.overlay = Some(Overlay::Help(HelpPage::default())),
             Action::Leave => {}
             _ => self.app.toast = Some("servers are only watched here: no prompt is sent to them".to_owned()),
         }
+    }
+
+    fn help(&mut self, mut help: HelpPage, action: Action) {
+        let (page, last) = (self.app.hit_map.page.max(2) - 1, self.app.hit_map.help_max);
+        match action {
+            Action::Leave if help.search.is_some() => help = HelpPage::default(),
+            Action::Leave => return,
+            Action::Help if help.search.is_none() => return,
+            Action::Quit | Action::StopOrQuit | Action::Suspend | Action::Picture => return self.go(action),
+            _ => drop(help.scroll(action, page, last)),
+        }
+        self.app.overlay = Some(Overlay::Help(help));
     }
 }

@@ -32,6 +32,8 @@ named_enum! {
         Quiz = "quiz",
         /// In the view of two recordings.
         Diff = "diff",
+        /// While servers are watched.
+        Watch = "watch",
         /// While the help is open.
         Help = "help",
         /// While the program asks whether to leave an unsaved session.
@@ -59,6 +61,7 @@ impl Context {
             Self::Entry => "In a search, a note, the list of actions",
             Self::Quiz => "In the quiz",
             Self::Diff => "In a diff of two recordings",
+            Self::Watch => "While servers are watched",
             Self::Help => "In this help",
             Self::Quit => "When the session is not saved",
         }

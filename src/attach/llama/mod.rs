@@ -58,9 +58,10 @@ impl Server for Llama {
                 "the server does not show its slots (--no-slots), so whether it drafts is seen in answers".to_owned(),
             );
         }
-        notices.extend(self.client.get("/metrics").ok().and_then(|text| metrics::parse(&text).sentence()));
+        let counters = self.client.get("/metrics").map(|text| metrics::parse(&text)).unwrap_or_default();
+        notices.extend(counters.sentence());
         let drafter = (kind != DrafterKind::None).then(|| DrafterInfo {
-            name: types.unwrap_or_default().chars().take(80).collect(),
+            name: drafters(&types.unwrap_or_default()),
             dtype: "not reported".to_owned(),
             ..DrafterInfo::weightless(kind, model.vocab)
         });
@@ -83,6 +84,7 @@ impl Server for Llama {
                 name: "llama-server".to_owned(),
                 version: self.text("build_info"),
                 abilities: ABILITIES.to_vec(),
+                counted: counters.totals(),
                 ..EngineInfo::default()
             }),
             model,
@@ -223,6 +225,12 @@ fn candidate(entry: &Value) -> Option<Candidate> {
     let prob = (entry.get("logprob")?.as_f64()?.min(0.0).exp()) as f32;
     let piece = Piece::new(TokenId(id), bytes.unwrap_or_else(|| text.as_bytes().to_vec()));
     prob.is_finite().then_some(Candidate { piece, prob })
+}
+
+/// The drafters that a server names, without the `none` that some builds list beside them.
+fn drafters(types: &str) -> String {
+    let named: Vec<_> = types.split(',').map(str::trim).filter(|one| !matches!(*one, "" | "none")).collect();
+    named.join(", ").chars().take(80).collect()
 }
 
 /// The drafter of ours that is most like theirs.

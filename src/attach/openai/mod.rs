@@ -200,8 +200,8 @@ impl OpenAi {
         }
     }
 
-    /// The drafter, from what the server reports, and sentences about what it does not.
-    fn drafter(&self, vocab: u32) -> (Option<DrafterInfo>, Vec<String>) {
+    /// The drafter, from what the server reports and has counted, and sentences about what it does not.
+    fn drafter(&self, vocab: u32, counters: &Counters) -> (Option<DrafterInfo>, Vec<String>) {
         let mut notices = Vec::new();
         let (name, kind) = match self.dialect {
             Dialect::Plain => {
@@ -213,7 +213,6 @@ impl OpenAi {
                 (None, DrafterKind::None)
             }
             Dialect::Vllm => {
-                let counters = self.shared.counters().unwrap_or_default();
                 notices.extend(counters.sentence());
                 let k = counters.accepted_per_pos.len();
                 (counters.steps.is_some().then(|| format!("speculation with k = {k}")), DrafterKind::DraftModel)
@@ -263,7 +262,8 @@ impl Server for OpenAi {
         let context = self.model.get("max_model_len").and_then(Value::as_u64).unwrap_or(0);
         let context = u32::try_from(context).unwrap_or(u32::MAX);
         let name: String = self.id().rsplit('/').next().unwrap_or_default().chars().take(200).collect();
-        let (drafter, notices) = self.drafter(0);
+        let counters = if self.dialect == Dialect::Vllm { self.shared.counters() } else { None }.unwrap_or_default();
+        let (drafter, notices) = self.drafter(0, &counters);
         let (engine, abilities, draft_counts) = match self.dialect {
             Dialect::Vllm => ("vLLM", vec![Ability::SetSampling, Ability::Branch], DraftCounts::AtEnd),
             Dialect::Sglang => ("SGLang", vec![Ability::SetSampling, Ability::Branch], DraftCounts::AtEnd),
@@ -290,6 +290,7 @@ impl Server for OpenAi {
                 version: self.version.clone(),
                 abilities,
                 draft_counts,
+                counted: counters.totals(),
             }),
         };
         (header, notices)

@@ -201,8 +201,10 @@ fn spread(value: Option<Quantiles>, digits: usize) -> String {
 }
 
 pub(super) fn table(rows: &[Row]) -> String {
-    let mut out = String::from(
-        "median (p10–p90) over answers; each answer raced against plain decoding on the same engine\n\
+    let raced = rows.iter().any(|row| row.speedup.is_some());
+    let how = if raced { "; each answer raced against plain decoding on the same engine" } else { "" };
+    let mut out = format!(
+        "median (p10–p90) over answers{how}\n\
          drafter  rule         k  category      speedup            tokens/s           tokens/round       accepted  identical\n",
     );
     for row in rows {

@@ -28,7 +28,7 @@ fn watched() -> FleetView {
 
 fn screen(view: &FleetView, width: u16, height: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-    terminal.draw(|frame| crate::tui::view::fleet(view, frame)).unwrap();
+    terminal.draw(|frame| drop(crate::tui::view::fleet(view, frame))).unwrap();
     let buffer = terminal.backend().buffer();
     assert!(buffer.content.iter().all(|cell| !cell.symbol().contains(char::is_control)));
     let row = |y| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned();
@@ -54,6 +54,28 @@ fn servers_are_rows_and_the_chosen_one_is_shown_in_detail() {
     press(&mut view, "k");
     press(&mut view, "<Home>");
     assert_eq!(view.chosen, 0);
+    press(&mut view, "q");
+    assert!(view.quits());
+}
+
+#[test]
+fn the_help_has_the_keys_of_this_view_and_what_its_columns_are() {
+    let mut view = watched();
+    press(&mut view, "?");
+    for (width, height) in [(140, 42), (80, 24)] {
+        insta::assert_snapshot!(format!("fleet_help_{width}_{height}"), screen(&view, width, height));
+    }
+    press(&mut view, "j");
+    assert_eq!(view.chosen, 0, "keys are the help's");
+    press(&mut view, "/");
+    "waiting".chars().for_each(|c| press(&mut view, &c.to_string()));
+    let found = screen(&view, 100, 30);
+    assert!(found.contains("those that wait for it") && !found.contains("the next server"), "{found}");
+    press(&mut view, "<Esc>");
+    press(&mut view, "<Esc>");
+    press(&mut view, "j");
+    assert_eq!(view.chosen, 1);
+    press(&mut view, "?");
     press(&mut view, "q");
     assert!(view.quits());
 }

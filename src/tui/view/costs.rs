@@ -16,8 +16,12 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let lines = match screen.turn().and_then(|turn| Some((turn, turn.pass_costs()?))) {
         Some((turn, costs)) => table(screen, turn, costs, inner),
         None => {
-            let text =
-                "Rounds with and without drafts are needed: plain decoding runs beside a turn as a probe or a race.";
+            let text = match screen.engine() {
+                Some(_) => "Not known: the server reports whole rounds, or too few of them with and without drafts.",
+                None => {
+                    "Rounds with and without drafts are needed: plain decoding runs beside a turn as a probe or a race."
+                }
+            };
             wrapped(text, inner.width, screen.theme[Role::TextDim])
         }
     };

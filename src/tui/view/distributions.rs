@@ -3,7 +3,7 @@
 //! Invariant: bars are recorded probabilities; the last one is the probability of all tokens not listed. The residual
 //! is computed from the listed tokens, not normalised, and says where a value is only a bound.
 
-use crate::protocol::{Ability, EngineInfo, Prediction, TokenId};
+use crate::protocol::{Ability, Prediction, TokenId};
 use crate::session::{Residual, residual};
 
 use super::prelude::*;
@@ -41,7 +41,7 @@ fn drafters(screen: Screen, round: &Round, column: usize, area: Rect, frame: &mu
             let text = "A draft that the engine did not keep. It does not report which token, nor the drafter's q.";
             wrapped(text, inner.width, screen.theme[Role::TextDim])
         }
-        Some(cell) if engine(screen).is_some() => {
+        Some(cell) if screen.engine().is_some() => {
             let text =
                 format!("{} was drafted; the engine does not report the drafter's q.", text::quoted(&cell.piece));
             wrapped(&text, inner.width, screen.theme[Role::Text])
@@ -71,7 +71,7 @@ fn targets(screen: Screen, round: &Round, column: usize, area: Rect, frame: &mut
     let asked = if round.is_asked { ", asked afterwards" } else { "" };
     let title = format!(" Target's p, context {}{asked} ", position(round, column));
     let inner = framed(screen.panel(title), area, frame);
-    let is_reported = |row: &&Prediction| !row.top.is_empty() || engine(screen).is_none();
+    let is_reported = |row: &&Prediction| !row.top.is_empty() || screen.engine().is_none();
     let Some(row) = round.prediction(column).filter(is_reported) else {
         let text = unreported(screen, round);
         put(wrapped(&text, inner.width, screen.theme[Role::TextDim]), inner, frame);
@@ -97,14 +97,9 @@ fn targets(screen: Screen, round: &Round, column: usize, area: Rect, frame: &mut
     put(lines, inner, frame);
 }
 
-/// The engine of somebody else.
-fn engine<'a>(screen: Screen<'a>) -> Option<&'a EngineInfo> {
-    screen.session.header()?.engine.as_ref()
-}
-
 /// Why there is no prediction.
 fn unreported(screen: Screen, round: &Round) -> String {
-    let Some(engine) = engine(screen).filter(|_| round.is_complete) else {
+    let Some(engine) = screen.engine().filter(|_| round.is_complete) else {
         return "The target has not run yet.".to_owned();
     };
     let name = text::one_line(&engine.name);

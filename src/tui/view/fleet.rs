@@ -14,32 +14,38 @@ use std::collections::VecDeque;
 use ratatui::widgets::Sparkline;
 
 use crate::session::{Rates, Watched};
+use crate::tui::app::Overlay;
 use crate::tui::fleet::FleetView;
 use crate::tui::plain_glyphs;
 
 use super::prelude::*;
 use super::screen::MIN_SIZE;
-use super::screens;
 use super::transcript_cache::TranscriptCache;
 use super::values::number;
+use super::{help, screens};
 
 /// Width of the columns from `running` on.
 const FIGURES: usize = 50;
 
-/// Draws one frame.
-pub(in crate::tui) fn render(view: &FleetView, frame: &mut Frame) {
+/// Draws one frame; returns its measurements.
+pub(in crate::tui) fn render(view: &FleetView, frame: &mut Frame) -> HitMap {
     let (app, lines) = (&view.app, TranscriptCache::default());
     let screen = Screen { time: &view.time, session: view.time.shown(), app, theme: app.theme(), lines: &lines };
     let area = frame.area();
+    let mut measured = HitMap { page: area.height.saturating_sub(4).into(), ..app.hit_map.clone() };
     frame.buffer_mut().set_style(area, screen.theme[Role::Text]);
     if area.width < MIN_SIZE.0 || area.height < MIN_SIZE.1 {
         screens::too_small(screen, area, frame);
     } else {
         main(screen, view, area, frame);
+        if let Some(Overlay::Help(help)) = &app.overlay {
+            measured.help_max = help::render(screen, (Context::Watch, help), area, frame);
+        }
     }
     if app.options.ascii {
         plain_glyphs::replace(frame.buffer_mut());
     }
+    measured
 }
 
 fn main(screen: Screen, view: &FleetView, area: Rect, frame: &mut Frame) {
@@ -63,11 +69,13 @@ fn main(screen: Screen, view: &FleetView, area: Rect, frame: &mut Frame) {
     let hint = match &screen.app.toast {
         Some(toast) => format!(" · {}", text::one_line(toast)),
         None => {
-            let quit: &[Action] = &[Action::Quit];
-            format!(
-                " {}",
-                screen.keys(Context::Diff, &[(CHOOSE, "choose"), (&[Action::NextTheme], "theme"), (quit, "quit")])
-            )
+            let keys: [(&[Action], &str); 4] = [
+                (CHOOSE, "choose"),
+                (&[Action::NextTheme], "theme"),
+                (&[Action::Help], "help"),
+                (&[Action::Quit], "quit"),
+            ];
+            format!(" {}", screen.keys(Context::Watch, &keys))
         }
     };
     frame.render_widget(Line::styled(cut(&hint, footer.width.into()), screen.theme[Role::TextDim]), footer);

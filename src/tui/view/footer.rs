@@ -187,6 +187,7 @@ fn actions(context: Context, screen: Screen) -> &'static [Action] {
         Context::Entry => &[Confirm, Up, Down, Leave],
         Context::Quiz => quiz(screen),
         Context::Diff => &[DivergenceNext, TurnNext, Up, Down, Help, Quit],
+        Context::Watch => &[Up, Down, Help, Quit],
         Context::Browse | Context::Global if screen.app.page == Page::Learn => LESSONS,
         Context::Browse | Context::Global if screen.app.presents => PRESENTER,
         Context::Browse | Context::Global if screen.app.is_demo() => {

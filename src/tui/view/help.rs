@@ -51,6 +51,17 @@ const GLOSSARY: &[(&str, &str)] = &[
     ("<F0 9F>", "bytes of a token that are only a part of a character"),
 ];
 
+/// Words and numbers of the view of watched servers.
+const WATCHED: &[(&str, &str)] = &[
+    ("running, waiting", "requests that the server works on now, and those that wait for it"),
+    ("tokens/s", "tokens of all requests together, over the last 10 seconds"),
+    ("accepted", "accepted ÷ drafted over the last 10 seconds, all users together"),
+    ("tokens/step", "(accepted + steps) ÷ steps that drafted: each verification adds a token of the target's own"),
+    ("by position", "steps in which the draft at this place was accepted ÷ all steps that drafted"),
+    ("slots", "llama-server's places for requests: busy or idle, and the tokens of the request there"),
+    ("–", "the server does not publish it, or nothing was counted in this time"),
+];
+
 /// Draws the overlay; returns the largest line that can be on top.
 pub(super) fn render(screen: Screen, (of, help): (Context, &HelpPage), area: Rect, frame: &mut Frame) -> usize {
     let area = area.inner(Margin::new(area.width / 16, 1));
@@ -117,6 +128,13 @@ fn sections(screen: Screen, of: Context) -> Vec<Section> {
     };
     let mut sections = vec![match of {
         Context::Diff => of_context(of),
+        Context::Watch => {
+            // what its actions are called elsewhere speaks of lines and rounds
+            let bindings = screen.app.keymap.of(of);
+            let entries = bindings.map(|b| (screen.app.keymap.keys(b), b.desc.clone(), Role::Text)).collect();
+            let keys = Section { title: of.title().to_owned(), entries };
+            return vec![keys, words("Columns and figures", WATCHED)];
+        }
         _ => {
             let here = footer::of_page(screen).iter().copied().filter(|action| !keys(screen, *action).is_empty());
             let title = format!("Here, on the page {}", screen.app.page.name());
@@ -137,9 +155,13 @@ fn sections(screen: Screen, of: Context) -> Vec<Section> {
     let boxes = [Context::Panel, Context::Entry, Context::Diff, Context::Help, Context::Quit];
     sections.extend(boxes.into_iter().filter(|context| *context != of).map(of_context));
     sections.push(Section { title: "Marks of tokens".to_owned(), entries: marks() });
-    let words = GLOSSARY.iter().map(|(word, meaning)| ((*word).to_owned(), (*meaning).to_owned(), Role::Text));
-    sections.push(Section { title: "Words and numbers".to_owned(), entries: words.collect() });
+    sections.push(words("Words and numbers", GLOSSARY));
     sections
+}
+
+fn words(title: &str, of: &[(&str, &str)]) -> Section {
+    let entries = of.iter().map(|(word, meaning)| ((*word).to_owned(), (*meaning).to_owned(), Role::Text));
+    Section { title: title.to_owned(), entries: entries.collect() }
 }
 
 /// The keys of an action on a page, in a prompt and everywhere, each once.

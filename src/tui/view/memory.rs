@@ -78,6 +78,14 @@ fn rows(screen: Screen, header: &Header) -> Vec<(&'static str, String)> {
             rows.push(("drafter KV", kv));
         }
     }
+    if header.engine.is_some() {
+        // what an attached server holds besides its weights is not reported
+        for (name, text) in &mut rows {
+            if matches!(*name, "target KV" | "drafter weights" | "drafter KV") {
+                "not reported".clone_into(text);
+            }
+        }
+    }
     rows.push(match states(screen, header) {
         Some(states) => states,
         None => ("cache holds", format!("{} positions at most", header.ctx_len)),

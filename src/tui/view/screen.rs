@@ -6,7 +6,7 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Clear;
 
-use crate::protocol::Lane;
+use crate::protocol::{EngineInfo, Lane};
 use crate::session::{PassId, Round, Session, Timeline, Turn};
 use crate::tui::action::Action;
 use crate::tui::app::App;
@@ -38,6 +38,11 @@ impl<'a> Screen<'a> {
     pub(super) fn turn(&self) -> Option<&'a Turn> {
         let selected = self.app.selected.and_then(|at| self.session.turns().get(at.turn));
         selected.or_else(|| self.session.turn())
+    }
+
+    /// The engine of somebody else, if one is attached.
+    pub(super) fn engine(&self) -> Option<&'a EngineInfo> {
+        self.session.header()?.engine.as_ref()
     }
 
     /// The lane beside the run's own: the rival's if there is one, else the plain one.

@@ -24,6 +24,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let (text, role) = match text {
         Some(text) if is_disturbed => (text, Role::TextDim),
         Some(text) => (text, Role::Text),
+        None if screen.engine().is_some() => (attached(screen), Role::Text),
         None => {
             let text = "Not known yet: a turn with drafts and plain rounds beside it (a probe or a race) tells what passes \
                         cost here, which k pays, and what limits it.";
@@ -31,6 +32,24 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         }
     };
     put(wrapped(&text, inner.width, screen.theme[role]), inner, frame);
+}
+
+/// What an attached engine counted before this session, and the same of this session.
+fn attached(screen: Screen) -> String {
+    let share = |accepted: u64, drafted: u64, steps: u64| {
+        let (rate, mean) = (accepted as f64 / drafted as f64 * 100.0, 1.0 + accepted as f64 / steps.max(1) as f64);
+        format!("{rate:.0} % of {drafted} drafts accepted, {mean:.2} tokens per step")
+    };
+    let own = screen.session.stats(Lane::Speculative).summary();
+    let (drafted, accepted, steps) = (own.num_draft_tokens, own.num_accepted_draft_tokens, own.num_spec_steps);
+    let own = (drafted > 0).then(|| format!("This session: {}.", share(accepted, drafted, steps)));
+    let before = screen.engine().and_then(|engine| {
+        let totals = engine.counted.filter(|totals| totals.drafted > 0)?;
+        let (name, told) = (text::one_line(&engine.name), share(totals.accepted, totals.drafted, totals.steps));
+        Some(format!("{name} since its start, all users, before this session: {told}."))
+    });
+    let cost = "Whether speculation pays is measured beside a server without it: --plain-url.".to_owned();
+    [own, before, Some(cost)].into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 /// Rounds after which a turn's numbers are stated without a reservation.

@@ -5,7 +5,7 @@
 
 use std::cmp::Ordering;
 
-use crate::protocol::{Piece, VerifyRule};
+use crate::protocol::{Baseline, Piece, VerifyRule};
 use crate::session::{Agreement, NEAR_TIE, Race, Side};
 
 use super::agreement::{Promise, promise, tokens};
@@ -185,6 +185,9 @@ fn agreement(screen: Screen, turn: &Turn, (lanes, beside): (&[Lane], Lane), widt
     let Some(agreement) = turn.agreement_with(beside) else {
         let text = match beside {
             Lane::Rival => "the rival has not begun in this turn",
+            _ if screen.engine().is_some() && screen.session.settings().baseline == Baseline::Off => {
+                "no plain text to compare with: --plain-url names a server without speculation"
+            }
             _ => "plain decoding has not run in this turn",
         };
         lines.extend(wrapped(text, width, screen.theme[Role::TextDim]));

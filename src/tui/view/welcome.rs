@@ -19,6 +19,12 @@ const SEEN_SHORT: [&str; 3] = [
     "The first answer starts slow. Speed is measured while you watch.",
 ];
 
+/// The last of these lines where the engine is somebody else's.
+const ATTACHED: [&str; 2] = [
+    "Here they are those of the server that you attached to; a pause stops the display only.",
+    "A server of yours: a pause stops the display only.",
+];
+
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     let inner = framed(screen.panel(" Speculative decoding, live "), area, frame);
     let inner = Rect { x: inner.x + 1, width: inner.width.saturating_sub(2), ..inner };
@@ -32,7 +38,11 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
 
 /// The lines for a room of this size, and the index of the first starter prompt.
 fn lines(screen: Screen, width: usize, room: usize) -> (Vec<Line<'static>>, usize) {
-    let seen = if SEEN.iter().all(|line| line.width() <= width) { SEEN } else { SEEN_SHORT };
+    let is_wide = SEEN.iter().all(|line| line.width() <= width);
+    let mut seen = if is_wide { SEEN } else { SEEN_SHORT };
+    if screen.engine().is_some() {
+        seen[2] = ATTACHED[usize::from(!is_wide)];
+    }
     let mut seen: Vec<_> = seen.iter().map(|text| Line::styled(cut(text, width), screen.theme[Role::Text])).collect();
     let mut more = each(screen, width);
     let starters = 1 + STARTERS.len();
