@@ -77,6 +77,8 @@ fn the_help_has_the_keys_of_this_view_and_what_its_columns_are() {
     assert_eq!(view.chosen, 1);
     press(&mut view, "?");
     press(&mut view, "q");
+    assert!(!view.quits(), "q closes the help first");
+    press(&mut view, "q");
     assert!(view.quits());
 }
 
