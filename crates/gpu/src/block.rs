@@ -276,6 +276,11 @@ impl Binder<'_> {
         self.op(Kernel::Stats, dims, Grid::PerRow(stretches as u32), &[logits, out])
     }
 
+    /// The token of the largest of row 0's logits, to where the pass says.
+    pub(crate) fn pick(&self, logits: &wgpu::Buffer, ids: &wgpu::Buffer, tokens: &wgpu::Buffer) -> Op {
+        self.op(Kernel::Pick, Dims::default(), Grid::Rows, &[logits, ids, tokens])
+    }
+
     /// A whole block, in place on the residual stream.
     pub(crate) fn block(
         &self,

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use wgpu::util::DeviceExt;
 
@@ -26,6 +27,37 @@ pub struct Gpu {
     pipelines: Mutex<HashMap<Variant, Arc<wgpu::ComputePipeline>>>,
     failure: Arc<Mutex<Option<GpuError>>>,
     counts: Counts,
+    /// Dropped last.
+    _open: OpenDevice,
+}
+
+/// Devices that are open.
+static OPEN: AtomicU64 = AtomicU64::new(0);
+
+/// Counts a device until it is closed.
+#[derive(Debug)]
+struct OpenDevice;
+
+impl OpenDevice {
+    fn new() -> Self {
+        OPEN.fetch_add(1, Ordering::SeqCst);
+        Self
+    }
+}
+
+impl Drop for OpenDevice {
+    fn drop(&mut self) {
+        OPEN.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Waits until every device is closed, for at most `limit`. Drivers have threads and state of their own, which a process
+/// must not tear down while another thread still closes a device.
+pub fn wait_until_closed(limit: Duration) {
+    let start = Instant::now();
+    while OPEN.load(Ordering::SeqCst) > 0 && start.elapsed() < limit {
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
 
 /// What was done since the device was opened.
@@ -99,7 +131,8 @@ impl Gpu {
         });
         let layouts = Kernel::LAYOUTS.iter().map(|kernel| layout(&device, *kernel)).collect();
         let (pipelines, counts) = (Mutex::default(), Counts::default());
-        Ok(Arc::new(Self { device, queue, info, layouts, pipelines, failure, counts }))
+        let _open = OpenDevice::new();
+        Ok(Arc::new(Self { device, queue, info, layouts, pipelines, failure, counts, _open }))
     }
 
     /// Its adapter.
@@ -273,6 +306,12 @@ impl Gpu {
     pub(crate) fn replace(&self, variant: Variant, source: &str) {
         let pipeline = Arc::new(self.compile(variant, source));
         self.pipelines.lock().unwrap_or_else(PoisonError::into_inner).insert(variant, pipeline);
+    }
+
+    /// Loses the device, as a crash of its driver does.
+    #[cfg(test)]
+    pub(crate) fn lose(&self) {
+        self.device.destroy();
     }
 
     fn compile(&self, variant: Variant, source: &str) -> wgpu::ComputePipeline {

@@ -24,6 +24,8 @@ pub enum Kernel {
     Join,
     /// What greedy decoding asks of logits.
     Stats,
+    /// The token of the largest logit.
+    Pick,
 }
 
 /// A kernel for a number of rows: a power of two up to [`ROWS_AT_ONCE`], or 0 where the number does not matter.
@@ -48,7 +50,7 @@ impl Kernel {
     pub fn all() -> Vec<Self> {
         let by_form =
             Form::ALL.into_iter().flat_map(|form| [Self::Embed(form), Self::Matrix(form), Self::GateUp(form)]);
-        by_form.chain([Self::Norm, Self::Rope, Self::Attend, Self::Join, Self::Stats]).collect()
+        by_form.chain([Self::Norm, Self::Rope, Self::Attend, Self::Join, Self::Stats, Self::Pick]).collect()
     }
 
     /// The variant for `m` rows.
@@ -73,6 +75,7 @@ impl Kernel {
             Self::Attend => &[R, R, R, W],
             Self::Join => &[R, W, W, W],
             Self::Stats => &[R, W],
+            Self::Pick => &[R, R, W],
         }
     }
 
@@ -87,11 +90,12 @@ impl Kernel {
             Self::Attend => 5,
             Self::Join => 6,
             Self::Stats => 7,
+            Self::Pick => 8,
         }
     }
 
     /// One kernel for each layout, in order.
-    pub(crate) const LAYOUTS: [Self; 8] = [
+    pub(crate) const LAYOUTS: [Self; 9] = [
         Self::Embed(Form::F32),
         Self::Norm,
         Self::Matrix(Form::F32),
@@ -100,6 +104,7 @@ impl Kernel {
         Self::Attend,
         Self::Join,
         Self::Stats,
+        Self::Pick,
     ];
 }
 
@@ -129,6 +134,7 @@ impl Variant {
             Kernel::Attend => [HEADER, include_str!("shaders/attend.wgsl")].concat(),
             Kernel::Join => [HEADER, include_str!("shaders/join.wgsl"), QUANTISE].concat(),
             Kernel::Stats => [HEADER, include_str!("shaders/stats.wgsl")].concat(),
+            Kernel::Pick => [HEADER, include_str!("shaders/pick.wgsl")].concat(),
         }
     }
 }

@@ -18,6 +18,7 @@ mod error;
 mod form;
 mod kernel;
 mod matrix;
+mod module;
 mod network;
 mod pass;
 #[cfg(test)]
@@ -28,11 +29,13 @@ mod tests;
 
 pub use adapter::{Adapter, AdapterInfo, AdapterKind, adapters, choose};
 pub use block::{BlockWeights, MAX_HEAD_DIM, Shape};
-pub use device::{Gpu, Work};
+pub use device::{Gpu, Work, wait_until_closed};
 pub use error::GpuError;
 pub use form::{Form, PackedRows};
 pub use kernel::{Kernel, ROWS_AT_ONCE, Variant};
 pub use matrix::{Matrix, StoredRows};
+pub use module::{Ahead, MAX_AHEAD, MAX_SLOTS, ModuleOutput, ModuleSequence, ModuleWeights, Slots};
 pub use network::{Network, Output, Request, Sequence, Stretch};
 pub use pass::{MAX_ROWS, PassRows, SEGMENT};
 pub use self_test::{Difference, self_test};
+pub use wgpu::Buffer;

@@ -44,7 +44,19 @@ impl Matrix {
     /// [`GpuError::OutOfMemory`] or what the driver reports.
     pub fn upload(gpu: &Gpu, k: usize, sources: &[StoredRows<'_>]) -> Result<Self, GpuError> {
         let encodings: Vec<_> = sources.iter().map(|source| source.encoding).collect();
-        let form = Form::of_all(&encodings);
+        Self::upload_as(gpu, (k, &encodings), sources)
+    }
+
+    /// The same, in the form that stores all of these encodings: the form of another matrix.
+    ///
+    /// # Errors
+    /// As [`Matrix::upload`].
+    pub fn upload_as(
+        gpu: &Gpu,
+        (k, encodings): (usize, &[Encoding]),
+        sources: &[StoredRows<'_>],
+    ) -> Result<Self, GpuError> {
+        let form = Form::of_all(encodings);
         let all: Vec<_> =
             sources.iter().flat_map(|source| (0..source.rows).map(move |row| (source, (source.order)(row)))).collect();
         let (mut parts, mut first) = (Vec::new(), 0);
@@ -78,8 +90,23 @@ impl Matrix {
         Ok(Self { parts: vec![Part { first: 0, rows, codes, scales }], rows, ..*like })
     }
 
+    /// A copy of some rows, in this order.
+    ///
+    /// # Errors
+    /// As [`Matrix::room`].
+    pub fn select(&self, gpu: &Gpu, rows: &[usize]) -> Result<Self, GpuError> {
+        let selected = Self::room(gpu, self, rows.len())?;
+        let mut encoder = gpu.encoder();
+        for (to, from) in rows.iter().enumerate() {
+            selected.copy_row(&mut encoder, (self, *from), to);
+        }
+        gpu.submit(encoder);
+        gpu.check()?;
+        Ok(selected)
+    }
+
     /// Copies row `from` of `source` to row `to`; nothing happens if one of them does not exist.
-    pub fn copy_row(&self, encoder: &mut wgpu::CommandEncoder, (source, from): (&Self, usize), to: usize) {
+    pub(crate) fn copy_row(&self, encoder: &mut wgpu::CommandEncoder, (source, from): (&Self, usize), to: usize) {
         let part = source.parts.iter().find(|part| (part.first..part.first + part.rows).contains(&from));
         let (Some(part), Some(own)) = (part, self.parts.first().filter(|own| to < own.rows)) else {
             return;

@@ -17,8 +17,6 @@ const PASSES: usize = 32;
 /// Weights of a target.
 #[derive(Debug)]
 pub struct Network {
-    /// Where they lie.
-    pub gpu: Arc<Gpu>,
     /// Sizes of every block.
     pub shape: Shape,
     /// The blocks.
@@ -33,6 +31,8 @@ pub struct Network {
     pub angles: wgpu::Buffer,
     /// Positions of a cache.
     pub ctx_len: usize,
+    /// Where they lie; dropped last.
+    pub gpu: Arc<Gpu>,
 }
 
 impl Network {
@@ -96,7 +96,6 @@ struct Ends {
 /// A cache and all that runs over it.
 #[derive(Debug)]
 pub struct Sequence {
-    network: Arc<Network>,
     scratch: Scratch,
     caches: Vec<LayerCache>,
     blocks: Vec<Vec<Op>>,
@@ -110,6 +109,8 @@ pub struct Sequence {
     /// States that buffers have room for.
     room: usize,
     len: usize,
+    /// Dropped last.
+    network: Arc<Network>,
 }
 
 impl Sequence {

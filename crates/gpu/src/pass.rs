@@ -19,13 +19,15 @@ pub struct PassRows {
     pub paths: Vec<Vec<usize>>,
     /// Whether the embedding of row 0 is zero.
     pub zeroed: bool,
+    /// Logits among which the next token is picked.
+    pub picks_from: usize,
 }
 
 impl PassRows {
     /// `m` rows, each continuing the one before it, at their own positions.
     #[must_use]
     pub fn chain(base: usize, m: usize) -> Self {
-        Self { base, at: base, paths: (0..m).map(|row| (0..=row).collect()).collect(), zeroed: false }
+        Self { base, at: base, paths: (0..m).map(|row| (0..=row).collect()).collect(), zeroed: false, picks_from: 0 }
     }
 
     /// Rows in which row `i` continues row `parents[i]`, which precedes it; row 0 continues the cache.
@@ -37,7 +39,7 @@ impl PassRows {
             path.push(row);
             paths.push(path);
         }
-        Self { base, at: base, paths, zeroed: false }
+        Self { base, at: base, paths, zeroed: false, picks_from: 0 }
     }
 
     /// Rows.
@@ -54,7 +56,8 @@ impl PassRows {
 
     /// As the shaders read it; `token` is where the tokens of its rows begin.
     pub(crate) fn words(&self, token: usize) -> Vec<u32> {
-        let mut words = vec![self.m() as u32, self.base as u32, token as u32, u32::from(self.zeroed)];
+        let mut words =
+            vec![self.m() as u32, self.base as u32, token as u32, 2 * self.picks_from as u32 + u32::from(self.zeroed)];
         for path in self.paths.iter().take(MAX_ROWS) {
             let nibbles = path.iter().zip(0..).fold(0u64, |bits, (row, at)| bits | (*row as u64) << (4 * at));
             let depth = path.len() - 1;

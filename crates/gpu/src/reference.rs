@@ -1,5 +1,7 @@
 //! The kernels in plain Rust, with the same operations in the same order: what tests compare bits with.
 
+#![allow(clippy::excessive_precision)] // the digits of the shaders
+
 use half::f16;
 
 use crate::form::{Form, PackedRows};

@@ -19,8 +19,8 @@ pub struct Difference {
     pub row: usize,
 }
 
-/// Numbers of rows that are tried: every variant of the kernels, full and partly filled.
-const SIZES: [usize; 6] = [2, 3, 5, 8, 9, 16];
+/// Numbers of rows that are tried: every variant of the kernels, and all rows.
+const SIZES: [usize; 4] = [2, 3, 5, 16];
 
 /// Runs the test with the model's own weights on a cache of its own; `None` if all bits agree.
 ///

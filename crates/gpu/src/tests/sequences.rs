@@ -6,8 +6,8 @@ use draftscope_kernels::{Encoding, testing::Noise};
 
 use super::{gpu, own_gpu, stored};
 use crate::{
-    BlockWeights, Difference, Form, Gpu, Kernel, Matrix, Network, Output, Request, Sequence, Shape, StoredRows,
-    self_test,
+    BlockWeights, Difference, Form, Gpu, GpuError, Kernel, Matrix, ModuleOutput, ModuleSequence, ModuleWeights,
+    Network, Output, Request, Sequence, Shape, Slots, StoredRows, self_test,
 };
 
 const SHAPE: Shape = Shape { d_model: 64, heads: 4, kv_heads: 2, head_dim: 32, d_ff: 96, eps: 1e-5 };
@@ -156,7 +156,7 @@ fn the_self_test_passes_and_finds_wrong_kernels() {
     let wrong = eight.source().replace("out[at] = partial[64u * r + t]", "out[at] = partial[64u * (r - r / 7u) + t]");
     assert_ne!(wrong, eight.source());
     network.gpu.replace(eight, &wrong);
-    assert_eq!(self_test(&network).unwrap(), Some(Difference { rows: 8, row: 7 }));
+    assert_eq!(self_test(&network).unwrap(), Some(Difference { rows: 16, row: 7 }));
     // right, but the lanes are added in another order for eight rows
     let order = eight.source().replace(
         "for (var step = LANES / 2u; step > 0u; step /= 2u) {\n        if lane < step {",
@@ -167,4 +167,123 @@ fn the_self_test_passes_and_finds_wrong_kernels() {
     assert!(matches!(self_test(&network).unwrap(), Some(Difference { rows: 5, .. })));
     network.gpu.replace(eight, &eight.source());
     assert_eq!(self_test(&network).unwrap(), None);
+}
+
+fn module_of(network: &Network) -> Arc<ModuleWeights> {
+    let gpu = &network.gpu;
+    let mut noise = Noise(21);
+    let mut matrix = |encoding, rows, k| {
+        let bytes = stored(encoding, rows, k, &mut noise);
+        Matrix::upload(gpu, k, &[StoredRows { encoding, bytes: &bytes, order: &|row| row, rows }]).unwrap()
+    };
+    let d = SHAPE.d_model;
+    Arc::new(ModuleWeights {
+        shape: SHAPE,
+        embedding_norm: gpu.upload(&Noise(5).numbers(d)),
+        hidden_norm: gpu.upload(&Noise(6).numbers(d)),
+        fuse: vec![matrix(Encoding::Q4_1, d, d), matrix(Encoding::F16, d, d)],
+        project: [matrix(Encoding::Q4_1, d, d), matrix(Encoding::Q4_1, d, d)],
+        block: network.blocks[0].clone(),
+        final_norm: gpu.upload(&Noise(7).numbers(d)),
+        head: matrix(Encoding::Q4_1, 40, d),
+        room: 9,
+        vocab: (0..40).map(|i| 3 * i + 1).collect(),
+        angles: network.angles.clone(),
+    })
+}
+
+#[test]
+fn slots_of_a_module_run_together_or_alone_with_the_same_bits_and_rows_join_its_head() {
+    let Some(network) = network() else { return };
+    let weights = module_of(&network);
+    let (mut noise, d) = (Noise(22), SHAPE.d_model);
+    let tokens = tokens(37);
+    let hidden = noise.numbers(37 * 3 * d);
+    let slots = |tokens, hidden, at| Slots {
+        tokens,
+        hidden,
+        at,
+        zeroed: at == 1,
+        hidden_first: false,
+        before_norm: false,
+        ahead: 0,
+    };
+    let mut together = ModuleSequence::new(&network, &weights).unwrap();
+    let ModuleOutput { states, logits, .. } = together.forward(slots(&tokens, &hidden, 1)).unwrap();
+    let mut alone = ModuleSequence::new(&network, &weights).unwrap();
+    let mut last = Vec::new();
+    for i in 0..37 {
+        let own = alone.forward(slots(&tokens[i..=i], &hidden[i * 3 * d..][..3 * d], i + 1)).unwrap();
+        assert!(own.states == states[i * d..][..d], "slot {i}");
+        last = own.logits;
+    }
+    assert!(last == logits && logits.len() == 40 && logits.iter().all(|x| x.is_finite()));
+    // rows of the target's head join, in a copy too
+    together.set_joined(&[3, 500, 77]).unwrap();
+    let joined = together.logits().unwrap();
+    assert!(joined[..40] == logits && joined.len() == 43);
+    let mut fork = together.fork().unwrap();
+    together.set_joined(&[3, 500]).unwrap();
+    together.set_joined(&[3, 500, 11, 77]).unwrap();
+    let own = |sequence: &mut ModuleSequence| sequence.forward(slots(&[4], &states[..d], 38)).unwrap();
+    let [a, b] = [own(&mut together), own(&mut fork)];
+    let (of_a, of_b) = (&a.logits, &b.logits);
+    assert!(a.states == b.states && of_a[..42] == of_b[..42] && of_a[43] == of_b[42] && of_a[42] != of_b[42]);
+    // other conventions
+    together.truncate(0);
+    let other = Slots { hidden_first: true, before_norm: true, ..slots(&tokens, &hidden, 1) };
+    let other = together.forward(other).unwrap();
+    assert!(other.states != states && other.logits[..40] != logits[..]);
+}
+
+#[test]
+fn drafts_that_run_ahead_are_those_of_single_passes_and_cost_no_submission() {
+    let Some(gpu) = own_gpu() else { return };
+    let network = network_on(gpu);
+    let weights = module_of(&network);
+    let (tokens, d) = (tokens(20), SHAPE.d_model);
+    let hidden = Noise(31).numbers(20 * d);
+    for before_norm in [false, true] {
+        fn slots<'a>(tokens: &'a [u32], hidden: &'a [f32], at: usize) -> Slots<'a> {
+            Slots { tokens, hidden, at, zeroed: false, hidden_first: false, before_norm: false, ahead: 0 }
+        }
+        let mut single = ModuleSequence::new(&network, &weights).unwrap();
+        let mut ahead = ModuleSequence::new(&network, &weights).unwrap();
+        single.set_joined(&[7, 9]).unwrap();
+        ahead.set_joined(&[7, 9]).unwrap();
+        let before = network.gpu.work();
+        let out = ahead.forward(Slots { before_norm, ahead: 6, ..slots(&tokens, &hidden, 1) }).unwrap();
+        let work = network.gpu.work().since(before);
+        assert_eq!((work.submissions, work.buffers, out.ahead.len()), (1, 0, 6));
+        let mut one = single.forward(Slots { before_norm, ..slots(&tokens, &hidden, 1) }).unwrap();
+        assert!(one.states == out.states && one.logits == out.logits);
+        for (index, step) in out.ahead.iter().enumerate() {
+            let best = one.logits.iter().copied().fold(f32::MIN, f32::max);
+            let at = one.logits.iter().position(|x| *x == best).unwrap();
+            let token = if at < 40 { weights.vocab[at] } else { [7, 9][at - 40] };
+            assert_eq!(step.token, token, "draft {index}");
+            let state = one.states[one.states.len() - d..].to_vec();
+            one = single.forward(Slots { before_norm, ..slots(&[token], &state, 21 + index) }).unwrap();
+            assert!(one.states == step.state && one.logits == step.logits, "draft {index}");
+            ahead.take_ahead();
+        }
+        // the cache is that of single passes
+        let [a, b] = [&mut single, &mut ahead].map(|s| s.forward(slots(&[4], &hidden[..d], 27)).unwrap());
+        assert!(a == b && ahead.len() == 27);
+    }
+}
+
+#[test]
+fn a_lost_device_is_an_error_and_leaves_the_length() {
+    let Some(gpu) = own_gpu() else { return };
+    let network = network_on(gpu);
+    let mut sequence = Sequence::new(&network).unwrap();
+    sequence.forward(request(&[1, 2])).unwrap();
+    network.gpu.lose();
+    for _ in 0..2 {
+        let error = sequence.forward(request(&[3])).unwrap_err();
+        assert!(matches!(&error, GpuError::Failed(_)), "{error}");
+        assert!(error.to_string().starts_with("the GPU stopped working"), "{error}");
+    }
+    assert_eq!(sequence.len(), 2);
 }
