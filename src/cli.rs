@@ -104,6 +104,12 @@ pub enum CliCommand {
     /// Measure prompts over draft lengths, rules and drafters against plain decoding
     #[command(after_help = BENCH_NOTE)]
     Bench(BenchArgs),
+    /// List the GPUs that --device gpu can use
+    Devices {
+        /// Write JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Write, show or find the configuration file
     Config {
         /// What to do with the configuration.

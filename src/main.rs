@@ -19,6 +19,13 @@ fn main() -> ExitCode {
     if let Some(code) = process::start() {
         return code; // this process was started to render one chat template
     }
+    let code = start();
+    draftscope::model::close_devices();
+    code
+}
+
+/// Runs the command; returns the exit status.
+fn start() -> ExitCode {
     commands::closed_stdout::guard();
     draftscope::fatal::install();
     let mut parsed = commands::config::parse();
@@ -62,6 +69,7 @@ fn run(parsed: &Parsed) -> anyhow::Result<ExitCode> {
         Some(CliCommand::Generate(args)) => commands::generate::run(args),
         Some(CliCommand::Train(args)) => commands::train::run(args),
         Some(CliCommand::Models { action }) => commands::models::run(action.clone()),
+        Some(CliCommand::Devices { json }) => commands::devices::run(*json),
         Some(CliCommand::Config { action }) => commands::config::run(action, parsed),
         Some(CliCommand::Completions { shell }) => commands::config::completions(*shell),
         Some(CliCommand::Man { out }) => commands::config::man(out.as_deref()),

@@ -160,7 +160,7 @@ const COMMANDS: &[Layer] = &[
     (
         "subcommands",
         &[
-            "attach", "bench", "chat", "compare", "config", "demo", "diff", "explain", "export", "generate",
+            "attach", "bench", "chat", "compare", "config", "demo", "devices", "diff", "explain", "export", "generate",
             "identity", "learn", "models", "replay", "run", "train",
         ],
         &["shared"],
@@ -348,11 +348,16 @@ const MODEL: &[Layer] = &[
     ("text", &["text"], &["plain", "files"]),
     ("nn", &["nn"], &["plain", "files"]),
     ("native", &["native"], &["plain", "files", "nn"]),
-    ("interfaces", &["interfaces"], &["plain", "files", "nn", "native"]),
+    ("gpu", &["gpu"], &["plain", "files", "nn"]),
+    ("interfaces", &["interfaces"], &["plain", "files", "nn", "native", "gpu"]),
     ("core", &["drafters::core"], &["plain", "files", "nn", "native", "interfaces"]),
-    ("drafters", &["drafters"], &["plain", "files", "nn", "native", "interfaces", "core"]),
-    ("families", &["families"], &["plain", "files", "nn", "native", "interfaces", "core"]),
-    ("load", &["load"], &["plain", "files", "text", "nn", "native", "interfaces", "core", "drafters", "families"]),
+    ("drafters", &["drafters"], &["plain", "files", "nn", "native", "gpu", "interfaces", "core"]),
+    ("families", &["families"], &["plain", "files", "nn", "native", "gpu", "interfaces", "core"]),
+    (
+        "load",
+        &["load"],
+        &["plain", "wrappers", "files", "text", "nn", "native", "gpu", "interfaces", "core", "drafters", "families"],
+    ),
 ];
 
 #[test]

@@ -22,6 +22,10 @@ pub struct ModelArgs {
     /// Where to compute
     #[arg(long, value_enum, default_value_t = DeviceChoice::Auto)]
     pub device: DeviceChoice,
+    /// The GPU of --device gpu, by name or number (see `draftscope devices`); one that computes on the CPU runs only if
+    /// named [default: the first GPU]
+    #[arg(long, value_name = "NAME|N")]
+    pub adapter: Option<String>,
     /// What computes the target; auto takes the native kernels on a CPU if they support the file
     #[arg(long, value_enum, default_value_t = Backend::Auto)]
     pub backend: Backend,

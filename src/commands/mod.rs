@@ -9,6 +9,7 @@ pub(crate) mod compare;
 pub(crate) mod config;
 mod costs;
 pub(crate) mod demo;
+pub(crate) mod devices;
 pub(crate) mod diff;
 mod engine;
 pub(crate) mod explain;

@@ -38,6 +38,7 @@ pub(crate) fn recipe(args: &ModelArgs) -> Result<LoadOptions> {
         target,
         dtype: args.dtype,
         device: args.device,
+        adapter: args.adapter.clone(),
         backend: args.backend,
         threads: match args.threads {
             Threads::Auto => None,

@@ -98,6 +98,9 @@ pub enum ModelError {
     /// The model or module that `--draft-model` names cannot be used.
     #[error("--draft-model cannot be used: {0}; leave it out to decode without it")]
     DraftModel(Box<ModelError>),
+    /// The device stopped working.
+    #[error("{0}")]
+    Device(String),
     /// An error of the tensor library.
     #[error("tensor operation failed: {0}")]
     Candle(#[from] candle_core::Error),

@@ -159,6 +159,9 @@ pub trait FamilyConfig: Any {
 pub enum Backend<'a> {
     /// The native kernels; weights as stored.
     Native,
+    /// The GPU backend; weights as stored.
+    #[cfg(feature = "gpu")]
+    Gpu(std::sync::Arc<draftscope_gpu::Gpu>),
     /// candle: the weights' type, its name, and the device.
     Candle(WeightType, String, &'a Device),
 }
@@ -184,6 +187,15 @@ pub trait LoadedTarget: Any {
     /// # Errors
     /// The family's name with its article, and what can draft instead.
     fn shared(&self) -> Result<SharedWeights<'_>, NoSharing>;
+
+    /// Why rows must be verified one by one on this device; `None` if their bits do not depend on the rows beside them, or
+    /// the backend guarantees it.
+    ///
+    /// # Errors
+    /// When a pass fails.
+    fn self_test(&self) -> Result<Option<String>, ModelError> {
+        Ok(None)
+    }
 
     /// The model, its cache empty.
     ///
@@ -230,6 +242,9 @@ impl<W: CandleFamily> LoadedTarget for CandleTarget<W> {
 pub enum SharedWeights<'a> {
     /// A whole target on the native kernels.
     Native(&'a NativeLlama),
+    /// A whole target on the GPU.
+    #[cfg(feature = "gpu")]
+    Gpu(&'a crate::model::gpu::GpuLlama),
     /// Embedding and head on candle, and the positions of the context.
     Candle(Arc<dyn SharedTarget>, usize),
 }
@@ -269,6 +284,9 @@ impl LoadContext<'_> {
                 let cpu = NativeCpu::new(self.options.threads);
                 (MatmulBackend::Kernels(Arc::new(cpu)), loaded_dtype(self.source), &Device::Cpu)
             }
+            // only families that run whole there are loaded for it
+            #[cfg(feature = "gpu")]
+            Backend::Gpu(_) => (MatmulBackend::Candle(WeightType::Stored), loaded_dtype(self.source), &Device::Cpu),
             Backend::Candle(weight_type, dtype, device) => {
                 (MatmulBackend::Candle(*weight_type), dtype.clone(), *device)
             }

@@ -13,6 +13,8 @@ pub mod drafters;
 mod error;
 pub mod families;
 pub mod files;
+#[cfg(feature = "gpu")]
+pub mod gpu;
 pub mod interfaces;
 pub mod load;
 pub mod memory;
@@ -68,6 +70,12 @@ pub struct RowStats {
     pub log_sum_exp: f32,
     /// Largest logit of each stretch of [`STRETCH`] tokens: where the best candidates are.
     pub peaks: Vec<f32>,
+}
+
+/// Waits a moment until the GPUs that models used are closed: the end of a process that uses one.
+pub fn close_devices() {
+    #[cfg(feature = "gpu")]
+    draftscope_gpu::wait_until_closed(std::time::Duration::from_secs(2));
 }
 
 /// Most rows of a tree.
@@ -320,6 +328,10 @@ pub trait DraftModule {
     fn attach_kv(&mut self, _target: &dyn Model) -> Result<(), ModelError> {
         Ok(())
     }
+
+    /// Announces that the next pass is followed by so many greedy drafts at most, its own included. A backend may compute
+    /// them ahead; results do not change.
+    fn expect_drafts(&mut self, _count: usize) {}
 
     /// Later slots all use this rotary position; `None` restores each slot's own.
     fn hold_position(&mut self, _position: Option<usize>) {}

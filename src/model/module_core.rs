@@ -75,6 +75,9 @@ pub(in crate::model) trait ModuleBackend: Sized {
         Ok(())
     }
 
+    /// See [`DraftModule::expect_drafts`].
+    fn expect_drafts(&mut self, _count: usize) {}
+
     /// See [`DraftModule::attach_kv`]; returns how many slots count as run.
     fn attach_kv(&mut self, _target: &dyn Model) -> Result<usize, ModelError> {
         Ok(0)
@@ -246,6 +249,10 @@ impl<B: ModuleBackend + 'static> DraftModule for ModuleCore<B> {
             self.len = self.backend.attach_kv(target)?;
         }
         Ok(())
+    }
+
+    fn expect_drafts(&mut self, count: usize) {
+        self.backend.expect_drafts(count);
     }
 
     fn hold_position(&mut self, position: Option<usize>) {

@@ -20,6 +20,8 @@ pub struct LoadOptions {
     pub dtype: Dtype,
     /// Device that it runs on.
     pub device: DeviceChoice,
+    /// Name or number of the adapter of the GPU backend; `None` takes the first GPU.
+    pub adapter: Option<String>,
     /// What computes it.
     pub backend: Backend,
     /// Threads of the native backend; `None` measures which number is fastest.
@@ -50,6 +52,7 @@ impl LoadOptions {
             sha256: None,
             dtype: Dtype::Auto,
             device: DeviceChoice::Cpu,
+            adapter: None,
             backend: Backend::Auto,
             threads: None,
             ctx_len: None,
@@ -135,11 +138,13 @@ pub enum WeightType {
 /// Where a model runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum DeviceChoice {
-    /// The first GPU this build can use, else the CPU.
+    /// The first CUDA or Metal GPU of a build with candle's kernels, else the CPU.
     #[default]
     Auto,
     /// The CPU.
     Cpu,
+    /// A GPU through Vulkan, Metal or DirectX 12: --adapter names it.
+    Gpu,
     /// The first CUDA device.
     Cuda,
     /// The first Metal device.
@@ -154,11 +159,15 @@ impl DeviceChoice {
     pub fn open(self) -> Result<Device, ModelError> {
         let unavailable = |name: &str, error: &dyn std::fmt::Display| {
             ModelError::Unsupported(format!(
-                "no {name} device can be used ({error}); build with `--features {name}` or choose --device cpu"
+                "no {name} device can be used ({error}); choose --device gpu or cpu, or build with `--features {name}`"
             ))
         };
         match self {
             Self::Cpu => Ok(Device::Cpu),
+            Self::Gpu => Err(ModelError::Unsupported(
+                "the GPU backend runs targets of Llama's layout with weights as stored; choose --device cpu for this one"
+                    .into(),
+            )),
             Self::Cuda => Device::new_cuda(0).map_err(|error| unavailable("cuda", &first_line(&error))),
             Self::Metal => Device::new_metal(0).map_err(|error| unavailable("metal", &first_line(&error))),
             Self::Auto => Ok(Device::new_cuda(0).or_else(|_| Device::new_metal(0)).unwrap_or(Device::Cpu)),

@@ -58,6 +58,7 @@ pub fn recipe(path: PathBuf, backend: Backend) -> LoadOptions {
         sha256: None,
         dtype: if backend == Backend::Candle { Dtype::F32 } else { Dtype::Stored },
         device: DeviceChoice::Cpu,
+        adapter: None,
         backend,
         threads: Some(2),
         ctx_len: None,

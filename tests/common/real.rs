@@ -104,6 +104,7 @@ fn recipe(backend: Backend, dtype: Dtype, mtp: ModuleFile) -> Option<LoadOptions
         sha256: None,
         dtype,
         device,
+        adapter: None,
         backend,
         threads: None,
         ctx_len: Some(1024),

@@ -52,6 +52,7 @@ impl Tiny {
             sha256: None,
             dtype: Dtype::F32,
             device: DeviceChoice::Cpu,
+            adapter: None,
             backend: Backend::Candle,
             threads: None,
             ctx_len: None,

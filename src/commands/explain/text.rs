@@ -34,15 +34,21 @@ pub(super) fn cost(cost: &CostCurve) -> String {
         if cost.threads == 1 { "" } else { "s" },
         cost.ctx
     ));
+    let host = cost.bandwidth_share.zip(cost.memory_bandwidth).zip(cost.read_share);
+    let read = host.map_or_else(String::new, |((share, bandwidth), read_share)| {
+        format!(
+            ", weights and cached positions read at {:.0} % of the {:.1} GB/s that memory gives; a loop that only reads as many bytes takes {:.0} % of the time",
+            share * 100.0,
+            bandwidth / 1e9,
+            read_share * 100.0,
+        )
+    });
     out.add(format!(
-        "one row {:.2} ms ({:.2}–{:.2}), {:.0} tokens/s, weights and cached positions read at {:.0} % of the {:.1} GB/s that memory gives; a loop that only reads as many bytes takes {:.0} % of the time; prefill {:.0} tokens/s",
+        "one row {:.2} ms ({:.2}–{:.2}), {:.0} tokens/s{read}; prefill {:.0} tokens/s",
         plain.median_us / 1e3,
         plain.p10_us / 1e3,
         plain.p90_us / 1e3,
         1e6 / plain.median_us,
-        cost.bandwidth_share * 100.0,
-        cost.memory_bandwidth / 1e9,
-        cost.read_share * 100.0,
         cost.prefill_tokens_per_second,
     ));
     let mb = |bytes: u64| bytes as f64 / 1e6;

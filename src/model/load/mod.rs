@@ -19,7 +19,8 @@ use candle_core::Device;
 
 use crate::model::drafters::mtp;
 use crate::model::interfaces::{self, LoadContext, LoadedTarget, Modules, NoSharing, Progress};
-use crate::model::options::{Backend, DEFAULT_CTX, Dtype, LoadOptions, WeightType};
+use crate::model::options::{Backend, DEFAULT_CTX, DeviceChoice, Dtype, LoadOptions, WeightType};
+use crate::model::row_by_row::RowByRow;
 use crate::model::text::{template::ChatTemplate, tokenizer::TextCodec};
 use crate::model::{DraftModule, Model, ModelError, memory};
 use crate::protocol::{DrafterInfo, TokenId};
@@ -84,13 +85,18 @@ pub fn load(options: &LoadOptions, progress: &mut Progress<'_>) -> Result<Loaded
     let config = opened.config.as_ref();
     let context = LoadContext { options, source: &opened.source, config, ctx_len, ends: codec.ends() };
     let requested = named_module::open(options, config)?;
-    let (loaded, backend_notice) = load_target(&context, progress)?;
+    let (loaded, mut backend_notice) = load_target(&context, progress)?;
+    let row_by_row = loaded.self_test()?;
     progress("drafter", 0, 1);
     let (modules, notice) = draft_modules(&context, requested, loaded.as_ref())?;
     let mut modules = modules.map(|(modules, info)| (modules.into_iter(), info));
     let mtp = modules.as_mut().and_then(|(modules, info)| Some((modules.next()?, info.clone())));
     let deeper = modules.map_or_else(Vec::new, |(modules, _)| modules.collect());
-    let target = loaded.into_model()?;
+    let mut target = loaded.into_model()?;
+    if let Some(why) = row_by_row {
+        target = Box::new(RowByRow::new(target));
+        backend_notice = Some(why);
+    }
     let draft_model = draft_model::load(options, (&codec, ctx_len), progress)?;
     let (template, broken) = template.finish_or_why()?;
     let warnings = opened.warning().into_iter().chain(broken.map(|why| warnings::template(&why)));
@@ -148,6 +154,12 @@ type OnBackend = (Box<dyn LoadedTarget>, Option<String>);
 fn load_target(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result<OnBackend, ModelError> {
     let LoadContext { options, source, .. } = *context;
     check_dtype(options.dtype, source)?;
+    if options.device == DeviceChoice::Gpu {
+        return load_gpu(context, progress).map(|target| (target, None));
+    }
+    if options.adapter.is_some() {
+        return Err(ModelError::Unsupported("--adapter names a GPU; add --device gpu".into()));
+    }
     if options.backend == Backend::Candle || (options.backend == Backend::Auto && !suits_native(options)) {
         return load_candle(context, progress).map(|target| (target, None));
     }
@@ -164,6 +176,33 @@ fn load_target(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result
         }
         loaded => loaded.map(|target| (target, None)),
     }
+}
+
+/// Loads a target for the GPU backend, or says what runs there.
+#[cfg(feature = "gpu")]
+fn load_gpu(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result<Box<dyn LoadedTarget>, ModelError> {
+    let LoadContext { options, source, config, .. } = *context;
+    let stored = matches!(options.dtype, Dtype::Auto | Dtype::Stored | Dtype::Q4_1);
+    if !config.runs_whole_native() || !stored || options.backend != Backend::Auto {
+        return Err(ModelError::Unsupported(format!(
+            "the GPU backend runs Llama, Qwen2 and Qwen3 with weights as stored, and this is {} ({}); choose --device cpu",
+            config.transformer().conventions.name,
+            source.stored_dtype(),
+        )));
+    }
+    let gpu = crate::model::gpu::device::open(options.adapter.as_deref())?;
+    // memory of an integrated or software adapter is the machine's; that of others is checked by allocating it
+    if gpu.info().kind != draftscope_gpu::AdapterKind::Discrete {
+        memory_need::of(context, WeightType::Stored, true).check(memory::available())?;
+    }
+    config.load(context, interfaces::Backend::Gpu(gpu), progress)
+}
+
+#[cfg(not(feature = "gpu"))]
+fn load_gpu(_context: &LoadContext<'_>, _progress: &mut Progress<'_>) -> Result<Box<dyn LoadedTarget>, ModelError> {
+    Err(ModelError::Unsupported(
+        "this build has no GPU backend; build with `--features gpu` or choose --device cpu".into(),
+    ))
 }
 
 /// The native backend runs weights as stored, on the CPU.

@@ -379,6 +379,9 @@ impl Drafter for MtpDrafter {
             return Ok(()); // observed tokens wait until a draft is needed, so plain decoding costs nothing
         }
         self.first = ctx.committed.first().copied();
+        if let [stage] = &mut self.stages[..] {
+            stage.announce(&self.spec, ctx);
+        }
         self.settle_all(Some(ctx.target))?;
         if ctx.drafting.tree.is_none() {
             return self.chain(ctx);

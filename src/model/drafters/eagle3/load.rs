@@ -65,6 +65,10 @@ impl CheckedModule for CheckedHead {
                 self.need((9, "q8_0"), 2, target.spec().ctx_len).check(memory::available())?;
                 Ok(self.modules(NativeEagle::load(self, target, MtpStorage::default())?, "q8_0"))
             }
+            #[cfg(feature = "gpu")]
+            SharedWeights::Gpu(_) => Err(ModelError::Unsupported(
+                "EAGLE-3 heads do not run on the GPU yet; choose --device cpu, or another drafter".into(),
+            )),
             SharedWeights::Candle(target, ctx_len) => {
                 if target.device().is_cpu() {
                     self.need((32, "f32"), 4, ctx_len).check(memory::available())?;

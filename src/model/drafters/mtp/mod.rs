@@ -3,9 +3,13 @@
 mod candle;
 pub mod config;
 mod file;
+#[cfg(feature = "gpu")]
+mod gpu;
 mod native;
 
 use crate::model::drafters::core::{self, CandleMtp};
+#[cfg(feature = "gpu")]
+use crate::model::gpu::module::GpuMtp;
 use crate::model::interfaces::{Modules, SharedWeights};
 use crate::model::native::{MtpStorage, NativeMtp};
 use crate::model::options::ModuleFile;
@@ -29,6 +33,12 @@ pub fn load(module: &ModuleFile, target: &SharedWeights<'_>) -> Result<Modules, 
             let modules = modules.collect::<Result<Vec<_>, _>>()?;
             let dtype = modules.first().map_or("none", NativeMtp::dtype);
             core::modules(modules, name, dtype)
+        }
+        #[cfg(feature = "gpu")]
+        SharedWeights::Gpu(target) => {
+            config.check_target(&target.spec().info)?;
+            let modules = depths.map(|depth| GpuMtp::load((&module.weights, depth), &config, target));
+            core::modules(modules.collect::<Result<Vec<_>, _>>()?, name, "q4_1")
         }
         SharedWeights::Candle(target, ctx_len) => {
             let modules = depths.map(|depth| CandleMtp::load((&module.weights, depth), &config, target, *ctx_len));

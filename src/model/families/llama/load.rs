@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use crate::model::families::llama::{Llama, LlamaWeights, config::LlamaConfig, mimo};
+#[cfg(feature = "gpu")]
+use crate::model::gpu;
 use crate::model::interfaces::{
     Backend, CandleTarget, LoadContext, LoadResult, LoadedTarget, Modules, NoSharing, Progress, SharedWeights,
 };
@@ -18,6 +20,13 @@ pub(super) fn target(
 ) -> LoadResult {
     let LoadContext { options, source, ctx_len, .. } = *context;
     let announced = config.announced;
+    #[cfg(feature = "gpu")]
+    if let Backend::Gpu(gpu) = backend {
+        let mut on_layer = |done: usize, total: usize| progress("target", done as u64, total as u64);
+        let mut target = gpu::load::llama(gpu, (source, &config.transformer), ctx_len, &mut on_layer)?;
+        target.set_sha256(options.sha256.clone());
+        return Ok(Box::new(OnGpu { target, announced }));
+    }
     let Backend::Candle(..) = backend else {
         let mut on_layer = |done: usize, total: usize| progress("target", done as u64, total as u64);
         let from = (source, &config.transformer);
@@ -47,6 +56,33 @@ impl LoadedTarget for OnNative {
 
     fn into_model(self: Box<Self>) -> Result<Box<dyn Model>, ModelError> {
         Ok(Box::new(self.target))
+    }
+}
+
+/// A target on the GPU.
+#[cfg(feature = "gpu")]
+struct OnGpu {
+    target: gpu::GpuLlama,
+    announced: usize,
+}
+
+#[cfg(feature = "gpu")]
+impl LoadedTarget for OnGpu {
+    fn own_modules(&self, _context: &LoadContext<'_>) -> Option<Result<Modules, ModelError>> {
+        let why = "draft modules in the target's own files do not run on the GPU yet; choose --device cpu";
+        (self.announced > 0).then(|| Err(ModelError::Unsupported(why.into())))
+    }
+
+    fn shared(&self) -> Result<SharedWeights<'_>, NoSharing> {
+        Ok(SharedWeights::Gpu(&self.target))
+    }
+
+    fn into_model(self: Box<Self>) -> Result<Box<dyn Model>, ModelError> {
+        Ok(Box::new(self.target))
+    }
+
+    fn self_test(&self) -> Result<Option<String>, ModelError> {
+        self.target.self_test()
     }
 }
 

@@ -1,7 +1,8 @@
 //! One module of a stack, and where its slots begin.
 
 use crate::model::{DraftModule, ModelError, Rows};
-use crate::protocol::{MtpSpec, SlotZero, TokenId};
+use crate::protocol::{MtpSpec, Pairing, SlotZero, TokenId};
+use crate::speculate::drafter::DraftCtx;
 
 /// A module and its outputs for the settled slots.
 pub(super) struct Stage {
@@ -19,6 +20,13 @@ impl Stage {
     /// Number of settled slots, as long as nothing is drafted.
     pub(super) fn settled(&self, spec: &MtpSpec) -> usize {
         self.module.len() - self.lead(spec)
+    }
+
+    /// Announces a chain of greedy drafts of the only module: from the second on it reads its own tokens and states.
+    pub(super) fn announce(&mut self, spec: &MtpSpec, ctx: &DraftCtx<'_>) {
+        let is_chain = ctx.round.greedy && ctx.drafting.tree.is_none();
+        let reads_own = is_chain && spec.pairing == Pairing::Next && !spec.holds_position();
+        self.module.expect_drafts(if reads_own { ctx.limit().min(ctx.round.draft_len) } else { 0 });
     }
 
     /// Runs the slot before slot 0, with a zero state and the first token, if the conventions require it and it has not

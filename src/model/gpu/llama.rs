@@ -1,0 +1,160 @@
+//! A target of the Llama kind on the GPU.
+//!
+//! Invariant: logits and hidden states of a position have the same bits however the tokens before it were cut into calls
+//! and passes. Weights are shared between forks; each fork has its own cache.
+
+use std::sync::Arc;
+
+use draftscope_gpu::{Network, Output, Request, Sequence, Stretch, self_test};
+
+use crate::model::{
+    Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, RowStats, Rows, Tap, check_path, tree_depths,
+};
+use crate::protocol::TokenId;
+
+/// A target of the Llama kind (Llama, Qwen2, Qwen3).
+#[derive(Debug)]
+pub struct GpuLlama {
+    sequence: Sequence,
+    spec: ModelSpec,
+    tap: Tap,
+}
+
+impl GpuLlama {
+    /// With an empty cache.
+    pub(in crate::model) fn new(network: &Arc<Network>, spec: ModelSpec) -> Result<Self, ModelError> {
+        Ok(Self { sequence: Sequence::new(network)?, spec, tap: Tap::default() })
+    }
+
+    /// Its weights.
+    pub(in crate::model) fn network(&self) -> &Arc<Network> {
+        self.sequence.network()
+    }
+
+    /// Stores the file's digest for the header.
+    pub fn set_sha256(&mut self, sha256: Option<String>) {
+        self.spec.info.sha256 = sha256;
+    }
+
+    /// Why rows must be verified one by one on this adapter; `None` if their bits do not depend on the rows beside them.
+    ///
+    /// # Errors
+    /// What the driver reports.
+    pub fn self_test(&self) -> Result<Option<String>, ModelError> {
+        let found = self_test(self.network())?;
+        Ok(found.map(|difference| {
+            format!(
+                "on {} a row's numbers change with the rows beside it (row {} of {}), so drafts are verified one by one, which is slower",
+                self.spec.device,
+                difference.row + 1,
+                difference.rows
+            )
+        }))
+    }
+
+    /// Runs at the end of the cache; after an error the cache is as before.
+    fn run(
+        &mut self,
+        tokens: &[TokenId],
+        rows: LogitRows,
+        (layers, parents): (usize, Option<&[usize]>),
+    ) -> Result<Forward, ModelError> {
+        let (base, ctx_len) = (self.sequence.len(), self.spec.ctx_len);
+        let needed = base.saturating_add(tokens.len());
+        if needed > ctx_len {
+            return Err(ModelError::ContextFull { needed, ctx_len });
+        }
+        let (vocab, d) = (self.network().head.rows(), self.network().shape.d_model);
+        if let Some(token) = tokens.iter().find(|token| token.index() >= vocab) {
+            return Err(ModelError::Vocabulary { token: token.0, vocab });
+        }
+        let all = layers == self.network().blocks.len();
+        let states = if all { self.tap.places(layers)? } else { vec![None] };
+        self.sequence.set_states(states.len())?;
+        let ids: Vec<u32> = tokens.iter().map(|token| token.0).collect();
+        let request = Request { tokens: &ids, layers, all_logits: rows == LogitRows::All, parents, states: &states };
+        let Output { hidden, logits, stretches } = self.sequence.forward(request)?;
+        if !hidden.iter().all(|x| x.is_finite()) {
+            self.sequence.truncate(base);
+            return Err(ModelError::NotFinite { position: base });
+        }
+        let stats = stretches.chunks(vocab.div_ceil(crate::model::STRETCH)).map(row_stats).collect();
+        Ok(Forward { logits: Rows::new(logits, vocab), hidden: Rows::new(hidden, states.len() * d), stats })
+    }
+}
+
+/// Joins the stretches of a row.
+fn row_stats(stretches: &[Stretch]) -> RowStats {
+    let first = Stretch { max: f32::NEG_INFINITY, sum: 0.0, argmax: 0 };
+    let best = stretches.iter().fold(&first, |best, stretch| if stretch.max > best.max { stretch } else { best });
+    let total: f64 = stretches.iter().map(|s| f64::from(s.sum) * f64::from(s.max - best.max).exp()).sum();
+    RowStats {
+        argmax: best.argmax,
+        max: best.max,
+        log_sum_exp: best.max + total.ln() as f32,
+        peaks: stretches.iter().map(|stretch| stretch.max).collect(),
+    }
+}
+
+impl Model for GpuLlama {
+    fn spec(&self) -> &ModelSpec {
+        &self.spec
+    }
+
+    fn len(&self) -> usize {
+        self.sequence.len()
+    }
+
+    fn forward(&mut self, tokens: &[TokenId], rows: LogitRows) -> Result<Forward, ModelError> {
+        let layers = self.network().blocks.len();
+        self.run(tokens, rows, (layers, None))
+    }
+
+    fn forward_early(&mut self, tokens: &[TokenId], layers: usize) -> Result<Forward, ModelError> {
+        let layers = layers.min(self.network().blocks.len());
+        self.run(tokens, LogitRows::Last, (layers, None))
+    }
+
+    fn refuses_trees(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn forward_tree(&mut self, tokens: &[TokenId], parents: &[usize]) -> Result<Forward, ModelError> {
+        if parents.len() != tokens.len() {
+            return Err(ModelError::Unsupported("a tree with more rows than tokens, or fewer".into()));
+        }
+        tree_depths(parents)?;
+        let layers = self.network().blocks.len();
+        self.run(tokens, LogitRows::All, (layers, Some(parents)))
+    }
+
+    fn retain(&mut self, base: usize, path: &[usize]) -> Result<(), ModelError> {
+        check_path(self.len(), base, path)?;
+        self.sequence.retain(base, path)?;
+        Ok(())
+    }
+
+    fn set_tap(&mut self, tap: &Tap) -> Result<(), ModelError> {
+        let states = tap.places(self.network().blocks.len())?;
+        self.sequence.set_states(states.len())?;
+        self.tap = tap.clone();
+        Ok(())
+    }
+
+    fn checkpoint(&self) -> Result<Checkpoint, ModelError> {
+        Ok(Checkpoint { len: self.len() })
+    }
+
+    fn truncate(&mut self, len: usize, since: &Checkpoint) -> Result<(), ModelError> {
+        let (have, since) = (self.len(), since.len);
+        if len < since || len > have {
+            return Err(ModelError::Rewind { len, have, since });
+        }
+        self.sequence.truncate(len);
+        Ok(())
+    }
+
+    fn fork(&self) -> Result<Box<dyn Model>, ModelError> {
+        Ok(Box::new(Self { sequence: self.sequence.fork()?, spec: self.spec.clone(), tap: self.tap.clone() }))
+    }
+}

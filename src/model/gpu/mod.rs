@@ -1,0 +1,28 @@
+//! The GPU backend: targets of the Llama kind and MTP modules on the kernels of `crates/gpu`.
+//!
+//! Invariant: as on the native CPU backend, the bits of a row depend only on the tokens before it, not on the rows beside
+//! it, so greedy speculation equals plain decoding on the same device. A self-test checks this on the adapter at hand when
+//! a target is loaded; if it fails, rows are verified one by one. Bits differ from device to device.
+
+pub(in crate::model) mod device;
+pub(in crate::model) mod llama;
+pub(in crate::model) mod load;
+pub(in crate::model) mod module;
+pub(in crate::model) mod tensors;
+
+pub use draftscope_gpu::{AdapterInfo, AdapterKind};
+pub use llama::GpuLlama;
+
+/// The device of the adapter with this name or number, opened once for all models.
+///
+/// # Errors
+/// [`ModelError::Unsupported`](crate::model::ModelError) if there is no such adapter, or it cannot run the kernels.
+pub fn opened(adapter: Option<&str>) -> Result<std::sync::Arc<draftscope_gpu::Gpu>, crate::model::ModelError> {
+    device::open(adapter)
+}
+
+/// The adapters of this machine, GPUs first; `--adapter` names one by its index. Loads the drivers.
+#[must_use]
+pub fn adapters() -> Vec<AdapterInfo> {
+    draftscope_gpu::adapters().into_iter().map(|adapter| adapter.info).collect()
+}

@@ -1,0 +1,199 @@
+//! An MTP module on the GPU: the backend below the part that all modules share.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use draftscope_gpu::{
+    Ahead, Gpu, MAX_SLOTS, ModuleOutput, ModuleSequence, ModuleWeights, Network, Slots as DeviceSlots,
+};
+
+use crate::model::draft_tokens::DraftTokens;
+use crate::model::module_core::{ModuleBackend, ModuleCore, NormWeights, Slots};
+use crate::model::{ModelError, RowStats};
+use crate::protocol::{ConcatOrder, Recycle, TokenId};
+
+/// Weights of the norms of a module, on the host.
+#[derive(Clone, Debug)]
+pub(in crate::model) struct Norms {
+    pub(in crate::model) embedding: Vec<f32>,
+    pub(in crate::model) hidden: Vec<f32>,
+    pub(in crate::model) attn: Vec<f32>,
+    pub(in crate::model) ffn: Vec<f32>,
+    pub(in crate::model) last: Vec<f32>,
+}
+
+/// A module's weights.
+#[derive(Debug)]
+pub(in crate::model) struct GpuMtpWeights {
+    pub(in crate::model) norms: Norms,
+    pub(in crate::model) device: Arc<ModuleWeights>,
+    /// Dropped last.
+    pub(in crate::model) gpu: Arc<Gpu>,
+}
+
+impl NormWeights for GpuMtpWeights {
+    fn one_plus(&self) -> Result<Self, ModelError> {
+        let mut norms = self.norms.clone();
+        let Norms { embedding, hidden, attn, ffn, last } = &mut norms;
+        [embedding, hidden, attn, ffn, last].into_iter().flatten().for_each(|weight| *weight += 1.0);
+        let mut device = (*self.device).clone();
+        device.embedding_norm = self.gpu.upload(&norms.embedding);
+        device.hidden_norm = self.gpu.upload(&norms.hidden);
+        device.block.attn_norm = self.gpu.upload(&norms.attn);
+        device.block.ffn_norm = self.gpu.upload(&norms.ffn);
+        device.final_norm = self.gpu.upload(&norms.last);
+        self.gpu.check()?;
+        Ok(Self { gpu: Arc::clone(&self.gpu), norms, device: Arc::new(device) })
+    }
+}
+
+/// A module's cache and launches.
+#[derive(Debug)]
+pub(in crate::model) struct GpuModule {
+    sequence: ModuleSequence,
+    /// The weights that the launches read.
+    bound: Arc<ModuleWeights>,
+    joined: Vec<u32>,
+    /// Whether tokens joined after the last logits.
+    is_stale: bool,
+    fixed: usize,
+    /// Drafts that follow the next pass.
+    expected: usize,
+    /// Drafts that ran with the last pass.
+    ahead: RanAhead,
+    /// Dropped last.
+    network: Arc<Network>,
+}
+
+/// Slots that ran ahead, if the drafts are the best tokens.
+#[derive(Debug, Default)]
+struct RanAhead {
+    steps: VecDeque<Ahead>,
+    /// Rotary position of the next one, and the state that it read.
+    at: usize,
+    reads: Vec<f32>,
+}
+
+impl RanAhead {
+    /// The slot, if it ran.
+    fn take(&mut self, slots: &Slots<'_>) -> Option<Ahead> {
+        let ran = self.steps.front().is_some_and(|step| slots.tokens == [TokenId(step.token)]);
+        let same = |(a, b): (&f32, &f32)| a.to_bits() == b.to_bits();
+        let reads_same = slots.hidden.len() == self.reads.len() && slots.hidden.iter().zip(&self.reads).all(same);
+        if !ran || slots.at != self.at || slots.zeroed || !reads_same {
+            return None;
+        }
+        let step = self.steps.pop_front()?;
+        self.at += 1;
+        self.reads.clone_from(&step.state);
+        Some(step)
+    }
+}
+
+/// An MTP module on the GPU.
+pub(in crate::model) type GpuMtp = ModuleCore<GpuModule>;
+
+impl GpuModule {
+    /// With an empty cache.
+    pub(in crate::model) fn new(network: &Arc<Network>, weights: &Arc<ModuleWeights>) -> Result<Self, ModelError> {
+        Ok(Self {
+            network: Arc::clone(network),
+            sequence: ModuleSequence::new(network, weights)?,
+            bound: Arc::clone(weights),
+            joined: Vec::new(),
+            is_stale: false,
+            fixed: weights.head.rows(),
+            expected: 0,
+            ahead: RanAhead::default(),
+        })
+    }
+
+    /// Binds other weights; norms change only while the cache is empty.
+    fn bind(&mut self, weights: &Arc<ModuleWeights>) -> Result<(), ModelError> {
+        if !Arc::ptr_eq(&self.bound, weights) {
+            self.sequence = ModuleSequence::new(&self.network, weights)?;
+            self.sequence.set_joined(&self.joined)?;
+            self.bound = Arc::clone(weights);
+            self.ahead = RanAhead::default();
+        }
+        Ok(())
+    }
+}
+
+impl ModuleBackend for GpuModule {
+    const NAME: &'static str = "the MTP module";
+    const MAX_SLOTS: usize = MAX_SLOTS;
+    type Weights = GpuMtpWeights;
+    /// Logits of the last slot.
+    type Last = Vec<f32>;
+
+    fn run(&mut self, weights: &GpuMtpWeights, slots: Slots<'_>, recycled: &mut [f32]) -> Result<Vec<f32>, ModelError> {
+        self.bind(&weights.device)?;
+        let (vocab, position) = (self.network.head.rows(), self.sequence.len());
+        if let Some(token) = slots.tokens.iter().find(|token| token.index() >= vocab) {
+            return Err(ModelError::Vocabulary { token: token.0, vocab });
+        }
+        if let Some(step) = self.ahead.take(&slots) {
+            self.sequence.take_ahead();
+            recycled.copy_from_slice(&step.state);
+            return Ok(step.logits);
+        }
+        let tokens: Vec<u32> = slots.tokens.iter().map(|token| token.0).collect();
+        let ahead = std::mem::take(&mut self.expected).saturating_sub(1);
+        let ModuleOutput { states, logits, ahead: steps } = self.sequence.forward(DeviceSlots {
+            tokens: &tokens,
+            hidden: slots.hidden,
+            at: slots.at,
+            zeroed: slots.zeroed,
+            hidden_first: slots.spec.order == ConcatOrder::HiddenFirst,
+            before_norm: slots.spec.recycle == Recycle::PreNorm,
+            ahead,
+        })?;
+        if !states.iter().all(|x| x.is_finite()) {
+            return Err(ModelError::NotFinite { position });
+        }
+        recycled.copy_from_slice(&states);
+        let reads = states[states.len() - self.network.shape.d_model..].to_vec();
+        self.ahead = RanAhead { steps: steps.into(), at: slots.at + tokens.len(), reads };
+        self.is_stale = false;
+        Ok(logits)
+    }
+
+    fn logits(&mut self, last: Vec<f32>) -> Result<(Vec<f32>, Vec<RowStats>), ModelError> {
+        let logits = if self.is_stale { self.sequence.logits()? } else { last };
+        Ok((logits, Vec::new()))
+    }
+
+    fn truncate(&mut self, len: usize) {
+        if len < self.sequence.len() {
+            self.ahead = RanAhead::default();
+        }
+        self.sequence.truncate(len);
+    }
+
+    fn expect_drafts(&mut self, count: usize) {
+        self.expected = count;
+    }
+
+    fn set_tokens(&mut self, tokens: &DraftTokens) -> Result<(), ModelError> {
+        let id = |token: &TokenId| token.0;
+        self.joined = tokens.tokens().iter().skip(self.fixed).map(id).collect();
+        self.sequence.set_joined(&self.joined)?;
+        self.is_stale = true;
+        self.ahead = RanAhead::default(); // without the new tokens' logits
+        Ok(())
+    }
+
+    fn fork(&self) -> Result<Self, ModelError> {
+        Ok(Self {
+            network: Arc::clone(&self.network),
+            sequence: self.sequence.fork()?,
+            bound: Arc::clone(&self.bound),
+            joined: self.joined.clone(),
+            is_stale: self.is_stale,
+            fixed: self.fixed,
+            expected: 0,
+            ahead: RanAhead::default(),
+        })
+    }
+}

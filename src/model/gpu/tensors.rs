@@ -1,0 +1,183 @@
+//! A model's tensors, packed and uploaded one after the other.
+
+use draftscope_gpu::{BlockWeights, Buffer, Gpu, Matrix, Shape, StoredRows};
+use draftscope_kernels::Encoding;
+
+use crate::model::ModelError;
+use crate::model::files::{ModelFiles, Stored};
+use crate::model::nn::{PairOrder, RopeSpec, TransformerConfig};
+
+/// Uploads tensors of a model's files.
+#[derive(Clone, Copy)]
+pub(in crate::model) struct Uploader<'a> {
+    pub(in crate::model) gpu: &'a Gpu,
+    pub(in crate::model) source: &'a ModelFiles,
+    pub(in crate::model) config: &'a TransformerConfig,
+}
+
+/// A tensor as stored, `[rows, k]`.
+struct Raw<'a> {
+    stored: Stored<'a>,
+    rows: usize,
+}
+
+/// The stored row for each row of a head in half-split order of rotary pairs.
+pub(in crate::model) fn half_split(pairs: PairOrder, head_dim: usize, row: usize) -> usize {
+    match pairs {
+        PairOrder::HalfSplit => row,
+        PairOrder::Interleaved => {
+            let (head, i, half) = (row / head_dim, row % head_dim, head_dim / 2);
+            head * head_dim + if i < half { 2 * i } else { 2 * (i - half) + 1 }
+        }
+    }
+}
+
+/// Cosine and sine of each position and pair of a head, `[positions][head_dim / 2]`.
+pub(in crate::model) fn angles(gpu: &Gpu, rope: &RopeSpec, head_dim: usize, positions: usize) -> Buffer {
+    let (frequencies, amplitude) = (rope.frequencies(head_dim), rope.amplitude());
+    let angle = |(position, frequency): (usize, &f64)| {
+        let (sin, cos) = (position as f64 * frequency).sin_cos();
+        [cos, sin].map(|x| (x * amplitude) as f32)
+    };
+    let all: Vec<[f32; 2]> =
+        (0..positions).flat_map(|position| frequencies.iter().map(move |f| (position, f))).map(angle).collect();
+    gpu.upload(&all)
+}
+
+impl Uploader<'_> {
+    fn raw(&self, name: &str, rows: usize, k: usize) -> Result<Raw<'_>, ModelError> {
+        let stored = self.source.stored(name, &[rows, k])?.compact();
+        let bytes = stored.encoding().row_bytes(k).and_then(|row| row.checked_mul(rows));
+        if bytes != Some(stored.bytes().len()) {
+            return Err(ModelError::Unsupported(format!(
+                "the GPU backend needs rows of whole blocks, and those of tensor '{name}' ({k} weights) are not; choose --device cpu"
+            )));
+        }
+        Ok(Raw { stored, rows })
+    }
+
+    /// Matrices of `k` columns below each other; each has its rows in this order.
+    fn stack(&self, k: usize, parts: &[(&str, usize, PairOrder)]) -> Result<Matrix, ModelError> {
+        let head_dim = self.config.head_dim;
+        let raws = parts.iter().map(|(name, rows, _)| self.raw(name, *rows, k)).collect::<Result<Vec<_>, _>>()?;
+        let interleaved = |row| half_split(PairOrder::Interleaved, head_dim, row);
+        let plain = |row| row;
+        let sources: Vec<StoredRows<'_>> = raws
+            .iter()
+            .zip(parts)
+            .map(|(raw, (.., pairs))| StoredRows {
+                encoding: raw.stored.encoding(),
+                bytes: raw.stored.bytes(),
+                order: match pairs {
+                    PairOrder::Interleaved => &interleaved,
+                    PairOrder::HalfSplit => &plain,
+                },
+                rows: raw.rows,
+            })
+            .collect();
+        let matrix = Matrix::upload(self.gpu, k, &sources)?;
+        parts.iter().for_each(|(name, ..)| self.source.release(name));
+        Ok(matrix)
+    }
+
+    /// A matrix `[rows, k]`.
+    pub(in crate::model) fn matrix(&self, name: &str, rows: usize, k: usize) -> Result<Matrix, ModelError> {
+        self.stack(k, &[(name, rows, PairOrder::HalfSplit)])
+    }
+
+    /// A vector of numbers.
+    pub(in crate::model) fn vector(&self, name: &str, len: usize) -> Result<Buffer, ModelError> {
+        Ok(self.gpu.upload(&self.source.vector(name, len)?))
+    }
+
+    /// A block.
+    pub(in crate::model) fn block(&self, index: usize) -> Result<BlockWeights, ModelError> {
+        let Shape { d_model: d, heads, kv_heads, head_dim, d_ff, .. } = shape(self.config);
+        let name = |part: &str| format!("blk.{index}.{part}.weight");
+        let pairs = self.config.pairs;
+        let qkv = [
+            (name("attn_q"), heads, pairs),
+            (name("attn_k"), kv_heads, pairs),
+            (name("attn_v"), kv_heads, PairOrder::HalfSplit),
+        ];
+        let bias = match self.config.conventions.qkv_bias {
+            true => {
+                // rows of families with biases are in the order of their pairs already
+                let of = |(name, heads, _): &(String, usize, PairOrder)| {
+                    self.source.vector(&name.replace(".weight", ".bias"), heads * head_dim)
+                };
+                Some(self.gpu.upload(&qkv.iter().map(of).collect::<Result<Vec<_>, _>>()?.concat()))
+            }
+            false => None,
+        };
+        let head_norms = match self.config.conventions.qk_norm {
+            true => {
+                let norms = ["attn_q_norm", "attn_k_norm"].map(|part| self.source.vector(&name(part), head_dim));
+                let [queries, keys] = norms;
+                Some(self.gpu.upload(&[queries?, keys?].concat()))
+            }
+            false => None,
+        };
+        let parts: Vec<_> = qkv.iter().map(|(name, heads, pairs)| (name.as_str(), heads * head_dim, *pairs)).collect();
+        // both halves of the feed-forward layer go through one kernel, which reads one form
+        let (gate, up) = self.same_form([&name("ffn_gate"), &name("ffn_up")], d_ff, d)?;
+        Ok(BlockWeights {
+            attn_norm: self.vector(&name("attn_norm"), d)?,
+            qkv: self.stack(d, &parts)?,
+            bias,
+            head_norms,
+            out: self.matrix(&name("attn_output"), d, heads * head_dim)?,
+            ffn_norm: self.vector(&name("ffn_norm"), d)?,
+            gate,
+            up,
+            down: self.matrix(&name("ffn_down"), d, d_ff)?,
+        })
+    }
+
+    /// Two matrices in one form.
+    fn same_form(&self, names: [&str; 2], rows: usize, k: usize) -> Result<(Matrix, Matrix), ModelError> {
+        let [a, b] = names.map(|name| self.raw(name, rows, k));
+        let (a, b) = (a?, b?);
+        let encodings = [a.stored.encoding(), b.stored.encoding()];
+        let [a, b] = [&a, &b].map(|raw| {
+            let (encoding, bytes) = (raw.stored.encoding(), raw.stored.bytes());
+            Matrix::upload_as(self.gpu, (k, &encodings), &[StoredRows { encoding, bytes, order: &|row| row, rows }])
+        });
+        names.iter().for_each(|name| self.source.release(name));
+        Ok((a?, b?))
+    }
+}
+
+/// Sizes of the blocks of a model.
+pub(in crate::model) fn shape(config: &TransformerConfig) -> Shape {
+    let (d_model, heads, kv_heads, head_dim) = (config.d_model, config.heads, config.kv_heads, config.head_dim);
+    Shape { d_model, heads, kv_heads, head_dim, d_ff: config.ffn, eps: config.norm_eps }
+}
+
+/// Checks what the kernels need of sizes.
+///
+/// # Errors
+/// [`ModelError::Metadata`] or [`ModelError::Unsupported`].
+pub(in crate::model) fn check_shape(shape: &Shape) -> Result<(), ModelError> {
+    let Shape { d_model, heads, kv_heads, head_dim, d_ff, .. } = *shape;
+    if heads == 0 || kv_heads == 0 || !heads.is_multiple_of(kv_heads) {
+        return Err(ModelError::Metadata(format!("{heads} heads cannot share {kv_heads} KV heads")));
+    }
+    let is_odd = |len: usize| len == 0 || !len.is_multiple_of(32);
+    if head_dim > draftscope_gpu::MAX_HEAD_DIM || [d_model, head_dim, d_ff].into_iter().any(is_odd) {
+        return Err(ModelError::Unsupported(format!(
+            "the GPU backend does not run widths {d_model}, {d_ff} with heads of {head_dim}; choose --device cpu"
+        )));
+    }
+    Ok(())
+}
+
+/// Packs rows of `k` numbers in blocks of 4-bit codes: lossy, for drafters.
+///
+/// # Errors
+/// When the device has no memory left.
+pub(in crate::model) fn four_bits(gpu: &Gpu, k: usize, numbers: &[f32]) -> Result<Matrix, ModelError> {
+    let bytes: Vec<u8> = numbers.as_chunks().0.iter().flat_map(Encoding::to_q4_1).collect();
+    let rows = numbers.len() / k;
+    Ok(Matrix::upload(gpu, k, &[StoredRows { encoding: Encoding::Q4_1, bytes: &bytes, order: &|row| row, rows }])?)
+}

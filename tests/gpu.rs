@@ -1,0 +1,345 @@
+//! Targets and modules on the GPU backend: logits of independent programs, and greedy speculation that equals plain
+//! decoding to the bit, with every drafter, draft length and tree.
+//!
+//! Any Vulkan, Metal or DirectX 12 adapter serves, one that computes on the CPU too. Without one these tests print that
+//! they did not run; with `DRAFTSCOPE_GPU_TESTS=1` in the environment they fail.
+#![cfg(feature = "gpu")]
+#![allow(clippy::unwrap_used)] // a test that cannot go on should stop
+
+mod common;
+
+use std::time::Duration;
+
+use common::checkpoint::{Golden, path, recipe};
+use draftscope::engine;
+use draftscope::model::load::{Loaded, load};
+use draftscope::model::options::{Backend, DeviceChoice, Dtype, LoadOptions, ModuleFile};
+use draftscope::model::{Checkpoint, LogitRows, Model, ModelError, State, Tap};
+use draftscope::protocol::{DrafterKind, Drafting, Settings, TokenId};
+use draftscope::speculate::decoder::Decoder;
+use draftscope::speculate::drafter::{Drafter, NoDrafter};
+
+/// Options of a fixture on the first adapter; `None` if there is none.
+fn options(name: &str) -> Option<LoadOptions> {
+    let options = on_cpu(name);
+    let options =
+        LoadOptions { device: DeviceChoice::Gpu, adapter: Some("0".to_owned()), backend: Backend::Auto, ..options };
+    match draftscope::model::gpu::adapters() {
+        all if all.is_empty() => {
+            assert!(std::env::var("DRAFTSCOPE_GPU_TESTS").is_err(), "DRAFTSCOPE_GPU_TESTS is set and no adapter found");
+            println!("not run: no Vulkan, Metal or DirectX 12 driver");
+            None
+        }
+        _ => Some(options),
+    }
+}
+
+fn on_cpu(name: &str) -> LoadOptions {
+    LoadOptions { dtype: Dtype::Stored, ..recipe(path(name), Backend::Native) }
+}
+
+fn open(options: &LoadOptions) -> Loaded {
+    load(options, &mut |_, _, _| {}).unwrap_or_else(|error| panic!("{}: {error}", options.target.display()))
+}
+
+/// Root of the mean square of the difference, relative to that of `b`.
+fn apart(a: &[f32], b: &[f32]) -> f32 {
+    assert_eq!(a.len(), b.len());
+    let squares = |values: &mut dyn Iterator<Item = f32>| values.map(|x| x * x).sum::<f32>().sqrt();
+    squares(&mut a.iter().zip(b).map(|(a, b)| a - b)) / squares(&mut b.iter().copied())
+}
+
+/// Fixtures that run on the GPU: Llama, Qwen3 with normed heads, MiMo's target, which has the biases of Qwen2; as bf16,
+/// FP8, and GGUF files with blocks of most encodings.
+const TARGETS: [&str; 7] = ["llama", "llama.gguf", "qwen3", "qwen3.gguf", "qwen3-fp8", "mimo", "mixed.gguf"];
+
+#[test]
+fn logits_and_states_are_those_of_independent_programs() {
+    for name in TARGETS {
+        let Some(options) = options(name) else { return };
+        let golden = Golden::of(name);
+        let (tokens, logits) = (golden.tokens("tokens"), golden.numbers("logits"));
+        let [mut gpu, mut cpu] = [&options, &on_cpu(name)].map(|options| open(options).target);
+        let [ours, theirs] = [&mut gpu, &mut cpu].map(|model| model.forward(&tokens, LogitRows::All).unwrap());
+        let [off, of_cpu] = [&ours, &theirs].map(|out| apart(out.logits.as_slice(), &logits));
+        println!("{name}: logits off by {off}, those of the native CPU backend by {of_cpu}");
+        assert!(off < 1.2 * of_cpu + 0.002, "{name}: off by {off}, the CPU by {of_cpu}");
+        assert!(apart(ours.hidden.as_slice(), theirs.hidden.as_slice()) < 0.03);
+        for (row, stats) in ours.stats.iter().enumerate() {
+            let logits = ours.logits.row(row);
+            let best = logits.iter().copied().fold(f32::MIN, f32::max);
+            assert_eq!(logits[stats.argmax as usize], best);
+            let sum: f64 = logits.iter().map(|x| f64::from(x - best).exp()).sum();
+            assert!((f64::from(stats.log_sum_exp - best) - sum.ln()).abs() < 1e-5);
+        }
+        assert_eq!((gpu.spec().backend, gpu.spec().info.layers), ("gpu", cpu.spec().info.layers));
+    }
+}
+
+fn prompt(seed: u32, len: u32) -> Vec<TokenId> {
+    (0..len).map(|i| TokenId((seed * 7919 + i * i * 31 + i * 17) % 250)).collect()
+}
+
+/// The next `len` tokens.
+fn decode(
+    target: &dyn Model,
+    drafter: Box<dyn Drafter>,
+    settings: &Settings,
+    prompt: &[TokenId],
+    len: usize,
+) -> Vec<TokenId> {
+    let mut decoder = Decoder::new(target.fork().unwrap(), drafter, settings);
+    decoder.prefill(1, prompt).unwrap();
+    while decoder.committed().len() < prompt.len() + len {
+        decoder.round(&mut |_| Duration::ZERO).unwrap();
+    }
+    decoder.committed()[prompt.len()..prompt.len() + len].to_vec()
+}
+
+fn settings(drafter: DrafterKind, draft_len: u8, tree: Option<u8>) -> Settings {
+    Settings { drafter, draft_len, drafting: Drafting { tree, ..Drafting::default() }, ..Settings::default() }
+}
+
+/// Tokens of an answer; a software device takes some milliseconds a pass.
+const LEN: usize = 16;
+
+/// A random module for the fixtures, whose widths are all alike.
+fn module(fused: usize) -> ModuleFile {
+    use draftscope_kernels::testing::Noise;
+    use safetensors::{Dtype, tensor::TensorView};
+    let (d, q, kv, ffn) = (64, 128, 64, 96);
+    let mut noise = Noise(5);
+    let mut tensors = vec![("mtp.draft_vocab".to_owned(), Dtype::I64, vec![80], {
+        (0..320i64).step_by(4).flat_map(i64::to_le_bytes).collect::<Vec<u8>>()
+    })];
+    let mut add = |part: &str, shape: Vec<usize>| {
+        let scale = if shape.len() == 1 { 1.0 } else { 2.0 / (shape[1] as f32).sqrt() };
+        let numbers = noise.numbers(shape.iter().product());
+        let bytes = numbers.iter().flat_map(|x| (x * scale).to_le_bytes()).collect();
+        tensors.push((format!("mtp.layers.0.{part}.weight"), Dtype::F32, shape, bytes));
+    };
+    for (part, rows, k) in [
+        ("eh_proj", d, 2 * d),
+        ("self_attn.q_proj", q, d),
+        ("self_attn.k_proj", kv, d),
+        ("self_attn.v_proj", kv, d),
+        ("self_attn.o_proj", d, q),
+        ("mlp.gate_proj", ffn, d),
+        ("mlp.up_proj", ffn, d),
+        ("mlp.down_proj", d, ffn),
+        ("fuse", d, fused.max(1) * d),
+    ] {
+        add(part, vec![rows, k]);
+    }
+    for part in ["enorm", "hnorm", "input_layernorm", "post_attention_layernorm", "shared_head.norm"] {
+        add(part, vec![d]);
+    }
+    let views = tensors
+        .iter()
+        .map(|(name, dtype, shape, bytes)| (name, TensorView::new(*dtype, shape.clone(), bytes).unwrap()));
+    let layers: Vec<usize> = (0..fused).collect();
+    let config = serde_json::json!({
+        "hidden_size": d, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "intermediate_size": ffn,
+        "vocab_size": 320, "draft_vocab_size": 80, "num_nextn_predict_layers": 1, "rms_norm_eps": 1e-5, "rope_theta": 1e4,
+        "concat_order": ["embedding", "hidden"], "context_vocab_size": 30, "hidden_layers": layers
+    });
+    ModuleFile {
+        name: "random".to_owned(),
+        weights: safetensors::serialize(views, None).unwrap().into(),
+        config: config.to_string().into_bytes().into(),
+        sha256: None,
+        required: true,
+    }
+}
+
+#[test]
+fn greedy_speculation_is_plain_decoding_to_the_bit() {
+    for (name, all_lengths) in [("llama", true), ("qwen3", false), ("mimo", false), ("mixed.gguf", false)] {
+        let Some(options) = options(name) else { return };
+        let has_module = Golden::of(name).tokens("tokens").iter().all(|token| token.0 < 320);
+        let mtp = (has_module && !name.ends_with(".gguf")).then(|| module(2)); // GGUF fixtures are wider
+        let options = LoadOptions { mtp, draft_model: Some(options.target.clone()), ..options };
+        let loaded = open(&options);
+        assert!(loaded.backend_notice.is_none(), "{:?}", loaded.backend_notice);
+        let prompt = prompt(3, 37);
+        let plain =
+            decode(loaded.target.as_ref(), Box::new(NoDrafter), &settings(DrafterKind::None, 0, None), &prompt, LEN);
+        let mut kinds = vec![DrafterKind::Ngram, DrafterKind::Random, DrafterKind::DraftModel, DrafterKind::EarlyExit];
+        if loaded.mtp.is_some() {
+            kinds.push(DrafterKind::Mtp);
+        }
+        let lengths: Vec<u8> = if all_lengths { (0..=15).collect() } else { Vec::new() };
+        let (drafters, Loaded { target, .. }) = engine::drafter_set(loaded);
+        // every length, each with another drafter in turn; every drafter with a chain and a tree of length 3
+        let each_length = lengths.iter().map(|k| (kinds[usize::from(*k) % kinds.len()], *k, None));
+        let each_kind = kinds.iter().flat_map(|kind| [(*kind, 3, None), (*kind, 3, Some(7))]);
+        for (kind, k, tree) in each_length.chain(each_kind) {
+            let drafters = drafters.fork().unwrap();
+            let text = decode(target.as_ref(), drafters, &settings(kind, k, tree), &prompt, LEN);
+            assert_eq!(text, plain, "{name}, {} with k = {k}, tree {tree:?}", kind.name());
+        }
+    }
+}
+
+#[test]
+fn drafts_of_a_module_are_those_of_the_cpu() {
+    let Some(gpu) = options("llama") else { return };
+    for fused in [0, 2] {
+        let [ours, theirs] = [gpu.clone(), on_cpu("llama")].map(|options| {
+            let loaded = open(&LoadOptions { mtp: Some(module(fused)), ..options });
+            let (mut target, mut module) = (loaded.target, loaded.mtp.unwrap().0);
+            target.set_tap(&module.tap()).unwrap();
+            let tokens = prompt(1, 40);
+            let hidden = target.forward(&tokens[..39], LogitRows::Last).unwrap().hidden;
+            let out = module.forward(&tokens[1..], &hidden).unwrap();
+            let copy = module.fork().unwrap();
+            assert_eq!(copy.draft_vocab(), module.draft_vocab());
+            (out.logits, out.hidden, module.draft_vocab().to_vec())
+        });
+        assert_eq!(ours.2, theirs.2);
+        assert!(ours.2.len() > 80, "tokens of the text joined");
+        // the CPU packs its copy of the head in 4-bit blocks
+        assert!(
+            apart(ours.0.as_slice(), theirs.0.as_slice()) < 0.12,
+            "{}",
+            apart(ours.0.as_slice(), theirs.0.as_slice())
+        );
+        assert!(apart(ours.1.as_slice(), theirs.1.as_slice()) < 0.05);
+    }
+}
+
+#[test]
+fn states_and_errors_are_those_of_every_backend() {
+    let Some(options) = options("qwen3") else { return };
+    let mut target = open(&LoadOptions { ctx_len: Some(40), ..options }).target;
+    let tokens = prompt(2, 30);
+    target.set_tap(&Tap::new(vec![State::Behind(1), State::Normed, State::Residual])).unwrap();
+    let out = target.forward(&tokens, LogitRows::Last).unwrap();
+    assert_eq!((out.hidden.len(), out.hidden.width(), out.logits.len()), (30, 3 * 64, 1));
+    assert!(target.set_tap(&Tap::new(vec![State::Behind(3)])).is_err());
+    let full = target.forward(&tokens[..11], LogitRows::All);
+    assert!(matches!(full, Err(ModelError::ContextFull { needed: 41, ctx_len: 40 })));
+    let unknown = target.forward(&[TokenId(320)], LogitRows::All);
+    assert!(matches!(unknown, Err(ModelError::Vocabulary { token: 320, vocab: 320 })));
+    assert!(target.truncate(31, &Checkpoint { len: 0 }).is_err());
+    assert!(target.forward_tree(&tokens[..2], &[0, 5]).is_err());
+    assert_eq!(target.len(), 30);
+}
+
+/// All greedy drafts of an MTP module are one submission, the pass that verifies them another, and no buffer is made.
+#[test]
+fn drafts_and_verification_are_two_submissions() {
+    const DRAFTS: usize = 5;
+    let Some(options) = options("llama") else { return };
+    let loaded = open(&LoadOptions { mtp: Some(module(2)), ..options.clone() });
+    let gpu = draftscope::model::gpu::opened(options.adapter.as_deref()).unwrap();
+    let (mut target, mut module) = (loaded.target, loaded.mtp.unwrap().0);
+    target.set_tap(&module.tap()).unwrap();
+    // tokens of the draft vocabulary, so that none joins it
+    let prompt: Vec<_> = (0..20).map(|i| TokenId(4 * (i * 7 % 80))).collect();
+    let hidden = target.forward(&prompt, LogitRows::Last).unwrap().hidden;
+    module.forward(&prompt[1..], &hidden.slice(0..19)).unwrap();
+    let mut drafted = Vec::new();
+    let mut round = || {
+        let before = gpu.work();
+        module.expect_drafts(DRAFTS);
+        let mut out = module.forward(&prompt[..1], &hidden.last_row()).unwrap();
+        drafted.clear();
+        for index in 0..DRAFTS {
+            let logits = out.logits.row(0);
+            let most = logits.iter().copied().fold(f32::MIN, f32::max);
+            let best = logits.iter().position(|logit| *logit == most).unwrap();
+            drafted.push(module.draft_vocab()[best]);
+            if index + 1 < DRAFTS {
+                out = module.forward(&drafted[index..], &out.hidden.last_row()).unwrap();
+            }
+        }
+        let rows = [&prompt[..1], &drafted].concat();
+        target.forward(&rows, LogitRows::All).unwrap();
+        let work = gpu.work().since(before);
+        target.truncate(20, &Checkpoint { len: 0 }).unwrap();
+        module.truncate(19).unwrap();
+        work
+    };
+    // other tests use the same device at the same time: the least work is that of a round
+    let work = (0..20).map(|_| round()).min_by_key(|work| (work.submissions, work.dispatches)).unwrap();
+    println!("{work:?}");
+    assert_eq!((work.submissions, work.buffers), (2, 0));
+    assert!(work.read_bytes < 64 << 10, "{} bytes", work.read_bytes);
+}
+
+/// Runs the program; returns what it printed and whether it succeeded.
+fn program(arguments: &[&str], driver: Option<&str>) -> (String, String, bool) {
+    let mut command = assert_cmd::Command::cargo_bin("draftscope").unwrap();
+    command.args(arguments).env("DRAFTSCOPE_OFFLINE", "1");
+    if let Some(driver) = driver {
+        command.env("VK_DRIVER_FILES", driver).env("VK_ICD_FILENAMES", driver);
+    }
+    let out = command.output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let error = format!("{}: {}", out.status, text(&out.stderr));
+    (text(&out.stdout), error, out.status.success())
+}
+
+#[test]
+fn the_program_runs_on_a_gpu_and_lists_it() {
+    if options("llama").is_none() {
+        return;
+    }
+    let model = path("llama");
+    let run = |k: &str| {
+        let model = model.to_str().unwrap();
+        let (out, error, ok) = program(
+            &[
+                "run",
+                "-m",
+                model,
+                "--device",
+                "gpu",
+                "--adapter",
+                "0",
+                "-k",
+                k,
+                "--drafter",
+                "ngram",
+                "--max-tokens",
+                "12",
+                "--raw",
+                "hello",
+            ],
+            None,
+        );
+        assert!(ok, "{error}");
+        out
+    };
+    assert_eq!(run("0"), run("4"));
+    let (list, _, ok) = program(&["devices", "--json"], None);
+    let list: serde_json::Value = serde_json::from_str(&list).unwrap();
+    assert!(ok && list[0]["name"].is_string() && list[0]["lacks"].is_null());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn without_a_driver_the_gpu_is_named_as_missing_and_auto_says_nothing() {
+    let model = path("llama");
+    let arguments = ["run", "-m", model.to_str().unwrap(), "--max-tokens", "4", "--raw", "hello", "--drafter", "ngram"];
+    let none = Some("/nonexistent/driver.json");
+    let (_, error, ok) = program(&[&arguments[..], &["--device", "gpu"]].concat(), none);
+    assert!(!ok && error.contains("no Vulkan, Metal or DirectX 12 driver was found"), "{error}");
+    let (_, error, ok) = program(&arguments, none);
+    assert!(ok && !error.to_lowercase().contains("gpu") && !error.contains("Vulkan"), "{error}");
+    let (list, _, ok) = program(&["devices"], none);
+    assert!(ok && list.starts_with("No GPU driver was found"), "{list}");
+}
+
+#[test]
+fn what_does_not_run_on_a_gpu_is_named() {
+    let Some(gpu) = options("gemma3") else { return };
+    let error = |options: &LoadOptions| load(options, &mut |_, _, _| {}).err().unwrap().to_string();
+    let family = error(&gpu);
+    assert!(family.contains("runs Llama, Qwen2 and Qwen3") && family.contains("--device cpu"), "{family}");
+    let unknown = error(&LoadOptions { adapter: Some("no such".into()), ..options("llama").unwrap() });
+    assert!(unknown.starts_with("no adapter is named 'no such'; there are: 0 "), "{unknown}");
+    let misplaced = error(&LoadOptions { adapter: Some("0".into()), ..on_cpu("llama") });
+    assert_eq!(misplaced, "--adapter names a GPU; add --device gpu");
+}
