@@ -102,14 +102,14 @@ pub struct CostCurve {
     /// Bytes of KV cache per position, target and drafter together.
     pub kv_bytes_per_token: u64,
     /// Rate at which this machine reads memory that does not fit into its caches, in bytes per second: the median of
-    /// the same turns.
-    pub memory_bandwidth: f64,
+    /// the same turns. `None` if a GPU computes: the rate of its memory is not measured.
+    pub memory_bandwidth: Option<f64>,
     /// (pass_bytes + cache_bytes) ÷ T(1) ÷ memory_bandwidth. Can exceed 1, since part of the weights stays in the
-    /// processor's cache from one pass to the next.
-    pub bandwidth_share: f64,
+    /// processor's cache from one pass to the next. `None` if a GPU computes.
+    pub bandwidth_share: Option<f64>,
     /// Time of a loop that only reads as many bytes as a pass, ÷ T(1) of the same turn: the median over the turns. No
-    /// pass can be faster than that loop, so it lies between 0 and 1, apart from noise.
-    pub read_share: f64,
+    /// pass can be faster than that loop, so it lies between 0 and 1, apart from noise. `None` if a GPU computes.
+    pub read_share: Option<f64>,
 }
 
 /// Bytes that this machine reads from memory in a second, on all its cores: the fastest of a few loops over more memory
@@ -236,6 +236,7 @@ pub fn measure(recipe: &LoadOptions, ctx: usize, turns: usize) -> Result<CostCur
     timer.fill(ctx)?; // warm-up
     let prefill = timer.fill(ctx)?;
     let spec = timer.target.spec().clone();
+    let on_cpu = spec.device.starts_with("cpu");
     let cache_bytes = ctx as u64 * spec.info.kv_bytes_per_token;
     let experts = timer.experts()?;
     let pass_bytes = experts.first().map_or(timer.target.pass_bytes(), |one_row| one_row.pass_bytes);
@@ -245,7 +246,7 @@ pub fn measure(recipe: &LoadOptions, ctx: usize, turns: usize) -> Result<CostCur
     let (mut drafts, mut reads, mut rates) = (Vec::new(), Vec::new(), Vec::new());
     for turn in 0..=turns {
         let keep = turn > 0;
-        if keep {
+        if keep && on_cpu {
             rates.push(MEMORY_BYTES as f64 / memory.seconds());
             let _ = as_pass.seconds(); // fills the caches, so that the timed loop finds them filled
             reads.push(as_pass.seconds());
@@ -261,10 +262,10 @@ pub fn measure(recipe: &LoadOptions, ctx: usize, turns: usize) -> Result<CostCur
             }
         }
     }
-    let shares = reads.iter().zip(&times[0]).map(|(read, pass)| read / pass.as_secs_f64());
-    let (read_share, bandwidth) = (median(shares.collect()), median(rates));
+    let shares: Vec<f64> = reads.iter().zip(&times[0]).map(|(read, pass)| read / pass.as_secs_f64()).collect();
+    let host = on_cpu.then(|| (median(shares), median(rates)));
     let verify: Vec<Timing> = times.into_iter().map(Timing::of).collect();
-    let share = (pass_bytes + cache_bytes) as f64 / (verify[0].median_us / 1e6) / bandwidth.max(1.0);
+    let rate = (pass_bytes + cache_bytes) as f64 / (verify[0].median_us / 1e6);
     let drafter = timer.mtp.as_ref().map(|(_, info)| info);
     Ok(CostCurve {
         ctx,
@@ -278,9 +279,9 @@ pub fn measure(recipe: &LoadOptions, ctx: usize, turns: usize) -> Result<CostCur
         cache_bytes,
         draft_weight_bytes: drafter.map_or(0, |info| info.weight_bytes),
         kv_bytes_per_token: spec.info.kv_bytes_per_token + drafter.map_or(0, |info| info.kv_bytes_per_token),
-        memory_bandwidth: bandwidth,
-        bandwidth_share: share,
-        read_share,
+        memory_bandwidth: host.map(|(_, bandwidth)| bandwidth),
+        bandwidth_share: host.map(|(_, bandwidth)| rate / bandwidth.max(1.0)),
+        read_share: host.map(|(read_share, _)| read_share),
         verify,
     })
 }
