@@ -213,7 +213,9 @@ impl Folder {
     #[must_use]
     pub fn main_dtype(&self) -> String {
         let dtype = |name: &str| self.info(&self.translate(name)?).map(|(_, info)| info.dtype);
-        let info = dtype("blk.0.ffn_down.weight").or_else(|| dtype("blk.0.attn_output.weight")); // a block with experts has no ffn_down
+        // a block with experts has no ffn_down, and one with a recurrent state no attn_output
+        let names = ["ffn_down", "attn_output", "ffn_down_exps", "ffn_down.0"];
+        let info = names.iter().find_map(|part| dtype(&format!("blk.0.{part}.weight")));
         match info {
             Some(Dtype::F8_E4M3) => "f8_e4m3".to_owned(),
             Some(dtype) => format!("{dtype:?}").to_lowercase(),
