@@ -70,7 +70,7 @@ fn the_help_has_the_keys_of_this_view_and_what_its_columns_are() {
     press(&mut view, "/");
     "waiting".chars().for_each(|c| press(&mut view, &c.to_string()));
     let found = screen(&view, 100, 30);
-    assert!(found.contains("those that wait for it") && !found.contains("the next server"), "{found}");
+    assert!(found.contains("and those that wait") && !found.contains("the next server"), "{found}");
     press(&mut view, "<Esc>");
     press(&mut view, "<Esc>");
     press(&mut view, "j");
