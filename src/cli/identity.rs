@@ -31,6 +31,10 @@ pub struct IdentityArgs {
     /// Verify one row at a time, which is bit-equal to plain decoding by construction
     #[arg(long)]
     pub row_by_row: bool,
+    /// Compare with another implementation instead: candle (candle_transformers on the same GGUF file; in builds with
+    /// the feature reference), or the address of a server that has the same model
+    #[arg(long, value_name = "candle|URL", value_parser = reference, conflicts_with_all = ["temperature", "tree", "row_by_row"])]
+    pub reference: Option<String>,
     /// Longest answer, in tokens
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(2..=100_000))]
     pub max_tokens: u32,
@@ -58,4 +62,14 @@ pub struct IdentityArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub model: ModelArgs,
+}
+
+/// `candle`, or an address.
+fn reference(text: &str) -> Result<String, String> {
+    let is_address = text.starts_with("http://") || text.starts_with("https://");
+    if text == "candle" || is_address {
+        Ok(text.to_owned())
+    } else {
+        Err("it must be candle or an http address".to_owned())
+    }
 }

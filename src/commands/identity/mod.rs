@@ -2,6 +2,7 @@
 
 mod distributions;
 mod greedy;
+mod reference;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -44,6 +45,11 @@ struct Bench {
 pub(crate) fn run(args: &IdentityArgs) -> Result<ExitCode> {
     let prompts = prompts(args)?;
     let mut bench = bench(args)?;
+    if let Some(name) = &args.reference {
+        let report = reference::run(args, &mut bench, &prompts, name)?;
+        // other code rounds otherwise, so a parting is a finding and no failure
+        return write(args.output, &bench.described(&report), &reference::text(&report), true);
+    }
     eprintln!(
         "draftscope: {} prompts × {} draft lengths × {} drafters",
         prompts.len(),

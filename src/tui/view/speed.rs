@@ -111,6 +111,9 @@ fn sampled(screen: Screen, turn: &Turn) -> Option<String> {
 fn thought(turn: &Turn) -> Option<String> {
     let parts = turn.answer(Lane::Speculative).stats().thought_and_answer()?;
     let [thought, answer] = parts.map(|part| {
+        if part.rounds == 0 {
+            return "no round yet".to_owned();
+        }
         let percent = part.acceptance_rate().map_or("–".to_owned(), |rate| format!("{:.0} %", rate * 100.0));
         format!("{percent} of drafts, {} tokens a round", number(part.tokens_per_round(), 2))
     });
