@@ -62,6 +62,8 @@ def draftscope(model: str, threads: int, ctx: int, rounds: int) -> dict:
         "prefill": cost["prefill_tokens_per_second"],
         "bandwidth": cost["bandwidth_share"],
         "read": cost["read_share"],
+        "bytes": cost["pass_bytes"] + cost["cache_bytes"],
+        "rate": cost["memory_bandwidth"],
         "backend": cost["backend"],
     }
 

@@ -17,7 +17,7 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import gguf
@@ -25,11 +25,31 @@ import numpy
 
 ROOT = Path(__file__).resolve().parents[2]
 DRAFTSCOPE = os.environ.get("DRAFTSCOPE_BIN", str(ROOT / "target/release/draftscope"))
-LIBRARY = ROOT / "target/peers/llama-0.3.36/bin/libllama.so"
+LIBRARY = Path(os.environ.get("LLAMA_LIBRARY", ROOT / "target/peers/llama-0.3.36/bin/libllama.so"))
 VOCABULARY = "smollm2-135m"
 
 # enum llama_ftype of llama.h
 TYPES = {"Q4_0": 2, "Q8_0": 7, "Q2_K": 10, "Q3_K_M": 12, "Q4_K_M": 15, "Q5_K_M": 17, "Q6_K": 18, "IQ4_NL": 25, "IQ4_XS": 30}
+
+
+@dataclass(frozen=True)
+class Delta:
+    """The linear layers of Qwen3.5: Gated DeltaNet. Every `attends`-th layer attends, and has a gate."""
+
+    key_heads: int
+    value_heads: int
+    width: int  # of a head
+    kernel: int
+    attends: int
+    rotary: int  # rotated values of a head of the layers that attend
+
+    @property
+    def values(self) -> int:
+        return self.value_heads * self.width
+
+    @property
+    def channels(self) -> int:
+        return 2 * self.key_heads * self.width + self.values
 
 
 @dataclass(frozen=True)
@@ -43,11 +63,15 @@ class Shape:
     feed_forward: int
     vocab: int | None  # None: that of the default model
     rope_base: float
+    delta: Delta | None = None
+    modules: int = 0  # draft modules (nextn), which are layers after the last one
 
 
 SHAPES = {
     "llama-1b": Shape("llama", 16, 2048, 32, 8, 64, 8192, None, 500_000.0),
     "qwen3-1.7b": Shape("qwen3", 28, 2048, 16, 8, 128, 6144, 151_936, 1_000_000.0),
+    "qwen3.5-0.8b": Shape("qwen35", 24, 1024, 8, 2, 256, 3584, 248_320, 1e7, Delta(16, 16, 128, 4, 4, 64), 1),
+    "qwen3.5-4b": Shape("qwen35", 32, 2560, 16, 4, 256, 9216, 248_320, 1e7, Delta(16, 32, 128, 4, 4, 64), 1),
 }
 
 
@@ -86,36 +110,94 @@ def add_vocabulary(writer: gguf.GGUFWriter, size: int | None) -> int:
     return len(tokens) + extra
 
 
+def feed_forward(shape: Shape) -> dict[str, tuple[int, ...]]:
+    width, ff = shape.width, shape.feed_forward
+    return {"ffn_gate.weight": (ff, width), "ffn_up.weight": (ff, width), "ffn_down.weight": (width, ff)}
+
+
+def attention(shape: Shape) -> dict[str, tuple[int, ...]]:
+    """Of a layer that attends; queries of Qwen3.5 come with as many gates."""
+    width, queries, keys = shape.width, shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    parts = {
+        "attn_q.weight": ((2 if shape.delta else 1) * queries, width),
+        "attn_k.weight": (keys, width),
+        "attn_v.weight": (keys, width),
+        "attn_output.weight": (width, queries),
+    }
+    if shape.arch != "llama":
+        parts |= {"attn_q_norm.weight": (shape.head_dim,), "attn_k_norm.weight": (shape.head_dim,)}
+    return parts
+
+
+def linear(width: int, delta: Delta) -> dict[str, tuple[int, ...]]:
+    return {
+        "attn_qkv.weight": (delta.channels, width),
+        "attn_gate.weight": (delta.values, width),
+        "ssm_alpha.weight": (delta.value_heads, width),
+        "ssm_beta.weight": (delta.value_heads, width),
+        "ssm_conv1d.weight": (delta.channels, delta.kernel),
+        "ssm_a": (delta.value_heads,),
+        "ssm_dt.bias": (delta.value_heads,),
+        "ssm_norm.weight": (delta.width,),
+        "ssm_out.weight": (width, delta.values),
+    }
+
+
+def layer(shape: Shape, index: int) -> dict[str, tuple[int, ...]]:
+    """Tensors of a layer, or of a draft module, which attends."""
+    width, delta = shape.width, shape.delta
+    second = "post_attention_norm.weight" if delta else "ffn_norm.weight"
+    parts = {"attn_norm.weight": (width,), second: (width,), **feed_forward(shape)}
+    is_module = index >= shape.layers
+    if delta and not is_module and (index + 1) % delta.attends != 0:
+        parts |= linear(width, delta)
+    else:
+        parts |= attention(shape)
+    if is_module:
+        parts |= {"nextn.eh_proj.weight": (width, 2 * width)}
+        parts |= {f"nextn.{norm}.weight": (width,) for norm in ("enorm", "hnorm", "shared_head_norm")}
+    return parts
+
+
 def tensors(shape: Shape, vocab: int) -> dict[str, tuple[int, ...]]:
     """Names and shapes, rows first."""
-    width, ff = shape.width, shape.feed_forward
-    queries, keys = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
-    layer = {
-        "attn_norm": (width,),
-        "attn_q": (queries, width),
-        "attn_k": (keys, width),
-        "attn_v": (keys, width),
-        "attn_output": (width, queries),
-        "ffn_norm": (width,),
-        "ffn_gate": (ff, width),
-        "ffn_up": (ff, width),
-        "ffn_down": (width, ff),
-    }
-    if shape.arch == "qwen3":
-        layer |= {"attn_q_norm": (shape.head_dim,), "attn_k_norm": (shape.head_dim,)}
-    every = {f"blk.{i}.{part}.weight": size for i in range(shape.layers) for part, size in layer.items()}
-    return {"token_embd.weight": (vocab, width), "output_norm.weight": (width,), **every}
+    layers = range(shape.layers + shape.modules)
+    every = {f"blk.{i}.{part}": size for i in layers for part, size in layer(shape, i).items()}
+    return {"token_embd.weight": (vocab, shape.width), "output_norm.weight": (shape.width,), **every}
 
 
-def write_f16(name: str, path: Path) -> None:
-    shape = SHAPES[name]
+def add_delta(writer: gguf.GGUFWriter, shape: Shape) -> None:
+    delta, arch = shape.delta, shape.arch
+    if delta is None:
+        writer.add_rope_dimension_count(shape.head_dim)
+        return
+    writer.add_rope_dimension_count(delta.rotary)
+    writer.add_array(f"{arch}.rope.dimension_sections", [11, 11, 10, 0])
+    writer.add_uint32(f"{arch}.full_attention_interval", delta.attends)
+    writer.add_uint32(f"{arch}.nextn_predict_layers", shape.modules)
+    sizes = {"conv_kernel": delta.kernel, "inner_size": delta.values, "state_size": delta.width}
+    for key, size in {**sizes, "time_step_rank": delta.value_heads, "group_count": delta.key_heads}.items():
+        writer.add_uint32(f"{arch}.ssm.{key}", size)
+
+
+def values_of(name: str, size: tuple[int, ...], noise: numpy.random.Generator) -> numpy.ndarray:
+    if name.endswith("ssm_a"):
+        return numpy.full(size, -0.5, dtype=numpy.float32)  # a decay is negative
+    if name.endswith("ssm_conv1d.weight"):
+        return noise.standard_normal(size, dtype=numpy.float32) * numpy.float32(0.3)
+    if len(size) == 1:
+        return numpy.ones(size, dtype=numpy.float32)
+    return (noise.standard_normal(size, dtype=numpy.float32) * numpy.float32(0.02)).astype(numpy.float16)
+
+
+def write_f16(name: str, shape: Shape, path: Path) -> None:
     noise = numpy.random.default_rng(1)
     partial = path.with_suffix(".partial")
-    writer = gguf.GGUFWriter(str(partial), shape.arch)
+    writer = gguf.GGUFWriter(str(partial), shape.arch, use_temp_file=False)
     writer.add_name(f"{name}, random weights")
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
     writer.add_context_length(8192)
-    writer.add_block_count(shape.layers)
+    writer.add_block_count(shape.layers + shape.modules)
     writer.add_embedding_length(shape.width)
     writer.add_feed_forward_length(shape.feed_forward)
     writer.add_head_count(shape.heads)
@@ -124,17 +206,20 @@ def write_f16(name: str, path: Path) -> None:
     writer.add_value_length(shape.head_dim)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_rope_freq_base(shape.rope_base)
-    writer.add_rope_dimension_count(shape.head_dim)
+    add_delta(writer, shape)
     vocab = add_vocabulary(writer, shape.vocab)
-    for tensor, size in tensors(shape, vocab).items():
-        if len(size) == 1:
-            writer.add_tensor(tensor, numpy.ones(size, dtype=numpy.float32))
-        else:
-            values = noise.standard_normal(size, dtype=numpy.float32)
-            writer.add_tensor(tensor, (values * numpy.float32(0.02)).astype(numpy.float16))
+    every = tensors(shape, vocab)
+    # sizes first, then one tensor after the other, so that only one is in memory
+    for tensor, size in every.items():
+        half = len(size) == 2 and not tensor.endswith("ssm_conv1d.weight")
+        count = int(numpy.prod(size))
+        dtype = numpy.dtype(numpy.float16 if half else numpy.float32)
+        writer.add_tensor_info(tensor, size, dtype, count * dtype.itemsize)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
+    writer.write_ti_data_to_file()
+    for tensor, size in every.items():
+        writer.write_tensor_data(values_of(tensor, size, noise))
     writer.close()
     partial.rename(path)
 
@@ -157,16 +242,20 @@ def main() -> None:
     parser.add_argument("--into", type=Path, required=True, help="folder outside the repository")
     parser.add_argument("--shape", choices=SHAPES, default="llama-1b")
     parser.add_argument("--types", nargs="+", choices=TYPES, default=["Q4_0", "Q4_K_M", "Q5_K_M", "Q6_K", "Q8_0", "IQ4_XS"])
+    parser.add_argument("--layers", type=int, help="fewer layers than the shape has, to check that a file loads")
     parser.add_argument("--keep-f16", action="store_true")
     args = parser.parse_args()
     if not LIBRARY.is_file():
         sys.exit(f"{LIBRARY} is missing: run benches/peers/llama_cpp.sh")
     args.into.mkdir(parents=True, exist_ok=True)
-    wanted = {kind: args.into / f"{args.shape}.{kind}.gguf" for kind in args.types}
+    shape, name = SHAPES[args.shape], args.shape
+    if args.layers:
+        shape, name = replace(shape, layers=args.layers), f"{name}-{args.layers}-layers"
+    wanted = {kind: args.into / f"{name}.{kind}.gguf" for kind in args.types}
     missing = {kind: path for kind, path in wanted.items() if not path.is_file()}
-    f16 = args.into / f"{args.shape}.F16.gguf"
+    f16 = args.into / f"{name}.F16.gguf"
     if missing and not f16.is_file():
-        write_f16(args.shape, f16)
+        write_f16(name, shape, f16)
     for kind, path in missing.items():
         quantize(f16, path, kind)
     if not args.keep_f16:

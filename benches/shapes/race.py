@@ -9,6 +9,9 @@ The turns, rounds and ratios are those of ../peers/compare.py: the programs alte
 alternation, and a cell has the median with the 10th to 90th percentile. With --results each alternation is appended to
 a file of JSON lines as soon as it ends, so a slice that is cut off loses one, and the table counts all of the file.
 
+The last columns say how near both are to the machine: the rate at which memory was read in the same turns (512 MiB in
+order, all threads), and the share of it that plain decoding used. Above nine tenths, no kernel can be much faster.
+
 With --own draftscope runs alone, and the files take turns, one alternation each, in an order that changes: for T(1) of
 one file over that of another. After the table stand these ratios over the first file named, with the 95 % interval of
 the median, and the same over the ratio of the files' sizes.
@@ -27,7 +30,7 @@ import compare  # noqa: E402
 
 HEADINGS = (
     "file", "MB", "pairs", "llama.cpp, ms", "draftscope, ms", "advantage", "llama.cpp T(2), T(4), T(8) ÷ T(1)",
-    "draftscope T(2), T(4), T(8) ÷ T(1)", "prefill advantage",
+    "draftscope T(2), T(4), T(8) ÷ T(1)", "prefill advantage", "memory, GB/s", "share read by llama.cpp", "by draftscope",
 )
 
 
@@ -46,15 +49,29 @@ def interval(values: list[float]) -> str:
     return f"{median(ranked):.3f} ({ranked[cut]:.3f}–{ranked[n - 1 - cut]:.3f})"
 
 
+def reading(peer: dict, own: dict, size: int) -> tuple[float, float, float] | None:
+    """The rate at which memory was read in the same turn, in GB/s, and what share of it plain decoding of each used: the
+    bytes of the file, or of weights and cache as they are in memory, ÷ T(1) ÷ that rate."""
+    if "rate" not in own:
+        return None
+    rate = own["rate"] / 1e9
+    used = [read / 1e6 / side["ms"][1] / rate for read, side in ((size, peer), (own["bytes"], own))]
+    return rate, *used
+
+
 def table(races: dict[str, list[dict]]) -> str:
     lines = [compare.row(*HEADINGS), compare.row("---", *["---:"] * (len(HEADINGS) - 1))]
     for name, runs in races.items():
         peers, owns = [run["peer"] for run in runs], [run["own"] for run in runs]
         first = [[run["ms"][1] for run in side] for side in (peers, owns)]
+        rates = [reading(run["peer"], run["own"], run["size"]) for run in runs]
+        known = [rate for rate in rates if rate]
+        read = [compare.spread(list(values)) for values in zip(*known)] if known else ["–"] * 3
         lines.append(compare.row(
             name, f"{runs[0]['size'] / 1e6:.0f}", len(runs), compare.spread(first[0]), compare.spread(first[1]),
             compare.spread([peer / own for peer, own in zip(*first)]) + " ×", growth(peers), growth(owns),
             compare.spread([own["prefill"] / peer["prefill"] for peer, own in zip(peers, owns)]) + " ×",
+            *read,
         ))
     return "\n".join(lines)
 
