@@ -11,7 +11,7 @@ mod redirect;
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use ureq::http::{Response, Uri};
@@ -27,6 +27,9 @@ use first_byte::FirstByte;
 
 /// Longest answer that is read as a whole, in bytes.
 const MAX_BODY: u64 = 8 << 20;
+
+/// Longest time that such an answer takes after its head; less where [`Patience::silence`] is short.
+const MAX_BODY_TIME: Duration = Duration::from_secs(60);
 
 /// Longest line of a stream, in bytes.
 pub const MAX_LINE: usize = 1 << 20;
@@ -293,9 +296,17 @@ impl Client {
     }
 
     fn text(&self, response: Response<Body>) -> Result<String, HttpError> {
-        let mut bytes = Vec::new();
-        let read = response.into_body().into_reader().take(MAX_BODY + 1).read_to_end(&mut bytes);
-        read.map_err(|error| self.failure(&error.into()))?;
+        let until = Instant::now() + MAX_BODY_TIME.min(self.patience.silence * 4);
+        let mut reader = response.into_body().into_reader().take(MAX_BODY + 1);
+        let (mut bytes, mut chunk) = (Vec::new(), vec![0; 1 << 14]);
+        loop {
+            match reader.read(&mut chunk).map_err(|error| self.failure(&error.into()))? {
+                0 => break,
+                // a server that sends a byte now and then is never silent
+                _ if Instant::now() > until => return Err(self.refused("sends its answer too slowly")),
+                len => bytes.extend_from_slice(&chunk[..len]),
+            }
+        }
         if bytes.len() as u64 > MAX_BODY {
             return Err(HttpError::TooLong { host: self.host.clone(), limit: MAX_BODY });
         }

@@ -1,6 +1,7 @@
 //! One answer of one lane: from what was read to events.
 //!
-//! Invariant: after its end nothing changes it; before `prefilled` there is no round.
+//! Invariant: after its end nothing changes it; before `prefilled` there is no round. An answer ends, whatever the server
+//! sends: it has little more than the requested tokens, and few lines without any.
 
 use std::sync::Arc;
 
@@ -10,10 +11,13 @@ use crate::protocol::{EventKind, Lane, Piece, StopReason, TokenId};
 use super::read::Read;
 use super::server::{Line, Reader, Server};
 use super::socket::join::{Joined, Plugin};
-use super::step::{Part, unreported};
+use super::step::{MAX_DRAFTS, Part, unreported};
 
 /// Most lines in an answer that are no chunks, before it is given up.
 const MAX_GARBAGE: u32 = 16;
+
+/// Most bytes that a server sends without anything of the answer, such as comments, before it is given up.
+const MAX_IDLE_BYTES: usize = 64 << 20;
 
 /// How far an answer has come.
 pub(super) struct Answer {
@@ -31,6 +35,10 @@ pub(super) struct Answer {
     /// Number of the last round.
     pub(super) round: u32,
     garbage: u32,
+    /// Bytes since the last part of the answer.
+    idle_bytes: usize,
+    /// Most tokens of the answer before it is given up.
+    max_tokens: usize,
     pub(super) ended: Option<StopReason>,
 }
 
@@ -56,8 +64,15 @@ impl Answer {
             before: round,
             round,
             garbage: 0,
+            idle_bytes: 0,
+            max_tokens: usize::MAX,
             ended: None,
         }
+    }
+
+    /// The same answer, which is given up if it has more than so many tokens, and those of a last round.
+    pub(super) fn at_most(self, tokens: u32) -> Self {
+        Self { max_tokens: (tokens as usize).saturating_add(MAX_DRAFTS + 1), ..self }
     }
 
     /// The same answer, with the detail that the engine's plugin reports.
@@ -82,15 +97,34 @@ impl Answer {
             }
             Err(error) => return self.close(server, Some(&error.to_string())),
         };
+        let bytes = line.len();
         match self.reader.line(&line, read.at_us, server.names()) {
-            Line::Empty => Taken::default(),
+            Line::Empty => self.idle(bytes, server),
             Line::Garbage if self.garbage < MAX_GARBAGE => {
                 self.garbage += 1;
                 Taken::default()
             }
             Line::Garbage => self.close(server, Some("the server sends no chunks")),
             Line::Error(message) => self.close(server, Some(&message)),
-            Line::Parts(parts) => Taken { events: self.parts(parts, server), refusal: None },
+            Line::Parts(parts) if parts.is_empty() => self.idle(bytes, server),
+            Line::Parts(parts) => {
+                self.idle_bytes = 0;
+                let mut events = self.parts(parts, server);
+                if self.ended.is_none() && self.tokens.len() - self.prompt_len > self.max_tokens {
+                    let why = "the server sends more tokens than it was asked for";
+                    events.extend(self.close(server, Some(why)).events);
+                }
+                Taken { events, refusal: None }
+            }
+        }
+    }
+
+    /// A line of so many bytes says nothing of the answer.
+    fn idle(&mut self, bytes: usize, server: &mut dyn Server) -> Taken {
+        self.idle_bytes = self.idle_bytes.saturating_add(bytes);
+        match self.idle_bytes > MAX_IDLE_BYTES {
+            true => self.close(server, Some("the server sends no part of the answer any more")),
+            false => Taken::default(),
         }
     }
 

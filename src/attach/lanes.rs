@@ -33,7 +33,7 @@ pub(super) fn ask(
     let request = server.request(prompt, settings)?;
     let started = read::start(server.client(), request.path, request.body, lane, sender.clone());
     started.map_err(|error| error.to_string())?;
-    Ok(Answer::new(lane, turn, round, (server.reader(), request.prompt)))
+    Ok(Answer::new(lane, turn, round, (server.reader(), request.prompt)).at_most(settings.max_tokens))
 }
 
 /// The server of a lane.

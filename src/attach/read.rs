@@ -1,12 +1,15 @@
 //! The thread that reads one answer.
 //!
-//! Invariant: at most [`WAITING`] lines wait for the run; then the reader waits, and the connection fills up. Once the
-//! run has let go of the receiver, the next line ends the thread and closes the connection, which stops the server.
+//! Invariant: at most [`WAITING`] lines of [`MAX_BYTES`] in all wait for the run; then the reader waits, and the connection
+//! fills up. Once the run has let go of the receiver, the next line ends the thread and closes the connection, which stops
+//! the server.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -16,12 +19,46 @@ use crate::protocol::Lane;
 /// Most lines that wait.
 pub(super) const WAITING: usize = 4096;
 
+/// Most bytes of the lines that wait, [`OVERHEAD`] for each line included.
+const MAX_BYTES: usize = 64 << 20;
+
+/// Bytes that a line takes besides its text.
+const OVERHEAD: usize = 128;
+
+/// How long the reader sleeps between two looks for room.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// The bytes of a line that waits; dropping it makes room.
+pub(super) struct Weight {
+    bytes: usize,
+    /// Of all lines of this answer that wait.
+    total: Arc<AtomicUsize>,
+}
+
+impl Weight {
+    /// Waits until there is room for so many bytes.
+    fn wait(bytes: usize, total: &Arc<AtomicUsize>) -> Self {
+        while total.load(Ordering::Acquire) > MAX_BYTES {
+            thread::sleep(PAUSE);
+        }
+        total.fetch_add(bytes, Ordering::AcqRel);
+        Self { bytes, total: Arc::clone(total) }
+    }
+}
+
+impl Drop for Weight {
+    fn drop(&mut self) {
+        self.total.fetch_sub(self.bytes, Ordering::AcqRel);
+    }
+}
+
 /// A line of an answer, its end, or an error.
 pub(super) struct Read {
     pub(super) lane: Lane,
     /// Microseconds since the request.
     pub(super) at_us: u64,
     pub(super) line: Result<Option<String>, HttpError>,
+    pub(super) _weight: Weight,
 }
 
 /// Posts a request and reads its answer line by line. The last thing sent is no line.
@@ -38,9 +75,12 @@ pub(super) fn start(
     let client = client.clone();
     thread::Builder::new().name("attach-read".into()).spawn(move || {
         let asked = Instant::now();
-        let send = |line| {
+        let waiting = Arc::default();
+        let send = |line: Result<Option<String>, HttpError>| {
             let at_us = u64::try_from(asked.elapsed().as_micros()).unwrap_or(u64::MAX);
-            sender.send(Read { lane, at_us, line })
+            let bytes = line.as_ref().map_or(0, |line| line.as_ref().map_or(0, String::len));
+            let _weight = Weight::wait(bytes + OVERHEAD, &waiting);
+            sender.send(Read { lane, at_us, line, _weight })
         };
         let mut answer = match client.post_lines(path, &body) {
             Ok(answer) => answer,
@@ -55,4 +95,54 @@ pub(super) fn start(
         }
     })?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::TcpListener;
+    use std::sync::mpsc::sync_channel;
+
+    use super::*;
+    use crate::http::Patience;
+
+    /// A server that sends lines of a mebibyte without end; counts them, and then says that its client is gone.
+    fn flood() -> (Client, Arc<AtomicUsize>, thread::JoinHandle<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let sent = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&sent);
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n").unwrap();
+            let line = [vec![b':'; (1 << 20) - 1], vec![b'\n']].concat();
+            while stream.write_all(&line).is_ok() {
+                count.fetch_add(1, Ordering::AcqRel);
+            }
+        });
+        let second = Duration::from_secs(1);
+        let patience = Patience { connect: second, answer: second, silence: 60 * second };
+        (Client::new(&url, Vec::new(), patience).unwrap(), sent, server)
+    }
+
+    #[test]
+    fn lines_that_nobody_takes_wait_within_a_bound() {
+        let (client, sent, server) = flood();
+        let (sender, lines) = sync_channel(WAITING);
+        start(&client, "/", Value::Null, Lane::Speculative, sender).unwrap();
+        let (mut before, mut now) = (0, 1);
+        while now != before {
+            thread::sleep(Duration::from_millis(400));
+            (before, now) = (now, sent.load(Ordering::Acquire));
+        }
+        // beside the lines, the system's buffers of both ends are full
+        assert!((32..=64 + 24).contains(&now), "{now} MiB");
+        for _ in 0..8 {
+            assert!(lines.recv().unwrap().line.unwrap().unwrap().starts_with(':'));
+        }
+        thread::sleep(Duration::from_millis(400));
+        assert!(sent.load(Ordering::Acquire) > now, "there is room again");
+        drop(lines);
+        server.join().unwrap(); // hangs here if the connection stays open
+    }
 }

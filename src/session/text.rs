@@ -192,6 +192,21 @@ mod tests {
     }
 
     #[test]
+    fn marks_that_reorder_a_line_become_pictures() {
+        // all of Unicode's Bidi_Control, the Arabic letter mark (U+061C) first
+        for c in
+            "\u{61c}\u{200e}\u{200f}\u{202a}\u{202b}\u{202c}\u{202d}\u{202e}\u{2066}\u{2067}\u{2068}\u{2069}".chars()
+        {
+            let text = format!("a{c}b");
+            for shown in [printable(&text), one_line(&text), inline(&Piece::new(TokenId(7), text.as_str())).into()] {
+                assert_eq!(shown, "a\u{fffd}b", "U+{:04X}", u32::from(c));
+            }
+            assert_eq!(picture(c), Some(char::REPLACEMENT_CHARACTER), "U+{:04X}", u32::from(c));
+        }
+        assert_eq!(printable("م\u{200d}👩\u{200d}🚀"), "م\u{200d}👩\u{200d}🚀", "joiners only join");
+    }
+
+    #[test]
     fn parts_of_a_character_can_be_told_apart() {
         let piece = |bytes: &[u8]| Piece::new(TokenId(1), bytes);
         assert_eq!(inline(&piece(b" \xf0\x9f")), "·<F0 9F>");

@@ -1,6 +1,6 @@
 //! From lines to whole rounds. Pure: it reads no clock and no socket.
 //!
-//! Invariant: whatever the lines say, at most [`MAX_OPEN`] rounds are under way, and a round is given out once, whole and
+//! Invariant: whatever the lines say, at most [`MAX_OPEN`] rounds of [`MAX_OPEN_BYTES`] are under way, and a round is given out once, whole and
 //! checked.
 
 use std::borrow::Cow;
@@ -15,6 +15,9 @@ use super::round::{Draft, Round};
 
 /// Most rounds that may be under way: one for each request.
 const MAX_OPEN: usize = 256;
+
+/// Most bytes of the lines of all rounds that are under way.
+const MAX_OPEN_BYTES: usize = 64 << 20;
 
 /// Longest id of a request, in bytes.
 const MAX_REQUEST: usize = 256;
@@ -76,6 +79,8 @@ struct Open {
     drafts: Vec<Draft>,
     scored: Option<(Vec<Prediction>, u64, u64)>,
     verdict: Option<Verification>,
+    /// Of its lines so far.
+    bytes: usize,
 }
 
 /// Collects the lines of one connection.
@@ -106,7 +111,7 @@ impl Collector {
             return Err(Fault::new("seq", format!("{} after {}; it must rise", event.seq, self.last_seq.unwrap_or(0))));
         }
         self.last_seq = Some(event.seq);
-        self.event(event, tag.request.as_deref())
+        self.event(event, tag.request.as_deref(), line.len())
     }
 
     fn header(&mut self, event: Event) -> Result<Said, Fault> {
@@ -125,7 +130,7 @@ impl Collector {
         Ok(Said::Header(header))
     }
 
-    fn event(&mut self, event: Event, request: Option<&str>) -> Result<Said, Fault> {
+    fn event(&mut self, event: Event, request: Option<&str>, bytes: usize) -> Result<Said, Fault> {
         let number = match &event.kind {
             EventKind::Notice { message } => return Ok(Said::Notice(message.chars().take(300).collect())),
             EventKind::Started { .. } => return Err(Fault::new("type", "a second `started`".to_owned())),
@@ -142,11 +147,22 @@ impl Collector {
             return Err(Fault::new("request", format!("longer than {MAX_REQUEST} bytes")));
         }
         let taken = self.take(event, number, &request);
+        self.weigh(&request, bytes);
         if taken.is_err() {
             self.open.remove(&request);
         }
         let round = taken?;
         Ok(round.map_or(Said::Nothing, |round| Said::Round(request, Box::new(round))))
+    }
+
+    /// A line of so many bytes was added to a round; forgets all rounds under way if they are too large.
+    fn weigh(&mut self, request: &str, bytes: usize) {
+        if let Some(open) = self.open.get_mut(request) {
+            open.bytes += bytes;
+        }
+        if self.open.values().map(|open| open.bytes).sum::<usize>() > MAX_OPEN_BYTES {
+            self.open.clear();
+        }
     }
 
     fn take(&mut self, event: Event, number: u32, request: &str) -> Result<Option<Round>, Fault> {
@@ -160,7 +176,7 @@ impl Collector {
             if self.open.len() >= MAX_OPEN {
                 self.open.clear();
             }
-            let open = Open { number, base_len, draft_len, drafts: Vec::new(), scored: None, verdict: None };
+            let open = Open { number, base_len, draft_len, drafts: Vec::new(), scored: None, verdict: None, bytes: 0 };
             self.open.insert(request.to_owned(), open);
             return Ok(None);
         }

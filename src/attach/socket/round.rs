@@ -1,7 +1,7 @@
 //! A round as a plugin reports it, checked, and its events.
 
 use crate::attach::step::{MAX_DRAFTS, Step};
-use crate::protocol::{EventKind, NextKind, Outcome, Piece, Prediction, Verification};
+use crate::protocol::{Candidate, EventKind, Judgement, NextKind, Outcome, Piece, Prediction, Verification};
 
 use super::lines::Fault;
 
@@ -35,6 +35,17 @@ pub struct Round {
 }
 
 impl Round {
+    /// About how many bytes it takes.
+    pub(super) fn bytes(&self) -> usize {
+        let tops = self.rows.iter().chain(self.drafts.iter().map(|draft| &draft.top));
+        let listed = tops.flat_map(|row| row.top.iter().map(|one| &one.piece));
+        let pieces = listed.chain(&self.committed).chain(self.drafts.iter().map(|draft| &draft.token));
+        let texts: usize = pieces.map(|piece| size_of::<Candidate>() + piece.bytes.len()).sum();
+        texts
+            + self.rows.len() * size_of::<Prediction>()
+            + self.drafts.len() * (size_of::<Draft>() + size_of::<Judgement>())
+    }
+
     /// Number of drafts.
     #[must_use]
     pub fn drafted(&self) -> usize {

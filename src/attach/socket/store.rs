@@ -17,6 +17,9 @@ const MAX_REQUESTS: usize = 64;
 /// Most rounds of a request that wait.
 const MAX_ROUNDS: usize = 1024;
 
+/// Most bytes of all rounds that wait.
+const MAX_BYTES: usize = 64 << 20;
+
 /// Most sentences that wait.
 const MAX_NOTICES: usize = 8;
 
@@ -30,6 +33,8 @@ pub(super) struct Waiting {
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) requests: VecDeque<Waiting>,
+    /// At least the bytes of all rounds that wait: rounds that were taken are still counted until it is computed anew.
+    bytes: usize,
     notices: VecDeque<String>,
     engine: Option<String>,
     rule: Option<VerifyRule>,
@@ -99,6 +104,7 @@ impl Store {
     pub(super) fn round(&self, request: String, round: Round) {
         let mut state = self.lock();
         state.arrived += 1;
+        state.make_room(round.bytes());
         let found = state.requests.iter().position(|waiting| waiting.request == request);
         let mut waiting = found.and_then(|at| state.requests.remove(at)).unwrap_or_default();
         waiting.request = request;
@@ -135,6 +141,24 @@ impl Store {
 }
 
 impl State {
+    /// Drops the oldest rounds, if a round of so many bytes would be too much.
+    fn make_room(&mut self, bytes: usize) {
+        self.bytes += bytes;
+        if self.bytes <= MAX_BYTES {
+            return;
+        }
+        let waiting = self.requests.iter().flat_map(|waiting| &waiting.rounds);
+        self.bytes = waiting.map(Round::bytes).sum::<usize>() + bytes;
+        // half of the room, so that it is not computed anew for every round
+        while self.bytes > MAX_BYTES / 2 {
+            let Some(oldest) = self.requests.front_mut() else { return };
+            match oldest.rounds.pop_front() {
+                Some(round) => self.bytes -= round.bytes(),
+                None => drop(self.requests.pop_front()),
+            }
+        }
+    }
+
     fn say(&mut self, sentence: String) {
         if self.notices.len() >= MAX_NOTICES {
             self.notices.pop_front();

@@ -134,3 +134,23 @@ fn the_events_of_a_joined_step_have_everything() {
     assert!(matches!(&events[4], EventKind::Scored { rows, verify_us: 10, .. } if rows.len() == 4));
     assert!(matches!(&events[6], EventKind::Committed { tokens, clock_us: 50, .. } if tokens.len() == 2));
 }
+
+#[test]
+fn rounds_that_nobody_takes_are_bounded_in_bytes() {
+    use crate::protocol::Candidate;
+    let store = Store::default();
+    let candidate = Candidate { piece: Piece::new(TokenId(1), "x".repeat(1000).as_str()), prob: 0.001 };
+    let mut large = round(1, &[1, 2], 1);
+    large.rows[0].top = vec![candidate; 1000];
+    let weight = large.bytes();
+    assert!((1_000_000..1_200_000).contains(&weight), "{weight}");
+    for index in 0..200 {
+        store.round(format!("{}", index % 3), Round { at_us: index, ..large.clone() });
+        let state = store.lock();
+        let bytes: usize = state.requests.iter().flat_map(|waiting| &waiting.rounds).map(Round::bytes).sum();
+        assert!(bytes <= 64 << 20, "{bytes} after {index}");
+    }
+    let state = store.lock();
+    let newest = state.requests.iter().flat_map(|waiting| &waiting.rounds).map(|round| round.at_us).max();
+    assert_eq!(newest, Some(199));
+}

@@ -138,3 +138,29 @@ fn nothing_makes_it_panic_and_what_is_open_is_bounded() {
     );
     assert_eq!(collector.push(long.as_bytes()).unwrap_err().field, "request");
 }
+
+#[test]
+fn the_lines_of_rounds_under_way_are_bounded() {
+    let mut collector = Collector::default();
+    collector.push(ROUND[0].as_bytes()).unwrap();
+    let text = "x".repeat(1000);
+    let candidate = format!(r#"{{"id":1,"text":"{text}","prob":0.001}}"#);
+    let top = vec![candidate; 1000].join(",");
+    let mut seq = 0;
+    let mut push = |rest: &str| {
+        seq += 1;
+        // rounds that were forgotten have lines without a beginning
+        let _ = collector.push(format!(r#"{{"seq":{seq},"at_us":1,"round":1,{rest}"#).as_bytes());
+        collector.open.values().map(|open| open.bytes).sum::<usize>()
+    };
+    let mut most = 0;
+    for request in 0..18 {
+        push(&format!(r#""type":"round_started","base_len":5,"draft_len":255,"request":"{request}"}}"#));
+        for index in 0..4 {
+            most = most.max(push(&format!(
+                r#""type":"drafted","index":{index},"token":{{"id":1,"text":"a"}},"q":1.0,"top":{{"top":[{top}],"tail":0.0}},"took_us":5,"request":"{request}"}}"#
+            )));
+        }
+    }
+    assert!(most > MAX_OPEN_BYTES / 2 && most <= MAX_OPEN_BYTES, "{most}");
+}
