@@ -173,6 +173,31 @@ fn twice_the_recording_takes_twice_the_work_to_film() {
     assert!(memory < half_memory * 23 / 10, "{half_memory} bytes for 150 turns, {memory} for 300");
 }
 
+/// The most bytes in use while a recording of so many prompts without answers is filmed.
+fn film_prompts(folder: &Path, prompts: u32) -> usize {
+    let (start, turn) = long::short_turn(1);
+    let path = folder.join(format!("{prompts}.jsonl"));
+    let mut file = std::io::BufWriter::new(std::fs::File::create(&path).unwrap());
+    writeln!(file, "{}", serde_json::to_string(&start).unwrap()).unwrap();
+    let at_us = turn[0].at_us;
+    for turn in 1..=prompts {
+        writeln!(file, r#"{{"seq":{turn},"at_us":{at_us},"type":"prompted","turn":{turn},"text":"x"}}"#).unwrap();
+    }
+    drop(file);
+    let recording = Recording::open(&path).unwrap();
+    let options = ExportOptions { force: true, ..ExportOptions::default() };
+    peak(|| export(&recording, Format::Cast, &folder.join("a.cast"), &options).unwrap())
+}
+
+#[test]
+fn prompts_without_end_take_bounded_memory() {
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let folder = tempfile::tempdir().unwrap();
+    let (some, more) = (film_prompts(folder.path(), 80_000), film_prompts(folder.path(), 240_000));
+    println!("{} MB for 80,000 prompts, {} MB for 240,000", some >> 20, more >> 20);
+    assert!(more < some + some / 4 && more < 64 << 20, "{some} bytes for 80,000 prompts, {more} for 240,000");
+}
+
 /// Plays a run with 32 candidates in every list; returns the most bytes in use.
 fn play(events: usize) -> usize {
     let (start, turn) = long::bundled();

@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 
 use crate::protocol::Lane;
 
-use super::{Answer, FULL_ROUNDS, Round, Session};
+use super::{Answer, FULL_ROUNDS, Round, Session, Settled};
 
 /// The answer of a lane that has not run, shared by all turns.
 static EMPTY: LazyLock<Arc<Answer>> = LazyLock::new(Arc::default);
@@ -75,6 +75,7 @@ impl Session {
             old.for_each(|stats| self.dropped[lane.index()].merge(stats));
             self.lanes[lane.index()].turn = None;
         }
+        self.settled = Settled::default();
         self.typed_bytes = newest.typed.len();
         self.numbers = Arc::new(BTreeMap::from([(newest.number, 0)]));
         self.kept = self.kept.emptied();

@@ -31,6 +31,7 @@ pub mod probe;
 mod recount;
 mod robust;
 mod round;
+mod settled;
 mod slots;
 mod speedup;
 mod stats;
@@ -49,6 +50,7 @@ use crate::protocol::{Ability, Costs, DrafterKind, EngineInfo, Event, EventKind,
 use kept_rounds::KeptRounds;
 use memo::Memo;
 use notices::Notices;
+use settled::Settled;
 
 pub use align::{Pair, align};
 pub use chosen::ChosenDraftLen;
@@ -99,6 +101,8 @@ pub struct Session {
     kept: KeptRounds,
     /// Statistics of turns that were dropped, by lane.
     dropped: [LaneStats; Lane::ALL.len()],
+    /// Those of the first turns, which nothing works on any more.
+    settled: Settled,
     /// Of all prompts.
     typed_bytes: usize,
     lanes: [LaneState; Lane::ALL.len()],
@@ -185,6 +189,7 @@ impl Session {
                 if self.typed_bytes <= MAX_TYPED {
                     self.turns[index].typed.clone_from(text);
                 }
+                self.settle_turns();
                 self.turns[index].branch = *branch;
                 self.turns[index].begun = self.settings;
                 self.lanes[lane.index()] =
@@ -192,6 +197,7 @@ impl Session {
             }
             EventKind::Prefilled { turn, .. } => {
                 let Some(index) = self.turn_index(*turn) else { return };
+                self.settled.unsettle(index);
                 let kept = self.turns[index].branch.map_or(0, |branch| branch.kept as usize);
                 let mut answer = Answer::prefilled(kind, kept, &self.settings.of_lane(lane));
                 if lane == Lane::Speculative && self.engine().is_some_and(|engine| !engine.draft_counts.is_live()) {
@@ -251,6 +257,7 @@ impl Session {
 
     fn working_answer(&mut self, lane: Lane) -> Option<&mut Answer> {
         let index = self.lanes[lane.index()].turn?;
+        self.settled.unsettle(index);
         let turn = self.turns.get_mut(index)?;
         turn.measured = Memo::default();
         Some(Arc::make_mut(&mut turn.answers[lane.index()]))
@@ -383,16 +390,6 @@ impl Session {
     #[must_use]
     pub fn events(&self) -> u64 {
         self.events
-    }
-
-    /// Statistics of a lane over the whole session.
-    #[must_use]
-    pub fn stats(&self, lane: Lane) -> LaneStats {
-        let mut sum = self.dropped[lane.index()].clone();
-        for turn in &self.turns {
-            sum.merge(turn.answer(lane).stats());
-        }
-        sum
     }
 }
 
