@@ -325,6 +325,15 @@ fn a_fatal_signal_restores_the_terminal() {
 }
 
 #[test]
+fn a_terminal_that_claims_to_be_huge_is_refused() {
+    let mut terminal = Terminal::start(&["demo", "code"], &[]);
+    terminal.wait("a screen", |screen| screen.alternate_screen());
+    terminal.master.resize(PtySize { rows: u16::MAX, cols: u16::MAX, ..SIZE }).unwrap();
+    assert_eq!(terminal.ends(), 2);
+    assert!(terminal.text().contains("65535 columns and 65535 rows"), "{}", terminal.text());
+}
+
+#[test]
 fn a_dumb_terminal_gets_plain_text() {
     let files = common::tiny::Tiny::new(3);
     let target = files.target.to_str().unwrap();

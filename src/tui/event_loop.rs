@@ -25,7 +25,7 @@ use super::action::Action;
 use super::app::App;
 use super::conversation;
 use super::options::TuiOptions;
-use super::terminal::{Guard, HANGUP, Stage, TuiError, asked_to_end, die_of, end_at_once, take_panic};
+use super::terminal::{Guard, HANGUP, Stage, TuiError, asked_to_end, check_size, die_of, end_at_once, take_panic};
 use super::terminal_input::{inputs, is_gone};
 use super::update;
 use super::view::View;
@@ -140,7 +140,8 @@ impl EventLoop {
                     Some(input) => {
                         let input = input?;
                         // crossterm forgets that there are keys to read if a new size arrives with them
-                        if matches!(input, Input::Resize(..)) {
+                        if let Input::Resize(columns, rows) = input {
+                            check_size((columns, rows))?;
                             stage.nudge()?;
                         }
                         self.input(input);

@@ -48,6 +48,17 @@ pub(super) trait Stage {
     fn suspend(&mut self) -> io::Result<()>;
 }
 
+/// Most cells that are drawn, far more than any screen has: each takes some hundred bytes.
+const MAX_CELLS: u32 = 1 << 20;
+
+/// Refuses a terminal that says it is too large to draw on.
+pub(super) fn check_size((columns, rows): (u16, u16)) -> io::Result<()> {
+    match u32::from(columns) * u32::from(rows) {
+        ..=MAX_CELLS => Ok(()),
+        _ => Err(io::Error::other(format!("it reports {columns} columns and {rows} rows; make it smaller"))),
+    }
+}
+
 /// Whether the program has taken over the terminal.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 /// The panic message of a thread other than the front end's.
@@ -64,6 +75,7 @@ pub(super) struct Guard {
 
 impl Guard {
     pub(super) fn enter(mouse: bool) -> io::Result<Self> {
+        check_size(crossterm::terminal::size()?)?;
         hook_panics(thread::current().id());
         let entered = take_over(mouse).and_then(|()| Terminal::new(CrosstermBackend::new(stdout())));
         match entered {
