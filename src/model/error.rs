@@ -102,8 +102,13 @@ pub enum ModelError {
     #[error("{0}")]
     Device(String),
     /// An error of the tensor library.
-    #[error("tensor operation failed: {0}")]
+    #[error("tensor operation failed: {}", sentence(.0))]
     Candle(#[from] candle_core::Error),
+}
+
+/// What the tensor library reports, without the stack that it adds where RUST_BACKTRACE is set.
+fn sentence(error: &candle_core::Error) -> String {
+    error.to_string().lines().next().unwrap_or_default().to_owned()
 }
 
 /// A place in the Hub's cache.
@@ -161,6 +166,12 @@ pub(in crate::model) fn clean(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_of_the_tensor_library_is_one_line() {
+        let error = ModelError::from(candle_core::Error::Msg("no such shape\n   0: candle_core::bt\n".to_owned()));
+        assert_eq!(error.to_string(), "tensor operation failed: no such shape");
+    }
 
     #[test]
     fn the_error_of_a_damaged_file_names_the_command_that_replaces_it() {
