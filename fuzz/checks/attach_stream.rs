@@ -1,7 +1,8 @@
-//! Takes any bytes as what a server sends while it answers: lines, chunks, steps, events, the session they fold to.
+//! Takes any bytes as what a server sends while it answers: lines, chunks, steps, events, the session they fold to; and as
+//! the lines of a plugin inside the server.
 
 use draftscope::attach::step::{MAX_DRAFTS, Part, unreported};
-use draftscope::attach::{Api, read_stream};
+use draftscope::attach::{Api, read_stream, socket};
 use draftscope::protocol::{Event, EventKind, Lane};
 use draftscope::session::Session;
 
@@ -11,6 +12,8 @@ pub fn check(bytes: &[u8]) {
     for api in [Api::Llama, Api::Vllm, Api::Sglang, Api::Openai] {
         follow(read_stream(api, &text));
     }
+    let report = socket::check(bytes.split(|byte| *byte == b'\n').map(|line| Ok(line.to_vec())));
+    assert!(!report.to_string().is_empty());
 }
 
 fn follow(parts: Vec<Part>) {
