@@ -28,7 +28,7 @@ use first_byte::FirstByte;
 /// Longest answer that is read as a whole, in bytes.
 const MAX_BODY: u64 = 8 << 20;
 
-/// Longest time that such an answer takes after its head; less where [`Patience::silence`] is short.
+/// Longest time that such an answer takes after its first bytes; less where [`Patience::silence`] is short.
 const MAX_BODY_TIME: Duration = Duration::from_secs(60);
 
 /// Longest line of a stream, in bytes.
@@ -296,15 +296,18 @@ impl Client {
     }
 
     fn text(&self, response: Response<Body>) -> Result<String, HttpError> {
-        let until = Instant::now() + MAX_BODY_TIME.min(self.patience.silence * 4);
+        let longest = MAX_BODY_TIME.min(self.patience.silence * 4);
+        let mut first = None; // when the first bytes came, which may take as long as the head
         let mut reader = response.into_body().into_reader().take(MAX_BODY + 1);
         let (mut bytes, mut chunk) = (Vec::new(), vec![0; 1 << 14]);
         loop {
             match reader.read(&mut chunk).map_err(|error| self.failure(&error.into()))? {
                 0 => break,
+                len if first.get_or_insert_with(Instant::now).elapsed() < longest => {
+                    bytes.extend_from_slice(&chunk[..len]);
+                }
                 // a server that sends a byte now and then is never silent
-                _ if Instant::now() > until => return Err(self.refused("sends its answer too slowly")),
-                len => bytes.extend_from_slice(&chunk[..len]),
+                _ => return Err(self.refused("sends its answer too slowly")),
             }
         }
         if bytes.len() as u64 > MAX_BODY {

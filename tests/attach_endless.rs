@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use draftscope::attach::{AttachConfig, spawn};
 use draftscope::headless::{Driver, Outcome};
-use draftscope::http::{Client, Patience};
+use draftscope::http::{Access, Client, Patience};
 use draftscope::protocol::{Lane, Prompt, Settings, StopReason};
 
 /// Answers `/completion` with these bytes again and again until the client leaves.
@@ -98,7 +98,7 @@ fn comments_without_end_end_the_answer() {
 fn a_body_that_comes_byte_by_byte_is_given_up() {
     let second = Duration::from_secs(1);
     let patience = Patience { connect: 5 * second, answer: 5 * second, silence: second / 2 };
-    let client = Client::new(&drip(), Vec::new(), patience).unwrap();
+    let client = Client::new(&drip(), Access::default(), patience).unwrap();
     let began = Instant::now();
     let error = client.get("/props").unwrap_err().to_string();
     assert!(error.contains("sends its answer too slowly"), "{error}");

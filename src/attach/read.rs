@@ -122,7 +122,7 @@ mod tests {
         });
         let second = Duration::from_secs(1);
         let patience = Patience { connect: second, answer: second, silence: 60 * second };
-        (Client::new(&url, Vec::new(), patience).unwrap(), sent, server)
+        (Client::new(&url, crate::http::Access::default(), patience).unwrap(), sent, server)
     }
 
     #[test]
