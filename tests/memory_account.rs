@@ -1,5 +1,5 @@
-//! What `models info` and "does it fit" say of memory is what the process takes, within a fiftieth and two huge pages. This
-//! is a separate test binary, because the figure is that of a process.
+//! What `models info`, "does it fit", the program and `explain` say of memory is what the process takes, within a fiftieth.
+//! This is a separate test binary, because the figure is that of a process.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 #![cfg(target_os = "linux")]
@@ -9,22 +9,27 @@ mod common;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use candle_core::Device;
 use candle_core::quantized::gguf_file::Value;
 use candle_core::quantized::{GgmlDType, QStorage, QTensor};
-use common::tiny::{Tiny, vocab_len};
+use common::grown::{ASSISTANT, CONTEXT, DEEPSEEK, GEMMA4, MIMO, QWEN3, QWEN35};
+use common::tiny::{TEMPLATE, Tiny, vocab_len};
 use draftscope::model::LogitRows;
-use draftscope::model::load::{card::Card, load};
-use draftscope::model::options::{Backend, Dtype, LoadOptions};
-use draftscope::protocol::TokenId;
+use draftscope::model::load::{Loaded, card::Card, load};
+use draftscope::model::options::{Backend, Dtype, LoadOptions, ModuleFile};
+use draftscope::protocol::{MemoryAccount, TokenId};
+use serde::{Deserialize, Serialize};
 
 const D: usize = 1024;
 const FFN: usize = 3072;
 const HEADS: usize = 8;
 const KV_HEADS: usize = 4;
 const HEAD_DIM: usize = 128;
-const CONTEXT: usize = 1024;
 
 /// Matrices of a block: name, rows, columns.
 const MATRICES: [(&str, usize, usize); 7] = [
@@ -51,25 +56,35 @@ fn norm(len: usize) -> QTensor {
     QTensor::quantize(&ones, GgmlDType::F32).unwrap()
 }
 
-/// A model of 250 MB or a little more: as many blocks as that takes, odd ones of the second type.
-fn model([even, odd]: [GgmlDType; 2]) -> Tiny {
-    let block_bytes: usize = MATRICES.iter().map(|(_, rows, k)| rows * k / even.block_size() * even.type_size()).sum();
-    let layers = 250_000_000usize.div_ceil(block_bytes);
-    Tiny::with(1, |parts| {
-        let sizes = [
-            ("block_count", layers),
-            ("context_length", CONTEXT),
-            ("embedding_length", D),
-            ("feed_forward_length", FFN),
-            ("attention.head_count", HEADS),
-            ("attention.head_count_kv", KV_HEADS),
-            ("rope.dimension_count", HEAD_DIM),
-        ];
-        for (key, value) in &mut parts.metadata {
-            if let Some((_, size)) = sizes.iter().find(|(name, _)| key.strip_prefix("llama.") == Some(*name)) {
-                *value = Value::U32(*size as u32);
-            }
+/// Sets the metadata to this test's sizes.
+fn resize(metadata: &mut [(String, Value)], layers: usize) {
+    let sizes = [
+        ("block_count", layers),
+        ("context_length", CONTEXT),
+        ("embedding_length", D),
+        ("feed_forward_length", FFN),
+        ("attention.head_count", HEADS),
+        ("attention.head_count_kv", KV_HEADS),
+        ("rope.dimension_count", HEAD_DIM),
+    ];
+    for (key, value) in metadata {
+        if let Some((_, size)) = sizes.iter().find(|(name, _)| key.strip_prefix("llama.") == Some(*name)) {
+            *value = Value::U32(*size as u32);
         }
+    }
+}
+
+/// Layers whose matrices take 250 MB or a little more in blocks of so many weights and bytes.
+fn layers_of(weights: usize, bytes: usize) -> usize {
+    let of_layer: usize = MATRICES.iter().map(|(_, rows, k)| rows * k / weights * bytes).sum();
+    250_000_000usize.div_ceil(of_layer)
+}
+
+/// A model whose odd blocks are of the second type.
+fn model([even, odd]: [GgmlDType; 2]) -> Tiny {
+    let layers = layers_of(even.block_size(), even.type_size());
+    Tiny::with(1, |parts| {
+        resize(&mut parts.metadata, layers);
         parts.tensors = vec![
             ("token_embd.weight".to_owned(), matrix(even, vocab_len(), D)),
             ("output_norm.weight".to_owned(), norm(D)),
@@ -83,8 +98,63 @@ fn model([even, odd]: [GgmlDType; 2]) -> Tiny {
     })
 }
 
-/// Huge pages that weights and cache fill in part, one each.
-const PAGES: u64 = 2 * (2 << 20);
+/// A type that candle does not write: its number in GGUF files, and a block of it.
+struct RawType {
+    id: u32,
+    weights: usize,
+    block: Vec<u8>,
+}
+
+impl RawType {
+    /// A scale, and codes of all kinds.
+    fn new(id: u32, weights: usize, scale: &[u8], rest: usize) -> Self {
+        let codes = (0..rest).map(|i| (i * 37 % 251) as u8);
+        Self { id, weights, block: scale.iter().copied().chain(codes).collect() }
+    }
+
+    /// A model of this type, written by hand.
+    fn model(&self) -> Tiny {
+        let layers = layers_of(self.weights, self.block.len());
+        let tiny = Tiny::with(1, |parts| {
+            resize(&mut parts.metadata, layers);
+            parts.tensors.clear();
+        });
+        let mut shapes = vec![("token_embd.weight".to_owned(), vec![D, vocab_len()])];
+        shapes.push(("output_norm.weight".to_owned(), vec![D]));
+        for layer in 0..layers {
+            let named = |name: &str| format!("blk.{layer}.{name}.weight");
+            shapes.extend(MATRICES.map(|(name, rows, k)| (named(name), vec![k, rows])));
+            shapes.extend(["attn_norm", "ffn_norm"].map(|name| (named(name), vec![D])));
+        }
+        let mut file = std::fs::read(&tiny.target).unwrap();
+        let last = TEMPLATE.as_bytes(); // the last value of the metadata
+        file.truncate(file.windows(last.len()).position(|bytes| bytes == last).unwrap() + last.len());
+        file[8..16].copy_from_slice(&(shapes.len() as u64).to_le_bytes());
+        let mut at = 0u64;
+        let len = |shape: &[usize]| match shape {
+            [k, rows] => k * rows / self.weights * self.block.len(),
+            _ => 4 * shape[0],
+        };
+        for (name, shape) in &shapes {
+            file.extend((name.len() as u64).to_le_bytes());
+            file.extend(name.bytes());
+            file.extend((shape.len() as u32).to_le_bytes());
+            shape.iter().for_each(|dim| file.extend((*dim as u64).to_le_bytes()));
+            file.extend(if shape.len() == 2 { self.id } else { 0 }.to_le_bytes());
+            file.extend(at.to_le_bytes());
+            at += len(shape).next_multiple_of(32) as u64;
+        }
+        file.resize(file.len().next_multiple_of(32), 0);
+        for (_, shape) in &shapes {
+            let one = 1f32.to_le_bytes();
+            let part = if shape.len() == 2 { &self.block[..] } else { &one };
+            file.extend(part.repeat(len(shape) / part.len()));
+            file.resize(file.len().next_multiple_of(32), 0);
+        }
+        std::fs::write(&tiny.target, file).unwrap();
+        tiny
+    }
+}
 
 /// Bytes of the process without those that a file backs.
 fn taken() -> u64 {
@@ -93,68 +163,186 @@ fn taken() -> u64 {
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
 }
 
-/// Environment variable with the file that a child process measures: memory that one model freed would be used again by
-/// the next.
-const FILE: &str = "DRAFTSCOPE_TEST_MEMORY_ACCOUNT";
+/// The most of [`taken`] from here on.
+struct Peak {
+    most: Arc<AtomicU64>,
+    ended: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
 
-fn measure(target: PathBuf) {
-    let card = Card::read(&target).unwrap();
-    let options = LoadOptions {
-        backend: Backend::Native,
-        dtype: Dtype::Stored,
-        threads: Some(2),
-        ctx_len: Some(CONTEXT),
-        mtp: None,
-        target,
-        ..common::checkpoint::recipe(PathBuf::new(), Backend::Native)
-    };
-    let before = taken();
-    let mut loaded = load(&options, &mut |_, _, _| {}).unwrap();
-    let weights = taken() - before;
-    let tokens: Vec<TokenId> = (0..CONTEXT as u32).map(|i| TokenId(i % 200)).collect();
-    for block in tokens.chunks(512) {
-        loaded.target.forward(block, LogitRows::Last).unwrap();
+impl Peak {
+    fn start() -> Self {
+        let (most, ended) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let (seen, over) = (Arc::clone(&most), Arc::clone(&ended));
+        let thread = std::thread::spawn(move || {
+            while !over.load(Ordering::Relaxed) {
+                seen.fetch_max(taken(), Ordering::Relaxed);
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        });
+        Self { most, ended, thread }
     }
-    let all = taken() - before;
-    let promised = card.weight_bytes + card.kv_bytes_per_token * CONTEXT as u64 + card.working_bytes;
-    let off = |got: u64, said: u64| (got as f64 / said as f64 - 1.0) * 100.0;
-    println!(
-        "{}: weights {:.1} MB, {:+.2} % of what is said; all {:.1} MB, {:+.2} %; on disk {:.1} MB",
-        card.dtype,
-        weights as f64 / 1e6,
-        off(weights, card.weight_bytes),
-        all as f64 / 1e6,
-        off(all, promised),
-        card.tensor_bytes as f64 / 1e6
-    );
-    assert_eq!(card.weight_bytes, loaded.target.spec().info.weight_bytes + norms(&card), "{}", card.dtype);
-    let allowed = promised / 50 + PAGES;
-    assert!(all.abs_diff(promised) <= allowed, "{}: {all} taken, {promised} said", card.dtype);
+
+    fn end(self) -> u64 {
+        self.ended.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap();
+        self.most.load(Ordering::Relaxed)
+    }
 }
 
-/// Bytes of the norms, which a model does not count as weights.
-fn norms(card: &Card) -> u64 {
-    4 * (D * (2 * card.layers + 1)) as u64
+/// A process to measure: memory that one model freed would be used again by the next.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Run {
+    what: String,
+    target: PathBuf,
+    candle: bool,
+    dtype: String,
+    own_module: bool,
+    draft_model: Option<PathBuf>,
 }
 
-fn check(model: &Path) {
-    let mut child = Command::new(std::env::current_exe().unwrap());
-    let out = child.args(["--nocapture", "the_account"]).env(FILE, model).output().unwrap();
-    print!(
-        "{}",
-        String::from_utf8_lossy(&out.stdout).lines().filter(|l| l.contains(" MB, ")).collect::<String>() + "\n"
-    );
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+/// Environment variable with the [`Run`] of a child process.
+const RUN: &str = "DRAFTSCOPE_TEST_MEMORY_ACCOUNT";
+
+/// Positions that are decoded one by one after the prompt, so that states of as many rows are kept as ever are.
+const DECODED: usize = 20;
+
+impl Run {
+    fn of(what: &str, target: &Path, [backend, dtype]: [&str; 2]) -> Self {
+        let (what, target) = (format!("{what}, {backend} {dtype}"), target.to_owned());
+        let candle = backend == "candle";
+        Self { what, target, candle, dtype: dtype.to_owned(), own_module: false, draft_model: None }
+    }
+
+    fn options(&self) -> LoadOptions {
+        let own =
+            ModuleFile { name: String::new(), weights: [].into(), config: [].into(), sha256: None, required: false };
+        LoadOptions {
+            backend: if self.candle { Backend::Candle } else { Backend::Native },
+            dtype: match self.dtype.as_str() {
+                "f32" => Dtype::F32,
+                "bf16" => Dtype::Bf16,
+                _ => Dtype::Stored,
+            },
+            threads: Some(2),
+            ctx_len: Some(CONTEXT),
+            mtp: self.own_module.then_some(own),
+            draft_model: self.draft_model.clone(),
+            draft_model_required: self.draft_model.is_some(),
+            ..common::checkpoint::recipe(self.target.clone(), Backend::Native)
+        }
+    }
+
+    /// Runs in a process of its own; returns what is wrong.
+    fn check(&self) -> Option<String> {
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        // freed tensors go back to the system at once, so that what the process has is what lives
+        child.env("MALLOC_MMAP_THRESHOLD_", "65536").env("MALLOC_TRIM_THRESHOLD_", "65536");
+        let child = child.args(["--nocapture", "the_account_of_every_weight_type"]);
+        let out = child.env(RUN, serde_json::to_string(self).unwrap()).output().unwrap();
+        let lines = String::from_utf8_lossy(&out.stdout);
+        lines.lines().filter(|line| line.contains(" MB")).for_each(|line| println!("{line}"));
+        let panic = String::from_utf8_lossy(&out.stderr);
+        (!out.status.success())
+            .then(|| format!("{}: {}", self.what, panic.split("stack backtrace").next().unwrap_or("")))
+    }
+
+    fn measure(&self) {
+        let options = self.options();
+        let (by_default, card) = (!self.candle && self.draft_model.is_none(), Card::read(&self.target).unwrap());
+        let before = taken();
+        let Loaded { mut target, mtp, mut deeper, memory, .. } = load(&options, &mut |_, _, _| {}).unwrap();
+        let weights = taken() - before;
+        let mut modules: Vec<_> = mtp.map(|(module, _)| module).into_iter().chain(deeper.drain(..)).collect();
+        if let Some(module) = modules.first() {
+            target.set_tap(&module.tap()).unwrap();
+        }
+        let peak = Peak::start();
+        let tokens: Vec<TokenId> = (0..=CONTEXT as u32).map(|i| TokenId(i % 200)).collect();
+        let mut at = 0;
+        let blocks = tokens[..CONTEXT - DECODED].chunks(512).chain(tokens[CONTEXT - DECODED..CONTEXT].chunks(1));
+        for block in blocks {
+            let out = target.forward(block, LogitRows::Last).unwrap();
+            at += block.len();
+            for module in modules.iter_mut().filter(|module| !module.shares_target_kv()) {
+                module.forward(&tokens[at + 1 - block.len()..=at], &out.hidden).unwrap();
+            }
+        }
+        let all = peak.end() - before;
+        let off = |got: u64, said: u64| (got as f64 / said as f64 - 1.0) * 100.0;
+        let mb = |bytes: u64| bytes as f64 / 1e6;
+        println!(
+            "{}: weights {:.1} MB, {:+.2} % of {:.1}; all {:.1} MB, {:+.2} % of {:.1} MB; passes {:.1}, states {:.1}, on disk {:.1}",
+            self.what,
+            mb(weights),
+            off(weights, memory.weights()),
+            mb(memory.weights()),
+            mb(all),
+            off(all, memory.total()),
+            mb(memory.total()),
+            mb(memory.passes),
+            mb(memory.states),
+            mb(card.tensor_bytes)
+        );
+        if by_default && self.own_module == (card.modules > 0) {
+            // a copy of a table shows only when it is read
+            let MemoryAccount { target_weights, drafter_weights, .. } = card.account;
+            let close = |said: u64, is: u64| said >= is && said <= is + is / 100;
+            assert!(close(target_weights, memory.target_weights), "{}: {target_weights} of {memory:?}", self.what);
+            assert!(close(drafter_weights, memory.drafter_weights), "{}: {drafter_weights} of {memory:?}", self.what);
+            assert_eq!(
+                MemoryAccount { target_weights: 0, drafter_weights: 0, ..card.account },
+                MemoryAccount { target_weights: 0, drafter_weights: 0, ..memory },
+                "{}",
+                self.what
+            );
+        }
+        assert!(memory.total() > 200_000_000, "{}: too small for a fiftieth to mean something", self.what);
+        assert!(all.abs_diff(memory.total()) <= memory.total() / 50, "{}: {all} taken, {memory:?} said", self.what);
+    }
 }
 
 #[test]
 fn the_account_of_every_weight_type_is_what_the_process_takes() {
-    if let Some(file) = std::env::var_os(FILE) {
-        return measure(file.into());
+    if let Some(run) = std::env::var_os(RUN) {
+        return serde_json::from_str::<Run>(&run.into_string().unwrap()).unwrap().measure();
     }
     use GgmlDType::*;
+    let mut wrong = Vec::new();
     for dtype in [F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2K, Q3K, Q4K, Q5K, Q6K] {
-        check(&model([dtype, dtype]).target);
+        let model = model([dtype, dtype]);
+        wrong.extend(Run::of(&format!("{dtype:?}"), &model.target, ["native", "stored"]).check());
     }
-    check(&model([Q4K, Q6K]).target);
+    let small = half::f16::from_f32(0.001).to_le_bytes();
+    let raw = [("IQ4_NL", 20, 32, &small[..], 16), ("IQ4_XS", 23, 256, &small, 134), ("MXFP4", 39, 32, &[118], 16)];
+    for (name, id, weights, scale, rest) in raw {
+        let model = RawType::new(id, weights, scale, rest).model();
+        wrong.extend(Run::of(name, &model.target, ["native", "stored"]).check());
+    }
+    for kind in [["native", "stored"], ["candle", "stored"], ["candle", "bf16"]] {
+        wrong.extend(Run::of("Q4K and Q6K", &model([Q4K, Q6K]).target, kind).check());
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_account_of_every_family_is_what_the_process_takes() {
+    let assistant = ASSISTANT.make();
+    let mut wrong = Vec::new();
+    for growth in [&QWEN3, &MIMO, &QWEN35, &GEMMA4, &DEEPSEEK] {
+        let folder = growth.make();
+        for kind in [["native", "stored"], ["candle", "bf16"], ["candle", "f32"]] {
+            let run = Run::of(growth.fixture, folder.path(), kind);
+            wrong.extend(run.check());
+            if ["mimo", "qwen35", "deepseek"].contains(&growth.fixture) {
+                let what = format!("{}, own module", run.what);
+                wrong.extend(Run { what, own_module: true, ..run.clone() }.check());
+            }
+            if growth.fixture == "gemma4" {
+                let what = format!("{}, assistant", run.what);
+                wrong.extend(Run { what, draft_model: Some(assistant.path().to_owned()), ..run }.check());
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::model::load::{Loaded, load};
 use crate::model::options::LoadOptions;
 use crate::model::{Checkpoint, DraftModule, ExpertsMet, LogitRows, Model, ModelError, Rows};
-use crate::protocol::{DrafterInfo, TokenId};
+use crate::protocol::{DrafterInfo, MemoryAccount, TokenId};
 use draftscope_kernels::Stream;
 
 /// Bytes that the bandwidth test reads: far more than any cache stores.
@@ -101,6 +101,8 @@ pub struct CostCurve {
     pub draft_weight_bytes: u64,
     /// Bytes of KV cache per position, target and drafter together.
     pub kv_bytes_per_token: u64,
+    /// What all of it takes in memory.
+    pub memory: MemoryAccount,
     /// Rate at which this machine reads memory that does not fit into its caches, in bytes per second: the median of
     /// the same turns. `None` if a GPU computes: the rate of its memory is not measured.
     pub memory_bandwidth: Option<f64>,
@@ -130,6 +132,7 @@ pub struct PassTimer {
     tokens: Vec<TokenId>, // by position
     ctx: usize,
     read: Rows, // states of the target that a chain's first draft settles
+    memory: MemoryAccount,
 }
 
 impl PassTimer {
@@ -138,11 +141,11 @@ impl PassTimer {
     /// # Errors
     /// When they cannot be loaded, or do not fit into the free memory.
     pub fn load(recipe: &LoadOptions) -> Result<Self, ModelError> {
-        let Loaded { mut target, mtp, .. } = load(recipe, &mut |_, _, _| {})?;
+        let Loaded { mut target, mtp, memory, .. } = load(recipe, &mut |_, _, _| {})?;
         if let Some((module, _)) = &mtp {
             target.set_tap(&module.tap())?;
         }
-        Ok(Self { target, mtp, tokens: Vec::new(), ctx: 0, read: Rows::default() })
+        Ok(Self { target, mtp, tokens: Vec::new(), ctx: 0, read: Rows::default(), memory })
     }
 
     /// Most cached positions after which every width can still be timed.
@@ -273,12 +276,13 @@ pub fn measure(recipe: &LoadOptions, ctx: usize, turns: usize) -> Result<CostCur
         backend: format!("{} {} on {}", spec.backend, spec.dtype, spec.device),
         draft: drafter.is_some().then(|| Timing::of(drafts)),
         prefill_tokens_per_second: ctx as f64 / prefill.as_secs_f64(),
-        weight_bytes: spec.info.weight_bytes,
+        weight_bytes: timer.memory.target_weights,
         pass_bytes,
         experts,
         cache_bytes,
-        draft_weight_bytes: drafter.map_or(0, |info| info.weight_bytes),
-        kv_bytes_per_token: spec.info.kv_bytes_per_token + drafter.map_or(0, |info| info.kv_bytes_per_token),
+        draft_weight_bytes: timer.memory.drafter_weights,
+        kv_bytes_per_token: timer.memory.kv(1),
+        memory: timer.memory,
         memory_bandwidth: host.map(|(_, bandwidth)| bandwidth),
         bandwidth_share: host.map(|(_, bandwidth)| rate / bandwidth.max(1.0)),
         read_share: host.map(|(read_share, _)| read_share),

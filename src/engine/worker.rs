@@ -63,10 +63,12 @@ fn serve(
     let loaded = load(&config.recipe, &mut |stage, done, total| {
         outbox.send(Lane::Speculative, EventKind::Loading { stage: stage.to_owned(), done, total });
     })?;
-    let (drafters, Loaded { target, codec, template, backend_notice, warnings, .. }) = drafters(loaded);
+    let (drafters, Loaded { target, codec, template, backend_notice, warnings, memory: account, .. }) =
+        drafters(loaded);
     let codec = Rc::new(codec);
     outbox.set_codec(Rc::clone(&codec));
-    let header = header(target.spec(), &drafters, config, outbox.started_unix_ms());
+    let mut header = header(target.spec(), &drafters, config, outbox.started_unix_ms());
+    header.memory = Some(account);
     let mut decoder = Decoder::new(target, Box::new(drafters.drafter_set), &config.settings);
     let mut auto = Auto::new(memory, &header);
     if config.settings.draft_len_mode == DraftLenMode::Auto {
@@ -212,6 +214,7 @@ fn header(spec: &ModelSpec, drafters: &Drafters, config: &EngineConfig, started_
         lossless: config.settings.rule.is_lossless(),
         settings: config.settings,
         ctx_len: spec.ctx_len as u32,
+        memory: None,
         device: spec.device.clone(),
         backend: spec.backend.to_owned(),
         dtype: spec.dtype.clone(),

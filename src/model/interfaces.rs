@@ -13,12 +13,13 @@ use candle_core::Device;
 use serde_json::{Map, Value};
 
 use crate::model::files::{ConfigJson, Folder, GgufFile, ModelFiles, TensorNames};
-use crate::model::memory::MemoryNeed;
 use crate::model::native::{NativeCpu, NativeLlama};
-use crate::model::nn::{MatmulBackend, SharedTarget, Tensors, Transformer, TransformerConfig, TransformerModel};
+use crate::model::nn::{
+    MatmulBackend, PassWidths, SharedTarget, Tensors, Transformer, TransformerConfig, TransformerModel,
+};
 use crate::model::options::{DraftVocab, LoadOptions, WeightType};
 use crate::model::{DraftModule, Model, ModelError, ModelSpec};
-use crate::protocol::{DrafterInfo, TokenId};
+use crate::protocol::{DrafterInfo, MemoryAccount, TokenId};
 
 /// Names of a family.
 #[derive(Clone, Copy, Debug)]
@@ -111,6 +112,11 @@ pub trait FamilyConfig: Any {
         0
     }
 
+    /// Bytes of a row's inputs, from which recurrent layers compute their state again.
+    fn replay_bytes(&self) -> u64 {
+        0
+    }
+
     /// Whether experts make it so large that memory is checked before the weights are downloaded.
     fn is_large(&self) -> bool {
         false
@@ -137,9 +143,15 @@ pub trait FamilyConfig: Any {
         2 * self.transformer().kv_width() as u64
     }
 
-    /// Adds what its modules need, and corrects figures that this family loads differently.
-    fn memory(&self, _context: &LoadContext<'_>, need: MemoryNeed, _weight_type: WeightType) -> MemoryNeed {
-        need
+    /// Sizes of its largest layer, for the memory of passes on candle.
+    fn pass_widths(&self) -> PassWidths {
+        self.transformer().pass_widths()
+    }
+
+    /// Corrects figures of what this family loads in another way than tensors tell; `size`: bytes of a weight of its
+    /// dense matrices.
+    fn memory(&self, _context: &LoadContext<'_>, account: MemoryAccount, _size: u64) -> MemoryAccount {
+        account
     }
 
     /// Lines of `models info`.
@@ -282,6 +294,8 @@ impl LoadContext<'_> {
         let (matmul, dtype, device) = match backend {
             Backend::Native => {
                 let cpu = NativeCpu::new(self.options.threads);
+                let modules = if self.loads_modules() { self.config.own_modules(self.source).found } else { 0 };
+                cpu.expect(self.source, (self.config.transformer().layers, modules));
                 (MatmulBackend::Kernels(Arc::new(cpu)), loaded_dtype(self.source), &Device::Cpu)
             }
             // only families that run whole there are loaded for it
@@ -293,6 +307,12 @@ impl LoadContext<'_> {
         };
         let spec = self.spec(&matmul, dtype, device);
         (Tensors::new(self.source, (matmul, device), self.config.transformer()), spec)
+    }
+
+    /// Whether draft modules in the target's files are loaded, if there are any.
+    #[must_use]
+    pub fn loads_modules(&self) -> bool {
+        self.options.mtp.as_ref().is_some_and(|mtp| !mtp.required)
     }
 
     fn spec(&self, backend: &MatmulBackend, dtype: String, device: &Device) -> ModelSpec {

@@ -6,54 +6,44 @@
 use indicatif::DecimalBytes;
 
 use crate::model::error::ModelError;
+use crate::protocol::MemoryAccount;
 
 /// The memory that a model will take.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryNeed {
-    /// Bytes of weights.
-    pub weights: u64,
+    /// Bytes of everything.
+    pub account: MemoryAccount,
     /// Dtype of the loaded weights.
     pub dtype: String,
-    /// Bytes of cache for the whole context.
-    pub cache: u64,
-    /// Bytes that passes need beside both; 0 where that is not known.
-    pub working: u64,
-    /// Positions of the context.
-    pub ctx_len: usize,
 }
 
 impl MemoryNeed {
-    /// Bytes of everything.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.weights.saturating_add(self.cache).saturating_add(self.working)
-    }
-
     /// Rejects a model that does not fit into `available` bytes; `None` means unknown.
     ///
     /// # Errors
     /// [`ModelError::DoesNotFit`] with the figures and what to do.
     pub fn check(&self, available: Option<u64>) -> Result<(), ModelError> {
-        let Some(available) = available.filter(|available| self.total() > *available) else {
+        let account = &self.account;
+        let Some(available) = available.filter(|available| account.total() > *available) else {
             return Ok(());
         };
-        let advice = if self.weights <= available {
+        let advice = if account.weights() <= available {
             "choose a smaller --ctx"
         } else if self.dtype == "f32" {
             "choose --dtype stored, a smaller model, or free some memory"
         } else {
             "choose a smaller model, or free some memory"
         };
-        let working = match self.working {
+        let passes = match account.passes {
             0 => String::new(),
             bytes => format!(", its passes {}", DecimalBytes(bytes)),
         };
         Err(ModelError::DoesNotFit(format!(
-            "the model does not fit: its weights take {} as {}, its cache {} for {} positions{working}, and {} of memory are free; {advice}",
-            DecimalBytes(self.weights),
+            "the model does not fit: its weights take {} as {}, its cache {} for {} positions{passes}, and {} of memory are free; {advice}",
+            DecimalBytes(account.weights()),
             self.dtype,
-            DecimalBytes(self.cache),
-            self.ctx_len,
+            DecimalBytes(account.cache()),
+            account.ctx_len,
             DecimalBytes(available),
         )))
     }
@@ -102,8 +92,14 @@ mod tests {
 
     #[test]
     fn a_rejection_has_the_figures_and_says_what_to_do() {
-        let need =
-            MemoryNeed { weights: 8_000_000_000, dtype: "f32".into(), cache: 2_000_000_000, working: 0, ctx_len: 4096 };
+        let account = MemoryAccount {
+            target_weights: 7_500_000_000,
+            drafter_weights: 500_000_000,
+            states: 2_000_000_000,
+            ctx_len: 4096,
+            ..MemoryAccount::default()
+        };
+        let need = MemoryNeed { account, dtype: "f32".into() };
         need.check(None).unwrap();
         need.check(Some(10_000_000_000)).unwrap();
         let says = |available| need.check(Some(available)).unwrap_err().to_string();
@@ -112,7 +108,7 @@ mod tests {
             "the model does not fit: its weights take 8.00 GB as f32, its cache 2.00 GB for 4096 positions, and 5.50 GB of memory are free; choose --dtype stored, a smaller model, or free some memory"
         );
         assert!(says(9_999_999_999).ends_with("choose a smaller --ctx"));
-        let with_passes = MemoryNeed { working: 1_000_000, ..need.clone() };
+        let with_passes = MemoryNeed { account: MemoryAccount { passes: 1_000_000, ..account }, ..need.clone() };
         let says = with_passes.check(Some(10_000_000_000)).unwrap_err().to_string();
         assert!(says.contains("for 4096 positions, its passes 1.00 MB, and 10.00 GB"), "{says}");
         let narrow = MemoryNeed { dtype: "bf16".into(), ..need };

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Ability, DrafterKind, EngineInfo, Settings, TurnTimes};
+use super::{Ability, DrafterKind, EngineInfo, MemoryAccount, Settings, TurnTimes};
 
 /// Version of the trace format that this program writes. It rises when an older reader would misread a newer file. From
 /// version 2 on a run that ended normally has an `ended` line; from version 4 on an id may be null, and `p` and `q` of a
@@ -33,6 +33,9 @@ pub struct Header {
     pub settings: Settings,
     /// Positions that fit into the target's cache.
     pub ctx_len: u32,
+    /// What the loaded models take in memory; none where another program runs them, and in older traces.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryAccount>,
     /// The device that computes the target, e.g. `cpu`.
     pub device: String,
     /// The kernels that compute it, e.g. `candle`.

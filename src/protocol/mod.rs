@@ -12,6 +12,7 @@ mod event;
 mod header;
 mod lane;
 mod line;
+mod memory;
 mod mtp;
 mod named_enum;
 mod rule;
@@ -33,6 +34,7 @@ pub use event::{Branch, Event, EventKind, ProbedDraft, StopReason};
 pub use header::{Capabilities, DrafterInfo, Header, Listed, ModelInfo, TRACE_VERSION};
 pub use lane::Lane;
 pub(crate) use line::Head;
+pub use memory::MemoryAccount;
 pub use mtp::{
     ConcatOrder, Convention, Feed, MtpOverride, MtpSpec, NormForm, Pairing, Recycle, SlotPosition, SlotZero,
 };

@@ -34,6 +34,7 @@ pub(crate) fn header() -> Header {
         lossless: true,
         settings: Settings { baseline: Baseline::Race, ..Settings::default() },
         ctx_len: 2048,
+        memory: None,
         device: "cpu".to_owned(),
         backend: "candle".to_owned(),
         dtype: "q4_1".to_owned(),

@@ -1,5 +1,8 @@
 //! The tests that every target passes.
 
+use draftscope::model::files::MatrixForm;
+use draftscope::model::load::OpenModel;
+use draftscope::model::options::WeightType;
 use draftscope::protocol::{DrafterKind, Message};
 
 use crate::case::{Case, Opened, Run, largest};
@@ -216,9 +219,18 @@ pub fn memory(case: &Case) {
         assert_eq!(info.kv_bytes_per_token, case.kv_bytes);
         // in f32, except tables whose rows are looked up, which stay as stored, in two bytes
         let tables = family_number(&card, "gemma", "per_layer_weights").unwrap_or(0);
-        assert_eq!(info.weight_bytes, 4 * card.parameters - 2 * tables);
+        let [all, narrow] = [WeightType::F32, WeightType::Bf16].map(|of| tensors_as(case, MatrixForm::Candle(of)));
+        assert_eq!(all - narrow, 2 * card.parameters, "norms are as wide in both");
+        assert_eq!(info.weight_bytes, all - 2 * tables);
         assert_eq!(info.state_bytes > 0, case.recurrent);
     }
+}
+
+/// Bytes of the target's tensors, loaded in this form.
+fn tensors_as(case: &Case, form: MatrixForm) -> u64 {
+    let opened = OpenModel::open(&path(case.fixture)).unwrap();
+    let tensors = opened.source.loaded_tensors(opened.config.transformer().layers, 0);
+    tensors.iter().map(|tensor| tensor.bytes(form)).sum()
 }
 
 /// The program uses the native kernels if they support the file.

@@ -98,6 +98,15 @@ impl DerefMut for LazyZeros {
 }
 
 impl Arena {
+    /// Makes room for allocations of so many bytes together, so that they lie in one piece and no end of a chunk stays
+    /// unused.
+    pub fn expect(&self, len: usize) {
+        if len > 0 {
+            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+            open.push((Arc::new(Chunk::new(len)), 0));
+        }
+    }
+
     /// `len` zeros that start on a cache line.
     pub fn zeroed(&self, len: usize) -> Bytes {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -105,7 +114,7 @@ impl Arena {
         let left = |(chunk, used): &(Arc<Chunk>, usize)| chunk.layout.size() - used;
         // the first chunk that has room: a small matrix fills the end that a large one left
         let at = open.iter().position(|chunk| room <= left(chunk)).unwrap_or_else(|| {
-            open.push((Arc::new(Chunk::new(room)), 0));
+            open.push((Arc::new(Chunk::new(room.max(CHUNK))), 0));
             open.len() - 1
         });
         let (chunk, used) = (Arc::clone(&open[at].0), open[at].1);
@@ -126,7 +135,7 @@ impl Arena {
 impl Chunk {
     /// At least `len` bytes.
     fn new(len: usize) -> Self {
-        let size = len.max(CHUNK).next_multiple_of(HUGE_PAGE);
+        let size = len.max(LINE).next_multiple_of(HUGE_PAGE);
         let layout = Layout::from_size_align(size, HUGE_PAGE).expect("less than half of the address space");
         // SAFETY: the layout is not of size zero.
         let start = unsafe { alloc(layout) };
@@ -186,6 +195,17 @@ mod tests {
             assert!(len < IN_A_PAGE || zeros.as_ptr().addr() % HUGE_PAGE < size_of::<[u16; LANES]>(), "{len}");
             zeros.fill([7; LANES]);
         }
+    }
+
+    #[test]
+    fn what_was_expected_lies_in_one_piece() {
+        let arena = Arena::default();
+        arena.expect(0);
+        arena.expect(3 * CHUNK);
+        let pieces = [CHUNK + 64, CHUNK - 64, CHUNK].map(|len| arena.zeroed(len));
+        let starts = pieces.each_ref().map(|piece| piece.as_ptr().addr());
+        assert_eq!((starts[1] - starts[0], starts[2] - starts[1]), (CHUNK + 64, CHUNK - 64));
+        assert_eq!(arena.zeroed(64).len(), 64); // more than expected
     }
 
     #[test]

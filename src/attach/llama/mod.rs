@@ -74,6 +74,7 @@ impl Server for Llama {
             lossless: true,
             settings: Settings { drafter: kind, rival: None, ..settings },
             ctx_len: context.map_or(model.context_length, small),
+            memory: None,
             device: self.client.host().to_owned(),
             backend: "llama.cpp".to_owned(),
             dtype: self.text("model_ftype").to_lowercase(),

@@ -279,6 +279,7 @@ impl Server for OpenAi {
             lossless: true,
             settings: Settings { drafter: kind, rival: None, ..settings },
             ctx_len: context,
+            memory: None,
             device: self.client.host().to_owned(),
             backend: engine.to_owned(),
             dtype: String::new(),

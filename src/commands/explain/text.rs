@@ -57,10 +57,13 @@ pub(super) fn cost(cost: &CostCurve) -> String {
         false => format!(" (a pass reads {:.1} MB of them)", mb(cost.pass_bytes)),
     };
     out.add(format!(
-        "memory: target weights {:.1} MB{read}, drafter weights {:.1} MB, KV cache {:.1} kB a position",
-        mb(cost.weight_bytes),
-        mb(cost.draft_weight_bytes),
-        cost.kv_bytes_per_token as f64 / 1e3,
+        "memory: target weights {:.1} MB{read}, drafter weights {:.1} MB, KV cache {:.1} kB a position, passes {:.1} MB; {:.1} MB in all with {} positions",
+        mb(cost.memory.target_weights),
+        mb(cost.memory.drafter_weights),
+        cost.memory.kv(1) as f64 / 1e3,
+        mb(cost.memory.passes),
+        mb(cost.memory.total()),
+        cost.memory.ctx_len,
     ));
     let curve =
         cost.verify.iter().enumerate().map(|(i, t)| format!("T({}) {:.2}", i + 1, t.median_us / plain.median_us));

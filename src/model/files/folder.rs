@@ -14,7 +14,7 @@ use safetensors::tensor::TensorInfo;
 
 use crate::model::ModelError;
 use crate::model::error::name_of;
-use crate::model::files::{ConfigJson, Layout, Shard, SideFiles, Stored, TensorNames, fp8};
+use crate::model::files::{ConfigJson, Layout, LoadedTensor, Shard, SideFiles, Stored, TensorNames, fp8};
 
 /// An open folder.
 pub struct Folder {
@@ -230,23 +230,43 @@ impl Folder {
         Some(shard.bytes(info).len() as u64)
     }
 
-    /// Bytes that tensors take in memory if they are loaded as stored: FP8 is widened to bf16, and the number of rows is
-    /// rounded up to a multiple of 16 for the native kernels. Only the first `layers` layers count.
-    #[must_use]
-    pub fn stored_bytes(&self, layers: usize) -> u64 {
-        let start = format!("{}layers.", self.layout.prefix);
-        let layer = |name: &str| name.strip_prefix(&start)?.split('.').next()?.parse::<usize>().ok();
-        let counts = |name: &str| !name.ends_with("_scale_inv") && layer(name).is_none_or(|layer| layer < layers);
-        let bytes = |info: &TensorInfo| {
-            let stored = (info.data_offsets.1 - info.data_offsets.0) as u64;
-            let loaded = if info.dtype == Dtype::F8_E4M3 { 2 * stored } else { stored };
-            match info.shape[..] {
-                [rows, _] if rows > 0 => loaded / rows as u64 * rows.next_multiple_of(16) as u64,
-                _ => loaded,
-            }
-        };
+    /// The tensors that the model and so many of its draft modules read.
+    pub(in crate::model) fn loaded_tensors(&self, modules: usize) -> impl Iterator<Item = LoadedTensor<'_>> {
+        let tied = self.tied() == Some(true);
         let tensors = self.shards.iter().flat_map(|shard| shard.metadata.tensors());
-        tensors.filter(|(name, _)| counts(name)).map(|(_, info)| bytes(info)).sum()
+        tensors.filter_map(move |(name, info)| {
+            if name.ends_with("_scale_inv") || (tied && name == "lm_head.weight") {
+                return None;
+            }
+            let module = self.module_of(&name)?;
+            let encoding = match info.dtype {
+                Dtype::F32 => Some(Encoding::F32),
+                Dtype::F16 => Some(Encoding::F16),
+                Dtype::BF16 | Dtype::F8_E4M3 => Some(Encoding::Bf16),
+                _ => None,
+            };
+            let stored = (info.data_offsets.1 - info.data_offsets.0) as u64;
+            let tensor = LoadedTensor { shape: &info.shape, encoding, stored, of_module: module.is_some() };
+            module.is_none_or(|index| index < modules).then_some(tensor)
+        })
+    }
+
+    /// The draft module that a tensor belongs to, by the checkpoint's name: `Some(None)` for one of the target's, `None`
+    /// for one that text models do not read.
+    fn module_of(&self, name: &str) -> Option<Option<usize>> {
+        let Layout { prefix, layers } = self.layout;
+        if name.starts_with("mtp.") {
+            return Some(Some(0));
+        }
+        let Some(part) = name.strip_prefix(prefix) else {
+            return (name == "lm_head.weight").then_some(None);
+        };
+        let number = |part: &str| part.split('.').next()?.parse::<usize>().ok();
+        if let Some(part) = part.strip_prefix("mtp_layers.") {
+            return Some(number(part));
+        }
+        let layer = part.strip_prefix("layers.").and_then(number);
+        Some(layer.and_then(|layer| layer.checked_sub(layers)))
     }
 
     /// Bytes of all tensors on disk.

@@ -10,12 +10,11 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use candle_core::quantized::gguf_file::{Content, Value, VersionedMagic};
-use draftscope_kernels::Encoding;
 
 use crate::model::ModelError;
 use crate::model::catch_panic::catch_panic;
 use crate::model::files::gguf_tensors::{self, TensorEntry};
-use crate::model::files::{Mapped, Stored, TensorType, display_name, file_type};
+use crate::model::files::{LoadedTensor, Mapped, Stored, TensorType, display_name, file_type};
 
 /// Longest header, in bytes: vocabularies of 256,000 tokens take some 20 MB.
 const MAX_HEADER: usize = 128 << 20;
@@ -224,9 +223,19 @@ impl GgufFile {
         self.tensors.get(name).and_then(TensorEntry::bytes)
     }
 
-    /// Name, shape (outermost dimension first) and encoding of each tensor; none for a type that does not run.
-    pub fn tensors(&self) -> impl Iterator<Item = (&str, &[usize], Option<Encoding>)> {
-        self.tensors.iter().map(|(name, info)| (name.as_str(), &info.shape[..], info.kind.encoding()))
+    /// The tensors that a target of so many layers and its first draft modules, which are layers after them, read.
+    pub(in crate::model) fn loaded_tensors(
+        &self,
+        layers: usize,
+        modules: usize,
+    ) -> impl Iterator<Item = LoadedTensor<'_>> {
+        let block = |name: &str| name.strip_prefix("blk.")?.split('.').next()?.parse::<usize>().ok();
+        self.tensors.iter().filter_map(move |(name, info)| {
+            let block = block(name).filter(|block| *block >= layers);
+            let (encoding, stored) = (info.kind.encoding(), info.bytes().unwrap_or(0));
+            let tensor = LoadedTensor { shape: &info.shape, encoding, stored, of_module: block.is_some() };
+            block.is_none_or(|block| block < layers + modules).then_some(tensor)
+        })
     }
 
     /// Name, type and bytes of each tensor; no bytes for a type that is not known.

@@ -5,7 +5,7 @@
 //! need no further checks. Its bytes are those of the mapped file, except for FP8, which is widened.
 
 use crate::model::ModelError;
-use crate::model::files::{Folder, GgufFile, Stored};
+use crate::model::files::{Folder, GgufFile, LoadedTensor, Stored};
 
 /// A model on disk.
 pub enum ModelFiles {
@@ -110,13 +110,12 @@ impl ModelFiles {
         }
     }
 
-    /// Bytes that tensors take in memory if they are loaded as stored: [`Folder::stored_bytes`]; for a GGUF file, all
-    /// of its tensor bytes.
+    /// The tensors that a target of so many layers and its first draft modules read.
     #[must_use]
-    pub fn stored_bytes(&self, layers: usize) -> u64 {
+    pub fn loaded_tensors(&self, layers: usize, modules: usize) -> Vec<LoadedTensor<'_>> {
         match self {
-            Self::Gguf(gguf) => gguf.tensor_bytes(),
-            Self::Folder(folder) => folder.stored_bytes(layers),
+            Self::Gguf(gguf) => gguf.loaded_tensors(layers, modules).collect(),
+            Self::Folder(folder) => folder.loaded_tensors(modules).collect(),
         }
     }
 

@@ -17,6 +17,7 @@ use crate::model::load::OpenModel;
 use crate::model::load::{gguf_summary::also_called, memory_need};
 use crate::model::nn::{RopeScaling, TransformerConfig};
 use crate::model::options::DEFAULT_CTX;
+use crate::protocol::MemoryAccount;
 
 /// Figures of a model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -59,11 +60,14 @@ pub struct Card {
     /// Dtype of the weights in memory.
     #[serde(skip)]
     pub loaded_dtype: String,
-    /// Bytes that passes need beside weights and cache, at the default context; 0 where only matrices are native.
+    /// Bytes that passes need beside weights and cache, at the default context.
     pub working_bytes: u64,
     /// Bytes of KV cache per token: f16 on the native backend, twice as many on candle; f32 on both if only matrices
     /// are native.
     pub kv_bytes_per_token: u64,
+    /// The account of memory at the default context.
+    #[serde(rename = "memory")]
+    pub account: MemoryAccount,
     /// Whether the cache takes the same on both backends.
     pub same_on_candle: bool,
     /// Facts that only its family has; fields of other families are null or 0.
@@ -127,10 +131,11 @@ impl Card {
             rope_scaling: scaling(config),
             dtype: source.stored_dtype(),
             tensor_bytes: source.tensor_bytes(),
-            weight_bytes: need.weights,
+            weight_bytes: need.account.weights(),
             loaded_dtype: need.dtype,
-            working_bytes: need.working,
-            kv_bytes_per_token: if same_on_candle { 4 } else { 2 } * family.cached_values(),
+            working_bytes: need.account.passes,
+            kv_bytes_per_token: need.account.target_kv,
+            account: need.account,
             same_on_candle,
             family: family_fields(&lines),
             modules: found,
@@ -193,6 +198,17 @@ impl Card {
     }
 }
 
+impl Card {
+    /// What is in memory besides weights and the target's cache, and the sum of all of it.
+    fn rest(&self) -> String {
+        let MemoryAccount { drafter_kv, states, passes, ctx_len, .. } = self.account;
+        let parts = [("drafter cache", drafter_kv * ctx_len), ("states", states), ("passes", passes)];
+        let parts = parts.into_iter().filter(|(_, bytes)| *bytes > 0);
+        let parts = parts.map(|(what, bytes)| format!("; {what} {}", DecimalBytes(bytes)));
+        format!("{}; in all {}", parts.collect::<String>(), DecimalBytes(self.account.total()))
+    }
+}
+
 impl Display for Card {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = |text: &str| clean(text);
@@ -221,10 +237,7 @@ impl Display for Card {
             DecimalBytes(self.kv_bytes_per_token),
             DecimalBytes(self.kv_bytes_per_token * ctx as u64),
             if self.same_on_candle { "" } else { " (candle: twice that)" },
-            match self.working_bytes {
-                0 => String::new(),
-                bytes => format!("; passes {}", DecimalBytes(bytes)),
-            }
+            self.rest(),
         )?;
         for line in &self.lines.memory {
             writeln!(f, "{line}")?;

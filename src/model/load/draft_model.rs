@@ -7,10 +7,13 @@ use std::path::Path;
 use crate::model::ModelError;
 use crate::model::drafters::core::Figures;
 use crate::model::load::gguf_drafting::GgufDrafting;
-use crate::model::load::{DraftModel, OpenModel, load as load_model, named_module};
+use crate::model::load::{DraftModel, Loaded, OpenModel, load as load_model, named_module};
 use crate::model::options::LoadOptions;
 use crate::model::text::tokenizer::TextCodec;
-use crate::protocol::DrafterKind;
+use crate::protocol::{DrafterKind, MemoryAccount};
+
+/// The draft model or why there is none, and what it takes in memory.
+type Outcome = (Result<DraftModel, String>, Option<MemoryAccount>);
 
 /// Loads the draft model that the options name, if any, for a target with this codec and context.
 ///
@@ -20,15 +23,16 @@ pub(super) fn load(
     options: &LoadOptions,
     (codec, ctx_len): (&TextCodec, usize),
     progress: &mut dyn FnMut(&str, u64, u64),
-) -> Result<Option<Result<DraftModel, String>>, ModelError> {
+) -> Result<Option<Outcome>, ModelError> {
     let Some(file) = options.draft_model.as_deref() else {
         return Ok(None);
     };
     if let Some(kind) = named_module::kind_in(file) {
-        return Ok(Some(Err(format!(
+        let why = format!(
             "no draft model, decoding plainly: --draft-model names {}, which drafts as --drafter mtp",
             kind.title()
-        ))));
+        );
+        return Ok(Some((Err(why), None)));
     }
     if let Some(role) = GgufDrafting::read(file).map(|drafting| drafting.role).filter(|role| role.is_drafter()) {
         let what = format!(
@@ -38,14 +42,14 @@ pub(super) fn load(
         );
         return match options.draft_model_required {
             true => Err(ModelError::DraftModel(Box::new(ModelError::Unsupported(what)))),
-            false => Ok(Some(Err(format!("no draft model, decoding plainly: {what}")))),
+            false => Ok(Some((Err(format!("no draft model, decoding plainly: {what}")), None))),
         };
     }
     progress("draft model", 0, 1);
     match checked(options, file, (codec, ctx_len)) {
-        Ok(model) => Ok(Some(Ok(model))),
+        Ok((model, account)) => Ok(Some((Ok(model), Some(account)))),
         Err(error) if options.draft_model_required => Err(ModelError::DraftModel(Box::new(error))),
-        Err(error) => Ok(Some(Err(format!("no draft model, decoding plainly: {error}")))),
+        Err(error) => Ok(Some((Err(format!("no draft model, decoding plainly: {error}")), None))),
     }
 }
 
@@ -53,7 +57,7 @@ fn checked(
     options: &LoadOptions,
     file: &Path,
     (codec, ctx_len): (&TextCodec, usize),
-) -> Result<DraftModel, ModelError> {
+) -> Result<(DraftModel, MemoryAccount), ModelError> {
     let opened = OpenModel::open(file)?;
     if let Some(difference) = codec.difference(&opened.codec()?) {
         return Err(ModelError::Unsupported(format!(
@@ -71,7 +75,7 @@ fn checked(
         draft_model_required: false,
         ..options.clone()
     };
-    let model = load_model(&own, &mut |_, _, _| {})?.target;
+    let Loaded { target: model, memory, .. } = load_model(&own, &mut |_, _, _| {})?;
     let spec = model.spec();
     let figures = Figures {
         kind: DrafterKind::DraftModel,
@@ -82,5 +86,5 @@ fn checked(
         context_vocab: 0,
     };
     let info = figures.info(spec.info.name.clone());
-    Ok((model, info))
+    Ok(((model, info), memory))
 }

@@ -1,46 +1,111 @@
-//! How much memory a model will need, for "does it fit".
+//! How much memory a model and the draft modules in its files will take, from headers alone: the account that `models
+//! info`, "does it fit" and, with what was loaded besides, the program show.
 
 use std::path::Path;
 
+use draftscope_kernels::PROMPT_ROWS;
+
+use crate::model::ModelSpec;
+use crate::model::files::{LoadedTensor, MatrixForm};
 use crate::model::interfaces::LoadContext;
 use crate::model::load::OpenModel;
 use crate::model::memory::MemoryNeed;
 use crate::model::native::{account, threads};
+use crate::model::nn::Multiplier;
 use crate::model::options::{Backend, DeviceChoice, Dtype, LoadOptions, ModuleFile, Rollback, WeightType};
+use crate::protocol::{DrafterInfo, MemoryAccount};
 
-/// Bytes of weights, a full cache and passes, on the native kernels or on candle.
+/// States that are kept besides those of rows: before the rows that may be rolled back, and at ends of prompts.
+const KEPT_STATES: u64 = 5;
+
+/// Rows whose states, or inputs, are kept.
+const KEPT_ROWS: u64 = 17;
+
+/// The account of a model on the native kernels or on candle.
 pub(super) fn of(context: &LoadContext<'_>, weight_type: WeightType, on_kernels: bool) -> MemoryNeed {
     let LoadContext { options, source, config, ctx_len, .. } = *context;
-    let modules = match options.mtp.as_ref().is_some_and(|mtp| !mtp.required) {
-        true => config.own_modules(source).found,
-        false => 0,
-    };
+    let transformer = config.transformer();
+    let modules = if context.loads_modules() { config.own_modules(source).found } else { 0 };
     let whole = on_kernels && config.runs_whole_native();
-    let weights_of =
-        |size: u64| size * (config.matrix_weights() - config.looked_up_weights()) + config.looked_up_bytes(source);
-    let (weights, dtype) = match weight_type {
-        WeightType::F32 => (weights_of(4), "f32".to_owned()),
-        WeightType::Bf16 => (weights_of(2), "bf16".to_owned()),
+    let form = if on_kernels { MatrixForm::Tiles } else { MatrixForm::Candle(weight_type) };
+    let (size, dtype) = match weight_type {
+        WeightType::F32 => (4, "f32".to_owned()),
+        WeightType::Bf16 => (2, "bf16".to_owned()),
         WeightType::Stored => {
             let dtype = source.stored_dtype();
             let dtype = if dtype == "f8_e4m3" { "bf16".to_owned() } else { dtype };
-            (account::weight_bytes(source, (config.transformer(), modules), whole), dtype)
+            (if dtype == "f32" { 4 } else { 2 }, dtype)
         }
+    };
+    let tensors = source.loaded_tensors(transformer.layers, modules);
+    let bytes = |of_module: bool| {
+        tensors.iter().filter(|tensor| tensor.of_module == of_module).map(|tensor| tensor.bytes(form)).sum::<u64>()
+    };
+    // rows that are only looked up stay as stored
+    let looked_up = match weight_type {
+        WeightType::Stored => 0,
+        _ => (size * config.looked_up_weights()) as i64 - config.looked_up_bytes(source) as i64,
     };
     let value_bytes = if whole { 2 } else { 4 };
-    let values = config.cached_values() + modules as u64 * config.module_values();
-    // the present state, and a copy for each row of a round of default length
-    let copies = if options.rollback == Rollback::Replay { 6 } else { 23 }; // base, present, marks, 17 rows
-    let cache = values * value_bytes * ctx_len as u64 + copies * config.state_bytes();
-    let working = match whole {
+    let states = KEPT_STATES * config.state_bytes()
+        + match options.rollback {
+            Rollback::Snapshots => KEPT_ROWS * config.state_bytes(), // the last one is the present one
+            Rollback::Replay => config.state_bytes() + KEPT_ROWS * config.replay_bytes(),
+        };
+    let dense = matches!(dtype.as_str(), "f32" | "f16" | "bf16");
+    let threads = options.threads.unwrap_or_else(threads::available);
+    let passes = match whole {
         true => {
-            let dense = matches!(dtype.as_str(), "f32" | "f16" | "bf16");
-            let threads = options.threads.unwrap_or_else(threads::available);
-            account::working_bytes(config.transformer(), (ctx_len, threads), dense)
+            let module = modules as u64 * account::module_passes(transformer, ctx_len, dense);
+            account::target_passes(transformer, (ctx_len, threads), dense) + module
         }
-        false => 0,
+        false => {
+            let multiplier = match on_kernels {
+                true => Multiplier::Kernels(PROMPT_ROWS),
+                false if dtype == "bf16" => Multiplier::Widening,
+                false => Multiplier::Candle,
+            };
+            let matrix = |tensor: &LoadedTensor<'_>| match tensor.shape {
+                [.., rows, k] if tensor.encoding.is_some() && (rows * k) as u64 != config.looked_up_weights() => {
+                    rows * k
+                }
+                _ => 0,
+            };
+            let largest = tensors.iter().map(matrix).max().unwrap_or(0);
+            config.pass_widths().bytes(multiplier, (account::PROMPT_BLOCK, ctx_len), (modules, largest))
+        }
     };
-    config.memory(context, MemoryNeed { weights, dtype, cache, working, ctx_len }, weight_type)
+    let halves = if whole { halved_projections(&tensors, transformer.d_model) } else { 0 };
+    let account = MemoryAccount {
+        target_weights: bytes(false).saturating_add_signed(-looked_up),
+        drafter_weights: bytes(true) + halves,
+        target_kv: value_bytes * config.cached_values(),
+        drafter_kv: value_bytes * modules as u64 * config.module_values(),
+        states,
+        passes,
+        ctx_len: ctx_len as u64,
+    };
+    MemoryNeed { account: config.memory(context, account, size), dtype }
+}
+
+/// Bytes that modules' projections, `[d, 2 d]`, take on the kernels besides those of their tensors: they are cut in halves,
+/// which are f32.
+fn halved_projections(tensors: &[LoadedTensor<'_>], d: usize) -> u64 {
+    let projections = tensors.iter().filter(|tensor| tensor.of_module && tensor.shape == [d, 2 * d]);
+    let more = |tensor: &LoadedTensor<'_>| (8 * d * d) as u64 - tensor.bytes(MatrixForm::Tiles).min((8 * d * d) as u64);
+    projections.map(more).sum()
+}
+
+/// The account once target and draft modules are loaded: with modules from other files, and without those that a file
+/// has and that are not loaded.
+pub(super) fn loaded(account: MemoryAccount, spec: &ModelSpec, module: Option<&DrafterInfo>) -> MemoryAccount {
+    MemoryAccount {
+        target_weights: spec.info.weight_bytes,
+        drafter_weights: module.map_or(0, |info| info.weight_bytes),
+        target_kv: spec.info.kv_bytes_per_token,
+        drafter_kv: module.map_or(0, |info| info.kv_bytes_per_token),
+        ..account
+    }
 }
 
 /// What a model takes with default options and so many positions, its own modules included.
@@ -148,7 +213,7 @@ mod tests {
                 };
                 let opened = OpenModel::open(folder.path()).unwrap();
                 let weight_type = weight_type(dtype, &opened.source, &Device::Cpu).0;
-                let need = of(&context(&options, &opened), weight_type, backend == Backend::Native).weights;
+                let need = of(&context(&options, &opened), weight_type, backend == Backend::Native).account.weights();
                 let takes = load(&options, &mut |_, _, _| {}).unwrap().target.spec().info.weight_bytes;
                 let what = format!("{stored:?} held as {dtype:?} on {backend:?}");
                 assert!(need >= takes, "{what}: {need} are asked for and {takes} taken");
@@ -201,18 +266,19 @@ mod tests {
                     let opened = OpenModel::open(&options.target).unwrap();
                     let codec = opened.codec().unwrap();
                     let context = LoadContext { ends: codec.ends(), ..context(&options, &opened) };
-                    let need = of(&context, held, backend == Backend::Native);
+                    let need = of(&context, held, backend == Backend::Native).account;
                     let loaded = load(&options, &mut |_, _, _| {}).unwrap();
                     let (info, drafter) = (&loaded.target.spec().info, loaded.mtp.unwrap().1);
                     let taken = info.weight_bytes + drafter.weight_bytes;
                     let what = format!(
                         "{name}, {backend:?}, {dtype:?}, {:?}: {} of {taken}",
-                        options.draft_vocab, need.weights
+                        options.draft_vocab,
+                        need.weights()
                     );
                     println!("{what}");
                     // tables that are copies, trimmed heads that are one, rows that fill up sixteens
-                    assert!((taken..taken * 13 / 10).contains(&need.weights), "{what}");
-                    assert_eq!(need.cache, 64 * (info.kv_bytes_per_token + drafter.kv_bytes_per_token), "{what}");
+                    assert!((taken..taken * 13 / 10).contains(&need.weights()), "{what}");
+                    assert_eq!(need.cache(), 64 * (info.kv_bytes_per_token + drafter.kv_bytes_per_token), "{what}");
                 }
             }
         }

@@ -23,7 +23,7 @@ use crate::model::options::{Backend, DEFAULT_CTX, DeviceChoice, Dtype, LoadOptio
 use crate::model::row_by_row::RowByRow;
 use crate::model::text::{template::ChatTemplate, tokenizer::TextCodec};
 use crate::model::{DraftModule, Model, ModelError, memory};
-use crate::protocol::{DrafterInfo, TokenId};
+use crate::protocol::{DrafterInfo, MemoryAccount, TokenId};
 
 use self::dtype::{check_dtype, weight_type};
 use self::named_module::Requested;
@@ -50,6 +50,8 @@ pub struct Loaded {
     pub backend_notice: Option<String>,
     /// Options and metadata that were ignored or guessed, a sentence each.
     pub warnings: Vec<String>,
+    /// What all of it takes in memory.
+    pub memory: MemoryAccount,
 }
 
 /// Most special tokens that a tokenizer may name beyond the rows of the embedding.
@@ -85,7 +87,7 @@ pub fn load(options: &LoadOptions, progress: &mut Progress<'_>) -> Result<Loaded
     let config = opened.config.as_ref();
     let context = LoadContext { options, source: &opened.source, config, ctx_len, ends: codec.ends() };
     let requested = named_module::open(options, config)?;
-    let (loaded, mut backend_notice) = load_target(&context, progress)?;
+    let OnBackend { target: loaded, notice: mut backend_notice, account } = load_target(&context, progress)?;
     let row_by_row = loaded.self_test()?;
     progress("drafter", 0, 1);
     let (modules, notice) = draft_modules(&context, requested, loaded.as_ref())?;
@@ -98,11 +100,14 @@ pub fn load(options: &LoadOptions, progress: &mut Progress<'_>) -> Result<Loaded
         backend_notice = Some(why);
     }
     let draft_model = draft_model::load(options, (&codec, ctx_len), progress)?;
+    let (draft_model, beside) = draft_model.map_or((None, None), |(model, account)| (Some(model), account));
+    let memory = memory_need::loaded(account, target.spec(), mtp.as_ref().map(|(_, info)| info));
+    let memory = beside.iter().fold(memory, MemoryAccount::with_draft_model);
     let (template, broken) = template.finish_or_why()?;
     let warnings = opened.warning().into_iter().chain(broken.map(|why| warnings::template(&why)));
     let warnings = warnings.chain(warnings::think(options, &opened));
     let warnings = warnings.chain(warnings::draft_vocab(options, config, mtp.is_some())).collect();
-    Ok(Loaded { target, codec, template, mtp, deeper, draft_model, notice, backend_notice, warnings })
+    Ok(Loaded { target, codec, template, mtp, deeper, draft_model, notice, backend_notice, warnings, memory })
 }
 
 /// What drafts, and why nothing does.
@@ -148,20 +153,24 @@ fn module_file(context: &LoadContext<'_>, target: &dyn LoadedTarget) -> Result<M
     mtp::load(file, &shared)
 }
 
-/// A target, and why the native backend does not run it if that was not requested by name.
-type OnBackend = (Box<dyn LoadedTarget>, Option<String>);
+/// A target, its memory, and why the native backend does not run it if that was not requested by name.
+struct OnBackend {
+    target: Box<dyn LoadedTarget>,
+    account: MemoryAccount,
+    notice: Option<String>,
+}
 
 fn load_target(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result<OnBackend, ModelError> {
     let LoadContext { options, source, .. } = *context;
     check_dtype(options.dtype, source)?;
     if options.device == DeviceChoice::Gpu {
-        return load_gpu(context, progress).map(|target| (target, None));
+        return load_gpu(context, progress);
     }
     if options.adapter.is_some() {
         return Err(ModelError::Unsupported("--adapter names a GPU; add --device gpu".into()));
     }
     if options.backend == Backend::Candle || (options.backend == Backend::Auto && !suits_native(options)) {
-        return load_candle(context, progress).map(|target| (target, None));
+        return load_candle(context, progress);
     }
     match load_native(context, progress) {
         // a file that the native kernels do not support still runs on candle, unless native was requested
@@ -172,15 +181,16 @@ fn load_target(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result
             });
             // follow the advice of the message
             let reason = reason.split_once("; ").map_or(reason.as_str(), |(reason, _)| reason);
-            loaded.map(|target| (target, Some(format!("candle runs this target: {reason}"))))
+            let notice = Some(format!("candle runs this target: {reason}"));
+            loaded.map(|loaded| OnBackend { notice, ..loaded })
         }
-        loaded => loaded.map(|target| (target, None)),
+        loaded => loaded,
     }
 }
 
 /// Loads a target for the GPU backend, or says what runs there.
 #[cfg(feature = "gpu")]
-fn load_gpu(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result<Box<dyn LoadedTarget>, ModelError> {
+fn load_gpu(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result<OnBackend, ModelError> {
     let LoadContext { options, source, config, .. } = *context;
     let stored = matches!(options.dtype, Dtype::Auto | Dtype::Stored | Dtype::Q4_1);
     if !config.runs_whole_native() || !stored || options.backend != Backend::Auto {
@@ -192,14 +202,16 @@ fn load_gpu(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result<Bo
     }
     let gpu = crate::model::gpu::device::open(options.adapter.as_deref())?;
     // memory of an integrated or software adapter is the machine's; that of others is checked by allocating it
+    let need = memory_need::of(context, WeightType::Stored, true);
     if gpu.info().kind != draftscope_gpu::AdapterKind::Discrete {
-        memory_need::of(context, WeightType::Stored, true).check(memory::available())?;
+        need.check(memory::available())?;
     }
-    config.load(context, interfaces::Backend::Gpu(gpu), progress)
+    let target = config.load(context, interfaces::Backend::Gpu(gpu), progress)?;
+    Ok(OnBackend { target, account: need.account, notice: None })
 }
 
 #[cfg(not(feature = "gpu"))]
-fn load_gpu(_context: &LoadContext<'_>, _progress: &mut Progress<'_>) -> Result<Box<dyn LoadedTarget>, ModelError> {
+fn load_gpu(_context: &LoadContext<'_>, _progress: &mut Progress<'_>) -> Result<OnBackend, ModelError> {
     Err(ModelError::Unsupported(
         "this build has no GPU backend; build with `--features gpu` or choose --device cpu".into(),
     ))
@@ -211,22 +223,26 @@ fn suits_native(options: &LoadOptions) -> bool {
     stored && matches!(options.device.open(), Ok(Device::Cpu))
 }
 
-fn load_native(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result<Box<dyn LoadedTarget>, ModelError> {
+fn load_native(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result<OnBackend, ModelError> {
     if !suits_native(context.options) {
         return Err(ModelError::Unsupported(
             "the native backend runs stored weights on the CPU; choose --backend candle for another dtype or device"
                 .into(),
         ));
     }
-    memory_need::of(context, WeightType::Stored, true).check(memory::available())?;
-    context.config.load(context, interfaces::Backend::Native, progress)
+    let need = memory_need::of(context, WeightType::Stored, true);
+    need.check(memory::available())?;
+    let target = context.config.load(context, interfaces::Backend::Native, progress)?;
+    Ok(OnBackend { target, account: need.account, notice: None })
 }
 
-fn load_candle(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result<Box<dyn LoadedTarget>, ModelError> {
+fn load_candle(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result<OnBackend, ModelError> {
     let device = context.options.device.open()?;
     let (weight_type, dtype) = weight_type(context.options.dtype, context.source, &device);
+    let need = memory_need::of(context, weight_type, false);
     if device.is_cpu() {
-        memory_need::of(context, weight_type, false).check(memory::available())?;
+        need.check(memory::available())?;
     }
-    context.config.load(context, interfaces::Backend::Candle(weight_type, dtype, &device), progress)
+    let target = context.config.load(context, interfaces::Backend::Candle(weight_type, dtype, &device), progress)?;
+    Ok(OnBackend { target, account: need.account, notice: None })
 }

@@ -122,7 +122,10 @@ impl Layer {
     /// Bytes in memory.
     pub(in crate::model) fn bytes(&self) -> usize {
         let matrices = [&self.qkv, &self.out, &self.down];
-        matrices.iter().map(|matrix| matrix.bytes()).sum::<usize>() + self.gate_up.bytes()
+        let norms = [&self.attn_norm, &self.ffn_norm].into_iter().chain(self.head_norms.iter().flatten());
+        matrices.iter().map(|matrix| matrix.bytes()).sum::<usize>()
+            + self.gate_up.bytes()
+            + norms.map(|norm| size_of_val(norm.as_slice())).sum::<usize>()
     }
 
     /// Adds this to the weights of its norms.

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::{
     experts::ExpertStack,
     head,
+    load::tiled_bytes,
     matrix::{Cpu, Matrix, RowOrder},
     tensors::RawTensor,
     threads,
@@ -19,19 +20,30 @@ use draftscope_kernels::{Acts, Isa, LANES, Onto, PROMPT_ROWS, Pool};
 
 /// Threads and memory that matrices of one model share.
 #[derive(Clone, Debug)]
-pub struct NativeCpu(Arc<Cpu>);
+pub struct NativeCpu {
+    cpu: Arc<Cpu>,
+    /// Rows in the form that matrices read: they run one after the other, so one such memory is enough.
+    acts: Arc<Mutex<Acts>>,
+}
 
 impl NativeCpu {
     /// A number of threads, including the caller; `None` takes all cores.
     #[must_use]
     pub fn new(threads: Option<usize>) -> Self {
-        Self(Arc::new(Cpu::new(Pool::new(threads.unwrap_or_else(threads::available)), Isa::detect())))
+        let cpu = Cpu::new(Pool::new(threads.unwrap_or_else(threads::available)), Isa::detect());
+        Self { cpu: Arc::new(cpu), acts: Arc::default() }
+    }
+
+    /// Makes room for the matrices of a target and of its first modules.
+    pub(in crate::model) fn expect(&self, source: &ModelFiles, (layers, modules): (usize, usize)) {
+        let bytes = [false, true].map(|of_module| tiled_bytes(source, (layers, modules), of_module));
+        self.cpu.expect(bytes.iter().sum());
     }
 
     /// Name of the instruction set.
     #[must_use]
     pub fn isa(&self) -> &'static str {
-        self.0.isa.name()
+        self.cpu.isa.name()
     }
 }
 
@@ -45,7 +57,7 @@ impl Kernels for NativeCpu {
     }
 
     fn experts(&self, stored: &StoredExperts<'_>, activation: Activation) -> Result<Arc<dyn ExpertKernel>, ModelError> {
-        Ok(Arc::new(ExpertStack::pack(&self.0, stored, activation)?))
+        Ok(Arc::new(ExpertStack::pack(&self.cpu, stored, activation)?))
     }
 
     fn backend(&self) -> &'static str {
@@ -57,7 +69,7 @@ impl Kernels for NativeCpu {
     }
 
     fn threads(&self) -> usize {
-        self.0.pool.threads()
+        self.cpu.pool.threads()
     }
 }
 
@@ -91,8 +103,8 @@ impl NativeLinear {
             )));
         }
         let raw = RawTensor::new(stored, name, (rows, k))?;
-        let matrix = Matrix::pack(&cpu.0, k, &[raw.part(rows, RowOrder::Stored)]);
-        Ok(Self { cpu: Arc::clone(&cpu.0), matrix, acts: Arc::default() })
+        let matrix = Matrix::pack(&cpu.cpu, k, &[raw.part(rows, RowOrder::Stored)]);
+        Ok(Self { cpu: Arc::clone(&cpu.cpu), matrix, acts: Arc::clone(&cpu.acts) })
     }
 
     /// At most [`PROMPT_ROWS`] rows.

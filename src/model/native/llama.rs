@@ -37,7 +37,8 @@ impl Weights {
     /// Bytes in memory.
     pub(in crate::model) fn bytes(&self) -> usize {
         let layers: usize = self.layers.iter().map(Layer::bytes).sum();
-        layers + self.head.bytes() + self.embedding.as_ref().map_or(0, Matrix::bytes)
+        let ends = self.head.bytes() + self.embedding.as_ref().map_or(0, Matrix::bytes);
+        layers + ends + size_of_val(self.final_norm.as_slice())
     }
 
     /// Embedding of one token, as plain numbers.

@@ -13,7 +13,7 @@ use super::matrix::{Cpu, Matrix, Part, RowOrder};
 use super::mtp::MtpWeights;
 use super::pack::lanes;
 use super::tensors::{RawTensor, Tensors};
-use crate::model::files::ModelFiles;
+use crate::model::files::{MatrixForm, ModelFiles};
 use crate::model::nn::{PairOrder, TransformerConfig};
 use crate::model::{ModelError, ModelSpec};
 use draftscope_kernels::{BLOCK, Encoding, MAX_HEAD_DIM};
@@ -28,6 +28,7 @@ pub(in crate::model) fn llama(
     check_shape(&shape)?;
     let kv = KvShape { layers: config.layers, kv_heads: shape.kv_heads, head_dim: shape.head_dim, ctx_len };
     let angles = AngleTable::new(&config.rope, shape.head_dim, ctx_len);
+    cpu.expect(tiled_bytes(source, (config.layers, 0), false));
     let weights = Loader { tensors: Tensors(source), cpu: &cpu, shape, config }.read(on_layer)?;
     let (layers, final_norm, embedding, head) = weights;
     let weights = Weights { cpu, shape, layers, final_norm, embedding, head };
@@ -41,7 +42,16 @@ pub(in crate::model) fn module(
     config: &TransformerConfig,
     (cpu, index): (&Cpu, usize),
 ) -> Result<MtpWeights, ModelError> {
+    let [before, all] = [index, index + 1].map(|count| tiled_bytes(source, (config.layers, count), true));
+    cpu.expect(all - before + (8 * config.d_model * config.d_model) as u64);
     Loader { tensors: Tensors(source), cpu, shape: BlockShape::of(config), config }.module(index)
+}
+
+/// Bytes of the matrices, as tiles, of a target of so many layers or of its first modules.
+pub(in crate::model) fn tiled_bytes(source: &ModelFiles, (layers, modules): (usize, usize), of_module: bool) -> u64 {
+    let tensors = source.loaded_tensors(layers, modules);
+    let matrices = tensors.iter().filter(|tensor| tensor.of_module == of_module && tensor.shape.len() > 1);
+    matrices.map(|tensor| tensor.bytes(MatrixForm::Tiles)).sum()
 }
 
 fn unsupported(what: impl std::fmt::Display) -> ModelError {

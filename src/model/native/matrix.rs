@@ -24,6 +24,11 @@ impl Cpu {
         Self { pool, isa, arena: Arena::default() }
     }
 
+    /// Makes room for matrices of so many bytes together, a number that may be a little off.
+    pub(in crate::model) fn expect(&self, bytes: u64) {
+        self.arena.expect(usize::try_from(bytes).unwrap_or(0));
+    }
+
     /// Tiles of one item of work, so that every thread gets several items out of `tiles`.
     pub(in crate::model) fn grain(&self, tiles: usize) -> usize {
         tiles.div_ceil(24 * self.pool.threads()).max(1)
@@ -200,7 +205,8 @@ impl Matrix {
 
     /// Bytes in memory.
     pub(in crate::model) fn bytes(&self) -> usize {
-        self.panels.iter().map(|panel| panel.bytes.len()).sum()
+        let bias = self.bias.as_ref().map_or(0, |bias| size_of_val(bias.as_slice()));
+        self.panels.iter().map(|panel| panel.bytes.len()).sum::<usize>() + bias
     }
 
     /// The contiguous weights from the first row on.

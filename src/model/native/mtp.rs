@@ -66,7 +66,9 @@ pub(in crate::model) struct MtpWeights {
 impl MtpWeights {
     pub(in crate::model) fn bytes(&self) -> usize {
         let fuse = self.fuse.as_ref().map_or(0, |fuse| fuse.matrix.bytes());
-        fuse + self.from_embedding.bytes() + self.from_hidden.bytes() + self.layer.bytes()
+        let norms = [&self.embedding_norm, &self.hidden_norm, &self.final_norm];
+        let norms: usize = norms.iter().map(|norm| size_of_val(norm.as_slice())).sum();
+        fuse + self.from_embedding.bytes() + self.from_hidden.bytes() + self.layer.bytes() + norms
     }
 }
 

@@ -234,6 +234,9 @@ impl Block {
 
 impl LayerWeights for Block {
     fn bytes(&self) -> u64 {
-        [&self.q, &self.k, &self.v, &self.o].iter().map(|w| w.bytes()).sum::<u64>() + self.ffn.bytes()
+        let norms = [&self.attn_norm, &self.ffn_norm].into_iter();
+        let norms = norms.chain(self.head_norms.iter().flatten()).chain(self.post_norms.iter().flatten());
+        let matrices = [&self.q, &self.k, &self.v, &self.o].iter().map(|w| w.bytes()).sum::<u64>();
+        matrices + self.ffn.bytes() + norms.map(RmsNorm::bytes).sum::<u64>()
     }
 }

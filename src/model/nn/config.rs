@@ -5,7 +5,7 @@
 //! [`hf_keys`](crate::model::nn::hf_keys) `config.json`. Keys of only one family are in that family's own config.
 
 use crate::model::ModelError;
-use crate::model::nn::{PairOrder, RopeSpec};
+use crate::model::nn::{PairOrder, PassWidths, RopeSpec};
 use crate::protocol::{ModelInfo, TokenId};
 
 /// Differences between families with blocks of the same sizes.
@@ -113,6 +113,21 @@ impl TransformerConfig {
     #[must_use]
     pub fn cached_values(&self) -> u64 {
         self.layers as u64 * 2 * self.kv_width() as u64
+    }
+
+    /// Sizes of its largest layer, for the memory of passes.
+    #[must_use]
+    pub fn pass_widths(&self) -> PassWidths {
+        PassWidths {
+            d_model: self.d_model,
+            heads: self.heads,
+            queries: self.q_width(),
+            ffn: self.ffn,
+            other: 0,
+            inputs: 0,
+            rotary: self.head_dim,
+            vocab: self.vocab,
+        }
     }
 
     /// Weights of the embedding, and of the head unless it is the same.

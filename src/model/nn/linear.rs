@@ -138,18 +138,15 @@ impl Linear {
         Ok(Tensor::from_vec(rows, (ids.dim(0)?, weight.width()), ids.device())?)
     }
 
-    /// Bytes the matrix takes in memory.
+    /// Bytes the matrix and its bias take in memory.
     #[must_use]
     pub fn bytes(&self) -> u64 {
+        let dense = |tensor: &Tensor| (tensor.elem_count() * tensor.dtype().size_in_bytes()) as u64;
         let weight = match &self.weight {
-            Weight::Candle { weight, .. } => weight,
-            Weight::Other(weight) => return weight.bytes(),
+            Weight::Candle { weight: QMatMul::QTensor(weight), .. } => weight.storage_size_in_bytes() as u64,
+            Weight::Candle { weight: QMatMul::Tensor(weight) | QMatMul::TensorF16(weight), .. } => dense(weight),
+            Weight::Other(weight) => weight.bytes(),
         };
-        match weight {
-            QMatMul::QTensor(weight) => weight.storage_size_in_bytes() as u64,
-            QMatMul::Tensor(weight) | QMatMul::TensorF16(weight) => {
-                (weight.elem_count() * weight.dtype().size_in_bytes()) as u64
-            }
-        }
+        weight + self.bias.as_ref().map_or(0, dense)
     }
 }

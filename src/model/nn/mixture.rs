@@ -19,6 +19,11 @@ pub trait Router: Debug + Send + Sync {
 
     /// Experts of a row.
     fn used(&self) -> usize;
+
+    /// Bytes of its own numbers.
+    fn bytes(&self) -> u64 {
+        0
+    }
 }
 
 /// The most probable experts, weighted by their probabilities, which may be scaled to the sum 1 (Qwen3-Next).
@@ -99,7 +104,8 @@ impl Mixture {
     }
 
     fn bytes(&self) -> u64 {
-        self.weight.bytes() + self.experts.bytes() + self.shared.as_ref().map_or(0, SharedExpert::bytes)
+        let router = self.weight.bytes() + self.router.bytes();
+        router + self.experts.bytes() + self.shared.as_ref().map_or(0, SharedExpert::bytes)
     }
 }
 

@@ -37,6 +37,12 @@ impl RmsNorm {
         Ok(Self { weight: (&self.weight + by)?, eps: self.eps })
     }
 
+    /// Bytes the weight takes in memory.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        (self.weight.elem_count() * self.weight.dtype().size_in_bytes()) as u64
+    }
+
     /// `[m, d] -> [m, d]`.
     ///
     /// # Errors

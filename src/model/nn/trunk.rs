@@ -7,7 +7,7 @@ use crate::model::nn::{Embedding, Linear, MatmulBackend, RmsNorm, SharedTarget, 
 use crate::model::{ExpertsMet, ModelError};
 use crate::protocol::TokenId;
 
-/// A layer's matrices.
+/// A layer's weights.
 pub trait LayerWeights: Send + Sync {
     /// Bytes they take in memory.
     fn bytes(&self) -> u64;
@@ -69,7 +69,7 @@ impl<L: LayerWeights> Trunk<L> {
         Tensors::new(source, (self.backend.clone(), &self.device), &self.config)
     }
 
-    /// Bytes the matrices take in memory; one that is embedding and head counts once.
+    /// Bytes the weights take in memory; a matrix that is embedding and head counts once.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.pass_bytes() + if self.config.tied { 0 } else { self.embedding.bytes() }
@@ -78,7 +78,7 @@ impl<L: LayerWeights> Trunk<L> {
     /// Those of them that a pass reads: all but an embedding that is no head.
     #[must_use]
     pub fn pass_bytes(&self) -> u64 {
-        self.head.bytes() + self.layers.iter().map(L::bytes).sum::<u64>()
+        self.head.bytes() + self.norm.bytes() + self.layers.iter().map(L::bytes).sum::<u64>()
     }
 
     /// Experts of all layers; `None` if no layer has any.

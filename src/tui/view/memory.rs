@@ -1,9 +1,10 @@
 //! The model by its names, and what target, drafter and caches take in memory.
 //!
-//! Invariant: sizes are those of the header; a cache's is its current positions × bytes a position.
+//! Invariant: sizes are those of the header, of its account where there is one; a cache's is its current positions × bytes
+//! a position.
 
 use super::prelude::*;
-use crate::protocol::{Header, ModelInfo};
+use crate::protocol::{Header, MemoryAccount, ModelInfo};
 use crate::session::Answer;
 
 /// Height with its frame in short.
@@ -86,11 +87,20 @@ fn rows(screen: Screen, header: &Header) -> Vec<(&'static str, String)> {
             }
         }
     }
-    rows.push(match states(screen, header) {
-        Some(states) => states,
-        None => ("cache holds", format!("{} positions at most", header.ctx_len)),
-    });
+    let states = states(screen, header);
+    if let Some(account) = &header.memory {
+        rows.extend(states);
+        rows.extend(account_rows(account));
+    } else {
+        rows.push(states.unwrap_or_else(|| ("cache holds", format!("{} positions at most", header.ctx_len))));
+    }
     rows
+}
+
+/// What passes take, and the sum of everything.
+fn account_rows(account: &MemoryAccount) -> [(&'static str, String); 2] {
+    let full = format!("{} with all {} positions in the cache", bytes(account.total()), account.ctx_len);
+    [("passes", format!("{} at most", bytes(account.passes))), ("in all", full)]
 }
 
 /// The model's name, and the one that its file gives it.
@@ -164,6 +174,22 @@ mod tests {
         assert_eq!(experts(&model(18_000_000_000, 562_500_000), 5).as_deref(), Some(says));
         assert_eq!(experts(&model(900, 600), 5).as_deref(), Some("900 B: a row reads 600 B, 5 rows at most 900 B"));
         assert_eq!(experts(&model(0, 0), 5), None);
+    }
+
+    #[test]
+    fn the_account_has_passes_and_the_sum_with_a_full_cache() {
+        let account = MemoryAccount {
+            target_weights: 90_000_000,
+            drafter_weights: 5_000_000,
+            target_kv: 20_000,
+            drafter_kv: 1_000,
+            states: 0,
+            passes: 7_500_000,
+            ctx_len: 4096,
+        };
+        let [passes, all] = account_rows(&account);
+        assert_eq!(passes, ("passes", "7.5 MB at most".to_owned()));
+        assert_eq!(all, ("in all", "188.5 MB with all 4096 positions in the cache".to_owned()));
     }
 
     #[test]

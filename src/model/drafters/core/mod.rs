@@ -15,7 +15,9 @@ use candle_core::Tensor;
 
 use crate::model::draft_tokens::DraftTokens;
 use crate::model::module_core::{ModuleBackend, ModuleCore, ModuleFacts, NormWeights, Reads, Slots};
-use crate::model::nn::{BlockPass, Embedding, Fuse, KvCache, Linear, RmsNorm, Rope, TransformerConfig, trimmed};
+use crate::model::nn::{
+    BlockPass, Embedding, Fuse, KvCache, Linear, PREFILL_ROWS, RmsNorm, Rope, TransformerConfig, trimmed,
+};
 use crate::model::{ModelError, RowStats};
 use crate::protocol::{MtpSpec, TokenId};
 
@@ -113,13 +115,14 @@ impl MtpOnCandle {
         let cache = parts.block.cache(&shape, shared.embedding.device())?;
         let blocks = parts.fuse.as_ref().map_or(&[][..], Fuse::blocks);
         let fuse = parts.fuse.as_ref().map_or(0, |fuse| fuse.matrix.bytes());
+        let norms = parts.embedding_norm.bytes() + parts.hidden_norm.bytes() + parts.norm.bytes();
         let facts = ModuleFacts {
             spec,
             reads: Reads::State(blocks.to_vec()),
             widths: [(1 + blocks.len()) * shape.d_model, shape.d_model],
             ctx_len: shape.ctx_len,
             tokens: DraftTokens::new(shared.vocab.clone(), shared.whole.as_ref().map_or(0, |(_, room)| *room)),
-            weight_bytes: fuse + parts.project.bytes() + parts.block.bytes(),
+            weight_bytes: fuse + parts.project.bytes() + parts.block.bytes() + norms,
             kv_bytes_per_slot: cache.position_bytes(),
         };
         ModuleCore::new(Self { shared: Arc::new(shared), rope, cache, joined: None }, parts, facts)
@@ -128,7 +131,7 @@ impl MtpOnCandle {
 
 impl ModuleBackend for MtpOnCandle {
     const NAME: &'static str = "the MTP module";
-    const MAX_SLOTS: usize = usize::MAX;
+    const MAX_SLOTS: usize = PREFILL_ROWS;
     type Weights = MtpParts;
     type Last = Tensor; // [1, d]
 

@@ -13,7 +13,7 @@ use crate::model::memory::MemoryNeed;
 use crate::model::module_core::{ModuleFacts, Reads};
 use crate::model::nn::{StatesNorm, TransformerConfig};
 use crate::model::{ModelError, State, Tap};
-use crate::protocol::TokenId;
+use crate::protocol::{MemoryAccount, TokenId};
 
 /// A head that fits its target.
 pub(in crate::model) struct CheckedHead {
@@ -110,8 +110,13 @@ impl CheckedHead {
 
     /// Memory that the head needs, with `bits` per weight and `kv_size` bytes per number in the cache.
     pub(in crate::model) fn need(&self, (bits, dtype): (u64, &str), kv_size: u64, ctx_len: usize) -> MemoryNeed {
-        let cache = 2 * self.config.block.kv_width() as u64 * kv_size * ctx_len as u64;
-        MemoryNeed { weights: self.matrix_weights() * bits / 8, dtype: dtype.to_owned(), cache, working: 0, ctx_len }
+        let account = MemoryAccount {
+            drafter_weights: self.matrix_weights() * bits / 8,
+            drafter_kv: 2 * self.config.block.kv_width() as u64 * kv_size,
+            ctx_len: ctx_len as u64,
+            ..MemoryAccount::default()
+        };
+        MemoryNeed { account, dtype: dtype.to_owned() }
     }
 }
 

@@ -103,14 +103,14 @@ impl LatentAttention {
         Ok(Self { queries, kv_norm: self.kv_norm.shifted(by)?, ..self.clone() })
     }
 
-    /// Bytes the matrices take in memory.
+    /// Bytes the weights take in memory.
     pub(super) fn bytes(&self) -> u64 {
         let queries = match &self.queries {
             Queries::Direct(q) => q.bytes(),
-            Queries::Squeezed(a, _, b) => a.bytes() + b.bytes(),
+            Queries::Squeezed(a, norm, b) => a.bytes() + norm.bytes() + b.bytes(),
         };
         let folded = [&self.to_keys, &self.to_values].map(|w| (w.elem_count() * w.dtype().size_in_bytes()) as u64);
-        queries + self.kv.bytes() + self.out.bytes() + folded.iter().sum::<u64>()
+        queries + self.kv.bytes() + self.kv_norm.bytes() + self.out.bytes() + folded.iter().sum::<u64>()
     }
 }
 

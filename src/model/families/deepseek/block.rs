@@ -34,7 +34,8 @@ impl Layer {
 
 impl LayerWeights for Layer {
     fn bytes(&self) -> u64 {
-        self.attention.bytes() + self.ffn.bytes()
+        let norms = self.attention_norm.bytes() + self.ffn_norm.bytes();
+        self.attention.bytes() + self.ffn.bytes() + norms
     }
 
     fn experts_met(&self) -> Option<ExpertsMet> {

@@ -38,6 +38,10 @@ impl Router for GroupedRouter {
     fn used(&self) -> usize {
         self.shape.used
     }
+
+    fn bytes(&self) -> u64 {
+        size_of_val(self.bias.as_slice()) as u64
+    }
 }
 
 #[cfg(test)]

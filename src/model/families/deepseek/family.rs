@@ -16,11 +16,10 @@ use crate::model::files::{ConfigJson, Folder, Layout, ModelFiles, TensorNames, b
 use crate::model::interfaces::{
     Backend, CandleTarget, Description, Family, FamilyConfig, LoadContext, LoadResult, Names, OwnModules, Progress,
 };
-use crate::model::memory::MemoryNeed;
 use crate::model::nn::{
-    Conventions, Ends, Extras, HfKeys, PairOrder, TransformerConfig, expected_experts, refuse_biases,
+    Conventions, Ends, Extras, HfKeys, PairOrder, PassWidths, TransformerConfig, expected_experts, refuse_biases,
 };
-use crate::model::options::WeightType;
+use crate::protocol::MemoryAccount;
 
 /// A family of DeepSeek-V3's layout.
 pub struct DeepSeekFamily {
@@ -116,8 +115,16 @@ impl FamilyConfig for DeepSeekConfig {
         0
     }
 
-    fn memory(&self, context: &LoadContext<'_>, need: MemoryNeed, weight_type: WeightType) -> MemoryNeed {
-        load::memory(self, context, need, weight_type)
+    fn memory(&self, context: &LoadContext<'_>, account: MemoryAccount, size: u64) -> MemoryAccount {
+        load::memory(self, context, account, size)
+    }
+
+    /// Queries read latents, and their scores are of all heads; a row goes through its experts and a shared one.
+    fn pass_widths(&self) -> PassWidths {
+        let (c, a, experts) = (&self.transformer, &self.latent.attention, &self.latent.experts);
+        let queries = 2 * a.heads * (a.rank + a.rotary);
+        let ffn = c.ffn.max(experts.width * experts.shared.max(1));
+        PassWidths { heads: a.heads, queries, ffn, rotary: a.rotary, ..c.pass_widths() }
     }
 
     fn describe(&self) -> Description {

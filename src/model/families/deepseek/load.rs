@@ -5,37 +5,28 @@ use crate::model::drafters::core::{self, CandleMtp};
 use crate::model::families::deepseek::DeepSeekWeights;
 use crate::model::families::deepseek::config::DeepSeekConfig;
 use crate::model::families::deepseek::family::article;
-use crate::model::families::deepseek::module::{check_modules, load_modules, own_tables};
+use crate::model::families::deepseek::module::{check_modules, load_modules};
 use crate::model::interfaces::{CandleFamily, CandleTarget, LoadContext, Modules, NoSharing, SharedWeights};
-use crate::model::memory::MemoryNeed;
-use crate::model::options::WeightType;
+use crate::protocol::MemoryAccount;
 
-/// Adds the memory of its modules and their caches, and of the matrices that are f32 whatever the weight dtype.
+/// Adds what matrices that are f32 whatever the weight dtype take more, trimmed heads, and modules' caches.
 pub(super) fn memory(
     config: &DeepSeekConfig,
     context: &LoadContext<'_>,
-    need: MemoryNeed,
-    weight_type: WeightType,
-) -> MemoryNeed {
+    account: MemoryAccount,
+    size: u64,
+) -> MemoryAccount {
     let (latent, source, c) = (&config.latent, context.source, &config.transformer);
-    let drafts = context.options.mtp.as_ref().is_some_and(|mtp| !mtp.required);
-    let modules = check_modules(source, (c, latent)).ok().filter(|_| drafts).unwrap_or(0);
-    let blocks = c.layers + modules;
-    let (d, table) = (c.d_model, (c.vocab * c.d_model) as u64);
-    let size = if weight_type == WeightType::F32 { 4 } else { 2 };
-    let weights = match weight_type {
-        WeightType::Stored => source.stored_bytes(blocks),
-        WeightType::F32 | WeightType::Bf16 => {
-            // copies of the target's tables take no memory, but only reading them would show that
-            let tables: u64 = (0..modules).map(|index| own_tables(source, c, index)).sum();
-            need.weights + size * (modules as u64 * latent.module_weights(d) + tables * table)
-        }
-    };
-    let wide = latent.wide_weights(d, blocks) * (4 - size);
+    let modules = check_modules(source, (c, latent)).ok().filter(|_| context.loads_modules()).unwrap_or(0);
+    let wide = |layers: usize| latent.wide_weights(c.d_model, layers) * (4 - size);
     // rows of the head that a trimmed one copies, in f32
-    let trimmed = context.draft_vocab().ok().flatten().map_or(0, |vocab| 4 * (vocab.len() * d) as u64);
-    let cache = need.cache / c.layers as u64 * blocks as u64;
-    MemoryNeed { weights: weights + wide + trimmed * modules as u64, cache, ..need }
+    let trimmed = context.draft_vocab().ok().flatten().map_or(0, |vocab| 4 * (vocab.len() * c.d_model) as u64);
+    MemoryAccount {
+        target_weights: account.target_weights + wide(c.layers),
+        drafter_weights: account.drafter_weights + wide(c.layers + modules) - wide(c.layers) + trimmed * modules as u64,
+        drafter_kv: account.target_kv / c.layers as u64 * modules as u64,
+        ..account
+    }
 }
 
 impl CandleFamily for DeepSeekWeights {

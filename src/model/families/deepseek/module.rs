@@ -34,12 +34,6 @@ pub(super) fn check_modules(
     }
 }
 
-/// Embeddings and heads that a file has for a module: 0 to 2, copies of the target's included.
-pub(super) fn own_tables(source: &ModelFiles, config: &TransformerConfig, index: usize) -> u64 {
-    ["embed_tokens", "shared_head_head"].iter().filter(|part| OwnTensors { source, config }.has(index, part)).count()
-        as u64
-}
-
 /// A module with an empty cache, and the bytes of tables that only it has.
 type Module = (CandleMtp, u64);
 

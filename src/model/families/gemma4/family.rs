@@ -6,9 +6,10 @@ use indicatif::HumanCount;
 use serde_json::{Map, json};
 
 use crate::model::ModelError;
+
 use crate::model::families::gemma4::{
     Gemma4Weights,
-    config::Gemma4Config,
+    config::{Gemma4Config, LayerShape},
     gguf,
     keys::{GemmaKeys, Sizes},
     names,
@@ -18,7 +19,7 @@ use crate::model::interfaces::{
     Backend, CandleFamily, CandleTarget, Description, Family, FamilyConfig, LoadContext, LoadResult, Modules, Names,
     NoSharing, Progress, SharedWeights,
 };
-use crate::model::nn::{Conventions, Ends, Extras, HfKeys, PairOrder, TransformerConfig, refuse_biases};
+use crate::model::nn::{Conventions, Ends, Extras, HfKeys, PairOrder, PassWidths, TransformerConfig, refuse_biases};
 use crate::model::shared_kv::Reach;
 
 /// Gemma 4 without experts.
@@ -86,6 +87,21 @@ impl FamilyConfig for Gemma4Config {
 
     fn cached_values(&self) -> u64 {
         self.gemma.cached_values()
+    }
+
+    fn pass_widths(&self) -> PassWidths {
+        let (c, layers) = (&self.transformer, &self.gemma.layers);
+        let widest = |of: fn(&LayerShape) -> usize| layers.iter().map(of).max().unwrap_or(0);
+        let of_layers = self.gemma.per_layer.map_or(0, |of| c.layers * of.width);
+        let heads = [Reach::Sliding, Reach::Full]
+            .map(|reach| layers.iter().find(|layer| layer.reach == reach).map_or(2, |layer| layer.head_dim));
+        PassWidths {
+            queries: c.heads * widest(|layer| layer.head_dim),
+            ffn: widest(|layer| layer.ffn),
+            inputs: of_layers,
+            rotary: heads.iter().sum(),
+            ..c.pass_widths()
+        }
     }
 
     fn trims_draft_vocab(&self, _named: bool) -> bool {

@@ -144,6 +144,9 @@ impl LayerWeights for Layer {
     fn bytes(&self) -> u64 {
         let kv = self.kv.iter().flat_map(|kv| std::iter::once(&kv.k).chain(&kv.v));
         let per_layer = self.per_layer.iter().flat_map(|input| [&input.gate, &input.project]);
-        self.ffn.bytes() + [&self.q, &self.o].into_iter().chain(kv).chain(per_layer).map(Linear::bytes).sum::<u64>()
+        let matrices = [&self.q, &self.o].into_iter().chain(kv).chain(per_layer).map(Linear::bytes).sum::<u64>();
+        let norms = [&self.attn_norm, &self.q_norm, &self.post_attn_norm, &self.ffn_norm, &self.post_ffn_norm];
+        let others = self.kv.iter().map(|kv| &kv.k_norm).chain(self.per_layer.iter().map(|input| &input.norm));
+        self.ffn.bytes() + matrices + norms.into_iter().chain(others).map(RmsNorm::bytes).sum::<u64>()
     }
 }

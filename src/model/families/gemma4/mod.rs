@@ -100,7 +100,8 @@ impl Transformer for Gemma4Weights {
     }
 
     fn bytes(&self) -> u64 {
-        self.trunk.bytes() + self.per_layer.as_ref().map_or(0, |of| of.table.bytes() + of.project.bytes())
+        self.trunk.bytes()
+            + self.per_layer.as_ref().map_or(0, |of| of.table.bytes() + of.project.bytes() + of.norm.bytes())
     }
 
     fn pass_bytes(&self) -> u64 {

@@ -78,7 +78,8 @@ impl GatedAttention {
     }
 
     fn bytes(&self) -> u64 {
-        [&self.q, &self.k, &self.v, &self.o].iter().map(|w| w.bytes()).sum()
+        let norms = self.q_norm.bytes() + self.k_norm.bytes();
+        [&self.q, &self.k, &self.v, &self.o].iter().map(|w| w.bytes()).sum::<u64>() + norms
     }
 }
 
@@ -135,7 +136,8 @@ impl DeltaNet {
     }
 
     fn bytes(&self) -> u64 {
-        [&self.mixed, &self.gate, &self.alpha, &self.beta, &self.out].iter().map(|w| w.bytes()).sum()
+        let matrices = [&self.mixed, &self.gate, &self.alpha, &self.beta, &self.out];
+        matrices.iter().map(|w| w.bytes()).sum::<u64>() + self.weights.bytes()
     }
 }
 
@@ -195,7 +197,7 @@ impl LayerWeights for Layer {
             Mixer::Attention(attention) => attention.bytes(),
             Mixer::Delta(delta) => delta.bytes(),
         };
-        mixer + self.ffn.bytes()
+        mixer + self.ffn.bytes() + self.mixer_norm.bytes() + self.ffn_norm.bytes()
     }
 
     fn experts_met(&self) -> Option<ExpertsMet> {

@@ -96,6 +96,15 @@ pub struct DeltaWeights {
     pub eps: f32,
 }
 
+impl DeltaWeights {
+    /// Bytes in memory.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let numbers = [&self.conv, &self.decay, &self.dt_bias, &self.norm];
+        numbers.iter().map(|numbers| size_of_val(numbers.as_slice()) as u64).sum()
+    }
+}
+
 /// A layer's state from row to row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeltaState {

@@ -15,8 +15,10 @@ use crate::model::interfaces::{
     Backend, Description, Family, FamilyConfig, LoadContext, LoadResult, Names, OwnModules, Progress,
 };
 use crate::model::nn::{
-    Conventions, Ends, Extras, GgufKeys, HfKeys, PairOrder, TransformerConfig, expected_experts, refuse_biases,
+    Conventions, Ends, Extras, GgufKeys, HfKeys, PairOrder, PassWidths, TransformerConfig, expected_experts,
+    refuse_biases,
 };
+use crate::protocol::MemoryAccount;
 
 /// A family whose linear layers are Gated DeltaNets.
 pub struct Qwen35Family {
@@ -137,6 +139,24 @@ impl FamilyConfig for Qwen35Config {
 
     fn state_bytes(&self) -> u64 {
         self.hybrid.state_bytes()
+    }
+
+    fn replay_bytes(&self) -> u64 {
+        self.hybrid.linear_layers() as u64 * self.hybrid.delta.input_bytes()
+    }
+
+    /// Queries come with as many gates; of a linear layer's rows the projections exist as tensors and as lists.
+    fn pass_widths(&self) -> PassWidths {
+        let (c, delta) = (&self.transformer, &self.hybrid.delta);
+        let other = 2 * delta.channels() + 3 * delta.value_width();
+        PassWidths { queries: 4 * c.q_width(), other, rotary: self.hybrid.rotary, ..c.pass_widths() }
+    }
+
+    fn memory(&self, context: &LoadContext<'_>, account: MemoryAccount, _size: u64) -> MemoryAccount {
+        // rows of the head that a trimmed one copies, in f32
+        let vocab = context.draft_vocab().ok().flatten().filter(|_| account.drafter_kv > 0);
+        let trimmed = vocab.map_or(0, |vocab| 4 * (vocab.len() * self.transformer.d_model) as u64);
+        MemoryAccount { drafter_weights: account.drafter_weights + trimmed, ..account }
     }
 
     fn own_modules(&self, source: &ModelFiles) -> OwnModules {

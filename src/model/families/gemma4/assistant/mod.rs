@@ -72,7 +72,7 @@ impl AssistantOnCandle {
             widths: [*backbone; 2],
             ctx_len: usize::MAX, // the target's cache ends before
             tokens: DraftTokens::new(head.vocab.clone(), 0),
-            weight_bytes: pre.bytes() + post.bytes() + head.bytes() + layers,
+            weight_bytes: pre.bytes() + post.bytes() + head.bytes() + layers + norms.last.bytes(),
             kv_bytes_per_slot: 0, // it reads the target's
         };
         ModuleCore::new(Self { shared: Arc::new(shared), lent: None }, norms, facts)

@@ -1,0 +1,75 @@
+//! What passes on candle take beside weights and cache, for the account of a model's memory.
+//!
+//! Tensors live until the function that made them ends. So a pass takes most in attention, whose scores exist twice,
+//! before and after a step of the softmax; or in the feed-forward layer; or, with bf16 weights, where candle widens the
+//! largest matrix to multiply with it.
+
+use crate::model::nn::{PREFILL_ROWS, ROW_BY_ROW};
+
+/// What multiplies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Multiplier {
+    /// candle, with weights as they are.
+    Candle,
+    /// candle, which widens bf16 weights to f32.
+    Widening,
+    /// The native kernels, which read copies of rows and write tiles of so many rows.
+    Kernels(usize),
+}
+
+/// Sizes of the largest layer, in numbers a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PassWidths {
+    /// Width of the hidden state.
+    pub d_model: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Queries, in all forms that exist while there are scores.
+    pub queries: usize,
+    /// Width of the feed-forward layer.
+    pub ffn: usize,
+    /// Anything else that may be wider, such as the projections of a linear layer.
+    pub other: usize,
+    /// What all layers read besides the residual stream.
+    pub inputs: usize,
+    /// Rotated values of a head, of all tables of angles together.
+    pub rotary: usize,
+    /// Tokens of the vocabulary.
+    pub vocab: usize,
+}
+
+impl PassWidths {
+    /// Most bytes of passes over a prompt that fills the context, of which the states of `block` tokens are kept, with the
+    /// angles of as many draft modules. Modules' passes take turns with the target's and need no more. `largest`: numbers
+    /// of the largest matrix that is multiplied with.
+    #[must_use]
+    pub fn bytes(
+        &self,
+        multiplier: Multiplier,
+        (block, ctx_len): (usize, usize),
+        (modules, largest): (usize, usize),
+    ) -> u64 {
+        let rows = PREFILL_ROWS.min(ctx_len);
+        let scores = if rows > ROW_BY_ROW { 2 * self.heads * ctx_len } else { 0 };
+        // the residual stream and its norm
+        let attention = rows * (scores + self.queries + 2 * self.d_model);
+        // gate, its activation, up, their product; the residual stream, its norm and the output
+        let feed_forward = rows * (4 * self.ffn + 3 * self.d_model);
+        let other = rows * (self.other + 3 * self.d_model);
+        let widest = match multiplier {
+            Multiplier::Candle => attention.max(feed_forward).max(other),
+            Multiplier::Widening => {
+                let down = self.ffn * self.d_model;
+                let half = rows * self.ffn / 2; // the product in 16 bits
+                attention.max(feed_forward + half + down).max(other).max(largest + rows * 3 * self.d_model)
+            }
+            Multiplier::Kernels(tile_rows) => {
+                let copies = rows * self.ffn + tile_rows.min(rows) * self.ffn;
+                attention.max(feed_forward + copies).max(other)
+            }
+        };
+        let angles = (1 + modules) * ctx_len * self.rotary;
+        let kept = block.min(ctx_len) * self.d_model + 2 * self.vocab + rows * self.inputs;
+        ((widest + angles + kept) * size_of::<f32>()) as u64
+    }
+}
