@@ -162,7 +162,7 @@ pub struct DecodeArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Drafting")]
 pub struct RivalArgs {
-    /// Race other values of k, drafter, rule or temperature on the same prompt, such as k=4,rule=rejection
+    /// Race other settings on the same prompt, such as k=4,rule=rejection
     #[arg(long, value_name = "NAME=VALUE,…")]
     pub rival: Option<String>,
 }

@@ -95,6 +95,13 @@ fn comments_without_end_end_the_answer() {
 }
 
 #[test]
+fn blank_lines_without_end_end_the_answer() {
+    let (finished, tokens, why) = ask(vec![b'\n'; 1 << 16]);
+    assert_eq!((finished, tokens), (Some(StopReason::BrokenOff), 0));
+    assert!(why.contains("no part of the answer any more"), "{why}");
+}
+
+#[test]
 fn a_body_that_comes_byte_by_byte_is_given_up() {
     let second = Duration::from_secs(1);
     let patience = Patience { connect: 5 * second, answer: 5 * second, silence: second / 2 };

@@ -231,6 +231,8 @@ fn states_and_errors_are_those_of_every_backend() {
 fn drafts_and_verification_are_two_submissions() {
     const DRAFTS: usize = 5;
     let Some(options) = options("llama") else { return };
+    // a device of its own, which no other test uses: a device is known by the text that names it
+    let options = LoadOptions { adapter: options.adapter.map(|name| format!("0{name}")), ..options };
     let loaded = open(&LoadOptions { mtp: Some(module(2)), ..options.clone() });
     let gpu = draftscope::model::gpu::opened(options.adapter.as_deref()).unwrap();
     let (mut target, mut module) = (loaded.target, loaded.mtp.unwrap().0);
@@ -261,11 +263,12 @@ fn drafts_and_verification_are_two_submissions() {
         module.truncate(19).unwrap();
         work
     };
-    // other tests use the same device at the same time: the least work is that of a round
-    let work = (0..20).map(|_| round()).min_by_key(|work| (work.submissions, work.dispatches)).unwrap();
-    println!("{work:?}");
-    assert_eq!((work.submissions, work.buffers), (2, 0));
-    assert!(work.read_bytes < 64 << 10, "{} bytes", work.read_bytes);
+    round(); // makes what later rounds use
+    for _ in 0..5 {
+        let work = round();
+        assert_eq!((work.submissions, work.buffers), (2, 0), "{work:?}");
+        assert!(work.read_bytes < 64 << 10, "{} bytes", work.read_bytes);
+    }
 }
 
 /// Runs the program; returns what it printed and whether it succeeded.

@@ -13,7 +13,8 @@ pub fn check(bytes: &[u8]) {
         follow(read_stream(api, &text));
     }
     let report = socket::check(bytes.split(|byte| *byte == b'\n').map(|line| Ok(line.to_vec())));
-    assert!(!report.to_string().is_empty());
+    let shown = draftscope::session::text::printable(&report.to_string()).into_owned();
+    assert!(shown.chars().all(|c| c == '\n' || !c.is_control()));
 }
 
 fn follow(parts: Vec<Part>) {

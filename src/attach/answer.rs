@@ -97,7 +97,7 @@ impl Answer {
             }
             Err(error) => return self.close(server, Some(&error.to_string())),
         };
-        let bytes = line.len();
+        let bytes = line.len() + 64; // a line costs something, also a blank one
         match self.reader.line(&line, read.at_us, server.names()) {
             Line::Empty => self.idle(bytes, server),
             Line::Garbage if self.garbage < MAX_GARBAGE => {
@@ -119,7 +119,7 @@ impl Answer {
         }
     }
 
-    /// A line of so many bytes says nothing of the answer.
+    /// A line that counts as so many bytes says nothing of the answer.
     fn idle(&mut self, bytes: usize, server: &mut dyn Server) -> Taken {
         self.idle_bytes = self.idle_bytes.saturating_add(bytes);
         match self.idle_bytes > MAX_IDLE_BYTES {

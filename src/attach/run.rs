@@ -31,6 +31,9 @@ const TICK: Duration = Duration::from_millis(10);
 const WARM_UP: &str = "one two three four five six seven eight";
 const WARM_UP_TOKENS: u32 = 16;
 
+/// Most lines that are read of the answer to it: far more than so many tokens take.
+const MOST_WARM_UP_LINES: u32 = 1024;
+
 /// How long to wait for what a server answers at once.
 const QUICK: Patience =
     Patience { connect: Duration::from_secs(3), answer: Duration::from_secs(3), silence: Duration::from_secs(3) };
@@ -182,14 +185,16 @@ impl Run<'_> {
                 continue;
             }
             drop(sender);
+            let mut read = 0;
             loop {
                 self.poll();
                 if self.is_stopped || self.is_over {
                     return;
                 }
                 match lines.recv_timeout(TICK) {
-                    Ok(_) | Err(RecvTimeoutError::Timeout) => {}
-                    Err(RecvTimeoutError::Disconnected) => break, // the last line was read
+                    Ok(_) if read < MOST_WARM_UP_LINES => read += 1,
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Ok(_) | Err(RecvTimeoutError::Disconnected) => break, // the last line, or far more than was asked for
                 }
             }
         }

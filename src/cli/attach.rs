@@ -10,7 +10,7 @@ use crate::attach::socket::address::Address;
 use crate::tui::Pace;
 
 /// Below the help of `attach`.
-pub(super) const ATTACH_NOTE: &str = "An API key is read from DRAFTSCOPE_API_KEY and sent as a bearer token to the server at URL, that of \
+pub(super) const ATTACH_NOTE: &str = "An API key is read from DRAFTSCOPE_API_KEY and sent as a bearer token to the server at URL (with --watch to each), that of \
     --plain-url from DRAFTSCOPE_PLAIN_API_KEY. What the server decides, such as k and the drafter, cannot be changed from here.";
 
 /// How a server is asked.

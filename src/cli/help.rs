@@ -12,6 +12,7 @@ const MAIN: &[&str] = &["model", "k", "verify", "drafter", "temperature", "max_t
 const EXPERT: &[&str] = &[
     "dtype",
     "backend",
+    "adapter",
     "threads",
     "raw",
     "rollback",

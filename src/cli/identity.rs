@@ -32,7 +32,8 @@ pub struct IdentityArgs {
     #[arg(long)]
     pub row_by_row: bool,
     /// Compare with another implementation instead: candle (candle_transformers on the same GGUF file; in builds with
-    /// the feature reference), or the address of a server that has the same model
+    /// the feature reference), or the address of a server that has the same model; differences do not change the exit
+    /// status
     #[arg(long, value_name = "candle|URL", value_parser = reference, conflicts_with_all = ["temperature", "tree", "row_by_row"])]
     pub reference: Option<String>,
     /// Longest answer, in tokens

@@ -19,8 +19,8 @@ pub struct ModelArgs {
     /// Data type of the target's weights; auto takes the fastest on the device
     #[arg(long, value_enum, default_value_t = Dtype::Auto)]
     pub dtype: Dtype,
-    /// Where to compute
-    #[arg(long, value_enum, default_value_t = DeviceChoice::Auto)]
+    /// Where to compute: auto, cpu, gpu, cuda or metal
+    #[arg(long, value_enum, default_value_t = DeviceChoice::Auto, hide_possible_values = true)]
     pub device: DeviceChoice,
     /// The GPU of --device gpu, by name or number (see `draftscope devices`); one that computes on the CPU runs only if
     /// named [default: the first GPU]
@@ -29,8 +29,8 @@ pub struct ModelArgs {
     /// What computes the target; auto takes the native kernels on a CPU if they support the file
     #[arg(long, value_enum, default_value_t = Backend::Auto)]
     pub backend: Backend,
-    /// Threads of the native kernels; auto measures at start how many are fastest (Qwen3.5, DeepSeek-V3, GLM-4.7-Flash
-    /// and Gemma 4: all cores)
+    /// Threads of the native kernels; auto measures at start how many are fastest (Qwen3.5, Qwen3-Next, DeepSeek-V3,
+    /// GLM-4.7-Flash, Gemma 3 and 4: all cores)
     #[arg(long, value_name = "auto|N", default_value = "auto", value_parser = parse_threads)]
     pub threads: Threads,
     /// Context length in tokens [default: 4096, or the model's own if shorter]
@@ -46,14 +46,14 @@ pub struct ModelArgs {
     /// Folder of an MTP module (config.json and a .safetensors file) instead of the built-in one
     #[arg(long, value_name = "DIR", help_heading = "Drafting")]
     pub mtp: Option<PathBuf>,
-    /// Whether a thinking model thinks first, for templates that can say so [default: as the template has it]
+    /// Whether a thinking model thinks first [default: as its template has it]
     #[arg(long, value_name = "on|off", value_parser = parse_switch)]
     pub think: Option<bool>,
     /// How rejected rows are rolled back in recurrent layers (Qwen3.5): from a copy of the state after each verified
     /// row, or by computing the rows again, which takes less memory
     #[arg(long, value_enum, default_value_t = Rollback::Snapshots, help_heading = "Drafting")]
     pub rollback: Rollback,
-    /// Tokens that the target's own module (Qwen3.5, DeepSeek-V3, GLM-4.7-Flash) or assistant may propose if its whole
+    /// Tokens that the target's own module (Qwen3.5, Qwen3-Next, DeepSeek-V3, GLM-4.7-Flash) or assistant may propose if its whole
     /// head costs too much: the first N (those with the most frequent merges), those in a file with one token id a
     /// line, or all, even if an assistant usually looks into a few clusters only. A module may also propose tokens of
     /// the text

@@ -1,8 +1,7 @@
 //! What the models of a run take in memory: the one account from which `models info`, the check before loading, the panel
 //! "Model and memory" and `explain` take their figures.
 //!
-//! Invariant: it counts everything that is allocated, and nothing twice; `tests/memory_account.rs` compares it with
-//! processes.
+//! Invariant: nothing is counted twice. `tests/memory_account.rs` compares it with processes.
 
 use serde::{Deserialize, Serialize};
 

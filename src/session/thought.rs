@@ -28,6 +28,8 @@ pub(super) struct ThoughtScan {
     open: Option<usize>,
     /// The end of the text so far.
     tail: String,
+    /// Whether text of the answer was read: marks in it open no thought.
+    has_answer: bool,
     /// Tokens of thought so far.
     tokens: usize,
 }
@@ -56,9 +58,14 @@ impl ThoughtScan {
                     Some(at) => (at, MARKS[open].1, None),
                     None => break,
                 },
+                None if self.has_answer => break,
                 None => {
                     let found = MARKS.iter().enumerate().filter_map(|(i, marks)| Some((self.tail.find(marks.0)?, i)));
                     let Some((at, open)) = found.min() else { break };
+                    if !self.tail[..at].trim().is_empty() {
+                        self.has_answer = true;
+                        break;
+                    }
                     (at, MARKS[open].0, Some(open))
                 }
             };
@@ -70,6 +77,7 @@ impl ThoughtScan {
         while !self.tail.is_char_boundary(cut) {
             cut += 1;
         }
+        self.has_answer |= self.open.is_none() && !self.tail[..cut].trim().is_empty();
         self.tail.drain(..cut);
         self.tokens += usize::from(is_thought);
         is_thought
@@ -179,6 +187,7 @@ mod tests {
         assert_eq!(flags, [true, true, true, true, false, false]);
         let split = thoughts(&[], &["<", "think", ">", "so", "</", "think", ">", "Yes", "."]);
         assert_eq!(split, [false, false, true, true, true, true, true, false, false]);
+        assert_eq!(thoughts(&[], &["Use ", "<think>", " tags"]), [false; 3], "an answer may name the marks");
         let gemma = thoughts(&[], &["<|channel>", "thought", "\n", "x", "<channel|>", "Yes"]);
         assert_eq!(gemma, [false, true, true, true, true, false]);
         assert_eq!(thoughts(&[], &["<think></think>Yes", " no"]), [true, false], "both in one token");

@@ -34,7 +34,7 @@ impl Compared {
                 match ask {
                     Ask::Suspend => guard.suspend()?,
                     Ask::Picture => {
-                        let drawn = guard.terminal.draw(|frame| drop(view::diff(&self, frame)))?;
+                        let drawn = guard.terminal()?.draw(|frame| drop(view::diff(&self, frame)))?;
                         self.app.toast = Some(self.app.options.write_picture(drawn.buffer));
                     }
                     _ => {}
@@ -46,7 +46,7 @@ impl Compared {
 
     fn draw(&mut self, guard: &mut Guard) -> io::Result<()> {
         let mut measured = (self.measured, self.app.hit_map.clone());
-        guard.terminal.draw(|frame| measured = view::diff(self, frame))?;
+        guard.terminal()?.draw(|frame| measured = view::diff(self, frame))?;
         (self.measured, self.app.hit_map) = measured;
         Ok(())
     }

@@ -25,7 +25,7 @@ use super::action::Action;
 use super::app::App;
 use super::conversation;
 use super::options::TuiOptions;
-use super::terminal::{Guard, HANGUP, Stage, TuiError, asked_to_end, check_size, die_of, end_at_once, take_panic};
+use super::terminal::{Guard, HANGUP, Stage, TuiError, asked_to_end, die_of, end_at_once, take_panic};
 use super::terminal_input::{inputs, is_gone};
 use super::update;
 use super::view::View;
@@ -127,7 +127,7 @@ impl EventLoop {
         while !self.app.quits() && !is_done(self) {
             if is_dirty && Instant::now() >= next_frame {
                 let began = Instant::now();
-                self.draw(stage.terminal())?;
+                self.draw(stage.terminal()?)?;
                 is_dirty = false;
                 next_frame = Instant::now() + (began.elapsed() * REST).clamp(FRAME, LAG);
             }
@@ -140,8 +140,7 @@ impl EventLoop {
                     Some(input) => {
                         let input = input?;
                         // crossterm forgets that there are keys to read if a new size arrives with them
-                        if let Input::Resize(columns, rows) = input {
-                            check_size((columns, rows))?;
+                        if let Input::Resize(..) = input {
                             stage.nudge()?;
                         }
                         self.input(input);

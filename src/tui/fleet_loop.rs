@@ -31,7 +31,7 @@ impl FleetView {
             }
             if std::mem::take(&mut is_new) {
                 let mut measured = self.app.hit_map.clone();
-                guard.terminal.draw(|frame| measured = view::fleet(&self, frame))?;
+                guard.terminal()?.draw(|frame| measured = view::fleet(&self, frame))?;
                 self.app.hit_map = measured;
             }
             if !poll(TICK)? {
@@ -46,7 +46,7 @@ impl FleetView {
                 match ask {
                     Ask::Suspend => guard.suspend()?,
                     Ask::Picture => {
-                        let drawn = guard.terminal.draw(|frame| drop(view::fleet(&self, frame)))?;
+                        let drawn = guard.terminal()?.draw(|frame| drop(view::fleet(&self, frame)))?;
                         self.app.toast = Some(self.app.options.write_picture(drawn.buffer));
                     }
                     _ => {}

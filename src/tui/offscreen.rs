@@ -24,8 +24,8 @@ struct Blind(Terminal<CrosstermBackend<Sink>>);
 impl Stage for Blind {
     type Out = Sink;
 
-    fn terminal(&mut self) -> &mut Terminal<CrosstermBackend<Sink>> {
-        &mut self.0
+    fn terminal(&mut self) -> io::Result<&mut Terminal<CrosstermBackend<Sink>>> {
+        Ok(&mut self.0)
     }
 
     fn copy(&mut self, _: &str) -> io::Result<()> {

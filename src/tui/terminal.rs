@@ -36,7 +36,8 @@ pub(super) trait Stage {
     /// Where escape codes go.
     type Out: Write;
 
-    fn terminal(&mut self) -> &mut Terminal<CrosstermBackend<Self::Out>>;
+    /// Where frames are drawn; an error if it reports a size that no screen has.
+    fn terminal(&mut self) -> io::Result<&mut Terminal<CrosstermBackend<Self::Out>>>;
 
     /// Sends text to the clipboard.
     fn copy(&mut self, text: &str) -> io::Result<()>;
@@ -52,7 +53,7 @@ pub(super) trait Stage {
 const MAX_CELLS: u32 = 1 << 20;
 
 /// Refuses a terminal that says it is too large to draw on.
-pub(super) fn check_size((columns, rows): (u16, u16)) -> io::Result<()> {
+fn check_size((columns, rows): (u16, u16)) -> io::Result<()> {
     match u32::from(columns) * u32::from(rows) {
         ..=MAX_CELLS => Ok(()),
         _ => Err(io::Error::other(format!("it reports {columns} columns and {rows} rows; make it smaller"))),
@@ -100,8 +101,9 @@ fn take_over(mouse: bool) -> io::Result<()> {
 impl Stage for Guard {
     type Out = Stdout;
 
-    fn terminal(&mut self) -> &mut Terminal<CrosstermBackend<Stdout>> {
-        &mut self.terminal
+    fn terminal(&mut self) -> io::Result<&mut Terminal<CrosstermBackend<Stdout>>> {
+        check_size(crossterm::terminal::size()?)?;
+        Ok(&mut self.terminal)
     }
 
     fn copy(&mut self, text: &str) -> io::Result<()> {

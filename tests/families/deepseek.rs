@@ -139,7 +139,7 @@ fn a_cache_of_latents_is_small_and_described() {
     assert_eq!((card.kv_bytes_per_token, card.modules, card.announced_modules), (320, 3, 3));
     let text = card.to_string();
     for says in [
-        "cache 320 B a token, 163.84 kB for 512\n",
+        "cache 320 B a token, 163.84 kB for 512; drafter cache 245.76 kB; passes ",
         "one row of 32 + 8 numbers in each layer; keys and values of 4 heads would take 4.8 times that (1.54 kB)",
         "experts  16 a layer in 1 of 2 layers; 3 of them and 1 shared serve a token",
         "drafter  3 draft modules of its own, one for each depth\n",

@@ -51,6 +51,9 @@ impl Drop for OpenDevice {
     }
 }
 
+/// Longest time from the end of all submissions until it is reported that a buffer can be read.
+const REPORTED: Duration = Duration::from_secs(10);
+
 /// Waits until every device is closed, for at most `limit`. Drivers have threads and state of their own, which a process
 /// must not tear down while another thread still closes a device.
 pub fn wait_until_closed(limit: Duration) {
@@ -246,15 +249,15 @@ impl Gpu {
         }
         self.counts.read_bytes.fetch_add(bytes, Ordering::Relaxed);
         let slice = buffer.slice(..bytes);
-        let mapped = Arc::new(Mutex::new(false));
-        let done = Arc::clone(&mapped);
+        let (done, mapped) = std::sync::mpsc::channel();
         slice.map_async(wgpu::MapMode::Read, move |result| {
-            *done.lock().unwrap_or_else(PoisonError::into_inner) = result.is_ok();
+            let _ = done.send(result.is_ok()); // nobody waits for it after an error
         });
         let failed = |error: &dyn std::fmt::Display| GpuError::Failed(one_line(error));
         self.device.poll(wgpu::PollType::wait_indefinitely()).map_err(|error| failed(&error))?;
         self.check()?;
-        if !*mapped.lock().unwrap_or_else(PoisonError::into_inner) {
+        // another thread that waits for the device may be the one that reports it, a moment later
+        if !mapped.recv_timeout(REPORTED).unwrap_or(false) {
             return Err(GpuError::Failed("results cannot be read".to_owned()));
         }
         let view = slice.get_mapped_range().map_err(|error| failed(&error))?;

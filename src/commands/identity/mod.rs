@@ -47,7 +47,7 @@ pub(crate) fn run(args: &IdentityArgs) -> Result<ExitCode> {
     let mut bench = bench(args)?;
     if let Some(name) = &args.reference {
         let report = reference::run(args, &mut bench, &prompts, name)?;
-        // other code rounds otherwise, so a parting is a finding and no failure
+        // other code rounds otherwise, so a difference is a finding and no failure
         return write(args.output, &bench.described(&report), &reference::text(&report), true);
     }
     eprintln!(

@@ -230,7 +230,9 @@ impl GgufFile {
         modules: usize,
     ) -> impl Iterator<Item = LoadedTensor<'_>> {
         let block = |name: &str| name.strip_prefix("blk.")?.split('.').next()?.parse::<usize>().ok();
-        self.tensors.iter().filter_map(move |(name, info)| {
+        // factors of positions become angles, which passes count
+        let tensors = self.tensors.iter().filter(|(name, _)| *name != "rope_freqs.weight");
+        tensors.filter_map(move |(name, info)| {
             let block = block(name).filter(|block| *block >= layers);
             let (encoding, stored) = (info.kind.encoding(), info.bytes().unwrap_or(0));
             let tensor = LoadedTensor { shape: &info.shape, encoding, stored, of_module: block.is_some() };

@@ -39,8 +39,8 @@ impl LoadedTensor<'_> {
             ([1], ..) => 0, // a field of its layer
             // those of experts are stacked
             ([outer @ .., rows, k], Some(encoding), MatrixForm::Tiles) if k % BLOCK == 0 => {
-                let tiles = outer.iter().product::<usize>() * rows.div_ceil(LANES);
-                (tiles * encoding.form().tile_bytes(*k)) as u64
+                let tiles = outer.iter().fold(rows.div_ceil(LANES), |tiles, dim| tiles.saturating_mul(*dim));
+                tiles.saturating_mul(encoding.form().tile_bytes(*k)) as u64
             }
             ([.., _, k], Some(encoding), MatrixForm::Candle(weight_type)) if *k >= LANES => match weight_type {
                 WeightType::F32 => numbers.saturating_mul(4),

@@ -202,7 +202,7 @@ impl Card {
     /// What is in memory besides weights and the target's cache, and the sum of all of it.
     fn rest(&self) -> String {
         let MemoryAccount { drafter_kv, states, passes, ctx_len, .. } = self.account;
-        let parts = [("drafter cache", drafter_kv * ctx_len), ("states", states), ("passes", passes)];
+        let parts = [("drafter cache", drafter_kv.saturating_mul(ctx_len)), ("states", states), ("passes", passes)];
         let parts = parts.into_iter().filter(|(_, bytes)| *bytes > 0);
         let parts = parts.map(|(what, bytes)| format!("; {what} {}", DecimalBytes(bytes)));
         format!("{}; in all {}", parts.collect::<String>(), DecimalBytes(self.account.total()))

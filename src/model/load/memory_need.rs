@@ -66,8 +66,10 @@ pub(super) fn of(context: &LoadContext<'_>, weight_type: WeightType, on_kernels:
                 false => Multiplier::Candle,
             };
             let matrix = |tensor: &LoadedTensor<'_>| match tensor.shape {
-                [.., rows, k] if tensor.encoding.is_some() && (rows * k) as u64 != config.looked_up_weights() => {
-                    rows * k
+                [.., rows, k]
+                    if tensor.encoding.is_some() && rows.saturating_mul(*k) as u64 != config.looked_up_weights() =>
+                {
+                    rows.saturating_mul(*k)
                 }
                 _ => 0,
             };

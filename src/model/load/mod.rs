@@ -193,7 +193,13 @@ fn load_target(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result
 fn load_gpu(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result<OnBackend, ModelError> {
     let LoadContext { options, source, config, .. } = *context;
     let stored = matches!(options.dtype, Dtype::Auto | Dtype::Stored | Dtype::Q4_1);
-    if !config.runs_whole_native() || !stored || options.backend != Backend::Auto {
+    if options.backend != Backend::Auto {
+        return Err(ModelError::Unsupported("--backend is for the CPU; leave it out with --device gpu".into()));
+    }
+    if !stored {
+        return Err(ModelError::Unsupported("the GPU backend runs weights as stored; leave --dtype out".into()));
+    }
+    if !config.runs_whole_native() {
         return Err(ModelError::Unsupported(format!(
             "the GPU backend runs Llama, Qwen2 and Qwen3 with weights as stored, and this is {} ({}); choose --device cpu",
             config.transformer().conventions.name,

@@ -24,12 +24,13 @@ pub(in crate::model) struct ExpertStack {
     activation: Activation,
     gate_up: GateUp,
     down: Matrix,
-    scratch: Mutex<Scratch>,
+    /// Shared by all layers, which run one after the other.
+    scratch: Arc<Mutex<Scratch>>,
 }
 
 /// Memory of a pass.
 #[derive(Debug, Default)]
-struct Scratch {
+pub(super) struct Scratch {
     acts: Acts,
     groups: Vec<Group>,
 }
@@ -61,8 +62,9 @@ impl ExpertStack {
     ///
     /// # Errors
     /// [`ModelError::Unsupported`] for widths that the kernels do not support.
-    pub(in crate::model) fn pack(
+    pub(super) fn pack(
         cpu: &Arc<Cpu>,
+        scratch: &Arc<Mutex<Scratch>>,
         stored: &StoredExperts<'_>,
         activation: Activation,
     ) -> Result<Self, ModelError> {
@@ -82,7 +84,7 @@ impl ExpertStack {
         let all = |matrix, rows| (0..count).map(|expert| part(expert, matrix, rows)).collect::<Vec<_>>();
         let gate_up = GateUp::pack_all(cpu, d, [&all(ExpertMatrix::Gate, width), &all(ExpertMatrix::Up, width)]);
         let down = Matrix::pack(cpu, width, &all(ExpertMatrix::Down, d));
-        Ok(Self { cpu: Arc::clone(cpu), sizes, activation, gate_up, down, scratch: Mutex::default() })
+        Ok(Self { cpu: Arc::clone(cpu), sizes, activation, gate_up, down, scratch: Arc::clone(scratch) })
     }
 
     /// `activation(gate) · up` of every chosen expert, ready for its down matrix.
@@ -185,7 +187,7 @@ mod tests {
         let names = ExpertNames::Stacked(["gate", "up", "down"].map(str::to_owned));
         let tensors = tensors.iter().map(|(encoding, bytes, _)| Stored::new(*encoding, bytes)).collect();
         let stored = StoredExperts::of(&names, SIZES, tensors).unwrap();
-        ExpertStack::pack(&Arc::new(cpu), &stored, activation).unwrap()
+        ExpertStack::pack(&Arc::new(cpu), &Arc::default(), &stored, activation).unwrap()
     }
 
     fn product(matrix: &[f32], expert: usize, x: &[f64]) -> Vec<f64> {
@@ -256,6 +258,18 @@ mod tests {
     }
 
     #[test]
+    fn each_expert_must_have_whole_blocks_of_its_own_type() {
+        let names = ExpertNames::Single(vec![["gate", "up", "down"].map(str::to_owned); 2]);
+        let sizes = ExpertSizes { count: 2, d: 288, width: 288 };
+        let found = |second| {
+            let encodings = [Encoding::Q8_0, Encoding::Q8_0, Encoding::Q8_0, second, second, second];
+            StoredExperts::of(&names, sizes, encodings.map(|encoding| Stored::new(encoding, &[])).into())
+        };
+        assert!(found(Encoding::Q8_0).is_ok());
+        assert!(found(Encoding::Q4K).is_err(), "288 is no multiple of 256");
+    }
+
+    #[test]
     fn every_layout_of_a_file_gives_the_same_bits() {
         let (x, chosen) = rows(4);
         let tensors = tensors([Encoding::Q4_0, Encoding::Q4_0, Encoding::Q5_1]);
@@ -274,7 +288,7 @@ mod tests {
         let of = of.map(|(tensor, e)| Stored::new(tensors[tensor].0, expert(tensor, e))).collect();
         let single = StoredExperts::of(&single, SIZES, of).unwrap();
         for stored in [joined, single] {
-            let stack = ExpertStack::pack(&Arc::new(cpu()), &stored, Activation::Silu).unwrap();
+            let stack = ExpertStack::pack(&Arc::new(cpu()), &Arc::default(), &stored, Activation::Silu).unwrap();
             assert_eq!(stack.forward(&x, &chosen), stacked);
         }
     }

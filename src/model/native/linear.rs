@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{
-    experts::ExpertStack,
+    experts::{ExpertStack, Scratch},
     head,
     load::tiled_bytes,
     matrix::{Cpu, Matrix, RowOrder},
@@ -24,6 +24,8 @@ pub struct NativeCpu {
     cpu: Arc<Cpu>,
     /// Rows in the form that matrices read: they run one after the other, so one such memory is enough.
     acts: Arc<Mutex<Acts>>,
+    /// The same for layers of experts.
+    experts: Arc<Mutex<Scratch>>,
 }
 
 impl NativeCpu {
@@ -31,7 +33,7 @@ impl NativeCpu {
     #[must_use]
     pub fn new(threads: Option<usize>) -> Self {
         let cpu = Cpu::new(Pool::new(threads.unwrap_or_else(threads::available)), Isa::detect());
-        Self { cpu: Arc::new(cpu), acts: Arc::default() }
+        Self { cpu: Arc::new(cpu), acts: Arc::default(), experts: Arc::default() }
     }
 
     /// Makes room for the matrices of a target and of its first modules.
@@ -57,7 +59,7 @@ impl Kernels for NativeCpu {
     }
 
     fn experts(&self, stored: &StoredExperts<'_>, activation: Activation) -> Result<Arc<dyn ExpertKernel>, ModelError> {
-        Ok(Arc::new(ExpertStack::pack(&self.cpu, stored, activation)?))
+        Ok(Arc::new(ExpertStack::pack(&self.cpu, &self.experts, stored, activation)?))
     }
 
     fn backend(&self) -> &'static str {

@@ -126,6 +126,7 @@ impl TransformerConfig {
             other: 0,
             inputs: 0,
             rotary: self.head_dim,
+            experts: 0,
             vocab: self.vocab,
         }
     }

@@ -108,8 +108,11 @@ impl<'a> StoredExperts<'a> {
     ) -> Result<Self, ModelError> {
         let ExpertSizes { d, width, .. } = sizes;
         let found = Self { names, sizes, tensors };
-        let blocks = |matrix, columns: usize| found.encoding(0, matrix).row_bytes(columns).is_some();
-        if blocks(ExpertMatrix::Gate, d) && blocks(ExpertMatrix::Up, d) && blocks(ExpertMatrix::Down, width) {
+        let sides = [(ExpertMatrix::Gate, d), (ExpertMatrix::Up, d), (ExpertMatrix::Down, width)];
+        let fits = |expert| {
+            sides.iter().all(|(matrix, columns)| found.encoding(expert, *matrix).row_bytes(*columns).is_some())
+        };
+        if (0..sizes.count).all(fits) {
             return Ok(found);
         }
         let name = names.all().next().cloned().unwrap_or_default();

@@ -42,6 +42,7 @@ pub(in crate::model) use matmul_backend::{BlockTensors, Tensors};
 pub use matmul_backend::{Kernels, MatmulBackend};
 pub use mixture::{FeedForward, Mixture, MostProbable, Router, SharedExpert};
 pub use norm::RmsNorm;
+pub(in crate::model) use pass_memory::expert_numbers;
 pub use pass_memory::{Multiplier, PassWidths};
 pub use rope::{PairOrder, RopeScaling, RopeSpec, yarn_amplitude};
 pub use streams::Streams;

@@ -34,8 +34,15 @@ pub struct PassWidths {
     pub inputs: usize,
     /// Rotated values of a head, of all tables of angles together.
     pub rotary: usize,
+    /// What the native kernels keep of layers of experts: input, gate, up and their product, for each expert of a row.
+    pub experts: usize,
     /// Tokens of the vocabulary.
     pub vocab: usize,
+}
+
+/// [`PassWidths::experts`] of a row that runs so many experts of this width.
+pub(in crate::model) fn expert_numbers(used: usize, d_model: usize, width: usize) -> usize {
+    used * (d_model + 3 * width)
 }
 
 impl PassWidths {
@@ -68,8 +75,9 @@ impl PassWidths {
                 attention.max(feed_forward + copies).max(other)
             }
         };
+        let experts = if matches!(multiplier, Multiplier::Kernels(_)) { rows * self.experts } else { 0 };
         let angles = (1 + modules) * ctx_len * self.rotary;
         let kept = block.min(ctx_len) * self.d_model + 2 * self.vocab + rows * self.inputs;
-        ((widest + angles + kept) * size_of::<f32>()) as u64
+        ((widest + experts + angles + kept) * size_of::<f32>()) as u64
     }
 }

@@ -99,7 +99,7 @@ impl EventLoop {
     /// Draws the screen again, so that the picture shows what the terminal shows.
     fn picture(&self, stage: &mut impl Stage) -> io::Result<String> {
         let (time, app, view) = (&self.time, &self.app, &self.view);
-        let drawn = stage.terminal().draw(|frame| drop(view.draw(time, app, app.theme(), frame)))?;
+        let drawn = stage.terminal()?.draw(|frame| drop(view.draw(time, app, app.theme(), frame)))?;
         Ok(app.options.write_picture(drawn.buffer))
     }
 }

@@ -1,7 +1,7 @@
 //! The same texts on another implementation: `verify-identity --reference`.
 //!
 //! Our greedy text is fed to the reference token by token, and both predict each next token. Where their best tokens first
-//! differ, the reference's own greedy text would part from ours.
+//! differ, the reference's own greedy text would differ from ours.
 
 #[cfg(feature = "reference")]
 mod candle;
@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use super::Bench;
 
-/// Partings that are written out in text.
+/// First differences that are written out in text.
 const SHOWN: usize = 10;
 
 /// Another implementation of the model.
@@ -49,12 +49,12 @@ pub(super) struct Report {
     /// Mean and largest KL divergence of the reference's distribution from ours, in nats; none for a server.
     kl_mean: Option<f64>,
     kl_max: Option<f64>,
-    partings: Vec<Parting>,
+    first_differences: Vec<FirstDifference>,
 }
 
-/// Where the greedy texts of a prompt part.
+/// Where the greedy texts of a prompt first differ.
 #[derive(Serialize)]
-struct Parting {
+struct FirstDifference {
     prompt: String,
     /// Index of the output token.
     index: usize,
@@ -95,23 +95,26 @@ fn ours(args: &IdentityArgs, bench: &mut Bench, tokens: &[TokenId]) -> Result<Re
 }
 
 fn on(args: &IdentityArgs, bench: &mut Bench, prompts: &[String], reference: &mut dyn Reference) -> Result<Report> {
-    let (mut agreeing, mut tokens, mut partings, mut divergences) = (0, 0, Vec::new(), Vec::new());
+    let (mut agreeing, mut tokens, mut first_differences, mut divergences) = (0, 0, Vec::new(), Vec::new());
     for text in prompts {
         let prompt = bench.tokens(text, args.raw)?;
         let want = ours(args, bench, &prompt)?;
         let mut model = bench.fresh.fork()?;
         let mut own = model.forward(&prompt, LogitRows::Last)?;
         let mut other = reference.begin(&prompt)?;
-        let mut parting = None;
+        let mut first = None;
         for (index, token) in want.tokens.iter().enumerate() {
             let row = own.logits.last().unwrap_or_default();
             let (us, them) = (Best::of(row), Best::of(&other));
+            if other.iter().any(|logit| logit.is_nan()) {
+                anyhow::bail!("the reference's logits at output token {index} are no numbers");
+            }
             divergences.push(kl(row, &other));
             tokens += 1;
             agreeing += u64::from(us.token == them.token);
-            if us.token != them.token && parting.is_none() {
+            if us.token != them.token && first.is_none() {
                 let name = |token: usize| quoted(&bench.codec.piece(TokenId(token as u32)));
-                parting = Some(Parting {
+                first = Some(FirstDifference {
                     prompt: text.clone(),
                     index,
                     ours: name(us.token),
@@ -125,18 +128,18 @@ fn on(args: &IdentityArgs, bench: &mut Bench, prompts: &[String], reference: &mu
                 other = reference.read(*token, prompt.len() + index)?;
             }
         }
-        partings.extend(parting);
+        first_differences.extend(first);
     }
     let mean = divergences.iter().sum::<f64>() / divergences.len().max(1) as f64;
     Ok(Report {
         reference: reference.name().to_owned(),
         prompts: prompts.len(),
-        identical: Rate::of((prompts.len() - partings.len()) as u64, prompts.len() as u64),
+        identical: Rate::of((prompts.len() - first_differences.len()) as u64, prompts.len() as u64),
         tokens,
         agreeing: Rate::of(agreeing, tokens),
         kl_mean: Some(mean).filter(|_| tokens > 0),
         kl_max: divergences.iter().copied().reduce(f64::max),
-        partings,
+        first_differences,
     })
 }
 
@@ -165,7 +168,7 @@ impl Best {
 fn kl(ours: &[f32], theirs: &[f32]) -> f64 {
     let len = ours.len().min(theirs.len());
     let [p, q] = [&ours[..len], &theirs[..len]].map(log_softmax);
-    p.iter().zip(&q).map(|(p, q)| p.exp() * (p - q)).sum::<f64>().max(0.0)
+    p.iter().zip(&q).filter(|(p, _)| p.is_finite()).map(|(p, q)| p.exp() * (p - q)).sum::<f64>().max(0.0)
 }
 
 fn log_softmax(logits: &[f32]) -> Vec<f64> {
@@ -191,21 +194,21 @@ pub(super) fn text(report: &Report) -> String {
     if let (Some(mean), Some(most)) = (report.kl_mean, report.kl_max) {
         let _ = writeln!(out, "KL divergence from ours: mean {mean:.2e} nats, largest {most:.2e}");
     }
-    for parting in report.partings.iter().take(SHOWN) {
-        let margins = parting.our_margin.zip(parting.their_margin);
+    for first in report.first_differences.iter().take(SHOWN) {
+        let margins = first.our_margin.zip(first.their_margin);
         let margins =
             margins.map_or_else(String::new, |(ours, theirs)| format!(" (margins {ours:.4} and {theirs:.4} nats)"));
         let _ = writeln!(
             out,
             "  token {}: ours {}, theirs {}{margins}; prompt '{}'",
-            parting.index,
-            parting.ours,
-            parting.theirs,
-            one_line(&parting.prompt.chars().take(60).collect::<String>())
+            first.index,
+            first.ours,
+            first.theirs,
+            one_line(&first.prompt.chars().take(60).collect::<String>())
         );
     }
-    if report.partings.len() > SHOWN {
-        let _ = writeln!(out, "  and {} more", report.partings.len() - SHOWN);
+    if report.first_differences.len() > SHOWN {
+        let _ = writeln!(out, "  and {} more", report.first_differences.len() - SHOWN);
     }
     out
 }
@@ -220,6 +223,8 @@ mod tests {
         // p = (1/2, 1/2), q = (1/4, 3/4): ln 2 − ln 3 / 2
         let far = kl(&[0.0, 0.0], &[0.0, 3.0f32.ln()]);
         assert!((far - (2.0f64.ln() - 3.0f64.ln() / 2.0)).abs() < 1e-6, "{far}");
+        let masked = kl(&[0.0, 0.0, f32::NEG_INFINITY], &[0.0, 3.0f32.ln(), -9.0]);
+        assert!((masked - far).abs() < 1e-3, "{masked}");
         assert!(kl(&[0.0, 0.0], &[5.0, 4.0, 3.0]) > 0.0, "a padded vocabulary is compared as far as both have it");
         let best = Best::of(&[1.0, 3.0, 3.0, 2.5]);
         assert_eq!((best.token, best.margin), (1, 0.0), "of equal logits the first");

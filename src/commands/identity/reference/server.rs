@@ -10,7 +10,7 @@ use draftscope::protocol::TokenId;
 use draftscope::session::text::one_line;
 use serde_json::{Value, json};
 
-use super::{Parting, Report, ours};
+use super::{FirstDifference, Report, ours};
 use crate::commands::identity::Bench;
 
 /// Texts from a server come without token ids, so that they are compared letter by letter.
@@ -21,7 +21,7 @@ pub(super) fn run(args: &IdentityArgs, bench: &mut Bench, prompts: &[String], ur
         silence: Duration::from_secs(600),
     };
     let client = Client::new(url.trim_end_matches('/'), Access::default(), patience)?;
-    let (mut tokens, mut same, mut partings) = (0, 0, Vec::new());
+    let (mut tokens, mut same, mut first_differences) = (0, 0, Vec::new());
     for text in prompts {
         let prompt = bench.tokens(text, args.raw)?;
         let want = ours(args, bench, &prompt)?;
@@ -42,7 +42,7 @@ pub(super) fn run(args: &IdentityArgs, bench: &mut Bench, prompts: &[String], ur
             let rest: String = text.chars().skip(shared).take(20).collect();
             format!("'{}'", one_line(&rest))
         };
-        partings.push(Parting {
+        first_differences.push(FirstDifference {
             prompt: text.clone(),
             index,
             ours: rest(&own),
@@ -54,12 +54,12 @@ pub(super) fn run(args: &IdentityArgs, bench: &mut Bench, prompts: &[String], ur
     Ok(Report {
         reference: client.host().to_owned(),
         prompts: prompts.len(),
-        identical: Rate::of((prompts.len() - partings.len()) as u64, prompts.len() as u64),
+        identical: Rate::of((prompts.len() - first_differences.len()) as u64, prompts.len() as u64),
         tokens,
         agreeing: Rate::of(same, tokens),
         kl_mean: None,
         kl_max: None,
-        partings,
+        first_differences,
     })
 }
 

@@ -17,7 +17,8 @@ use crate::model::interfaces::{
     Backend, CandleTarget, Description, Family, FamilyConfig, LoadContext, LoadResult, Names, OwnModules, Progress,
 };
 use crate::model::nn::{
-    Conventions, Ends, Extras, HfKeys, PairOrder, PassWidths, TransformerConfig, expected_experts, refuse_biases,
+    Conventions, Ends, Extras, HfKeys, PairOrder, PassWidths, TransformerConfig, expected_experts, expert_numbers,
+    refuse_biases,
 };
 use crate::protocol::MemoryAccount;
 
@@ -124,7 +125,8 @@ impl FamilyConfig for DeepSeekConfig {
         let (c, a, experts) = (&self.transformer, &self.latent.attention, &self.latent.experts);
         let queries = 2 * a.heads * (a.rank + a.rotary);
         let ffn = c.ffn.max(experts.width * experts.shared.max(1));
-        PassWidths { heads: a.heads, queries, ffn, rotary: a.rotary, ..c.pass_widths() }
+        let experts = expert_numbers(experts.used, c.d_model, experts.width);
+        PassWidths { heads: a.heads, queries, ffn, rotary: a.rotary, experts, ..c.pass_widths() }
     }
 
     fn describe(&self) -> Description {

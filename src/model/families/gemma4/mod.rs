@@ -105,7 +105,7 @@ impl Transformer for Gemma4Weights {
     }
 
     fn pass_bytes(&self) -> u64 {
-        self.trunk.pass_bytes() + self.per_layer.as_ref().map_or(0, |of| of.project.bytes())
+        self.trunk.pass_bytes() + self.per_layer.as_ref().map_or(0, |of| of.project.bytes() + of.norm.bytes())
     }
 
     fn caches(&self, ctx_len: usize) -> Result<Vec<KvCache>, ModelError> {

@@ -16,7 +16,7 @@ use crate::model::interfaces::{
 };
 use crate::model::nn::{
     Conventions, Ends, Extras, GgufKeys, HfKeys, PairOrder, PassWidths, TransformerConfig, expected_experts,
-    refuse_biases,
+    expert_numbers, refuse_biases,
 };
 use crate::protocol::MemoryAccount;
 
@@ -149,7 +149,9 @@ impl FamilyConfig for Qwen35Config {
     fn pass_widths(&self) -> PassWidths {
         let (c, delta) = (&self.transformer, &self.hybrid.delta);
         let other = 2 * delta.channels() + 3 * delta.value_width();
-        PassWidths { queries: 4 * c.q_width(), other, rotary: self.hybrid.rotary, ..c.pass_widths() }
+        let of = |shape: &ExpertShape| expert_numbers(shape.used, c.d_model, shape.width);
+        let experts = self.hybrid.experts.as_ref().map_or(0, of);
+        PassWidths { queries: 4 * c.q_width(), other, rotary: self.hybrid.rotary, experts, ..c.pass_widths() }
     }
 
     fn memory(&self, context: &LoadContext<'_>, account: MemoryAccount, _size: u64) -> MemoryAccount {

@@ -2,8 +2,8 @@
 //!
 //! Invariant: both forms give the same numbers. A checkpoint's norms are zero-centred and `A_log` is as trained; GGUF
 //! files contain `1 + w` and `−exp(A_log)`, and those of Qwen3.5 with more value heads than key heads another order
-//! ([`HeadOrder`](crate::model::families::qwen35::delta::HeadOrder)). Qwen3-Next stores the projections of linear layers in two matrices, head by head; their rows are
-//! sorted here.
+//! ([`HeadOrder`](crate::model::families::qwen35::delta::HeadOrder)). Qwen3-Next stores the projections of linear layers
+//! in two matrices, head by head; their rows are sorted here.
 
 use std::sync::Arc;
 

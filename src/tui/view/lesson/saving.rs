@@ -5,7 +5,7 @@
 
 use super::super::prelude::*;
 use super::bytes::bits;
-use crate::protocol::{DrafterInfo, Header};
+use crate::protocol::{DrafterInfo, DrafterKind, Header};
 use crate::tui::lesson::grouped;
 
 /// Width of the labels and of the numbers after the bars.
@@ -30,7 +30,11 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
 
 /// The drafter with weights of its own.
 pub(super) fn module(header: &Header) -> Option<&DrafterInfo> {
-    header.drafters.iter().chain(&header.drafter).find(|drafter| drafter.weight_bytes > 0)
+    header
+        .drafters
+        .iter()
+        .chain(&header.drafter)
+        .find(|drafter| drafter.kind == DrafterKind::Mtp && drafter.weight_bytes > 0)
 }
 
 /// Bytes of the module as loaded, without its rows of the head.
@@ -84,8 +88,8 @@ fn drawn(screen: Screen, header: &Header, module: &DrafterInfo, width: u16) -> V
     }
     let table = f64::from(header.model.vocab) * f64::from(header.model.d_model) * 2.0;
     let text = format!(
-        "Shared with the target, so not stored again: an embedding of {} tokens × {} would take {} in BF16, and a head as \
-         much.",
+        "A module that shares embedding and head does not store them again: an embedding of {} tokens × {} would take {} \
+         in BF16, and a head of its own as much.",
         grouped(header.model.vocab.into()),
         header.model.d_model,
         megabytes(table)
