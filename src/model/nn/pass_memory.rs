@@ -34,7 +34,8 @@ pub struct PassWidths {
     pub inputs: usize,
     /// Rotated values of a head, of all tables of angles together.
     pub rotary: usize,
-    /// What the native kernels keep of layers of experts: input, gate, up and their product, for each expert of a row.
+    /// What the native kernels keep of layers of experts: input, gate, up and their product for each expert of a row; the
+    /// row itself, its sums and its output.
     pub experts: usize,
     /// Tokens of the vocabulary.
     pub vocab: usize,
@@ -42,7 +43,7 @@ pub struct PassWidths {
 
 /// [`PassWidths::experts`] of a row that runs so many experts of this width.
 pub(in crate::model) fn expert_numbers(used: usize, d_model: usize, width: usize) -> usize {
-    used * (d_model + 3 * width)
+    used * (d_model + 3 * width) + 3 * d_model
 }
 
 impl PassWidths {
