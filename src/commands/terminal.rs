@@ -86,7 +86,7 @@ pub(crate) fn play(
         speed: is_live.then_some(args.speed.unwrap_or(speed)),
         idle_limit: Duration::from_secs_f64(args.idle_limit),
         loops: args.loops && is_live,
-        // what plays behind a lesson would only distract from it
+        // what plays under a lesson would only distract from it
         is_held: (args.paused || lesson.is_some()) && is_live,
         stays: is_live,
         once: !consumers.is_empty(),

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::DraftTotals;
 
-/// Sums since a server started; of several models or engines behind one address, over all of them.
+/// Sums since a server started; of several models or engines at one address, over all of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Counters {
     /// Verification steps with drafts.

@@ -1,6 +1,6 @@
 //! What a GGUF file can draft with, or for, from its header alone: `models info`, and what `--draft-model` names.
 //!
-//! Kinds are told apart as llama.cpp does it (`common/speculative.cpp`: `common_speculative_types_from_gguf`): by
+//! Kinds are recognised as llama.cpp does it (`common/speculative.cpp`: `common_speculative_types_from_gguf`): by
 //! `general.architecture` and by the tensors that only one kind has.
 
 use std::fmt::{self, Display};

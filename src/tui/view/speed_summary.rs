@@ -45,8 +45,8 @@ fn attached(screen: Screen) -> String {
     let own = (drafted > 0).then(|| format!("This session: {}.", share(accepted, drafted, steps)));
     let before = screen.engine().and_then(|engine| {
         let totals = engine.counted.filter(|totals| totals.drafted > 0)?;
-        let (name, told) = (text::one_line(&engine.name), share(totals.accepted, totals.drafted, totals.steps));
-        Some(format!("{name} since its start, all users, before this session: {told}."))
+        let (name, counts) = (text::one_line(&engine.name), share(totals.accepted, totals.drafted, totals.steps));
+        Some(format!("{name} since its start, all users, before this session: {counts}."))
     });
     let cost = "Whether speculation pays is measured beside a server without it: --plain-url.".to_owned();
     [own, before, Some(cost)].into_iter().flatten().collect::<Vec<_>>().join(" ")
