@@ -75,7 +75,7 @@ impl Matrix {
         Ok(Self { form, rows: all.len(), k, parts })
     }
 
-    /// Room for rows that are [copied](Matrix::copy_row) from a matrix of the same form.
+    /// Room for rows that are copied from a matrix of the same form.
     ///
     /// # Errors
     /// As [`Matrix::upload`]; [`GpuError::OutOfMemory`] if the rows are more than a kernel can see at once.
