@@ -364,13 +364,18 @@ pub trait ModuleKind: Sync {
     /// Whether a `config.json` is that of such a module.
     fn is_one(&self, json: &[u8]) -> bool;
 
+    /// Whether a GGUF file holds such a module.
+    fn is_in(&self, _gguf: &GgufFile) -> bool {
+        false
+    }
+
     /// Checks a `config.json` before weights are downloaded.
     ///
     /// # Errors
     /// [`ModelError::Unsupported`] or [`ModelError::Metadata`] naming the key.
     fn check(&self, json: &[u8]) -> Result<(), ModelError>;
 
-    /// Opens a folder for a target, before anything large is read.
+    /// Opens a folder or GGUF file for a target, before anything large is read.
     ///
     /// # Errors
     /// If it is damaged, not supported, or made for another target.

@@ -20,13 +20,6 @@ use crate::model::load::gguf_drafting::{GgufDrafting, GgufRole};
 /// MTP modules in files of their own.
 pub(super) struct MtpSidecar;
 
-impl MtpSidecar {
-    /// Whether a file is one.
-    pub(super) fn is_in(file: &Path) -> bool {
-        GgufDrafting::read(file).is_some_and(|drafting| drafting.role == GgufRole::MtpModule)
-    }
-}
-
 impl ModuleKind for MtpSidecar {
     fn title(&self) -> &'static str {
         "an MTP module in a file of its own"
@@ -42,6 +35,11 @@ impl ModuleKind for MtpSidecar {
 
     fn is_one(&self, _json: &[u8]) -> bool {
         false
+    }
+
+    fn is_in(&self, gguf: &GgufFile) -> bool {
+        let architecture = gguf.text("general.architecture").unwrap_or("(none)");
+        GgufDrafting::of(gguf, architecture).role == GgufRole::MtpModule
     }
 
     fn check(&self, _json: &[u8]) -> Result<(), ModelError> {

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::model::ModelError;
 use crate::model::drafters::eagle3;
 use crate::model::families::gemma4::assistant;
-use crate::model::files::SideFiles;
+use crate::model::files::{GgufFile, SideFiles};
 use crate::model::interfaces::{CheckedModule, FamilyConfig, ModuleKind};
 use crate::model::load::mtp_sidecar::MtpSidecar;
 use crate::model::options::LoadOptions;
@@ -23,7 +23,8 @@ pub fn kind_of(json: &[u8]) -> Option<&'static dyn ModuleKind> {
 #[must_use]
 pub fn kind_in(folder: &Path) -> Option<&'static dyn ModuleKind> {
     if folder.is_file() {
-        return MtpSidecar::is_in(folder).then_some(&MtpSidecar as &dyn ModuleKind);
+        let gguf = GgufFile::open_part(folder).ok()?;
+        return MODULE_KINDS.iter().copied().find(|kind| kind.is_in(&gguf));
     }
     kind_of(&SideFiles::of(folder).read("config.json").ok()??)
 }
