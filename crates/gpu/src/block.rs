@@ -7,7 +7,7 @@ use draftscope_kernels::BLOCK;
 
 use crate::GpuError;
 use crate::device::{Dims, Gpu};
-use crate::kernel::{Kernel, ROWS_AT_ONCE};
+use crate::kernel::{Kernel, OUTPUTS, ROWS_AT_ONCE};
 use crate::matrix::Matrix;
 use crate::pass::{MAX_ROWS, PassRows, SEGMENT};
 
@@ -214,9 +214,9 @@ impl Binder<'_> {
     /// Rows of the embedding to `x`.
     pub(crate) fn embed(&self, table: &Matrix, tokens: &wgpu::Buffer, x: &wgpu::Buffer) -> Vec<Op> {
         let op = |part: &crate::matrix::Part| {
-            let a = [(table.k / BLOCK) as u32, part.first as u32, part.rows as u32, 0];
+            let a = [part.first as u32, (table.k / BLOCK) as u32, part.rows as u32, 0];
             let dims = Dims { a, ..Dims::default() };
-            self.op(Kernel::Embed(table.form), dims, Grid::Rows, &[&part.codes, &part.scales, tokens, x])
+            self.op(Kernel::Embed(part.form), dims, Grid::Rows, &[&part.codes, &part.scales, tokens, x])
         };
         table.parts.iter().map(op).collect()
     }
@@ -234,7 +234,7 @@ impl Binder<'_> {
         onto: bool,
     ) -> Vec<Op> {
         let op = |part: &crate::matrix::Part| {
-            let groups = part.rows.div_ceil(4);
+            let groups = part.rows.div_ceil(4 * OUTPUTS);
             let x = groups.min(MOST_ALONG_X);
             let dims = Dims {
                 a: [part.rows as u32, (matrix.k / BLOCK) as u32, width as u32, (first + part.first) as u32],
@@ -243,7 +243,7 @@ impl Binder<'_> {
             };
             let buffers = [&part.codes, &part.scales, &acts.values, &acts.codes, &acts.scales, out];
             let grid = Grid::Weights(x as u32, groups.div_ceil(x) as u32);
-            self.op(Kernel::Matrix(matrix.form), dims, grid, &buffers)
+            self.op(Kernel::Matrix(part.form), dims, grid, &buffers)
         };
         matrix.parts.iter().map(op).collect()
     }
@@ -264,7 +264,7 @@ impl Binder<'_> {
                 &out.scales,
             ];
             let grid = Grid::Weights((gate_part.rows / BLOCK) as u32, 1);
-            self.op(Kernel::GateUp(gate.form), Dims { a, ..Dims::default() }, grid, &buffers)
+            self.op(Kernel::GateUp(gate_part.form), Dims { a, ..Dims::default() }, grid, &buffers)
         };
         gate.parts.iter().zip(&up.parts).map(op).collect()
     }

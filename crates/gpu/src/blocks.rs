@@ -27,10 +27,6 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    fn even(codes: [i8; BLOCK], scale: f32, min: f32) -> Self {
-        Self { codes, scale: [scale; 2], min: [min; 2] }
-    }
-
     /// The weights as plain numbers.
     pub(crate) fn numbers(&self) -> [f32; BLOCK] {
         std::array::from_fn(|i| self.scale[i / HALF] * f32::from(self.codes[i]) + self.min[i / HALF])
@@ -46,91 +42,137 @@ pub(crate) fn is_quantised(encoding: Encoding) -> bool {
 pub(crate) fn for_each_block(encoding: Encoding, row: &[u8], mut each: impl FnMut(Block)) {
     let (weights, bytes) = encoding.block();
     for stored in row.chunks_exact(bytes) {
-        match weights {
-            BLOCK => each(simple(encoding, stored)),
-            _ => (0..weights / BLOCK).for_each(|part| each(part_of(encoding, stored, part))),
+        for part in 0..weights / BLOCK {
+            let (scale, min) = scales_of(encoding, stored, part);
+            let codes = codes_of(encoding, stored, part).map(|code| code_value(encoding, code));
+            each(Block { codes, scale, min });
         }
     }
 }
 
-fn half_at(bytes: &[u8], at: usize) -> f32 {
+pub(crate) fn half_at(bytes: &[u8], at: usize) -> f32 {
     f16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f32()
 }
 
-/// Encodings with blocks of 32.
-fn simple(encoding: Encoding, block: &[u8]) -> Block {
-    let nibble = |body: &[u8], i: usize| ((body[i % HALF] >> (i / HALF * 4)) & 15).cast_signed();
-    let codes = |body: &[u8], offset: i8| std::array::from_fn(|i| nibble(body, i) - offset);
-    let fives = |body: &[u8], offset: i8| {
-        let fifth = |i: usize| (((body[i / 8] >> (i % 8)) & 1) << 4).cast_signed();
-        std::array::from_fn(|i| (nibble(&body[4..], i) | fifth(i)) - offset)
-    };
-    let table = |body: &[u8], table: &[i8; 16]| std::array::from_fn(|i| table[nibble(body, i) as usize]);
+/// What a stored code stands for, before it is scaled.
+pub(crate) fn code_value(encoding: Encoding, code: u8) -> i8 {
+    match meaning(encoding) {
+        Meaning::Itself => code.cast_signed(),
+        Meaning::Less(offset) => code.cast_signed() - offset,
+        Meaning::Entry(table) => table[usize::from(code & 15)],
+    }
+}
+
+/// How a stored code becomes a number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Meaning {
+    /// It is the number, signed if it has 8 bits.
+    Itself,
+    /// So much less.
+    Less(i8),
+    /// The number of an entry.
+    Entry(&'static [i8; 16]),
+}
+
+/// How the codes of an encoding become numbers.
+pub(crate) const fn meaning(encoding: Encoding) -> Meaning {
     match encoding {
-        Encoding::Q4_0 => Block::even(codes(&block[2..], 8), half_at(block, 0), 0.0),
-        Encoding::Q4_1 => Block::even(codes(&block[4..], 0), half_at(block, 0), half_at(block, 2)),
-        Encoding::Q5_0 => Block::even(fives(&block[2..], 16), half_at(block, 0), 0.0),
-        Encoding::Q5_1 => Block::even(fives(&block[4..], 0), half_at(block, 0), half_at(block, 2)),
-        Encoding::Iq4Nl => Block::even(table(&block[2..], &IQ4), half_at(block, 0), 0.0),
-        Encoding::Mxfp4 => Block::even(table(&block[1..], &MXFP4), power(block[0]), 0.0),
-        _ => Block::even(std::array::from_fn(|i| block[2 + i].cast_signed()), half_at(block, 0), 0.0),
+        Encoding::Q4_0 => Meaning::Less(8),
+        Encoding::Q5_0 => Meaning::Less(16),
+        Encoding::Q3K => Meaning::Less(4),
+        Encoding::Q6K => Meaning::Less(32),
+        Encoding::Iq4Nl | Encoding::Iq4Xs => Meaning::Entry(&IQ4),
+        Encoding::Mxfp4 => Meaning::Entry(&MXFP4),
+        _ => Meaning::Itself,
+    }
+}
+
+/// Codes of 32 weights as stored: part `part` of a block.
+pub(crate) fn codes_of(encoding: Encoding, block: &[u8], part: usize) -> [u8; BLOCK] {
+    // codes of 2 bits, 128 of them in 32 bytes; codes of 4 bits, 64 in 32 bytes, or 32 in 16
+    let twos = |from: usize, i: usize| (block[from + part / 4 * BLOCK + i] >> (part % 4 * 2)) & 3;
+    let fours = |from: usize, i: usize| (block[from + part / 2 * BLOCK + i] >> (part % 2 * 4)) & 15;
+    let nibble = |from: usize, i: usize| (block[from + i % HALF] >> (i / HALF * 4)) & 15;
+    let bit = |from: usize, i: usize| (block[from + i] >> part) & 1;
+    let fifth = |from: usize, i: usize| (block[from + i / 8] >> (i % 8) & 1) << 4;
+    let code = |i: usize| match encoding {
+        Encoding::Q4_0 | Encoding::Iq4Nl => nibble(2, i),
+        Encoding::Q4_1 => nibble(4, i),
+        Encoding::Q5_0 => nibble(6, i) | fifth(2, i),
+        Encoding::Q5_1 => nibble(8, i) | fifth(4, i),
+        Encoding::Mxfp4 => nibble(1, i),
+        Encoding::Iq4Xs => nibble(8 + part * HALF, i),
+        Encoding::Q2K => twos(16, i),
+        Encoding::Q3K => twos(32, i) | bit(0, i) << 2,
+        Encoding::Q4K => fours(16, i),
+        Encoding::Q5K => fours(48, i) | bit(16, i) << 4,
+        Encoding::Q6K => (block[part / 4 * 64 + part % 2 * BLOCK + i] >> (part % 4 / 2 * 4)) & 15 | twos(128, i) << 4,
+        _ => block[2 + i],
+    };
+    std::array::from_fn(code)
+}
+
+/// Scale and minimum of each half of part `part` of a block.
+fn scales_of(encoding: Encoding, block: &[u8], part: usize) -> ([f32; 2], [f32; 2]) {
+    let half = |at: usize| half_at(block, at);
+    match encoding {
+        Encoding::Q4_1 | Encoding::Q5_1 => ([half(0); 2], [half(2); 2]),
+        Encoding::Mxfp4 => ([power(block[0]); 2], [0.0; 2]),
+        Encoding::Q4_0 | Encoding::Q5_0 | Encoding::Q8_0 | Encoding::Iq4Nl => ([half(0); 2], [0.0; 2]),
+        _ => {
+            let Factors { d, dmin } = factors_of(encoding, block);
+            let small = small_scales(encoding, block);
+            let at = |half: usize| if small.len() == 8 { small[part] } else { small[2 * part + half] };
+            ([0, 1].map(|half| d * f32::from(at(half).0)), [0, 1].map(|half| -(dmin * f32::from(at(half).1))))
+        }
+    }
+}
+
+/// What the small scales and minimums of a block of 256 are multiplied by.
+pub(crate) struct Factors {
+    pub(crate) d: f32,
+    pub(crate) dmin: f32,
+}
+
+pub(crate) fn factors_of(encoding: Encoding, block: &[u8]) -> Factors {
+    let of = |d: usize, dmin: Option<usize>| Factors {
+        d: half_at(block, d),
+        dmin: dmin.map_or(0.0, |at| half_at(block, at)),
+    };
+    match encoding {
+        Encoding::Q2K => of(80, Some(82)),
+        Encoding::Q3K => of(108, None),
+        Encoding::Q6K => of(208, None),
+        Encoding::Iq4Xs => of(0, None),
+        _ => of(0, Some(2)),
+    }
+}
+
+/// Small scales and minimums of a block of 256: 8 of each, or 16.
+pub(crate) fn small_scales(encoding: Encoding, block: &[u8]) -> Vec<(i8, i8)> {
+    let less_32 = |scale: u8| scale.cast_signed() - 32;
+    match encoding {
+        Encoding::Q2K => {
+            block[..16].iter().map(|both| ((both & 15).cast_signed(), (both >> 4).cast_signed())).collect()
+        }
+        Encoding::Q3K => (0..16).map(|i| (less_32(q3_k_scale(&block[96..108], i)), 0)).collect(),
+        Encoding::Q6K => block[192..208].iter().map(|scale| (scale.cast_signed(), 0)).collect(),
+        Encoding::Iq4Xs => {
+            let high = u16::from_le_bytes([block[2], block[3]]);
+            let scale =
+                |part: usize| (block[4 + part / 2] >> (part % 2 * 4) & 15) | ((high >> (2 * part) & 3) as u8) << 4;
+            (0..8).map(|part| (less_32(scale(part)), 0)).collect()
+        }
+        _ => {
+            let number = |part, which| q4_k_number(&block[4..16], part, which).cast_signed();
+            (0..8).map(|part| (number(part, 0), number(part, 1))).collect()
+        }
     }
 }
 
 /// `2^(exponent − 128)`, below the normal numbers too: `GGML_E8M0_TO_FP32_HALF` of ggml.
 fn power(exponent: u8) -> f32 {
     f32::from_bits(if exponent < 2 { 0x0020_0000 << exponent } else { (u32::from(exponent) - 1) << 23 })
-}
-
-/// Part `part` of a block of 256.
-fn part_of(encoding: Encoding, block: &[u8], part: usize) -> Block {
-    // codes of 2 bits, 128 of them in 32 bytes; codes of 4 bits, 64 in 32 bytes
-    let twos = |from: usize, i: usize| (block[from + part / 4 * BLOCK + i] >> (part % 4 * 2)) & 3;
-    let fours = |from: usize, i: usize| (block[from + part / 2 * BLOCK + i] >> (part % 2 * 4)) & 15;
-    let bit = |from: usize, i: usize| (block[from + i] >> part) & 1;
-    let codes = |code: &dyn Fn(usize) -> i16| std::array::from_fn(|i| code(i) as i8);
-    let halves = |number: &dyn Fn(usize) -> f32| [number(2 * part), number(2 * part + 1)];
-    match encoding {
-        Encoding::Q2K => {
-            let (d, dmin) = (half_at(block, 80), half_at(block, 82));
-            Block {
-                codes: codes(&|i| i16::from(twos(16, i))),
-                scale: halves(&|half| d * f32::from(block[half] & 15)),
-                min: halves(&|half| -(dmin * f32::from(block[half] >> 4))),
-            }
-        }
-        Encoding::Q3K => {
-            let d = half_at(block, 108);
-            Block {
-                codes: codes(&|i| i16::from(twos(32, i) | bit(0, i) << 2) - 4),
-                scale: halves(&|half| d * (f32::from(q3_k_scale(&block[96..108], half)) - 32.0)),
-                min: [0.0; 2],
-            }
-        }
-        Encoding::Q6K => {
-            let (d, low) = (half_at(block, 208), |i: usize| block[part / 4 * 64 + part % 2 * BLOCK + i]);
-            Block {
-                codes: codes(&|i| i16::from((low(i) >> (part % 4 / 2 * 4)) & 15 | twos(128, i) << 4) - 32),
-                scale: halves(&|half| d * f32::from(block[192 + half].cast_signed())),
-                min: [0.0; 2],
-            }
-        }
-        Encoding::Iq4Xs => {
-            let high = u16::from_le_bytes([block[2], block[3]]) >> (2 * part) & 3;
-            let scale = u16::from(block[4 + part / 2] >> (part % 2 * 4) & 15) | high << 4;
-            let code = |i: usize| IQ4[usize::from(block[8 + part * HALF + i % HALF] >> (i / HALF * 4) & 15)];
-            Block::even(std::array::from_fn(code), half_at(block, 0) * (f32::from(scale) - 32.0), 0.0)
-        }
-        _ => {
-            let number = |which| f32::from(q4_k_number(&block[4..16], part, which));
-            let code = |i: usize| match encoding {
-                Encoding::Q5K => fours(48, i) | bit(16, i) << 4,
-                _ => fours(16, i),
-            };
-            let (scale, min) = (half_at(block, 0) * number(0), -(half_at(block, 2) * number(1)));
-            Block::even(codes(&|i| i16::from(code(i))), scale, min)
-        }
-    }
 }
 
 /// 6-bit scale `index` of 16, plus 32.

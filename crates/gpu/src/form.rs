@@ -1,185 +1,189 @@
-//! How weights lie in device memory: rows of blocks of 32, in 32-bit words that shaders read four at a time.
+//! How weights lie in device memory: rows of blocks of 32, in 32-bit words that shaders read up to four at a time.
 //!
-//! GGUF's blocks of 18, 20 or 210 bytes are not aligned to words, so they are repacked at load. Packing never rounds: a
-//! code stays the code of the file, and a scale that is no IEEE half in the file (K-quants multiply two numbers) is
-//! stored as `f32`. Parts of one matrix with different encodings share the narrowest form that stores all of them.
+//! GGUF's blocks of 18, 20 or 210 bytes are not aligned to words, so they are repacked at load, in as many bits as the
+//! file has: codes in one buffer, so that neighbouring lanes read neighbouring words; the codes' highest bits (where they
+//! have 3, 5 or 6) and the scales in another. Packing never rounds: a code stays the code of the file, and a scale its
+//! half with the small integers that K-quants multiply it by. Matrices that one kernel reads together have one form; if
+//! their encodings differ, [`Form::Wide`].
 
 use draftscope_kernels::{BLOCK, Encoding};
-use half::{bf16, f16};
 
-use crate::blocks::{Block, for_each_block, is_quantised};
+use crate::blocks::{Meaning, is_quantised, meaning};
 
 /// Layout and meaning of a block of 32 weights.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Form {
-    /// 4-bit codes; a scale and a minimum as halves: Q4_0, Q4_1.
-    Nibble,
-    /// 4-bit codes; a scale and a minimum as `f32`: Q4_K.
-    NibbleWide,
-    /// 8-bit codes; a scale and a minimum as halves: Q8_0, Q5_0, Q5_1, IQ4_NL.
-    Byte,
-    /// 8-bit codes; a scale and a minimum as `f32` for each 16 weights: every other quantised encoding.
-    ByteWide,
-    /// IEEE halves.
-    F16,
-    /// bfloat16.
-    Bf16,
-    /// Plain `f32`.
-    F32,
+    /// The codes and scales of an encoding, or its plain numbers.
+    Of(Encoding),
+    /// 8-bit codes; a scale and a minimum as `f32` for each 16 weights: any quantised encoding, in 12 bits a weight.
+    Wide,
+}
+
+/// What a block of codes consists of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    /// Bits of a code in the buffer of codes: 2, 4 or 8; as many words a block.
+    pub(crate) code_bits: usize,
+    /// Higher bits of a code in the buffer of scales: 0, 1 or 2; as many words a block.
+    pub(crate) high_bits: usize,
+    /// What a code stands for.
+    pub(crate) meaning: Meaning,
+    pub(crate) scales: Scales,
+}
+
+/// Scales as a row stores them, after the higher bits of its codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scales {
+    /// A half for each block, two a word.
+    Half,
+    /// Scale and minimum of a block as halves.
+    HalfAndMin,
+    /// A power of two for each block, four a word.
+    Exponent,
+    /// For 8 blocks: the factors of scales and minimums, as halves; 4 lower bits of the 6 of each, scale below minimum;
+    /// the 2 higher bits, likewise. Q4_K, Q5_K.
+    SixBitsAndMin,
+    /// For 8 blocks: the lower bits of 8 scales; their factor and the higher bits. IQ4_XS.
+    SixBits,
+    /// For 8 blocks: factor; lower bits of 16 scales; higher bits. Q3_K.
+    SixBitsEach16,
+    /// For 8 blocks: factor; 16 scales of 8 bits. Q6_K.
+    EightBitsEach16,
+    /// For 8 blocks: factors; for each 16 weights 4 bits of scale and 4 of minimum. Q2_K.
+    FourBitsEach16,
+    /// Two scales and minimums as `f32` for each block.
+    Plain,
+}
+
+impl Scales {
+    /// Blocks that share words, and how many words.
+    pub(crate) const fn words(self) -> (usize, usize) {
+        match self {
+            Self::Half => (2, 1),
+            Self::HalfAndMin => (1, 1),
+            Self::Exponent => (4, 1),
+            Self::SixBits => (8, 2),
+            Self::SixBitsAndMin | Self::SixBitsEach16 => (8, 4),
+            Self::EightBitsEach16 | Self::FourBitsEach16 => (8, 5),
+            Self::Plain => (1, 4),
+        }
+    }
+
+    /// Whether each 16 weights have a scale of their own.
+    pub(crate) const fn each_16(self) -> bool {
+        matches!(self, Self::SixBitsEach16 | Self::EightBitsEach16 | Self::FourBitsEach16 | Self::Plain)
+    }
+
+    /// Whether something is added to the scaled codes.
+    pub(crate) const fn has_min(self) -> bool {
+        matches!(self, Self::HalfAndMin | Self::SixBitsAndMin | Self::FourBitsEach16 | Self::Plain)
+    }
 }
 
 impl Form {
     /// Every form.
-    pub const ALL: [Self; 7] =
-        [Self::Nibble, Self::NibbleWide, Self::Byte, Self::ByteWide, Self::F16, Self::Bf16, Self::F32];
-
-    /// The form that stores one encoding.
-    #[must_use]
-    pub const fn of(encoding: Encoding) -> Self {
-        match encoding {
-            Encoding::F32 => Self::F32,
-            Encoding::F16 => Self::F16,
-            Encoding::Bf16 => Self::Bf16,
-            Encoding::Q4_0 | Encoding::Q4_1 => Self::Nibble,
-            Encoding::Q4K => Self::NibbleWide,
-            Encoding::Q5_0 | Encoding::Q5_1 | Encoding::Q8_0 | Encoding::Iq4Nl => Self::Byte,
-            _ => Self::ByteWide,
+    pub const ALL: [Self; 17] = {
+        let mut all = [Self::Wide; 17];
+        let mut i = 0;
+        while i < Encoding::ALL.len() {
+            all[i] = Self::Of(Encoding::ALL[i]);
+            i += 1;
         }
-    }
+        all
+    };
 
     /// The form that stores all of these encodings.
     #[must_use]
     pub fn of_all(encodings: &[Encoding]) -> Self {
-        let mut forms = encodings.iter().map(|encoding| Self::of(*encoding));
-        let first = forms.next().unwrap_or(Self::F32);
-        if forms.all(|form| form == first) {
-            return first;
+        let first = encodings.first().copied().unwrap_or(Encoding::F32);
+        if encodings.iter().all(|encoding| *encoding == first) {
+            return Self::Of(first);
         }
-        if encodings.iter().all(|encoding| is_quantised(*encoding)) { Self::ByteWide } else { Self::F32 }
+        if encodings.iter().all(|encoding| is_quantised(*encoding)) { Self::Wide } else { Self::Of(Encoding::F32) }
+    }
+
+    /// Codes and scales; `None` for plain numbers.
+    pub(crate) const fn layout(self) -> Option<Layout> {
+        let encoding = match self {
+            Self::Wide => {
+                return Some(Layout { code_bits: 8, high_bits: 0, meaning: Meaning::Itself, scales: Scales::Plain });
+            }
+            Self::Of(encoding) => encoding,
+        };
+        let (code_bits, high_bits, scales) = match encoding {
+            Encoding::F32 | Encoding::F16 | Encoding::Bf16 => return None,
+            Encoding::Q4_0 | Encoding::Iq4Nl => (4, 0, Scales::Half),
+            Encoding::Q4_1 => (4, 0, Scales::HalfAndMin),
+            Encoding::Q5_0 => (4, 1, Scales::Half),
+            Encoding::Q5_1 => (4, 1, Scales::HalfAndMin),
+            Encoding::Q8_0 => (8, 0, Scales::Half),
+            Encoding::Q2K => (2, 0, Scales::FourBitsEach16),
+            Encoding::Q3K => (2, 1, Scales::SixBitsEach16),
+            Encoding::Q4K => (4, 0, Scales::SixBitsAndMin),
+            Encoding::Q5K => (4, 1, Scales::SixBitsAndMin),
+            Encoding::Q6K => (4, 2, Scales::EightBitsEach16),
+            Encoding::Iq4Xs => (4, 0, Scales::SixBits),
+            Encoding::Mxfp4 => (4, 0, Scales::Exponent),
+        };
+        Some(Layout { code_bits, high_bits, meaning: meaning(encoding), scales })
     }
 
     /// Whether it multiplies activations in `f32` rather than in 8-bit integers.
     #[must_use]
     pub const fn is_dense(self) -> bool {
-        matches!(self, Self::F16 | Self::Bf16 | Self::F32)
+        self.layout().is_none()
     }
 
-    /// Words of the codes (or numbers) of a block: a multiple of four.
+    /// Words of the codes (or numbers) of a row of `k` weights.
     #[must_use]
-    pub const fn code_words(self) -> usize {
-        match self {
-            Self::Nibble | Self::NibbleWide => 4,
-            Self::Byte | Self::ByteWide => 8,
-            Self::F16 | Self::Bf16 => 16,
-            Self::F32 => 32,
+    pub const fn code_words(self, k: usize) -> usize {
+        match (self, self.layout()) {
+            (_, Some(layout)) => k / BLOCK * layout.code_bits,
+            (Self::Of(Encoding::F32), None) => k,
+            (_, None) => k / 2,
         }
     }
 
-    /// Words of the scales of a block.
+    /// Words of the higher bits and scales of a row of `k` weights.
     #[must_use]
-    pub const fn scale_words(self) -> usize {
-        match self {
-            Self::Nibble | Self::Byte => 1,
-            Self::NibbleWide => 2,
-            Self::ByteWide => 4,
-            Self::F16 | Self::Bf16 | Self::F32 => 0,
-        }
+    pub const fn scale_words(self, k: usize) -> usize {
+        let Some(layout) = self.layout() else { return 0 };
+        let (blocks, (shared, words)) = (k / BLOCK, layout.scales.words());
+        blocks * layout.high_bits + blocks.div_ceil(shared) * words
     }
 
     /// Bytes that a row of `k` weights takes.
     #[must_use]
     pub const fn row_bytes(self, k: usize) -> usize {
-        k / BLOCK * (self.code_words() + self.scale_words()) * size_of::<u32>()
+        (self.code_words(k) + self.scale_words(k)) * size_of::<u32>()
     }
 
-    /// Name in lower case, which is the name of the shader's file too.
+    /// Name in lower case: the encoding's.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Nibble => "nibble",
-            Self::NibbleWide => "nibble_wide",
-            Self::Byte => "byte",
-            Self::ByteWide => "byte_wide",
-            Self::F16 => "f16",
-            Self::Bf16 => "bf16",
-            Self::F32 => "f32",
+            Self::Of(encoding) => encoding.form().name(),
+            Self::Wide => "wide",
         }
     }
 }
 
-/// Rows in a form, in host memory.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PackedRows {
-    /// `[rows][k / 32][code_words]`
-    pub codes: Vec<u32>,
-    /// `[rows][k / 32][scale_words]`
-    pub scales: Vec<u32>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl PackedRows {
-    /// Adds a row, as a file stores it in whole blocks. Dense numbers must be whole blocks of 32 too.
-    pub fn push(&mut self, form: Form, encoding: Encoding, row: &[u8]) {
-        if form.is_dense() {
-            return self.push_numbers(form, &numbers_of(encoding, row));
-        }
-        for_each_block(encoding, row, |block| {
-            // nibbles are stored without a sign
-            let offset = if encoding == Encoding::Q4_0 && form == Form::Nibble { 8 } else { 0 };
-            self.push_block(form, &block, offset);
-        });
-    }
-
-    fn push_block(&mut self, form: Form, block: &Block, offset: i8) {
-        let byte = |i: usize| u32::from((block.codes[i] + offset).cast_unsigned());
-        match form {
-            Form::Nibble | Form::NibbleWide => self.codes.extend((0..4).map(|word| {
-                (0..4).map(|i| (byte(8 * word + i) | byte(8 * word + 4 + i) << 4) << (8 * i)).sum::<u32>()
-            })),
-            _ => self.codes.extend((0..8).map(|word| (0..4).map(|i| byte(4 * word + i) << (8 * i)).sum::<u32>())),
-        }
-        let min = |half: usize| block.min[half] - f32::from(offset) * block.scale[half];
-        match form {
-            Form::Nibble | Form::Byte => {
-                let bits = |x: f32| u32::from(f16::from_f32(x).to_bits());
-                self.scales.push(bits(block.scale[0]) | bits(min(0)) << 16);
+    #[test]
+    fn a_row_takes_at_most_four_percent_more_than_in_the_file() {
+        for encoding in Encoding::ALL {
+            for k in [768, 2048, 4096] {
+                let (device, file) = (Form::Of(encoding).row_bytes(k), encoding.row_bytes(k).unwrap());
+                let ratio = device as f64 / file as f64;
+                assert!((1.0..=1.04).contains(&ratio), "{encoding:?}, {k} columns: {ratio}");
             }
-            Form::NibbleWide => self.scales.extend([block.scale[0], min(0)].map(f32::to_bits)),
-            _ => self.scales.extend([block.scale[0], min(0), block.scale[1], min(1)].map(f32::to_bits)),
         }
-    }
-
-    fn push_numbers(&mut self, form: Form, numbers: &[f32]) {
-        let pair = |low: u16, high: u16| u32::from(low) | u32::from(high) << 16;
-        match form {
-            Form::F16 => self.codes.extend(
-                numbers
-                    .as_chunks::<2>()
-                    .0
-                    .iter()
-                    .map(|p| pair(f16::from_f32(p[0]).to_bits(), f16::from_f32(p[1]).to_bits())),
-            ),
-            Form::Bf16 => self.codes.extend(
-                numbers
-                    .as_chunks::<2>()
-                    .0
-                    .iter()
-                    .map(|p| pair(bf16::from_f32(p[0]).to_bits(), bf16::from_f32(p[1]).to_bits())),
-            ),
-            _ => self.codes.extend(numbers.iter().map(|x| x.to_bits())),
-        }
-    }
-}
-
-/// A row of any encoding as plain numbers.
-fn numbers_of(encoding: Encoding, row: &[u8]) -> Vec<f32> {
-    match encoding {
-        Encoding::F32 => row.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect(),
-        Encoding::F16 => row.as_chunks().0.iter().map(|bytes| f16::from_le_bytes(*bytes).to_f32()).collect(),
-        Encoding::Bf16 => row.as_chunks().0.iter().map(|bytes| bf16::from_le_bytes(*bytes).to_f32()).collect(),
-        _ => {
-            let mut numbers = Vec::new();
-            for_each_block(encoding, row, |block| numbers.extend(block.numbers()));
-            numbers
-        }
+        // blocks that share a word are rounded up
+        assert_eq!(Form::Of(Encoding::Q4_0).row_bytes(96), 3 * 16 + 8);
+        assert_eq!(Form::of_all(&[Encoding::Q4K, Encoding::Q6K]), Form::Wide);
+        assert_eq!(Form::of_all(&[Encoding::F16, Encoding::Q6K]), Form::Of(Encoding::F32));
     }
 }

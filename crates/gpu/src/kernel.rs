@@ -1,6 +1,9 @@
 //! The kernels: sources assembled for a form of weights and a number of rows, and the buffers that each binds.
 
+use draftscope_kernels::Encoding;
+
 use crate::form::Form;
+use crate::form_source::FormSource;
 
 /// Rows that share a reading of the weights; passes have twice as many at most.
 pub const ROWS_AT_ONCE: usize = 8;
@@ -96,10 +99,10 @@ impl Kernel {
 
     /// One kernel for each layout, in order.
     pub(crate) const LAYOUTS: [Self; 9] = [
-        Self::Embed(Form::F32),
+        Self::Embed(Form::Of(Encoding::F32)),
         Self::Norm,
-        Self::Matrix(Form::F32),
-        Self::GateUp(Form::F32),
+        Self::Matrix(Form::Of(Encoding::F32)),
+        Self::GateUp(Form::Of(Encoding::F32)),
         Self::Rope,
         Self::Attend,
         Self::Join,
@@ -114,20 +117,21 @@ impl Variant {
     pub fn source(self) -> String {
         const HEADER: &str = include_str!("shaders/header.wgsl");
         const QUANTISE: &str = include_str!("shaders/quantise.wgsl");
-        let constants = format!("const ROWS = {}u;\nconst ROWS_AT_ONCE = {}u;\n", self.rows, self.rows.min(4));
         match self.kernel {
             Kernel::Embed(form) => {
-                let FormSource { load, weight, .. } = FormSource::of(form);
-                [HEADER, include_str!("shaders/embed.wgsl"), &load, &weight].concat()
+                let FormSource { types, load, weight, .. } = FormSource::of(form);
+                [HEADER, include_str!("shaders/embed.wgsl"), &types, &load, weight].concat()
             }
             Kernel::Matrix(form) => {
-                let FormSource { load, products, .. } = FormSource::of(form);
-                [HEADER, &constants, include_str!("shaders/matrix.wgsl"), &load, &products].concat()
+                let FormSource { types, load, products, .. } = FormSource::of(form);
+                let own = self.unrolled(include_str!("shaders/matrix.wgsl"));
+                [HEADER, &self.constants(), &own, &types, &load, &products].concat()
             }
             Kernel::GateUp(form) => {
-                let FormSource { load, load_up, products, .. } = FormSource::of(form);
-                let own = include_str!("shaders/gate_up.wgsl");
-                [HEADER, &constants, own, QUANTISE, &load, &load_up, &products].concat()
+                let source = FormSource::of(form);
+                let FormSource { types, load, products, .. } = &source;
+                let own = self.unrolled(include_str!("shaders/gate_up.wgsl"));
+                [HEADER, &self.constants(), &own, QUANTISE, types, load, &source.load_up(), products].concat()
             }
             Kernel::Norm => [HEADER, include_str!("shaders/norm.wgsl"), QUANTISE].concat(),
             Kernel::Rope => [HEADER, include_str!("shaders/rope.wgsl")].concat(),
@@ -139,53 +143,42 @@ impl Variant {
     }
 }
 
-/// How shaders read weights of a form.
-struct FormSource {
-    /// A block, and its loading.
-    load: String,
-    /// The same for a second matrix.
-    load_up: String,
-    /// Product of a block with a block of activations.
-    products: String,
-    /// One weight.
-    weight: String,
+/// Outputs of a lane in products.
+pub(crate) const OUTPUTS: usize = 2;
+
+impl Variant {
+    fn constants(self) -> String {
+        format!(
+            "const ROWS = {}u;\nconst ROWS_AT_ONCE = {}u;\nconst OUTPUTS = {OUTPUTS}u;\n",
+            self.rows,
+            self.rows.min(4)
+        )
+    }
+
+    /// The text with what belongs to each row and output written out, so that sums stay in registers.
+    fn unrolled(self, text: &str) -> String {
+        let list = |name: &str| (0..self.rows).map(|row| format!("{name}_{row}u")).collect::<Vec<_>>().join(", ");
+        let text = text.replace("GATES", &list("gate")).replace("UPS", &list("up"));
+        each(&each(&text, "r", self.rows), "o", OUTPUTS)
+    }
 }
 
-impl FormSource {
-    fn of(form: Form) -> Self {
-        let text = match form {
-            Form::Nibble | Form::NibbleWide => include_str!("shaders/form_nibble.wgsl"),
-            Form::Byte => include_str!("shaders/form_byte.wgsl"),
-            Form::ByteWide => include_str!("shaders/form_byte_wide.wgsl"),
-            Form::F16 | Form::Bf16 => include_str!("shaders/form_half.wgsl"),
-            Form::F32 => include_str!("shaders/form_f32.wgsl"),
-        };
-        let number = |at: &str| format!("bitcast<f32>(weight_scales[{at}])");
-        let scales = match form {
-            Form::NibbleWide => format!("vec2<f32>({}, {})", number("2u * b"), number("2u * b + 1u")),
-            Form::ByteWide => {
-                let numbers = ["4u * b", "4u * b + 1u", "4u * b + 2u", "4u * b + 3u"].map(number);
-                format!("vec4<f32>({})", numbers.join(", "))
+/// Repeats the lines between `//each name` and `//end name`, with `$name` numbered.
+fn each(text: &str, name: &str, count: usize) -> String {
+    let (start, end, index) = (format!("//each {name}"), format!("//end {name}"), format!("${name}"));
+    let (mut out, mut repeated) = (String::new(), None::<String>);
+    for line in text.split_inclusive('\n') {
+        match (line.trim(), &mut repeated) {
+            (mark, None) if mark == start => repeated = Some(String::new()),
+            (mark, Some(lines)) if mark == end => {
+                (0..count).for_each(|i| out += &lines.replace(&index, &format!("{i}u")));
+                repeated = None;
             }
-            _ => "unpack2x16float(weight_scales[b])".to_owned(),
-        };
-        let unpack = if form == Form::Bf16 { "bf16_pair" } else { "unpack2x16float" };
-        let text = text.replace("SCALES(weight_scales, b)", &scales).replace("UNPACK", unpack);
-        let mut sections = text.split("// ---").map(|section| format!("// {section}"));
-        let [load, products, weight] = std::array::from_fn(|_| sections.next().unwrap_or_default());
-        let loads = load.find("fn load_block").map_or("", |at| &load[at..]);
-        let loads = loads.split_inclusive("\n}\n").next().unwrap_or_default();
-        let loads = if loads.starts_with("fn load_block(b: u32) -> Block { ") {
-            loads.split_inclusive('\n').next().unwrap_or_default()
-        } else {
-            loads
-        };
-        let load_up = loads
-            .replace("load_block", "load_up")
-            .replace("weights[", "up_weights[")
-            .replace("weight_scales", "up_scales");
-        Self { load, load_up, products, weight }
+            (_, Some(lines)) => *lines += line,
+            (_, None) => out += line,
+        }
     }
+    out
 }
 
 #[cfg(test)]

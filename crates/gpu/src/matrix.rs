@@ -4,7 +4,8 @@ use draftscope_kernels::{BLOCK, Encoding};
 
 use crate::GpuError;
 use crate::device::Gpu;
-use crate::form::{Form, PackedRows};
+use crate::form::Form;
+use crate::packed::PackedRows;
 
 /// Rows of a matrix as a file stores them.
 #[derive(Clone, Copy)]
@@ -22,15 +23,15 @@ pub struct StoredRows<'a> {
 /// `[rows, k]` weights.
 #[derive(Clone, Debug)]
 pub struct Matrix {
-    pub(crate) form: Form,
     pub(crate) rows: usize,
     pub(crate) k: usize,
     pub(crate) parts: Vec<Part>,
 }
 
-/// Consecutive rows of a matrix.
+/// Consecutive rows of a matrix in one form.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
+    pub(crate) form: Form,
     pub(crate) first: usize,
     pub(crate) rows: usize,
     pub(crate) codes: wgpu::Buffer,
@@ -38,16 +39,22 @@ pub(crate) struct Part {
 }
 
 impl Matrix {
-    /// Packs and uploads rows of `k` columns, those of one source below those of another. `k` must be whole blocks.
+    /// Packs and uploads rows of `k` columns, those of one source below those of another, each in its own encoding's
+    /// form. `k` must be whole blocks.
     ///
     /// # Errors
     /// [`GpuError::OutOfMemory`] or what the driver reports.
     pub fn upload(gpu: &Gpu, k: usize, sources: &[StoredRows<'_>]) -> Result<Self, GpuError> {
-        let encodings: Vec<_> = sources.iter().map(|source| source.encoding).collect();
-        Self::upload_as(gpu, (k, &encodings), sources)
+        let mut matrix = Self { rows: 0, k, parts: Vec::new() };
+        for sources in sources.chunk_by(|a, b| a.encoding == b.encoding) {
+            let form = sources.first().map_or(Form::Wide, |source| Form::Of(source.encoding));
+            matrix.push(gpu, form, sources);
+        }
+        gpu.check()?;
+        Ok(matrix)
     }
 
-    /// The same, in the form that stores all of these encodings: the form of another matrix.
+    /// The same, all in the one form that stores all of these encodings: the form of another matrix.
     ///
     /// # Errors
     /// As [`Matrix::upload`].
@@ -56,23 +63,27 @@ impl Matrix {
         (k, encodings): (usize, &[Encoding]),
         sources: &[StoredRows<'_>],
     ) -> Result<Self, GpuError> {
-        let form = Form::of_all(encodings);
+        let mut matrix = Self { rows: 0, k, parts: Vec::new() };
+        matrix.push(gpu, Form::of_all(encodings), sources);
+        gpu.check()?;
+        Ok(matrix)
+    }
+
+    /// Adds rows in one form, cut where a kernel could not see them at once.
+    fn push(&mut self, gpu: &Gpu, form: Form, sources: &[StoredRows<'_>]) {
         let all: Vec<_> =
             sources.iter().flat_map(|source| (0..source.rows).map(move |row| (source, (source.order)(row)))).collect();
-        let (mut parts, mut first) = (Vec::new(), 0);
-        for rows in all.chunks(rows_of_part(gpu, form, k)) {
+        for rows in all.chunks(rows_of_part(gpu, form, self.k)) {
             let mut packed = PackedRows::default();
             for (source, row) in rows {
-                let len = source.encoding.row_bytes(k).unwrap_or(0);
+                let len = source.encoding.row_bytes(self.k).unwrap_or(0);
                 packed.push(form, source.encoding, source.bytes.get(row * len..(row + 1) * len).unwrap_or(&[]));
             }
             let (codes, scales) = (gpu.upload(&packed.codes), gpu.upload(&packed.scales));
-            parts.push(Part { first, rows: rows.len(), codes, scales });
-            first += rows.len();
+            self.parts.push(Part { form, first: self.rows, rows: rows.len(), codes, scales });
+            self.rows += rows.len();
             gpu.flush();
         }
-        gpu.check()?;
-        Ok(Self { form, rows: all.len(), k, parts })
     }
 
     /// Room for rows that are copied from a matrix of the same form.
@@ -80,14 +91,14 @@ impl Matrix {
     /// # Errors
     /// As [`Matrix::upload`]; [`GpuError::OutOfMemory`] if the rows are more than a kernel can see at once.
     pub fn room(gpu: &Gpu, like: &Self, rows: usize) -> Result<Self, GpuError> {
-        if rows > rows_of_part(gpu, like.form, like.k) {
+        let form = like.form();
+        if rows > rows_of_part(gpu, form, like.k) {
             return Err(GpuError::OutOfMemory(format!("{rows} rows of a draft head are more than a kernel can see")));
         }
-        let blocks = like.k / BLOCK * size_of::<u32>();
-        let codes = gpu.storage(rows * blocks * like.form.code_words());
-        let scales = gpu.storage(rows * blocks * like.form.scale_words());
+        let codes = gpu.storage(rows * form.code_words(like.k) * size_of::<u32>());
+        let scales = gpu.storage(rows * form.scale_words(like.k) * size_of::<u32>());
         gpu.check()?;
-        Ok(Self { parts: vec![Part { first: 0, rows, codes, scales }], rows, ..*like })
+        Ok(Self { parts: vec![Part { form, first: 0, rows, codes, scales }], rows, k: like.k })
     }
 
     /// A copy of some rows, in this order.
@@ -105,17 +116,16 @@ impl Matrix {
         Ok(selected)
     }
 
-    /// Copies row `from` of `source` to row `to`; nothing happens if one of them does not exist.
+    /// Copies row `from` of `source` to row `to`, both in one form; nothing happens if one of them does not exist.
     pub(crate) fn copy_row(&self, encoder: &mut wgpu::CommandEncoder, (source, from): (&Self, usize), to: usize) {
         let part = source.parts.iter().find(|part| (part.first..part.first + part.rows).contains(&from));
         let (Some(part), Some(own)) = (part, self.parts.first().filter(|own| to < own.rows)) else {
             return;
         };
-        let blocks = self.k / BLOCK * size_of::<u32>();
-        let copies =
-            [(&part.codes, &own.codes, self.form.code_words()), (&part.scales, &own.scales, self.form.scale_words())];
+        let (codes, scales) = (own.form.code_words(self.k), own.form.scale_words(self.k));
+        let copies = [(&part.codes, &own.codes, codes), (&part.scales, &own.scales, scales)];
         for (there, here, words) in copies {
-            let bytes = (blocks * words) as u64;
+            let bytes = (size_of::<u32>() * words) as u64;
             if bytes > 0 {
                 let (from, to) = ((from - part.first) as u64 * bytes, to as u64 * bytes);
                 encoder.copy_buffer_to_buffer(there, from, here, to, bytes);
@@ -129,22 +139,22 @@ impl Matrix {
         self.rows
     }
 
-    /// How its weights are stored.
+    /// How its weights are stored: the first of them, if they differ.
     #[must_use]
     pub fn form(&self) -> Form {
-        self.form
+        self.parts.first().map_or(Form::Wide, |part| part.form)
     }
 
     /// Bytes in device memory.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        (self.rows * self.form.row_bytes(self.k)) as u64
+        self.parts.iter().map(|part| (part.rows * part.form.row_bytes(self.k)) as u64).sum()
     }
 }
 
 /// Rows that a kernel can see at once, in whole blocks of outputs.
 fn rows_of_part(gpu: &Gpu, form: Form, k: usize) -> usize {
-    let of_row = (k / BLOCK * form.code_words().max(form.scale_words()) * size_of::<u32>()).max(1);
+    let of_row = (form.code_words(k).max(form.scale_words(k)) * size_of::<u32>()).max(1);
     let most = usize::try_from(gpu.info().max_binding).unwrap_or(usize::MAX) / of_row;
     (most / BLOCK * BLOCK).max(BLOCK)
 }

@@ -2,9 +2,11 @@
 
 #![allow(clippy::excessive_precision)] // the digits of the shaders
 
-use half::f16;
+use draftscope_kernels::Encoding;
 
-use crate::form::{Form, PackedRows};
+use crate::blocks::{Block, for_each_block, is_quantised};
+use crate::form::Form;
+use crate::packed::numbers_of;
 use crate::pass::{PassRows, SEGMENT};
 
 /// Adds 64 or 16 lanes as the shaders do.
@@ -60,67 +62,58 @@ impl Acts {
     }
 }
 
-/// Rows of weights.
-pub(crate) struct Weights<'a> {
-    pub(crate) form: Form,
-    pub(crate) k: usize,
-    pub(crate) packed: &'a PackedRows,
+/// Rows of weights as the file stores them, decoded.
+pub(crate) struct Weights {
+    k: usize,
+    /// Blocks of codes, `[rows][k / 32]`, or else numbers, `[rows][k]`.
+    blocks: Vec<Block>,
+    numbers: Vec<f32>,
+    /// Whether halves of a block are summed one after the other.
+    by_halves: bool,
+    /// Whether each half, or block, has a minimum.
+    has_min: bool,
 }
 
-impl Weights<'_> {
-    /// Codes of a block, and its scales: scale, minimum, and the same of the second half.
-    fn block(&self, index: usize) -> ([i32; 32], [f32; 4]) {
-        let words = &self.packed.codes[index * self.form.code_words()..];
-        let scales = &self.packed.scales[index * self.form.scale_words()..];
-        let codes = std::array::from_fn(|i| match self.form {
-            Form::Nibble | Form::NibbleWide => (words[i / 8] >> (8 * (i % 4) + 4 * (i / 4 % 2)) & 15) as i32,
-            _ => i32::from((words[i / 4] >> (8 * (i % 4))) as u8 as i8),
-        });
-        let half = |bits: u32| f16::from_bits(bits as u16).to_f32();
-        let scales = match self.form {
-            Form::Nibble | Form::Byte => [half(scales[0]), half(scales[0] >> 16), 0.0, 0.0],
-            Form::NibbleWide => [f32::from_bits(scales[0]), f32::from_bits(scales[1]), 0.0, 0.0],
-            _ => std::array::from_fn(|i| f32::from_bits(scales[i])),
-        };
-        (codes, scales)
-    }
-
-    fn number(&self, index: usize) -> f32 {
-        let pair = |index: usize| self.packed.codes[index / 2] >> (16 * (index % 2));
-        match self.form {
-            Form::F16 => f16::from_bits(pair(index) as u16).to_f32(),
-            Form::Bf16 => f32::from_bits(pair(index) << 16),
-            _ => f32::from_bits(self.packed.codes[index]),
+impl Weights {
+    /// Rows that the device reads in this form.
+    pub(crate) fn new(form: Form, encoding: Encoding, bytes: &[u8], k: usize) -> Self {
+        let (mut blocks, mut numbers) = (Vec::new(), Vec::new());
+        let scales = form.layout().map(|layout| layout.scales);
+        match scales.is_some() && is_quantised(encoding) {
+            true => for_each_block(encoding, bytes, |block| blocks.push(block)),
+            false => numbers = numbers_of(encoding, bytes),
         }
+        let (by_halves, has_min) = scales.map_or((false, false), |scales| (scales.each_16(), scales.has_min()));
+        Self { k, blocks, numbers, by_halves, has_min }
     }
 
     /// Weight `i` of a row.
     pub(crate) fn weight(&self, row: usize, i: usize) -> f32 {
-        if self.form.is_dense() {
-            return self.number(row * self.k + i);
+        match self.blocks.get(row * self.k / 32 + i / 32) {
+            Some(block) if self.has_min => block.numbers()[i % 32],
+            Some(Block { codes, scale, .. }) => scale[i % 32 / 16] * f32::from(codes[i % 32]),
+            None => self.numbers[row * self.k + i],
         }
-        let (codes, s) = self.block(row * self.k / 32 + i / 32);
-        let second = self.form == Form::ByteWide && i % 32 >= 16;
-        let [scale, min] = if second { [s[2], s[3]] } else { [s[0], s[1]] };
-        scale * codes[i % 32] as f32 + min
     }
 
     /// Adds the product of a block to the products before it.
     fn add_block(&self, before: f32, (row, b): (usize, usize), (acts, act_row): (&Acts, usize)) -> f32 {
         let (index, at) = (row * self.k / 32 + b, act_row * self.k / 32 + b);
-        if self.form.is_dense() {
-            return (0..32).fold(before, |sum, i| sum + self.number(32 * index + i) * acts.values[32 * at + i]);
-        }
-        let (codes, s) = self.block(index);
+        let Some(Block { codes, scale, min }) = self.blocks.get(index) else {
+            return (0..32).fold(before, |sum, i| sum + self.numbers[32 * index + i] * acts.values[32 * at + i]);
+        };
         let x = acts.scales[at];
         let dot = |range: std::ops::Range<usize>| -> f32 {
-            range.map(|i| codes[i] * i32::from(acts.codes[32 * at + i])).sum::<i32>() as f32
+            range.map(|i| i32::from(codes[i]) * i32::from(acts.codes[32 * at + i])).sum::<i32>() as f32
         };
-        if self.form == Form::ByteWide {
-            let low = (before + (s[0] * x[0]) * dot(0..16)) + s[1] * x[1];
-            return (low + (s[2] * x[0]) * dot(16..32)) + s[3] * x[2];
+        let add = |before: f32, half: usize, dot: f32, sum: f32| {
+            let sum_of_codes = before + (scale[half] * x[0]) * dot;
+            if self.has_min { sum_of_codes + min[half] * sum } else { sum_of_codes }
+        };
+        match self.by_halves {
+            true => add(add(before, 0, dot(0..16), x[1]), 1, dot(16..32), x[2]),
+            false => add(before, 0, dot(0..32), x[3]),
         }
-        (before + (s[0] * x[0]) * dot(0..32)) + s[1] * x[3]
     }
 
     /// Product of one row of weights with one of activations.

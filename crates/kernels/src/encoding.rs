@@ -8,7 +8,7 @@ use half::{bf16, f16};
 use crate::form::{BLOCK, Form};
 
 /// How a file stores a tensor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Encoding {
     /// 32-bit floats.
     F32,

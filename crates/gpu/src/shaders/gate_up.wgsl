@@ -1,8 +1,8 @@
 // silu(gate · x) · (up · x) of 32 outputs a workgroup, as numbers and as codes: 16 lanes an output, 16 outputs at a time.
 // dims: a = (rows of this part, blocks along k, width of out, first row of this part)
-@group(0) @binding(2) var<storage, read> weights: array<vec4<u32>>;      // gate: [n][blocks][words / 4]
+@group(0) @binding(2) var<storage, read> weights: array<Stored>;          // gate: [n][blocks][words]
 @group(0) @binding(3) var<storage, read> weight_scales: array<u32>;
-@group(0) @binding(4) var<storage, read> up_weights: array<vec4<u32>>;
+@group(0) @binding(4) var<storage, read> up_weights: array<Stored>;
 @group(0) @binding(5) var<storage, read> up_scales: array<u32>;
 @group(0) @binding(6) var<storage, read> x_values: array<vec4<f32>>;     // [m][blocks][8]
 @group(0) @binding(7) var<storage, read> x_codes: array<vec4<u32>>;      // [m][blocks][2]
@@ -16,21 +16,29 @@ var<workgroup> ups: array<f32, 256 * ROWS_AT_ONCE>;
 
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) t: u32) {
+    prepare(t);
     let lane = t % LANES;
     let first = wg.z * 8u;
     let blocks = dims.a.y;
     for (var part = 0u; part < 2u; part++) {
         let n = wg.x * 32u + part * 16u + t / LANES;
-        var gate: array<f32, ROWS>;
-        var up: array<f32, ROWS>;
+        //each r
+        var gate_$r = 0.0;
+        var up_$r = 0.0;
+        //end r
         for (var b = lane; b < blocks; b += LANES) {
-            let g = load_block(n * blocks + b);
-            let u = load_up(n * blocks + b);
-            for (var r = 0u; r < ROWS; r++) {
-                gate[r] = dot_block(gate[r], g, (first + r) * blocks + b);
-                up[r] = dot_block(up[r], u, (first + r) * blocks + b);
+            for (var step = 0u; step < STEPS; step++) {
+                let g = load_block(n, b, step);
+                let u = up_block(n, b, step);
+                //each r
+                let x_$r = load_input((first + $r) * blocks + b, step);
+                gate_$r = add_product(gate_$r, g, x_$r);
+                up_$r = add_product(up_$r, u, x_$r);
+                //end r
             }
         }
+        var gate = array<f32, ROWS>(GATES);
+        var up = array<f32, ROWS>(UPS);
         for (var from_ = 0u; from_ < ROWS; from_ += ROWS_AT_ONCE) {
             for (var r = 0u; r < ROWS_AT_ONCE; r++) {
                 gates[256u * r + t] = gate[from_ + r];

@@ -8,7 +8,7 @@ use crate::block::{Acts, Binder, BlockWeights, LayerCache, Op, Scratch, Shape};
 use crate::device::SLOT_BYTES;
 use crate::network::launch;
 use crate::reference::{self, Weights};
-use crate::{Form, Gpu, Matrix, PackedRows, PassRows, StoredRows};
+use crate::{Form, Gpu, Matrix, PassRows, StoredRows};
 
 fn words(gpu: &Gpu, buffer: &wgpu::Buffer, count: usize) -> Vec<u32> {
     let (to, mut encoder) = (gpu.readable(4 * count as u64), gpu.encoder());
@@ -55,9 +55,7 @@ fn products_of_every_encoding_have_the_bits_of_the_reference_for_1_to_16_rows() 
         let bytes = stored(encoding, n, k, &mut noise);
         let source = StoredRows { encoding, bytes: &bytes, order: &|row| row, rows: n };
         let matrix = Matrix::upload(&gpu, k, &[source]).unwrap();
-        let mut packed = PackedRows::default();
-        bytes.chunks_exact(bytes.len() / n).for_each(|row| packed.push(matrix.form, encoding, row));
-        let weights = Weights { form: matrix.form, k, packed: &packed };
+        let weights = Weights::new(matrix.form(), encoding, &bytes, k);
         let x = reference::Acts::of(noise.numbers(16 * k));
         let (acts, out) = (Acts::new(&gpu, k), gpu.storage(4 * 16 * n));
         upload(&gpu, &acts, &x);
@@ -116,16 +114,14 @@ fn statistics_of_logits_have_the_bits_of_the_reference() {
     }
 }
 
-fn matrix(gpu: &Gpu, encoding: Encoding, [rows, k]: [usize; 2], noise: &mut Noise) -> (Matrix, PackedRows) {
+fn matrix(gpu: &Gpu, encoding: Encoding, [rows, k]: [usize; 2], noise: &mut Noise) -> (Matrix, Weights) {
     let bytes = stored(encoding, rows, k, noise);
     let source = StoredRows { encoding, bytes: &bytes, order: &|row| row, rows };
-    let mut packed = PackedRows::default();
-    bytes.chunks_exact(bytes.len() / rows).for_each(|row| packed.push(Form::of(encoding), encoding, row));
-    (Matrix::upload(gpu, k, &[source]).unwrap(), packed)
+    let weights = Weights::new(Form::Of(encoding), encoding, &bytes, k);
+    (Matrix::upload(gpu, k, &[source]).unwrap(), weights)
 }
 
-fn times(packed: &PackedRows, encoding: Encoding, [n, k]: [usize; 2], x: &reference::Acts, m: usize) -> Vec<f32> {
-    let weights = Weights { form: Form::of(encoding), k, packed };
+fn times(weights: &Weights, n: usize, x: &reference::Acts, m: usize) -> Vec<f32> {
     (0..m * n).map(|i| weights.dot(i % n, x, i / n)).collect()
 }
 
@@ -141,11 +137,11 @@ fn a_block_has_the_bits_of_the_reference() {
     for (seed, encoding, with_both) in [(1, Encoding::Q4_0, false), (2, Encoding::Q8_0, true), (3, Encoding::F16, true)]
     {
         let mut noise = Noise(seed);
-        let (qkv, qkv_packed) = matrix(&gpu, encoding, [all * hd, d], &mut noise);
-        let (out, out_packed) = matrix(&gpu, encoding, [d, heads * hd], &mut noise);
-        let (gate, gate_packed) = matrix(&gpu, encoding, [d_ff, d], &mut noise);
-        let (up, up_packed) = matrix(&gpu, encoding, [d_ff, d], &mut noise);
-        let (down, down_packed) = matrix(&gpu, encoding, [d, d_ff], &mut noise);
+        let (qkv, qkv_weights) = matrix(&gpu, encoding, [all * hd, d], &mut noise);
+        let (out, out_weights) = matrix(&gpu, encoding, [d, heads * hd], &mut noise);
+        let (gate, gate_weights) = matrix(&gpu, encoding, [d_ff, d], &mut noise);
+        let (up, up_weights) = matrix(&gpu, encoding, [d_ff, d], &mut noise);
+        let (down, down_weights) = matrix(&gpu, encoding, [d, d_ff], &mut noise);
         let [attn_norm, ffn_norm] = [0; 2].map(|_| noise.numbers(d));
         let (bias, norms) = (noise.numbers(all * hd), noise.numbers(2 * hd));
         let angles: Vec<[f32; 2]> = noise.numbers(positions * hd).as_chunks().0.to_vec();
@@ -181,7 +177,7 @@ fn a_block_has_the_bits_of_the_reference() {
                 [keys, values].map(|halves| halves.iter().map(|h| h.to_f32()).collect::<Vec<_>>());
             let mut x = x[..m * d].to_vec();
             let acts = reference::Acts::of(reference::norm(&x, &attn_norm, eps));
-            let qkv = times(&qkv_packed, encoding, [all * hd, d], &acts, m);
+            let qkv = times(&qkv_weights, all * hd, &acts, m);
             let mut queries = Vec::new();
             for (i, head) in qkv.chunks_exact(hd).enumerate() {
                 let (row, index) = (i / all, i % all);
@@ -213,12 +209,12 @@ fn a_block_has_the_bits_of_the_reference() {
             });
             let acts = reference::Acts::of(attended.collect());
             let add = |x: &mut [f32], y: Vec<f32>| x.iter_mut().zip(y).for_each(|(x, y)| *x += y);
-            add(&mut x, times(&out_packed, encoding, [d, heads * hd], &acts, m));
+            add(&mut x, times(&out_weights, d, &acts, m));
             let acts = reference::Acts::of(reference::norm(&x, &ffn_norm, eps));
-            let gates = times(&gate_packed, encoding, [d_ff, d], &acts, m);
-            let ups = times(&up_packed, encoding, [d_ff, d], &acts, m);
+            let gates = times(&gate_weights, d_ff, &acts, m);
+            let ups = times(&up_weights, d_ff, &acts, m);
             let inner = gates.iter().zip(ups).map(|(gate, up)| reference::silu_mul(*gate, up)).collect();
-            add(&mut x, times(&down_packed, encoding, [d, d_ff], &reference::Acts::of(inner), m));
+            add(&mut x, times(&down_weights, d, &reference::Acts::of(inner), m));
             same_bits(&numbers(&gpu, &scratch.x, m * d), &x, &format!("{encoding:?}, {m} rows after {}", pass.base));
         }
     }

@@ -151,9 +151,11 @@ fn the_self_test_passes_and_finds_wrong_kernels() {
     let Some(gpu) = own_gpu() else { return };
     let network = network_on(gpu);
     assert_eq!(self_test(&network).unwrap(), None);
-    let eight = Kernel::Matrix(Form::Byte).for_rows(8);
+    let eight = Kernel::Matrix(Form::Of(Encoding::Q8_0)).for_rows(8);
     // wrong for one row of eight
-    let wrong = eight.source().replace("out[at] = partial[64u * r + t]", "out[at] = partial[64u * (r - r / 7u) + t]");
+    let wrong = eight
+        .source()
+        .replace("let sum = partial[64u * i + t - lane]", "let sum = partial[64u * (i - i % ROWS / 7u) + t - lane]");
     assert_ne!(wrong, eight.source());
     network.gpu.replace(eight, &wrong);
     assert_eq!(self_test(&network).unwrap(), Some(Difference { rows: 16, row: 7 }));
