@@ -7,9 +7,9 @@ use draftscope_kernels::BLOCK;
 
 use crate::GpuError;
 use crate::device::{Dims, Gpu};
-use crate::kernel::{Kernel, OUTPUTS, ROWS_AT_ONCE};
+use crate::kernel::{Kernel, OUTPUTS, ROWS_AT_ONCE, TILE};
 use crate::matrix::Matrix;
-use crate::pass::{MAX_ROWS, PassRows, SEGMENT};
+use crate::pass::{MAX_ROWS, PROMPT_ROWS, PassRows, SEGMENT};
 
 /// Sizes of a block.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -74,7 +74,7 @@ impl BlockWeights {
     }
 }
 
-/// Activations of up to [`MAX_ROWS`] rows as matrices read them.
+/// Activations of up to [`PROMPT_ROWS`] rows as matrices read them.
 #[derive(Debug)]
 pub(crate) struct Acts {
     pub(crate) values: wgpu::Buffer,
@@ -84,7 +84,7 @@ pub(crate) struct Acts {
 
 impl Acts {
     pub(crate) fn new(gpu: &Gpu, width: usize) -> Self {
-        let numbers = MAX_ROWS * width;
+        let numbers = PROMPT_ROWS * width;
         Self { values: gpu.storage(4 * numbers), codes: gpu.storage(numbers), scales: gpu.storage(numbers / 2) }
     }
 
@@ -102,7 +102,7 @@ impl Acts {
 /// Buffers that the blocks of a sequence share.
 #[derive(Debug)]
 pub(crate) struct Scratch {
-    /// The residual stream, `[16][d_model]`.
+    /// The residual stream, `[64][d_model]`.
     pub(crate) x: wgpu::Buffer,
     pub(crate) acts: Acts,
     attended: Acts,
@@ -110,6 +110,8 @@ pub(crate) struct Scratch {
     qkv: wgpu::Buffer,
     q: wgpu::Buffer,
     parts: wgpu::Buffer,
+    /// Rows of the passes over a prompt.
+    pub(crate) prompt_rows: usize,
     segments: usize,
     /// Bound where there is nothing to read.
     nothing: wgpu::Buffer,
@@ -124,7 +126,10 @@ impl Scratch {
     /// [`GpuError::OutOfMemory`] if attention needs a larger buffer than the device allows.
     pub(crate) fn new(gpu: &Gpu, shape: &Shape, (ctx_len, slots): (usize, usize)) -> Result<Self, GpuError> {
         let segments = ctx_len.div_ceil(SEGMENT).max(1);
-        let parts = 4 * MAX_ROWS * shape.heads * segments * (shape.head_dim + 2);
+        // long contexts: attention of fewer rows of a prompt at once
+        let of_row = 4 * shape.heads * segments * (shape.head_dim + 2);
+        let prompt_rows = if PROMPT_ROWS * of_row <= MOST_OF_PROMPT { PROMPT_ROWS } else { MAX_ROWS };
+        let parts = prompt_rows * of_row;
         if parts as u64 > gpu.info().max_binding {
             return Err(GpuError::OutOfMemory(format!(
                 "attention over {ctx_len} positions needs {parts} bytes at once"
@@ -132,13 +137,14 @@ impl Scratch {
         }
         let queries = shape.heads * shape.head_dim;
         let scratch = Self {
-            x: gpu.storage(4 * MAX_ROWS * shape.d_model),
+            x: gpu.storage(4 * PROMPT_ROWS * shape.d_model),
             acts: Acts::new(gpu, shape.d_model),
             attended: Acts::new(gpu, queries),
             inner: Acts::new(gpu, shape.d_ff),
-            qkv: gpu.storage(4 * MAX_ROWS * shape.heads_in_qkv() * shape.head_dim),
-            q: gpu.storage(4 * MAX_ROWS * queries),
+            qkv: gpu.storage(4 * PROMPT_ROWS * shape.heads_in_qkv() * shape.head_dim),
+            q: gpu.storage(4 * PROMPT_ROWS * queries),
             parts: gpu.storage(parts),
+            prompt_rows,
             segments,
             nothing: gpu.storage(16),
             run: gpu.uniform(slots as u64 * crate::device::SLOT_BYTES),
@@ -179,9 +185,12 @@ enum Grid {
     PerRow(u32),
     /// So many a row and segment.
     PerSegment(u32),
-    /// So many along x and y for every group of rows that share the weights.
-    Weights(u32, u32),
+    /// Products: along x and y for every group of rows that share the weights; for every tile of rows.
+    Weights([u32; 2], u32),
 }
+
+/// Bytes of the segments of attention up to which passes over prompts have [`PROMPT_ROWS`] rows.
+const MOST_OF_PROMPT: usize = 128 << 20;
 
 /// Most workgroups along one axis that are used.
 const MOST_ALONG_X: usize = 32_768;
@@ -193,7 +202,8 @@ impl Op {
             Grid::Rows => [m as u32, 1, 1],
             Grid::PerRow(each) => [each, m as u32, 1],
             Grid::PerSegment(each) => [each, m as u32, rows.segments() as u32],
-            Grid::Weights(x, y) => [x, y, m.div_ceil(ROWS_AT_ONCE) as u32],
+            Grid::Weights(_, tiles) if m > MAX_ROWS => [tiles, 1, m.div_ceil(TILE) as u32],
+            Grid::Weights([x, y], _) => [x, y, m.div_ceil(ROWS_AT_ONCE) as u32],
         };
         gpu.dispatch(pass, self.kernel.for_rows(m), (&self.group, slot), grid);
     }
@@ -242,7 +252,7 @@ impl Binder<'_> {
                 ..Dims::default()
             };
             let buffers = [&part.codes, &part.scales, &acts.values, &acts.codes, &acts.scales, out];
-            let grid = Grid::Weights(x as u32, groups.div_ceil(x) as u32);
+            let grid = Grid::Weights([x as u32, groups.div_ceil(x) as u32], part.rows.div_ceil(TILE) as u32);
             self.op(Kernel::Matrix(part.form), dims, grid, &buffers)
         };
         matrix.parts.iter().map(op).collect()
@@ -263,7 +273,8 @@ impl Binder<'_> {
                 &out.codes,
                 &out.scales,
             ];
-            let grid = Grid::Weights((gate_part.rows / BLOCK) as u32, 1);
+            let groups = (gate_part.rows / BLOCK) as u32;
+            let grid = Grid::Weights([groups, 1], groups);
             self.op(Kernel::GateUp(gate_part.form), Dims { a, ..Dims::default() }, grid, &buffers)
         };
         gate.parts.iter().zip(&up.parts).map(op).collect()

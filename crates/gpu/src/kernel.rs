@@ -4,9 +4,13 @@ use draftscope_kernels::Encoding;
 
 use crate::form::Form;
 use crate::form_source::FormSource;
+use crate::pass::MAX_ROWS;
 
-/// Rows that share a reading of the weights; passes have twice as many at most.
+/// Rows that share a reading of the weights; passes have twice as many at most, but for those of a prompt.
 pub const ROWS_AT_ONCE: usize = 8;
+
+/// Rows of a tile, by which longer passes multiply: see `tile.wgsl`.
+pub const TILE: usize = 64;
 
 /// What a kernel computes. Its buffers and dimensions are described in the shader of the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -31,7 +35,7 @@ pub enum Kernel {
     Pick,
 }
 
-/// A kernel for a number of rows: a power of two up to [`ROWS_AT_ONCE`], or 0 where the number does not matter.
+/// A kernel for a number of rows: a power of two up to [`ROWS_AT_ONCE`], or [`TILE`], or 0 where the number does not matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Variant {
     /// The kernel.
@@ -60,6 +64,7 @@ impl Kernel {
     #[must_use]
     pub fn for_rows(self, m: usize) -> Variant {
         let rows = match self {
+            Self::Matrix(_) | Self::GateUp(_) if m > MAX_ROWS => TILE,
             Self::Matrix(_) | Self::GateUp(_) => m.clamp(1, ROWS_AT_ONCE).next_power_of_two(),
             _ => 0,
         };
@@ -124,14 +129,22 @@ impl Variant {
             }
             Kernel::Matrix(form) => {
                 let FormSource { types, load, products, .. } = FormSource::of(form);
-                let own = self.unrolled(include_str!("shaders/matrix.wgsl"));
-                [HEADER, &self.constants(), &own, &types, &load, &products].concat()
+                let buffers = include_str!("shaders/matrix_buffers.wgsl");
+                let own = match self.is_tile() {
+                    true => tiled(form, include_str!("shaders/matrix_tile.wgsl")),
+                    false => self.unrolled(include_str!("shaders/matrix.wgsl")),
+                };
+                [HEADER, buffers, &own, &types, &load, &products].concat()
             }
             Kernel::GateUp(form) => {
                 let source = FormSource::of(form);
                 let FormSource { types, load, products, .. } = &source;
-                let own = self.unrolled(include_str!("shaders/gate_up.wgsl"));
-                [HEADER, &self.constants(), &own, QUANTISE, types, load, &source.load_up(), products].concat()
+                let buffers = include_str!("shaders/gate_up_buffers.wgsl");
+                let own = match self.is_tile() {
+                    true => tiled(form, include_str!("shaders/gate_up_tile.wgsl")),
+                    false => self.unrolled(include_str!("shaders/gate_up.wgsl")),
+                };
+                [HEADER, buffers, &own, QUANTISE, types, load, &source.load_up(), products].concat()
             }
             Kernel::Norm => [HEADER, include_str!("shaders/norm.wgsl"), QUANTISE].concat(),
             Kernel::Rope => [HEADER, include_str!("shaders/rope.wgsl")].concat(),
@@ -147,20 +160,25 @@ impl Variant {
 pub(crate) const OUTPUTS: usize = 2;
 
 impl Variant {
-    fn constants(self) -> String {
-        format!(
-            "const ROWS = {}u;\nconst ROWS_AT_ONCE = {}u;\nconst OUTPUTS = {OUTPUTS}u;\n",
-            self.rows,
-            self.rows.min(4)
-        )
+    fn is_tile(self) -> bool {
+        self.rows == TILE
     }
 
-    /// The text with what belongs to each row and output written out, so that sums stay in registers.
+    /// The text for so many rows, with what belongs to each row and output written out, so that sums stay in registers.
     fn unrolled(self, text: &str) -> String {
-        let list = |name: &str| (0..self.rows).map(|row| format!("{name}_{row}u")).collect::<Vec<_>>().join(", ");
+        let rows = self.rows;
+        let list = |name: &str| (0..rows).map(|row| format!("{name}_{row}u")).collect::<Vec<_>>().join(", ");
         let text = text.replace("GATES", &list("gate")).replace("UPS", &list("up"));
-        each(&each(&text, "r", self.rows), "o", OUTPUTS)
+        let constants =
+            format!("const ROWS = {rows}u;\nconst ROWS_AT_ONCE = {}u;\nconst OUTPUTS = {OUTPUTS}u;\n", rows.min(4));
+        constants + &each(&each(&text, "r", rows), "o", OUTPUTS)
     }
+}
+
+/// The text with the tile's products before it. Two blocks of codes or one of numbers fill the workgroup's memory.
+fn tiled(form: Form, text: &str) -> String {
+    let sums = each(&each(&each(include_str!("shaders/tile.wgsl"), "i", 4), "j", 4), "w", 4);
+    format!("const BLOCKS_AT_ONCE = {}u;\n{sums}{text}", if form.is_dense() { 1 } else { 2 })
 }
 
 /// Repeats the lines between `//each name` and `//end name`, with `$name` numbered.
@@ -189,7 +207,7 @@ mod tests {
 
     #[test]
     fn every_shader_translates_to_spirv_msl_and_hlsl() {
-        let variants = Kernel::all().into_iter().flat_map(|kernel| [1, 2, 4, 8].map(|m| kernel.for_rows(m)));
+        let variants = Kernel::all().into_iter().flat_map(|kernel| [1, 2, 4, 8, 64].map(|m| kernel.for_rows(m)));
         for variant in variants {
             let text = variant.source();
             let module = naga::front::wgsl::parse_str(&text)

@@ -7,7 +7,7 @@ use crate::GpuError;
 use crate::block::{Acts, Binder, BlockWeights, LayerCache, Op, Scratch, Shape};
 use crate::matrix::Matrix;
 use crate::network::{Network, copy_caches, launch};
-use crate::pass::{MAX_ROWS, PassRows};
+use crate::pass::{MAX_ROWS, PROMPT_ROWS, PassRows};
 
 /// Passes of one submission.
 const PASSES: usize = 32;
@@ -116,7 +116,7 @@ pub struct ModuleSequence {
     tokens: wgpu::Buffer,
     /// Hidden states of a submission, `[1 + fused][slots][d]`.
     hidden: wgpu::Buffer,
-    /// Those of a pass, one buffer each, `[16][d]`.
+    /// Those of a pass, one buffer each, `[64][d]`.
     rows: Vec<wgpu::Buffer>,
     logits: wgpu::Buffer,
     states: wgpu::Buffer,
@@ -141,7 +141,7 @@ impl ModuleSequence {
         let d = shape.d_model;
         let cache = LayerCache::new(gpu, shape, network.ctx_len);
         let scratch = Scratch::new(gpu, shape, (network.ctx_len, PASSES + 1 + MAX_AHEAD))?;
-        let rows_of = || gpu.storage(4 * MAX_ROWS * d);
+        let rows_of = || gpu.storage(4 * PROMPT_ROWS * d);
         let embedded = rows_of();
         let rows: Vec<_> = (0..=w.fuse.len()).map(|_| rows_of()).collect();
         let [of_embedding, of_hidden] = [0; 2].map(|_| Acts::new(gpu, d));
@@ -244,16 +244,16 @@ impl ModuleSequence {
     pub fn forward(&mut self, slots: Slots<'_>) -> Result<ModuleOutput, GpuError> {
         let gpu = Arc::clone(&self.network.gpu);
         let (m, d) = (slots.tokens.len(), self.weights.shape.d_model);
-        let passes: Vec<_> = (slots.tokens.chunks(MAX_ROWS).enumerate())
+        let passes: Vec<_> = (slots.tokens.chunks(self.scratch.prompt_rows).enumerate())
             .map(|(i, tokens)| PassRows {
-                at: slots.at + i * MAX_ROWS,
+                at: slots.at + i * self.scratch.prompt_rows,
                 zeroed: slots.zeroed && i == 0,
-                ..PassRows::chain(self.len + i * MAX_ROWS, tokens.len())
+                ..PassRows::chain(self.len + i * self.scratch.prompt_rows, tokens.len())
             })
             .collect();
         let Some(last) = passes.last() else { return Ok(ModuleOutput::default()) };
         let one_row = PassRows::chain(self.len, 1);
-        let words = passes.iter().enumerate().flat_map(|(i, pass)| pass.words(i * MAX_ROWS));
+        let words = passes.iter().enumerate().flat_map(|(i, pass)| pass.words(i * self.scratch.prompt_rows));
         gpu.write(&self.scratch.run, 0, bytemuck::cast_slice(&words.collect::<Vec<u32>>()));
         let spare = PASSES as u64 * crate::device::SLOT_BYTES;
         gpu.write(&self.scratch.run, spare, bytemuck::cast_slice(&one_row.words(0)));
@@ -360,7 +360,7 @@ impl ModuleSequence {
         (slots, is_fused): (&Slots<'_>, bool),
     ) {
         let (gpu, d) = (&*self.network.gpu, self.weights.shape.d_model);
-        let (bytes, first) = (4 * (run.0.m() * d) as u64, 4 * (run.1 * MAX_ROWS * d) as u64);
+        let (bytes, first) = (4 * (run.0.m() * d) as u64, 4 * (run.1 * self.scratch.prompt_rows * d) as u64);
         let states = if is_fused { self.rows.len() } else { 1 };
         for (state, rows) in self.rows.iter().enumerate().take(states) {
             let from = (4 * state * MAX_SLOTS * d) as u64 + first;

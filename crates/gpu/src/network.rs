@@ -11,7 +11,8 @@ use crate::device::{Gpu, SLOT_BYTES};
 use crate::matrix::Matrix;
 use crate::pass::{MAX_ROWS, PassRows};
 
-/// Passes of one submission, and one more for the row of a prompt that gets logits.
+/// Passes of 16 rows of one submission; those of a prompt are longer and fewer. One more is for the row of a prompt that
+/// gets logits.
 const PASSES: usize = 32;
 
 /// Weights of a target.
@@ -207,7 +208,8 @@ impl Sequence {
         let passes = self.passes(&request);
         let Some(last) = passes.last() else { return Ok(()) };
         // 1. What the passes are
-        let slots: Vec<u32> = passes.iter().enumerate().flat_map(|(i, pass)| pass.words(i * MAX_ROWS)).collect();
+        let slots: Vec<u32> =
+            passes.iter().enumerate().flat_map(|(i, pass)| pass.words(i * self.scratch.prompt_rows)).collect();
         gpu.write(&self.scratch.run, 0, bytemuck::cast_slice(&slots));
         gpu.write(&self.tokens, 0, bytemuck::cast_slice(tokens));
         let one_row = PassRows::chain(self.len, 1);
@@ -268,8 +270,8 @@ impl Sequence {
         if let Some(parents) = request.parents {
             return vec![PassRows::tree(self.len, parents)];
         }
-        let chunks = request.tokens.chunks(MAX_ROWS).enumerate();
-        chunks.map(|(i, tokens)| PassRows::chain(self.len + i * MAX_ROWS, tokens.len())).collect()
+        let chunks = request.tokens.chunks(self.scratch.prompt_rows).enumerate();
+        chunks.map(|(i, tokens)| PassRows::chain(self.len + i * self.scratch.prompt_rows, tokens.len())).collect()
     }
 
     /// Where a row can be put that no state uses.
@@ -288,7 +290,7 @@ impl Sequence {
         let bytes = (4 * run.0.m() * d) as u64;
         let keep = |encoder: &mut wgpu::CommandEncoder, place: Option<usize>, from: &wgpu::Buffer| {
             for (state, _) in request.states.iter().enumerate().filter(|(_, wanted)| **wanted == place) {
-                let to = 4 * (state * rows + run.1 * MAX_ROWS) * d;
+                let to = 4 * (state * rows + run.1 * self.scratch.prompt_rows) * d;
                 encoder.copy_buffer_to_buffer(from, 0, &self.states, to as u64, bytes);
             }
         };

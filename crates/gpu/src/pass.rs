@@ -2,8 +2,11 @@
 
 use crate::device::SLOT_BYTES;
 
-/// Most rows of a pass.
+/// Most rows of a pass whose rows have paths or logits of their own.
 pub const MAX_ROWS: usize = 16;
+
+/// Most rows of a pass over a prompt: a chain.
+pub const PROMPT_ROWS: usize = 64;
 
 /// Positions in a segment of attention; the shaders have the same number.
 pub const SEGMENT: usize = 128;

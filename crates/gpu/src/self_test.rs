@@ -1,7 +1,7 @@
 //! Checks on the adapter at hand that a row's bits do not depend on the rows beside it.
 //!
-//! A pass over 2 … 16 rows is compared with passes over one row each, whole logits and hidden states, bit for bit; two
-//! runs of the same pass are compared too. Drivers compile kernels for different numbers of rows separately and may order
+//! A pass over 2 … 16 rows is compared with passes over one row each, whole logits and hidden states, bit for bit, and so
+//! are the hidden states of a prompt, whose rows are multiplied by tiles; two runs of the same pass are compared too. Drivers compile kernels for different numbers of rows separately and may order
 //! operations as they like, so this is measured, not assumed. What it cannot find: a difference that only other numbers
 //! show.
 
@@ -28,9 +28,8 @@ const SIZES: [usize; 4] = [2, 3, 5, 16];
 /// What the driver reports.
 pub fn self_test(network: &Arc<Network>) -> Result<Option<Difference>, GpuError> {
     let mut sequence = Sequence::new(network)?;
-    let vocab = network.head.rows().max(1);
     let most = MAX_ROWS.min(network.ctx_len);
-    let tokens: Vec<u32> = (0..most).map(|i| ((i * 7919 + 13) % vocab) as u32).collect();
+    let tokens: Vec<u32> = (0..most).map(|i| token(network, i)).collect();
     let request =
         |tokens| Request { tokens, layers: network.blocks.len(), all_logits: true, parents: None, states: &[None] };
     let alone = tokens.iter().map(|token| sequence.forward(request(std::slice::from_ref(token))));
@@ -43,14 +42,40 @@ pub fn self_test(network: &Arc<Network>) -> Result<Option<Difference>, GpuError>
             return Ok(Some(Difference { rows, row }));
         }
     }
-    Ok(None)
+    prompt_differs(&mut sequence, &alone)
+}
+
+/// Rows of a prompt: one tile.
+const PROMPT: usize = MAX_ROWS + 4;
+
+/// Compares the states of a prompt's first rows with those of passes over one row each.
+fn prompt_differs(sequence: &mut Sequence, alone: &[Output]) -> Result<Option<Difference>, GpuError> {
+    let network = Arc::clone(sequence.network());
+    if network.ctx_len < PROMPT {
+        return Ok(None);
+    }
+    let tokens: Vec<u32> = (0..PROMPT).map(|i| token(&network, i)).collect();
+    sequence.truncate(0);
+    let request =
+        Request { tokens: &tokens, layers: network.blocks.len(), all_logits: false, parents: None, states: &[None] };
+    let hidden = sequence.forward(request)?.hidden;
+    let differs = |(row, alone): (usize, &Output)| !same_bits(&hidden, row, &alone.hidden);
+    let row = alone.iter().enumerate().position(differs);
+    Ok(row.map(|row| Difference { rows: PROMPT, row }))
+}
+
+/// A token of the test.
+fn token(network: &Network, index: usize) -> u32 {
+    ((index * 7919 + 13) % network.head.rows().max(1)) as u32
 }
 
 /// Whether row `row` of a pass has the bits of a pass over it alone.
 fn same_row(together: &Output, row: usize, alone: &Output) -> bool {
-    let same = |all: &[f32], one: &[f32]| {
-        let own = all.get(row * one.len()..(row + 1) * one.len()).unwrap_or(&[]);
-        own.len() == one.len() && own.iter().zip(one).all(|(a, b)| a.to_bits() == b.to_bits())
-    };
-    same(&together.hidden, &alone.hidden) && same(&together.logits, &alone.logits)
+    same_bits(&together.hidden, row, &alone.hidden) && same_bits(&together.logits, row, &alone.logits)
+}
+
+/// Whether row `row` of rows as long as `one` has its bits.
+fn same_bits(all: &[f32], row: usize, one: &[f32]) -> bool {
+    let own = all.get(row * one.len()..(row + 1) * one.len()).unwrap_or(&[]);
+    own.len() == one.len() && own.iter().zip(one).all(|(a, b)| a.to_bits() == b.to_bits())
 }

@@ -12,20 +12,12 @@ var<workgroup> weight: array<f32, 128>;
 var<workgroup> place: array<u32, 128>;
 var<workgroup> tree: array<f32, 64>;
 
-// Where position `p` of what the row sees lies in the cache.
-fn slot(row: u32, p: u32) -> u32 {
-    if p < run.base { return p; }
-    let at = p - run.base;
-    let word = select(run.rows[row].low, run.rows[row].high, at >= 8u);
-    return run.base + ((word >> (4u * (at % 8u))) & 15u);
-}
-
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) t: u32) {
     let heads = dims.a.x; let hd = dims.a.z; let half = hd / 2u;
     let row = wg.y;
     let kv = wg.x / (heads / dims.a.y);
-    let seen = run.rows[row].seen;
+    let seen = seen_by(row);
     let start = wg.z * SEGMENT;
     if start >= seen { return; }
     for (var i = t; i < hd; i += 64u) { query[i] = q[(row * heads + wg.x) * hd + i]; }

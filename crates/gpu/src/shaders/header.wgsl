@@ -1,5 +1,5 @@
-// Common to all kernels. A pass runs up to 16 rows; what it is lies in a slot of a uniform buffer, so that passes
-// can be recorded one after the other.
+// Common to all kernels. A pass runs up to 16 rows, or more of a prompt, which follow each other; what it is lies in a
+// slot of a uniform buffer, so that passes can be recorded one after the other.
 struct Row {
     position: u32, // rotary position
     seen: u32,     // positions that the row sees, itself included
@@ -16,6 +16,16 @@ struct Pass {
 struct Dims { a: vec4<u32>, b: vec4<u32>, c: vec4<f32> } // what they are is said in each kernel
 @group(0) @binding(0) var<uniform> dims: Dims;
 @group(0) @binding(1) var<uniform> run: Pass;
+
+fn position_of(row: u32) -> u32 { return select(run.rows[min(row, 15u)].position, run.rows[0].position + row, run.m > 16u); }
+fn seen_by(row: u32) -> u32 { return select(run.rows[min(row, 15u)].seen, run.base + row + 1u, run.m > 16u); }
+// Where position `p` of what the row sees lies in the cache.
+fn slot(row: u32, p: u32) -> u32 {
+    if p < run.base || run.m > 16u { return p; }
+    let at = p - run.base;
+    let word = select(run.rows[row].low, run.rows[row].high, at >= 8u);
+    return run.base + ((word >> (4u * (at % 8u))) & 15u);
+}
 
 // e^x by Cephes' expf: the same operations on every device. x is cut to -87 … 88.
 fn exp_fixed(x: f32) -> f32 {

@@ -9,7 +9,7 @@
 fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) t: u32) {
     let hd = dims.a.z;
     let head = wg.y * dims.a.x + wg.x;
-    let own = (run.rows[wg.y].seen + 127u) / 128u;
+    let own = (seen_by(wg.y) + 127u) / 128u;
     let at = head * dims.a.w * (hd + 2u);
     var most = parts[at];
     for (var s = 1u; s < own; s++) { most = max(most, parts[at + s * (hd + 2u)]); }

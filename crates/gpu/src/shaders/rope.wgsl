@@ -43,7 +43,7 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) t
             turned[i] = head[i];
             turned[half + i] = head[half + i];
         } else {
-            let angle = angles[run.rows[row].position * half + i];
+            let angle = angles[position_of(row) * half + i];
             let scale = select(dims.c.y, 1.0, is_key);
             turned[i] = (head[i] * angle.x - head[half + i] * angle.y) * scale;
             turned[half + i] = (head[i] * angle.y + head[half + i] * angle.x) * scale;

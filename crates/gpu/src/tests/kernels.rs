@@ -8,7 +8,7 @@ use crate::block::{Acts, Binder, BlockWeights, LayerCache, Op, Scratch, Shape};
 use crate::device::SLOT_BYTES;
 use crate::network::launch;
 use crate::reference::{self, Weights};
-use crate::{Form, Gpu, Matrix, PassRows, StoredRows};
+use crate::{Form, Gpu, Matrix, PROMPT_ROWS, PassRows, StoredRows};
 
 fn words(gpu: &Gpu, buffer: &wgpu::Buffer, count: usize) -> Vec<u32> {
     let (to, mut encoder) = (gpu.readable(4 * count as u64), gpu.encoder());
@@ -114,6 +114,40 @@ fn statistics_of_logits_have_the_bits_of_the_reference() {
     }
 }
 
+/// Tiles of a prompt's rows: odd numbers of rows, outputs and blocks, and onto what is there.
+#[test]
+fn products_of_tiles_have_the_bits_of_the_reference_for_every_encoding() {
+    let Some(gpu) = gpu() else { return };
+    let mut noise = Noise(8);
+    let slots = gpu.uniform(SLOT_BYTES);
+    let rows = PROMPT_ROWS;
+    for encoding in Encoding::ALL {
+        // 24, 3 and 37 blocks: whole turns of 16 lanes, less than one, and more
+        for k in [768, 96, 1184].into_iter().filter(|k| encoding.row_bytes(*k).is_some()) {
+            let n = 69;
+            let (matrix, weights) = matrix(&gpu, encoding, [n, k], &mut noise);
+            let x = reference::Acts::of(noise.numbers(rows * k));
+            let (acts, out) = (Acts::new(&gpu, k), gpu.storage(4 * rows * n));
+            upload(&gpu, &acts, &x);
+            let before = noise.numbers(rows * n);
+            let expected = times(&weights, n, &x, rows);
+            let binder = Binder { gpu: &gpu, run: &slots };
+            for (m, onto) in [(rows, false), (17, true), (51, false)] {
+                gpu.write(&out, 0, bytemuck::cast_slice(&before));
+                let ops = binder.product((&matrix, &acts), (&out, n, 0), onto);
+                run(&gpu, &ops, &slots, &PassRows::chain(0, m));
+                let expected = (0..rows * n).map(|i| match (i < m * n, onto) {
+                    (true, true) => before[i] + expected[i],
+                    (true, false) => expected[i],
+                    (false, _) => before[i],
+                });
+                let what = format!("{encoding:?}, {k} columns, {m} rows");
+                same_bits(&numbers(&gpu, &out, rows * n), &expected.collect::<Vec<_>>(), &what);
+            }
+        }
+    }
+}
+
 fn matrix(gpu: &Gpu, encoding: Encoding, [rows, k]: [usize; 2], noise: &mut Noise) -> (Matrix, Weights) {
     let bytes = stored(encoding, rows, k, noise);
     let source = StoredRows { encoding, bytes: &bytes, order: &|row| row, rows };
@@ -165,8 +199,9 @@ fn a_block_has_the_bits_of_the_reference() {
         let binder = Binder { gpu: &gpu, run: &scratch.run };
         let ops = binder.block(&shape, &weights, (&scratch, &cache, &angles_buffer));
         assert_eq!(ops.len(), 9);
-        let x = noise.numbers(16 * d);
-        for pass in [PassRows::chain(base, 1), PassRows::chain(0, 3), PassRows::tree(base, &[0, 0, 0, 1, 2, 2, 5])] {
+        let x = noise.numbers(PROMPT_ROWS * d);
+        let tree = PassRows::tree(base, &[0, 0, 0, 1, 2, 2, 5]);
+        for pass in [PassRows::chain(base, 1), PassRows::chain(0, 3), tree, PassRows::chain(100, 47)] {
             let m = pass.m();
             gpu.write(&cache.keys, 0, bytemuck::cast_slice(&bits(keys)));
             gpu.write(&cache.values, 0, bytemuck::cast_slice(&bits(values)));

@@ -7,7 +7,7 @@ use draftscope_kernels::{Encoding, testing::Noise};
 use super::{gpu, own_gpu, stored};
 use crate::{
     BlockWeights, Difference, Form, Gpu, GpuError, Kernel, Matrix, ModuleOutput, ModuleSequence, ModuleWeights,
-    Network, Output, Request, Sequence, Shape, Slots, StoredRows, self_test,
+    Network, Output, PROMPT_ROWS, Request, Sequence, Shape, Slots, StoredRows, self_test,
 };
 
 const SHAPE: Shape = Shape { d_model: 64, heads: 4, kv_heads: 2, head_dim: 32, d_ff: 96, eps: 1e-5 };
@@ -144,6 +144,12 @@ fn a_pass_is_one_submission_with_nine_launches_a_block_and_no_new_buffer() {
     // embedding, blocks, final norm, head, statistics
     assert_eq!((work.buffers, work.submissions, work.dispatches), (0, 1, 9 * LAYERS as u64 + 4));
     assert_eq!(work.read_bytes, 3 * (4 * 64 + 16 * 2 + 4 * VOCAB as u64));
+    // a prompt: passes of 64, 64 and 22 rows; norm, head and statistics of the last row
+    let before = network.gpu.work();
+    sequence.forward(Request { all_logits: false, states: &[], ..request(&tokens(150)) }).unwrap();
+    let work = network.gpu.work().since(before);
+    let passes = 150u64.div_ceil(PROMPT_ROWS as u64);
+    assert_eq!((work.buffers, work.submissions, work.dispatches), (0, 1, passes * (9 * LAYERS as u64 + 2) + 3));
 }
 
 #[test]
@@ -168,6 +174,14 @@ fn the_self_test_passes_and_finds_wrong_kernels() {
     network.gpu.replace(eight, &order);
     assert!(matches!(self_test(&network).unwrap(), Some(Difference { rows: 5, .. })));
     network.gpu.replace(eight, &eight.source());
+    assert_eq!(self_test(&network).unwrap(), None);
+    // tiles that join their lanes one after the other
+    let tile = Kernel::Matrix(Form::Of(Encoding::Q8_0)).for_rows(PROMPT_ROWS);
+    let order = tile.source().replace("reverseBits(turn) >> 28u", "turn");
+    assert_ne!(order, tile.source());
+    network.gpu.replace(tile, &order);
+    assert!(matches!(self_test(&network).unwrap(), Some(Difference { rows: 20, .. })));
+    network.gpu.replace(tile, &tile.source());
     assert_eq!(self_test(&network).unwrap(), None);
 }
 

@@ -1,0 +1,13 @@
+// Buffers of both products of a feed-forward layer, and what is between them and the next.
+// dims: a = (rows of this part, blocks along k, width of out, first row of this part)
+@group(0) @binding(2) var<storage, read> weights: array<Stored>;          // gate: [n][blocks][words]
+@group(0) @binding(3) var<storage, read> weight_scales: array<u32>;
+@group(0) @binding(4) var<storage, read> up_weights: array<Stored>;
+@group(0) @binding(5) var<storage, read> up_scales: array<u32>;
+@group(0) @binding(6) var<storage, read> x_values: array<vec4<f32>>;     // [m][blocks][8]
+@group(0) @binding(7) var<storage, read> x_codes: array<vec4<u32>>;      // [m][blocks][2]
+@group(0) @binding(8) var<storage, read> x_scales: array<vec4<f32>>;     // [m][blocks]
+@group(0) @binding(9) var<storage, read_write> values: array<f32>;       // [m][width]
+@group(0) @binding(10) var<storage, read_write> codes: array<u32>;       // [m][width / 4]
+@group(0) @binding(11) var<storage, read_write> scales: array<vec4<f32>>; // [m][width / 32]
+fn gated(g: f32, u: f32) -> f32 { return g / (1.0 + exp_fixed(-g)) * u; }
