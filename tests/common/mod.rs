@@ -3,6 +3,7 @@
 #![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used)] // each test file uses its own part
 
 pub mod checkpoint;
+pub mod fp8;
 pub mod grown;
 pub mod real;
 pub mod tiny;

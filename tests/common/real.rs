@@ -7,6 +7,8 @@ use draftscope::model::load::{Loaded, load};
 use draftscope::model::options::{Backend, DeviceChoice, Dtype, LoadOptions, ModuleFile, Rollback};
 use serde::Deserialize;
 
+use super::fp8::in_fp8;
+
 /// The target's file; `None` only with `DRAFTSCOPE_OFFLINE=1`.
 pub fn target_file() -> Option<PathBuf> {
     if std::env::var("DRAFTSCOPE_OFFLINE").is_ok_and(|v| v == "1") {
@@ -37,9 +39,10 @@ pub fn mtp_bf16() -> ModuleFile {
     mtp(&fixture(""), "mtp.safetensors")
 }
 
-/// The first module in FP8.
+/// The first module in FP8, made from its file in bf16.
 pub fn mtp_fp8() -> ModuleFile {
-    mtp(&fixture(""), "mtp.fp8.safetensors")
+    let module = mtp_bf16();
+    ModuleFile { weights: in_fp8(&module.weights).into(), ..module }
 }
 
 /// The built-in module: it reads several of the target's layers, and tokens of the text join its vocabulary.

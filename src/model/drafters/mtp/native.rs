@@ -106,6 +106,10 @@ impl Packer<'_> {
 }
 
 #[cfg(test)]
+#[path = "../../../../tests/common/fp8.rs"]
+mod fp8;
+
+#[cfg(test)]
 mod tests {
     use candle_core::Device;
     use safetensors::{Dtype, SafeTensors, tensor::TensorView};
@@ -125,11 +129,14 @@ mod tests {
     use crate::model::tap::State;
     use crate::model::{LogitRows, Model};
 
+    /// The default target and its first module, from the file in bf16 or from the same rounded to FP8.
     fn load(file: &str, storage: MtpStorage) -> Option<(NativeLlama, NativeMtp)> {
-        let (gguf, module, config) = (gguf_path()?, mtp_path(file), mtp_path("config.json"));
+        let (gguf, config) = (gguf_path()?, mtp_path("config.json"));
+        let module = std::fs::read(mtp_path("mtp.safetensors")).unwrap();
+        let module = if file == "in FP8" { super::fp8::in_fp8(&module) } else { module };
         let target = NativeLlama::load(OpenModel::open(&gguf).unwrap().parts(), 256, Some(2)).unwrap();
         let config = serde_json::from_slice(&std::fs::read(config).unwrap()).unwrap();
-        let module = NativeMtp::load((&std::fs::read(module).unwrap(), 0), &config, &target, storage).unwrap();
+        let module = NativeMtp::load((&module, 0), &config, &target, storage).unwrap();
         Some((target, module))
     }
 
@@ -164,7 +171,7 @@ mod tests {
         let kinds = [
             ("mtp.safetensors", MtpStorage::Bf16, 0.1),
             ("mtp.safetensors", MtpStorage::Blocks, 2.0),
-            ("mtp.fp8.safetensors", MtpStorage::Blocks, 2.0),
+            ("in FP8", MtpStorage::Blocks, 2.0),
         ];
         for (file, storage, tolerance) in kinds {
             let Some((_, mut module)) = load(file, storage) else {
