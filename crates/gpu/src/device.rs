@@ -13,6 +13,7 @@ use wgpu::util::DeviceExt;
 use crate::GpuError;
 use crate::adapter::{Adapter, AdapterInfo};
 use crate::kernel::{Access, Kernel, Variant};
+use crate::subgroup;
 
 /// Bytes between the slots of passes in their uniform buffer.
 pub(crate) const SLOT_BYTES: u64 = 512;
@@ -23,6 +24,8 @@ pub struct Gpu {
     device: wgpu::Device,
     queue: wgpu::Queue,
     info: AdapterInfo,
+    /// Neighbours that add by shuffles.
+    subgroup: u32,
     layouts: Vec<wgpu::BindGroupLayout>,
     pipelines: Mutex<HashMap<Variant, Arc<wgpu::ComputePipeline>>>,
     failure: Arc<Mutex<Option<GpuError>>>,
@@ -112,7 +115,12 @@ impl Gpu {
         if let Some(lacks) = info.lacks.clone() {
             return Err(GpuError::Unsuitable { name: info.name, lacks });
         }
-        let descriptor = wgpu::DeviceDescriptor { required_limits: adapter.adapter.limits(), ..Default::default() };
+        let shuffles = adapter.adapter.features() & wgpu::Features::SUBGROUP;
+        let descriptor = wgpu::DeviceDescriptor {
+            required_limits: adapter.adapter.limits(),
+            required_features: shuffles,
+            ..Default::default()
+        };
         let opened = pollster::block_on(adapter.adapter.request_device(&descriptor));
         let (device, queue) = opened.map_err(|error| GpuError::Failed(one_line(&error)))?;
         let failure = Arc::new(Mutex::new(None));
@@ -132,10 +140,11 @@ impl Gpu {
                 note(&of_loss, GpuError::Failed(one_line(&message)));
             }
         });
+        let subgroup = if shuffles.is_empty() { 1 } else { subgroup::measured(&device, &queue, info.subgroups.0) };
         let layouts = Kernel::LAYOUTS.iter().map(|kernel| layout(&device, *kernel)).collect();
         let (pipelines, counts) = (Mutex::default(), Counts::default());
         let _open = OpenDevice::new();
-        Ok(Arc::new(Self { device, queue, info, layouts, pipelines, failure, counts, _open }))
+        Ok(Arc::new(Self { device, queue, info, subgroup, layouts, pipelines, failure, counts, _open }))
     }
 
     /// Its adapter.
@@ -301,7 +310,12 @@ impl Gpu {
 
     fn pipeline(&self, variant: Variant) -> Arc<wgpu::ComputePipeline> {
         let mut pipelines = self.pipelines.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(pipelines.entry(variant).or_insert_with(|| Arc::new(self.compile(variant, &variant.source()))))
+        Arc::clone(pipelines.entry(variant).or_insert_with(|| Arc::new(self.compile(variant, &self.source(variant)))))
+    }
+
+    /// A kernel as this device runs it.
+    pub(crate) fn source(&self, variant: Variant) -> String {
+        variant.source_for(self.subgroup)
     }
 
     /// Replaces a kernel by other source: tests run wrong kernels.

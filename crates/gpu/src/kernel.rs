@@ -117,9 +117,15 @@ impl Kernel {
 }
 
 impl Variant {
-    /// Its WGSL.
+    /// Its WGSL, without optional features.
     #[must_use]
     pub fn source(self) -> String {
+        self.source_for(1)
+    }
+
+    /// Its WGSL where invocations of a workgroup lie side by side in subgroups of at least so many; 1 uses none.
+    #[must_use]
+    pub fn source_for(self, subgroup: u32) -> String {
         const HEADER: &str = include_str!("shaders/header.wgsl");
         const QUANTISE: &str = include_str!("shaders/quantise.wgsl");
         match self.kernel {
@@ -132,7 +138,7 @@ impl Variant {
                 let buffers = include_str!("shaders/matrix_buffers.wgsl");
                 let own = match self.is_tile() {
                     true => tiled(form, include_str!("shaders/matrix_tile.wgsl")),
-                    false => self.unrolled(include_str!("shaders/matrix.wgsl")),
+                    false => self.unrolled(&shuffled(include_str!("shaders/matrix.wgsl"), subgroup)),
                 };
                 [HEADER, buffers, &own, &types, &load, &products].concat()
             }
@@ -175,6 +181,20 @@ impl Variant {
     }
 }
 
+/// The text with the last steps of the tree, between lanes of one subgroup, as shuffles.
+fn shuffled(text: &str, subgroup: u32) -> String {
+    let width = if subgroup < 2 { 1 } else { 1 << subgroup.min(16).ilog2() };
+    let steps = (0..4).rev().map(|bit| 1 << bit).filter(|step| *step < width);
+    let adds: String = steps.map(|step| format!("        sum += subgroupShuffleDown(sum, {step}u);\n")).collect();
+    let shuffles = match width {
+        1 => String::new(),
+        _ => format!(
+            "    for (var i = 0u; i < ROWS * OUTPUTS; i++) {{\n        var sum = partial[64u * i + t];\n{adds}        if lane == 0u {{ partial[64u * i + t] = sum; }}\n    }}\n    workgroupBarrier();\n"
+        ),
+    };
+    format!("const SHUFFLED = {width}u;\n{}", text.replace("    //shuffles\n", &shuffles))
+}
+
 /// The text with the tile's products before it. Two blocks of codes or one of numbers fill the workgroup's memory.
 fn tiled(form: Form, text: &str) -> String {
     let sums = each(&each(&each(include_str!("shaders/tile.wgsl"), "i", 4), "j", 4), "w", 4);
@@ -208,12 +228,19 @@ mod tests {
     #[test]
     fn every_shader_translates_to_spirv_msl_and_hlsl() {
         let variants = Kernel::all().into_iter().flat_map(|kernel| [1, 2, 4, 8, 64].map(|m| kernel.for_rows(m)));
-        for variant in variants {
-            let text = variant.source();
+        for (variant, subgroup) in variants.flat_map(|variant| [1, 4, 8, 32].map(|subgroup| (variant, subgroup))) {
+            let text = variant.source_for(subgroup);
+            if subgroup > 1 && text == variant.source() {
+                continue; // it uses none
+            }
             let module = naga::front::wgsl::parse_str(&text)
                 .unwrap_or_else(|error| panic!("{variant:?}: {}", error.emit_to_string(&text)));
-            let capabilities = naga::valid::Capabilities::SHADER_FLOAT16_IN_FLOAT32; // unpack2x16float, on every adapter
+            // unpack2x16float, on every adapter; subgroups where they are used
+            let mut capabilities = naga::valid::Capabilities::SHADER_FLOAT16_IN_FLOAT32;
+            capabilities.set(naga::valid::Capabilities::SUBGROUP, subgroup > 1);
             let info = naga::valid::Validator::new(naga::valid::ValidationFlags::all(), capabilities)
+                .subgroup_stages(naga::valid::ShaderStages::COMPUTE)
+                .subgroup_operations(naga::valid::SubgroupOperationSet::all())
                 .validate(&module)
                 .unwrap_or_else(|error| panic!("{variant:?}: {error:?}"));
             let options = spv::Options { lang_version: (1, 3), ..Default::default() };

@@ -3,7 +3,7 @@
 //!
 //! Two invariants hold for every kernel. A row's result does not depend on the rows that run with it: sums are cut and
 //! joined by absolute positions, never by the number of rows. And no kernel assumes a subgroup width, halves in
-//! shaders, or any other optional feature. The first makes greedy speculation equal plain decoding on the same device;
+//! shaders, or any other optional feature; sums use shuffles where a device was seen to join neighbours by them. The first makes greedy speculation equal plain decoding on the same device;
 //! [`self_test()`] checks it on the adapter at hand.
 //!
 //! Drivers are loaded when [`adapters`] is called; nothing is linked.
@@ -26,6 +26,7 @@ mod pass;
 #[cfg(test)]
 mod reference;
 mod self_test;
+mod subgroup;
 #[cfg(test)]
 mod tests;
 

@@ -5,6 +5,7 @@
 
 mod kernels;
 mod sequences;
+mod timing;
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,6 +1,7 @@
 // out (+)= weights · activations of up to ROWS rows: 16 lanes an output row; a lane has OUTPUTS of them, so that it
 // reads activations once for all. A lane takes every 16th block and adds products one after the other (drivers turn
-// a + (b + c) into (a + b) + c), then a tree adds the lanes: the same sums in the same order for any number of rows.
+// a + (b + c) into (a + b) + c), then a tree adds the lanes: the same sums in the same order for any number of rows. Lanes
+// less than SHUFFLED apart are added by subgroup operations, if there are any: the same pairs, and so the same bits.
 // Neighbouring lanes read neighbouring blocks.
 const LANES = 16u;
 var<workgroup> partial: array<f32, 64 * ROWS * OUTPUTS>;
@@ -37,12 +38,13 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) t
     //end r
     //end o
     workgroupBarrier();
-    for (var step = LANES / 2u; step > 0u; step /= 2u) {
+    for (var step = LANES / 2u; step >= SHUFFLED; step /= 2u) {
         if lane < step {
             for (var i = 0u; i < ROWS * OUTPUTS; i++) { partial[64u * i + t] += partial[64u * i + t + step]; }
         }
         workgroupBarrier();
     }
+    //shuffles
     // the lanes share what is written
     for (var i = lane; i < ROWS * OUTPUTS; i += LANES) {
         let row = first + i % ROWS;

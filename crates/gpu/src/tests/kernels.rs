@@ -3,12 +3,12 @@
 use draftscope_kernels::{Encoding, testing::Noise};
 use half::f16;
 
-use super::{gpu, stored};
+use super::{gpu, own_gpu, stored};
 use crate::block::{Acts, Binder, BlockWeights, LayerCache, Op, Scratch, Shape};
 use crate::device::SLOT_BYTES;
 use crate::network::launch;
 use crate::reference::{self, Weights};
-use crate::{Form, Gpu, Matrix, PROMPT_ROWS, PassRows, StoredRows};
+use crate::{Form, Gpu, Kernel, Matrix, PROMPT_ROWS, PassRows, StoredRows};
 
 fn words(gpu: &Gpu, buffer: &wgpu::Buffer, count: usize) -> Vec<u32> {
     let (to, mut encoder) = (gpu.readable(4 * count as u64), gpu.encoder());
@@ -112,6 +112,36 @@ fn statistics_of_logits_have_the_bits_of_the_reference() {
             assert_eq!([got[0], got[1], got[2]], [max.to_bits(), sum.to_bits(), at], "{v}");
         }
     }
+}
+
+/// On a device with subgroups the other tests run products with shuffles.
+#[test]
+fn products_without_subgroups_have_the_same_bits() {
+    let Some(gpu) = own_gpu() else { return };
+    let (mut noise, k, n) = (Noise(12), 1184, 21);
+    let slots = gpu.uniform(SLOT_BYTES);
+    let (matrix, weights) = matrix(&gpu, Encoding::Q5_1, [n, k], &mut noise);
+    let x = reference::Acts::of(noise.numbers(16 * k));
+    let (acts, out) = (Acts::new(&gpu, k), gpu.storage(4 * 16 * n));
+    upload(&gpu, &acts, &x);
+    let expected = times(&weights, n, &x, 16);
+    let ops = Binder { gpu: &gpu, run: &slots }.product((&matrix, &acts), (&out, n, 0), false);
+    let mut sources = Vec::new();
+    for width in [None, Some(1), Some(2), Some(4)] {
+        for m in [1, 2, 4, 16] {
+            let variant = Kernel::Matrix(Form::Of(Encoding::Q5_1)).for_rows(m);
+            let source = width.map_or_else(|| gpu.source(variant), |width| variant.source_for(width));
+            // narrower steps by shuffles than the device allows, or none
+            if width.is_none_or(|width| width == 1 || gpu.source(variant).contains("subgroupShuffleDown")) {
+                gpu.replace(variant, &source);
+            }
+            run(&gpu, &ops, &slots, &PassRows::chain(0, m));
+            same_bits(&numbers(&gpu, &out, m * n), &expected[..m * n], &format!("{width:?}, {m} rows"));
+            sources.push(source);
+        }
+    }
+    println!("with shuffles: {}", sources[0].contains("subgroupShuffleDown"));
+    assert!(sources[4..8].iter().all(|source| !source.contains("subgroupShuffleDown")));
 }
 
 /// Tiles of a prompt's rows: odd numbers of rows, outputs and blocks, and onto what is there.
