@@ -92,8 +92,12 @@ impl Mixture {
         Self { weight, router, experts, shared, met: Arc::default() }
     }
 
-    fn forward(&self, x: &Tensor) -> Result<Tensor, ModelError> {
-        let logits = self.weight.forward(x)?.to_device(&Device::Cpu)?.to_vec2::<f32>()?;
+    /// `[m, d] -> [m, d]`, experts chosen by the rows of `by`, `[m, d]`.
+    ///
+    /// # Errors
+    /// When shapes do not fit.
+    pub fn forward_by(&self, by: &Tensor, x: &Tensor) -> Result<Tensor, ModelError> {
+        let logits = self.weight.forward(by)?.to_device(&Device::Cpu)?.to_vec2::<f32>()?;
         let chosen: Vec<Choice> = logits.iter().map(|logits| self.router.choose(logits)).collect();
         self.met.store(by_expert(&chosen).len(), Ordering::Relaxed);
         let out = self.experts.forward(x, &chosen)?;
@@ -103,9 +107,26 @@ impl Mixture {
         }
     }
 
-    fn bytes(&self) -> u64 {
+    /// Bytes the matrices take in memory.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
         let router = self.weight.bytes() + self.router.bytes();
         router + self.experts.bytes() + self.shared.as_ref().map_or(0, SharedExpert::bytes)
+    }
+
+    /// Experts that the last pass ran.
+    #[must_use]
+    pub fn experts_met(&self) -> ExpertsMet {
+        let (count, bytes) = (self.experts.count(), self.experts.bytes());
+        let (one, met) = (bytes / count.max(1) as u64, self.met.load(Ordering::Relaxed));
+        ExpertsMet {
+            layers: 1,
+            count,
+            met,
+            bytes,
+            bytes_met: one * met as u64,
+            row_bytes: one * self.router.used() as u64,
+        }
     }
 }
 
@@ -126,7 +147,7 @@ impl FeedForward {
     pub fn forward(&self, x: &Tensor) -> Result<Tensor, ModelError> {
         match self {
             Self::Dense(gated) => gated.forward(x),
-            Self::Mixture(mixture) => mixture.forward(x),
+            Self::Mixture(mixture) => mixture.forward_by(x, x),
         }
     }
 
@@ -142,17 +163,10 @@ impl FeedForward {
     /// Experts that the last pass ran; `None` for a dense layer.
     #[must_use]
     pub fn experts_met(&self) -> Option<ExpertsMet> {
-        let Self::Mixture(mixture) = self else { return None };
-        let (count, bytes) = (mixture.experts.count(), mixture.experts.bytes());
-        let (one, met) = (bytes / count.max(1) as u64, mixture.met.load(Ordering::Relaxed));
-        Some(ExpertsMet {
-            layers: 1,
-            count,
-            met,
-            bytes,
-            bytes_met: one * met as u64,
-            row_bytes: one * mixture.router.used() as u64,
-        })
+        match self {
+            Self::Dense(_) => None,
+            Self::Mixture(mixture) => Some(mixture.experts_met()),
+        }
     }
 }
 

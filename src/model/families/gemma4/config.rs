@@ -1,7 +1,9 @@
 //! Configuration that only Gemma 4 has: layers of two kinds with different heads, layers that read other layers' keys
 //! and values, embeddings for each layer. `keys` reads it.
 
-use crate::model::nn::{RopeSpec, TransformerConfig};
+use crate::model::ModelError;
+use crate::model::files::config_json::contradiction;
+use crate::model::nn::{ExpertSizes, RopeSpec, TransformerConfig};
 use crate::model::shared_kv::Reach;
 
 /// Sizes of one layer.
@@ -29,6 +31,40 @@ pub struct PerLayer {
     pub vocab: usize,
 }
 
+/// Most experts of a layer.
+pub(super) const MAX_EXPERTS: usize = 1 << 14;
+
+/// The experts of every layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpertShape {
+    /// Experts of a layer.
+    pub count: usize,
+    /// Experts of a row.
+    pub used: usize,
+    /// Width of an expert.
+    pub width: usize,
+}
+
+impl ExpertShape {
+    /// Checks that a row chooses no more experts than there are; the names are those of the two keys.
+    ///
+    /// # Errors
+    /// [`ModelError::Metadata`] naming the keys.
+    pub(super) fn checked(self, [used, count]: [&str; 2]) -> Result<Self, ModelError> {
+        if self.used > self.count {
+            return contradiction(format!("'{used}' is {} and '{count}' is {}", self.used, self.count));
+        }
+        Ok(self)
+    }
+
+    /// Weights of a layer's experts and router: all, and those that a row meets.
+    #[must_use]
+    pub fn weights(&self, d: usize) -> [u64; 2] {
+        let router = (d * self.count) as u64;
+        [self.count, self.used].map(|count| ExpertSizes { count, d, width: self.width }.weights() + router)
+    }
+}
+
 /// The layers and their common settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gemma {
@@ -44,6 +80,8 @@ pub struct Gemma {
     pub softcap: Option<f32>,
     /// Embeddings for each layer, if there are any.
     pub per_layer: Option<PerLayer>,
+    /// Experts beside the dense feed-forward layers, if there are any.
+    pub experts: Option<ExpertShape>,
     /// Whether full layers have no value matrix: normed, unrotated keys serve as values.
     pub k_eq_v: bool,
 }
@@ -92,7 +130,8 @@ impl Gemma {
         let of_layer = |(index, layer): (usize, &LayerShape)| {
             let kv = if layer.source == Some(index) { self.projections(layer) * layer.kv_heads } else { 0 };
             let per_layer = self.per_layer.map_or(0, |table| 3 * table.width); // gate, projection, share of the model's
-            (d * (layer.head_dim * (2 * heads + kv) + 3 * layer.ffn + per_layer)) as u64
+            let experts = self.experts.map_or(0, |experts| experts.weights(d)[0]);
+            (d * (layer.head_dim * (2 * heads + kv) + 3 * layer.ffn + per_layer)) as u64 + experts
         };
         self.layers.iter().enumerate().map(of_layer).sum::<u64>() + self.looked_up_weights()
     }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use indicatif::HumanCount;
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 
 use crate::model::ModelError;
 
 use crate::model::families::gemma4::{
     Gemma4Weights,
-    config::{Gemma4Config, LayerShape},
+    config::{ExpertShape, Gemma4Config, LayerShape},
     gguf,
     keys::{GemmaKeys, Sizes},
     names,
@@ -19,10 +19,13 @@ use crate::model::interfaces::{
     Backend, CandleFamily, CandleTarget, Description, Family, FamilyConfig, LoadContext, LoadResult, Modules, Names,
     NoSharing, Progress, SharedWeights,
 };
-use crate::model::nn::{Conventions, Ends, Extras, HfKeys, PairOrder, PassWidths, TransformerConfig, refuse_biases};
+use crate::model::nn::{
+    Conventions, Ends, Extras, HfKeys, PairOrder, PassWidths, TransformerConfig, expected_experts, expert_numbers,
+    refuse_biases,
+};
 use crate::model::shared_kv::Reach;
 
-/// Gemma 4 without experts.
+/// Gemma 4, with experts and without.
 pub struct Gemma4Family;
 
 const CONVENTIONS: Conventions =
@@ -62,6 +65,23 @@ impl Family for Gemma4Family {
     }
 }
 
+impl Gemma4Config {
+    /// A line on the experts; adds their fields.
+    fn describe_experts(&self, experts: ExpertShape, fields: &mut Map<String, Value>) -> String {
+        let (count, used, layers) = (experts.count, experts.used, self.transformer.layers);
+        let [all, met] = experts.weights(self.transformer.d_model);
+        let active = self.matrix_weights() - self.gemma.looked_up_weights() - layers as u64 * (all - met);
+        let own =
+            json!({ "layers": layers, "count": count, "used": used, "shared": 0, "active_parameters": active });
+        fields.insert("experts".to_owned(), own);
+        format!(
+            "experts  {count} a layer beside a dense one; {used} of them serve a token, which meets {} weights; {}",
+            HumanCount(active),
+            expected_experts(count, used)
+        )
+    }
+}
+
 impl FamilyConfig for Gemma4Config {
     fn transformer(&self) -> &TransformerConfig {
         &self.transformer
@@ -90,9 +110,10 @@ impl FamilyConfig for Gemma4Config {
     }
 
     fn pass_widths(&self) -> PassWidths {
-        let (c, layers) = (&self.transformer, &self.gemma.layers);
+        let (c, gemma) = (&self.transformer, &self.gemma);
+        let layers = &gemma.layers;
         let widest = |of: fn(&LayerShape) -> usize| layers.iter().map(of).max().unwrap_or(0);
-        let of_layers = self.gemma.per_layer.map_or(0, |of| c.layers * of.width);
+        let of_layers = gemma.per_layer.map_or(0, |of| c.layers * of.width);
         let heads = [Reach::Sliding, Reach::Full]
             .map(|reach| layers.iter().find(|layer| layer.reach == reach).map_or(2, |layer| layer.head_dim));
         PassWidths {
@@ -100,8 +121,13 @@ impl FamilyConfig for Gemma4Config {
             ffn: widest(|layer| layer.ffn),
             inputs: of_layers,
             rotary: heads.iter().sum(),
+            experts: gemma.experts.map_or(0, |of| expert_numbers(of.used, c.d_model, of.width)),
             ..c.pass_widths()
         }
+    }
+
+    fn is_large(&self) -> bool {
+        self.gemma.experts.is_some()
     }
 
     fn trims_draft_vocab(&self, _named: bool) -> bool {
@@ -134,10 +160,12 @@ impl FamilyConfig for Gemma4Config {
             "full_head_dim": full_head_dim, "full_kv_heads": full_kv_heads, "sharing_layers": sharing.len(),
             "sharing_ffn": sharing_ffn, "per_layer_width": width, "per_layer_weights": weights,
         });
+        let mut fields = Map::from_iter([("gemma".to_owned(), fields)]);
+        let memory = gemma.experts.map(|experts| self.describe_experts(experts, &mut fields));
         Description {
-            fields: Map::from_iter([("gemma".to_owned(), fields)]),
+            fields,
             layers,
-            memory: Vec::new(),
+            memory: memory.into_iter().collect(),
             drafter: Some(
                 "its assistant, a repository of its own: --draft-model; it reads this cache and has none".into(),
             ),

@@ -3,7 +3,7 @@
 //! Invariant: as in [`keys`](crate::model::families::gemma4::keys); layers differ, so several sizes are lists.
 
 use crate::model::ModelError;
-use crate::model::families::gemma4::config::{Gemma, Gemma4Config, LayerShape, PerLayer};
+use crate::model::families::gemma4::config::{ExpertShape, Gemma, Gemma4Config, LayerShape, MAX_EXPERTS, PerLayer};
 use crate::model::families::gemma4::names::TABLE;
 use crate::model::files::config_json::contradiction;
 use crate::model::files::{GgufFile, whole};
@@ -19,11 +19,6 @@ const MAX: [usize; 3] = [1024, 1 << 12, 1 << 20];
 /// [`ModelError::Metadata`] or [`ModelError::Unsupported`] naming the key.
 pub(super) fn config(gguf: &GgufFile, conventions: &Conventions) -> Result<Gemma4Config, ModelError> {
     let keys = Keys(GgufKeys { gguf, arch: conventions.name });
-    if keys.0.refuse_experts().is_err() {
-        return Err(ModelError::Unsupported(
-            "this is a Gemma 4 with experts ('gemma4.expert_count', as in 26B-A4B), which is not supported yet; the dense ones (E2B, E4B, 12B, 31B) are".into(),
-        ));
-    }
     let layers = keys.layers()?;
     let of_kind = |reach| layers.iter().find(|layer| layer.reach == reach);
     let (sliding, heads) = (of_kind(Reach::Sliding).unwrap_or(&layers[0]), keys.heads()?);
@@ -37,6 +32,7 @@ pub(super) fn config(gguf: &GgufFile, conventions: &Conventions) -> Result<Gemma
             Err(_) => None,
         },
         per_layer: keys.per_layer()?,
+        experts: keys.experts()?,
         k_eq_v,
         layers: layers.clone(),
     };
@@ -155,6 +151,18 @@ impl Keys<'_> {
         // the converter writes 1e30 for pairs that are not rotated
         let factors = factors.into_iter().map(|factor| if factor >= 1e30 { f32::INFINITY } else { factor });
         Ok(RopeSpec { theta, scaling: RopeScaling::Factors(factors.collect()) })
+    }
+
+    fn experts(&self) -> Result<Option<ExpertShape>, ModelError> {
+        if self.0.refuse_experts().is_ok() {
+            return Ok(None);
+        }
+        let shape = ExpertShape {
+            count: self.0.size("expert_count", MAX_EXPERTS)?,
+            used: self.0.size("expert_used_count", MAX_EXPERTS)?,
+            width: self.0.size("expert_feed_forward_length", MAX[2])?,
+        };
+        shape.checked([&self.0.key("expert_used_count"), &self.0.key("expert_count")]).map(Some)
     }
 
     fn per_layer(&self) -> Result<Option<PerLayer>, ModelError> {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::model::ModelError;
 use crate::model::error::clean;
-use crate::model::families::gemma4::config::{Gemma, LayerShape, PerLayer};
+use crate::model::families::gemma4::config::{ExpertShape, Gemma, LayerShape, MAX_EXPERTS, PerLayer};
 use crate::model::files::config_json::{OwnKeys, contradiction, given, layer_kinds, positive, refused, share, size};
 use crate::model::nn::{RopeScaling, RopeSpec};
 use crate::model::shared_kv::Reach;
@@ -33,6 +33,9 @@ pub(in crate::model) struct GemmaKeys {
     attention_k_eq_v: Option<bool>,
     num_kv_shared_layers: Option<usize>,
     enable_moe_block: Option<bool>,
+    num_experts: Option<usize>,
+    top_k_experts: Option<usize>,
+    moe_intermediate_size: Option<usize>,
     use_double_wide_mlp: Option<bool>,
     hidden_activation: Option<String>,
 }
@@ -139,6 +142,7 @@ impl GemmaKeys {
             full_rope,
             softcap: self.softcap()?,
             per_layer: self.per_layer(sizes.vocab)?,
+            experts: self.experts(lent)?,
             layers,
             k_eq_v,
         })
@@ -165,11 +169,6 @@ impl GemmaKeys {
     }
 
     fn refuse(&self) -> Result<(), ModelError> {
-        if self.enable_moe_block == Some(true) {
-            return Err(ModelError::Unsupported(
-                "this is a Gemma 4 with experts ('enable_moe_block' is true, as in 26B-A4B), which is not supported yet; the dense ones (E2B, E4B, 12B, 31B) are".into(),
-            ));
-        }
         if self.use_bidirectional_attention.as_deref() == Some("all") {
             return refused("'use_bidirectional_attention' is 'all'");
         }
@@ -177,6 +176,21 @@ impl GemmaKeys {
             Some(act) if act != "gelu_pytorch_tanh" => refused(format!("'hidden_activation' is '{}'", clean(act))),
             _ => Ok(()),
         }
+    }
+
+    fn experts(&self, lent: bool) -> Result<Option<ExpertShape>, ModelError> {
+        if self.enable_moe_block != Some(true) {
+            return Ok(None);
+        }
+        if lent {
+            return refused("'enable_moe_block' is true in an assistant");
+        }
+        let shape = ExpertShape {
+            count: size("num_experts", self.num_experts.unwrap_or(0), MAX_EXPERTS)?,
+            used: size("top_k_experts", self.top_k_experts.unwrap_or(0), MAX_EXPERTS)?,
+            width: size("moe_intermediate_size", self.moe_intermediate_size.unwrap_or(0), 1 << 20)?,
+        };
+        shape.checked(["top_k_experts", "num_experts"]).map(Some)
     }
 
     fn softcap(&self) -> Result<Option<f32>, ModelError> {

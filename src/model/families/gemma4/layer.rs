@@ -7,11 +7,12 @@
 
 use candle_core::Tensor;
 
-use crate::model::ModelError;
 use crate::model::families::gemma4::config::LayerShape;
+use crate::model::families::gemma4::experts::GemmaExperts;
 use crate::model::nn::{
     BlockPass, CachedRows, Gated, KvCache, LayerWeights, Linear, RmsNorm, Rope, Scores, TreeRows, attend_cached,
 };
+use crate::model::{ExpertsMet, ModelError};
 
 /// The matrices and norms of keys and values.
 #[derive(Clone, Debug)]
@@ -48,6 +49,8 @@ pub struct Layer {
     pub(super) post_attn_norm: RmsNorm,
     pub(super) ffn_norm: RmsNorm,
     pub(super) ffn: Gated,
+    /// Experts beside it.
+    pub(super) experts: Option<GemmaExperts>,
     pub(super) post_ffn_norm: RmsNorm,
     pub(super) per_layer: Option<PerLayerInput>,
     pub(super) scale: f64,
@@ -114,7 +117,10 @@ impl Layer {
     pub(super) fn rest(&self, x: &Tensor, attended: &Tensor, per_layer: Option<&Tensor>) -> Result<Tensor, ModelError> {
         let x = (x + self.post_attn_norm.forward(&self.o.forward(attended)?)?)?;
         // 2. feed forward
-        let gated = self.ffn.forward(&self.ffn_norm.forward(&x)?)?;
+        let mut gated = self.ffn.forward(&self.ffn_norm.forward(&x)?)?;
+        if let Some(experts) = &self.experts {
+            gated = experts.add(&gated, &x)?;
+        }
         let mut x = (&x + self.post_ffn_norm.forward(&gated)?)?;
         // 3. the token's embedding for this layer
         if let (Some(input), Some(embedded)) = (&self.per_layer, per_layer) {
@@ -147,6 +153,11 @@ impl LayerWeights for Layer {
         let matrices = [&self.q, &self.o].into_iter().chain(kv).chain(per_layer).map(Linear::bytes).sum::<u64>();
         let norms = [&self.attn_norm, &self.q_norm, &self.post_attn_norm, &self.ffn_norm, &self.post_ffn_norm];
         let others = self.kv.iter().map(|kv| &kv.k_norm).chain(self.per_layer.iter().map(|input| &input.norm));
-        self.ffn.bytes() + matrices + norms.into_iter().chain(others).map(RmsNorm::bytes).sum::<u64>()
+        let experts = self.experts.as_ref().map_or(0, GemmaExperts::bytes);
+        experts + self.ffn.bytes() + matrices + norms.into_iter().chain(others).map(RmsNorm::bytes).sum::<u64>()
+    }
+
+    fn experts_met(&self) -> Option<ExpertsMet> {
+        self.experts.as_ref().map(|experts| experts.mixture().experts_met())
     }
 }

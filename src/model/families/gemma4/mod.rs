@@ -1,6 +1,6 @@
-//! Gemma 4 without experts (E2B, E4B, 12B, 31B), matrices on candle or on the native kernels: sliding layers between
-//! full ones, each kind with its own heads and rotary positions; the last layers of the small models read other layers'
-//! keys and values, and every layer has an embedding of its own for each token. Its assistants are in `assistant`.
+//! Gemma 4 (E2B, E4B, 12B, 31B, and 26B-A4B with experts), matrices on candle or on the native kernels: sliding layers
+//! between full ones, each kind with its own heads and rotary positions; the last layers of the small models read other
+//! layers' keys and values, and every layer has an embedding of its own for each token. Assistants are in `assistant`.
 //!
 //! Invariant: layers without a cache read that of the last layer of their kind before the shared ones. Sliding layers
 //! cache all positions, so that any length can be rolled back to, and attend to the last ones. Passes, caches and
@@ -8,6 +8,7 @@
 
 pub mod assistant;
 mod config;
+mod experts;
 mod family;
 mod gguf;
 mod keys;

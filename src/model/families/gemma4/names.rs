@@ -18,6 +18,14 @@ const PARTS: &[(&str, &str)] = &[
     ("proj", "per_layer_projection"),
     ("post_norm", "post_per_layer_input_norm"),
     ("layer_output_scale.weight", "layer_scalar"),
+    ("ffn_gate_inp", "router.proj"),
+    ("ffn_gate_inp.scale", "router.scale"),
+    ("ffn_down_exps.scale", "router.per_expert_scale"),
+    ("ffn_gate_up_exps.weight", "experts.gate_up_proj"),
+    ("ffn_down_exps.weight", "experts.down_proj"),
+    ("pre_ffw_norm_2", "pre_feedforward_layernorm_2"),
+    ("post_ffw_norm_1", "post_feedforward_layernorm_1"),
+    ("post_ffw_norm_2", "post_feedforward_layernorm_2"),
 ];
 
 /// The checkpoint's name of a tensor.

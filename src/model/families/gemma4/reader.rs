@@ -5,6 +5,7 @@ use candle_core::{DType, Tensor};
 use crate::model::ModelError;
 use crate::model::families::gemma4::{
     config::{Gemma, LayerShape},
+    experts::GemmaExperts,
     layer::{KeyValue, Layer, PerLayerInput},
 };
 use crate::model::nn::{Activation, BlockTensors, RmsNorm, Tensors};
@@ -33,6 +34,7 @@ pub(super) fn layer(tensors: &Tensors<'_>, gemma: &Gemma, layer: usize) -> Resul
         post_attn_norm: own.norm("post_attention_norm", c.d_model)?,
         ffn_norm: own.norm("ffn_norm", c.d_model)?,
         ffn: own.gated("", shape.ffn, Activation::Gelu)?,
+        experts: gemma.experts.map(|experts| GemmaExperts::read(tensors, layer, experts)).transpose()?,
         post_ffn_norm: own.norm("post_ffw_norm", c.d_model)?,
         per_layer,
         scale: tensors.source.vector(&own.name("layer_output_scale"), 1)?[0].into(),

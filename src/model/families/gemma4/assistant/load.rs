@@ -84,6 +84,7 @@ impl Reader<'_> {
             ffn: Gated::read((c.d_model, shape.ffn), Activation::Gelu, |part, out, input| {
                 linear(&format!("ffn_{part}.weight"), out, input)
             })?,
+            experts: None,
             post_ffn_norm: norm("post_ffw_norm.weight", c.d_model)?,
             per_layer: None,
             scale: self.plan.file.stored(&name("layer_output_scale.weight")?, &[1])?.to_f32(&[1])?[0].into(),
