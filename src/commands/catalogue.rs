@@ -51,11 +51,10 @@ pub(super) fn drafter_problem(model: &CatalogueModel) -> Option<String> {
     let draft = model.draft.as_ref()?;
     let is_gguf = draft.file.is_some();
     match model.drafter {
-        CatalogueDrafter::Mtp => None,
+        CatalogueDrafter::Mtp | CatalogueDrafter::Assistant => None,
         CatalogueDrafter::DraftModel => families::of_gguf(&draft.architecture).err().map(|error| error.to_string()),
-        CatalogueDrafter::Eagle3 | CatalogueDrafter::Assistant if !is_gguf => None,
+        CatalogueDrafter::Eagle3 if !is_gguf => None,
         CatalogueDrafter::Eagle3 => Some("EAGLE-3 heads run from folders, not from GGUF files".to_owned()),
-        CatalogueDrafter::Assistant => Some("assistants run from folders, not from GGUF files".to_owned()),
         CatalogueDrafter::Dflash => Some("block drafters are not supported yet".to_owned()),
     }
 }

@@ -21,17 +21,21 @@ pub struct Golden {
 
 impl Golden {
     pub fn of(name: &str) -> Self {
-        let beside = |end: &str| match path(name).is_dir() {
+        let json = serde_json::from_slice(&std::fs::read(Self::file(name, "json")).unwrap()).unwrap();
+        Self { json, ..Self::bare(name) }
+    }
+
+    /// In a folder, or beside a GGUF file.
+    fn file(name: &str, end: &str) -> PathBuf {
+        match path(name).is_dir() {
             true => path(name).join(format!("golden.{end}")),
             false => path(&format!("{name}.golden.{end}")),
-        };
-        let json = serde_json::from_slice(&std::fs::read(beside("json")).unwrap()).unwrap();
-        Self { bytes: std::fs::read(beside("safetensors")).unwrap(), json }
+        }
     }
 
     /// Only tensors without JSON, for draft heads.
     pub fn bare(name: &str) -> Self {
-        Self { bytes: std::fs::read(path(name).join("golden.safetensors")).unwrap(), json: Value::Null }
+        Self { bytes: std::fs::read(Self::file(name, "safetensors")).unwrap(), json: Value::Null }
     }
 
     /// `[rows, width]` of plain numbers.

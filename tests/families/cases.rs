@@ -1,5 +1,9 @@
 //! The table: one entry for each fixture.
 
+mod experts;
+
+pub use experts::*;
+
 use crate::case::{Case, Draft, Effect, Limit, Oracle, Run, Source, Tree};
 use crate::support::{Backend, Rollback};
 

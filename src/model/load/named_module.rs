@@ -19,12 +19,27 @@ pub fn kind_of(json: &[u8]) -> Option<&'static dyn ModuleKind> {
     MODULE_KINDS.iter().copied().find(|kind| kind.is_one(json))
 }
 
+/// The kind of module that a GGUF file holds.
+#[must_use]
+pub fn kind_of_gguf(gguf: &GgufFile) -> Option<&'static dyn ModuleKind> {
+    MODULE_KINDS.iter().copied().find(|kind| kind.is_in(gguf))
+}
+
+/// Why a module is not opened as a model.
+pub(super) fn is_no_model(path: &Path, kind: &dyn ModuleKind) -> ModelError {
+    ModelError::Unsupported(format!(
+        "{} holds {}, which {}: name it with --draft-model",
+        path.display(),
+        kind.title(),
+        kind.purpose()
+    ))
+}
+
 /// The kind of module in a folder or GGUF file.
 #[must_use]
 pub fn kind_in(folder: &Path) -> Option<&'static dyn ModuleKind> {
     if folder.is_file() {
-        let gguf = GgufFile::open_part(folder).ok()?;
-        return MODULE_KINDS.iter().copied().find(|kind| kind.is_in(&gguf));
+        return kind_of_gguf(&GgufFile::open_part(folder).ok()?);
     }
     kind_of(&SideFiles::of(folder).read("config.json").ok()??)
 }

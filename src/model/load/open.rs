@@ -30,6 +30,9 @@ impl OpenModel {
     }
 
     fn open_gguf(gguf: GgufFile) -> Result<Self, ModelError> {
+        if let Some(kind) = named_module::kind_of_gguf(&gguf) {
+            return Err(named_module::is_no_model(gguf.path(), kind));
+        }
         let family = families::of_gguf(gguf.text("general.architecture").unwrap_or("(none)"))?;
         let config = family.read_gguf(&gguf)?;
         gguf.check_types()?;
@@ -39,12 +42,7 @@ impl OpenModel {
     fn open_folder(path: &Path) -> Result<Self, ModelError> {
         let text = SideFiles::of(path).config()?;
         if let Some(kind) = named_module::kind_of(&text) {
-            return Err(ModelError::Unsupported(format!(
-                "{} holds {}, which {}: name it with --draft-model",
-                path.display(),
-                kind.title(),
-                kind.purpose()
-            )));
+            return Err(named_module::is_no_model(path, kind));
         }
         let json = ConfigJson::parse(&text)?;
         let family = families::of_json(&json)?;

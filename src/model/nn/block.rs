@@ -8,10 +8,10 @@
 use candle_core::{Device, Tensor};
 
 use crate::model::nn::{
-    Activation, CachedRows, Gated, KvCache, LayerWeights, Linear, PairOrder, RmsNorm, RopeSpec, Scores,
+    Activation, CachedRows, FeedForward, Gated, KvCache, LayerWeights, Linear, PairOrder, RmsNorm, RopeSpec, Scores,
     TransformerConfig, attend_cached,
 };
-use crate::model::{ModelError, tree_depths};
+use crate::model::{ExpertsMet, ModelError, tree_depths};
 
 /// Most rows for which attention goes row by row; prefill blocks are wider.
 pub const ROW_BY_ROW: usize = 16;
@@ -19,39 +19,50 @@ pub const ROW_BY_ROW: usize = 16;
 /// Cosines and sines of all positions.
 #[derive(Clone, Debug)]
 pub struct Rope {
-    cos: Tensor, // [ctx, head_dim / 2]
-    sin: Tensor, // [ctx, head_dim / 2]
+    /// Rotated values of a head, from the first.
+    width: usize,
+    cos: Tensor, // [ctx, width / 2]
+    sin: Tensor, // [ctx, width / 2]
     order: PairOrder,
 }
 
 impl Rope {
-    /// Tables for `ctx` positions and heads of `head_dim` values.
+    /// Tables for `ctx` positions and heads of which `width` values are rotated.
     ///
     /// # Errors
     /// When memory is short.
     pub fn new(
         spec: &RopeSpec,
-        head_dim: usize,
+        width: usize,
         ctx: usize,
         (order, device): (PairOrder, &Device),
     ) -> Result<Self, ModelError> {
-        let frequencies = spec.frequencies(head_dim);
+        let frequencies = spec.frequencies(width);
         let amplitude = spec.amplitude();
         let table = |of: fn(f64) -> f64| {
             let angles = (0..ctx).flat_map(|p| frequencies.iter().map(move |frequency| p as f64 * frequency));
             let values: Vec<f32> = angles.map(|angle| (of(angle) * amplitude) as f32).collect();
-            Tensor::from_vec(values, (ctx, head_dim / 2), device)
+            Tensor::from_vec(values, (ctx, width / 2), device)
         };
-        Ok(Self { cos: table(f64::cos)?, sin: table(f64::sin)?, order })
+        Ok(Self { width, cos: table(f64::cos)?, sin: table(f64::sin)?, order })
     }
 
-    /// Rotates `x [heads, m, head_dim]`, whose first row stands at position `start`.
+    /// Rotates the first values of `x [heads, m, head_dim]`, whose first row stands at position `start`.
     pub(in crate::model) fn rotate(
         &self,
         x: &Tensor,
         start: usize,
         tree: Option<&TreeRows>,
     ) -> Result<Tensor, ModelError> {
+        let rest = x.dim(2)?.saturating_sub(self.width);
+        if rest > 0 {
+            let turned = self.rotate_whole(&x.narrow(2, 0, self.width)?, start, tree)?;
+            return Ok(Tensor::cat(&[turned, x.narrow(2, self.width, rest)?], 2)?);
+        }
+        self.rotate_whole(x, start, tree)
+    }
+
+    fn rotate_whole(&self, x: &Tensor, start: usize, tree: Option<&TreeRows>) -> Result<Tensor, ModelError> {
         let m = x.dim(1)?;
         let (cos, sin) = match tree {
             None => (self.cos.narrow(0, start, m)?, self.sin.narrow(0, start, m)?),
@@ -127,7 +138,7 @@ pub struct Block {
     /// Of queries and keys, head by head, `[head_dim]` each; before they are rotated.
     head_norms: Option<[RmsNorm; 2]>,
     ffn_norm: RmsNorm,
-    ffn: Gated,
+    ffn: FeedForward,
     heads: [usize; 2], // of queries, of keys and values
     head_dim: usize,
     /// How scores are computed.
@@ -148,6 +159,23 @@ impl Block {
         linear: &dyn Fn(&str, usize, usize) -> Result<Linear, ModelError>,
         norm: &dyn Fn(&str, usize) -> Result<RmsNorm, ModelError>,
     ) -> Result<Self, ModelError> {
+        let gated = || {
+            let part = |part: &str, out, input| linear(&format!("ffn_{part}"), out, input);
+            Gated::read((c.d_model, c.ffn), activation, part).map(FeedForward::Dense)
+        };
+        Self::with_feed_forward((c, input), linear, norm, &gated)
+    }
+
+    /// The same with a feed-forward part of another kind.
+    ///
+    /// # Errors
+    /// Those of the functions.
+    pub fn with_feed_forward(
+        (c, input): (&TransformerConfig, usize),
+        linear: &dyn Fn(&str, usize, usize) -> Result<Linear, ModelError>,
+        norm: &dyn Fn(&str, usize) -> Result<RmsNorm, ModelError>,
+        feed_forward: &dyn Fn() -> Result<FeedForward, ModelError>,
+    ) -> Result<Self, ModelError> {
         Ok(Self {
             attn_norm: norm("attn_norm", c.d_model)?,
             q: linear("attn_q", c.q_width(), input)?,
@@ -159,9 +187,7 @@ impl Block {
                 false => None,
             },
             ffn_norm: norm("ffn_norm", c.d_model)?,
-            ffn: Gated::read((c.d_model, c.ffn), activation, |part, out, input| {
-                linear(&format!("ffn_{part}"), out, input)
-            })?,
+            ffn: feed_forward()?,
             heads: [c.heads, c.kv_heads],
             head_dim: c.head_dim,
             scores: Scores::of_heads(c.head_dim),
@@ -238,5 +264,9 @@ impl LayerWeights for Block {
         let norms = norms.chain(self.head_norms.iter().flatten()).chain(self.post_norms.iter().flatten());
         let matrices = [&self.q, &self.k, &self.v, &self.o].iter().map(|w| w.bytes()).sum::<u64>();
         matrices + self.ffn.bytes() + norms.map(RmsNorm::bytes).sum::<u64>()
+    }
+
+    fn experts_met(&self) -> Option<ExpertsMet> {
+        self.ffn.experts_met()
     }
 }

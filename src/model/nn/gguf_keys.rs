@@ -166,6 +166,9 @@ impl GgufKeys<'_> {
     }
 }
 
+/// Architectures whose experts have corrections of their scores.
+const CORRECTED: [&str; 2] = ["deepseek2", "glm4moe"];
+
 fn refuse_extras(
     gguf: &GgufFile,
     (arch, conventions): (&str, &Conventions),
@@ -174,7 +177,9 @@ fn refuse_extras(
     let unsupported = |what: String| Err(ModelError::Unsupported(format!("{what} are not supported for {arch} files")));
     let applied = |name: &str| {
         let is_step = name.ends_with(".ssm_dt.bias"); // of linear layers
+        let is_correction = name.ends_with(".exp_probs_b.bias") && CORRECTED.contains(&arch);
         is_step
+            || is_correction
             || conventions.qkv_bias
                 && [".attn_q.bias", ".attn_k.bias", ".attn_v.bias"].iter().any(|end| name.ends_with(end))
     };

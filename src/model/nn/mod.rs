@@ -10,6 +10,7 @@ mod experts;
 mod feed_forward;
 mod fusion;
 mod gguf_keys;
+mod grouped_experts;
 mod hf_keys;
 mod kv_cache;
 mod linear;
@@ -35,6 +36,7 @@ pub use experts::{
 pub use feed_forward::{Activation, Gated};
 pub use fusion::{Fuse, StatesNorm, norm_states};
 pub use gguf_keys::GgufKeys;
+pub use grouped_experts::{DenseLayerKeys, GroupedExpertKeys, GroupedExperts};
 pub use hf_keys::{Ends, Extras, HfKeys, refuse_biases};
 pub use kv_cache::KvCache;
 pub use linear::{Linear, MatMul};

@@ -6,6 +6,7 @@
 
 mod block;
 mod figures;
+mod nextn;
 mod own;
 mod slots;
 
@@ -24,6 +25,7 @@ use crate::protocol::{MtpSpec, TokenId};
 pub use self::block::MtpBlock;
 pub use self::figures::Figures;
 pub(in crate::model) use self::figures::modules;
+pub(in crate::model) use self::nextn::{NextnTarget, check_modules, nextn_modules};
 pub(in crate::model) use self::own::{MAX_MODULES, OwnTensors};
 pub(in crate::model) use self::slots::{copy_to, numbers};
 

@@ -65,7 +65,10 @@ impl OwnTensors<'_> {
             hidden_norm: norm("hnorm")?,
             project: tensors.linear(&self.name(index, "eh_proj"), d, 2 * d)?,
             block,
-            norm: norm("shared_head_norm")?,
+            norm: match self.source.is_checkpoint() || self.has(index, "shared_head_norm") {
+                true => norm("shared_head_norm")?,
+                false => tensors.norm("output_norm.weight", d)?, // as in llama.cpp
+            },
         })
     }
 }

@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 
 use crate::model::ModelError;
 use crate::model::error::clean;
-use crate::model::files::config_json::{OwnKeys, contradiction, given, positive, refused, size};
-use crate::model::nn::TransformerConfig;
+use crate::model::files::config_json::{OwnKeys, contradiction, refused, size};
+use crate::model::nn::{DenseLayerKeys, GroupedExpertKeys, GroupedExperts, TransformerConfig};
 
 /// Latent attention and experts.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,7 +18,7 @@ pub struct Latent {
     /// Sizes of attention.
     pub attention: LatentShape,
     /// Sizes of the layers of experts.
-    pub experts: ExpertShape,
+    pub experts: GroupedExperts,
     /// Layers before those of experts, with an ordinary feed-forward layer.
     pub dense_layers: usize,
     /// Draft modules that the file announces.
@@ -44,27 +44,6 @@ pub struct LatentShape {
     pub interleaved: bool,
     /// Factor of the products of queries and keys.
     pub scale: f64,
-}
-
-/// A layer of experts, of which each row chooses some (DeepSeek-V3, arXiv:2412.19437, section 2.1.2).
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ExpertShape {
-    /// Experts of a layer.
-    pub count: usize,
-    /// Experts that a row chooses.
-    pub used: usize,
-    /// Width of an expert.
-    pub width: usize,
-    /// Shared experts, which every row uses: one of so many times the width.
-    pub shared: usize,
-    /// Groups of experts.
-    pub groups: usize,
-    /// Groups that a row chooses from.
-    pub used_groups: usize,
-    /// Whether a row's weights are normalised to sum 1.
-    pub normed: bool,
-    /// Factor of the weights after that.
-    pub factor: f64,
 }
 
 /// Sizes of a model of DeepSeek-V3's layout. Of the transformer's, `kv_heads` is `heads`, and `head_dim` the width of a
@@ -122,21 +101,12 @@ pub(in crate::model) struct LatentKeys {
     num_key_value_heads: Option<usize>,
     rope_interleave: Option<bool>,
     partial_rotary_factor: Option<f64>,
-    n_routed_experts: usize,
-    n_shared_experts: Option<usize>,
-    num_experts_per_tok: usize,
-    moe_intermediate_size: usize,
-    moe_layer_freq: Option<usize>,
-    first_k_dense_replace: Option<usize>,
-    mlp_layer_types: Option<Vec<String>>,
+    #[serde(flatten)]
+    experts: GroupedExpertKeys,
+    #[serde(flatten)]
+    dense: DenseLayerKeys,
     /// Of modules.
     mtp_layer_types: Option<Vec<String>>,
-    n_group: Option<usize>,
-    topk_group: Option<usize>,
-    topk_method: Option<String>,
-    scoring_func: Option<String>,
-    norm_topk_prob: Option<bool>,
-    routed_scaling_factor: Option<f64>,
     num_nextn_predict_layers: Option<usize>,
     /// Its name in files that `transformers` wrote.
     num_mtp_layers: Option<usize>,
@@ -180,25 +150,16 @@ impl LatentKeys {
         };
         Ok(Latent {
             attention: self.attention(heads, sharper)?,
-            experts: self.experts()?,
-            dense_layers: self.dense_layers(usual_dense_layers, layers)?,
+            experts: self.experts.experts()?,
+            dense_layers: self.dense.dense_layers(usual_dense_layers, layers)?,
             modules,
         })
     }
 
     fn refuse(&self) -> Result<(), ModelError> {
-        if let Some(func) = self.scoring_func.as_deref().filter(|func| *func != "sigmoid") {
-            return refused(format!("'scoring_func' is '{}'", clean(func)));
-        }
-        if let Some(method) = self.topk_method.as_deref().filter(|method| *method != "noaux_tc") {
-            return refused(format!("'topk_method' is '{}'", clean(method)));
-        }
         let mut kinds = self.mtp_layer_types.iter().flatten();
         if let Some(kind) = kinds.find(|kind| *kind != "full_attention") {
             return refused(format!("'mtp_layer_types' holds '{}'", clean(kind)));
-        }
-        if let Some(every) = self.moe_layer_freq.filter(|every| *every != 1) {
-            return refused(format!("'moe_layer_freq' is {every}"));
         }
         match self.partial_rotary_factor {
             Some(part) if part != 1.0 => refused(format!("'partial_rotary_factor' is {part}")),
@@ -242,73 +203,6 @@ impl LatentKeys {
             scale: sharper / (whole as f64).sqrt(),
         })
     }
-
-    fn experts(&self) -> Result<ExpertShape, ModelError> {
-        let (count, used) = (self.n_routed_experts, self.num_experts_per_tok);
-        size("n_routed_experts", count, 1024)?;
-        size("num_experts_per_tok", used, 1024)?;
-        size("moe_intermediate_size", self.moe_intermediate_size, 1 << 20)?;
-        if used > count {
-            return contradiction(format!("'num_experts_per_tok' is {used} and 'n_routed_experts' is {count}"));
-        }
-        let (groups, used_groups) = (given("n_group", self.n_group)?, given("topk_group", self.topk_group)?);
-        if groups == 0 || !count.is_multiple_of(groups) || (groups > 1 && count / groups < 2) {
-            return contradiction(format!(
-                "'n_group' is {groups} and 'n_routed_experts' is {count}: they make no groups of two or more experts"
-            ));
-        }
-        if used_groups == 0 || used_groups > groups {
-            return contradiction(format!("'topk_group' is {used_groups} and 'n_group' is {groups}"));
-        }
-        if used > count / groups * used_groups {
-            return contradiction(format!(
-                "'num_experts_per_tok' is {used} and 'topk_group' ({used_groups}) groups hold {} experts",
-                count / groups * used_groups
-            ));
-        }
-        let shared = given("n_shared_experts", self.n_shared_experts)?;
-        if shared > 64 {
-            return contradiction(format!("'n_shared_experts' is {shared}, expected 0 to 64"));
-        }
-        let factor = given("routed_scaling_factor", self.routed_scaling_factor)?;
-        let factor = positive("routed_scaling_factor", factor)?;
-        let (width, normed) = (self.moe_intermediate_size, self.norm_topk_prob.unwrap_or(true));
-        Ok(ExpertShape { count, used, width, shared, groups, used_groups, normed, factor })
-    }
-
-    fn dense_layers(&self, usual: Option<usize>, layers: usize) -> Result<usize, ModelError> {
-        let listed = self.mlp_layer_types.as_deref().map(|types| listed(types, layers)).transpose()?;
-        let dense = match (self.first_k_dense_replace, listed) {
-            (Some(first), Some(listed)) if first != listed => {
-                return contradiction(format!(
-                    "'first_k_dense_replace' is {first} and 'mlp_layer_types' begins with {listed} dense layers"
-                ));
-            }
-            (first, listed) => first.or(listed),
-        };
-        match dense {
-            Some(dense) if dense <= layers => Ok(dense),
-            Some(dense) => {
-                contradiction(format!("'first_k_dense_replace' is {dense} and 'num_hidden_layers' is {layers}"))
-            }
-            None => given("first_k_dense_replace", usual),
-        }
-    }
-}
-
-/// Dense layers at the beginning of the list; none may follow later.
-fn listed(types: &[String], layers: usize) -> Result<usize, ModelError> {
-    if types.len() != layers {
-        return contradiction(format!(
-            "'mlp_layer_types' names {} layers and 'num_hidden_layers' is {layers}",
-            types.len()
-        ));
-    }
-    let dense = types.iter().take_while(|kind| *kind == "dense").count();
-    match types[dense..].iter().find(|kind| *kind != "sparse") {
-        Some(kind) => refused(format!("'mlp_layer_types' holds '{}' after layer {dense}", clean(kind))),
-        None => Ok(dense),
-    }
 }
 
 impl Latent {
@@ -333,20 +227,12 @@ impl Latent {
         q + d * (rank + rotary) + rank * heads * (plain + value) + heads * value * d
     }
 
-    /// Weights of a layer of experts, and those that a row uses.
-    fn expert_weights(&self, d: u64) -> [u64; 2] {
-        let e = &self.experts;
-        let [count, used, shared] = [e.count, e.used, e.shared].map(|n| n as u64);
-        let one = 3 * d * e.width as u64;
-        [count, used].map(|routed| (routed + shared) * one + count * d)
-    }
-
     /// Weights of all layers, for this width, number of layers and width of dense layers; and those that a row uses.
     #[must_use]
     pub fn layer_weights(&self, d: usize, layers: usize, ffn: usize) -> [u64; 2] {
         let (width, dense) = (d as u64, self.dense_layers as u64);
         let fixed = layers as u64 * self.attention_weights(width) + dense * 3 * width * ffn as u64;
-        self.expert_weights(width).map(|experts| fixed + (layers as u64 - dense) * experts)
+        self.experts.weights(width).map(|experts| fixed + (layers as u64 - dense) * experts)
     }
 
     /// Of the weights of so many layers and modules those stored as f32 whatever the weight dtype: matrices folded into
@@ -362,6 +248,6 @@ impl Latent {
     #[must_use]
     pub fn module_weights(&self, d: usize) -> u64 {
         let d = d as u64;
-        2 * d * d + self.attention_weights(d) + self.expert_weights(d)[0]
+        2 * d * d + self.attention_weights(d) + self.experts.weights(d)[0]
     }
 }

@@ -10,9 +10,9 @@ use crate::model::drafters::core::OwnTensors;
 use crate::model::families::deepseek::{
     DeepSeekWeights,
     config::{DeepSeekConfig, LatentKeys},
-    load, names,
+    gguf, load, names,
 };
-use crate::model::files::{ConfigJson, Folder, Layout, ModelFiles, TensorNames, block_part};
+use crate::model::files::{ConfigJson, Folder, GgufFile, Layout, ModelFiles, TensorNames, block_part};
 use crate::model::interfaces::{
     Backend, CandleTarget, Description, Family, FamilyConfig, LoadContext, LoadResult, Names, OwnModules, Progress,
 };
@@ -26,20 +26,28 @@ use crate::protocol::MemoryAccount;
 pub struct DeepSeekFamily {
     names: Names,
     conventions: Conventions,
+    /// Those of its GGUF files, named by their architecture.
+    gguf: Conventions,
     /// Number of dense layers if no key states it.
     usual_dense_layers: Option<usize>,
 }
 
-/// DeepSeek-V3, R1 and V3.1: latent attention and experts.
-pub static DEEPSEEK_V3: DeepSeekFamily = DeepSeekFamily::named("deepseek_v3", &["deepseek_v3"], None);
+/// DeepSeek-V3, R1 and V3.1: latent attention and experts. GGUF files of GLM-4.7-Flash and Kimi K2 have the same
+/// architecture.
+pub static DEEPSEEK_V3: DeepSeekFamily = DeepSeekFamily::named("deepseek_v3", (&["deepseek_v3"], &["deepseek2"]), None);
 /// GLM-4.7-Flash.
-pub static GLM4_MOE_LITE: DeepSeekFamily = DeepSeekFamily::named("glm4_moe_lite", &["glm4_moe_lite"], Some(1));
+pub static GLM4_MOE_LITE: DeepSeekFamily = DeepSeekFamily::named("glm4_moe_lite", (&["glm4_moe_lite"], &[]), Some(1));
 
 impl DeepSeekFamily {
-    const fn named(name: &'static str, json: &'static [&'static str], usual_dense_layers: Option<usize>) -> Self {
+    const fn named(
+        name: &'static str,
+        (json, gguf): (&'static [&'static str], &'static [&'static str]),
+        usual_dense_layers: Option<usize>,
+    ) -> Self {
         let gguf_pairs = PairOrder::Interleaved;
         let conventions = Conventions { name, qk_norm: false, qkv_bias: false, gguf_pairs };
-        Self { names: Names { title: name, gguf: &[], json }, conventions, usual_dense_layers }
+        let names = Names { title: name, gguf, json };
+        Self { names, conventions, gguf: Conventions { name: "deepseek2", ..conventions }, usual_dense_layers }
     }
 }
 
@@ -59,6 +67,10 @@ impl Family for DeepSeekFamily {
         Ok(Box::new(DeepSeekConfig { transformer, latent }))
     }
 
+    fn read_gguf(&self, gguf: &GgufFile) -> Result<Box<dyn FamilyConfig>, ModelError> {
+        Ok(Box::new(gguf::config(gguf, &self.gguf)?))
+    }
+
     fn tensor_names(&self) -> TensorNames {
         tensor_name
     }
@@ -72,7 +84,11 @@ fn tensor_name(layout: &Layout, name: &str) -> Option<String> {
 
 /// The family's name with its article.
 pub(super) fn article(config: &TransformerConfig) -> &'static str {
-    if config.conventions.name == GLM4_MOE_LITE.names.title { "a glm4_moe_lite" } else { "a deepseek_v3" }
+    match config.conventions.name {
+        "glm4_moe_lite" => "a glm4_moe_lite",
+        "deepseek2" => "a deepseek2",
+        _ => "a deepseek_v3",
+    }
 }
 
 impl DeepSeekConfig {

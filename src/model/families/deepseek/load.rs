@@ -1,12 +1,13 @@
 //! Memory needs of a model of DeepSeek-V3's layout, and loading the draft modules in its files.
 
 use crate::model::ModelError;
-use crate::model::drafters::core::{self, CandleMtp};
+use crate::model::drafters::core::{NextnTarget, check_modules, nextn_modules};
 use crate::model::families::deepseek::DeepSeekWeights;
 use crate::model::families::deepseek::config::DeepSeekConfig;
 use crate::model::families::deepseek::family::article;
-use crate::model::families::deepseek::module::{check_modules, load_modules};
+use crate::model::families::deepseek::reader::Reader;
 use crate::model::interfaces::{CandleFamily, CandleTarget, LoadContext, Modules, NoSharing, SharedWeights};
+use crate::model::nn::Tensors;
 use crate::protocol::MemoryAccount;
 
 /// Adds what matrices that are f32 whatever the weight dtype take more, trimmed heads, and modules' caches.
@@ -17,7 +18,7 @@ pub(super) fn memory(
     size: u64,
 ) -> MemoryAccount {
     let (latent, source, c) = (&config.latent, context.source, &config.transformer);
-    let modules = check_modules(source, (c, latent)).ok().filter(|_| context.loads_modules()).unwrap_or(0);
+    let modules = check_modules(source, (c, latent.modules)).ok().filter(|_| context.loads_modules()).unwrap_or(0);
     let wide = |layers: usize| latent.wide_weights(c.d_model, layers) * (4 - size);
     // rows of the head that a trimmed one copies, in f32
     let trimmed = context.draft_vocab().ok().flatten().map_or(0, |vocab| 4 * (vocab.len() * c.d_model) as u64);
@@ -31,7 +32,10 @@ pub(super) fn memory(
 
 impl CandleFamily for DeepSeekWeights {
     fn own_modules(target: &CandleTarget<Self>, context: &LoadContext<'_>) -> Option<Result<Modules, ModelError>> {
-        Some(own_modules(target, context))
+        let Self { trunk, latent, rope } = target.weights.as_ref();
+        let own = NextnTarget { trunk, rope, announced: latent.modules, dtype: &target.spec.dtype };
+        let block = |tensors: &Tensors<'_>, layer| Ok(Box::new(Reader { tensors, latent }.layer(layer)?) as _);
+        Some(nextn_modules(context, &own, &block))
     }
 
     fn shared(target: &CandleTarget<Self>) -> Result<SharedWeights<'_>, NoSharing> {
@@ -41,16 +45,4 @@ impl CandleFamily for DeepSeekWeights {
             instead_of_module: "brings its own, so start without --mtp",
         })
     }
-}
-
-fn own_modules(target: &CandleTarget<DeepSeekWeights>, context: &LoadContext<'_>) -> Result<Modules, ModelError> {
-    let vocab = context.draft_vocab()?;
-    let modules = load_modules(context, &target.weights, vocab.as_deref())?;
-    let (modules, tables): (Vec<CandleMtp>, Vec<u64>) = modules.into_iter().unzip();
-    let what =
-        if modules.len() == 1 { "its own module".to_owned() } else { format!("its own {} modules", modules.len()) };
-    let name = format!("{} ({what})", context.source.name());
-    let (modules, mut info) = core::modules(modules, name, &target.spec.dtype);
-    info.weight_bytes += tables.iter().sum::<u64>();
-    Ok((modules, info))
 }

@@ -7,10 +7,9 @@
 mod attention;
 mod block;
 mod config;
-mod experts;
 mod family;
+mod gguf;
 mod load;
-mod module;
 mod names;
 mod reader;
 
@@ -23,7 +22,7 @@ use crate::model::families::deepseek::{block::Layer, reader::Reader};
 use crate::model::nn::{BlockPass, KvCache, PairOrder, PassSpec, Rope, Tensors, Transformer, TransformerModel, Trunk};
 use crate::protocol::ModelInfo;
 
-pub use self::config::{DeepSeekConfig, ExpertShape, Latent, LatentShape};
+pub use self::config::{DeepSeekConfig, Latent, LatentShape};
 pub use self::family::{DEEPSEEK_V3, DeepSeekFamily, GLM4_MOE_LITE};
 
 /// Weights of a target; shared by its forks and by its draft modules.

@@ -1,15 +1,12 @@
 //! Reading the tensors of DeepSeek-V3's layout.
 
-use std::sync::Arc;
-
 use candle_core::{DType, Tensor};
 
 use crate::model::ModelError;
 use crate::model::families::deepseek::attention::{EPS, LatentAttention, Queries};
 use crate::model::families::deepseek::block::Layer;
 use crate::model::families::deepseek::config::Latent;
-use crate::model::families::deepseek::experts::GroupedRouter;
-use crate::model::nn::{Activation, ExpertSizes, FeedForward, Mixture, SharedExpert, Tensors};
+use crate::model::nn::{Activation, FeedForward, Tensors};
 
 /// Reads tensors by name.
 #[derive(Clone, Copy)]
@@ -28,7 +25,7 @@ impl Reader<'_> {
             ffn_norm: own.norm("ffn_norm", c.d_model)?,
             ffn: match layer < self.latent.dense_layers {
                 true => FeedForward::Dense(own.gated("", c.ffn, Activation::Silu)?),
-                false => self.experts(layer)?,
+                false => self.latent.experts.read(self.tensors, layer)?,
             },
         })
     }
@@ -54,7 +51,10 @@ impl Reader<'_> {
             }
             None => Queries::Direct(own.linear("attn_q", width, d)?),
         };
-        let (to_keys, to_values) = self.unfolding(&own.name("attn_kv_b"))?;
+        let (to_keys, to_values) = match own.has("attn_k_b") {
+            true => self.unfolded(layer)?,
+            false => self.unfolding(&own.name("attn_kv_b"))?,
+        };
         Ok(LatentAttention {
             shape,
             queries,
@@ -64,6 +64,19 @@ impl Reader<'_> {
             to_values,
             out: own.linear("attn_output", d, shape.heads * shape.value)?,
         })
+    }
+
+    /// The matrices as llama.cpp's converter splits them: keys transposed, `[heads, rank, plain]`, and values
+    /// `[heads, value, rank]`.
+    fn unfolded(&self, layer: usize) -> Result<(Tensor, Tensor), ModelError> {
+        let (a, own) = (&self.latent.attention, self.tensors.block(layer));
+        let read = |part: &str, shape: [usize; 3]| -> Result<Tensor, ModelError> {
+            let (name, device) = (own.name(part), self.tensors.device);
+            let tensor = self.tensors.source.stored(&name, &shape)?.to_tensor(&shape, DType::F32, device)?;
+            self.tensors.source.release(&name);
+            Ok(tensor.transpose(1, 2)?.contiguous()?)
+        };
+        Ok((read("attn_k_b", [a.heads, a.rank, a.plain])?, read("attn_v_b", [a.heads, a.value, a.rank])?))
     }
 
     /// The matrices that turn latents into keys and values, f32: `[heads, plain, rank]` and `[heads, rank, value]`.
@@ -76,25 +89,5 @@ impl Reader<'_> {
         let keys = both.narrow(1, 0, a.plain)?.contiguous()?;
         let values = both.narrow(1, a.plain, a.value)?.transpose(1, 2)?.contiguous()?;
         Ok((keys, values))
-    }
-
-    fn experts(&self, layer: usize) -> Result<FeedForward, ModelError> {
-        let (shape, own) = (self.latent.experts, self.tensors.block(layer));
-        let weight = own.router(shape.count)?;
-        let bias = self.tensors.source.vector(&format!("blk.{layer}.exp_probs_b.bias"), shape.count)?;
-        let sizes = ExpertSizes { count: shape.count, d: self.tensors.config.d_model, width: shape.width };
-        let experts = own.experts(sizes, Activation::Silu)?;
-        let shared = match shape.shared {
-            0 if own.has("ffn_up_shexp") => {
-                return Err(ModelError::Metadata(format!(
-                    "'n_shared_experts' is 0 and layer {layer} has experts that every token goes through ('shared_experts')"
-                )));
-            }
-            0 => None,
-            count => Some(own.gated("_shexp", count * shape.width, Activation::Silu)?),
-        };
-        let router = (weight, Arc::new(GroupedRouter { shape, bias }) as _);
-        let shared = shared.map(|expert| SharedExpert { expert, gate: None });
-        Ok(FeedForward::Mixture(Mixture::new(router, experts, shared)))
     }
 }

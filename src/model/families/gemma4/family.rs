@@ -71,8 +71,7 @@ impl Gemma4Config {
         let (count, used, layers) = (experts.count, experts.used, self.transformer.layers);
         let [all, met] = experts.weights(self.transformer.d_model);
         let active = self.matrix_weights() - self.gemma.looked_up_weights() - layers as u64 * (all - met);
-        let own =
-            json!({ "layers": layers, "count": count, "used": used, "shared": 0, "active_parameters": active });
+        let own = json!({ "layers": layers, "count": count, "used": used, "shared": 0, "active_parameters": active });
         fields.insert("experts".to_owned(), own);
         format!(
             "experts  {count} a layer beside a dense one; {used} of them serve a token, which meets {} weights; {}",

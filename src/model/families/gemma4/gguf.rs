@@ -18,34 +18,20 @@ const MAX: [usize; 3] = [1024, 1 << 12, 1 << 20];
 /// # Errors
 /// [`ModelError::Metadata`] or [`ModelError::Unsupported`] naming the key.
 pub(super) fn config(gguf: &GgufFile, conventions: &Conventions) -> Result<Gemma4Config, ModelError> {
-    let keys = Keys(GgufKeys { gguf, arch: conventions.name });
-    let layers = keys.layers()?;
-    let of_kind = |reach| layers.iter().find(|layer| layer.reach == reach);
-    let (sliding, heads) = (of_kind(Reach::Sliding).unwrap_or(&layers[0]), keys.heads()?);
-    let k_eq_v = keys.k_eq_v(&layers)?;
-    let gemma = Gemma {
-        window: keys.0.size("attention.sliding_window", 1 << 24)?,
-        sliding_rope: RopeSpec::plain(keys.base("rope.freq_base_swa", 10_000.0)?),
-        full_rope: keys.full_rope(of_kind(Reach::Full).map_or(2, |layer| layer.head_dim))?,
-        softcap: match gguf.value(&keys.0.key("final_logit_softcapping")) {
-            Ok(_) => Some(gguf.real(&keys.0.key("final_logit_softcapping"), None)?),
-            Err(_) => None,
-        },
-        per_layer: keys.per_layer()?,
-        experts: keys.experts()?,
-        k_eq_v,
-        layers: layers.clone(),
-    };
+    let keys = Keys::of(gguf, conventions.name);
+    let gemma = keys.gemma(false)?;
+    let first = gemma.layers[0];
+    let sliding = gemma.layers.iter().find(|layer| layer.reach == Reach::Sliding).copied().unwrap_or(first);
     let transformer = TransformerConfig {
         conventions: *conventions,
-        vocab: gguf.shape("token_embd.weight")?.first().copied().unwrap_or(0),
-        d_model: keys.0.size("embedding_length", 1 << 16)?,
-        layers: layers.len(),
-        heads,
+        vocab: keys.vocab()?,
+        d_model: keys.width("embedding_length")?,
+        layers: gemma.layers.len(),
+        heads: keys.heads()?,
         kv_heads: sliding.kv_heads,
         head_dim: sliding.head_dim,
-        ffn: layers[0].ffn,
-        norm_eps: gguf.real(&keys.0.key("attention.layer_norm_rms_epsilon"), None)?,
+        ffn: first.ffn,
+        norm_eps: keys.norm_eps()?,
         rope: gemma.sliding_rope.clone(),
         pairs: conventions.gguf_pairs,
         context_length: keys.0.size("context_length", 1 << 24)?,
@@ -55,10 +41,53 @@ pub(super) fn config(gguf: &GgufFile, conventions: &Conventions) -> Result<Gemma
     Ok(Gemma4Config { transformer, gemma })
 }
 
-struct Keys<'a>(GgufKeys<'a>);
+/// The keys of a target or of an assistant.
+pub(super) struct Keys<'a>(GgufKeys<'a>);
+
+impl<'a> Keys<'a> {
+    /// Those of a file of this architecture.
+    pub(super) fn of(gguf: &'a GgufFile, arch: &'a str) -> Self {
+        Self(GgufKeys { gguf, arch })
+    }
+}
 
 impl Keys<'_> {
-    fn heads(&self) -> Result<usize, ModelError> {
+    /// The layers and their settings; in an assistant, whose `lent` is true, no layer has keys and values.
+    pub(super) fn gemma(&self, lent: bool) -> Result<Gemma, ModelError> {
+        let layers = self.layers(lent)?;
+        let of_kind = |reach| layers.iter().find(|layer: &&LayerShape| layer.reach == reach);
+        let softcap = self.0.key("final_logit_softcapping");
+        Ok(Gemma {
+            window: self.0.size("attention.sliding_window", 1 << 24)?,
+            sliding_rope: RopeSpec::plain(self.base("rope.freq_base_swa", 10_000.0)?),
+            full_rope: self.full_rope(of_kind(Reach::Full).map_or(2, |layer| layer.head_dim))?,
+            softcap: match self.0.gguf.value(&softcap) {
+                Ok(_) => Some(self.0.gguf.real(&softcap, None)?),
+                Err(_) => None,
+            },
+            per_layer: self.per_layer()?,
+            experts: self.experts()?,
+            k_eq_v: self.k_eq_v(&layers)?,
+            layers,
+        })
+    }
+
+    /// Tokens: rows of the embedding.
+    pub(super) fn vocab(&self) -> Result<usize, ModelError> {
+        Ok(self.0.gguf.shape("token_embd.weight")?.first().copied().unwrap_or(0))
+    }
+
+    /// Width of the residual stream or of a target's states.
+    pub(super) fn width(&self, name: &str) -> Result<usize, ModelError> {
+        self.0.size(name, 1 << 16)
+    }
+
+    /// RMSNorm epsilon.
+    pub(super) fn norm_eps(&self) -> Result<f32, ModelError> {
+        self.0.gguf.real(&self.0.key("attention.layer_norm_rms_epsilon"), None)
+    }
+
+    pub(super) fn heads(&self) -> Result<usize, ModelError> {
         self.0.size("attention.head_count", MAX[0])
     }
 
@@ -85,14 +114,16 @@ impl Keys<'_> {
         }
     }
 
-    fn layers(&self) -> Result<Vec<LayerShape>, ModelError> {
-        let count = self.0.layers()?;
+    fn layers(&self, lent: bool) -> Result<Vec<LayerShape>, ModelError> {
+        // an assistant counts all its blocks as modules
+        let count = if lent { self.0.size("block_count", 1024)? } else { self.0.layers()? };
         let (kinds, heads) = (self.kinds(count)?, self.heads()?);
         let shared = match self.0.gguf.number(&self.0.key("attention.shared_kv_layers")) {
+            _ if lent => count,
             None | Some(0) => 0,
             Some(_) => self.0.size("attention.shared_kv_layers", 1024)?,
         };
-        let Some(own) = count.checked_sub(shared).filter(|own| *own > 0) else {
+        let Some(own) = count.checked_sub(shared).filter(|own| lent || *own > 0) else {
             return contradiction(format!(
                 "'{}' is {shared} of {count} layers: no layer is left that makes keys and values",
                 self.0.key("attention.shared_kv_layers")
@@ -110,7 +141,7 @@ impl Keys<'_> {
                 true => Some(index),
                 false => kinds[..own].iter().rposition(|kind| kind == reach),
             };
-            if source.is_none() {
+            if source.is_none() && !lent {
                 return contradiction(format!(
                     "layer {index} reads the keys and values of another of its kind and there is none before it ('{}' is {shared})",
                     self.0.key("attention.shared_kv_layers")

@@ -22,8 +22,6 @@ pub(super) struct AttentionShape {
     pub(super) heads: usize,
     pub(super) kv_heads: usize,
     pub(super) head_dim: usize,
-    /// Number of rotated values of a head, from the first.
-    pub(super) rotary: usize,
 }
 
 /// Attention whose result passes a gate.
@@ -52,24 +50,14 @@ impl GatedAttention {
         let of_heads = |linear: &Linear| -> Result<Tensor, ModelError> {
             Ok(linear.forward(x)?.reshape((m, kv_heads, head_dim))?.transpose(0, 1)?)
         };
-        let q = self.rotate(&self.q_norm.forward(&q)?, at, pass)?;
-        let k = self.rotate(&self.k_norm.forward(&of_heads(&self.k)?)?, at, pass)?;
+        let q = pass.rope.rotate(&self.q_norm.forward(&q)?, at, None)?;
+        let k = pass.rope.rotate(&self.k_norm.forward(&of_heads(&self.k)?)?, at, None)?;
         cache.append(&k, &of_heads(&self.v)?)?;
         // 2. attend over everything up to each row
         let rows = CachedRows { start, tree: None, window: None };
         let attended = attend_cached(&q, cache, rows, Scores::of_heads(head_dim))?;
         // 3. the gate
         self.o.forward(&(attended * candle_nn::ops::sigmoid(&gate)?)?)
-    }
-
-    /// Rotates the first values of `x [heads, m, head_dim]`.
-    fn rotate(&self, x: &Tensor, at: usize, pass: BlockPass<'_>) -> Result<Tensor, ModelError> {
-        let AttentionShape { head_dim, rotary, .. } = self.shape;
-        let turned = pass.rope.rotate(&x.narrow(2, 0, rotary)?, at, None)?;
-        if rotary == head_dim {
-            return Ok(turned);
-        }
-        Ok(Tensor::cat(&[turned, x.narrow(2, rotary, head_dim - rotary)?], 2)?)
     }
 
     fn shifted(&self, by: f64) -> Result<Self, ModelError> {

@@ -55,12 +55,7 @@ impl Reader<'_> {
     fn attention(&self, layer: usize) -> Result<GatedAttention, ModelError> {
         let (c, own) = (self.tensors.config, self.tensors.block(layer));
         Ok(GatedAttention {
-            shape: AttentionShape {
-                heads: c.heads,
-                kv_heads: c.kv_heads,
-                head_dim: c.head_dim,
-                rotary: self.hybrid.rotary,
-            },
+            shape: AttentionShape { heads: c.heads, kv_heads: c.kv_heads, head_dim: c.head_dim },
             q: own.linear("attn_q", 2 * c.q_width(), c.d_model)?,
             k: own.linear("attn_k", c.kv_width(), c.d_model)?,
             v: own.linear("attn_v", c.kv_width(), c.d_model)?,

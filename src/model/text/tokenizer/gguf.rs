@@ -32,6 +32,15 @@ const QWEN35: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M
 /// Llama 3's splits: Qwen2's, with digits in groups of three.
 const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
+/// DeepSeek-V3's splits, one after the other: digits in groups of three, Chinese and Japanese, words and marks.
+const DEEPSEEK3: [&str; 3] = [
+    r"\p{N}{1,3}",
+    r"[一-龥぀-ゟ゠-ヿ]+",
+    r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"##,
+];
+/// Kimi K2's splits: Han characters apart, words by the case of their letters (`tokenization_kimi.py`).
+const KIMI_K2: &str = r"[\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+
 /// llama.cpp's splits for a file that names no rule; each one splits the parts that the previous one left.
 const DEFAULT: [&str; 4] = [
     r"[\p{P}\$\+<=>\^~\|]+",
@@ -56,6 +65,10 @@ enum Pre {
     Qwen35,
     /// A word that is a token is not split, even if merges would not build it.
     Llama3,
+    /// Llama 3's splits for GLM-4.5 and later: a text does not begin with a token.
+    Glm4,
+    DeepSeek3,
+    KimiK2,
 }
 
 impl Pre {
@@ -67,8 +80,11 @@ impl Pre {
             "qwen2" | "deepseek-r1-qwen" => Ok(Self::Qwen2),
             "qwen35" => Ok(Self::Qwen35),
             "llama3" | "llama-v3" | "llama-bpe" => Ok(Self::Llama3),
+            "glm4" => Ok(Self::Glm4),
+            "deepseek-v3" => Ok(Self::DeepSeek3),
+            "kimi-k2" => Ok(Self::KimiK2),
             other => Err(ModelError::Unsupported(format!(
-                "the pre-tokenizer '{}' ('tokenizer.ggml.pre') is not supported yet; gpt-2, smollm, qwen2, qwen35 and llama-bpe are",
+                "the pre-tokenizer '{}' ('tokenizer.ggml.pre') is not supported yet; gpt-2, smollm, qwen2, qwen35, llama-bpe, glm4, deepseek-v3 and kimi-k2 are",
                 clean(other)
             ))),
         }
@@ -97,7 +113,9 @@ impl Pre {
             Self::Default => splits(&DEFAULT),
             Self::Qwen2 => splits(&[QWEN2]),
             Self::Qwen35 => splits(&[QWEN35]),
-            Self::Llama3 => splits(&[LLAMA3]),
+            Self::Llama3 | Self::Glm4 => splits(&[LLAMA3]),
+            Self::DeepSeek3 => splits(&DEEPSEEK3),
+            Self::KimiK2 => splits(&[KIMI_K2]),
         }
     }
 }
@@ -190,7 +208,7 @@ fn build(names: &[&str], merges: &[&str], types: &[u64], pre: Pre) -> Result<Tok
     let vocab = names.iter().enumerate().map(|(id, name)| ((*name).to_owned(), id as u32));
     let bpe = BPE::builder()
         .vocab_and_merges(vocab.collect::<ahash::AHashMap<_, _>>(), self::merges(merges)?)
-        .ignore_merges(pre == Pre::Llama3)
+        .ignore_merges(matches!(pre, Pre::Llama3 | Pre::Glm4))
         .build();
     let mut tokenizer = Tokenizer::new(bpe.map_err(|error| failed(error.to_string()))?);
     if matches!(pre, Pre::Qwen2 | Pre::Qwen35) {

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::model::ModelError;
 use crate::model::error::{clean, name_of};
-use crate::model::families::gemma4::assistant::{config::AssistantConfig, file::AssistantFile};
+use crate::model::families::gemma4::assistant::{config::AssistantConfig, file::AssistantFile, load::open_gguf};
 use crate::model::files::SideFiles;
 use crate::model::shared_kv::Reach;
 
@@ -48,17 +48,24 @@ pub struct AssistantCard {
 }
 
 impl AssistantCard {
-    /// Reads the headers of a folder; `None` if there is no assistant in it.
+    /// Reads the headers of a folder or GGUF file; `None` if there is no assistant in it.
     ///
     /// # Errors
     /// If it is damaged or not supported.
     pub fn read(folder: &Path) -> Result<Option<Self>, ModelError> {
-        let files = SideFiles::of(folder);
-        let Some(json) = files.read("config.json")?.filter(|json| AssistantConfig::is_one(json)) else {
-            return Ok(None);
+        let (config, file) = if folder.is_file() {
+            let gguf = open_gguf(folder)?;
+            if !AssistantConfig::is_in(&gguf) {
+                return Ok(None);
+            }
+            (AssistantConfig::from_gguf(&gguf)?, AssistantFile::Gguf(gguf))
+        } else {
+            let files = SideFiles::of(folder);
+            let Some(json) = files.read("config.json")?.filter(|json| AssistantConfig::is_one(json)) else {
+                return Ok(None);
+            };
+            (AssistantConfig::from_json(&json)?, AssistantFile::open(folder)?)
         };
-        let config = AssistantConfig::from_json(&json)?;
-        let file = AssistantFile::open(folder)?;
         Ok(Some(Self {
             title: name_of(folder),
             kind: "gemma4_assistant",

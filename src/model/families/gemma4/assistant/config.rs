@@ -1,4 +1,4 @@
-//! An assistant's `config.json`.
+//! An assistant's `config.json`, or the keys of its GGUF file.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -7,8 +7,10 @@ use crate::model::ModelError;
 use crate::model::error::clean;
 use crate::model::families::gemma4::{
     Gemma,
+    gguf::Keys,
     keys::{GemmaKeys, Sizes},
 };
+use crate::model::files::GgufFile;
 use crate::model::shared_kv::Reach;
 use crate::protocol::{MtpSpec, SlotPosition};
 
@@ -17,6 +19,12 @@ const MAX_LAYERS: usize = 64;
 
 /// Names of assistants in files.
 const KINDS: [&str; 2] = ["gemma4_assistant", "gemma4_unified_assistant"];
+
+/// `general.architecture` of their GGUF files.
+const GGUF_KINDS: [&str; 2] = ["gemma4-assistant", "gemma4_assistant"];
+
+/// The key of a GGUF file that names its architecture.
+const ARCHITECTURE: &str = "general.architecture";
 
 /// Sizes of an assistant.
 #[derive(Clone, Debug, PartialEq)]
@@ -147,6 +155,39 @@ impl AssistantConfig {
                 true => Some(clusters(outer.num_centroids, outer.centroid_intermediate_top_k, inner.vocab_size)?),
                 false => None,
             },
+            gemma,
+        })
+    }
+
+    /// Whether a GGUF file is one.
+    #[must_use]
+    pub fn is_in(gguf: &GgufFile) -> bool {
+        gguf.text(ARCHITECTURE).is_some_and(|arch| GGUF_KINDS.contains(&arch))
+    }
+
+    /// Reads the keys of a GGUF file. Its head has no clusters: llama.cpp's converter leaves them out.
+    ///
+    /// # Errors
+    /// [`ModelError::Unsupported`] or [`ModelError::Metadata`] naming the key.
+    pub fn from_gguf(gguf: &GgufFile) -> Result<Self, ModelError> {
+        let keys = Keys::of(gguf, gguf.text(ARCHITECTURE).unwrap_or(GGUF_KINDS[0]));
+        let gemma = keys.gemma(true)?;
+        if gemma.layers.len() > MAX_LAYERS {
+            let what = format!("the assistant has {} layers, and the most is {MAX_LAYERS}", gemma.layers.len());
+            return Err(ModelError::Metadata(what));
+        }
+        if gemma.softcap.is_some() || gemma.experts.is_some() {
+            let what = "an assistant with 'final_logit_softcapping' or experts is not supported";
+            return Err(ModelError::Unsupported(what.into()));
+        }
+        Ok(Self {
+            d_model: keys.width("embedding_length")?,
+            backbone: keys.width("embedding_length_out")?,
+            heads: keys.heads()?,
+            ffn: gemma.layers[0].ffn,
+            vocab: keys.vocab()?,
+            norm_eps: keys.norm_eps()?,
+            clusters: None,
             gemma,
         })
     }

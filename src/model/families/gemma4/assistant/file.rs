@@ -1,6 +1,7 @@
-//! An assistant's tensors: safetensors, in one file or in shards.
+//! An assistant's tensors: a GGUF file, or safetensors in one file or in shards.
 //!
-//! Invariant: a returned tensor has the requested shape; the clusters contain every token once.
+//! Tensors are requested by their names in GGUF files. Invariant: a returned tensor has the requested shape; the clusters
+//! contain every token once.
 
 use std::path::Path;
 
@@ -8,24 +9,53 @@ use draftscope_kernels::Encoding;
 use safetensors::Dtype;
 
 use crate::model::ModelError;
-use crate::model::files::{Shard, Stored};
+use crate::model::families::gemma4::part;
+use crate::model::files::{GgufFile, Shard, Stored, block_part, renamed};
 use crate::protocol::TokenId;
 
+/// Tensors outside layers: their names in GGUF files and in checkpoints.
+const WHOLE: &[(&str, &str)] = &[
+    ("token_embd.weight", "model.embed_tokens.weight"),
+    ("output_norm.weight", "model.norm.weight"),
+    ("nextn.pre_projection.weight", "pre_projection.weight"),
+    ("nextn.post_projection.weight", "post_projection.weight"),
+    ("masked_embd_centroids.weight", "masked_embedding.centroids.weight"),
+];
+
 /// An open assistant.
-pub(super) struct AssistantFile(Vec<Shard>);
+pub(super) enum AssistantFile {
+    /// Safetensors.
+    Checkpoint(Vec<Shard>),
+    /// GGUF.
+    Gguf(GgufFile),
+}
+
+/// The checkpoint's name of a tensor.
+fn checkpoint_name(name: &str) -> Option<String> {
+    if let Some(whole) = renamed(WHOLE, name) {
+        return Some(whole.to_owned());
+    }
+    let (layer, own) = block_part(name)?;
+    part(own).map(|own| format!("model.layers.{layer}.{own}"))
+}
 
 impl AssistantFile {
-    pub(super) fn open(path: &Path) -> Result<Self, ModelError> {
-        Shard::all_of(path).map(Self)
+    /// Opens a folder of safetensors.
+    pub(super) fn open(folder: &Path) -> Result<Self, ModelError> {
+        Shard::all_of(folder).map(Self::Checkpoint)
     }
 
     /// Bytes of all tensors.
     pub(super) fn bytes(&self) -> u64 {
-        self.0.iter().map(|shard| shard.metadata.data_len() as u64).sum()
+        match self {
+            Self::Checkpoint(shards) => shards.iter().map(|shard| shard.metadata.data_len() as u64).sum(),
+            Self::Gguf(gguf) => gguf.tensor_bytes(),
+        }
     }
 
     fn raw(&self, name: &str, expected: &[usize]) -> Result<(&[u8], Dtype), ModelError> {
-        let found = self.0.iter().find_map(|shard| Some((shard, shard.metadata.info(name)?)));
+        let Self::Checkpoint(shards) = self else { return Err(ModelError::MissingTensor(name.to_owned())) };
+        let found = shards.iter().find_map(|shard| Some((shard, shard.metadata.info(name)?)));
         let (shard, info) = found.ok_or_else(|| ModelError::MissingTensor(name.to_owned()))?;
         if info.shape != expected {
             let (got, expected) = (info.shape.clone(), expected.to_vec());
@@ -36,6 +66,10 @@ impl AssistantFile {
 
     /// A tensor as it is stored.
     pub(super) fn stored(&self, name: &str, shape: &[usize]) -> Result<Stored<'_>, ModelError> {
+        if let Self::Gguf(gguf) = self {
+            return gguf.stored(name, shape);
+        }
+        let name = &checkpoint_name(name).ok_or_else(|| ModelError::MissingTensor(name.to_owned()))?;
         let (bytes, dtype) = self.raw(name, shape)?;
         let encoding = match dtype {
             Dtype::F32 => Encoding::F32,
@@ -50,7 +84,7 @@ impl AssistantFile {
         Ok(Stored::new(encoding, bytes))
     }
 
-    /// Tokens of all clusters, one cluster after the other.
+    /// Tokens of all clusters, one cluster after the other; `name` is that of a checkpoint's tensor.
     pub(super) fn ordering(&self, name: &str, vocab: usize) -> Result<Vec<TokenId>, ModelError> {
         let (bytes, dtype) = self.raw(name, &[vocab])?;
         let ids: Vec<i64> = match dtype {

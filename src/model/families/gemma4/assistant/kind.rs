@@ -1,4 +1,4 @@
-//! Recognises assistants in a folder of their own.
+//! Recognises assistants in a folder or GGUF file of their own.
 
 use std::path::Path;
 
@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::model::ModelError;
 use crate::model::families::gemma4::assistant::{card::AssistantCard, config::AssistantConfig, load::CheckedAssistant};
+use crate::model::files::GgufFile;
 use crate::model::interfaces::{CheckedModule, FamilyConfig, ModuleCard, ModuleKind};
 
 /// Assistants of Gemma 4.
@@ -26,6 +27,10 @@ impl ModuleKind for AssistantKind {
 
     fn is_one(&self, json: &[u8]) -> bool {
         AssistantConfig::is_one(json)
+    }
+
+    fn is_in(&self, gguf: &GgufFile) -> bool {
+        AssistantConfig::is_in(gguf)
     }
 
     fn check(&self, json: &[u8]) -> Result<(), ModelError> {

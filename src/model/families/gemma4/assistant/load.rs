@@ -14,8 +14,8 @@ use crate::model::families::gemma4::assistant::file::AssistantFile;
 use crate::model::families::gemma4::assistant::head::{Choice, Head};
 use crate::model::families::gemma4::assistant::{AssistantOnCandle, Norms, Shared};
 use crate::model::families::gemma4::layer::Layer;
-use crate::model::families::gemma4::{Gemma4Config, Gemma4Weights, part};
-use crate::model::files::SideFiles;
+use crate::model::families::gemma4::{Gemma4Config, Gemma4Weights};
+use crate::model::files::{GgufFile, SideFiles};
 use crate::model::interfaces::{CandleTarget, CheckedModule, FamilyConfig, LoadContext, LoadedTarget, Modules};
 use crate::model::nn::{Activation, Gated, Linear, RmsNorm, trimmed};
 use crate::model::options::{DraftVocab, WeightType};
@@ -30,9 +30,13 @@ pub(super) struct CheckedAssistant {
 }
 
 impl CheckedAssistant {
-    /// Opens a folder for this target.
+    /// Opens a folder or GGUF file for this target.
     pub(super) fn open(folder: &Path, target: &dyn FamilyConfig) -> Result<Self, ModelError> {
-        let config = AssistantConfig::from_json(&SideFiles::of(folder).config()?)?;
+        let gguf = if folder.is_file() { Some(open_gguf(folder)?) } else { None };
+        let config = match &gguf {
+            Some(gguf) => AssistantConfig::from_gguf(gguf)?,
+            None => AssistantConfig::from_json(&SideFiles::of(folder).config()?)?,
+        };
         let gemma = (target as &dyn Any).downcast_ref::<Gemma4Config>();
         let (sizes, Some(Gemma4Config { gemma, .. })) = (target.transformer(), gemma) else {
             return Err(ModelError::Unsupported(format!(
@@ -42,8 +46,15 @@ impl CheckedAssistant {
             )));
         };
         config.check(gemma, (sizes.d_model, sizes.vocab))?;
-        Ok(Self { config, file: AssistantFile::open(folder)?, name: name_of(folder) })
+        let file = gguf.map_or_else(|| AssistantFile::open(folder), |gguf| Ok(AssistantFile::Gguf(gguf)))?;
+        Ok(Self { config, file, name: name_of(folder) })
     }
+}
+
+/// Opens a GGUF file whose tensors are all of types that run.
+pub(super) fn open_gguf(file: &Path) -> Result<GgufFile, ModelError> {
+    let gguf = GgufFile::open(file)?;
+    gguf.check_types().map(|()| gguf)
 }
 
 /// Reads tensors of an assistant by name.
@@ -64,12 +75,9 @@ impl Reader<'_> {
 
     fn layer(&self, layer: usize) -> Result<Layer, ModelError> {
         let (c, shape) = (&self.plan.config, self.plan.config.gemma.layers[layer]);
-        let name = |gguf: &str| -> Result<String, ModelError> {
-            let own = part(gguf).ok_or_else(|| ModelError::MissingTensor(gguf.to_owned()))?;
-            Ok(format!("model.layers.{layer}.{own}"))
-        };
-        let linear = |gguf: &str, out: usize, input: usize| self.linear(&name(gguf)?, [out, input], WeightType::F32);
-        let norm = |gguf: &str, width: usize| self.norm(&name(gguf)?, width);
+        let name = |part: &str| format!("blk.{layer}.{part}");
+        let linear = |part: &str, out: usize, input: usize| self.linear(&name(part), [out, input], WeightType::F32);
+        let norm = |part: &str, width: usize| self.norm(&name(part), width);
         let q_width = c.heads * shape.head_dim;
         Ok(Layer {
             shape,
@@ -87,19 +95,19 @@ impl Reader<'_> {
             experts: None,
             post_ffn_norm: norm("post_ffw_norm.weight", c.d_model)?,
             per_layer: None,
-            scale: self.plan.file.stored(&name("layer_output_scale.weight")?, &[1])?.to_f32(&[1])?[0].into(),
+            scale: self.plan.file.stored(&name("layer_output_scale.weight"), &[1])?.to_f32(&[1])?[0].into(),
         })
     }
 
     /// The head: with clusters if the assistant has them, unless a draft vocabulary is requested.
     fn head(&self, wanted: Option<&DraftVocab>, ends: &[TokenId]) -> Result<Head, ModelError> {
-        const TABLE: &str = "model.embed_tokens.weight";
+        const TABLE: &str = "token_embd.weight";
         let (v, d) = (self.plan.config.vocab, self.plan.config.d_model);
         let all: Vec<TokenId> = (0..v as u32).map(TokenId).collect();
         match (wanted, self.plan.config.clusters) {
             (None, Some(of)) => {
                 let ordering = self.plan.file.ordering("masked_embedding.token_ordering", v)?;
-                let centroids = self.linear("masked_embedding.centroids.weight", [of.count, d], WeightType::F32)?;
+                let centroids = self.linear("masked_embd_centroids.weight", [of.count, d], WeightType::F32)?;
                 // a few rows of it are looked up for each draft
                 let table = self.linear(TABLE, [v, d], WeightType::Stored)?;
                 Ok(Head { table, choice: Choice::Clusters { of, centroids, ordering }, vocab: all })
@@ -150,13 +158,13 @@ fn load(
     let reader = Reader { plan, device: &device };
     let norms = Norms {
         layers: (0..c.gemma.layers.len()).map(|layer| reader.layer(layer)).collect::<Result<_, _>>()?,
-        last: reader.norm("model.norm.weight", c.d_model)?,
+        last: reader.norm("output_norm.weight", c.d_model)?,
     };
     let shared = Shared {
         backbone: c.backbone,
         window: c.gemma.window,
-        pre: reader.linear("pre_projection.weight", [c.d_model, 2 * c.backbone], WeightType::F32)?,
-        post: reader.linear("post_projection.weight", [c.backbone, c.d_model], WeightType::F32)?,
+        pre: reader.linear("nextn.pre_projection.weight", [c.d_model, 2 * c.backbone], WeightType::F32)?,
+        post: reader.linear("nextn.post_projection.weight", [c.backbone, c.d_model], WeightType::F32)?,
         head: reader.head(wanted, ends)?,
         target: Arc::clone(target),
     };

@@ -1,5 +1,5 @@
-//! The draft modules of DeepSeek-V3's layout: layers after the last one, each with a projection before it and a norm
-//! after it (`model.layers.{L}.eh_proj` …).
+//! Loading the draft modules of DeepSeek-V3's layout, which GLM-4.5 has too: layers after the last one, each with a
+//! projection before it and a norm after it (`model.layers.{L}.eh_proj` …).
 //!
 //! Invariant: they are found by their tensors: many files announce modules that were left out. A module uses the
 //! target's embedding and head if the file has none for it or a copy of them, and its own if they differ.
@@ -8,25 +8,47 @@ use std::sync::Arc;
 
 use crate::model::ModelError;
 use crate::model::draft_tokens::CONTEXT_VOCAB;
-use crate::model::drafters::core::{CandleMtp, MAX_MODULES, MtpOnCandle, MtpShape, MtpShared, OwnTensors};
-use crate::model::families::deepseek::{DeepSeekWeights, config::Latent, reader::Reader};
+use crate::model::drafters::core::{
+    self, CandleMtp, MAX_MODULES, MtpBlock, MtpOnCandle, MtpShape, MtpShared, OwnTensors,
+};
 use crate::model::files::ModelFiles;
-use crate::model::interfaces::LoadContext;
-use crate::model::nn::{Embedding, Linear, OwnEmbedding, TransformerConfig, trimmed};
+use crate::model::interfaces::{LoadContext, Modules};
+use crate::model::nn::{
+    Embedding, LayerWeights, Linear, OwnEmbedding, Rope, Tensors, TransformerConfig, Trunk, trimmed,
+};
 use crate::protocol::{MtpSpec, TokenId};
+
+/// A target with such modules in its files.
+pub(in crate::model) struct NextnTarget<'a, L> {
+    /// Its weights.
+    pub(in crate::model) trunk: &'a Arc<Trunk<L>>,
+    /// Rotary positions, one more than the context has.
+    pub(in crate::model) rope: &'a Rope,
+    /// Modules that its configuration announces.
+    pub(in crate::model) announced: usize,
+    /// Dtype of its weights.
+    pub(in crate::model) dtype: &'a str,
+}
+
+/// Reads the block of a module, which counts as one more layer.
+type ReadBlock<'a> = &'a dyn Fn(&Tensors<'_>, usize) -> Result<Box<dyn MtpBlock>, ModelError>;
 
 /// Whether the announced modules exist.
 ///
 /// # Errors
 /// A sentence that says how many are missing.
-pub(super) fn check_modules(
+pub(in crate::model) fn check_modules(
     source: &ModelFiles,
-    (config, latent): (&TransformerConfig, &Latent),
+    (config, announced): (&TransformerConfig, usize),
 ) -> Result<usize, ModelError> {
     let own = OwnTensors { source, config };
-    match (latent.modules, own.found()) {
+    match (announced, own.found()) {
         (0, 0) => Err(ModelError::Unsupported(format!("{} brings no draft module", source.file_name()))),
         (0, found) => Ok(found),
+        (count @ 1..=MAX_MODULES, 0) if !source.is_checkpoint() => Err(ModelError::Metadata(format!(
+            "{} announces {count} draft modules ('nextn_predict_layers') and holds no tensor of them",
+            source.file_name()
+        ))),
         (count @ 1..=MAX_MODULES, 0) => Err(ModelError::Metadata(format!(
             "config.json announces {count} draft modules ('num_nextn_predict_layers') and the folder holds no tensor of them"
         ))),
@@ -34,35 +56,42 @@ pub(super) fn check_modules(
     }
 }
 
-/// A module with an empty cache, and the bytes of tables that only it has.
-type Module = (CandleMtp, u64);
-
-/// The modules in order of depth. `vocab` are the tokens that they may propose, ascending; `None` = all.
+/// The modules of the target's files, in order of depth, and their header entry.
 ///
 /// # Errors
 /// When one is not there, or a tensor is missing, misshapen or damaged.
-pub(super) fn load_modules(
+pub(in crate::model) fn nextn_modules<L: LayerWeights + 'static>(
     context: &LoadContext<'_>,
-    target: &DeepSeekWeights,
-    vocab: Option<&[TokenId]>,
-) -> Result<Vec<Module>, ModelError> {
-    let trunk = &target.trunk;
-    let count = check_modules(context.source, (&trunk.config, &target.latent))?;
+    target: &NextnTarget<'_, L>,
+    block: ReadBlock<'_>,
+) -> Result<Modules, ModelError> {
+    let vocab = context.draft_vocab()?;
+    let trunk = target.trunk;
+    let count = check_modules(context.source, (&trunk.config, target.announced))?;
     let tensors = trunk.tensors(context.source);
-    let reader = Reader { tensors: &tensors, latent: &target.latent };
-    let mut heads = Heads { target, vocab, trimmed: None };
-    (0..count).map(|index| load(reader, (target, context.ctx_len), (index, &mut heads))).collect()
+    let mut heads = Heads { target: trunk, vocab: vocab.as_deref(), trimmed: None };
+    let loaded = (0..count).map(|index| {
+        let block = block(&tensors, trunk.config.layers + index)?;
+        load((&tensors, block), (target, context.ctx_len), (index, &mut heads))
+    });
+    let (modules, tables): (Vec<CandleMtp>, Vec<u64>) =
+        loaded.collect::<Result<Vec<_>, ModelError>>()?.into_iter().unzip();
+    let what =
+        if modules.len() == 1 { "its own module".to_owned() } else { format!("its own {} modules", modules.len()) };
+    let (modules, mut info) = core::modules(modules, format!("{} ({what})", context.source.name()), target.dtype);
+    info.weight_bytes += tables.iter().sum::<u64>();
+    Ok((modules, info))
 }
 
 /// The heads of modules: the target's or their own, trimmed or whole.
-struct Heads<'a> {
-    target: &'a DeepSeekWeights,
+struct Heads<'a, L> {
+    target: &'a Trunk<L>,
     vocab: Option<&'a [TokenId]>,
     /// The target's head, trimmed: all modules share it.
     trimmed: Option<Linear>,
 }
 
-impl Heads<'_> {
+impl<L: LayerWeights> Heads<'_, L> {
     /// The head of a module with a head of its own, and its bytes.
     fn head(&mut self, own: Option<Linear>) -> Result<(Linear, u64), ModelError> {
         let fresh = |head: Linear| {
@@ -70,13 +99,13 @@ impl Heads<'_> {
             (head, bytes)
         };
         match (self.vocab, own) {
-            (None, None) => Ok((self.target.trunk.head.clone(), 0)),
+            (None, None) => Ok((self.target.head.clone(), 0)),
             (None, Some(own)) => Ok(fresh(own)),
-            (Some(vocab), Some(own)) => trimmed(&own, vocab, &self.target.trunk.device).map(fresh),
+            (Some(vocab), Some(own)) => trimmed(&own, vocab, &self.target.device).map(fresh),
             (Some(vocab), None) => match &self.trimmed {
                 Some(head) => Ok((head.clone(), 0)),
                 None => {
-                    let head = trimmed(&self.target.trunk.head, vocab, &self.target.trunk.device)?;
+                    let head = trimmed(&self.target.head, vocab, &self.target.device)?;
                     self.trimmed = Some(head.clone());
                     Ok(fresh(head))
                 }
@@ -86,20 +115,23 @@ impl Heads<'_> {
 
     /// Token of each row.
     fn tokens(&self) -> Vec<TokenId> {
-        self.vocab.map_or_else(|| self.target.trunk.config.tokens(), <[TokenId]>::to_vec)
+        self.vocab.map_or_else(|| self.target.config.tokens(), <[TokenId]>::to_vec)
     }
 }
 
-fn load(
-    reader: Reader<'_>,
-    (target, ctx_len): (&DeepSeekWeights, usize),
-    (index, heads): (usize, &mut Heads<'_>),
+/// A module with an empty cache, and the bytes of tables that only it has.
+type Module = (CandleMtp, u64);
+
+fn load<L: LayerWeights + 'static>(
+    (tensors, block): (&Tensors<'_>, Box<dyn MtpBlock>),
+    (target, ctx_len): (&NextnTarget<'_, L>, usize),
+    (index, heads): (usize, &mut Heads<'_, L>),
 ) -> Result<Module, ModelError> {
-    let (trunk, tensors) = (&target.trunk, reader.tensors);
-    let (config, source) = (&trunk.config, tensors.source);
+    let (trunk, source) = (target.trunk, tensors.source);
+    let config = &trunk.config;
     let [v, d] = [config.vocab, config.d_model];
     let files = OwnTensors { source, config };
-    let parts = files.parts(tensors, index, Box::new(reader.layer(config.layers + index)?))?;
+    let parts = files.parts(tensors, index, block)?;
     let own = |part: &str, theirs: &str| match differs(source, (&files.name(index, part), theirs), [v, d])? {
         true => tensors.linear(&files.name(index, part), v, d).map(Some),
         false => Ok(None),

@@ -1,0 +1,180 @@
+//! The families Qwen3 with experts and GLM-4.5: names, sizes, tensor names, loading.
+
+use std::sync::Arc;
+
+use indicatif::HumanCount;
+use serde_json::{Map, json};
+
+use crate::model::ModelError;
+use crate::model::drafters::core::{NextnTarget, OwnTensors, check_modules, nextn_modules};
+use crate::model::families::llama_moe::{
+    MoeWeights,
+    config::{MoeConfig, Own, experts_in},
+    names, reader,
+};
+use crate::model::files::{ConfigJson, Folder, GgufFile, ModelFiles, TensorNames};
+use crate::model::interfaces::{
+    Backend, CandleFamily, CandleTarget, Description, Family, FamilyConfig, LoadContext, LoadResult, Modules, Names,
+    NoSharing, OwnModules, Progress, SharedWeights,
+};
+use crate::model::nn::{
+    Conventions, Ends, Extras, GgufKeys, HfKeys, PairOrder, PassWidths, Tensors, TransformerConfig, expected_experts,
+    expert_numbers, refuse_biases,
+};
+use crate::protocol::MemoryAccount;
+
+/// A family with blocks of the Llama kind and experts.
+pub struct MoeFamily {
+    names: Names,
+    conventions: Conventions,
+    /// Whether its experts are those of GLM-4.5.
+    grouped: bool,
+}
+
+const CONVENTIONS: Conventions =
+    Conventions { name: "qwen3moe", qk_norm: true, qkv_bias: false, gguf_pairs: PairOrder::HalfSplit };
+
+/// Qwen3 with experts, such as Qwen3-30B-A3B.
+pub static QWEN3_MOE: MoeFamily = MoeFamily {
+    names: Names { title: "qwen3-moe", gguf: &["qwen3moe"], json: &["qwen3_moe"] },
+    conventions: CONVENTIONS,
+    grouped: false,
+};
+
+/// GLM-4.5, 4.6 and 4.7 (not Flash).
+pub static GLM4_MOE: MoeFamily = MoeFamily {
+    names: Names { title: "glm4-moe", gguf: &["glm4moe"], json: &["glm4_moe"] },
+    conventions: Conventions { name: "glm4moe", ..CONVENTIONS },
+    grouped: true,
+};
+
+impl Family for MoeFamily {
+    fn names(&self) -> Names {
+        self.names
+    }
+
+    fn read_json(&self, json: &ConfigJson, folder: Option<&Folder>) -> Result<Box<dyn FamilyConfig>, ModelError> {
+        let keys = json.read::<HfKeys>()?;
+        let own = match self.grouped {
+            true => Own::of_glm4(json.keys(), keys.layers()?)?,
+            false => Own::of_qwen3(json.keys())?,
+        };
+        let conventions = Conventions { qk_norm: own.qk_norm, qkv_bias: own.qkv_bias, ..self.conventions };
+        refuse_biases(folder, &conventions, None)?;
+        let extras = Extras { partial_rotary: true, ..Extras::default() };
+        let transformer = keys.transformer(&conventions, Ends::of(json, folder), extras)?;
+        let rotary = (transformer.head_dim as f64 * own.rotary) as usize;
+        let Own { experts, dense_layers, modules, .. } = own;
+        Ok(Box::new(MoeConfig { transformer, rotary, experts, dense_layers, modules }.checked()?))
+    }
+
+    fn read_gguf(&self, gguf: &GgufFile) -> Result<Box<dyn FamilyConfig>, ModelError> {
+        let keys = GgufKeys { gguf, arch: self.conventions.name };
+        let head_dim = keys.head_dim()?;
+        let rotary = keys.size_or("rope.dimension_count", 1 << 12, head_dim)?;
+        let conventions = Conventions {
+            qk_norm: gguf.has_tensor("blk.0.attn_q_norm.weight"),
+            qkv_bias: gguf.has_tensor("blk.0.attn_q.bias"),
+            ..self.conventions
+        };
+        let (experts, dense_layers) = experts_in(&keys, self.grouped)?;
+        let transformer = keys.with_experts(&conventions, Some(rotary))?;
+        let announced = gguf.number(&keys.key("nextn_predict_layers")).unwrap_or(0);
+        let modules = usize::try_from(announced).unwrap_or(usize::MAX);
+        Ok(Box::new(MoeConfig { transformer, rotary, experts, dense_layers, modules }.checked()?))
+    }
+
+    fn tensor_names(&self) -> TensorNames {
+        names::tensor_name
+    }
+}
+
+impl MoeConfig {
+    /// Weights that a token is multiplied with; an embedding that is not also the head is only looked up.
+    fn active_weights(&self) -> u64 {
+        let c = &self.transformer;
+        let [all, active] = self.experts.weights(c.d_model);
+        let looked_up = if c.tied { 0 } else { (c.vocab * c.d_model) as u64 };
+        self.matrix_weights() - looked_up - self.expert_layers() as u64 * (all - active)
+    }
+}
+
+impl FamilyConfig for MoeConfig {
+    fn transformer(&self) -> &TransformerConfig {
+        &self.transformer
+    }
+
+    fn matrix_weights(&self) -> u64 {
+        let c = &self.transformer;
+        let [d, q, kv, ffn, layers] = [c.d_model, c.q_width(), c.kv_width(), c.ffn, c.layers].map(|n| n as u64);
+        let attention = layers * 2 * d * (q + kv);
+        let dense = self.dense_layers as u64 * 3 * d * ffn;
+        attention + dense + self.expert_layers() as u64 * self.experts.weights(c.d_model)[0] + c.end_weights()
+    }
+
+    fn is_large(&self) -> bool {
+        true
+    }
+
+    fn own_modules(&self, source: &ModelFiles) -> OwnModules {
+        OwnModules { found: OwnTensors { source, config: &self.transformer }.found(), announced: self.modules }
+    }
+
+    fn trims_draft_vocab(&self, named: bool) -> bool {
+        !named && self.modules > 0
+    }
+
+    fn pass_widths(&self) -> PassWidths {
+        let (c, [_, used, shared]) = (&self.transformer, self.experts.counts());
+        let ffn = c.ffn.max(self.experts.width() * shared);
+        let experts = expert_numbers(used, c.d_model, self.experts.width());
+        PassWidths { ffn, rotary: self.rotary, experts, ..c.pass_widths() }
+    }
+
+    fn memory(&self, context: &LoadContext<'_>, account: MemoryAccount, _size: u64) -> MemoryAccount {
+        // rows of the head that a trimmed one copies, in f32
+        let c = &self.transformer;
+        let modules = check_modules(context.source, (c, self.modules)).ok().filter(|_| context.loads_modules());
+        let vocab = context.draft_vocab().ok().flatten().filter(|_| modules.is_some_and(|count| count > 0));
+        let trimmed = vocab.map_or(0, |vocab| 4 * (vocab.len() * c.d_model) as u64);
+        MemoryAccount { drafter_weights: account.drafter_weights + trimmed, ..account }
+    }
+
+    fn describe(&self) -> Description {
+        let ([count, used, shared], layers) = (self.experts.counts(), self.expert_layers());
+        let active = self.active_weights();
+        let and_shared = if shared > 0 { format!(" and {shared} shared") } else { String::new() };
+        let line = format!(
+            "experts  {count} a layer in {layers} of {} layers; {used} of them{and_shared} serve a token, which meets {} weights; {}",
+            self.transformer.layers,
+            HumanCount(active),
+            expected_experts(count, used)
+        );
+        let experts =
+            json!({ "layers": layers, "count": count, "used": used, "shared": shared, "active_parameters": active });
+        Description {
+            fields: Map::from_iter([("experts".to_owned(), experts)]),
+            memory: vec![line],
+            ..Description::default()
+        }
+    }
+
+    fn load(&self, context: &LoadContext<'_>, backend: Backend<'_>, progress: &mut Progress<'_>) -> LoadResult {
+        let (tensors, spec) = context.on_candle(&backend);
+        let weights = Arc::new(MoeWeights::load(&tensors, self, context.ctx_len, progress)?);
+        Ok(Box::new(CandleTarget { weights, spec }))
+    }
+}
+
+impl CandleFamily for MoeWeights {
+    fn own_modules(target: &CandleTarget<Self>, context: &LoadContext<'_>) -> Option<Result<Modules, ModelError>> {
+        let Self { trunk, rope, config } = target.weights.as_ref();
+        let own = NextnTarget { trunk, rope, announced: config.modules, dtype: &target.spec.dtype };
+        let block = |tensors: &Tensors<'_>, layer| Ok(Box::new(reader::block(tensors, config, layer)?) as _);
+        (trunk.config.conventions.name == GLM4_MOE.conventions.name).then(|| nextn_modules(context, &own, &block))
+    }
+
+    fn shared(target: &CandleTarget<Self>) -> Result<SharedWeights<'_>, NoSharing> {
+        Ok(SharedWeights::Candle(Arc::clone(&target.weights.trunk) as _, target.spec.ctx_len))
+    }
+}
