@@ -57,7 +57,7 @@ pub const GLM4_FLASH_GGUF: Case = Case {
     golden: "glm4-flash-native.gguf",
     runs: DEEPSEEK.runs,
     kv_bytes: 4 * (32 + 8) * 2,
-    draft: Some(Draft { trimmed: Some(103), ..OWN }),
+    draft: Some(Draft { oracle: Oracle { slots: None, ..OWN.oracle }, trimmed: Some(103), ..OWN }),
     spoiled: "",
     ..GLM4_FLASH
 };
