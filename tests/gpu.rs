@@ -8,46 +8,14 @@
 
 mod common;
 
-use std::time::Duration;
-
-use common::checkpoint::{Golden, path, recipe};
+use common::checkpoint::{Golden, path};
+use common::gpu::{apart, decode, on_cpu, open, options, prompt, settings};
 use draftscope::engine;
 use draftscope::model::load::{Loaded, load};
-use draftscope::model::options::{Backend, DeviceChoice, Dtype, LoadOptions, ModuleFile};
-use draftscope::model::{Checkpoint, LogitRows, Model, ModelError, State, Tap};
-use draftscope::protocol::{DrafterKind, Drafting, Settings, TokenId};
-use draftscope::speculate::decoder::Decoder;
+use draftscope::model::options::{LoadOptions, ModuleFile};
+use draftscope::model::{Checkpoint, LogitRows, ModelError, State, Tap};
+use draftscope::protocol::{DrafterKind, TokenId};
 use draftscope::speculate::drafter::{Drafter, NoDrafter};
-
-/// Options of a fixture on the first adapter; `None` if there is none.
-fn options(name: &str) -> Option<LoadOptions> {
-    let options = on_cpu(name);
-    let options =
-        LoadOptions { device: DeviceChoice::Gpu, adapter: Some("0".to_owned()), backend: Backend::Auto, ..options };
-    match draftscope::model::gpu::adapters() {
-        all if all.is_empty() => {
-            assert!(std::env::var("DRAFTSCOPE_GPU_TESTS").is_err(), "DRAFTSCOPE_GPU_TESTS is set and no adapter found");
-            println!("not run: no Vulkan, Metal or DirectX 12 driver");
-            None
-        }
-        _ => Some(options),
-    }
-}
-
-fn on_cpu(name: &str) -> LoadOptions {
-    LoadOptions { dtype: Dtype::Stored, ..recipe(path(name), Backend::Native) }
-}
-
-fn open(options: &LoadOptions) -> Loaded {
-    load(options, &mut |_, _, _| {}).unwrap_or_else(|error| panic!("{}: {error}", options.target.display()))
-}
-
-/// Root of the mean square of the difference, relative to that of `b`.
-fn apart(a: &[f32], b: &[f32]) -> f32 {
-    assert_eq!(a.len(), b.len());
-    let squares = |values: &mut dyn Iterator<Item = f32>| values.map(|x| x * x).sum::<f32>().sqrt();
-    squares(&mut a.iter().zip(b).map(|(a, b)| a - b)) / squares(&mut b.iter().copied())
-}
 
 /// Fixtures that run on the GPU: Llama, Qwen3 with normed heads, MiMo's target, which has the biases of Qwen2; as bf16,
 /// FP8, and GGUF files with blocks of most encodings.
@@ -74,30 +42,6 @@ fn logits_and_states_are_those_of_independent_programs() {
         }
         assert_eq!((gpu.spec().backend, gpu.spec().info.layers), ("gpu", cpu.spec().info.layers));
     }
-}
-
-fn prompt(seed: u32, len: u32) -> Vec<TokenId> {
-    (0..len).map(|i| TokenId((seed * 7919 + i * i * 31 + i * 17) % 250)).collect()
-}
-
-/// The next `len` tokens.
-fn decode(
-    target: &dyn Model,
-    drafter: Box<dyn Drafter>,
-    settings: &Settings,
-    prompt: &[TokenId],
-    len: usize,
-) -> Vec<TokenId> {
-    let mut decoder = Decoder::new(target.fork().unwrap(), drafter, settings);
-    decoder.prefill(1, prompt).unwrap();
-    while decoder.committed().len() < prompt.len() + len {
-        decoder.round(&mut |_| Duration::ZERO).unwrap();
-    }
-    decoder.committed()[prompt.len()..prompt.len() + len].to_vec()
-}
-
-fn settings(drafter: DrafterKind, draft_len: u8, tree: Option<u8>) -> Settings {
-    Settings { drafter, draft_len, drafting: Drafting { tree, ..Drafting::default() }, ..Settings::default() }
 }
 
 /// Tokens of an answer; a software device takes some milliseconds a pass.
@@ -337,10 +281,10 @@ fn without_a_driver_the_gpu_is_named_as_missing_and_auto_says_nothing() {
 
 #[test]
 fn what_does_not_run_on_a_gpu_is_named() {
-    let Some(gpu) = options("gemma3") else { return };
+    let Some(gpu) = options("deepseek") else { return };
     let error = |options: &LoadOptions| load(options, &mut |_, _, _| {}).err().unwrap().to_string();
     let family = error(&gpu);
-    assert!(family.contains("runs Llama, Qwen2 and Qwen3") && family.contains("--device cpu"), "{family}");
+    assert!(family.contains("runs Llama, Qwen2, Qwen3, Gemma 3") && family.contains("--device cpu"), "{family}");
     let unknown = error(&LoadOptions { adapter: Some("no such".into()), ..options("llama").unwrap() });
     assert!(unknown.starts_with("no adapter is named 'no such'; there are: 0 "), "{unknown}");
     let misplaced = error(&LoadOptions { adapter: Some("0".into()), ..on_cpu("llama") });

@@ -4,6 +4,10 @@
 //! what drafters share with it. [`ModuleKind`] recognises draft modules in a folder of their own. The tables of both
 //! are in [`families`](crate::model::families) and [`load`](crate::model::load).
 
+mod candle_target;
+#[cfg(feature = "gpu")]
+mod gpu_target;
+
 use std::any::Any;
 use std::fmt::Display;
 use std::path::Path;
@@ -14,12 +18,14 @@ use serde_json::{Map, Value};
 
 use crate::model::files::{ConfigJson, Folder, GgufFile, ModelFiles, TensorNames};
 use crate::model::native::{NativeCpu, NativeLlama};
-use crate::model::nn::{
-    MatmulBackend, PassWidths, SharedTarget, Tensors, Transformer, TransformerConfig, TransformerModel,
-};
+use crate::model::nn::{MatmulBackend, PassWidths, SharedTarget, Tensors, TransformerConfig};
 use crate::model::options::{DraftVocab, LoadOptions, WeightType};
 use crate::model::{DraftModule, Model, ModelError, ModelSpec};
 use crate::protocol::{DrafterInfo, MemoryAccount, TokenId};
+
+pub use self::candle_target::{CandleFamily, CandleTarget};
+#[cfg(feature = "gpu")]
+pub(in crate::model) use self::gpu_target::GpuTarget;
 
 /// Names of a family.
 #[derive(Clone, Copy, Debug)]
@@ -127,6 +133,11 @@ pub trait FamilyConfig: Any {
         false
     }
 
+    /// Whether the GPU backend runs it.
+    fn runs_on_gpu(&self) -> bool {
+        self.runs_whole_native()
+    }
+
     /// Draft modules in the same files.
     fn own_modules(&self, _source: &ModelFiles) -> OwnModules {
         OwnModules::default()
@@ -214,40 +225,6 @@ pub trait LoadedTarget: Any {
     /// # Errors
     /// When the cache cannot be allocated.
     fn into_model(self: Box<Self>) -> Result<Box<dyn Model>, ModelError>;
-}
-
-/// A target on candle whose passes are those of every [`Transformer`].
-pub struct CandleTarget<W> {
-    /// Its weights, which drafters share.
-    pub weights: Arc<W>,
-    /// What it is.
-    pub spec: ModelSpec,
-}
-
-/// What drafters get from a family's weights on candle.
-pub trait CandleFamily: Transformer + Sized + 'static {
-    /// As [`LoadedTarget::own_modules`].
-    fn own_modules(target: &CandleTarget<Self>, context: &LoadContext<'_>) -> Option<Result<Modules, ModelError>>;
-
-    /// As [`LoadedTarget::shared`].
-    ///
-    /// # Errors
-    /// As there.
-    fn shared(target: &CandleTarget<Self>) -> Result<SharedWeights<'_>, NoSharing>;
-}
-
-impl<W: CandleFamily> LoadedTarget for CandleTarget<W> {
-    fn own_modules(&self, context: &LoadContext<'_>) -> Option<Result<Modules, ModelError>> {
-        W::own_modules(self, context)
-    }
-
-    fn shared(&self) -> Result<SharedWeights<'_>, NoSharing> {
-        W::shared(self)
-    }
-
-    fn into_model(self: Box<Self>) -> Result<Box<dyn Model>, ModelError> {
-        Ok(Box::new(TransformerModel::new(self.weights, self.spec)?))
-    }
 }
 
 /// Weights that a draft module shares with its target.

@@ -4,6 +4,8 @@
 
 pub mod checkpoint;
 pub mod fp8;
+#[cfg(feature = "gpu")]
+pub mod gpu;
 pub mod grown;
 pub mod real;
 pub mod tiny;

@@ -1,15 +1,17 @@
-//! One transformer block of the Llama kind: its weights, its cache, and its nine launches.
+//! One transformer block: its weights, its cache, and its nine launches.
 //!
-//! norm · q, k, v · heads and cache · attention · joining · output · norm · gate and up · down. Invariant: bind groups
-//! are made once, with a sequence; a pass only records launches.
+//! norm · q, k, v · heads and cache · attention · joining · output · norm · gate and up · down. Where outputs are normed
+//! before they are added, that norm and the next one are one launch. Invariant: bind groups are made once, with a
+//! sequence; a pass only records launches.
 
 use draftscope_kernels::BLOCK;
 
-use crate::GpuError;
+use crate::buffers::{Acts, LayerCache, Scratch};
 use crate::device::{Dims, Gpu};
 use crate::kernel::{Kernel, OUTPUTS, ROWS_AT_ONCE, TILE};
 use crate::matrix::Matrix;
-use crate::pass::{MAX_ROWS, PROMPT_ROWS, PassRows, SEGMENT};
+use crate::pass::{MAX_ROWS, PassRows};
+use crate::style::Style;
 
 /// Sizes of a block.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,7 +22,7 @@ pub struct Shape {
     pub heads: usize,
     /// Key and value heads, a divisor.
     pub kv_heads: usize,
-    /// Width of a head, at most 256.
+    /// Width of a head, at most [`MAX_HEAD_DIM`].
     pub head_dim: usize,
     /// Width of the feed-forward layer.
     pub d_ff: usize,
@@ -29,7 +31,7 @@ pub struct Shape {
 }
 
 /// Widest head that the kernels run.
-pub const MAX_HEAD_DIM: usize = 256;
+pub const MAX_HEAD_DIM: usize = 512;
 
 impl Shape {
     fn heads_in_qkv(&self) -> usize {
@@ -52,7 +54,7 @@ pub struct BlockWeights {
     pub qkv: Matrix,
     /// `[(heads + 2 kv_heads) head_dim]`
     pub bias: Option<wgpu::Buffer>,
-    /// Of queries, then of keys: `[2][head_dim]`
+    /// Of queries, then of keys: `[2][head_dim]`.
     pub head_norms: Option<wgpu::Buffer>,
     /// `[d_model, heads head_dim]`
     pub out: Matrix,
@@ -64,107 +66,26 @@ pub struct BlockWeights {
     pub up: Matrix,
     /// `[d_model, d_ff]`
     pub down: Matrix,
+    /// What it has besides.
+    pub style: Style,
 }
 
 impl BlockWeights {
+    /// Its sizes in a model of these.
+    pub(crate) fn shape(&self, model: &Shape) -> Shape {
+        self.style.shape.unwrap_or(*model)
+    }
+
+    /// Bytes of keys and values of a position in a model of these sizes.
+    #[must_use]
+    pub fn kv_bytes(&self, model: &Shape) -> u64 {
+        if self.style.delta.is_some() { 0 } else { self.shape(model).kv_bytes() }
+    }
+
     /// Bytes of its matrices.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         [&self.qkv, &self.out, &self.gate, &self.up, &self.down].iter().map(|matrix| matrix.bytes()).sum()
-    }
-}
-
-/// Activations of up to [`PROMPT_ROWS`] rows as matrices read them.
-#[derive(Debug)]
-pub(crate) struct Acts {
-    pub(crate) values: wgpu::Buffer,
-    codes: wgpu::Buffer,
-    scales: wgpu::Buffer,
-}
-
-impl Acts {
-    pub(crate) fn new(gpu: &Gpu, width: usize) -> Self {
-        let numbers = PROMPT_ROWS * width;
-        Self { values: gpu.storage(4 * numbers), codes: gpu.storage(numbers), scales: gpu.storage(numbers / 2) }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn codes(&self) -> &wgpu::Buffer {
-        &self.codes
-    }
-
-    #[cfg(test)]
-    pub(crate) fn scales(&self) -> &wgpu::Buffer {
-        &self.scales
-    }
-}
-
-/// Buffers that the blocks of a sequence share.
-#[derive(Debug)]
-pub(crate) struct Scratch {
-    /// The residual stream, `[64][d_model]`.
-    pub(crate) x: wgpu::Buffer,
-    pub(crate) acts: Acts,
-    attended: Acts,
-    inner: Acts,
-    qkv: wgpu::Buffer,
-    q: wgpu::Buffer,
-    parts: wgpu::Buffer,
-    /// Rows of the passes over a prompt.
-    pub(crate) prompt_rows: usize,
-    segments: usize,
-    /// Bound where there is nothing to read.
-    nothing: wgpu::Buffer,
-    /// Slots of passes.
-    pub(crate) run: wgpu::Buffer,
-}
-
-impl Scratch {
-    /// For passes that see up to `ctx_len` positions.
-    ///
-    /// # Errors
-    /// [`GpuError::OutOfMemory`] if attention needs a larger buffer than the device allows.
-    pub(crate) fn new(gpu: &Gpu, shape: &Shape, (ctx_len, slots): (usize, usize)) -> Result<Self, GpuError> {
-        let segments = ctx_len.div_ceil(SEGMENT).max(1);
-        // long contexts: attention of fewer rows of a prompt at once
-        let of_row = 4 * shape.heads * segments * (shape.head_dim + 2);
-        let prompt_rows = if PROMPT_ROWS * of_row <= MOST_OF_PROMPT { PROMPT_ROWS } else { MAX_ROWS };
-        let parts = prompt_rows * of_row;
-        if parts as u64 > gpu.info().max_binding {
-            return Err(GpuError::OutOfMemory(format!(
-                "attention over {ctx_len} positions needs {parts} bytes at once"
-            )));
-        }
-        let queries = shape.heads * shape.head_dim;
-        let scratch = Self {
-            x: gpu.storage(4 * PROMPT_ROWS * shape.d_model),
-            acts: Acts::new(gpu, shape.d_model),
-            attended: Acts::new(gpu, queries),
-            inner: Acts::new(gpu, shape.d_ff),
-            qkv: gpu.storage(4 * PROMPT_ROWS * shape.heads_in_qkv() * shape.head_dim),
-            q: gpu.storage(4 * PROMPT_ROWS * queries),
-            parts: gpu.storage(parts),
-            prompt_rows,
-            segments,
-            nothing: gpu.storage(16),
-            run: gpu.uniform(slots as u64 * crate::device::SLOT_BYTES),
-        };
-        gpu.check()?;
-        Ok(scratch)
-    }
-}
-
-/// Keys and values of one block, `[positions][kv_heads][head_dim / 2]` words each.
-#[derive(Debug)]
-pub(crate) struct LayerCache {
-    pub(crate) keys: wgpu::Buffer,
-    pub(crate) values: wgpu::Buffer,
-}
-
-impl LayerCache {
-    pub(crate) fn new(gpu: &Gpu, shape: &Shape, positions: usize) -> Self {
-        let bytes = positions * shape.kv_bytes() as usize / 2;
-        Self { keys: gpu.storage(bytes), values: gpu.storage(bytes) }
     }
 }
 
@@ -178,7 +99,9 @@ pub(crate) struct Op {
 
 /// How many workgroups run, for `m` rows.
 #[derive(Clone, Copy, Debug)]
-enum Grid {
+pub(crate) enum Grid {
+    /// So many, whatever the rows.
+    Once(u32),
     /// One a row.
     Rows,
     /// So many a row.
@@ -189,9 +112,6 @@ enum Grid {
     Weights([u32; 2], u32),
 }
 
-/// Bytes of the segments of attention up to which passes over prompts have [`PROMPT_ROWS`] rows.
-const MOST_OF_PROMPT: usize = 128 << 20;
-
 /// Most workgroups along one axis that are used.
 const MOST_ALONG_X: usize = 32_768;
 
@@ -199,6 +119,7 @@ impl Op {
     pub(crate) fn launch(&self, gpu: &Gpu, pass: &mut wgpu::ComputePass<'_>, (rows, slot): (&PassRows, usize)) {
         let m = rows.m();
         let grid = match self.grid {
+            Grid::Once(all) => [all, 1, 1],
             Grid::Rows => [m as u32, 1, 1],
             Grid::PerRow(each) => [each, m as u32, 1],
             Grid::PerSegment(each) => [each, m as u32, rows.segments() as u32],
@@ -216,16 +137,16 @@ pub(crate) struct Binder<'a> {
 }
 
 impl Binder<'_> {
-    fn op(&self, kernel: Kernel, dims: Dims, grid: Grid, buffers: &[&wgpu::Buffer]) -> Op {
+    pub(crate) fn op(&self, kernel: Kernel, dims: Dims, grid: Grid, buffers: &[&wgpu::Buffer]) -> Op {
         let dims = self.gpu.dims(dims);
         Op { kernel, group: self.gpu.bind(kernel, (&dims, self.run), buffers), grid }
     }
 
-    /// Rows of the embedding to `x`.
-    pub(crate) fn embed(&self, table: &Matrix, tokens: &wgpu::Buffer, x: &wgpu::Buffer) -> Vec<Op> {
+    /// Rows of the embedding, scaled, to `x`.
+    pub(crate) fn embed(&self, (table, scale): (&Matrix, f32), tokens: &wgpu::Buffer, x: &wgpu::Buffer) -> Vec<Op> {
         let op = |part: &crate::matrix::Part| {
             let a = [part.first as u32, (table.k / BLOCK) as u32, part.rows as u32, 0];
-            let dims = Dims { a, ..Dims::default() };
+            let dims = Dims { a, c: [scale, 0.0, 0.0, 0.0], ..Dims::default() };
             self.op(Kernel::Embed(part.form), dims, Grid::Rows, &[&part.codes, &part.scales, tokens, x])
         };
         table.parts.iter().map(op).collect()
@@ -258,7 +179,26 @@ impl Binder<'_> {
         matrix.parts.iter().map(op).collect()
     }
 
-    fn gate_up(&self, (gate, up): (&Matrix, &Matrix), acts: &Acts, (out, width): (&Acts, usize)) -> Vec<Op> {
+    /// Adds a layer's output, normed, to the residual stream, and norms the sum for what reads `next`.
+    fn norm_add(
+        &self,
+        scratch: &Scratch,
+        weight: &wgpu::Buffer,
+        (d, eps): (usize, f32),
+        next: Option<&wgpu::Buffer>,
+    ) -> Op {
+        let dims = Dims { a: [d as u32, u32::from(next.is_some()), 0, 0], c: [eps, 1.0, 0.0, 0.0], ..Dims::default() };
+        let Scratch { output, x, acts: Acts { values, codes, scales }, .. } = scratch;
+        let buffers = [output, weight, next.unwrap_or(weight), x, values, codes, scales];
+        self.op(Kernel::NormAdd, dims, Grid::Rows, &buffers)
+    }
+
+    fn gate_up(
+        &self,
+        (gate, up, gelu): (&Matrix, &Matrix, bool),
+        acts: &Acts,
+        (out, width): (&Acts, usize),
+    ) -> Vec<Op> {
         let op = |(gate_part, up_part): (&crate::matrix::Part, &crate::matrix::Part)| {
             let a = [gate_part.rows as u32, (gate.k / BLOCK) as u32, width as u32, gate_part.first as u32];
             let buffers = [
@@ -275,7 +215,8 @@ impl Binder<'_> {
             ];
             let groups = (gate_part.rows / BLOCK) as u32;
             let grid = Grid::Weights([groups, 1], groups);
-            self.op(Kernel::GateUp(gate_part.form), Dims { a, ..Dims::default() }, grid, &buffers)
+            let dims = Dims { a, b: [u32::from(gelu), 0, 0, 0], ..Dims::default() };
+            self.op(Kernel::GateUp(gate_part.form), dims, grid, &buffers)
         };
         gate.parts.iter().zip(&up.parts).map(op).collect()
     }
@@ -285,6 +226,12 @@ impl Binder<'_> {
         let stretches = width.div_ceil(512);
         let dims = Dims { a: [width as u32, stretches as u32, 0, 0], ..Dims::default() };
         self.op(Kernel::Stats, dims, Grid::PerRow(stretches as u32), &[logits, out])
+    }
+
+    /// Caps logits `[m][width]` in place.
+    pub(crate) fn cap(&self, (logits, width): (&wgpu::Buffer, usize), cap: f32) -> Op {
+        let dims = Dims { a: [width as u32, 0, 0, 0], c: [cap, 0.0, 0.0, 0.0], ..Dims::default() };
+        self.op(Kernel::Cap, dims, Grid::PerRow(width.div_ceil(512) as u32), &[logits])
     }
 
     /// The token of the largest of row 0's logits, to where the pass says.
@@ -297,30 +244,77 @@ impl Binder<'_> {
         &self,
         shape: &Shape,
         weights: &BlockWeights,
+        memory: (&Scratch, &LayerCache, &wgpu::Buffer),
+    ) -> Vec<Op> {
+        self.block_between(shape, weights, memory, (false, None))
+    }
+
+    /// The same, between blocks: `entered`, if the block before left the normed input, and the weight of the norm to leave
+    /// it for the next block, which a block does that norms its outputs.
+    pub(crate) fn block_between(
+        &self,
+        model: &Shape,
+        weights: &BlockWeights,
+        (scratch, cache, angles): (&Scratch, &LayerCache, &wgpu::Buffer),
+        (entered, next): (bool, Option<&wgpu::Buffer>),
+    ) -> Vec<Op> {
+        let Shape { d_model, d_ff, eps, .. } = weights.shape(model);
+        let Scratch { x, acts, attended, inner, output, .. } = scratch;
+        let (norms, onto) = (weights.style.post_norms.as_ref(), weights.style.post_norms.is_none());
+        let to = if onto { x } else { output };
+        let mut ops = Vec::new();
+        if !entered {
+            ops.push(self.norm((x, &weights.attn_norm), (d_model, eps), acts));
+        }
+        ops.extend(match (&weights.style.delta, &cache.delta) {
+            (Some(delta), Some(memory)) => self.delta((delta, &weights.qkv, eps), (scratch, memory)),
+            _ => self.attention(&weights.shape(model), weights, (scratch, cache, angles)),
+        });
+        ops.extend(self.product((&weights.out, attended), (to, d_model, 0), onto));
+        ops.push(match norms {
+            Some([post, _]) => self.norm_add(scratch, post, (d_model, eps), Some(&weights.ffn_norm)),
+            None => self.norm((x, &weights.ffn_norm), (d_model, eps), acts),
+        });
+        ops.extend(self.gate_up((&weights.gate, &weights.up, weights.style.gelu), acts, (inner, d_ff)));
+        ops.extend(self.product((&weights.down, inner), (to, d_model, 0), onto));
+        ops.extend(norms.map(|[_, post]| self.norm_add(scratch, post, (d_model, eps), next)));
+        ops
+    }
+
+    /// From normed rows to what the output projection reads.
+    fn attention(
+        &self,
+        shape: &Shape,
+        weights: &BlockWeights,
         (scratch, cache, angles): (&Scratch, &LayerCache, &wgpu::Buffer),
     ) -> Vec<Op> {
-        let Shape { d_model, heads, kv_heads, head_dim, d_ff, eps } = *shape;
-        let Scratch { x, acts, attended, inner, qkv, q, parts, nothing, .. } = scratch;
-        let all = shape.heads_in_qkv();
+        let Shape { heads, kv_heads, head_dim, eps, .. } = *shape;
+        let Scratch { acts, attended, qkv, q, parts, nothing, .. } = scratch;
+        let (style, width, all) = (&weights.style, weights.qkv.rows(), shape.heads_in_qkv());
         let flags = u32::from(weights.bias.is_some()) | u32::from(weights.head_norms.is_some()) << 1;
         let sizes = |last: u32| [heads as u32, kv_heads as u32, head_dim as u32, last];
-        let rope = Dims { a: sizes(flags), c: [eps, 1.0 / (head_dim as f32).sqrt(), 0.0, 0.0], ..Dims::default() };
-        let attend = Dims { a: sizes(scratch.segments as u32), ..Dims::default() };
+        let query_scale = style.query_scale.unwrap_or(1.0 / (head_dim as f32).sqrt());
+        let rope = Dims {
+            a: sizes(flags),
+            b: [(width / head_dim) as u32, style.rotary.unwrap_or(head_dim) as u32, 0, 0],
+            c: [eps, query_scale, 0.0, 0.0],
+        };
+        let gates = [u32::from(style.gated), width as u32, (all * head_dim) as u32];
+        let attend = Dims {
+            a: sizes(scratch.segments as u32),
+            b: [style.window.unwrap_or(0) as u32, gates[0], gates[1], gates[2]],
+            c: [style.score_cap.unwrap_or(0.0), 0.0, 0.0, 0.0],
+        };
         let (bias, norms) = (weights.bias.as_ref(), weights.head_norms.as_ref());
+        let angles = style.angles.as_ref().unwrap_or(angles);
         let into_cache =
             [qkv, bias.unwrap_or(nothing), norms.unwrap_or(nothing), angles, q, &cache.keys, &cache.values];
-        let joined = [parts, &attended.values, &attended.codes, &attended.scales];
-        let per_head = Grid::PerRow(heads as u32);
-        let mut ops = vec![self.norm((x, &weights.attn_norm), (d_model, eps), acts)];
-        ops.extend(self.product((&weights.qkv, acts), (qkv, all * head_dim, 0), false));
+        let joined = [parts, qkv, &attended.values, &attended.codes, &attended.scales];
+        let mut ops = self.product((&weights.qkv, acts), (qkv, width, 0), false);
         ops.push(self.op(Kernel::Rope, rope, Grid::PerRow(all as u32), &into_cache));
         let seen = [q, &cache.keys, &cache.values, parts];
         ops.push(self.op(Kernel::Attend, attend, Grid::PerSegment(heads as u32), &seen));
-        ops.push(self.op(Kernel::Join, attend, per_head, &joined));
-        ops.extend(self.product((&weights.out, attended), (x, d_model, 0), true));
-        ops.push(self.norm((x, &weights.ffn_norm), (d_model, eps), acts));
-        ops.extend(self.gate_up((&weights.gate, &weights.up), acts, (inner, d_ff)));
-        ops.extend(self.product((&weights.down, inner), (x, d_model, 0), true));
+        ops.push(self.op(Kernel::Join, attend, Grid::PerRow(heads as u32), &joined));
         ops
     }
 }

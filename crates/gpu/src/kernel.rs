@@ -33,6 +33,16 @@ pub enum Kernel {
     Stats,
     /// The token of the largest logit.
     Pick,
+    /// Adds a layer's normed output, and norms the sum.
+    NormAdd,
+    /// Caps logits.
+    Cap,
+    /// The short convolution of recurrent layers.
+    Convolve,
+    /// Gated DeltaNet; a lane has so many rows of a state.
+    Delta(u32),
+    /// Norms and gates its answers.
+    GateNorm,
 }
 
 /// A kernel for a number of rows: a power of two up to [`ROWS_AT_ONCE`], or [`TILE`], or 0 where the number does not matter.
@@ -57,7 +67,10 @@ impl Kernel {
     pub fn all() -> Vec<Self> {
         let by_form =
             Form::ALL.into_iter().flat_map(|form| [Self::Embed(form), Self::Matrix(form), Self::GateUp(form)]);
-        by_form.chain([Self::Norm, Self::Rope, Self::Attend, Self::Join, Self::Stats, Self::Pick]).collect()
+        let others =
+            [Self::Norm, Self::Rope, Self::Attend, Self::Join, Self::Stats, Self::Pick, Self::NormAdd, Self::Cap];
+        let recurrent = [Self::Convolve, Self::Delta(4), Self::Delta(32), Self::GateNorm];
+        by_form.chain(others).chain(recurrent).collect()
     }
 
     /// The variant for `m` rows.
@@ -81,9 +94,14 @@ impl Kernel {
             Self::GateUp(_) => &[R, R, R, R, R, R, R, W, W, W],
             Self::Rope => &[R, R, R, R, W, W, W],
             Self::Attend => &[R, R, R, W],
-            Self::Join => &[R, W, W, W],
+            Self::Join => &[R, R, W, W, W],
             Self::Stats => &[R, W],
             Self::Pick => &[R, R, W],
+            Self::NormAdd => &[R, R, R, W, W, W, W],
+            Self::Cap => &[W],
+            Self::Convolve => &[R, R, R, W, W, W],
+            Self::Delta(_) => &[R, R, W, W],
+            Self::GateNorm => &[R, R, R, W, W, W],
         }
     }
 
@@ -99,11 +117,16 @@ impl Kernel {
             Self::Join => 6,
             Self::Stats => 7,
             Self::Pick => 8,
+            Self::NormAdd => 9,
+            Self::Cap => 10,
+            Self::Convolve => 11,
+            Self::Delta(_) => 12,
+            Self::GateNorm => 13,
         }
     }
 
     /// One kernel for each layout, in order.
-    pub(crate) const LAYOUTS: [Self; 9] = [
+    pub(crate) const LAYOUTS: [Self; 14] = [
         Self::Embed(Form::Of(Encoding::F32)),
         Self::Norm,
         Self::Matrix(Form::Of(Encoding::F32)),
@@ -113,6 +136,11 @@ impl Kernel {
         Self::Join,
         Self::Stats,
         Self::Pick,
+        Self::NormAdd,
+        Self::Cap,
+        Self::Convolve,
+        Self::Delta(4),
+        Self::GateNorm,
     ];
 }
 
@@ -158,6 +186,13 @@ impl Variant {
             Kernel::Join => [HEADER, include_str!("shaders/join.wgsl"), QUANTISE].concat(),
             Kernel::Stats => [HEADER, include_str!("shaders/stats.wgsl")].concat(),
             Kernel::Pick => [HEADER, include_str!("shaders/pick.wgsl")].concat(),
+            Kernel::NormAdd => [HEADER, include_str!("shaders/norm_add.wgsl"), QUANTISE].concat(),
+            Kernel::Cap => [HEADER, include_str!("shaders/cap.wgsl")].concat(),
+            Kernel::Convolve => [HEADER, include_str!("shaders/convolve.wgsl")].concat(),
+            Kernel::Delta(own) => {
+                [HEADER, &format!("const OWN = {own}u;\n"), include_str!("shaders/delta.wgsl")].concat()
+            }
+            Kernel::GateNorm => [HEADER, include_str!("shaders/gate_norm.wgsl"), QUANTISE].concat(),
         }
     }
 }

@@ -13,6 +13,8 @@
 mod adapter;
 mod block;
 mod blocks;
+mod buffers;
+mod delta;
 mod device;
 mod error;
 mod form;
@@ -23,23 +25,31 @@ mod module;
 mod network;
 mod packed;
 mod pass;
+mod recurrent;
 #[cfg(test)]
 mod reference;
+#[cfg(test)]
+mod reference_delta;
+mod request;
 mod self_test;
+mod style;
 mod subgroup;
 #[cfg(test)]
 mod tests;
 
 pub use adapter::{Adapter, AdapterInfo, AdapterKind, adapters, choose};
 pub use block::{BlockWeights, MAX_HEAD_DIM, Shape};
+pub use delta::{DeltaShape, DeltaWeights, MAX_KEY_DIM};
 pub use device::{Gpu, Work, wait_until_closed};
 pub use error::GpuError;
 pub use form::Form;
 pub use kernel::{Kernel, ROWS_AT_ONCE, TILE, Variant};
 pub use matrix::{Matrix, StoredRows};
 pub use module::{Ahead, MAX_AHEAD, MAX_SLOTS, ModuleOutput, ModuleSequence, ModuleWeights, Slots};
-pub use network::{Network, Output, Request, Sequence, Stretch};
+pub use network::{Network, Sequence};
 pub use packed::PackedRows;
-pub use pass::{MAX_ROWS, PROMPT_ROWS, PassRows, SEGMENT};
+pub use pass::{MAX_ROWS, PROMPT_ROWS, PassRows, SEGMENT, Store};
+pub use request::{Output, Request, Stretch};
 pub use self_test::{Difference, self_test};
+pub use style::{EndStyle, Style};
 pub use wgpu::Buffer;

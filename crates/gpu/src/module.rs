@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use crate::GpuError;
-use crate::block::{Acts, Binder, BlockWeights, LayerCache, Op, Scratch, Shape};
+use crate::block::{Binder, BlockWeights, Op, Shape};
+use crate::buffers::{Acts, LayerCache, Scratch, copy_caches};
 use crate::matrix::Matrix;
-use crate::network::{Network, copy_caches, launch};
+use crate::network::{Network, launch};
 use crate::pass::{MAX_ROWS, PROMPT_ROWS, PassRows};
 
 /// Passes of one submission.
@@ -139,8 +140,9 @@ impl ModuleSequence {
     pub fn new(network: &Arc<Network>, weights: &Arc<ModuleWeights>) -> Result<Self, GpuError> {
         let (gpu, shape, w) = (&*network.gpu, &weights.shape, &**weights);
         let d = shape.d_model;
-        let cache = LayerCache::new(gpu, shape, network.ctx_len);
-        let scratch = Scratch::new(gpu, shape, (network.ctx_len, PASSES + 1 + MAX_AHEAD))?;
+        let cache = LayerCache::new(gpu, (shape, &w.block), network.ctx_len);
+        let scratch =
+            Scratch::new(gpu, (shape, std::slice::from_ref(&w.block)), (network.ctx_len, PASSES + 1 + MAX_AHEAD))?;
         let rows_of = || gpu.storage(4 * PROMPT_ROWS * d);
         let embedded = rows_of();
         let rows: Vec<_> = (0..=w.fuse.len()).map(|_| rows_of()).collect();
@@ -169,7 +171,7 @@ impl ModuleSequence {
             head.extend(binder.product((joined, &scratch.acts), (&logits, width, w.head.rows()), false));
         }
         let launches = Launches {
-            embed: binder.embed(network.table(), &tokens, &embedded),
+            embed: binder.embed(network.scaled_table(), &tokens, &embedded),
             embedding_norm: norm(&embedded, &w.embedding_norm, &of_embedding),
             fuse: w.fuse.iter().zip(&rows[1..]).map(fuse).collect(),
             hidden_norm: norm(&rows[0], &w.hidden_norm, &of_hidden),
@@ -383,7 +385,7 @@ impl ModuleSequence {
         let gpu = &*self.network.gpu;
         let mut fork = Self::new(&self.network, &self.weights)?;
         let caches = (std::slice::from_ref(&self.cache), std::slice::from_ref(&fork.cache));
-        copy_caches(gpu, caches, self.len as u64 * self.weights.shape.kv_bytes() / 2);
+        copy_caches(gpu, caches, self.len);
         fork.len = self.len;
         fork.set_joined(&self.joined)?;
         Ok(fork)

@@ -1,4 +1,4 @@
-//! A whole target of the Llama kind: weights that sequences share, and a sequence with a cache of its own.
+//! A whole target: weights that sequences share, and a sequence with a cache of its own.
 //!
 //! A prompt's passes are recorded one after the other into one submission. Invariant: a sequence's buffers are made
 //! when it is, or when other hidden states are asked for; a pass creates none.
@@ -6,10 +6,14 @@
 use std::sync::Arc;
 
 use crate::GpuError;
-use crate::block::{Binder, BlockWeights, LayerCache, Op, Scratch, Shape};
+use crate::block::{Binder, BlockWeights, Op, Shape};
+use crate::buffers::{LayerCache, Scratch, copy_caches, move_rows};
 use crate::device::{Gpu, SLOT_BYTES};
 use crate::matrix::Matrix;
 use crate::pass::{MAX_ROWS, PassRows};
+use crate::recurrent::Recurrence;
+use crate::request::{Output, Request, Stretch};
+use crate::style::EndStyle;
 
 /// Passes of 16 rows of one submission; those of a prompt are longer and fewer. One more is for the row of a prompt that
 /// gets logits.
@@ -18,7 +22,7 @@ const PASSES: usize = 32;
 /// Weights of a target.
 #[derive(Debug)]
 pub struct Network {
-    /// Sizes of every block.
+    /// Sizes of every block that has none of its own.
     pub shape: Shape,
     /// The blocks.
     pub blocks: Vec<BlockWeights>,
@@ -32,6 +36,8 @@ pub struct Network {
     pub angles: wgpu::Buffer,
     /// Positions of a cache.
     pub ctx_len: usize,
+    /// What it has besides.
+    pub style: EndStyle,
     /// Where they lie; dropped last.
     pub gpu: Arc<Gpu>,
 }
@@ -44,46 +50,10 @@ impl Network {
         ends + self.blocks.iter().map(BlockWeights::bytes).sum::<u64>()
     }
 
-    pub(crate) fn table(&self) -> &Matrix {
-        self.embedding.as_ref().unwrap_or(&self.head)
+    /// The embedding, and what it is multiplied by.
+    pub(crate) fn scaled_table(&self) -> (&Matrix, f32) {
+        (self.embedding.as_ref().unwrap_or(&self.head), self.style.embedding_scale)
     }
-}
-
-/// What a forward pass is asked for.
-#[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
-    /// One token a row.
-    pub tokens: &'a [u32],
-    /// Blocks that run, from the first on.
-    pub layers: usize,
-    /// Whether every row gets logits, or only the last.
-    pub all_logits: bool,
-    /// Parents of the rows of a tree of at most [`MAX_ROWS`] rows; `None` for a chain.
-    pub parents: Option<&'a [usize]>,
-    /// Hidden states of each row: after so many blocks, or after the final norm.
-    pub states: &'a [Option<usize>],
-}
-
-/// What a forward pass computed.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Output {
-    /// `[rows][states][d_model]`
-    pub hidden: Vec<f32>,
-    /// `[rows or 1][vocabulary]`
-    pub logits: Vec<f32>,
-    /// Of each stretch of 512 logits, `[rows or 1][stretches]`.
-    pub stretches: Vec<Stretch>,
-}
-
-/// A summary of at most 512 logits.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Stretch {
-    /// The largest.
-    pub max: f32,
-    /// `Σ e^(logit − max)`
-    pub sum: f32,
-    /// Index of the first largest in its row.
-    pub argmax: u32,
 }
 
 /// Launches around the blocks.
@@ -110,6 +80,8 @@ pub struct Sequence {
     /// States that buffers have room for.
     room: usize,
     len: usize,
+    /// If some layers are recurrent.
+    recurrence: Option<Recurrence>,
     /// Dropped last.
     network: Arc<Network>,
 }
@@ -121,26 +93,51 @@ impl Sequence {
     /// [`GpuError::OutOfMemory`] or what the driver reports.
     pub fn new(network: &Arc<Network>) -> Result<Self, GpuError> {
         let (gpu, shape, ctx_len) = (&*network.gpu, &network.shape, network.ctx_len);
-        let caches: Vec<_> = network.blocks.iter().map(|_| LayerCache::new(gpu, shape, ctx_len)).collect();
-        let scratch = Scratch::new(gpu, shape, (ctx_len, PASSES + 1))?;
+        let caches: Vec<_> = network.blocks.iter().map(|block| LayerCache::new(gpu, (shape, block), ctx_len)).collect();
+        let scratch = Scratch::new(gpu, (shape, &network.blocks), (ctx_len, PASSES + 1))?;
         let vocab = network.head.rows();
         let stats = gpu.storage(16 * MAX_ROWS * vocab.div_ceil(512));
         let logits = gpu.storage(4 * MAX_ROWS * vocab);
         let tokens = gpu.storage(4 * PASSES * MAX_ROWS);
         let binder = Binder { gpu, run: &scratch.run };
-        let with = |(weights, cache)| binder.block(shape, weights, (&scratch, cache, &network.angles));
-        let blocks = network.blocks.iter().zip(&caches).map(with).collect();
+        let with = |(index, cache): (usize, &LayerCache)| {
+            let before = index.checked_sub(1).and_then(|before| network.blocks.get(before));
+            let entered = before.is_some_and(|block| block.style.post_norms.is_some());
+            let next = network.blocks.get(index + 1).map(|block| &block.attn_norm);
+            binder.block_between(shape, &network.blocks[index], (&scratch, cache, &network.angles), (entered, next))
+        };
+        let blocks = caches.iter().enumerate().map(with).collect();
         let mut head = binder.product((&network.head, &scratch.acts), (&logits, vocab, 0), false);
+        head.extend(network.style.logit_cap.map(|cap| binder.cap((&logits, vocab), cap)));
         head.push(binder.stats(&logits, vocab, &stats));
         let ends = Ends {
-            embed: binder.embed(network.table(), &tokens, &scratch.x),
+            embed: binder.embed(network.scaled_table(), &tokens, &scratch.x),
             final_norm: binder.norm((&scratch.x, &network.final_norm), (shape.d_model, shape.eps), &scratch.acts),
             head,
         };
+        let delta = |(cache, block): (&LayerCache, &BlockWeights)| {
+            Some(binder.delta_state(&block.style.delta.as_ref()?.shape, cache.delta.as_ref()?, &scratch.q))
+        };
+        let states_alone: Vec<_> = caches.iter().zip(&network.blocks).filter_map(delta).collect();
+        let recurrence = (!states_alone.is_empty()).then(|| Recurrence::new(states_alone));
         let (states, readable) = state_buffers(network, 1);
         gpu.check()?;
         let network = Arc::clone(network);
-        Ok(Self { network, scratch, caches, blocks, ends, tokens, logits, stats, states, readable, room: 1, len: 0 })
+        Ok(Self {
+            network,
+            scratch,
+            caches,
+            blocks,
+            ends,
+            tokens,
+            logits,
+            stats,
+            states,
+            readable,
+            room: 1,
+            len: 0,
+            recurrence,
+        })
     }
 
     /// Its weights.
@@ -161,9 +158,25 @@ impl Sequence {
         self.len == 0
     }
 
-    /// Drops positions `len..`.
+    /// Drops positions `len..`, and more if [`Sequence::rewindable`] says that it must.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
+        if let Some(recurrence) = &mut self.recurrence {
+            self.len = recurrence.rewind((&self.network.gpu, &self.caches), self.len);
+        }
+    }
+
+    /// Whether it has recurrent layers, whose states follow one path and all layers.
+    #[must_use]
+    pub fn is_recurrent(&self) -> bool {
+        self.recurrence.is_some()
+    }
+
+    /// The longest length up to `len` that it can be cut back to.
+    #[must_use]
+    pub fn rewindable(&self, len: usize) -> usize {
+        let len = len.min(self.len);
+        self.recurrence.as_ref().map_or(len, |recurrence| recurrence.rewindable(len))
     }
 
     /// Makes room for so many hidden states of each row.
@@ -185,11 +198,18 @@ impl Sequence {
     /// What the driver reports.
     pub fn forward(&mut self, request: Request<'_>) -> Result<Output, GpuError> {
         let before = self.len;
-        self.run(request).inspect_err(|_| self.len = before)
+        self.run(request).inspect_err(|_| {
+            self.len = before;
+            self.truncate(before);
+        })
     }
 
     fn run(&mut self, request: Request<'_>) -> Result<Output, GpuError> {
         let mut output = Output::default();
+        let (count, is_prompt) = (request.tokens.len(), request.tokens.len() > MAX_ROWS);
+        if let Some(recurrence) = self.recurrence.as_mut().filter(|_| is_prompt) {
+            recurrence.begin_prompt((&self.network.gpu, &self.caches), (&self.scratch.run, PASSES, self.len));
+        }
         // logits of many rows do not fit into the buffers of one submission
         let most = if request.all_logits { MAX_ROWS } else { PASSES * MAX_ROWS };
         let parts = request.tokens.chunks(most);
@@ -198,6 +218,9 @@ impl Sequence {
             let wants_logits = request.all_logits || index == last;
             self.submission(Request { tokens, ..request }, wants_logits, &mut output)?;
         }
+        if let Some(recurrence) = self.recurrence.as_mut().filter(|_| is_prompt) {
+            recurrence.end_prompt((&self.network.gpu, &self.caches), count);
+        }
         Ok(output)
     }
 
@@ -205,7 +228,10 @@ impl Sequence {
     fn submission(&mut self, request: Request<'_>, wants_logits: bool, output: &mut Output) -> Result<(), GpuError> {
         let gpu = Arc::clone(&self.network.gpu);
         let (tokens, d) = (request.tokens, self.network.shape.d_model);
-        let passes = self.passes(&request);
+        let mut passes = self.passes(&request);
+        if let Some(recurrence) = &mut self.recurrence {
+            recurrence.plan((&gpu, &self.caches), self.len, &mut passes);
+        }
         let Some(last) = passes.last() else { return Ok(()) };
         // 1. What the passes are
         let slots: Vec<u32> =
@@ -314,18 +340,10 @@ impl Sequence {
     /// What the driver reports.
     pub fn retain(&mut self, base: usize, path: &[usize]) -> Result<(), GpuError> {
         let gpu = &*self.network.gpu;
-        let bytes = self.network.shape.kv_bytes() / 2;
-        let moves: Vec<_> = path.iter().enumerate().filter(|(to, from)| *to != **from).collect();
+        let moves: Vec<_> = path.iter().copied().enumerate().filter(|(to, from)| to != from).collect();
         if !moves.is_empty() {
             let mut encoder = gpu.encoder();
-            for buffer in self.caches.iter().flat_map(|cache| [&cache.keys, &cache.values]) {
-                for (to, from) in &moves {
-                    // a buffer cannot be copied to itself; rows only move down, so the order is safe
-                    let (from, to) = ((base + **from) as u64 * bytes, (base + to) as u64 * bytes);
-                    encoder.copy_buffer_to_buffer(buffer, from, &self.logits, 0, bytes);
-                    encoder.copy_buffer_to_buffer(&self.logits, 0, buffer, to, bytes);
-                }
-            }
+            move_rows(&mut encoder, &self.caches, (base, &moves), &self.logits);
             gpu.submit(encoder);
         }
         self.len = base + path.len();
@@ -340,27 +358,13 @@ impl Sequence {
         let mut fork = Self::new(&self.network)?;
         fork.set_states(self.room)?;
         fork.len = self.len;
-        copy_caches(
-            &self.network.gpu,
-            (&self.caches, &fork.caches),
-            self.len as u64 * self.network.shape.kv_bytes() / 2,
-        );
+        copy_caches(&self.network.gpu, (&self.caches, &fork.caches), self.len);
+        if let (Some(to), Some(from)) = (&mut fork.recurrence, &self.recurrence) {
+            to.copy_from(from, &self.network.gpu, (&self.caches, &fork.caches));
+        }
         self.network.gpu.check()?;
         Ok(fork)
     }
-}
-
-/// Copies the first bytes of every keys and values.
-pub(crate) fn copy_caches(gpu: &Gpu, (from, to): (&[LayerCache], &[LayerCache]), bytes: u64) {
-    if bytes == 0 {
-        return;
-    }
-    let mut encoder = gpu.encoder();
-    for (from, to) in from.iter().zip(to) {
-        encoder.copy_buffer_to_buffer(&from.keys, 0, &to.keys, 0, bytes);
-        encoder.copy_buffer_to_buffer(&from.values, 0, &to.values, 0, bytes);
-    }
-    gpu.submit(encoder);
 }
 
 /// Records launches for the pass in a slot.

@@ -24,13 +24,29 @@ pub struct PassRows {
     pub zeroed: bool,
     /// Logits among which the next token is picked.
     pub picks_from: usize,
+    /// Rows before the pass that recurrent layers run again, from the state that they keep.
+    pub again: usize,
+    /// When recurrent layers store their state.
+    pub store: Store,
+}
+
+/// When recurrent layers store their state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Store {
+    /// Not in this pass.
+    #[default]
+    Nothing,
+    /// Before its rows.
+    Before,
+    /// After its rows.
+    After,
 }
 
 impl PassRows {
     /// `m` rows, each continuing the one before it, at their own positions.
     #[must_use]
     pub fn chain(base: usize, m: usize) -> Self {
-        Self { base, at: base, paths: (0..m).map(|row| (0..=row).collect()).collect(), zeroed: false, picks_from: 0 }
+        Self { paths: (0..m).map(|row| (0..=row).collect()).collect(), ..Self::empty(base) }
     }
 
     /// Rows in which row `i` continues row `parents[i]`, which precedes it; row 0 continues the cache.
@@ -42,7 +58,11 @@ impl PassRows {
             path.push(row);
             paths.push(path);
         }
-        Self { base, at: base, paths, zeroed: false, picks_from: 0 }
+        Self { paths, ..Self::empty(base) }
+    }
+
+    fn empty(base: usize) -> Self {
+        Self { base, at: base, paths: Vec::new(), zeroed: false, picks_from: 0, again: 0, store: Store::Nothing }
     }
 
     /// Rows.
@@ -71,6 +91,8 @@ impl PassRows {
                 (nibbles >> 32) as u32,
             ]);
         }
+        words.resize(4 + 4 * MAX_ROWS, 0);
+        words.extend([self.again as u32, self.store as u32]);
         words.resize(SLOT_BYTES as usize / size_of::<u32>(), 0);
         words
     }

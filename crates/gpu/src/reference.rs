@@ -10,7 +10,7 @@ use crate::packed::numbers_of;
 use crate::pass::{PassRows, SEGMENT};
 
 /// Adds 64 or 16 lanes as the shaders do.
-fn tree(lanes: &mut [f32]) -> f32 {
+pub(crate) fn tree(lanes: &mut [f32]) -> f32 {
     let mut step = lanes.len() / 2;
     while step > 0 {
         for t in 0..step {
@@ -126,7 +126,7 @@ impl Weights {
     }
 }
 
-fn inverse_size(x: &[f32], eps: f32) -> f32 {
+pub(crate) fn inverse_size(x: &[f32], eps: f32) -> f32 {
     let mut lanes = [0.0; 64];
     for (t, lane) in lanes.iter_mut().enumerate() {
         x.iter().skip(t).step_by(64).for_each(|x| *lane += x * x);
@@ -142,11 +142,18 @@ pub(crate) fn norm(x: &[f32], weight: &[f32], eps: f32) -> Vec<f32> {
     x.chunks_exact(weight.len()).flat_map(row).collect()
 }
 
-pub(crate) fn silu_mul(gate: f32, up: f32) -> f32 {
-    gate / (1.0 + exp(-gate)) * up
+/// SiLU of the gate, or its GELU, times the other half.
+pub(crate) fn act_mul(gate: f32, up: f32, gelu: bool) -> f32 {
+    let z = if gelu { 1.595_769_12 * (gate + 0.044715 * gate * gate * gate) } else { gate };
+    gate / (1.0 + exp(-z)) * up
 }
 
-/// A head after bias: normed if there is a weight, rotated if there are angles.
+/// `cap · tanh(x / cap)`; `x` without a cap.
+pub(crate) fn capped(x: f32, cap: Option<f32>) -> f32 {
+    cap.map_or(x, |cap| cap * (1.0 - 2.0 / (1.0 + exp(2.0 * (x / cap)))))
+}
+
+/// A head after bias: normed if there is a weight, its first values rotated by these angles.
 pub(crate) fn rope(head: &[f32], norm: Option<(&[f32], f32)>, angles: Option<&[[f32; 2]]>, scale: f32) -> Vec<f32> {
     let mut head = head.to_vec();
     if let Some((weight, eps)) = norm {
@@ -154,30 +161,42 @@ pub(crate) fn rope(head: &[f32], norm: Option<(&[f32], f32)>, angles: Option<&[[
         head.iter_mut().zip(weight).for_each(|(x, weight)| *x = *x * inverse * weight);
     }
     let Some(angles) = angles else { return head };
-    let half = head.len() / 2;
-    let (a, b) = head.split_at(half);
+    let (a, rest) = head.split_at(angles.len());
+    let (b, rest) = rest.split_at(angles.len());
     let pairs = || a.iter().zip(b).zip(angles);
     let first = pairs().map(|((a, b), [cos, sin])| (a * cos - b * sin) * scale);
-    first.chain(pairs().map(|((a, b), [cos, sin])| (a * sin + b * cos) * scale)).collect()
+    let turned = first.chain(pairs().map(|((a, b), [cos, sin])| (a * sin + b * cos) * scale));
+    turned.chain(rest.iter().map(|x| x * scale)).collect()
 }
 
-/// Attention of one query head over keys and values `[positions][head_dim]`.
-pub(crate) fn attend(query: &[f32], keys: &[f32], values: &[f32], row: usize, pass: &PassRows) -> Vec<f32> {
+/// Attention of one query head over keys and values `[positions][head_dim]`, of the last positions if there is a window.
+pub(crate) fn attend(
+    query: &[f32],
+    (keys, values): (&[f32], &[f32]),
+    (row, pass): (usize, &PassRows),
+    (window, cap): (Option<usize>, Option<f32>),
+) -> Vec<f32> {
     let hd = query.len();
     let path = &pass.paths[row];
     let places: Vec<usize> = (0..pass.base).chain(path.iter().map(|row| pass.base + row)).collect();
     let mut parts: Vec<(f32, f32, Vec<f32>)> = Vec::new();
-    for places in places.chunks(SEGMENT) {
+    let low = window.map_or(0, |window| places.len().saturating_sub(window));
+    for (index, places) in places.chunks(SEGMENT).enumerate() {
+        let unseen = low.saturating_sub(index * SEGMENT).min(places.len());
+        let places = &places[unseen..];
+        if places.is_empty() {
+            continue;
+        }
         let score = |place: &usize| {
             let mut sum = 0.0;
             query.iter().zip(&keys[place * hd..]).for_each(|(q, k)| sum += q * k);
-            sum
+            capped(sum, cap)
         };
         let scores: Vec<f32> = places.iter().map(score).collect();
         let most = scores.iter().fold(-3.0e38f32, |most, score| most.max(*score));
         let weights: Vec<f32> = scores.iter().map(|score| exp(score - most)).collect();
         let mut lanes = [0.0; 64];
-        weights.iter().enumerate().for_each(|(j, weight)| lanes[j % 64] += weight);
+        weights.iter().enumerate().for_each(|(j, weight)| lanes[(unseen + j) % 64] += weight);
         let sums = (0..hd).map(|i| {
             let mut sum = 0.0;
             places.iter().zip(&weights).for_each(|(place, weight)| sum += weight * values[place * hd + i]);
@@ -196,6 +215,16 @@ pub(crate) fn attend(query: &[f32], keys: &[f32], values: &[f32], row: usize, pa
         sum / total
     };
     (0..hd).map(joined).collect()
+}
+
+/// The residual stream after a layer's normed output is added and all of it scaled.
+pub(crate) fn norm_add(x: &[f32], output: &[f32], weight: &[f32], (eps, scale): (f32, f32)) -> Vec<f32> {
+    let row = |(x, output): (&[f32], &[f32])| {
+        let inverse = inverse_size(output, eps);
+        let add = |((x, y), weight): ((&f32, &f32), &f32)| (x + y * inverse * weight) * scale;
+        x.iter().zip(output).zip(weight).map(add).collect::<Vec<_>>()
+    };
+    x.chunks_exact(weight.len()).zip(output.chunks_exact(weight.len())).flat_map(row).collect()
 }
 
 /// Largest, sum and index of each stretch of 512.

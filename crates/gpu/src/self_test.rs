@@ -7,7 +7,8 @@
 
 use std::sync::Arc;
 
-use crate::network::{Network, Output, Request, Sequence};
+use crate::network::{Network, Sequence};
+use crate::request::{Output, Request};
 use crate::{GpuError, MAX_ROWS};
 
 /// The first difference.

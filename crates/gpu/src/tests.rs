@@ -3,7 +3,9 @@
 //! Any adapter serves, software too. Without one the tests say that they did not run; with `DRAFTSCOPE_GPU_TESTS=1` in
 //! the environment they fail.
 
+mod blocks;
 mod kernels;
+mod recurrent;
 mod sequences;
 mod timing;
 

@@ -1,4 +1,4 @@
-//! A target of the Llama kind on the GPU.
+//! A target on the GPU.
 //!
 //! Invariant: logits and hidden states of a position have the same bits however the tokens before it were cut into calls
 //! and passes. Weights are shared between forks; each fork has its own cache.
@@ -12,7 +12,7 @@ use crate::model::{
 };
 use crate::protocol::TokenId;
 
-/// A target of the Llama kind (Llama, Qwen2, Qwen3).
+/// A target on the GPU: of the Llama kind, or of a family whose blocks have more.
 #[derive(Debug)]
 pub struct GpuLlama {
     sequence: Sequence,
@@ -111,12 +111,19 @@ impl Model for GpuLlama {
     }
 
     fn forward_early(&mut self, tokens: &[TokenId], layers: usize) -> Result<Forward, ModelError> {
+        if self.sequence.is_recurrent() {
+            return Err(ModelError::Unsupported(
+                "a recurrent state is that after all layers, so no pass stops early".into(),
+            ));
+        }
         let layers = layers.min(self.network().blocks.len());
         self.run(tokens, LogitRows::Last, (layers, None))
     }
 
     fn refuses_trees(&self) -> Option<&'static str> {
-        None
+        self.sequence
+            .is_recurrent()
+            .then_some("a recurrent state follows one path, so this target verifies no draft trees")
     }
 
     fn forward_tree(&mut self, tokens: &[TokenId], parents: &[usize]) -> Result<Forward, ModelError> {
@@ -124,12 +131,18 @@ impl Model for GpuLlama {
             return Err(ModelError::Unsupported("a tree with more rows than tokens, or fewer".into()));
         }
         tree_depths(parents)?;
+        if let Some(why) = self.refuses_trees() {
+            return Err(ModelError::Unsupported(why.into()));
+        }
         let layers = self.network().blocks.len();
         self.run(tokens, LogitRows::All, (layers, Some(parents)))
     }
 
     fn retain(&mut self, base: usize, path: &[usize]) -> Result<(), ModelError> {
         check_path(self.len(), base, path)?;
+        if self.sequence.is_recurrent() {
+            return Err(ModelError::Rewind { len: base, have: self.len(), since: base });
+        }
         self.sequence.retain(base, path)?;
         Ok(())
     }
@@ -141,13 +154,17 @@ impl Model for GpuLlama {
         Ok(())
     }
 
+    fn rewindable(&self, len: usize) -> usize {
+        self.sequence.rewindable(len)
+    }
+
     fn checkpoint(&self) -> Result<Checkpoint, ModelError> {
         Ok(Checkpoint { len: self.len() })
     }
 
     fn truncate(&mut self, len: usize, since: &Checkpoint) -> Result<(), ModelError> {
         let (have, since) = (self.len(), since.len);
-        if len < since || len > have {
+        if len < since || len > have || self.sequence.rewindable(len) != len {
             return Err(ModelError::Rewind { len, have, since });
         }
         self.sequence.truncate(len);

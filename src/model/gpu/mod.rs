@@ -1,4 +1,5 @@
-//! The GPU backend: targets of the Llama kind and MTP modules on the kernels of `crates/gpu`.
+//! The GPU backend: targets and MTP modules on the kernels of `crates/gpu`. What a family's blocks have besides Llama's
+//! is in the family's own folder.
 //!
 //! Invariant: as on the native CPU backend, the bits of a row depend only on the tokens before it, not on the rows beside
 //! it, so greedy speculation equals plain decoding on the same device. A self-test checks this on the adapter at hand when

@@ -20,6 +20,8 @@ pub(in crate::model) struct Norms {
     pub(in crate::model) attn: Vec<f32>,
     pub(in crate::model) ffn: Vec<f32>,
     pub(in crate::model) last: Vec<f32>,
+    /// Of queries, then of keys, if heads are normed.
+    pub(in crate::model) heads: Option<Vec<f32>>,
 }
 
 /// A module's weights.
@@ -34,14 +36,16 @@ pub(in crate::model) struct GpuMtpWeights {
 impl NormWeights for GpuMtpWeights {
     fn one_plus(&self) -> Result<Self, ModelError> {
         let mut norms = self.norms.clone();
-        let Norms { embedding, hidden, attn, ffn, last } = &mut norms;
-        [embedding, hidden, attn, ffn, last].into_iter().flatten().for_each(|weight| *weight += 1.0);
+        let Norms { embedding, hidden, attn, ffn, last, heads } = &mut norms;
+        let all = [embedding, hidden, attn, ffn, last].into_iter().chain(heads);
+        all.flatten().for_each(|weight| *weight += 1.0);
         let mut device = (*self.device).clone();
         device.embedding_norm = self.gpu.upload(&norms.embedding);
         device.hidden_norm = self.gpu.upload(&norms.hidden);
         device.block.attn_norm = self.gpu.upload(&norms.attn);
         device.block.ffn_norm = self.gpu.upload(&norms.ffn);
         device.final_norm = self.gpu.upload(&norms.last);
+        device.block.head_norms = norms.heads.as_ref().map(|heads| self.gpu.upload(heads));
         self.gpu.check()?;
         Ok(Self { gpu: Arc::clone(&self.gpu), norms, device: Arc::new(device) })
     }

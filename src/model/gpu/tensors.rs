@@ -1,6 +1,6 @@
 //! A model's tensors, packed and uploaded one after the other.
 
-use draftscope_gpu::{BlockWeights, Buffer, Gpu, Matrix, Shape, StoredRows};
+use draftscope_gpu::{BlockWeights, Buffer, Gpu, Matrix, Shape, StoredRows, Style};
 use draftscope_kernels::Encoding;
 
 use crate::model::ModelError;
@@ -13,12 +13,32 @@ pub(in crate::model) struct Uploader<'a> {
     pub(in crate::model) gpu: &'a Gpu,
     pub(in crate::model) source: &'a ModelFiles,
     pub(in crate::model) config: &'a TransformerConfig,
+    /// Whether norms multiply by 1 + w, as checkpoints of some families store them.
+    pub(in crate::model) centred: bool,
 }
 
 /// A tensor as stored, `[rows, k]`.
 struct Raw<'a> {
     stored: Stored<'a>,
-    rows: usize,
+}
+
+/// Rows that are taken of a tensor.
+#[derive(Clone, Copy)]
+pub(in crate::model) struct Taken<'a> {
+    pub(in crate::model) name: &'a str,
+    /// Rows that it has.
+    pub(in crate::model) stored: usize,
+    /// Rows that are taken.
+    pub(in crate::model) rows: usize,
+    /// For each its place among the stored ones.
+    pub(in crate::model) order: &'a dyn Fn(usize) -> usize,
+}
+
+impl<'a> Taken<'a> {
+    /// All rows as they lie.
+    pub(in crate::model) fn whole(name: &'a str, rows: usize) -> Self {
+        Self { name, stored: rows, rows, order: &|row| row }
+    }
 }
 
 /// The stored row for each row of a head in half-split order of rotary pairs.
@@ -49,61 +69,76 @@ impl Uploader<'_> {
         let stored = self.source.stored(name, &[rows, k])?.compact();
         let bytes = stored.encoding().row_bytes(k).and_then(|row| row.checked_mul(rows));
         if bytes != Some(stored.bytes().len()) {
-            return Err(ModelError::Unsupported(format!(
-                "the GPU backend needs rows of whole blocks, and those of tensor '{name}' ({k} weights) are not; choose --device cpu"
-            )));
+            return Err(Self::odd_rows(name, k));
         }
-        Ok(Raw { stored, rows })
+        Ok(Raw { stored })
     }
 
-    /// Matrices of `k` columns below each other; each has its rows in this order.
-    fn stack(&self, k: usize, parts: &[(&str, usize, PairOrder)]) -> Result<Matrix, ModelError> {
-        let head_dim = self.config.head_dim;
-        let raws = parts.iter().map(|(name, rows, _)| self.raw(name, *rows, k)).collect::<Result<Vec<_>, _>>()?;
-        let interleaved = |row| half_split(PairOrder::Interleaved, head_dim, row);
-        let plain = |row| row;
-        let sources: Vec<StoredRows<'_>> = raws
-            .iter()
-            .zip(parts)
-            .map(|(raw, (.., pairs))| StoredRows {
-                encoding: raw.stored.encoding(),
-                bytes: raw.stored.bytes(),
-                order: match pairs {
-                    PairOrder::Interleaved => &interleaved,
-                    PairOrder::HalfSplit => &plain,
-                },
-                rows: raw.rows,
-            })
-            .collect();
-        let matrix = Matrix::upload(self.gpu, k, &sources)?;
-        parts.iter().for_each(|(name, ..)| self.source.release(name));
+    /// Matrices of `k` columns below each other.
+    pub(in crate::model) fn stack(&self, k: usize, parts: &[Taken<'_>]) -> Result<Matrix, ModelError> {
+        let raws = parts.iter().map(|part| self.raw(part.name, part.stored, k)).collect::<Result<Vec<_>, _>>()?;
+        let sources = raws.iter().zip(parts).map(|(raw, part)| StoredRows {
+            encoding: raw.stored.encoding(),
+            bytes: raw.stored.bytes(),
+            order: part.order,
+            rows: part.rows,
+        });
+        let matrix = Matrix::upload(self.gpu, k, &sources.collect::<Vec<_>>())?;
+        parts.iter().for_each(|part| self.source.release(part.name));
         Ok(matrix)
     }
 
     /// A matrix `[rows, k]`.
     pub(in crate::model) fn matrix(&self, name: &str, rows: usize, k: usize) -> Result<Matrix, ModelError> {
-        self.stack(k, &[(name, rows, PairOrder::HalfSplit)])
+        self.stack(k, &[Taken::whole(name, rows)])
     }
 
-    /// A vector of numbers.
-    pub(in crate::model) fn vector(&self, name: &str, len: usize) -> Result<Buffer, ModelError> {
-        Ok(self.gpu.upload(&self.source.vector(name, len)?))
+    /// The left and the right half of a matrix `[rows, 2 k]`.
+    pub(in crate::model) fn halves(&self, name: &str, rows: usize, k: usize) -> Result<[Matrix; 2], ModelError> {
+        let raw = self.raw(name, rows, 2 * k)?;
+        let encoding = raw.stored.encoding();
+        if encoding.row_bytes(k).map(|half| 2 * half) != encoding.row_bytes(2 * k) {
+            return Err(Self::odd_rows(name, k));
+        }
+        // rows of 2 k columns are twice as many of k columns
+        let half = |index: usize| {
+            let order = move |row: usize| 2 * row + index;
+            Matrix::upload(self.gpu, k, &[StoredRows { encoding, bytes: raw.stored.bytes(), order: &order, rows }])
+        };
+        Ok([half(0)?, half(1)?])
+    }
+
+    fn odd_rows(name: &str, k: usize) -> ModelError {
+        ModelError::Unsupported(format!(
+            "the GPU backend needs rows of whole blocks, and those of tensor '{name}' ({k} weights) are not; choose --device cpu"
+        ))
+    }
+
+    /// A norm's weights.
+    pub(in crate::model) fn norm_weights(&self, name: &str, len: usize) -> Result<Vec<f32>, ModelError> {
+        let mut weights = self.source.vector(name, len)?;
+        if self.centred {
+            weights.iter_mut().for_each(|weight| *weight += 1.0);
+        }
+        Ok(weights)
+    }
+
+    /// The same in device memory.
+    pub(in crate::model) fn norm(&self, name: &str, len: usize) -> Result<Buffer, ModelError> {
+        Ok(self.gpu.upload(&self.norm_weights(name, len)?))
     }
 
     /// A block.
     pub(in crate::model) fn block(&self, index: usize) -> Result<BlockWeights, ModelError> {
         let Shape { d_model: d, heads, kv_heads, head_dim, d_ff, .. } = shape(self.config);
         let name = |part: &str| format!("blk.{index}.{part}.weight");
-        let pairs = self.config.pairs;
-        let qkv = [
-            (name("attn_q"), heads, pairs),
-            (name("attn_k"), kv_heads, pairs),
-            (name("attn_v"), kv_heads, PairOrder::HalfSplit),
-        ];
+        let paired = |row| half_split(self.config.pairs, head_dim, row);
+        let qkv =
+            [("attn_q", heads), ("attn_k", kv_heads), ("attn_v", kv_heads)].map(|(part, heads)| (name(part), heads));
         let bias = match self.config.conventions.qkv_bias {
             true => {
                 // rows of families with biases are in the order of their pairs already
-                let of = |(name, heads, _): &(String, usize, PairOrder)| {
+                let of = |(name, heads): &(String, usize)| {
                     self.source.vector(&name.replace(".weight", ".bias"), heads * head_dim)
                 };
                 Some(self.gpu.upload(&qkv.iter().map(of).collect::<Result<Vec<_>, _>>()?.concat()))
@@ -112,30 +147,37 @@ impl Uploader<'_> {
         };
         let head_norms = match self.config.conventions.qk_norm {
             true => {
-                let norms = ["attn_q_norm", "attn_k_norm"].map(|part| self.source.vector(&name(part), head_dim));
+                let norms = ["attn_q_norm", "attn_k_norm"].map(|part| self.norm_weights(&name(part), head_dim));
                 let [queries, keys] = norms;
                 Some(self.gpu.upload(&[queries?, keys?].concat()))
             }
             false => None,
         };
-        let parts: Vec<_> = qkv.iter().map(|(name, heads, pairs)| (name.as_str(), heads * head_dim, *pairs)).collect();
+        let [q, k, v] = qkv.each_ref().map(|(name, heads)| Taken::whole(name, heads * head_dim));
+        let parts = [Taken { order: &paired, ..q }, Taken { order: &paired, ..k }, v];
         // both halves of the feed-forward layer go through one kernel, which reads one form
         let (gate, up) = self.same_form([&name("ffn_gate"), &name("ffn_up")], d_ff, d)?;
         Ok(BlockWeights {
-            attn_norm: self.vector(&name("attn_norm"), d)?,
+            attn_norm: self.norm(&name("attn_norm"), d)?,
             qkv: self.stack(d, &parts)?,
             bias,
             head_norms,
             out: self.matrix(&name("attn_output"), d, heads * head_dim)?,
-            ffn_norm: self.vector(&name("ffn_norm"), d)?,
+            ffn_norm: self.norm(&name("ffn_norm"), d)?,
             gate,
             up,
             down: self.matrix(&name("ffn_down"), d, d_ff)?,
+            style: Style::default(),
         })
     }
 
     /// Two matrices in one form.
-    fn same_form(&self, names: [&str; 2], rows: usize, k: usize) -> Result<(Matrix, Matrix), ModelError> {
+    pub(in crate::model) fn same_form(
+        &self,
+        names: [&str; 2],
+        rows: usize,
+        k: usize,
+    ) -> Result<(Matrix, Matrix), ModelError> {
         let [a, b] = names.map(|name| self.raw(name, rows, k));
         let (a, b) = (a?, b?);
         let encodings = [a.stored.encoding(), b.stored.encoding()];

@@ -199,9 +199,9 @@ fn load_gpu(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result<On
     if !stored {
         return Err(ModelError::Unsupported("the GPU backend runs weights as stored; leave --dtype out".into()));
     }
-    if !config.runs_whole_native() {
+    if !config.runs_on_gpu() {
         return Err(ModelError::Unsupported(format!(
-            "the GPU backend runs Llama, Qwen2 and Qwen3 with weights as stored, and this is {} ({}); choose --device cpu",
+            "the GPU backend runs Llama, Qwen2, Qwen3, Gemma 3 and Qwen3.5 without experts, with weights as stored, and this is {} ({}); choose --device cpu",
             config.transformer().conventions.name,
             source.stored_dtype(),
         )));

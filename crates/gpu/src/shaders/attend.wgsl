@@ -1,13 +1,14 @@
 // Partial softmax of one row and query head over a segment of 128 positions; a segment's borders are absolute
 // positions, so what a row sums and in what order follows from its position alone. Positions of the pass itself are
 // found through the row's path, so a row of a tree sums as in a chain. One workgroup a head, row and segment.
-// dims: a = (heads, kv_heads, head_dim, segments that fit into parts)
+// dims: a = (heads, kv_heads, head_dim, segments that fit into parts); b.x = positions that a row sees, its own
+// included (0: all); c.x = cap of scores (0: none)
 @group(0) @binding(2) var<storage, read> q: array<f32>;            // [m][heads][head_dim], scaled
 @group(0) @binding(3) var<storage, read> keys: array<u32>;         // [positions][kv_heads][head_dim / 2]
 @group(0) @binding(4) var<storage, read> cached: array<u32>;       // values, as the keys
 @group(0) @binding(5) var<storage, read_write> parts: array<f32>;  // [m][heads][segments][max, total, head_dim sums]
 const SEGMENT = 128u;
-var<workgroup> query: array<f32, 256>;
+var<workgroup> query: array<f32, 512>;
 var<workgroup> weight: array<f32, 128>;
 var<workgroup> place: array<u32, 128>;
 var<workgroup> tree: array<f32, 64>;
@@ -19,13 +20,14 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) t
     let kv = wg.x / (heads / dims.a.y);
     let seen = seen_by(row);
     let start = wg.z * SEGMENT;
-    if start >= seen { return; }
+    let low = select(0u, seen - min(seen, dims.b.x), dims.b.x > 0u); // the first that the row sees
+    if start >= seen || start + SEGMENT <= low { return; }
     for (var i = t; i < hd; i += 64u) { query[i] = q[(row * heads + wg.x) * hd + i]; }
     workgroupBarrier();
     var most = -3.0e38;
     for (var j = t; j < SEGMENT; j += 64u) {
         var score = -3.0e38;
-        if start + j < seen {
+        if start + j < seen && start + j >= low {
             let from_ = slot(row, start + j);
             place[j] = from_;
             score = 0.0;
@@ -34,6 +36,7 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) t
                 score += query[2u * i] * two.x;
                 score += query[2u * i + 1u] * two.y;
             }
+            score = capped(score, dims.c.x);
         }
         weight[j] = score;
         most = max(most, score);
@@ -48,7 +51,7 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) t
     workgroupBarrier();
     var sum = 0.0;
     for (var j = t; j < SEGMENT; j += 64u) {
-        let e = select(0.0, exp_fixed(weight[j] - most), start + j < seen);
+        let e = select(0.0, exp_fixed(weight[j] - most), start + j < seen && start + j >= low);
         weight[j] = e;
         sum += e;
     }
@@ -63,10 +66,11 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) t
         parts[at] = most;
         parts[at + 1u] = tree[0];
     }
+    let from_ = max(low, start) - start;
     let count = min(SEGMENT, seen - start);
     for (var i = t; i < half; i += 64u) {
         var two = vec2<f32>(0.0, 0.0);
-        for (var j = 0u; j < count; j++) {
+        for (var j = from_; j < count; j++) {
             let v = unpack2x16float(cached[(place[j] * dims.a.y + kv) * half + i]);
             two.x += weight[j] * v.x;
             two.y += weight[j] * v.y;

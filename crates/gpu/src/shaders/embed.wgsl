@@ -1,5 +1,5 @@
 // Rows of the embedding of the pass's tokens; a part of a matrix writes only its own. One workgroup a row.
-// dims: a = (first row of this part, blocks, rows of it, 0)
+// dims: a = (first row of this part, blocks, rows of it, 0); c.x = what embeddings are multiplied by
 @group(0) @binding(2) var<storage, read> weights: array<Stored>;
 @group(0) @binding(3) var<storage, read> weight_scales: array<u32>;
 @group(0) @binding(4) var<storage, read> tokens: array<u32>;
@@ -14,6 +14,6 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) t
     if token >= dims.a.z { return; }
     for (var i = t; i < d; i += 64u) {
         let number = weight_of(load_block(token, i / 32u, i % 32u / 8u), i % 32u);
-        x[wg.x * d + i] = select(number, 0.0, zero);
+        x[wg.x * d + i] = select(number * dims.c.x, 0.0, zero);
     }
 }

@@ -1,4 +1,4 @@
-// silu(gate · x) · (up · x) of 32 outputs a workgroup, as numbers and as codes: 16 lanes an output, 16 outputs at a time.
+// act(gate · x) · (up · x) of 32 outputs a workgroup, as numbers and as codes: 16 lanes an output, 16 outputs at a time.
 const LANES = 16u;
 var<workgroup> gates: array<f32, 256 * ROWS_AT_ONCE>;
 var<workgroup> ups: array<f32, 256 * ROWS_AT_ONCE>;

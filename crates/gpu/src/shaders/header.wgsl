@@ -12,6 +12,7 @@ struct Pass {
     token: u32,    // where the rows' tokens begin
     flags: u32,    // 1: the embedding of row 0 is zero
     rows: array<Row, 16>,
+    kept: vec4<u32>, // rows that recurrent layers run again; 1: their state is stored before the rows, 2: after them
 }
 struct Dims { a: vec4<u32>, b: vec4<u32>, c: vec4<f32> } // what they are is said in each kernel
 @group(0) @binding(0) var<uniform> dims: Dims;
@@ -25,6 +26,11 @@ fn slot(row: u32, p: u32) -> u32 {
     let at = p - run.base;
     let word = select(run.rows[row].low, run.rows[row].high, at >= 8u);
     return run.base + ((word >> (4u * (at % 8u))) & 15u);
+}
+// cap · tanh(x / cap); x itself without a cap.
+fn capped(x: f32, cap: f32) -> f32 {
+    if cap == 0.0 { return x; }
+    return cap * (1.0 - 2.0 / (1.0 + exp_fixed(2.0 * (x / cap))));
 }
 
 // e^x by Cephes' expf: the same operations on every device. x is cut to -87 … 88.

@@ -1,28 +1,38 @@
-// Joins the segments of one row and query head in order, as numbers and as codes. One workgroup a head and row.
-// dims: a = (heads, kv_heads, head_dim, segments that fit into parts)
+// Joins the segments of one row and query head in order, multiplied by the sigmoid of their gates if there are any, as
+// numbers and as codes. One workgroup a head and row.
+// dims: a = (heads, kv_heads, head_dim, segments that fit into parts); b = (positions that a row sees, 0: all; 1 if
+// there are gates; width of a row of them; where they begin in it)
 @group(0) @binding(2) var<storage, read> parts: array<f32>;              // as in attend
-@group(0) @binding(3) var<storage, read_write> values: array<f32>;       // [m][heads][head_dim]
-@group(0) @binding(4) var<storage, read_write> codes: array<u32>;        // [m][heads head_dim / 4]
-@group(0) @binding(5) var<storage, read_write> scales: array<vec4<f32>>; // [m][heads head_dim / 32]
+@group(0) @binding(3) var<storage, read> gates: array<f32>;
+@group(0) @binding(4) var<storage, read_write> values: array<f32>;       // [m][heads][head_dim]
+@group(0) @binding(5) var<storage, read_write> codes: array<u32>;        // [m][heads head_dim / 4]
+@group(0) @binding(6) var<storage, read_write> scales: array<vec4<f32>>; // [m][heads head_dim / 32]
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) t: u32) {
     let hd = dims.a.z;
     let head = wg.y * dims.a.x + wg.x;
-    let own = (seen_by(wg.y) + 127u) / 128u;
+    let seen = seen_by(wg.y);
+    let own = (seen + 127u) / 128u;
+    let first = select(0u, (seen - min(seen, dims.b.x)) / 128u, dims.b.x > 0u);
     let at = head * dims.a.w * (hd + 2u);
-    var most = parts[at];
-    for (var s = 1u; s < own; s++) { most = max(most, parts[at + s * (hd + 2u)]); }
+    var most = parts[at + first * (hd + 2u)];
+    for (var s = first + 1u; s < own; s++) { most = max(most, parts[at + s * (hd + 2u)]); }
     for (var i = t; i < hd; i += 64u) {
         var total = 0.0;
         var sum = 0.0;
-        for (var s = 0u; s < own; s++) {
+        for (var s = first; s < own; s++) {
             let from_ = at + s * (hd + 2u);
             let share = exp_fixed(parts[from_] - most);
             total += share * parts[from_ + 1u];
             sum += share * parts[from_ + 2u + i];
         }
-        values[head * hd + i] = sum / total;
+        var value = sum / total;
+        if dims.b.y == 1u {
+            let gate = gates[wg.y * dims.b.z + dims.b.w + wg.x * hd + i];
+            value = value / (1.0 + exp_fixed(-gate));
+        }
+        values[head * hd + i] = value;
     }
     storageBarrier();
     workgroupBarrier();

@@ -1,27 +1,28 @@
 //! Each kernel alone, for every number of rows.
 
 use draftscope_kernels::{Encoding, testing::Noise};
-use half::f16;
 
+use super::blocks::{matrix, times};
 use super::{gpu, own_gpu, stored};
-use crate::block::{Acts, Binder, BlockWeights, LayerCache, Op, Scratch, Shape};
+use crate::block::{Binder, Op};
+use crate::buffers::Acts;
 use crate::device::SLOT_BYTES;
 use crate::network::launch;
 use crate::reference::{self, Weights};
 use crate::{Form, Gpu, Kernel, Matrix, PROMPT_ROWS, PassRows, StoredRows};
 
-fn words(gpu: &Gpu, buffer: &wgpu::Buffer, count: usize) -> Vec<u32> {
+pub(super) fn words(gpu: &Gpu, buffer: &wgpu::Buffer, count: usize) -> Vec<u32> {
     let (to, mut encoder) = (gpu.readable(4 * count as u64), gpu.encoder());
     encoder.copy_buffer_to_buffer(buffer, 0, &to, 0, 4 * count as u64);
     gpu.submit(encoder);
     gpu.read(&to, 4 * count as u64).unwrap()
 }
 
-fn numbers(gpu: &Gpu, buffer: &wgpu::Buffer, count: usize) -> Vec<f32> {
+pub(super) fn numbers(gpu: &Gpu, buffer: &wgpu::Buffer, count: usize) -> Vec<f32> {
     words(gpu, buffer, count).into_iter().map(f32::from_bits).collect()
 }
 
-fn run(gpu: &Gpu, ops: &[Op], slots: &wgpu::Buffer, pass: &PassRows) {
+pub(super) fn run(gpu: &Gpu, ops: &[Op], slots: &wgpu::Buffer, pass: &PassRows) {
     gpu.write(slots, 0, bytemuck::cast_slice(&pass.words(0)));
     let mut encoder = gpu.encoder();
     launch(gpu, &mut encoder, ops, (pass, 0));
@@ -30,7 +31,7 @@ fn run(gpu: &Gpu, ops: &[Op], slots: &wgpu::Buffer, pass: &PassRows) {
 }
 
 #[track_caller]
-fn same_bits(got: &[f32], expected: &[f32], what: &str) {
+pub(super) fn same_bits(got: &[f32], expected: &[f32], what: &str) {
     assert_eq!(got.len(), expected.len(), "{what}");
     for (i, (got, expected)) in got.iter().zip(expected).enumerate() {
         assert!(got.to_bits() == expected.to_bits(), "{what}, number {i}: {got} and {expected}");
@@ -69,7 +70,7 @@ fn products_of_every_encoding_have_the_bits_of_the_reference_for_1_to_16_rows() 
         // rows of the embedding
         let tokens = gpu.upload(&[20u32, 0, 7]);
         let x = gpu.storage(4 * 16 * k);
-        let ops = Binder { gpu: &gpu, run: &slots }.embed(&matrix, &tokens, &x);
+        let ops = Binder { gpu: &gpu, run: &slots }.embed((&matrix, 1.0), &tokens, &x);
         run(&gpu, &ops, &slots, &PassRows::chain(0, 3));
         let expected: Vec<f32> = [20, 0, 7].iter().flat_map(|row| (0..k).map(|i| weights.weight(*row, i))).collect();
         same_bits(&numbers(&gpu, &x, 3 * k), &expected, &format!("{encoding:?}, embedding"));
@@ -174,113 +175,6 @@ fn products_of_tiles_have_the_bits_of_the_reference_for_every_encoding() {
                 let what = format!("{encoding:?}, {k} columns, {m} rows");
                 same_bits(&numbers(&gpu, &out, rows * n), &expected.collect::<Vec<_>>(), &what);
             }
-        }
-    }
-}
-
-fn matrix(gpu: &Gpu, encoding: Encoding, [rows, k]: [usize; 2], noise: &mut Noise) -> (Matrix, Weights) {
-    let bytes = stored(encoding, rows, k, noise);
-    let source = StoredRows { encoding, bytes: &bytes, order: &|row| row, rows };
-    let weights = Weights::new(Form::Of(encoding), encoding, &bytes, k);
-    (Matrix::upload(gpu, k, &[source]).unwrap(), weights)
-}
-
-fn times(weights: &Weights, n: usize, x: &reference::Acts, m: usize) -> Vec<f32> {
-    (0..m * n).map(|i| weights.dot(i % n, x, i / n)).collect()
-}
-
-/// A whole block against the reference: with and without bias and head norms, in a chain and in a tree, over more than
-/// one segment.
-#[test]
-fn a_block_has_the_bits_of_the_reference() {
-    let Some(gpu) = gpu() else { return };
-    let shape = Shape { d_model: 96, heads: 4, kv_heads: 2, head_dim: 32, d_ff: 160, eps: 1e-5 };
-    let Shape { d_model: d, heads, kv_heads, head_dim: hd, d_ff, eps } = shape;
-    let all = heads + 2 * kv_heads;
-    let (positions, base) = (300, 263);
-    for (seed, encoding, with_both) in [(1, Encoding::Q4_0, false), (2, Encoding::Q8_0, true), (3, Encoding::F16, true)]
-    {
-        let mut noise = Noise(seed);
-        let (qkv, qkv_weights) = matrix(&gpu, encoding, [all * hd, d], &mut noise);
-        let (out, out_weights) = matrix(&gpu, encoding, [d, heads * hd], &mut noise);
-        let (gate, gate_weights) = matrix(&gpu, encoding, [d_ff, d], &mut noise);
-        let (up, up_weights) = matrix(&gpu, encoding, [d_ff, d], &mut noise);
-        let (down, down_weights) = matrix(&gpu, encoding, [d, d_ff], &mut noise);
-        let [attn_norm, ffn_norm] = [0; 2].map(|_| noise.numbers(d));
-        let (bias, norms) = (noise.numbers(all * hd), noise.numbers(2 * hd));
-        let angles: Vec<[f32; 2]> = noise.numbers(positions * hd).as_chunks().0.to_vec();
-        let weights = BlockWeights {
-            attn_norm: gpu.upload(&attn_norm),
-            qkv,
-            bias: with_both.then(|| gpu.upload(&bias)),
-            head_norms: with_both.then(|| gpu.upload(&norms)),
-            out,
-            ffn_norm: gpu.upload(&ffn_norm),
-            gate,
-            up,
-            down,
-        };
-        let scratch = Scratch::new(&gpu, &shape, (positions, 1)).unwrap();
-        let cache = LayerCache::new(&gpu, &shape, positions);
-        let halves: Vec<f16> = noise.numbers(2 * positions * kv_heads * hd).into_iter().map(f16::from_f32).collect();
-        let (keys, values) = halves.split_at(positions * kv_heads * hd);
-        let bits = |halves: &[f16]| halves.iter().map(|half| half.to_bits()).collect::<Vec<_>>();
-        let angles_buffer = gpu.upload(&angles);
-        let binder = Binder { gpu: &gpu, run: &scratch.run };
-        let ops = binder.block(&shape, &weights, (&scratch, &cache, &angles_buffer));
-        assert_eq!(ops.len(), 9);
-        let x = noise.numbers(PROMPT_ROWS * d);
-        let tree = PassRows::tree(base, &[0, 0, 0, 1, 2, 2, 5]);
-        for pass in [PassRows::chain(base, 1), PassRows::chain(0, 3), tree, PassRows::chain(100, 47)] {
-            let m = pass.m();
-            gpu.write(&cache.keys, 0, bytemuck::cast_slice(&bits(keys)));
-            gpu.write(&cache.values, 0, bytemuck::cast_slice(&bits(values)));
-            gpu.write(&scratch.x, 0, bytemuck::cast_slice(&x));
-            run(&gpu, &ops, &scratch.run, &pass);
-            // the reference
-            let [mut keys, mut values] =
-                [keys, values].map(|halves| halves.iter().map(|h| h.to_f32()).collect::<Vec<_>>());
-            let mut x = x[..m * d].to_vec();
-            let acts = reference::Acts::of(reference::norm(&x, &attn_norm, eps));
-            let qkv = times(&qkv_weights, all * hd, &acts, m);
-            let mut queries = Vec::new();
-            for (i, head) in qkv.chunks_exact(hd).enumerate() {
-                let (row, index) = (i / all, i % all);
-                let own = |x: &[f32]| x.iter().zip(&bias[index * hd..]).map(|(x, b)| x + b).collect::<Vec<f32>>();
-                let head = if with_both { own(head) } else { head.to_vec() };
-                let position = pass.base + pass.paths[row].len() - 1;
-                let angles = Some(&angles[position * hd / 2..][..hd / 2]);
-                let norm = |at: usize| with_both.then(|| (&norms[at * hd..][..hd], eps));
-                let place = |head: usize| ((pass.base + row) * kv_heads + head) * hd;
-                let store = |to: &mut [f32], from: Vec<f32>| {
-                    to.iter_mut().zip(from).for_each(|(to, x)| *to = f16::from_f32(x).to_f32());
-                };
-                match index {
-                    _ if index < heads => {
-                        queries.push(reference::rope(&head, norm(0), angles, 1.0 / (hd as f32).sqrt()));
-                    }
-                    _ if index < heads + kv_heads => {
-                        store(&mut keys[place(index - heads)..], reference::rope(&head, norm(1), angles, 1.0));
-                    }
-                    _ => store(&mut values[place(index - heads - kv_heads)..], reference::rope(&head, None, None, 1.0)),
-                }
-            }
-            let of_head = |cache: &[f32], kv: usize| -> Vec<f32> {
-                cache.chunks_exact(hd).skip(kv).step_by(kv_heads).flatten().copied().collect()
-            };
-            let attended = queries.iter().enumerate().flat_map(|(i, query)| {
-                let kv = i % heads / (heads / kv_heads);
-                reference::attend(query, &of_head(&keys, kv), &of_head(&values, kv), i / heads, &pass)
-            });
-            let acts = reference::Acts::of(attended.collect());
-            let add = |x: &mut [f32], y: Vec<f32>| x.iter_mut().zip(y).for_each(|(x, y)| *x += y);
-            add(&mut x, times(&out_weights, d, &acts, m));
-            let acts = reference::Acts::of(reference::norm(&x, &ffn_norm, eps));
-            let gates = times(&gate_weights, d_ff, &acts, m);
-            let ups = times(&up_weights, d_ff, &acts, m);
-            let inner = gates.iter().zip(ups).map(|(gate, up)| reference::silu_mul(*gate, up)).collect();
-            add(&mut x, times(&down_weights, d, &reference::Acts::of(inner), m));
-            same_bits(&numbers(&gpu, &scratch.x, m * d), &x, &format!("{encoding:?}, {m} rows after {}", pass.base));
         }
     }
 }

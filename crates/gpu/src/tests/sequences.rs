@@ -6,19 +6,19 @@ use draftscope_kernels::{Encoding, testing::Noise};
 
 use super::{gpu, own_gpu, stored};
 use crate::{
-    BlockWeights, Difference, Form, Gpu, GpuError, Kernel, Matrix, ModuleOutput, ModuleSequence, ModuleWeights,
-    Network, Output, PROMPT_ROWS, Request, Sequence, Shape, Slots, StoredRows, self_test,
+    BlockWeights, Difference, EndStyle, Form, Gpu, GpuError, Kernel, Matrix, ModuleOutput, ModuleSequence,
+    ModuleWeights, Network, Output, PROMPT_ROWS, Request, Sequence, Shape, Slots, StoredRows, Style, self_test,
 };
 
-const SHAPE: Shape = Shape { d_model: 64, heads: 4, kv_heads: 2, head_dim: 32, d_ff: 96, eps: 1e-5 };
-const VOCAB: usize = 530;
+pub(super) const SHAPE: Shape = Shape { d_model: 64, heads: 4, kv_heads: 2, head_dim: 32, d_ff: 96, eps: 1e-5 };
+pub(super) const VOCAB: usize = 530;
 const LAYERS: usize = 2;
 
 fn network() -> Option<Arc<Network>> {
     gpu().map(network_on)
 }
 
-fn network_on(gpu: Arc<Gpu>) -> Arc<Network> {
+pub(super) fn network_on(gpu: Arc<Gpu>) -> Arc<Network> {
     let mut noise = Noise(9);
     let mut matrix = |encoding, rows, k| {
         let bytes = stored(encoding, rows, k, &mut noise);
@@ -35,6 +35,7 @@ fn network_on(gpu: Arc<Gpu>) -> Arc<Network> {
         gate: matrix(encoding, d_ff, d),
         up: matrix(encoding, d_ff, d),
         down: matrix(encoding, d, d_ff),
+        style: Style::default(),
     });
     let head = matrix(Encoding::Q8_0, VOCAB, d);
     let angles = Noise(4).numbers(200 * hd);
@@ -46,20 +47,21 @@ fn network_on(gpu: Arc<Gpu>) -> Arc<Network> {
         head,
         angles: gpu.upload(&angles),
         ctx_len: 200,
+        style: EndStyle::default(),
         gpu,
     })
 }
 
-fn request(tokens: &[u32]) -> Request<'_> {
+pub(super) fn request(tokens: &[u32]) -> Request<'_> {
     Request { tokens, layers: LAYERS, all_logits: true, parents: None, states: &[None] }
 }
 
-fn tokens(count: u32) -> Vec<u32> {
+pub(super) fn tokens(count: u32) -> Vec<u32> {
     (0..count).map(|i| i * 7919 % VOCAB as u32).collect()
 }
 
 /// Hidden state and logits of row `row`.
-fn row(out: &Output, row: usize) -> (&[f32], &[f32]) {
+pub(super) fn row(out: &Output, row: usize) -> (&[f32], &[f32]) {
     (&out.hidden[row * 64..][..64], &out.logits[row * VOCAB..][..VOCAB])
 }
 

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use draftscope_kernels::{Encoding, testing::Noise};
 
 use super::{gpu, stored};
-use crate::block::{Acts, Binder, Op};
+use crate::block::{Binder, Op};
+use crate::buffers::Acts;
 use crate::device::SLOT_BYTES;
 use crate::network::launch;
 use crate::{Gpu, MAX_ROWS, Matrix, PROMPT_ROWS, PassRows, StoredRows};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use draftscope_gpu::{BlockWeights, Matrix, ModuleWeights, Shape};
+use draftscope_gpu::{BlockWeights, Matrix, ModuleWeights, Shape, Style};
 
 use crate::model::ModelError;
 use crate::model::draft_tokens::DraftTokens;
@@ -86,6 +86,7 @@ impl Reader<'_> {
             attn: norm("input_layernorm")?,
             ffn: norm("post_attention_layernorm")?,
             last: norm("shared_head.norm")?,
+            heads: None,
         };
         let rope = RopeSpec::plain(f64::from(config.rope_theta));
         let fuse = if states == 0 { Vec::new() } else { self.columns("fuse", states)? };
@@ -136,6 +137,7 @@ impl Reader<'_> {
             gate: self.pack(d, &matrix("mlp.gate_proj", d_ff, d)?)?,
             up: self.pack(d, &matrix("mlp.up_proj", d_ff, d)?)?,
             down: self.pack(d_ff, &matrix("mlp.down_proj", d, d_ff)?)?,
+            style: Style::default(),
         })
     }
 

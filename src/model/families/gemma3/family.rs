@@ -77,26 +77,41 @@ impl FamilyConfig for Gemma3Config {
         }
     }
 
+    fn runs_on_gpu(&self) -> bool {
+        true
+    }
+
     fn load(&self, context: &LoadContext<'_>, backend: Backend<'_>, progress: &mut Progress<'_>) -> LoadResult {
+        #[cfg(feature = "gpu")]
+        if let Backend::Gpu(gpu) = &backend {
+            return crate::model::families::gemma3::gpu::target(self, gpu, context, progress);
+        }
         let (tensors, spec) = context.on_candle(&backend);
         let weights = Arc::new(Gemma3Weights::load(tensors, &self.layers, context.ctx_len, progress)?);
         Ok(Box::new(CandleTarget { weights, spec }))
     }
 }
 
+/// Says that the files have no draft module, and what drafts instead.
+pub(super) fn no_module(context: &LoadContext<'_>) -> Result<Modules, ModelError> {
+    Err(ModelError::Unsupported(format!(
+        "{} brings no draft module; choose --drafter ngram or early-exit, or name a smaller Gemma 3 with --draft-model",
+        context.source.file_name()
+    )))
+}
+
+pub(super) const NO_SHARING: NoSharing = NoSharing {
+    family: "a Gemma 3",
+    instead_of_head: "name a smaller Gemma 3 with --draft-model",
+    instead_of_module: "has none, so leave --mtp out",
+};
+
 impl CandleFamily for Gemma3Weights {
     fn own_modules(_target: &CandleTarget<Self>, context: &LoadContext<'_>) -> Option<Result<Modules, ModelError>> {
-        Some(Err(ModelError::Unsupported(format!(
-            "{} brings no draft module; choose --drafter ngram or early-exit, or name a smaller Gemma 3 with --draft-model",
-            context.source.file_name()
-        ))))
+        Some(no_module(context))
     }
 
     fn shared(_target: &CandleTarget<Self>) -> Result<SharedWeights<'_>, NoSharing> {
-        Err(NoSharing {
-            family: "a Gemma 3",
-            instead_of_head: "name a smaller Gemma 3 with --draft-model",
-            instead_of_module: "has none, so leave --mtp out",
-        })
+        Err(NO_SHARING)
     }
 }

@@ -203,6 +203,10 @@ impl FamilyConfig for Qwen35Config {
         }
     }
 
+    fn runs_on_gpu(&self) -> bool {
+        self.hybrid.experts.is_none()
+    }
+
     fn load(&self, context: &LoadContext<'_>, backend: Backend<'_>, progress: &mut Progress<'_>) -> LoadResult {
         load::target(self, context, &backend, progress)
     }

@@ -4,11 +4,16 @@ use std::sync::Arc;
 
 use crate::model::drafters::core;
 use crate::model::families::qwen35::{
-    Qwen35, Qwen35Weights, config::Qwen35Config, family::article, module::load_module,
+    Qwen35, Qwen35Weights,
+    config::{Hybrid, Qwen35Config},
+    family::article,
+    module::load_module,
 };
+use crate::model::files::ModelFiles;
 use crate::model::interfaces::{
     Backend, LoadContext, LoadResult, LoadedTarget, Modules, NoSharing, Progress, SharedWeights,
 };
+use crate::model::nn::TransformerConfig;
 use crate::model::options::Rollback;
 use crate::model::{Model, ModelError, ModelSpec};
 
@@ -19,9 +24,30 @@ pub(super) fn target(
     backend: &Backend<'_>,
     progress: &mut Progress<'_>,
 ) -> LoadResult {
+    #[cfg(feature = "gpu")]
+    if let Backend::Gpu(gpu) = backend {
+        return crate::model::families::qwen35::gpu::target(config, gpu, context, progress);
+    }
     let (tensors, spec) = context.on_candle(backend);
     let weights = Arc::new(Qwen35Weights::load(tensors, &config.hybrid, context.ctx_len, progress)?);
     Ok(Box::new(Target { weights, spec, rollback: context.options.rollback }))
+}
+
+/// Says that the files have no module.
+pub(super) fn no_module(source: &ModelFiles, hybrid: &Hybrid) -> ModelError {
+    ModelError::Unsupported(match hybrid.announces_mtp {
+        true => format!("{} announces an MTP module and holds no tensor of it", source.file_name()),
+        false => format!("{} brings no MTP module", source.file_name()),
+    })
+}
+
+/// Why modules of other targets do not run beside it.
+pub(super) fn no_sharing(config: &TransformerConfig) -> NoSharing {
+    NoSharing {
+        family: article(config),
+        instead_of_head: "start without --draft-model, and its own module drafts",
+        instead_of_module: "brings its own, so start without --mtp",
+    }
 }
 
 struct Target {
@@ -33,12 +59,8 @@ struct Target {
 impl Target {
     fn module(&self, context: &LoadContext<'_>) -> Result<Modules, ModelError> {
         let source = context.source;
-        let Some(module) = load_module(context, &self.weights)? else {
-            return Err(ModelError::Unsupported(match self.weights.hybrid.announces_mtp {
-                true => format!("{} announces an MTP module and holds no tensor of it", source.file_name()),
-                false => format!("{} brings no MTP module", source.file_name()),
-            }));
-        };
+        let module = load_module(context, &self.weights)?;
+        let module = module.ok_or_else(|| no_module(source, &self.weights.hybrid))?;
         Ok(core::modules(vec![module], format!("{} (own module)", source.name()), &self.spec.dtype))
     }
 }
@@ -49,11 +71,7 @@ impl LoadedTarget for Target {
     }
 
     fn shared(&self) -> Result<SharedWeights<'_>, NoSharing> {
-        Err(NoSharing {
-            family: article(&self.weights.trunk.config),
-            instead_of_head: "start without --draft-model, and its own module drafts",
-            instead_of_module: "brings its own, so start without --mtp",
-        })
+        Err(no_sharing(&self.weights.trunk.config))
     }
 
     fn into_model(self: Box<Self>) -> Result<Box<dyn Model>, ModelError> {

@@ -11,6 +11,8 @@ mod config;
 pub mod delta;
 mod experts;
 mod family;
+#[cfg(feature = "gpu")]
+mod gpu;
 mod history;
 mod load;
 mod module;

@@ -9,18 +9,19 @@ use crate::model::ModelError;
 use crate::model::draft_tokens::CONTEXT_VOCAB;
 use crate::model::drafters::core::{CandleMtp, MtpOnCandle, MtpShape, MtpShared, OwnTensors};
 use crate::model::families::qwen35::{Qwen35Weights, reader::Reader};
+use crate::model::files::ModelFiles;
 use crate::model::interfaces::LoadContext;
-use crate::model::nn::{Embedding, PairOrder, Rope, trimmed};
+use crate::model::nn::{Embedding, PairOrder, Rope, TransformerConfig, trimmed};
 use crate::protocol::{MtpSpec, NormForm};
 
-/// The module of this file, its cache empty; `None` if the file has no tensor of it.
+/// The module's tensors; `None` if the file has none.
 ///
 /// # Errors
-/// When a tensor is missing, misshapen or damaged.
-pub(super) fn load_module(context: &LoadContext<'_>, target: &Qwen35Weights) -> Result<Option<CandleMtp>, ModelError> {
-    let LoadContext { source, ctx_len, .. } = *context;
-    let (trunk, config) = (&target.trunk, &target.trunk.config);
-    let vocab = context.draft_vocab()?;
+/// If it has an embedding or a head of its own.
+pub(super) fn own_tensors<'a>(
+    source: &'a ModelFiles,
+    config: &'a TransformerConfig,
+) -> Result<Option<OwnTensors<'a>>, ModelError> {
     let own = OwnTensors { source, config };
     if !own.has(0, "eh_proj") {
         return Ok(None);
@@ -30,6 +31,26 @@ pub(super) fn load_module(context: &LoadContext<'_>, target: &Qwen35Weights) -> 
             "the draft module brings an embedding or a head of its own, which is not supported".into(),
         ));
     }
+    Ok(Some(own))
+}
+
+/// What its norms mean.
+pub(super) fn conventions(source: &ModelFiles) -> MtpSpec {
+    let norm = if source.is_checkpoint() { NormForm::OnePlus } else { NormForm::Weight };
+    MtpSpec { norm, ..MtpSpec::default() }
+}
+
+/// The module of this file, its cache empty; `None` if the file has no tensor of it.
+///
+/// # Errors
+/// When a tensor is missing, misshapen or damaged.
+pub(super) fn load_module(context: &LoadContext<'_>, target: &Qwen35Weights) -> Result<Option<CandleMtp>, ModelError> {
+    let LoadContext { source, ctx_len, .. } = *context;
+    let (trunk, config) = (&target.trunk, &target.trunk.config);
+    let vocab = context.draft_vocab()?;
+    let Some(own) = own_tensors(source, config)? else {
+        return Ok(None);
+    };
     // norms as stored: the module's conventions define their meaning
     let tensors = trunk.tensors(source);
     let reader = Reader { tensors: &tensors, hybrid: &target.hybrid };
@@ -38,9 +59,8 @@ pub(super) fn load_module(context: &LoadContext<'_>, target: &Qwen35Weights) -> 
         None => (trunk.head.clone(), config.tokens(), None),
         Some(vocab) => (trimmed(&trunk.head, &vocab, &trunk.device)?, vocab, Some((trunk.head.clone(), CONTEXT_VOCAB))),
     };
-    let norm = if source.is_checkpoint() { NormForm::OnePlus } else { NormForm::Weight };
     let rope = Rope::new(&config.rope, target.hybrid.rotary, ctx_len + 1, (PairOrder::HalfSplit, &trunk.device))?;
     let shared = MtpShared { embedding: Arc::clone(trunk) as Arc<dyn Embedding>, head, vocab, whole };
-    let spec = MtpSpec { norm, ..MtpSpec::default() };
+    let spec = conventions(source);
     MtpOnCandle::module(shared, parts, spec, (MtpShape::of(config, ctx_len), rope)).map(Some)
 }

@@ -12,6 +12,7 @@ use crate::model::families::qwen35::block::{AttentionShape, DeltaNet, GatedAtten
 use crate::model::families::qwen35::config::Hybrid;
 use crate::model::families::qwen35::delta::DeltaWeights;
 use crate::model::families::qwen35::experts::ExpertShape;
+use crate::model::files::ModelFiles;
 use crate::model::nn::{Activation, ExpertSizes, FeedForward, Mixture, MostProbable, SharedExpert, Tensors};
 
 /// Reads tensors by name.
@@ -67,25 +68,9 @@ impl Reader<'_> {
 
     fn delta(&self, layer: usize) -> Result<DeltaNet, ModelError> {
         let (c, shape, own) = (self.tensors.config, self.hybrid.delta, self.tensors.block(layer));
-        let (d, is_checkpoint) = (c.d_model, self.tensors.source.is_checkpoint());
-        let name = |part: &str| format!("blk.{layer}.{part}");
-        let vector = |part: &str, width| self.tensors.source.vector(&name(part), width);
+        let d = c.d_model;
         let [values, heads] = [shape.value_width(), shape.value_heads];
-        let weights = DeltaWeights {
-            shape,
-            order: self.hybrid.order,
-            conv: self.conv(&name("ssm_conv1d.weight"))?,
-            decay: match is_checkpoint {
-                true => vector("ssm_a", heads)?.into_iter().map(|log| -log.exp()).collect(),
-                false => vector("ssm_a", heads)?,
-            },
-            dt_bias: vector("ssm_dt.bias", heads)?,
-            norm: vector("ssm_norm.weight", shape.value_dim)?,
-            eps: c.norm_eps,
-        };
-        if weights.decay.iter().any(|decay| !decay.is_finite() || *decay > 0.0) {
-            return Err(ModelError::Metadata(format!("'{}' lets a state grow, which it never does", name("ssm_a"))));
-        }
+        let weights = delta_weights((self.tensors.source, self.hybrid), layer, c.norm_eps)?;
         let sorted = |part: &str, all, rows: &[usize]| own.linear_rows(part, (all, d), rows);
         let (mixed, gate) = match own.has("ssm_in") {
             true => {
@@ -105,12 +90,40 @@ impl Reader<'_> {
         ["ssm_in", "ssm_ba"].iter().for_each(|part| self.tensors.source.release(&own.name(part)));
         Ok(DeltaNet { mixed, gate, alpha, beta, out, weights: Arc::new(weights) })
     }
+}
 
-    /// `[channels, kernel]`; checkpoints have a dimension of one in between.
-    fn conv(&self, name: &str) -> Result<Vec<f32>, ModelError> {
-        let (channels, kernel) = (self.hybrid.delta.channels(), self.hybrid.delta.kernel);
-        let shape =
-            if self.tensors.source.is_checkpoint() { vec![channels, 1, kernel] } else { vec![channels, kernel] };
-        self.tensors.source.stored(name, &shape)?.to_f32(&shape)
+/// The weights of a linear layer besides its projections.
+///
+/// # Errors
+/// When a tensor is missing, misshapen or damaged, or lets a state grow.
+pub(super) fn delta_weights(
+    (source, hybrid): (&ModelFiles, &Hybrid),
+    layer: usize,
+    eps: f32,
+) -> Result<DeltaWeights, ModelError> {
+    let (shape, is_checkpoint) = (hybrid.delta, source.is_checkpoint());
+    let name = |part: &str| format!("blk.{layer}.{part}");
+    let vector = |part: &str, width| source.vector(&name(part), width);
+    let heads = shape.value_heads;
+    // checkpoints have a dimension of one in between
+    let conv = match is_checkpoint {
+        true => vec![shape.channels(), 1, shape.kernel],
+        false => vec![shape.channels(), shape.kernel],
+    };
+    let weights = DeltaWeights {
+        shape,
+        order: hybrid.order,
+        conv: source.stored(&name("ssm_conv1d.weight"), &conv)?.to_f32(&conv)?,
+        decay: match is_checkpoint {
+            true => vector("ssm_a", heads)?.into_iter().map(|log| -log.exp()).collect(),
+            false => vector("ssm_a", heads)?,
+        },
+        dt_bias: vector("ssm_dt.bias", heads)?,
+        norm: vector("ssm_norm.weight", shape.value_dim)?,
+        eps,
+    };
+    if weights.decay.iter().any(|decay| !decay.is_finite() || *decay > 0.0) {
+        return Err(ModelError::Metadata(format!("'{}' lets a state grow, which it never does", name("ssm_a"))));
     }
+    Ok(weights)
 }

@@ -1,0 +1,168 @@
+//! Where the states of a sequence with recurrent layers are known, and how a pass moves them on.
+//!
+//! The device keeps the state at [`base`](Recurrence), runs the rows after it again at the start of each pass, and
+//! stores the state where that is as far as rows are rolled back. Invariant: a length that [`Recurrence::rewindable`]
+//! returns can be cut back to without running a token.
+
+use crate::block::Op;
+use crate::buffers::LayerCache;
+use crate::delta::{DeltaMemory, KEPT_ROWS};
+use crate::device::Gpu;
+use crate::network::launch;
+use crate::pass::{PassRows, Store};
+
+/// Most copies of states at the ends of prompts.
+const MARKS: usize = 3;
+
+/// Fewest rows before a prompt's end at which a copy is kept.
+const TAIL: usize = crate::pass::MAX_ROWS;
+
+/// A copy of the states at one length: of each recurrent layer the state and the rows before the convolution.
+#[derive(Clone, Debug)]
+struct Mark {
+    at: usize,
+    layers: Vec<[wgpu::Buffer; 2]>,
+}
+
+/// Where states are known.
+#[derive(Debug)]
+pub(crate) struct Recurrence {
+    /// Length whose states the device keeps.
+    base: usize,
+    /// A shorter length whose states it keeps too, if rows ran alone since.
+    older: Option<usize>,
+    marks: Vec<Mark>,
+    /// The launches that run states alone.
+    states: Vec<Op>,
+}
+
+impl Recurrence {
+    /// Of an empty sequence with these launches of [`Kernel::Delta`](crate::Kernel::Delta).
+    pub(crate) fn new(states: Vec<Op>) -> Self {
+        Self { base: 0, older: None, marks: Vec::new(), states }
+    }
+
+    /// The longest length up to `len` that can be cut back to.
+    pub(crate) fn rewindable(&self, len: usize) -> usize {
+        if len >= self.older.unwrap_or(self.base) {
+            return len;
+        }
+        self.marks.iter().map(|mark| mark.at).filter(|at| *at <= len).max().unwrap_or(0)
+    }
+
+    /// Says what the passes of a submission that begins at `len` run again and store.
+    pub(crate) fn plan(&mut self, (gpu, caches): (&Gpu, &[LayerCache]), len: usize, passes: &mut [PassRows]) {
+        let again = len - self.base;
+        let count = passes.len();
+        if count > 1 {
+            // the rows of the last two passes can run again
+            for (index, pass) in passes.iter_mut().enumerate() {
+                let own = if index == 0 { again } else { 0 };
+                (pass.again, pass.store) = match count - index {
+                    1 => (crate::pass::MAX_ROWS, Store::Nothing),
+                    2 => (own, Store::Before),
+                    _ => (own, Store::After),
+                };
+            }
+            (self.base, self.older) = (passes.get(count - 2).map_or(len, |pass| pass.base), None);
+            return;
+        }
+        let Some(pass) = passes.first_mut() else { return };
+        pass.again = again;
+        if pass.m() == 1 && again < KEPT_ROWS {
+            return; // as many rows that run alone can be rolled back as a pass has
+        }
+        self.older = (pass.m() == 1 && again == KEPT_ROWS).then_some(self.base);
+        if self.older.is_some() {
+            copy(gpu, memories(caches).map(|memory| (&memory.state, &memory.older)));
+        }
+        pass.store = Store::Before;
+        self.base = len;
+    }
+
+    /// Cuts back to a length; to the longest known one if its states are not known. Returns it.
+    pub(crate) fn rewind(&mut self, (gpu, caches): (&Gpu, &[LayerCache]), len: usize) -> usize {
+        let len = self.rewindable(len);
+        self.marks.retain(|mark| mark.at <= len);
+        if len >= self.base {
+            return len;
+        }
+        match (self.older, self.marks.iter().find(|mark| mark.at == len)) {
+            (Some(older), _) if len >= older => {
+                copy(gpu, memories(caches).map(|memory| (&memory.older, &memory.state)));
+                self.base = older;
+            }
+            (_, Some(mark)) => {
+                let pairs = memories(caches).zip(&mark.layers);
+                copy(gpu, pairs.flat_map(|(m, [state, raw])| [(state, &m.state), (raw, &m.raw)]));
+                self.base = len;
+            }
+            _ => self.base = 0,
+        }
+        self.older = None;
+        len
+    }
+
+    /// Before a prompt: keeps a copy of the states at `len`, so that an error or a new turn can return to it.
+    pub(crate) fn begin_prompt(
+        &mut self,
+        (gpu, caches): (&Gpu, &[LayerCache]),
+        (run, slot, len): (&wgpu::Buffer, usize, usize),
+    ) {
+        if len == 0 || self.marks.iter().any(|mark| mark.at == len) {
+            return;
+        }
+        if len > self.base {
+            let pass = PassRows { again: len - self.base, store: Store::Before, ..PassRows::chain(len, 0) };
+            gpu.write(run, slot as u64 * crate::device::SLOT_BYTES, bytemuck::cast_slice(&pass.words(0)));
+            let mut encoder = gpu.encoder();
+            launch(gpu, &mut encoder, &self.states, (&pass, slot));
+            gpu.submit(encoder);
+            (self.base, self.older) = (len, None);
+        }
+        self.mark((gpu, caches));
+    }
+
+    /// After a prompt of so many tokens: keeps a copy near its end, where the next prompt of a conversation often differs.
+    pub(crate) fn end_prompt(&mut self, device: (&Gpu, &[LayerCache]), tokens: usize) {
+        if tokens > 2 * TAIL && self.base > 0 {
+            self.mark(device);
+        }
+    }
+
+    /// Keeps a copy of the states at the base.
+    fn mark(&mut self, (gpu, caches): (&Gpu, &[LayerCache])) {
+        if self.marks.iter().any(|mark| mark.at == self.base) {
+            return;
+        }
+        let layers: Vec<_> = memories(caches)
+            .map(|memory| [&memory.state, &memory.raw].map(|buffer| gpu.storage(buffer.size() as usize)))
+            .collect();
+        let pairs = memories(caches).zip(&layers);
+        copy(gpu, pairs.flat_map(|(m, [state, raw])| [(&m.state, state), (&m.raw, raw)]));
+        self.marks.push(Mark { at: self.base, layers });
+        if self.marks.len() > MARKS {
+            self.marks.remove(0);
+        }
+    }
+
+    /// Takes over the states of another sequence.
+    pub(crate) fn copy_from(&mut self, other: &Self, gpu: &Gpu, (from, to): (&[LayerCache], &[LayerCache])) {
+        let pairs = memories(from).zip(memories(to));
+        copy(gpu, pairs.flat_map(|(from, to)| from.buffers().into_iter().zip(to.buffers())));
+        (self.base, self.older) = (other.base, other.older);
+        self.marks.clone_from(&other.marks); // copies never change
+    }
+}
+
+fn memories(caches: &[LayerCache]) -> impl Iterator<Item = &DeltaMemory> {
+    caches.iter().filter_map(|cache| cache.delta.as_ref())
+}
+
+fn copy<'a>(gpu: &Gpu, pairs: impl Iterator<Item = (&'a wgpu::Buffer, &'a wgpu::Buffer)>) {
+    let mut encoder = gpu.encoder();
+    for (from, to) in pairs {
+        encoder.copy_buffer_to_buffer(from, 0, to, 0, from.size());
+    }
+    gpu.submit(encoder);
+}

@@ -1,0 +1,44 @@
+//! What blocks and ends of other families have that Llama's do not: data that the same kernels read.
+
+use crate::block::Shape;
+use crate::delta::DeltaWeights;
+
+/// What a block has besides Llama's; the default is nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Style {
+    /// Sizes of its own; `None` = the model's.
+    pub shape: Option<Shape>,
+    /// Cosine and sine of its own, `[positions][rotary / 2]`; `None` = the model's.
+    pub angles: Option<wgpu::Buffer>,
+    /// Values of a head that are rotated, from the first; `None` = all.
+    pub rotary: Option<usize>,
+    /// Positions that a row sees, its own included; `None` = all.
+    pub window: Option<usize>,
+    /// What queries are multiplied by; `None` = 1 / √head_dim.
+    pub query_scale: Option<f32>,
+    /// `c` of c·tanh(score / c).
+    pub score_cap: Option<f32>,
+    /// Whether the feed-forward layer has GELU (its tanh formula) instead of SiLU.
+    pub gelu: bool,
+    /// Norms of the outputs of attention and of the feed-forward layer before they are added: `[d_model]` each.
+    pub post_norms: Option<[wgpu::Buffer; 2]>,
+    /// A recurrent layer instead of attention.
+    pub delta: Option<DeltaWeights>,
+    /// Whether `heads head_dim` more rows of `qkv`, after the values', are gates of the attention's output.
+    pub gated: bool,
+}
+
+/// What a target has around its blocks besides Llama's; the default is nothing.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EndStyle {
+    /// What embeddings are multiplied by.
+    pub embedding_scale: f32,
+    /// `c` of c·tanh(logit / c).
+    pub logit_cap: Option<f32>,
+}
+
+impl Default for EndStyle {
+    fn default() -> Self {
+        Self { embedding_scale: 1.0, logit_cap: None }
+    }
+}

@@ -1,0 +1,189 @@
+//! Families other than Llama's on the GPU backend: logits of independent programs, rows with the same bits together and
+//! alone, rollback, and greedy speculation that equals plain decoding to the bit.
+//!
+//! As in `gpu`, any adapter serves, and without one these tests print that they did not run.
+#![cfg(feature = "gpu")]
+#![allow(clippy::unwrap_used)] // a test that cannot go on should stop
+
+mod common;
+
+use common::checkpoint::Golden;
+use common::gpu::{apart, decode, on_cpu, open, options, prompt, settings};
+use draftscope::engine;
+use draftscope::model::load::Loaded;
+use draftscope::model::options::{DraftVocab, LoadOptions, ModuleFile};
+use draftscope::model::{LogitRows, Model};
+use draftscope::protocol::{DrafterKind, TokenId};
+use draftscope::speculate::drafter::{Drafter, NoDrafter};
+
+/// A fixture, the one that has its golden values, and their prefix.
+const TARGETS: [(&str, &str, &str); 5] = [
+    ("gemma3", "gemma3", ""),
+    ("gemma3-capped", "gemma3-capped", "attention."),
+    ("gemma3.gguf", "gemma3.gguf", ""),
+    ("qwen35", "qwen35", ""),
+    ("qwen35.gguf", "qwen35", ""),
+];
+
+/// Keys and values are IEEE halves here and `f32` on the CPU: 2⁻¹¹, two of each in sequence.
+const HALVES: f32 = 4.0 / 2048.0;
+
+#[test]
+fn logits_and_states_are_those_of_independent_programs() {
+    for (name, golden, prefix) in TARGETS {
+        let Some(options) = options(name) else { return };
+        let golden = Golden::of(golden);
+        let tokens = golden.tokens(&format!("{prefix}tokens"));
+        let logits = golden.numbers(&format!("{prefix}logits"));
+        let [mut gpu, mut cpu] = [&options, &on_cpu(name)].map(|options| open(options).target);
+        let [ours, theirs] = [&mut gpu, &mut cpu].map(|model| model.forward(&tokens, LogitRows::All).unwrap());
+        let [off, of_cpu] = [&ours, &theirs].map(|out| apart(out.logits.as_slice(), &logits));
+        println!("{name}: logits off by {off}, those of the native CPU backend by {of_cpu}");
+        assert!(off < of_cpu + HALVES, "{name}: off by {off}, the CPU by {of_cpu}");
+        let states = apart(ours.hidden.as_slice(), theirs.hidden.as_slice());
+        assert!(states < 2.0 * (of_cpu + HALVES), "{name}: states off by {states}");
+        assert_eq!((gpu.spec().backend, gpu.spec().info.layers), ("gpu", cpu.spec().info.layers));
+        for (row, stats) in ours.stats.iter().enumerate() {
+            let logits = ours.logits.row(row);
+            assert_eq!(logits[stats.argmax as usize], logits.iter().copied().fold(f32::MIN, f32::max));
+        }
+    }
+}
+
+/// Logits of the last of these tokens.
+fn next(target: &dyn Model, tokens: &[TokenId]) -> Vec<f32> {
+    let mut target = target.fork().unwrap();
+    target.forward(tokens, LogitRows::Last).unwrap().logits.as_slice().to_vec()
+}
+
+/// Rows of passes of every size have the bits of single rows, also across the borders of windows and segments.
+#[test]
+fn rows_have_the_same_bits_together_and_alone() {
+    for (name, ..) in TARGETS {
+        let Some(options) = options(name) else { return };
+        let mut together = open(&options).target;
+        let mut alone = together.fork().unwrap();
+        let tokens = prompt(5, 150);
+        let mut prompted = together.fork().unwrap();
+        let last = prompted.forward(&tokens, LogitRows::Last).unwrap();
+        let mut at = 0;
+        for rows in 1..=16 {
+            let out = together.forward(&tokens[at..at + rows], LogitRows::All).unwrap();
+            for row in 0..rows {
+                let one = alone.forward(&tokens[at + row..=at + row], LogitRows::All).unwrap();
+                assert!(one.logits.row(0) == out.logits.row(row), "{name}: row {row} of {rows} after {at}");
+                assert!(one.hidden.row(0) == out.hidden.row(row), "{name}: row {row} of {rows} after {at}");
+            }
+            at += rows;
+        }
+        assert!(last.logits.row(0) == next_of(&mut alone, &mut at, &tokens), "{name}: a prompt of 150 tokens");
+    }
+}
+
+/// Logits of the last token after all before it ran.
+fn next_of(target: &mut Box<dyn Model>, at: &mut usize, tokens: &[TokenId]) -> Vec<f32> {
+    let out = target.forward(&tokens[*at..], LogitRows::Last).unwrap();
+    *at = tokens.len();
+    out.logits.as_slice().to_vec()
+}
+
+/// After a rollback to any row of a pass a target continues as one that ran only the kept tokens.
+#[test]
+fn rolled_back_targets_continue_as_if_only_the_kept_tokens_had_run() {
+    for (name, ..) in TARGETS {
+        let Some(options) = options(name) else { return };
+        let target = open(&options).target;
+        let (tokens, then) = (prompt(7, 60), prompt(8, 3));
+        for base in [0, 1, 3, 9, 33] {
+            for rows in [2, 5, 16] {
+                let (mut plain, mut verified) = (target.fork().unwrap(), target.fork().unwrap());
+                if base > 0 {
+                    plain.forward(&tokens[..base], LogitRows::Last).unwrap();
+                    verified.forward(&tokens[..base], LogitRows::Last).unwrap();
+                }
+                let since = verified.checkpoint().unwrap();
+                verified.forward(&tokens[base..base + rows], LogitRows::All).unwrap();
+                // shorter and shorter
+                for kept in [rows, rows - 1, 1] {
+                    verified.truncate(base + kept, &since).unwrap();
+                    let mut plain = plain.fork().unwrap();
+                    plain.forward(&tokens[base..base + kept], LogitRows::All).unwrap();
+                    let same = next(verified.as_ref(), &then) == next(plain.as_ref(), &then);
+                    assert!(same, "{name}: {kept} of {rows} rows after {base}");
+                }
+            }
+        }
+    }
+}
+
+/// Lets a fixture's own module be loaded.
+fn own_module(name: &str) -> Option<ModuleFile> {
+    let nothing = ModuleFile {
+        name: "none".to_owned(),
+        weights: Vec::new().into(),
+        config: Vec::new().into(),
+        sha256: None,
+        required: false,
+    };
+    name.starts_with("qwen35").then_some(nothing)
+}
+
+/// The module in a target's files drafts as on the CPU, under its own conventions and others, and rows of its head join.
+#[test]
+fn drafts_of_own_modules_are_those_of_the_cpu() {
+    for (name, vocab) in [("qwen35", None), ("qwen35.gguf", None), ("qwen35", Some(DraftVocab::First(100)))] {
+        let Some(gpu) = options(name) else { return };
+        let out = [gpu, on_cpu(name)].map(|options| {
+            let loaded = open(&LoadOptions { mtp: own_module(name), draft_vocab: vocab.clone(), ..options });
+            let (mut target, mut module) = (loaded.target, loaded.mtp.unwrap().0);
+            target.set_tap(&module.tap()).unwrap();
+            let tokens = prompt(1, 40);
+            let hidden = target.forward(&tokens[..39], LogitRows::Last).unwrap().hidden;
+            let out = module.forward(&tokens[1..], &hidden).unwrap();
+            let deeper = module.forward(&tokens[..1], &out.hidden.last_row()).unwrap();
+            let fork = module.fork().unwrap();
+            assert_eq!((fork.len(), fork.draft_vocab()), (module.len(), module.draft_vocab()));
+            (out.logits, out.hidden, deeper.logits, module.draft_vocab().to_vec())
+        });
+        let [ours, theirs] = &out;
+        assert_eq!(ours.3, theirs.3);
+        for (a, b) in [(&ours.0, &theirs.0), (&ours.1, &theirs.1), (&ours.2, &theirs.2)] {
+            let off = apart(a.as_slice(), b.as_slice());
+            assert!(off < 0.01, "{name}: off by {off}");
+        }
+    }
+}
+
+/// Tokens of an answer; a software device takes some milliseconds a pass.
+const LEN: usize = 16;
+
+#[test]
+fn greedy_speculation_is_plain_decoding_to_the_bit() {
+    for (name, ..) in TARGETS {
+        let Some(options) = options(name) else { return };
+        // a draft model would take the place of the module in the target's files
+        let own = own_module(name);
+        let draft_model = own.is_none().then(|| options.target.clone());
+        let loaded = open(&LoadOptions { draft_model, mtp: own, ..options });
+        assert_eq!(loaded.mtp.is_some(), name.starts_with("qwen35"), "{:?}", loaded.notice);
+        assert!(loaded.backend_notice.is_none(), "{:?}", loaded.backend_notice);
+        let prompt = prompt(3, 37);
+        let plain =
+            decode(loaded.target.as_ref(), Box::new(NoDrafter), &settings(DrafterKind::None, 0, None), &prompt, LEN);
+        let mut kinds = vec![DrafterKind::Ngram, DrafterKind::Random];
+        kinds.extend(loaded.draft_model.is_some().then_some(DrafterKind::DraftModel));
+        let has_trees = loaded.target.refuses_trees().is_none();
+        kinds.extend(has_trees.then_some(DrafterKind::EarlyExit));
+        kinds.extend(loaded.mtp.is_some().then_some(DrafterKind::Mtp));
+        let (drafters, Loaded { target, .. }) = engine::drafter_set(loaded);
+        // every length, each with another drafter in turn; every drafter with a chain and a tree of length 3
+        let each_length = (0..=15).map(|k| (kinds[usize::from(k) % kinds.len()], k, None));
+        let trees = kinds.iter().filter(|_| has_trees).map(|kind| (*kind, 3, Some(7)));
+        let each_kind = kinds.iter().map(|kind| (*kind, 3, None)).chain(trees);
+        for (kind, k, tree) in each_length.chain(each_kind) {
+            let drafters = drafters.fork().unwrap();
+            let text = decode(target.as_ref(), drafters, &settings(kind, k, tree), &prompt, LEN);
+            assert_eq!(text, plain, "{name}, {} with k = {k}, tree {tree:?}", kind.name());
+        }
+    }
+}
