@@ -106,27 +106,47 @@ pub(crate) enum Grid {
     Rows,
     /// So many a row.
     PerRow(u32),
-    /// So many a row and segment.
+    /// So many a row and segment, of few rows.
     PerSegment(u32),
+    /// One a head and row, of few rows.
+    Heads(u32),
+    /// One a head and [`PROMPT_ROWS_AT_ONCE`] rows of a prompt.
+    PromptHeads(u32),
     /// Products: along x and y for every group of rows that share the weights; for every tile of rows.
     Weights([u32; 2], u32),
 }
+
+/// Rows of a prompt whose attention shares a reading of the keys.
+const PROMPT_ROWS_AT_ONCE: usize = 8;
+
+/// Widest head of which eight rows fit into a workgroup's memory; passes of more than [`MAX_ROWS`] rows have none wider.
+pub(crate) const MAX_PROMPT_HEAD: usize = 256;
 
 /// Most workgroups along one axis that are used.
 const MOST_ALONG_X: usize = 32_768;
 
 impl Op {
-    pub(crate) fn launch(&self, gpu: &Gpu, pass: &mut wgpu::ComputePass<'_>, (rows, slot): (&PassRows, usize)) {
-        let m = rows.m();
-        let grid = match self.grid {
+    /// Workgroups for a pass; `None` if passes of so many rows do without it.
+    pub(crate) fn workgroups(&self, rows: &PassRows) -> Option<[u32; 3]> {
+        let (m, is_prompt) = (rows.m(), rows.m() > MAX_ROWS);
+        let rows_at_once = |each: usize| m.div_ceil(each) as u32;
+        Some(match self.grid {
             Grid::Once(all) => [all, 1, 1],
             Grid::Rows => [m as u32, 1, 1],
             Grid::PerRow(each) => [each, m as u32, 1],
+            Grid::PerSegment(_) | Grid::Heads(_) if is_prompt => return None,
+            Grid::PromptHeads(_) if !is_prompt => return None,
             Grid::PerSegment(each) => [each, m as u32, rows.segments() as u32],
-            Grid::Weights(_, tiles) if m > MAX_ROWS => [tiles, 1, m.div_ceil(TILE) as u32],
-            Grid::Weights([x, y], _) => [x, y, m.div_ceil(ROWS_AT_ONCE) as u32],
-        };
-        gpu.dispatch(pass, self.kernel.for_rows(m), (&self.group, slot), grid);
+            Grid::Heads(heads) => [heads, m as u32, 1],
+            Grid::PromptHeads(heads) => [heads, rows_at_once(PROMPT_ROWS_AT_ONCE), 1],
+            Grid::Weights(_, tiles) if is_prompt => [tiles, 1, rows_at_once(TILE)],
+            Grid::Weights([x, y], _) => [x, y, rows_at_once(ROWS_AT_ONCE)],
+        })
+    }
+
+    pub(crate) fn launch(&self, gpu: &Gpu, pass: &mut wgpu::ComputePass<'_>, (rows, slot): (&PassRows, usize)) {
+        let Some(grid) = self.workgroups(rows) else { return };
+        gpu.dispatch(pass, self.kernel.for_rows(rows.m()), (&self.group, slot), grid);
     }
 }
 
@@ -314,7 +334,12 @@ impl Binder<'_> {
         ops.push(self.op(Kernel::Rope, rope, Grid::PerRow(all as u32), &into_cache));
         let seen = [q, &cache.keys, &cache.values, parts];
         ops.push(self.op(Kernel::Attend, attend, Grid::PerSegment(heads as u32), &seen));
-        ops.push(self.op(Kernel::Join, attend, Grid::PerRow(heads as u32), &joined));
+        ops.push(self.op(Kernel::Join, attend, Grid::Heads(heads as u32), &joined));
+        if head_dim <= MAX_PROMPT_HEAD {
+            let [_, rest @ ..] = joined;
+            let seen: Vec<_> = seen[..3].iter().copied().chain(rest).collect();
+            ops.push(self.op(Kernel::AttendPrompt, attend, Grid::PromptHeads(heads as u32), &seen));
+        }
         ops
     }
 }

@@ -1,13 +1,10 @@
 //! Buffers of a sequence: activations, what the blocks of a pass write between launches, caches.
 
 use crate::GpuError;
-use crate::block::{BlockWeights, Shape};
+use crate::block::{BlockWeights, MAX_PROMPT_HEAD, Shape};
 use crate::delta::DeltaMemory;
 use crate::device::Gpu;
 use crate::pass::{MAX_ROWS, PROMPT_ROWS, SEGMENT};
-
-/// Bytes of the segments of attention up to which passes over prompts have [`PROMPT_ROWS`] rows.
-const MOST_OF_PROMPT: usize = 128 << 20;
 
 /// Activations of up to [`PROMPT_ROWS`] rows as matrices read them.
 #[derive(Debug)]
@@ -71,11 +68,10 @@ impl Scratch {
         let shapes: Vec<_> = blocks.iter().map(|block| block.shape(model)).collect();
         let widest = |of: fn(&Shape) -> usize| shapes.iter().map(of).max().unwrap_or(0);
         let deltas = || blocks.iter().filter_map(|block| block.style.delta.as_ref()).map(|delta| delta.shape);
-        // long contexts: attention of fewer rows of a prompt at once; recurrent layers: rows that run again fit into rings
-        let of_row = 4 * segments * widest(|shape| shape.heads * (shape.head_dim + 2));
-        let is_long = PROMPT_ROWS * of_row > MOST_OF_PROMPT || deltas().next().is_some();
-        let prompt_rows = if is_long { MAX_ROWS } else { PROMPT_ROWS };
-        let parts = prompt_rows * of_row;
+        // recurrent layers: rows that run again fit into rings
+        let are_few = widest(|shape| shape.head_dim) > MAX_PROMPT_HEAD || deltas().next().is_some();
+        let prompt_rows = if are_few { MAX_ROWS } else { PROMPT_ROWS };
+        let parts = 4 * MAX_ROWS * segments * widest(|shape| shape.heads * (shape.head_dim + 2));
         if parts as u64 > gpu.info().max_binding {
             return Err(GpuError::OutOfMemory(format!(
                 "attention over {ctx_len} positions needs {parts} bytes at once"

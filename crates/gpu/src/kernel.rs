@@ -29,6 +29,8 @@ pub enum Kernel {
     Attend,
     /// Joins segments.
     Join,
+    /// Both for rows of a prompt.
+    AttendPrompt,
     /// What greedy decoding asks of logits.
     Stats,
     /// The token of the largest logit.
@@ -67,8 +69,17 @@ impl Kernel {
     pub fn all() -> Vec<Self> {
         let by_form =
             Form::ALL.into_iter().flat_map(|form| [Self::Embed(form), Self::Matrix(form), Self::GateUp(form)]);
-        let others =
-            [Self::Norm, Self::Rope, Self::Attend, Self::Join, Self::Stats, Self::Pick, Self::NormAdd, Self::Cap];
+        let others = [
+            Self::Norm,
+            Self::Rope,
+            Self::Attend,
+            Self::Join,
+            Self::AttendPrompt,
+            Self::Stats,
+            Self::Pick,
+            Self::NormAdd,
+            Self::Cap,
+        ];
         let recurrent = [Self::Convolve, Self::Delta(4), Self::Delta(32), Self::GateNorm];
         by_form.chain(others).chain(recurrent).collect()
     }
@@ -95,6 +106,7 @@ impl Kernel {
             Self::Rope => &[R, R, R, R, W, W, W],
             Self::Attend => &[R, R, R, W],
             Self::Join => &[R, R, W, W, W],
+            Self::AttendPrompt => &[R, R, R, R, W, W, W],
             Self::Stats => &[R, W],
             Self::Pick => &[R, R, W],
             Self::NormAdd => &[R, R, R, W, W, W, W],
@@ -122,11 +134,12 @@ impl Kernel {
             Self::Convolve => 11,
             Self::Delta(_) => 12,
             Self::GateNorm => 13,
+            Self::AttendPrompt => 14,
         }
     }
 
     /// One kernel for each layout, in order.
-    pub(crate) const LAYOUTS: [Self; 14] = [
+    pub(crate) const LAYOUTS: [Self; 15] = [
         Self::Embed(Form::Of(Encoding::F32)),
         Self::Norm,
         Self::Matrix(Form::Of(Encoding::F32)),
@@ -141,6 +154,7 @@ impl Kernel {
         Self::Convolve,
         Self::Delta(4),
         Self::GateNorm,
+        Self::AttendPrompt,
     ];
 }
 
@@ -155,6 +169,7 @@ impl Variant {
     #[must_use]
     pub fn source_for(self, subgroup: u32) -> String {
         const HEADER: &str = include_str!("shaders/header.wgsl");
+        const SCORE: &str = include_str!("shaders/attend_score.wgsl");
         const QUANTISE: &str = include_str!("shaders/quantise.wgsl");
         match self.kernel {
             Kernel::Embed(form) => {
@@ -182,7 +197,11 @@ impl Variant {
             }
             Kernel::Norm => [HEADER, include_str!("shaders/norm.wgsl"), QUANTISE].concat(),
             Kernel::Rope => [HEADER, include_str!("shaders/rope.wgsl")].concat(),
-            Kernel::Attend => [HEADER, include_str!("shaders/attend.wgsl")].concat(),
+            Kernel::Attend => [HEADER, include_str!("shaders/attend.wgsl"), SCORE].concat(),
+            Kernel::AttendPrompt => {
+                let own = each(&each(include_str!("shaders/attend_prompt.wgsl"), "r", 4), "k", 4);
+                [HEADER, &own, SCORE, QUANTISE].concat()
+            }
             Kernel::Join => [HEADER, include_str!("shaders/join.wgsl"), QUANTISE].concat(),
             Kernel::Stats => [HEADER, include_str!("shaders/stats.wgsl")].concat(),
             Kernel::Pick => [HEADER, include_str!("shaders/pick.wgsl")].concat(),

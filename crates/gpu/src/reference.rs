@@ -188,29 +188,32 @@ pub(crate) fn attend(
             continue;
         }
         let score = |place: &usize| {
-            let mut sum = 0.0;
-            query.iter().zip(&keys[place * hd..]).for_each(|(q, k)| sum += q * k);
-            capped(sum, cap)
+            let mut quarters = [0.0; 4];
+            for (i, (q, k)) in query.iter().zip(&keys[place * hd..]).enumerate() {
+                quarters[i / 8 % 4] += q * k;
+            }
+            let [a, b, c, d] = quarters;
+            capped((a + c) + (b + d), cap)
         };
         let scores: Vec<f32> = places.iter().map(score).collect();
         let most = scores.iter().fold(-3.0e38f32, |most, score| most.max(*score));
         let weights: Vec<f32> = scores.iter().map(|score| exp(score - most)).collect();
-        let mut lanes = [0.0; 64];
-        weights.iter().enumerate().for_each(|(j, weight)| lanes[(unseen + j) % 64] += weight);
+        let total = weights.iter().fold(0.0, |total, weight| total + weight);
         let sums = (0..hd).map(|i| {
             let mut sum = 0.0;
             places.iter().zip(&weights).for_each(|(place, weight)| sum += weight * values[place * hd + i]);
             sum
         });
-        parts.push((most, tree(&mut lanes), sums.collect()));
+        parts.push((most, total, sums.collect()));
     }
-    let most = parts.iter().fold(parts[0].0, |most, part| most.max(part.0));
     let joined = |i: usize| {
-        let (mut total, mut sum) = (0.0, 0.0);
+        let (mut most, mut total, mut sum) = (-3.0e38f32, 0.0, 0.0);
         for part in &parts {
-            let share = exp(part.0 - most);
-            total += share * part.1;
-            sum += share * part.2[i];
+            let next = most.max(part.0);
+            let (before, share) = (exp(most - next), exp(part.0 - next));
+            total = total * before + part.1 * share;
+            sum = sum * before + part.2[i] * share;
+            most = next;
         }
         sum / total
     };

@@ -1,14 +1,16 @@
 // Partial softmax of one row and query head over a segment of 128 positions; a segment's borders are absolute
 // positions, so what a row sums and in what order follows from its position alone. Positions of the pass itself are
-// found through the row's path, so a row of a tree sums as in a chain. One workgroup a head, row and segment.
+// found through the row's path, so a row of a tree sums as in a chain. Four lanes share the scores of a position and read
+// neighbouring words of its key. One workgroup a head, row and segment.
 // dims: a = (heads, kv_heads, head_dim, segments that fit into parts); b.x = positions that a row sees, its own
 // included (0: all); c.x = cap of scores (0: none)
-@group(0) @binding(2) var<storage, read> q: array<f32>;            // [m][heads][head_dim], scaled
-@group(0) @binding(3) var<storage, read> keys: array<u32>;         // [positions][kv_heads][head_dim / 2]
-@group(0) @binding(4) var<storage, read> cached: array<u32>;       // values, as the keys
+@group(0) @binding(2) var<storage, read> q: array<vec4<f32>>;      // [m][heads][head_dim / 4], scaled
+@group(0) @binding(3) var<storage, read> keys: array<vec4<u32>>;   // [positions][kv_heads][head_dim / 8]
+@group(0) @binding(4) var<storage, read> cached: array<u32>;       // values: [positions][kv_heads][head_dim / 2]
 @group(0) @binding(5) var<storage, read_write> parts: array<f32>;  // [m][heads][segments][max, total, head_dim sums]
 const SEGMENT = 128u;
-var<workgroup> query: array<f32, 512>;
+var<workgroup> query: array<vec4<f32>, 128>;
+var<workgroup> quarter: array<f32, 512>; // [4][128]
 var<workgroup> weight: array<f32, 128>;
 var<workgroup> place: array<u32, 128>;
 var<workgroup> tree: array<f32, 64>;
@@ -22,21 +24,26 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) t
     let start = wg.z * SEGMENT;
     let low = select(0u, seen - min(seen, dims.b.x), dims.b.x > 0u); // the first that the row sees
     if start >= seen || start + SEGMENT <= low { return; }
-    for (var i = t; i < hd; i += 64u) { query[i] = q[(row * heads + wg.x) * hd + i]; }
+    for (var i = t; i < hd / 4u; i += 64u) { query[i] = q[(row * heads + wg.x) * (hd / 4u) + i]; }
+    workgroupBarrier();
+    let lane = t % 4u;
+    for (var j = t / 4u; j < SEGMENT; j += 16u) {
+        var sum = 0.0;
+        if start + j < seen && start + j >= low {
+            let from_ = slot(row, start + j);
+            if lane == 0u { place[j] = from_; }
+            let at = (from_ * dims.a.y + kv) * (hd / 8u);
+            for (var c = lane; c < hd / 8u; c += 4u) { sum = add_eight(sum, query[2u * c], query[2u * c + 1u], keys[at + c]); }
+        }
+        quarter[SEGMENT * lane + j] = sum;
+    }
     workgroupBarrier();
     var most = -3.0e38;
     for (var j = t; j < SEGMENT; j += 64u) {
         var score = -3.0e38;
         if start + j < seen && start + j >= low {
-            let from_ = slot(row, start + j);
-            place[j] = from_;
-            score = 0.0;
-            for (var i = 0u; i < half; i++) {
-                let two = unpack2x16float(keys[(from_ * dims.a.y + kv) * half + i]);
-                score += query[2u * i] * two.x;
-                score += query[2u * i + 1u] * two.y;
-            }
-            score = capped(score, dims.c.x);
+            let sum = (quarter[j] + quarter[2u * SEGMENT + j]) + (quarter[SEGMENT + j] + quarter[3u * SEGMENT + j]);
+            score = capped(sum, dims.c.x);
         }
         weight[j] = score;
         most = max(most, score);
@@ -49,31 +56,25 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) t
     }
     most = tree[0];
     workgroupBarrier();
-    var sum = 0.0;
     for (var j = t; j < SEGMENT; j += 64u) {
-        let e = select(0.0, exp_fixed(weight[j] - most), start + j < seen && start + j >= low);
-        weight[j] = e;
-        sum += e;
+        weight[j] = select(0.0, exp_fixed(weight[j] - most), start + j < seen && start + j >= low);
     }
-    tree[t] = sum;
     workgroupBarrier();
-    for (var step = 32u; step > 0u; step /= 2u) {
-        if t < step { tree[t] += tree[t + step]; }
-        workgroupBarrier();
-    }
     let at = ((row * heads + wg.x) * dims.a.w + wg.z) * (hd + 2u);
-    if t == 0u {
-        parts[at] = most;
-        parts[at + 1u] = tree[0];
-    }
     let from_ = max(low, start) - start;
     let count = min(SEGMENT, seen - start);
     for (var i = t; i < half; i += 64u) {
         var two = vec2<f32>(0.0, 0.0);
+        var total = 0.0;
         for (var j = from_; j < count; j++) {
             let v = unpack2x16float(cached[(place[j] * dims.a.y + kv) * half + i]);
+            total += weight[j];
             two.x += weight[j] * v.x;
             two.y += weight[j] * v.y;
+        }
+        if i == 0u {
+            parts[at] = most;
+            parts[at + 1u] = total;
         }
         parts[at + 2u + 2u * i] = two.x;
         parts[at + 3u + 2u * i] = two.y;

@@ -1,4 +1,4 @@
-// Joins the segments of one row and query head in order, multiplied by the sigmoid of their gates if there are any, as
+// Joins the segments of one row and query head in order, each to those before it, multiplied by the sigmoid of their gates if there are any, as
 // numbers and as codes. One workgroup a head and row.
 // dims: a = (heads, kv_heads, head_dim, segments that fit into parts); b = (positions that a row sees, 0: all; 1 if
 // there are gates; width of a row of them; where they begin in it)
@@ -16,16 +16,18 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) t
     let own = (seen + 127u) / 128u;
     let first = select(0u, (seen - min(seen, dims.b.x)) / 128u, dims.b.x > 0u);
     let at = head * dims.a.w * (hd + 2u);
-    var most = parts[at + first * (hd + 2u)];
-    for (var s = first + 1u; s < own; s++) { most = max(most, parts[at + s * (hd + 2u)]); }
     for (var i = t; i < hd; i += 64u) {
+        var most = -3.0e38;
         var total = 0.0;
         var sum = 0.0;
         for (var s = first; s < own; s++) {
             let from_ = at + s * (hd + 2u);
-            let share = exp_fixed(parts[from_] - most);
-            total += share * parts[from_ + 1u];
-            sum += share * parts[from_ + 2u + i];
+            let next = max(most, parts[from_]);
+            let before = exp_fixed(most - next);
+            let share = exp_fixed(parts[from_] - next);
+            total = total * before + parts[from_ + 1u] * share;
+            sum = sum * before + parts[from_ + 2u + i] * share;
+            most = next;
         }
         var value = sum / total;
         if dims.b.y == 1u {
