@@ -18,14 +18,14 @@ pub(crate) fn run(json: bool) -> Result<ExitCode> {
 /// Runs the subcommand.
 #[cfg(not(feature = "gpu"))]
 pub(crate) fn run(_json: bool) -> Result<ExitCode> {
-    anyhow::bail!("this build has no GPU backend; build with `--features gpu`")
+    anyhow::bail!("this build has no GPU backend; build without `--no-default-features`")
 }
 
 #[cfg(feature = "gpu")]
 mod table {
     use std::fmt::{self, Display};
 
-    use draftscope::model::gpu::{AdapterInfo, AdapterKind};
+    use draftscope::model::gpu::{AdapterInfo, AdapterKind, DRIVER_ADVICE, FAMILIES};
     use serde_json::{Value, json};
 
     /// Adapters, for people.
@@ -60,7 +60,7 @@ mod table {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             if self.0.is_empty() {
                 writeln!(f, "No GPU driver was found: no Vulkan, Metal or DirectX 12. Models run on the CPU.")?;
-                return write!(f, "On Linux, install the GPU's Vulkan driver, e.g. the package mesa-vulkan-drivers.");
+                return write!(f, "To use a GPU: {DRIVER_ADVICE}.");
             }
             for (index, info) in self.0.iter().enumerate() {
                 let end = if index + 1 < self.0.len() { "\n" } else { "" };
@@ -77,7 +77,7 @@ mod table {
                 let named = if default(self.0) == Some(index) { String::new() } else { format!(" --adapter {index}") };
                 match lacks {
                     Some(lacks) => write!(f, "   runs no model: {lacks}{end}")?,
-                    None => write!(f, "   Llama, Qwen2 and Qwen3 run here with --device gpu{named}{end}")?,
+                    None => write!(f, "   {FAMILIES} run here with --device gpu{named}{end}")?,
                 }
             }
             Ok(())
@@ -113,13 +113,13 @@ mod table {
                 [
                     "0  Fast: discrete GPU, vulkan, driver 1.0",
                     "   buffers up to 2048 MiB, 128 MiB of one visible to a kernel; subgroups of 8 to 32 lanes",
-                    "   Llama, Qwen2 and Qwen3 run here with --device gpu",
+                    "   Llama, Qwen2, Qwen3, Gemma 3 and Qwen3.5 without experts run here with --device gpu",
                     "1  Odd: GPU, vulkan, driver 1.0",
                     "   buffers up to 2048 MiB, 128 MiB of one visible to a kernel; subgroups of 8 to 32 lanes",
                     "   runs no model: it is old",
                     "2  llvmpipe: software (runs on the CPU), vulkan, driver 1.0",
                     "   buffers up to 2048 MiB, 128 MiB of one visible to a kernel; subgroups of 8 to 32 lanes",
-                    "   Llama, Qwen2 and Qwen3 run here with --device gpu --adapter 2",
+                    "   Llama, Qwen2, Qwen3, Gemma 3 and Qwen3.5 without experts run here with --device gpu --adapter 2",
                 ]
             );
             assert_eq!(values(&all)[0]["is_default"], true);

@@ -66,9 +66,11 @@ pub struct Adapter {
 /// All adapters, GPUs first. Loads the drivers; none is linked.
 #[must_use]
 pub fn adapters() -> Vec<Adapter> {
-    let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
-    let backends = wgpu::Backends::VULKAN | wgpu::Backends::METAL | wgpu::Backends::DX12;
-    let found = pollster::block_on(instance.enumerate_adapters(backends));
+    let found = crate::quiet::quietly(|| {
+        let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
+        let backends = wgpu::Backends::VULKAN | wgpu::Backends::METAL | wgpu::Backends::DX12;
+        pollster::block_on(instance.enumerate_adapters(backends))
+    });
     let mut all: Vec<_> = found.into_iter().map(|adapter| Adapter { info: describe(&adapter), adapter }).collect();
     all.sort_by_key(|adapter| match adapter.info.kind {
         AdapterKind::Discrete => 0,

@@ -25,6 +25,7 @@ mod module;
 mod network;
 mod packed;
 mod pass;
+mod quiet;
 mod recurrent;
 #[cfg(test)]
 mod reference;
@@ -41,7 +42,7 @@ pub use adapter::{Adapter, AdapterInfo, AdapterKind, adapters, choose};
 pub use block::{BlockWeights, MAX_HEAD_DIM, Shape};
 pub use delta::{DeltaShape, DeltaWeights, MAX_KEY_DIM};
 pub use device::{Gpu, Work, wait_until_closed};
-pub use error::GpuError;
+pub use error::{DRIVER_ADVICE, GpuError};
 pub use form::Form;
 pub use kernel::{Kernel, ROWS_AT_ONCE, TILE, Variant};
 pub use matrix::{Matrix, StoredRows};

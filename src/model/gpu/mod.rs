@@ -11,8 +11,11 @@ pub(in crate::model) mod load;
 pub(in crate::model) mod module;
 pub(in crate::model) mod tensors;
 
-pub use draftscope_gpu::{AdapterInfo, AdapterKind};
+pub use draftscope_gpu::{AdapterInfo, AdapterKind, DRIVER_ADVICE};
 pub use llama::GpuLlama;
+
+/// Families that run on a GPU.
+pub const FAMILIES: &str = "Llama, Qwen2, Qwen3, Gemma 3 and Qwen3.5 without experts";
 
 /// The device of the adapter with this name or number, opened once for all models.
 ///
