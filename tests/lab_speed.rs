@@ -132,6 +132,7 @@ fn simulated_counts_equal_those_of_real_runs_on_the_real_model() {
         dtype: Dtype::Auto,
         device: DeviceChoice::Cpu,
         adapter: None,
+        device_memory: None,
         backend: Backend::Native,
         threads: None,
         ctx_len: Some(512),

@@ -12,7 +12,15 @@ use draftscope::protocol::Event;
 use draftscope::session::Session;
 use draftscope::trace::Recording;
 use draftscope::tui::{Exporter, Pictures, Saver};
+use etcetera::BaseStrategy;
 use ratatui::buffer::Buffer;
+
+/// A file in the user's folder for state; `None` where there is no place for it.
+pub(crate) fn state_file(name: &str) -> Option<PathBuf> {
+    let base = etcetera::choose_base_strategy().ok()?;
+    let state = base.state_dir().unwrap_or_else(|| base.data_dir());
+    Some(state.join("draftscope").join(name))
+}
 
 /// Saves the session as a trace in the current folder.
 pub(crate) fn saver() -> Saver {

@@ -6,13 +6,10 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use draftscope::tui::FirstStart;
-use etcetera::BaseStrategy;
 
 /// The file that says that the tour was shown; none where there is no place for it.
 fn marker() -> Option<PathBuf> {
-    let base = etcetera::choose_base_strategy().ok()?;
-    let state = base.state_dir().unwrap_or_else(|| base.data_dir());
-    Some(state.join("draftscope").join("tour-shown"))
+    super::files::state_file("tour-shown")
 }
 
 /// This start, if it is the first one that shows the tour.

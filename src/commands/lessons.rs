@@ -8,7 +8,6 @@ use std::rc::Rc;
 use anyhow::{Context, Result};
 use draftscope::trace::Recording;
 use draftscope::tui::{KeptProgress, Recordings};
-use etcetera::BaseStrategy;
 
 macro_rules! lesson {
     ($name:literal) => {
@@ -41,9 +40,7 @@ pub(crate) fn recording(name: &str) -> Result<Recording> {
 
 /// The file with what was done in the lessons; none where there is no place for it.
 fn progress_file() -> Option<PathBuf> {
-    let base = etcetera::choose_base_strategy().ok()?;
-    let state = base.state_dir().unwrap_or_else(|| base.data_dir());
-    Some(state.join("draftscope").join("lessons.json"))
+    super::files::state_file("lessons.json")
 }
 
 /// What was done in the lessons, kept between runs.

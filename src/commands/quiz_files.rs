@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use draftscope::tui::QuizFiles;
-use etcetera::BaseStrategy;
 
 /// Longest file of results that is read, in bytes: far more than fifty quizzes need.
 const MOST: u64 = 1 << 18;
@@ -33,9 +32,7 @@ pub(crate) fn quiz_files() -> QuizFiles {
 
 /// The file of the results; none where there is no place for it.
 fn results() -> Option<PathBuf> {
-    let base = etcetera::choose_base_strategy().ok()?;
-    let state = base.state_dir().unwrap_or_else(|| base.data_dir());
-    Some(state.join("draftscope").join("quiz.toml"))
+    super::files::state_file("quiz.toml")
 }
 
 fn read(path: &Path) -> Option<String> {

@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 use crate::model::files::{ConfigJson, Folder, GgufFile, ModelFiles, TensorNames};
 use crate::model::native::{NativeCpu, NativeLlama};
 use crate::model::nn::{MatmulBackend, PassWidths, SharedTarget, Tensors, TransformerConfig};
-use crate::model::options::{DraftVocab, LoadOptions, WeightType};
+use crate::model::options::{DraftVocab, LoadOptions, WeightType, device_name, device_threads};
 use crate::model::{DraftModule, Model, ModelError, ModelSpec};
 use crate::protocol::{DrafterInfo, MemoryAccount, TokenId};
 
@@ -301,10 +301,9 @@ impl LoadContext<'_> {
             info,
             ctx_len: self.ctx_len,
             backend: kernels.map_or("candle", |kernels| kernels.backend()),
-            device: kernels
-                .map_or_else(|| crate::model::options::device_name(device).to_owned(), |kernels| kernels.device()),
+            device: kernels.map_or_else(|| device_name(device), |kernels| kernels.device()),
             dtype,
-            threads: kernels.map_or_else(candle_core::utils::get_num_threads, |kernels| kernels.threads()),
+            threads: kernels.map_or_else(|| device_threads(device), |kernels| kernels.threads()),
         }
     }
 

@@ -39,6 +39,8 @@ pub struct LoadOptions {
     pub rollback: Rollback,
     /// Tokens that a module from the target's own files may propose; `None` for all.
     pub draft_vocab: Option<DraftVocab>,
+    /// File that remembers whether the CPU or a GPU was faster for a model, for `--device auto`; `None` forgets it.
+    pub device_memory: Option<PathBuf>,
     /// Whether the chat template is asked for a thought before the answer; `None` leaves it to the template.
     pub think: Option<bool>,
 }
@@ -61,6 +63,7 @@ impl LoadOptions {
             draft_model_required: false,
             rollback: Rollback::default(),
             draft_vocab: None,
+            device_memory: None,
             think: None,
         }
     }
@@ -138,41 +141,57 @@ pub enum WeightType {
 /// Where a model runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum DeviceChoice {
-    /// The first CUDA or Metal GPU of a build with candle's kernels, else the CPU.
+    /// A GPU of the GPU backend if a pass over one row takes less time there than on the CPU, else the CPU.
     #[default]
     Auto,
     /// The CPU.
     Cpu,
     /// A GPU through Vulkan, Metal or DirectX 12: --adapter names it.
     Gpu,
-    /// The first CUDA device.
+    /// The first CUDA device, with candle's kernels: experimental.
     Cuda,
-    /// The first Metal device.
+    /// The first Metal device, with candle's kernels: experimental.
     Metal,
 }
 
 impl DeviceChoice {
-    /// Opens the device.
+    /// Whether candle computes on a GPU.
+    #[must_use]
+    pub fn is_candles(self) -> bool {
+        matches!(self, Self::Cuda | Self::Metal)
+    }
+
+    /// Opens candle's device, the CPU for `auto`.
     ///
     /// # Errors
-    /// [`ModelError::Unsupported`] with the feature that the build lacks.
+    /// [`ModelError::Unsupported`] with the feature that the build lacks, or what to check if it has it.
     pub fn open(self) -> Result<Device, ModelError> {
-        let unavailable = |name: &str, error: &dyn std::fmt::Display| {
-            ModelError::Unsupported(format!(
-                "no {name} device can be used ({error}); choose --device gpu or cpu, or build with `--features {name}`"
-            ))
+        let unavailable = |name: &str, is_built: bool, error: &candle_core::Error| {
+            ModelError::Unsupported(no_device(name, is_built, &first_line(error)))
         };
         match self {
-            Self::Cpu => Ok(Device::Cpu),
+            Self::Cpu | Self::Auto => Ok(Device::Cpu),
             Self::Gpu => Err(ModelError::Unsupported(
                 "the GPU backend runs targets of Llama's layout with weights as stored; choose --device cpu for this one"
                     .into(),
             )),
-            Self::Cuda => Device::new_cuda(0).map_err(|error| unavailable("cuda", &first_line(&error))),
-            Self::Metal => Device::new_metal(0).map_err(|error| unavailable("metal", &first_line(&error))),
-            Self::Auto => Ok(Device::new_cuda(0).or_else(|_| Device::new_metal(0)).unwrap_or(Device::Cpu)),
+            Self::Cuda => Device::new_cuda(0).map_err(|error| unavailable("cuda", cfg!(feature = "cuda"), &error)),
+            Self::Metal => Device::new_metal(0).map_err(|error| unavailable("metal", cfg!(feature = "metal"), &error)),
         }
     }
+}
+
+/// Why candle has no device of this name, and what to do: a build without its kernels says so, one with them names the
+/// driver.
+fn no_device(name: &str, is_built: bool, error: &str) -> String {
+    let advice = match (is_built, name) {
+        (false, _) => format!("this build has no {name} kernels: choose --device gpu or cpu, or build with `--features {name}`"),
+        (true, "cuda") => {
+            "check that `nvidia-smi` lists a GPU and that its driver is as new as the CUDA version of this build, or choose --device gpu or cpu".to_owned()
+        }
+        (true, _) => "choose --device gpu or cpu".to_owned(),
+    };
+    format!("no {name} device can be used ({error}); {advice}")
 }
 
 fn first_line(error: &candle_core::Error) -> String {
@@ -214,12 +233,43 @@ impl DraftVocab {
     }
 }
 
-/// Name of a device in the header of recordings.
+/// Name of a device of candle in the header of recordings, with its number.
 #[must_use]
-pub fn device_name(device: &Device) -> &'static str {
-    match device {
-        Device::Cpu => "cpu",
-        Device::Cuda(_) => "cuda",
-        Device::Metal(_) => "metal",
+pub fn device_name(device: &Device) -> String {
+    use candle_core::DeviceLocation;
+    match device.location() {
+        DeviceLocation::Cpu => "cpu".to_owned(),
+        DeviceLocation::Cuda { gpu_id } => format!("cuda {gpu_id} (candle)"),
+        DeviceLocation::Metal { gpu_id } => format!("metal {gpu_id} (candle)"),
+    }
+}
+
+/// Threads that compute on a device of candle: those of the CPU, or the one that starts the kernels of a GPU.
+#[must_use]
+pub fn device_threads(device: &Device) -> usize {
+    if device.is_cpu() { candle_core::utils::get_num_threads() } else { 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_device_is_reported_with_what_the_build_lacks_or_the_driver() {
+        let without = no_device("cuda", false, "not compiled in");
+        assert!(without.contains("build with `--features cuda`") && !without.contains("nvidia-smi"), "{without}");
+        let with = no_device("cuda", true, "no device");
+        assert!(with.contains("nvidia-smi") && !with.contains("--features"), "{with}");
+        let metal = no_device("metal", true, "no device");
+        assert_eq!(metal, "no metal device can be used (no device); choose --device gpu or cpu");
+    }
+
+    #[test]
+    fn auto_opens_no_device_of_candle() {
+        assert!(DeviceChoice::Auto.open().unwrap().is_cpu() && !DeviceChoice::Auto.is_candles());
+        #[cfg(not(feature = "cuda"))]
+        assert!(DeviceChoice::Cuda.open().is_err_and(|error| error.to_string().contains("has no cuda kernels")));
+        assert_eq!(device_name(&Device::Cpu), "cpu");
+        assert_eq!(device_threads(&Device::Cpu), candle_core::utils::get_num_threads());
     }
 }

@@ -63,6 +63,7 @@ pub fn recipe(path: PathBuf, backend: Backend) -> LoadOptions {
         dtype: if backend == Backend::Candle { Dtype::F32 } else { Dtype::Stored },
         device: DeviceChoice::Cpu,
         adapter: None,
+        device_memory: None,
         backend,
         threads: Some(2),
         ctx_len: None,

@@ -108,6 +108,7 @@ fn recipe(backend: Backend, dtype: Dtype, mtp: ModuleFile) -> Option<LoadOptions
         dtype,
         device,
         adapter: None,
+        device_memory: None,
         backend,
         threads: None,
         ctx_len: Some(1024),

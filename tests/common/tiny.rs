@@ -53,6 +53,7 @@ impl Tiny {
             dtype: Dtype::F32,
             device: DeviceChoice::Cpu,
             adapter: None,
+            device_memory: None,
             backend: Backend::Candle,
             threads: None,
             ctx_len: None,

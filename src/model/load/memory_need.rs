@@ -119,6 +119,7 @@ pub(super) fn by_default(path: &Path, opened: &OpenModel, ctx_len: usize) -> Mem
         dtype: Dtype::Auto,
         device: DeviceChoice::Cpu,
         adapter: None,
+        device_memory: None,
         backend: Backend::Auto,
         threads: None,
         ctx_len: Some(ctx_len),
@@ -143,7 +144,8 @@ mod tests {
     use safetensors::{Dtype as Stored, SafeTensors};
 
     use super::*;
-    use crate::model::load::{OpenModel, load, weight_type};
+    use crate::model::load::dtype::weight_type;
+    use crate::model::load::{OpenModel, load};
     use crate::model::options::DraftVocab;
 
     fn context<'a>(options: &'a LoadOptions, opened: &'a OpenModel) -> LoadContext<'a> {
@@ -203,6 +205,7 @@ mod tests {
                     dtype,
                     device: DeviceChoice::Cpu,
                     adapter: None,
+                    device_memory: None,
                     backend,
                     threads: Some(1),
                     ctx_len: Some(16),
@@ -238,6 +241,7 @@ mod tests {
             dtype,
             device: DeviceChoice::Cpu,
             adapter: None,
+            device_memory: None,
             backend,
             threads: Some(1),
             ctx_len: Some(64),

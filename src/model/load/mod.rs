@@ -2,6 +2,10 @@
 //!
 //! Options are plain data and may cross threads; models may not, so the thread that runs a model loads it.
 
+#[cfg(feature = "gpu")]
+mod auto_device;
+mod backend;
+mod batch_test;
 pub mod card;
 mod draft_model;
 mod dtype;
@@ -15,17 +19,15 @@ pub mod preflight;
 mod server_flags;
 mod warnings;
 
-use candle_core::Device;
-
 use crate::model::drafters::mtp;
-use crate::model::interfaces::{self, LoadContext, LoadedTarget, Modules, NoSharing, Progress};
-use crate::model::options::{Backend, DEFAULT_CTX, DeviceChoice, Dtype, LoadOptions, WeightType};
+use crate::model::interfaces::{LoadContext, LoadedTarget, Modules, NoSharing, Progress};
+use crate::model::options::{DEFAULT_CTX, LoadOptions};
 use crate::model::row_by_row::RowByRow;
 use crate::model::text::{template::ChatTemplate, tokenizer::TextCodec};
-use crate::model::{DraftModule, Model, ModelError, memory};
+use crate::model::{DraftModule, Model, ModelError};
 use crate::protocol::{DrafterInfo, MemoryAccount, TokenId};
 
-use self::dtype::{check_dtype, weight_type};
+use self::backend::{OnBackend, load_target};
 use self::named_module::Requested;
 pub use self::open::OpenModel;
 pub use self::server_flags::ServerFlags;
@@ -87,19 +89,22 @@ pub fn load(options: &LoadOptions, progress: &mut Progress<'_>) -> Result<Loaded
     let config = opened.config.as_ref();
     let context = LoadContext { options, source: &opened.source, config, ctx_len, ends: codec.ends() };
     let requested = named_module::open(options, config)?;
-    let OnBackend { target: loaded, notice: mut backend_notice, account } = load_target(&context, progress)?;
-    let row_by_row = loaded.self_test()?;
+    let OnBackend { target: loaded, notice: mut backend_notice, account, place } = load_target(&context, progress)?;
+    let mut row_by_row = loaded.self_test()?;
     progress("drafter", 0, 1);
     let (modules, notice) = draft_modules(&context, requested, loaded.as_ref())?;
     let mut modules = modules.map(|(modules, info)| (modules.into_iter(), info));
     let mtp = modules.as_mut().and_then(|(modules, info)| Some((modules.next()?, info.clone())));
     let deeper = modules.map_or_else(Vec::new, |(modules, _)| modules.collect());
     let mut target = loaded.into_model()?;
+    if place.needs_batch_test() {
+        row_by_row = batch_test::run(target.as_mut())?;
+    }
     if let Some(why) = row_by_row {
         target = Box::new(RowByRow::new(target));
-        backend_notice = Some(why);
+        backend_notice = Some(backend_notice.map_or(why.clone(), |notice| format!("{notice}; {why}")));
     }
-    let draft_model = draft_model::load(options, (&codec, ctx_len), progress)?;
+    let draft_model = draft_model::load(&place.of_draft_model(options), (&codec, ctx_len), progress)?;
     let (draft_model, beside) = draft_model.map_or((None, None), |(model, account)| (Some(model), account));
     let memory = memory_need::loaded(account, target.spec(), mtp.as_ref().map(|(_, info)| info));
     let memory = beside.iter().fold(memory, MemoryAccount::with_draft_model);
@@ -151,104 +156,4 @@ fn module_file(context: &LoadContext<'_>, target: &dyn LoadedTarget) -> Result<M
         ))
     })?;
     mtp::load(file, &shared)
-}
-
-/// A target, its memory, and why the native backend does not run it if that was not requested by name.
-struct OnBackend {
-    target: Box<dyn LoadedTarget>,
-    account: MemoryAccount,
-    notice: Option<String>,
-}
-
-fn load_target(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result<OnBackend, ModelError> {
-    let LoadContext { options, source, .. } = *context;
-    check_dtype(options.dtype, source)?;
-    if options.device == DeviceChoice::Gpu {
-        return load_gpu(context, progress);
-    }
-    if options.adapter.is_some() {
-        return Err(ModelError::Unsupported("--adapter names a GPU; add --device gpu".into()));
-    }
-    if options.backend == Backend::Candle || (options.backend == Backend::Auto && !suits_native(options)) {
-        return load_candle(context, progress);
-    }
-    match load_native(context, progress) {
-        // a file that the native kernels do not support still runs on candle, unless native was requested
-        Err(ModelError::Unsupported(reason)) if options.backend == Backend::Auto => {
-            let loaded = load_candle(context, progress).map_err(|error| match error {
-                ModelError::DoesNotFit(figures) => ModelError::DoesNotFit(format!("{figures} ({reason})")),
-                error => error,
-            });
-            // follow the advice of the message
-            let reason = reason.split_once("; ").map_or(reason.as_str(), |(reason, _)| reason);
-            let notice = Some(format!("candle runs this target: {reason}"));
-            loaded.map(|loaded| OnBackend { notice, ..loaded })
-        }
-        loaded => loaded,
-    }
-}
-
-/// Loads a target for the GPU backend, or says what runs there.
-#[cfg(feature = "gpu")]
-fn load_gpu(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result<OnBackend, ModelError> {
-    let LoadContext { options, source, config, .. } = *context;
-    let stored = matches!(options.dtype, Dtype::Auto | Dtype::Stored | Dtype::Q4_1);
-    if options.backend != Backend::Auto {
-        return Err(ModelError::Unsupported("--backend is for the CPU; leave it out with --device gpu".into()));
-    }
-    if !stored {
-        return Err(ModelError::Unsupported("the GPU backend runs weights as stored; leave --dtype out".into()));
-    }
-    if !config.runs_on_gpu() {
-        return Err(ModelError::Unsupported(format!(
-            "the GPU backend runs Llama, Qwen2, Qwen3, Gemma 3 and Qwen3.5 without experts, with weights as stored, and this is {} ({}); choose --device cpu",
-            config.transformer().conventions.name,
-            source.stored_dtype(),
-        )));
-    }
-    let gpu = crate::model::gpu::device::open(options.adapter.as_deref())?;
-    // memory of an integrated or software adapter is the machine's; that of others is checked by allocating it
-    let need = memory_need::of(context, WeightType::Stored, true);
-    if gpu.info().kind != draftscope_gpu::AdapterKind::Discrete {
-        need.check(memory::available())?;
-    }
-    let target = config.load(context, interfaces::Backend::Gpu(gpu), progress)?;
-    Ok(OnBackend { target, account: need.account, notice: None })
-}
-
-#[cfg(not(feature = "gpu"))]
-fn load_gpu(_context: &LoadContext<'_>, _progress: &mut Progress<'_>) -> Result<OnBackend, ModelError> {
-    Err(ModelError::Unsupported(
-        "this build has no GPU backend; build with `--features gpu` or choose --device cpu".into(),
-    ))
-}
-
-/// The native backend runs weights as stored, on the CPU.
-fn suits_native(options: &LoadOptions) -> bool {
-    let stored = matches!(options.dtype, Dtype::Auto | Dtype::Stored | Dtype::Q4_1);
-    stored && matches!(options.device.open(), Ok(Device::Cpu))
-}
-
-fn load_native(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result<OnBackend, ModelError> {
-    if !suits_native(context.options) {
-        return Err(ModelError::Unsupported(
-            "the native backend runs stored weights on the CPU; choose --backend candle for another dtype or device"
-                .into(),
-        ));
-    }
-    let need = memory_need::of(context, WeightType::Stored, true);
-    need.check(memory::available())?;
-    let target = context.config.load(context, interfaces::Backend::Native, progress)?;
-    Ok(OnBackend { target, account: need.account, notice: None })
-}
-
-fn load_candle(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result<OnBackend, ModelError> {
-    let device = context.options.device.open()?;
-    let (weight_type, dtype) = weight_type(context.options.dtype, context.source, &device);
-    let need = memory_need::of(context, weight_type, false);
-    if device.is_cpu() {
-        need.check(memory::available())?;
-    }
-    let target = context.config.load(context, interfaces::Backend::Candle(weight_type, dtype, &device), progress)?;
-    Ok(OnBackend { target, account: need.account, notice: None })
 }

@@ -1,0 +1,171 @@
+//! `--device auto` with the GPU backend: a GPU runs the target if a pass over one row takes less time there than on the CPU.
+//!
+//! An adapter that computes on the CPU is never chosen. The first start with a model loads it on the GPU and on the CPU, one
+//! after the other so that memory has to suffice for one at a time, and times passes for at most a second on each; the
+//! result is remembered for the model, the adapter and its driver. What was chosen is said in one sentence, without a
+//! GPU nothing. A GPU that fails is reported, and the CPU runs the target.
+
+mod memory;
+mod timing;
+
+use std::time::Duration;
+
+use draftscope_gpu::{AdapterInfo, AdapterKind, adapters};
+
+use super::backend::{OnBackend, cause, check_gpu, load_elsewhere, load_gpu};
+use crate::model::ModelError;
+use crate::model::interfaces::{LoadContext, LoadedTarget, Progress};
+use crate::model::options::{Backend, Dtype};
+use memory::{Key, Verdict};
+
+/// Loads the target where it is faster.
+///
+/// # Errors
+/// If the CPU does not run it either.
+pub(super) fn load(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result<OnBackend, ModelError> {
+    let adapters: Vec<_> = match asks_for_the_cpu(context) {
+        true => Vec::new(),
+        false => adapters().into_iter().map(|adapter| adapter.info).collect(),
+    };
+    Choice { context, time: &timing::one_row }.load(&adapters, progress)
+}
+
+/// Options that only the CPU has decide without a look at drivers.
+fn asks_for_the_cpu(context: &LoadContext<'_>) -> bool {
+    context.options.backend != Backend::Auto || matches!(context.options.dtype, Dtype::F32 | Dtype::Bf16)
+}
+
+/// Median time of a pass over one row of a target, which is dropped.
+type TimePass<'a> = dyn Fn(Box<dyn LoadedTarget>) -> Result<Duration, ModelError> + 'a;
+
+/// What the choice depends on.
+struct Choice<'a, 'c> {
+    context: &'a LoadContext<'c>,
+    time: &'a TimePass<'a>,
+}
+
+impl Choice<'_, '_> {
+    fn load(&self, adapters: &[AdapterInfo], progress: &mut Progress<'_>) -> Result<OnBackend, ModelError> {
+        let is_gpu = |(_, info): &(usize, &AdapterInfo)| info.kind != AdapterKind::Software;
+        let Some((index, info)) = adapters.iter().enumerate().find(is_gpu) else {
+            return load_elsewhere(self.context, progress);
+        };
+        let fault = check_gpu(self.context).err().map(|error| error.to_string());
+        if let Some(why) = fault.or_else(|| info.lacks.as_ref().map(|lacks| format!("on {}, {lacks}", info.name))) {
+            return self.on_cpu(cause(&why), progress);
+        }
+        let key = Key::of(self.context, info);
+        let remembered = self.context.options.device_memory.as_deref().and_then(|file| memory::recall(file, &key));
+        let name = Named { info, adapter: index.to_string(), key };
+        match remembered {
+            Some(verdict) => self.follow(&name, &verdict, " at an earlier start", progress),
+            None => self.measure(&name, progress),
+        }
+    }
+
+    /// Loads the target on the CPU and says why.
+    fn on_cpu(&self, why: &str, progress: &mut Progress<'_>) -> Result<OnBackend, ModelError> {
+        let loaded = load_elsewhere(self.context, progress)?;
+        let notice = format!("the CPU runs this model: {why}");
+        let notice = loaded.notice.as_ref().map_or(notice.clone(), |other| format!("{notice}; {other}"));
+        Ok(OnBackend { notice: Some(notice), ..loaded })
+    }
+
+    /// Loads the target as the verdict says; on the CPU if the GPU fails.
+    fn follow(
+        &self,
+        on: &Named<'_>,
+        verdict: &Verdict,
+        when: &str,
+        progress: &mut Progress<'_>,
+    ) -> Result<OnBackend, ModelError> {
+        let why = on.sentence(verdict, when);
+        if !verdict.takes_gpu() {
+            return self.on_cpu(&why, progress);
+        }
+        match load_gpu(self.context, Some(&on.adapter), progress) {
+            Ok(loaded) => Ok(OnBackend { notice: Some(format!("{} runs this model: {why}", on.title())), ..loaded }),
+            Err(error) => self.on_cpu(cause(&error.to_string()), progress),
+        }
+    }
+
+    /// Loads the target on both, times passes, remembers what was found, and follows it.
+    fn measure(&self, on: &Named<'_>, progress: &mut Progress<'_>) -> Result<OnBackend, ModelError> {
+        let gpu_us = match self.gpu_us(on, progress) {
+            Ok(gpu_us) => gpu_us,
+            Err(error) => return self.on_cpu(cause(&error.to_string()), progress),
+        };
+        let Some(gpu_us) = gpu_us else {
+            let verdict = Verdict::RowsDiffer;
+            self.remember(on, &verdict);
+            return self.follow(on, &verdict, "", progress);
+        };
+        progress("timing passes on the CPU", 0, 1);
+        let cpu_us = match load_elsewhere(self.context, progress) {
+            Ok(loaded) => (self.time)(loaded.target)?.as_secs_f64() * 1e6,
+            // where only the GPU has the memory, nothing is compared, and nothing remembered
+            Err(ModelError::DoesNotFit(_)) => {
+                let loaded = load_gpu(self.context, Some(&on.adapter), progress)?;
+                let notice = format!("{} runs this model: it does not fit into the CPU's memory", on.title());
+                return Ok(OnBackend { notice: Some(notice), ..loaded });
+            }
+            Err(error) => return Err(error),
+        };
+        let verdict = Verdict::Timed { gpu_us, cpu_us };
+        self.remember(on, &verdict);
+        self.follow(on, &verdict, "", progress)
+    }
+
+    /// Time of a pass on the GPU in microseconds; `None` if drafts would be verified one by one there.
+    fn gpu_us(&self, on: &Named<'_>, progress: &mut Progress<'_>) -> Result<Option<f64>, ModelError> {
+        progress("timing passes on the GPU", 0, 1);
+        let target = load_gpu(self.context, Some(&on.adapter), progress)?.target;
+        if target.self_test()?.is_some() {
+            return Ok(None);
+        }
+        Ok(Some((self.time)(target)?.as_secs_f64() * 1e6))
+    }
+
+    fn remember(&self, on: &Named<'_>, verdict: &Verdict) {
+        if let Some(file) = &self.context.options.device_memory {
+            memory::remember(file, &on.key, verdict);
+        }
+    }
+}
+
+/// The adapter, the `--adapter` that names it, and what its measurement is valid for.
+struct Named<'a> {
+    info: &'a AdapterInfo,
+    adapter: String,
+    key: Key,
+}
+
+impl Named<'_> {
+    fn title(&self) -> String {
+        format!("{} ({})", self.info.name, self.info.api)
+    }
+
+    /// Why the verdict is as it is.
+    fn sentence(&self, verdict: &Verdict, when: &str) -> String {
+        match verdict {
+            Verdict::RowsDiffer => format!(
+                "on {} a row's numbers change with the rows beside it, so drafts would be verified one by one",
+                self.title()
+            ),
+            Verdict::Timed { gpu_us, cpu_us } if verdict.takes_gpu() => format!(
+                "a pass over one row took {:.2} ms there and {:.2} ms on the CPU{when}",
+                gpu_us / 1e3,
+                cpu_us / 1e3
+            ),
+            Verdict::Timed { gpu_us, cpu_us } => format!(
+                "a pass over one row took {:.2} ms there and {:.2} ms on {}{when}",
+                cpu_us / 1e3,
+                gpu_us / 1e3,
+                self.title()
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+//! Both verdicts on whatever adapter there is, which these tests call a GPU; without one they print that they did not run.
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+
+use super::*;
+use crate::model::load::OpenModel;
+use crate::model::options::{DeviceChoice, LoadOptions};
+
+/// The adapters, the first of them called a discrete GPU.
+fn called_gpu() -> Option<Vec<AdapterInfo>> {
+    let mut all: Vec<_> = adapters().into_iter().map(|adapter| adapter.info).collect();
+    match all.first_mut() {
+        Some(first) => first.kind = AdapterKind::Discrete,
+        None => {
+            assert!(std::env::var("DRAFTSCOPE_GPU_TESTS").is_err(), "DRAFTSCOPE_GPU_TESTS is set and no adapter found");
+            println!("not run: no Vulkan, Metal or DirectX 12 driver");
+        }
+    }
+    (!all.is_empty()).then_some(all)
+}
+
+fn options(name: &str, memory: Option<PathBuf>) -> LoadOptions {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/checkpoints").join(name);
+    LoadOptions { device: DeviceChoice::Auto, device_memory: memory, ..LoadOptions::on_cpu(path, None) }
+}
+
+/// Loads with passes that take so many milliseconds on the GPU and on the CPU; returns the backend, the notice and the
+/// stages of the load.
+fn loaded(
+    options: &LoadOptions,
+    adapters: &[AdapterInfo],
+    ms: [u64; 2],
+) -> (&'static str, Option<String>, Vec<String>) {
+    let opened = OpenModel::open(&options.target).unwrap();
+    let config = opened.config.as_ref();
+    let context = LoadContext { options, source: &opened.source, config, ctx_len: 64, ends: &[] };
+    let time = |target: Box<dyn LoadedTarget>| {
+        let model = target.into_model()?;
+        Ok(Duration::from_millis(if model.spec().backend == "gpu" { ms[0] } else { ms[1] }))
+    };
+    let stages = RefCell::new(Vec::new());
+    let mut progress = |stage: &str, _: u64, _: u64| stages.borrow_mut().push(stage.to_owned());
+    let OnBackend { target, notice, .. } =
+        Choice { context: &context, time: &time }.load(adapters, &mut progress).unwrap();
+    (target.into_model().unwrap().spec().backend, notice, stages.into_inner())
+}
+
+#[test]
+fn the_faster_device_runs_the_model_and_is_remembered() {
+    let Some(adapters) = called_gpu() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let name = &adapters[0].name;
+    for (ms, backend, begin) in [([2, 3], "gpu", name.as_str()), ([3, 2], "native", "the CPU")] {
+        let file = folder.path().join(format!("{backend}.json"));
+        let options = options("llama", Some(file.clone()));
+        let (ran, notice, stages) = loaded(&options, &adapters, ms);
+        let notice = notice.unwrap();
+        assert_eq!(ran, backend, "{notice}");
+        assert!(notice.starts_with(begin) && notice.contains("took 2.00 ms there and 3.00 ms on "), "{notice}");
+        assert!(stages.iter().any(|stage| stage.starts_with("timing passes")), "{stages:?}");
+        // what was remembered decides the next time, whatever passes take then
+        let (ran, notice, stages) = loaded(&options, &adapters, [ms[1], ms[0]]);
+        assert_eq!(ran, backend);
+        assert!(notice.unwrap().ends_with("at an earlier start"));
+        assert!(!stages.iter().any(|stage| stage.starts_with("timing")), "{stages:?}");
+        // another driver is measured again
+        let mut other = adapters.clone();
+        other[0].driver.push('2');
+        assert_ne!(loaded(&options, &other, [ms[1], ms[0]]).0, backend);
+    }
+}
+
+#[test]
+fn real_times_are_compared() {
+    let Some(adapters) = called_gpu() else { return };
+    let options = options("llama", None);
+    let opened = OpenModel::open(&options.target).unwrap();
+    let config = opened.config.as_ref();
+    let context = LoadContext { options: &options, source: &opened.source, config, ctx_len: 64, ends: &[] };
+    let on = Choice { context: &context, time: &timing::one_row }.load(&adapters, &mut |_, _, _| {}).unwrap();
+    let notice = on.notice.unwrap();
+    let times: Vec<f64> = notice.split(' ').filter_map(|word| word.parse().ok()).collect();
+    let [first, second] = times[times.len() - 2..] else { panic!("{notice}") };
+    assert!(first > 0.0 && first <= second, "the faster one comes first: {notice}");
+}
+
+#[test]
+fn software_adapters_and_missing_drivers_are_passed_over_in_silence() {
+    let mut software = called_gpu().unwrap_or_default();
+    software.iter_mut().for_each(|info| info.kind = AdapterKind::Software);
+    for adapters in [Vec::new(), software] {
+        let (ran, notice, stages) = loaded(&options("llama", None), &adapters, [1, 1000]);
+        assert_eq!((ran, notice), ("native", None));
+        assert!(!stages.iter().any(|stage| stage.starts_with("timing")), "{stages:?}");
+    }
+}
+
+#[test]
+fn a_family_or_a_gpu_that_does_not_run_is_named_and_the_cpu_takes_over() {
+    let Some(mut adapters) = called_gpu() else { return };
+    let (ran, notice, _) = loaded(&options("deepseek", None), &adapters, [1, 1000]);
+    let notice = notice.unwrap();
+    assert!(ran != "gpu" && notice.starts_with("the CPU runs this model: the GPU backend runs "), "{notice}");
+    assert!(!notice.contains("choose --device cpu"), "{notice}");
+    adapters[0].lacks = Some("it allows 8 and 10 are needed".into());
+    let (ran, notice, _) = loaded(&options("llama", None), &adapters, [1, 1000]);
+    let name = &adapters[0].name;
+    assert_eq!(
+        (ran, notice.unwrap()),
+        ("native", format!("the CPU runs this model: on {name}, it allows 8 and 10 are needed"))
+    );
+}
+
+#[test]
+fn options_for_the_cpu_load_no_driver() {
+    use crate::model::options::{Backend, Dtype};
+    let opened = OpenModel::open(&options("llama", None).target).unwrap();
+    let asks = |options: &LoadOptions| {
+        let config = opened.config.as_ref();
+        asks_for_the_cpu(&LoadContext { options, source: &opened.source, config, ctx_len: 64, ends: &[] })
+    };
+    let auto = options("llama", None);
+    assert!(!asks(&auto));
+    assert!(asks(&LoadOptions { backend: Backend::Native, ..auto.clone() }));
+    assert!(asks(&LoadOptions { dtype: Dtype::F32, ..auto }));
+}

@@ -1,0 +1,230 @@
+//! Chooses the backend of a target, checks memory and loads it there.
+
+use candle_core::Device;
+
+use super::dtype::{check_dtype, weight_type};
+use super::memory_need;
+use crate::model::interfaces::{self, LoadContext, LoadedTarget, Progress};
+use crate::model::memory::MemoryNeed;
+use crate::model::options::{Backend, DeviceChoice, Dtype, LoadOptions, WeightType};
+use crate::model::{ModelError, memory};
+use crate::protocol::MemoryAccount;
+
+/// A target, its memory, and what the user should know about the backend.
+pub(super) struct OnBackend {
+    pub(super) target: Box<dyn LoadedTarget>,
+    pub(super) account: MemoryAccount,
+    pub(super) notice: Option<String>,
+    pub(super) place: Place,
+}
+
+/// Where a target runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// On the CPU: native kernels or candle.
+    Cpu,
+    /// On the GPU backend.
+    #[cfg(feature = "gpu")]
+    Gpu,
+    /// On a GPU through candle.
+    Candle,
+}
+
+impl Place {
+    /// Whether rows must be compared alone and beside others before drafts are verified together: candle's kernels for GPUs
+    /// are chosen by the number of rows.
+    pub(super) fn needs_batch_test(self) -> bool {
+        self == Self::Candle
+    }
+
+    /// The options for a draft model: beside a target on the CPU it runs there, beside one on a GPU where the options say.
+    pub(super) fn of_draft_model(self, options: &LoadOptions) -> LoadOptions {
+        let device = if self == Self::Cpu { DeviceChoice::Cpu } else { options.device };
+        LoadOptions { device, ..options.clone() }
+    }
+}
+
+/// Loads the target where the options say.
+///
+/// # Errors
+/// If the backend does not run it, memory is short, or a file is damaged.
+pub(super) fn load_target(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result<OnBackend, ModelError> {
+    let LoadContext { options, source, .. } = *context;
+    check_dtype(options.dtype, source)?;
+    match options.device {
+        DeviceChoice::Gpu => return load_gpu(context, options.adapter.as_deref(), progress),
+        _ if options.adapter.is_some() => {
+            return Err(ModelError::Unsupported("--adapter names a GPU; add --device gpu".into()));
+        }
+        #[cfg(feature = "gpu")]
+        DeviceChoice::Auto => return super::auto_device::load(context, progress),
+        _ => {}
+    }
+    load_elsewhere(context, progress)
+}
+
+/// Loads the target on the CPU, or on candle's device if the options name one.
+pub(super) fn load_elsewhere(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result<OnBackend, ModelError> {
+    let options = context.options;
+    if options.backend == Backend::Candle || (options.backend == Backend::Auto && !suits_native(options)) {
+        return load_candle(context, progress);
+    }
+    match load_native(context, progress) {
+        // a file that the native kernels do not support still runs on candle, unless native was requested
+        Err(ModelError::Unsupported(reason)) if options.backend == Backend::Auto => {
+            let loaded = load_candle(context, progress).map_err(|error| match error {
+                ModelError::DoesNotFit(figures) => ModelError::DoesNotFit(format!("{figures} ({reason})")),
+                error => error,
+            });
+            let notice = Some(format!("candle runs this target: {}", cause(&reason)));
+            loaded.map(|loaded| OnBackend { notice, ..loaded })
+        }
+        loaded => loaded,
+    }
+}
+
+/// The cause in an error message: the advice after it was followed.
+pub(super) fn cause(message: &str) -> &str {
+    message.split_once("; ").map_or(message, |(cause, _)| cause)
+}
+
+/// Whether weights run as stored, as native kernels and the GPU backend need it.
+fn is_stored(options: &LoadOptions) -> bool {
+    matches!(options.dtype, Dtype::Auto | Dtype::Stored | Dtype::Q4_1)
+}
+
+/// Whether the GPU backend runs the target with these options.
+///
+/// # Errors
+/// [`ModelError::Unsupported`] with the option or the family that it does not run.
+#[cfg(feature = "gpu")]
+pub(super) fn check_gpu(context: &LoadContext<'_>) -> Result<(), ModelError> {
+    let LoadContext { options, source, config, .. } = *context;
+    let why = if options.backend != Backend::Auto {
+        "--backend is for the CPU; leave it out with --device gpu".to_owned()
+    } else if !is_stored(options) {
+        "the GPU backend runs weights as stored; leave --dtype out".to_owned()
+    } else if !config.runs_on_gpu() {
+        format!(
+            "the GPU backend runs {}, with weights as stored, and this is {} ({}); choose --device cpu",
+            crate::model::gpu::FAMILIES,
+            config.transformer().conventions.name,
+            source.stored_dtype(),
+        )
+    } else {
+        return Ok(());
+    };
+    Err(ModelError::Unsupported(why))
+}
+
+/// Loads a target for the GPU backend on an adapter, or says what runs there.
+#[cfg(feature = "gpu")]
+pub(super) fn load_gpu(
+    context: &LoadContext<'_>,
+    adapter: Option<&str>,
+    progress: &mut Progress<'_>,
+) -> Result<OnBackend, ModelError> {
+    check_gpu(context)?;
+    let gpu = crate::model::gpu::device::open(adapter)?;
+    // memory of an integrated or software adapter is the machine's; that of others is checked by allocating it
+    let need = memory_need::of(context, WeightType::Stored, true);
+    if gpu.info().kind != draftscope_gpu::AdapterKind::Discrete {
+        need.check(memory::available())?;
+    }
+    let target = context.config.load(context, interfaces::Backend::Gpu(gpu), progress)?;
+    Ok(OnBackend { target, account: need.account, notice: None, place: Place::Gpu })
+}
+
+#[cfg(not(feature = "gpu"))]
+fn load_gpu(
+    _context: &LoadContext<'_>,
+    _adapter: Option<&str>,
+    _progress: &mut Progress<'_>,
+) -> Result<OnBackend, ModelError> {
+    Err(ModelError::Unsupported(
+        "this build has no GPU backend; build without `--no-default-features`, or choose --device cpu".into(),
+    ))
+}
+
+/// The native backend runs weights as stored, on the CPU.
+fn suits_native(options: &LoadOptions) -> bool {
+    is_stored(options) && !options.device.is_candles()
+}
+
+fn load_native(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result<OnBackend, ModelError> {
+    if !suits_native(context.options) {
+        return Err(ModelError::Unsupported(
+            "the native backend runs stored weights on the CPU; choose --backend candle for another dtype or device"
+                .into(),
+        ));
+    }
+    let need = memory_need::of(context, WeightType::Stored, true);
+    need.check(memory::available())?;
+    let target = context.config.load(context, interfaces::Backend::Native, progress)?;
+    Ok(OnBackend { target, account: need.account, notice: None, place: Place::Cpu })
+}
+
+fn load_candle(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result<OnBackend, ModelError> {
+    let device = context.options.device.open()?;
+    let (weight_type, dtype) = weight_type(context.options.dtype, context.source, &device);
+    let need = memory_need::of(context, weight_type, false);
+    check_memory(&need, &device)?;
+    let target = context.config.load(context, interfaces::Backend::Candle(weight_type, dtype, &device), progress)?;
+    let (place, notice) = match device.is_cpu() {
+        true => (Place::Cpu, None),
+        false => (Place::Candle, Some(EXPERIMENTAL.to_owned())),
+    };
+    Ok(OnBackend { target, account: need.account, notice, place })
+}
+
+/// What a user of candle's GPU kernels should know.
+const EXPERIMENTAL: &str = "candle's CUDA and Metal kernels are experimental here: they have not been run on a GPU";
+
+/// Checks the memory of the device that candle computes on; Metal's is the machine's.
+fn check_memory(need: &MemoryNeed, device: &Device) -> Result<(), ModelError> {
+    need.check(match device {
+        Device::Cuda(_) => cuda_memory(device),
+        Device::Cpu | Device::Metal(_) => memory::available(),
+    })
+}
+
+/// Free bytes of a CUDA device; `None` if the driver does not report them.
+#[cfg(feature = "cuda")]
+fn cuda_memory(device: &Device) -> Option<u64> {
+    let Device::Cuda(device) = device else { return None };
+    device.cuda_stream().context().mem_get_info().ok().map(|(free, _)| free as u64)
+}
+
+#[cfg(not(feature = "cuda"))]
+fn cuda_memory(_device: &Device) -> Option<u64> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_draft_model_goes_where_the_target_is() {
+        let options = LoadOptions { device: DeviceChoice::Auto, ..LoadOptions::on_cpu("a".into(), None) };
+        assert_eq!(Place::Cpu.of_draft_model(&options).device, DeviceChoice::Cpu);
+        assert_eq!(Place::Candle.of_draft_model(&options).device, DeviceChoice::Auto);
+        #[cfg(feature = "gpu")]
+        assert_eq!(Place::Gpu.of_draft_model(&options).device, DeviceChoice::Auto);
+    }
+
+    #[test]
+    fn options_alone_decide_about_native_kernels_and_open_no_device() {
+        let with =
+            |device, dtype| suits_native(&LoadOptions { device, dtype, ..LoadOptions::on_cpu("a".into(), None) });
+        assert!(with(DeviceChoice::Auto, Dtype::Auto) && with(DeviceChoice::Cpu, Dtype::Stored));
+        assert!(!with(DeviceChoice::Cuda, Dtype::Auto) && !with(DeviceChoice::Metal, Dtype::Auto));
+        assert!(!with(DeviceChoice::Auto, Dtype::F32));
+    }
+
+    #[test]
+    fn the_cause_is_shown_without_the_advice() {
+        assert_eq!(cause("it is small; choose another"), "it is small");
+        assert_eq!(cause("it is small"), "it is small");
+    }
+}
