@@ -128,6 +128,10 @@ pub struct BenchArgs {
     /// screen leaves less than 97 %
     #[arg(long, conflicts_with_all = ["json", "csv", "baseline", "ks", "rules", "drafters"])]
     pub screen: bool,
+    /// Write a report about the device beside the CPU to this file, as Markdown: adapter and driver, self-test, T(m), prefill,
+    /// and tokens/s for k = 0 to 8 and auto; --json writes the same figures. --repeat 1 and --categories shorten it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["screen", "csv", "baseline", "attach", "ks", "rules", "drafters", "k"])]
+    pub report: Option<PathBuf>,
     /// Write every figure to this file as JSON, for a later --baseline
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,

@@ -3,6 +3,7 @@
 
 mod acceptance;
 mod attached;
+mod device_report;
 mod report;
 mod screen;
 
@@ -28,6 +29,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     super::run_args::report_short_answers(&args.decode);
     if args.screen {
         return screen::run(args, &suite);
+    }
+    if args.report.is_some() {
+        return device_report::run(args, &suite);
     }
     let baseline = args.baseline.as_deref().map(read).transpose()?;
     for path in [&args.json, &args.csv].into_iter().flatten() {
@@ -57,7 +61,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     };
     for plan in &plans {
         match measure((args, &stop), plan, &suite, &mut samples) {
-            Ok(measured) => header = measured.or(header),
+            Ok(measured) => header = measured.header.or(header),
             Err(error) if samples.is_empty() => return Err(error),
             Err(error) => {
                 // print the finished cases, but write no files, which would look complete
@@ -166,6 +170,12 @@ fn plan(args: &BenchArgs, drafter: String) -> Result<DrafterCases> {
     Ok(DrafterCases { model, settings, cases })
 }
 
+/// What a run of all cases said about itself.
+struct Measured {
+    header: Option<Header>,
+    notices: Vec<String>,
+}
+
 /// Runs all cases of one drafter. Repeats are the outermost loop, so that all cases are measured in the same states of
 /// the machine.
 fn measure(
@@ -173,7 +183,7 @@ fn measure(
     plan: &DrafterCases,
     suite: &[(String, String)],
     samples: &mut BTreeMap<Case, Vec<Sample>>,
-) -> Result<Option<Header>> {
+) -> Result<Measured> {
     let (drafter, mut reported) = (plan.model.drafter.as_str(), 0);
     let mut driver = Driver::new(super::engine::spawn(super::recipe::recipe(&plan.model)?, plan.settings)?);
     stop.watch(&mut driver);
@@ -202,9 +212,10 @@ fn measure(
             }
         }
     }
-    let header = driver.session().header().cloned();
+    let (header, notices) =
+        (driver.session().header().cloned(), driver.session().notices().map(str::to_owned).collect());
     super::output::complete(driver.finish())?;
-    Ok(header)
+    Ok(Measured { header, notices })
 }
 
 /// Rejects a drafter without its model: it would draft nothing, and its figures would be those of plain decoding.

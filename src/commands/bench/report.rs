@@ -61,7 +61,7 @@ pub(super) struct Row {
     #[serde(flatten)]
     pub(super) case: Case,
     answers: usize,
-    speedup: Option<Quantiles>,
+    pub(super) speedup: Option<Quantiles>,
     /// Medians of the ends of the answers' intervals.
     #[serde(default)]
     speedup_low: Option<f64>,
@@ -70,8 +70,8 @@ pub(super) struct Row {
     /// Whether an answer's speedup cannot be.
     #[serde(default)]
     disturbed: bool,
-    speculative_tokens_per_second: Option<Quantiles>,
-    plain_tokens_per_second: Option<Quantiles>,
+    pub(super) speculative_tokens_per_second: Option<Quantiles>,
+    pub(super) plain_tokens_per_second: Option<Quantiles>,
     pub(super) tokens_per_round: Option<Quantiles>,
     pub(super) draft_acceptance_rate: Option<f64>,
     /// The same of each answer, in the order of repeats and prompts; null where nothing was drafted.
@@ -186,6 +186,11 @@ impl Row {
 }
 
 impl Row {
+    /// Answers that equal the plain ones, and all answers; `None` where nothing was decoded plainly.
+    pub(super) fn same(&self) -> Option<(usize, usize)> {
+        Some((self.identical?, self.answers))
+    }
+
     /// Whether greedy answers differ from plain ones where they must not.
     pub(super) fn differs(&self) -> bool {
         self.identical.is_some_and(|identical| identical < self.answers) && self.is_lossless()

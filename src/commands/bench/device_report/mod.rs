@@ -1,0 +1,201 @@
+//! `bench --report`: one report about a device beside the CPU, for whoever owns it: adapter and driver, the self-test,
+//! identity over the suite, T(m), prefill, and tokens per second for every k.
+//!
+//! Invariant: a figure that was not measured is left out, and both devices answer the same prompts with the same settings.
+
+mod markdown;
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use draftscope::cli::{BenchArgs, DraftLenArg, ModelArgs};
+use draftscope::engine::measure::{CostCurve, MAX_ROWS, measure};
+use draftscope::export::{try_file, write_file};
+use draftscope::model::ModelError;
+use draftscope::model::options::DeviceChoice;
+use draftscope::protocol::Header;
+use serde::Serialize;
+
+use super::super::run_args::ANSWER_TOKENS;
+use super::super::signals::StopSignal;
+use super::ALL;
+use super::report::Row;
+
+/// Longest k that is measured.
+const LONGEST: u8 = 8;
+
+/// Cached positions while passes are timed, fewer where the context is short, and the number of timed passes of each width.
+const POSITIONS: usize = 256;
+const TURNS: usize = 9;
+
+/// Everything that the report shows.
+#[derive(Serialize)]
+struct DeviceReport {
+    /// Name and version of the program.
+    program: &'static str,
+    /// Operating system and architecture.
+    system: String,
+    /// The target's name and its file.
+    model: String,
+    /// sha256 of the prompts.
+    suite_sha256: String,
+    prompts: usize,
+    repeats: u32,
+    max_tokens: u32,
+    /// The device that was asked for, then the CPU if that is another one.
+    devices: Vec<DeviceFigures>,
+}
+
+/// The figures of one device.
+#[derive(Serialize)]
+struct DeviceFigures {
+    /// As `--device` names it.
+    asked: String,
+    header: Header,
+    /// The adapter of the GPU backend.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    adapter: Option<AdapterFigures>,
+    /// Whether a row's bits stay the same beside other rows on the device.
+    self_test: SelfTest,
+    /// What the program said about the device, in sentences.
+    notices: Vec<String>,
+    costs: CostCurve,
+    /// k = 0, 1, … and auto, over all prompts.
+    speeds: Vec<Row>,
+}
+
+/// The adapter of the GPU backend.
+#[derive(Serialize)]
+#[cfg_attr(not(feature = "gpu"), allow(dead_code))]
+struct AdapterFigures {
+    name: String,
+    api: String,
+    kind: String,
+    driver: String,
+    max_buffer_bytes: u64,
+    max_binding_bytes: u64,
+    subgroup_lanes: [u32; 2],
+}
+
+/// Verdict of the comparison of rows alone with rows beside others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum SelfTest {
+    /// They have the same bits.
+    Passed,
+    /// They differ, so drafts are verified one by one.
+    Failed,
+    /// The kernels of the CPU are tested when the program is built.
+    NotNeeded,
+}
+
+/// Measures both devices and writes the report.
+pub(super) fn run(args: &BenchArgs, suite: &[(String, String)]) -> Result<ExitCode> {
+    let path = args.report.as_deref().context("no file is named; please report this")?;
+    let files = std::iter::once(path).chain(args.json.as_deref());
+    for file in files {
+        if file.as_os_str() == "-" {
+            bail!("--report and --json take files");
+        }
+        try_file(file, args.force)?;
+    }
+    if args.decode.sample.temperature > 0.0 {
+        bail!("a report about a device compares texts, so it decodes greedily; leave out --temperature");
+    }
+    let stop = StopSignal::listen()?;
+    let mut devices = vec![figures(args, &args.model, suite, &stop)?];
+    if !devices[0].header.device.starts_with("cpu") {
+        let cpu = ModelArgs { device: DeviceChoice::Cpu, adapter: None, ..args.model.clone() };
+        devices.push(figures(args, &cpu, suite, &stop)?);
+    }
+    let info = &devices[0].header.model;
+    let report = DeviceReport {
+        program: concat!("draftscope ", env!("CARGO_PKG_VERSION")),
+        system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+        model: format!("{} ({})", info.name, info.file),
+        suite_sha256: super::digest(suite),
+        prompts: suite.len(),
+        repeats: args.repeat,
+        max_tokens: args.decode.sample.max_tokens.min(ANSWER_TOKENS),
+        devices,
+    };
+    write_file(path, args.force, markdown::text(&report).as_bytes())?;
+    if let Some(json) = &args.json {
+        write_file(json, args.force, &serde_json::to_vec_pretty(&report)?)?;
+    }
+    super::super::output::say(&format!("wrote {}", path.display()));
+    let differs = report.devices.iter().flat_map(|device| &device.speeds).any(Row::differs);
+    Ok(if differs { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Measures one device: passes alone, then every k over the suite.
+fn figures(
+    args: &BenchArgs,
+    model: &ModelArgs,
+    suite: &[(String, String)],
+    stop: &StopSignal,
+) -> Result<DeviceFigures> {
+    let asked = model.device.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+    super::super::output::say(&format!("--device {asked}: timing passes"));
+    let recipe = super::super::recipe::recipe(model)?;
+    let costs = match measure(&recipe, POSITIONS, TURNS) {
+        Err(ModelError::ContextFull { ctx_len, .. }) if ctx_len > MAX_ROWS => {
+            measure(&recipe, ctx_len - MAX_ROWS, TURNS)
+        }
+        measured => measured,
+    }?;
+    let ks = (0..=LONGEST).map(DraftLenArg::Fixed).chain([DraftLenArg::Auto]).collect();
+    let args = BenchArgs { model: model.clone(), ks, rules: Vec::new(), drafters: Vec::new(), ..args.clone() };
+    let plan = super::plan(&args, model.drafter.clone())?;
+    let mut samples = BTreeMap::new();
+    let super::Measured { header, notices } = super::measure((&args, stop), &plan, suite, &mut samples)?;
+    let header = header.context("nothing was measured; please report this")?;
+    let speeds = samples.into_iter().filter(|(case, _)| case.category == ALL);
+    let mut speeds: Vec<Row> = speeds.map(|(case, samples)| Row::of(case, &samples)).collect();
+    speeds.sort_by_key(|row| row.case.k.parse::<u8>().unwrap_or(u8::MAX));
+    Ok(DeviceFigures {
+        asked,
+        adapter: adapter(model, &header),
+        self_test: self_test(&header, &notices),
+        header,
+        notices,
+        costs,
+        speeds,
+    })
+}
+
+/// The verdict that loading reported: the GPU backend and candle's GPU kernels are tested whenever a target is loaded.
+fn self_test(header: &Header, notices: &[String]) -> SelfTest {
+    if header.device.starts_with("cpu") {
+        SelfTest::NotNeeded
+    } else if notices.iter().any(|notice| notice.contains("drafts are verified one by one")) {
+        SelfTest::Failed
+    } else {
+        SelfTest::Passed
+    }
+}
+
+#[cfg(feature = "gpu")]
+fn adapter(model: &ModelArgs, header: &Header) -> Option<AdapterFigures> {
+    if header.backend != "gpu" {
+        return None;
+    }
+    let gpu = draftscope::model::gpu::opened(model.adapter.as_deref()).ok()?;
+    let info = gpu.info();
+    Some(AdapterFigures {
+        name: info.name.clone(),
+        api: info.api.to_owned(),
+        kind: info.kind.name().to_owned(),
+        driver: info.driver.clone(),
+        max_buffer_bytes: info.max_buffer,
+        max_binding_bytes: info.max_binding,
+        subgroup_lanes: [info.subgroups.0, info.subgroups.1],
+    })
+}
+
+#[cfg(not(feature = "gpu"))]
+fn adapter(_model: &ModelArgs, _header: &Header) -> Option<AdapterFigures> {
+    None
+}
