@@ -64,10 +64,11 @@ const TEXTS: [&str; 19] = [
 const CODE: [(&str, usize); 2] = [("src", 30), ("crates/kernels/src", 20)];
 
 /// Long options in the documents that belong to other programs.
-const FOREIGN: [&str; 18] = [
+const FOREIGN: [&str; 19] = [
     "--check",
     "--enable-per-request-metrics",
     "--features",
+    "--no-default-features",
     "--help",
     "--locked",
     "--merge",

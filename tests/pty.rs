@@ -411,7 +411,12 @@ fn text_is_dark_on_a_light_terminal() {
 
 /// A live engine with a tiny model, started in this folder.
 fn tiny(files: &common::tiny::Tiny, folder: &std::path::Path, more: &[&str]) -> Terminal {
-    let target = files.target.to_str().unwrap();
+    live(&files.target, folder, more)
+}
+
+/// A live engine with this model, started in this folder.
+fn live(target: &std::path::Path, folder: &std::path::Path, more: &[&str]) -> Terminal {
+    let target = target.to_str().unwrap();
     let args = ["--model", target, "--raw", "--max-tokens", "60", "-k", "3", "--pace", "full"];
     let mut terminal = Terminal::start_in(folder, &[&args, more].concat(), &[]);
     terminal.wait_for("Type a prompt");
@@ -424,10 +429,60 @@ fn files_of(folder: &std::path::Path, ending: &str) -> Vec<String> {
     names.filter(|name| name.ends_with(ending)).collect()
 }
 
+/// Options that choose a GPU, or an adapter that stands for one; `None` if there is none.
+#[cfg(feature = "gpu")]
+fn on_gpu() -> Option<[&'static str; 4]> {
+    let found = !draftscope::model::gpu::adapters().is_empty();
+    if !found {
+        assert!(std::env::var("DRAFTSCOPE_GPU_TESTS").is_err(), "DRAFTSCOPE_GPU_TESTS is set and no adapter found");
+        println!("not run: no Vulkan, Metal or DirectX 12 driver");
+    }
+    found.then_some(["--device", "gpu", "--adapter", "0"])
+}
+
+#[cfg(feature = "gpu")]
+#[test]
+fn an_engine_on_a_gpu_is_paused_stepped_rewound_asked_what_if_and_resumed() {
+    let Some(on_gpu) = on_gpu() else { return };
+    is_paused_stepped_rewound_asked_what_if_and_resumed(&common::checkpoint::path("qwen3"), &on_gpu);
+}
+
+#[cfg(feature = "gpu")]
+#[test]
+fn a_recording_of_a_gpu_is_replayed_and_names_it() {
+    let Some(on_gpu) = on_gpu() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (model, trace) = (common::checkpoint::path("qwen3"), folder.path().join("gpu.dscope.jsonl"));
+    let (model, trace) = (model.to_str().unwrap(), trace.to_str().unwrap());
+    let arguments =
+        ["run", "-m", model, "--raw", "--max-tokens", "24", "--drafter", "ngram", "--trace", trace, "the thin inn"];
+    assert_cmd::Command::cargo_bin("draftscope").unwrap().args(arguments).args(on_gpu).assert().success();
+    let mut terminal = Terminal::start(&["replay", trace, "--speed", "16", "--paused"], &[]);
+    terminal.wait_for("It takes no prompt.");
+    terminal.press("n");
+    terminal.wait_for("committed");
+    terminal.press("%100%\r");
+    terminal.wait_for("■ the end");
+    terminal.press("q");
+    assert_eq!(terminal.ends(), 0);
+}
+
+#[cfg(feature = "gpu")]
+#[test]
+fn two_settings_race_beside_each_other_on_a_gpu() {
+    let Some(on_gpu) = on_gpu() else { return };
+    race_beside_each_other(&common::checkpoint::path("qwen3"), &on_gpu);
+}
+
 #[test]
 fn a_live_engine_is_paused_stepped_rewound_asked_what_if_and_resumed() {
-    let (files, folder) = (common::tiny::Tiny::new(3), tempfile::tempdir().unwrap());
-    let mut terminal = tiny(&files, folder.path(), &["--drafter", "random"]);
+    let files = common::tiny::Tiny::new(3);
+    is_paused_stepped_rewound_asked_what_if_and_resumed(&files.target, &[]);
+}
+
+fn is_paused_stepped_rewound_asked_what_if_and_resumed(target: &std::path::Path, device: &[&str]) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut terminal = live(target, folder.path(), &[&["--drafter", "random"], device].concat());
     terminal.press("the thin inn\r "); // sent, and paused at once
     terminal.wait_for("paused");
     for (keys, round) in [(">", 1), (">>", 3)] {
@@ -500,8 +555,13 @@ fn the_person_drafts_and_the_target_judges() {
 
 #[test]
 fn two_settings_race_beside_each_other() {
-    let (files, folder) = (common::tiny::Tiny::new(3), tempfile::tempdir().unwrap());
-    let mut terminal = tiny(&files, folder.path(), &["--drafter", "random"]);
+    let files = common::tiny::Tiny::new(3);
+    race_beside_each_other(&files.target, &[]);
+}
+
+fn race_beside_each_other(target: &std::path::Path, device: &[&str]) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut terminal = live(target, folder.path(), &[&["--drafter", "random"], device].concat());
     terminal.press("\tv");
     terminal.wait_for("race beside");
     terminal.press("\u{1b}[C\u{1b}[B\u{1b}[C"); // a rival, with one draft more
