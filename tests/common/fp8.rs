@@ -3,7 +3,7 @@
 use candle_core::{D, DType, Device, Tensor, safetensors::load_buffer};
 
 /// The bytes of a module in E4M3: every matrix with one scale per row, its largest absolute value over 448.
-pub fn in_fp8(bf16: &[u8]) -> Vec<u8> {
+pub(crate) fn in_fp8(bf16: &[u8]) -> Vec<u8> {
     let tensors = load_buffer(bf16, &Device::Cpu)
         .unwrap()
         .into_iter()
