@@ -10,10 +10,10 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 tools=$PWD/target/nightly
 
-# Checks that speculation changes no text and no distribution, over 200 prompts: hours.
+# Checks that speculation changes no text and no distribution, over 200 prompts on the CPU, and a few on a GPU: hours.
 identity() { tests/nightly_identity.sh; }
 
-# Builds all fuzz targets once and fuzzes each of them.
+# Builds all fuzz targets once and fuzzes each of them; FUZZ_EXECUTIONS goes on until so many inputs have run.
 fuzz() { fuzz/run.sh "${FUZZ_SECONDS:-60}"; }
 
 # 2,000 turns in one terminal session, then an hour of prompts, on a tiny model: memory, descriptors, threads and CPU per
