@@ -11,6 +11,7 @@ mod redirect;
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -31,6 +32,13 @@ const MAX_BODY: u64 = 8 << 20;
 /// Longest time that such an answer takes after its first bytes; less where [`Patience::silence`] is short.
 const MAX_BODY_TIME: Duration = Duration::from_secs(60);
 
+/// Longest wait for the first byte of an answer to a question without a body. Nothing is computed for it, so a server that
+/// takes longer is stuck; only an answer to a prompt may take as long as [`Patience::answer`].
+const MAX_QUESTION: Duration = Duration::from_secs(60);
+
+/// What such a server does.
+const TOO_SLOW: &str = "sends its answer too slowly";
+
 /// Longest line of a stream, in bytes.
 pub const MAX_LINE: usize = 1 << 20;
 
@@ -42,7 +50,7 @@ const MAX_REDIRECTS: usize = 3;
 pub struct Patience {
     /// From name lookup to an open connection.
     pub connect: Duration,
-    /// From a sent request to the head of the answer, and from there to the first byte of its body.
+    /// From a sent request to the first byte of the answer's body. A question without a body waits for a minute at most.
     pub answer: Duration,
     /// Between two later pieces of the answer.
     pub silence: Duration,
@@ -145,14 +153,43 @@ pub enum HttpError {
     },
 }
 
+/// How an answer is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    Whole,
+    Lines,
+}
+
 /// A client of one server.
 #[derive(Clone)]
 pub struct Client {
     agent: Agent,
+    /// The same for questions, which wait for less.
+    asking: Option<Arc<Self>>,
     base: Uri,
     host: String,
     headers: Vec<(String, String)>,
     patience: Patience,
+}
+
+fn agent(patience: Patience, tls: TlsConfig, is_local: bool) -> Agent {
+    let config = Agent::config_builder()
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .accept_encoding("identity")
+        .user_agent(concat!("draftscope/", env!("CARGO_PKG_VERSION")))
+        // a server may close an idle connection at any time, and a POST must not be sent twice
+        .max_idle_connections(0)
+        .timeout_resolve(Some(patience.connect))
+        .timeout_connect(Some(patience.connect))
+        .timeout_recv_response(Some(patience.answer))
+        .tls_config(tls);
+    // a proxy cannot reach this machine
+    let config = if is_local { config.proxy(None) } else { config };
+    let waits = FirstByte { answer: patience.answer, silence: patience.silence };
+    let connector = DefaultConnector::default().chain(waits);
+    Agent::with_parts(config.build(), connector, DefaultResolver::default())
 }
 
 impl Client {
@@ -172,29 +209,23 @@ impl Client {
         }
         let host = authority.to_string();
         let is_local = matches!(authority.host(), "localhost" | "[::1]") || authority.host().starts_with("127.");
-        let config = Agent::config_builder()
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .accept_encoding("identity")
-            .user_agent(concat!("draftscope/", env!("CARGO_PKG_VERSION")))
-            // a server may close an idle connection at any time, and a POST must not be sent twice
-            .max_idle_connections(0)
-            .timeout_resolve(Some(patience.connect))
-            .timeout_connect(Some(patience.connect))
-            .timeout_recv_response(Some(patience.answer));
-        // a proxy cannot reach this machine
-        let config = if is_local { config.proxy(None) } else { config };
-        let config = if base.scheme_str() == Some("https") {
-            let roots = certificate::roots(access.ca_file.as_deref())?;
-            config.tls_config(TlsConfig::builder().root_certs(roots).build())
-        } else {
-            config
+        let tls = match base.scheme_str() {
+            Some("https") => {
+                let roots = certificate::roots(access.ca_file.as_deref())?;
+                TlsConfig::builder().root_certs(roots).build()
+            }
+            _ => TlsConfig::default(),
         };
-        let waits = FirstByte { answer: patience.answer, silence: patience.silence };
-        let connector = DefaultConnector::default().chain(waits);
-        let agent = Agent::with_parts(config.build(), connector, DefaultResolver::default());
-        Ok(Self { agent, base, host, headers: access.headers, patience })
+        let client = |patience| Self {
+            agent: agent(patience, tls.clone(), is_local),
+            asking: None,
+            base: base.clone(),
+            host: host.clone(),
+            headers: access.headers.clone(),
+            patience,
+        };
+        let question = Patience { answer: patience.answer.min(MAX_QUESTION), ..patience };
+        Ok(Self { asking: Some(Arc::new(client(question))), ..client(patience) })
     }
 
     /// Host and port, for sentences.
@@ -208,8 +239,9 @@ impl Client {
     /// # Errors
     /// See [`HttpError`].
     pub fn get(&self, path: &str) -> Result<String, HttpError> {
-        let response = self.request(path, None)?;
-        self.text(response)
+        let asking = self.asking.as_deref().unwrap_or(self);
+        let response = asking.request(path, None, Answer::Whole)?;
+        asking.text(response)
     }
 
     /// Requests a path as JSON.
@@ -225,7 +257,7 @@ impl Client {
     /// # Errors
     /// See [`HttpError`].
     pub fn post_json(&self, path: &str, body: &Value) -> Result<Value, HttpError> {
-        let response = self.request(path, Some(body))?;
+        let response = self.request(path, Some(body), Answer::Whole)?;
         let text = self.text(response)?;
         self.json(path, &text)
     }
@@ -235,7 +267,7 @@ impl Client {
     /// # Errors
     /// See [`HttpError`].
     pub fn post_lines(&self, path: &str, body: &Value) -> Result<Lines, HttpError> {
-        let response = self.request(path, Some(body))?;
+        let response = self.request(path, Some(body), Answer::Lines)?;
         let reader = BufReader::new(response.into_body().into_reader());
         Ok(Lines { reader, client: self.clone() })
     }
@@ -245,10 +277,10 @@ impl Client {
         serde_json::from_str(text).map_err(not_json)
     }
 
-    fn request(&self, path: &str, body: Option<&Value>) -> Result<Response<Body>, HttpError> {
+    fn request(&self, path: &str, body: Option<&Value>, answer: Answer) -> Result<Response<Body>, HttpError> {
         let mut url = self.url(path);
         for _ in 0..=MAX_REDIRECTS {
-            let response = self.send(&url, body)?;
+            let response = self.send(&url, body, answer)?;
             let status = response.status();
             if status.is_redirection() {
                 url = self.redirected(&url, &response)?;
@@ -272,16 +304,28 @@ impl Client {
         HttpError::Status { host: self.host.clone(), path: path.to_owned(), status, message }
     }
 
-    fn send(&self, url: &str, body: Option<&Value>) -> Result<Response<Body>, HttpError> {
+    fn send(&self, url: &str, body: Option<&Value>, answer: Answer) -> Result<Response<Body>, HttpError> {
         let headers = self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        // the framing of a body can come in bits without a byte of the body
+        let whole = self.patience.answer + self.longest_body();
+        let most = (answer == Answer::Whole).then_some(whole);
         let sent = match body {
-            None => headers.fold(self.agent.get(url), |request, (name, value)| request.header(name, value)).call(),
+            None => {
+                let request = self.agent.get(url).config().timeout_recv_body(most).build();
+                headers.fold(request, |request, (name, value)| request.header(name, value)).call()
+            }
             Some(body) => {
-                let request = self.agent.post(url).header("content-type", "application/json");
+                let request = self.agent.post(url).config().timeout_recv_body(most).build();
+                let request = request.header("content-type", "application/json");
                 headers.fold(request, |request, (name, value)| request.header(name, value)).send(body.to_string())
             }
         };
         sent.map_err(|error| self.failure(&error))
+    }
+
+    /// Longest time that an answer which is read as a whole takes after its first bytes.
+    fn longest_body(&self) -> Duration {
+        MAX_BODY_TIME.min(self.patience.silence * 4)
     }
 
     /// Where a redirect leads, if it stays on this host.
@@ -296,7 +340,7 @@ impl Client {
     }
 
     fn text(&self, response: Response<Body>) -> Result<String, HttpError> {
-        let longest = MAX_BODY_TIME.min(self.patience.silence * 4);
+        let longest = self.longest_body();
         let mut first = None; // when the first bytes came, which may take as long as the head
         let mut reader = response.into_body().into_reader().take(MAX_BODY + 1);
         let (mut bytes, mut chunk) = (Vec::new(), vec![0; 1 << 14]);
@@ -307,7 +351,7 @@ impl Client {
                     bytes.extend_from_slice(&chunk[..len]);
                 }
                 // a server that sends a byte now and then is never silent
-                _ => return Err(self.refused("sends its answer too slowly")),
+                _ => return Err(self.refused(TOO_SLOW)),
             }
         }
         if bytes.len() as u64 > MAX_BODY {
@@ -322,6 +366,7 @@ impl Client {
         let waited = match error {
             ureq::Error::Timeout(ureq::Timeout::Resolve | ureq::Timeout::Connect) => self.patience.connect,
             ureq::Error::Timeout(ureq::Timeout::RecvResponse) => self.patience.answer,
+            ureq::Error::Timeout(ureq::Timeout::RecvBody) => return self.refused(TOO_SLOW),
             ureq::Error::Timeout(_) => self.patience.silence,
             error => {
                 return match certificate::fault(error) {

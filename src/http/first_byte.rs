@@ -3,7 +3,7 @@
 //! A server may need minutes for a long prompt, before the head of its answer or after it; later a silence of that length
 //! means that it is gone. ureq has one limit for every read, so this wraps its connection and sets that limit for each.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ureq::unversioned::transport::{Buffers, ConnectionDetails, Connector, NextTimeout, Transport};
 use ureq::{Error, Timeout};
@@ -22,7 +22,7 @@ impl<In: Transport> Connector<In> for FirstByte {
 
     fn connect(&self, _: &ConnectionDetails, chained: Option<In>) -> Result<Option<Self::Out>, Error> {
         let (answer, silence) = (self.answer, self.silence);
-        Ok(chained.map(|inner| Waiting { inner, answer, silence, has_body: false }))
+        Ok(chained.map(|inner| Waiting { inner, answer, silence, sent: Instant::now(), has_body: false }))
     }
 }
 
@@ -32,6 +32,8 @@ pub(super) struct Waiting<In> {
     inner: In,
     answer: Duration,
     silence: Duration,
+    /// When the newest part of a request was sent.
+    sent: Instant,
     has_body: bool,
 }
 
@@ -41,14 +43,19 @@ impl<In: Transport> Transport for Waiting<In> {
     }
 
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), Error> {
-        self.has_body = false; // of the answer to what is sent
+        (self.has_body, self.sent) = (false, Instant::now()); // of the answer to what is sent
         self.inner.transmit_output(amount, timeout)
     }
 
     fn await_input(&mut self, mut timeout: NextTimeout) -> Result<bool, Error> {
         let is_head = timeout.reason == Timeout::RecvResponse;
         let is_first = !self.has_body;
-        timeout.per_read = Some(if is_first { self.answer.into() } else { self.silence.into() });
+        // one limit for head and first byte together: a server that sends its head byte by byte is never silent
+        let left = || self.answer.saturating_sub(self.sent.elapsed());
+        if is_first && left() < Duration::from_millis(1) {
+            return Err(Error::Timeout(Timeout::RecvResponse));
+        }
+        timeout.per_read = Some(if is_first { left().into() } else { self.silence.into() });
         let read = self.inner.await_input(timeout).map_err(|error| match error {
             Error::Timeout(Timeout::PerRead) if is_first => Error::Timeout(Timeout::RecvResponse),
             error => error,
@@ -135,6 +142,35 @@ mod tests {
         let (got, error) = lines(&[(0, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\na\n"), (1600, "b\n")]);
         assert_eq!(got, ["a"]);
         waited("1", error.as_ref());
+    }
+
+    #[test]
+    fn a_head_that_comes_in_bits_has_no_longer_time_than_one_that_does_not_come() {
+        const BITS: &[(u64, &str)] =
+            &[(0, "HTTP/1.1 200 OK\r\n"), (900, "a: b\r\n"), (900, "c: d\r\n"), (900, "\r\n"), (900, "e\n")];
+        let begun = std::time::Instant::now();
+        waited("3", lines(BITS).1.as_ref());
+        assert!(begun.elapsed() < Duration::from_millis(3500), "{:?}", begun.elapsed());
+    }
+
+    #[test]
+    fn a_body_whose_framing_comes_in_bits_ends() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
+            while stream.write_all(b"0").is_ok() {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        });
+        let tick = Duration::from_millis(250);
+        let client =
+            Client::new(&url, Access::default(), Patience { connect: tick * 8, answer: tick * 4, silence: tick });
+        let begun = std::time::Instant::now();
+        let error = client.unwrap().get("/x").unwrap_err().to_string();
+        assert!(error.ends_with("sends its answer too slowly"), "{error}");
+        assert!(begun.elapsed() < tick * 40, "{:?}", begun.elapsed());
     }
 
     #[test]
