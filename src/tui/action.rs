@@ -5,6 +5,8 @@
 
 use serde::Deserialize;
 
+use crate::protocol::Ability;
+
 macro_rules! actions {
     ($($action:ident = $doc:literal),+ $(,)?) => {
         /// Something a user can ask for. Names in `keymap.toml` are in snake case.
@@ -162,6 +164,19 @@ impl Aim {
 }
 
 impl Action {
+    /// What the engine must be able to do for it; none if every source of events will do.
+    pub(super) const fn needs(self) -> Option<Ability> {
+        Some(match self {
+            Self::DraftLenUp | Self::DraftLenDown => Ability::SetDraftLen,
+            Self::NextRule => Ability::SetDrafter,
+            Self::TemperatureUp | Self::TemperatureDown => Ability::SetSampling,
+            Self::NextBaseline | Self::ToggleLossless | Self::ToggleSplit | Self::Versus => Ability::Compare,
+            Self::ContinueHere => Ability::Branch,
+            Self::AskRows => Ability::AskRows,
+            _ => return None,
+        })
+    }
+
     /// What one wants to do with it.
     pub(super) const fn aim(self) -> Aim {
         match self {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::views::styled;
 use super::*;
+use crate::protocol::{Ability, EngineInfo};
 use crate::session::Stop;
 use crate::tui::app::{Ask, Overlay};
 use crate::tui::options::{FirstStart, Saver};
@@ -477,4 +478,24 @@ fn the_first_minute_in_colour_in_monochrome_and_in_ascii() {
             }
         }
     }
+}
+
+#[test]
+fn the_footer_offers_nothing_that_an_attached_engine_cannot_do() {
+    let footer = |abilities: Option<&[Ability]>, keys: &str| {
+        let mut script = first_turn();
+        let engine = |known: &[Ability]| EngineInfo { abilities: known.to_vec(), ..EngineInfo::default() };
+        script.head(|header| header.engine = abilities.map(engine));
+        let screen = Stage::of(&script).pressed(keys).screen(200, 30);
+        screen.lines().last().unwrap().to_owned()
+    };
+    let (speed, compare) = ("<Esc>4", "<Esc>5");
+    for (page, offer) in [(speed, " k "), (speed, " baseline "), (compare, " versus ")] {
+        let (own, attached) = (footer(None, page), footer(Some(&[Ability::SetSampling]), page));
+        assert!(own.contains(offer), "{offer:?} is not in {own}");
+        assert!(!attached.contains(offer), "{offer:?} is in {attached}");
+        assert!(attached.contains(" help "), "{attached}");
+    }
+    let all = [Ability::SetDraftLen, Ability::Compare];
+    assert_eq!(footer(Some(&all), speed), footer(None, speed));
 }

@@ -68,7 +68,7 @@ pub fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command
             overlay::Done::No => {}
         }
     }
-    if let Some(why) = needed(action).and_then(|ability| unable(time.live(), ability)) {
+    if let Some(why) = action.needs().and_then(|ability| unable(time.live(), ability)) {
         app.toast = Some(why);
         return Vec::new();
     }
@@ -155,19 +155,6 @@ fn ask_rows(app: &mut App, session: &Session) -> Vec<Command> {
             vec![Command::AskRows]
         }
     }
-}
-
-/// The commands for an action, except prompts and pauses.
-fn needed(action: Action) -> Option<Ability> {
-    Some(match action {
-        Action::DraftLenUp | Action::DraftLenDown => Ability::SetDraftLen,
-        Action::NextRule => Ability::SetDrafter,
-        Action::TemperatureUp | Action::TemperatureDown => Ability::SetSampling,
-        Action::NextBaseline | Action::ToggleLossless | Action::ToggleSplit => Ability::Compare,
-        Action::ContinueHere => Ability::Branch,
-        Action::AskRows => Ability::AskRows,
-        _ => return None,
-    })
 }
 
 /// Why a source does not take settings or prompts (yet).

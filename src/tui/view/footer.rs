@@ -72,8 +72,12 @@ const PAIRS: &[(Action, Action, &str)] = &[
 fn hints(screen: Screen, context: Context, width: usize) -> Line<'static> {
     let mut spans: Vec<Span> = mode(screen, context).into_iter().collect();
     let mut used: usize = spans.iter().map(Span::width).sum();
-    let is_listed = screen.session.header().is_some_and(|header| header.capabilities.listed.is_some());
+    let header = screen.session.header();
+    let is_listed = header.is_some_and(|header| header.capabilities.listed.is_some());
+    // an attached engine cannot do everything, and a key that only says so is no help
+    let can = |action: &Action| action.needs().is_none_or(|ability| header.is_none_or(|header| header.can(ability)));
     let is_apt = |action: &&Action| match action {
+        _ if !can(action) => false,
         Action::RecordingNext => is_listed,
         Action::Open => screen.app.page != Page::Inspect || context != Context::Browse, // it is open
         Action::EditPrompt => !screen.app.opens_prompt(screen.time),                    // so does the key that opens
