@@ -4,11 +4,11 @@
 //! Invariant: a file that is missing, cut off or partly wrong never stops the program: each part that is not
 //! understood becomes a warning, the rest is used. `cli` defines what an option means.
 
-use std::fs::{File, OpenOptions};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy;
+
+use crate::file_access;
 
 /// The file as `config init` writes it: every setting with its default, commented out.
 pub const TEMPLATE: &str = include_str!("../assets/config.toml");
@@ -104,22 +104,9 @@ impl UserFiles {
 
     /// The text of a file; none when there is none.
     fn text(&mut self, path: &Path) -> Option<String> {
-        let mut text = String::new();
-        let file = open(path).ok()?;
-        if is_pipe(&file) {
-            self.warnings.push(format!("{} is a pipe and was not read; put a file there", path.display()));
-            return None;
-        }
-        match file.take(MAX_BYTES + 1).read_to_string(&mut text) {
-            Ok(_) if text.len() as u64 <= MAX_BYTES => Some(text),
-            Ok(_) => {
-                self.warnings.push(format!(
-                    "{} is longer than {} kB and was not read",
-                    path.display(),
-                    MAX_BYTES >> 10
-                ));
-                None
-            }
+        match file_access::read_regular_text(path, MAX_BYTES) {
+            Ok(text) => Some(text),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
             Err(error) => {
                 self.warnings.push(format!("{} was not read: {error}", path.display()));
                 None
@@ -155,25 +142,6 @@ impl UserFiles {
             self.entries.push((key, value));
         }
     }
-}
-
-/// Opens a file for reading. Opening a pipe does not wait for a writer, and reading a device does not wait for input.
-fn open(path: &Path) -> std::io::Result<File> {
-    let mut options = OpenOptions::new();
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK | libc::O_NOCTTY);
-    options.read(true).open(path)
-}
-
-#[cfg(unix)]
-fn is_pipe(file: &File) -> bool {
-    use std::os::unix::fs::FileTypeExt;
-    file.metadata().is_ok_and(|known| known.file_type().is_fifo())
-}
-
-#[cfg(not(unix))]
-fn is_pipe(_: &File) -> bool {
-    false
 }
 
 /// Commands that measure or check. How they decode is part of their result, so the file does not change it.
@@ -273,7 +241,7 @@ mod tests {
         let own = path.clone();
         std::thread::spawn(move || sender.send(UserFiles::read(&own)));
         let files = read.recv_timeout(std::time::Duration::from_secs(20)).expect("it waits for a writer");
-        assert_eq!(files.warnings, [format!("{} is a pipe and was not read; put a file there", path.display())]);
+        assert_eq!(files.warnings, [format!("{} was not read: it is a pipe, and a file is needed", path.display())]);
         assert_eq!(UserFiles::read(Path::new("/dev/null")), UserFiles::default());
     }
 

@@ -30,6 +30,7 @@ pub mod config;
 pub mod engine;
 pub mod export;
 pub mod fatal;
+pub mod file_access;
 pub mod generate;
 pub mod headless;
 pub mod http;

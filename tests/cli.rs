@@ -728,6 +728,50 @@ fn values_of_options_are_repeated_without_what_controls_a_terminal() {
 
 #[cfg(unix)]
 #[test]
+fn a_pipe_without_another_end_is_one_sentence_wherever_a_file_is_named() {
+    let files = Files::new();
+    // what reads one end would be the other end of what writes
+    let pipes = ["written", "read"].map(|name| {
+        let pipe = files.path(name);
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        pipe.to_str().unwrap().to_owned()
+    });
+    let recording = files.path("a.jsonl");
+    files.run().arg("--trace").arg(&recording).assert().success();
+    let with = |action: &str, options: &[&str]| {
+        let mut command = draftscope();
+        command.arg(action).args(options).timeout(std::time::Duration::from_secs(120));
+        command
+    };
+    let (to, path) = (pipes[0].as_str(), pipes[1].as_str());
+    let (recorded, out) = (recording.to_str().unwrap(), files.path("out"));
+    let (target, out) = (files.tiny.target.to_str().unwrap().to_owned(), out.to_str().unwrap().to_owned());
+    let model = target.as_str();
+    let (unwritten, unread) = ("nothing writes into this pipe", "nothing reads this pipe");
+    // each waits for some seconds, so all at once
+    std::thread::scope(|all| {
+        for (action, options, what) in [
+            ("run", vec!["--model", model, "--prompt-file", path], unwritten),
+            ("run", vec!["--model", model, "--draft-vocab", path, "a"], unwritten),
+            ("run", vec!["--model", model, "--trace", to, "--force", "a"], unread),
+            ("run", vec!["--model", path, "a"], "it is a pipe, and a file is needed"),
+            ("run", vec!["--attach", "https://127.0.0.1:1", "--ca-file", path, "a"], unwritten),
+            ("run", vec!["--model", model, "--draft-vocab", "/dev/zero", "a"], "it has more than 16 MiB"),
+            ("verify-identity", vec!["--model", model, "--prompts", path], unwritten),
+            ("generate", vec!["--model", model, "--tasks", path, "--out", &out], unwritten),
+            ("learn", vec!["--check", path], unwritten),
+            ("export", vec![path, "--to", "csv", "--out", &out], unwritten),
+            ("export", vec![recorded, "--to", "csv", "--out", to, "--force"], unread),
+            ("replay", vec![path], unwritten),
+        ] {
+            let mut command = with(action, &options);
+            all.spawn(move || refuses(&mut command, what));
+        }
+    });
+}
+
+#[cfg(unix)]
+#[test]
 fn a_signal_stops_an_answer_and_completes_its_recording() {
     for (signal, status, ignored) in [("-TERM", 143, false), ("-HUP", 129, false), ("-HUP", 143, true)] {
         stopped_by(signal, status, ignored);

@@ -19,23 +19,24 @@ use sources::{bare_code, is_in, is_test, module_of, texts};
 const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("protocol", &[]),
     ("fatal", &[]),
+    ("file_access", &[]),
     ("stream", &["protocol"]),
-    ("http", &[]),
+    ("http", &["file_access"]),
     ("attach", &["protocol", "stream", "http"]),
-    ("store", &["fatal", "http"]),
-    ("model", &["protocol", "fatal"]),
+    ("store", &["fatal", "http", "file_access"]),
+    ("model", &["protocol", "fatal", "file_access"]),
     ("speculate", &["model", "protocol"]),
-    ("generate", &["speculate", "model", "protocol"]),
+    ("generate", &["speculate", "model", "protocol", "file_access"]),
     ("engine", &["speculate", "model", "protocol", "stream", "fatal"]),
     ("identity", &["speculate", "model", "protocol"]),
-    ("trace", &["protocol", "stream"]),
+    ("trace", &["protocol", "stream", "file_access"]),
     (
         "session",
         &["protocol", "speculate::verify", "speculate::distribution", "speculate::random", "speculate::policy"],
     ),
     ("tui", &["protocol", "stream", "session", "config", "fatal"]),
     ("headless", &["protocol", "stream", "session"]),
-    ("export", &["protocol", "session", "trace", "tui"]),
+    ("export", &["protocol", "session", "trace", "tui", "file_access"]),
     (
         "cli",
         &[
@@ -49,7 +50,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "model::options",
         ],
     ),
-    ("config", &[]),
+    ("config", &["file_access"]),
 ];
 
 /// Words that must not occur in a module's code.

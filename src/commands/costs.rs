@@ -3,12 +3,12 @@
 //! Invariant: a file is complete (it gets its name by renaming) and contains its key. A file that is damaged,
 //! unreadable or of another key counts as absent, and a failed write is ignored.
 
-use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use draftscope::engine::{CostKey, CostMemory};
+use draftscope::file_access;
 use draftscope::protocol::Costs;
 use draftscope::store::Store;
 use serde::{Deserialize, Serialize};
@@ -41,8 +41,7 @@ impl Folder {
 
 impl CostMemory for Folder {
     fn recall(&self, key: &CostKey) -> Option<Costs> {
-        let mut bytes = Vec::new();
-        File::open(self.file(key)?).ok()?.take(MAX_BYTES).read_to_end(&mut bytes).ok()?;
+        let bytes = file_access::read_regular(&self.file(key)?, MAX_BYTES).ok()?;
         let entry: Entry = serde_json::from_slice(&bytes).ok()?;
         (entry.key == *key && entry.costs.is_usable()).then_some(entry.costs)
     }

@@ -1,7 +1,5 @@
 //! `draftscope learn`: the lessons on the live engine; their list, a check of a file, and pages to hand out.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -9,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use draftscope::cli::LearnArgs;
 use draftscope::config::UserFiles;
 use draftscope::export::{lesson_pages, quiz_pages};
+use draftscope::file_access;
 use draftscope::protocol::Baseline;
 use draftscope::session::text::printable;
 use draftscope::tui::{LessonEntry, TuiOptions, all_lessons, check_lesson, find_lesson};
@@ -67,12 +66,7 @@ fn list(entries: &[LessonEntry]) -> Result<ExitCode> {
 
 fn check(path: &Path) -> Result<ExitCode> {
     let shown = path.display();
-    let mut text = String::new();
-    let file = File::open(path).with_context(|| format!("cannot open {shown}"))?;
-    file.take(MAX_BYTES + 1).read_to_string(&mut text).with_context(|| format!("cannot read {shown}"))?;
-    if text.len() as u64 > MAX_BYTES {
-        bail!("{shown} is longer than {} kB", MAX_BYTES >> 10);
-    }
+    let text = file_access::read_text(path, MAX_BYTES).with_context(|| format!("cannot read {shown}"))?;
     let lesson = check_lesson(&text).map_err(|error| anyhow::anyhow!("{shown}: {error}"))?;
     print(format_args!("{}: {} steps, no mistake found", printable(&shown.to_string()), lesson.step.len()))?;
     Ok(ExitCode::SUCCESS)

@@ -1,11 +1,12 @@
 //! What lessons need besides their texts: recordings of the real engine, and the record of what was done in them. Also the
 //! recording that the empty screen offers.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
+use draftscope::file_access;
 use draftscope::trace::Recording;
 use draftscope::tui::{KeptProgress, Recordings};
 
@@ -46,11 +47,8 @@ fn progress_file() -> Option<PathBuf> {
 /// What was done in the lessons, kept between runs.
 pub(crate) fn progress() -> Option<KeptProgress> {
     let path = progress_file()?;
-    let mut text = String::new();
-    if let Ok(file) = std::fs::File::open(&path) {
-        // a file that is too long is no record of ours, and counts as nothing done
-        let _ = file.take(MAX_PROGRESS + 1).read_to_string(&mut text);
-    }
+    // a file that is too long or no text is no record of ours, and counts as nothing done
+    let text = file_access::read_regular_text(&path, MAX_PROGRESS).unwrap_or_default();
     let write = move |text: &str| keep(&path, text).map_err(|error| format!("{error:#}"));
     Some(KeptProgress { text, write: Rc::new(write) })
 }

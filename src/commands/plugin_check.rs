@@ -1,6 +1,5 @@
 //! `draftscope attach --check`: checks the lines of an engine's plugin, from a file or from its socket.
 
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::ExitCode;
@@ -8,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use draftscope::attach::socket::{self, MAX_LINE, address::Address};
+use draftscope::file_access::{self, Input};
 
 /// A socket is read until nothing has come for so long.
 const SILENCE: Duration = Duration::from_secs(10);
@@ -18,7 +18,7 @@ const MAX_LINES: usize = 100_000;
 /// Prints what is wrong, line by line, and what the lines amount to.
 pub(crate) fn run(place: &str) -> Result<ExitCode> {
     let report = if Path::new(place).is_file() {
-        let file = File::open(place).with_context(|| format!("cannot read {place}"))?;
+        let file = file_access::open(Path::new(place)).with_context(|| format!("cannot read {place}"))?;
         socket::check(FileLines(BufReader::new(file)))
     } else {
         let address: Address = place.parse().map_err(|why: String| anyhow!(why))?;
@@ -35,7 +35,7 @@ pub(crate) fn run(place: &str) -> Result<ExitCode> {
 }
 
 /// Lines of a file, of bounded length.
-struct FileLines(BufReader<File>);
+struct FileLines(BufReader<Input>);
 
 impl Iterator for FileLines {
     type Item = io::Result<Vec<u8>>;

@@ -2,11 +2,11 @@
 //!
 //! Invariant: a file is whole or as it was before. Where nothing can be kept the quiz works without.
 
-use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use draftscope::file_access;
 use draftscope::tui::QuizFiles;
 
 /// Longest file of results that is read, in bytes: far more than fifty quizzes need.
@@ -36,9 +36,7 @@ fn results() -> Option<PathBuf> {
 }
 
 fn read(path: &Path) -> Option<String> {
-    let mut text = String::new();
-    File::open(path).ok()?.take(MOST).read_to_string(&mut text).ok()?;
-    Some(text)
+    file_access::read_regular_text(path, MOST).ok()
 }
 
 fn keep(path: &Path, text: &str) -> io::Result<()> {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use draftscope::cli::{ModelArgs, Threads};
+use draftscope::file_access;
 use draftscope::model::files::SideFiles;
 use draftscope::model::load::gguf_drafting::GgufDrafting;
 use draftscope::model::load::named_module::{kind_in, kind_of};
@@ -102,11 +103,8 @@ fn draft_vocab(text: &str) -> Result<DraftVocab> {
         return Ok(DraftVocab::All);
     }
     const MOST: u64 = 16 << 20;
-    let size = std::fs::metadata(text).with_context(|| format!("--draft-vocab: cannot read {text}"))?.len();
-    if size > MOST {
-        bail!("--draft-vocab: {text} is {size} bytes long; a list of token ids takes at most {MOST}");
-    }
-    let list = std::fs::read_to_string(text).with_context(|| format!("--draft-vocab: cannot read {text}"))?;
+    let list =
+        file_access::read_text(Path::new(text), MOST).with_context(|| format!("--draft-vocab: cannot read {text}"))?;
     let ids = list.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).map(|(at, line)| {
         line.trim()
             .parse()
@@ -122,11 +120,16 @@ pub(crate) fn remembered_sha256(store: &Store, target: &Path) -> Option<String> 
     entries.into_iter().find(|e| store.cache().dir().join(&e.file) == target)?.sha256
 }
 
+/// Largest file of an MTP module that is read, in bytes.
+const MOST_MODULE: u64 = 16 << 30;
+
 pub(super) fn mtp_recipe(folder: Option<&Path>) -> Result<ModuleFile> {
     let (name, weights, config): (_, Arc<[u8]>, Arc<[u8]>) = match folder {
         None => (MTP_NAME.to_owned(), MTP_WEIGHTS.into(), MTP_CONFIG.into()),
         Some(folder) => {
-            let read = |path: PathBuf| std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()));
+            let read = |path: PathBuf| {
+                file_access::read_regular(&path, MOST_MODULE).with_context(|| format!("cannot read {}", path.display()))
+            };
             let config = read(folder.join("config.json"))?;
             if let Some(kind) = kind_of(&config) {
                 bail!("{} contains {}; name it with --draft-model", folder.display(), kind.title());

@@ -4,6 +4,7 @@
 
 use anyhow::{Context, Result, bail};
 use draftscope::cli::{DecodeArgs, DraftLenArg, LabArgs, ModelArgs, PromptArgs, SampleArgs};
+use draftscope::file_access;
 use draftscope::protocol::{
     Baseline, DraftLenMode, DrafterKind, Drafting, Leniency, Message, Prompt, Sampling, Settings, Speaker,
 };
@@ -101,7 +102,7 @@ fn prompt_text(args: &PromptArgs) -> Result<String> {
     }
     let (text, source) = match args.prompt_file.as_ref().filter(|path| path.as_os_str() != "-") {
         Some(path) => {
-            let (source, file) = (path.display().to_string(), std::fs::File::open(path));
+            let (source, file) = (path.display().to_string(), file_access::open(path));
             (read_text(file.with_context(|| format!("cannot open {source}"))?, &source)?, source)
         }
         None => (read_text(std::io::stdin(), STDIN)?, STDIN.to_owned()),

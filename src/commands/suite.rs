@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use draftscope::config::toml_error;
+use draftscope::file_access;
 use draftscope::session::text::printable;
 use serde::Deserialize;
 
@@ -25,8 +26,16 @@ pub(crate) fn suite(path: Option<&Path>) -> Result<Suite> {
     let Some(path) = path else {
         return parse_suite(include_str!("../../assets/prompts/suite.toml"));
     };
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the suite {}", path.display()))?;
+    let text = text(path).with_context(|| format!("cannot read the suite {}", path.display()))?;
     parse_suite(&text).with_context(|| format!("the suite {} cannot be used", path.display()))
+}
+
+/// Longest file of prompts, in bytes.
+const MOST_TEXT: u64 = 64 << 20;
+
+/// The text of a file of prompts.
+pub(crate) fn text(path: &Path) -> std::io::Result<String> {
+    file_access::read_text(path, MOST_TEXT)
 }
 
 /// Prompts by category, as `[category]` tables with a list `prompts` each.

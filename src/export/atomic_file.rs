@@ -8,6 +8,8 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use crate::file_access;
+
 use super::WriteError;
 
 /// The output that a format writes to.
@@ -43,7 +45,10 @@ pub(super) fn file(
     let path = &followed(path);
     // opening a dangling link creates its target
     if path.symlink_metadata().is_ok_and(|there| !there.is_file()) {
-        let mut there = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
+        let mut there = match path.exists() {
+            true => file_access::overwrite(path)?,
+            false => OpenOptions::new().write(true).create(true).truncate(true).open(path)?,
+        };
         return fill(&mut there, is_packed, write);
     }
     let mut file = with_usual_mode(0o666).tempfile_in(parent(path))?;

@@ -58,7 +58,7 @@ impl Plan {
             let json = serde_json::to_vec_pretty(self).expect("a plan is plain data");
             return write(&path, &json);
         }
-        let bytes = fs::read(&path).map_err(|e| GenerateError::file(&path, e))?;
+        let bytes = crate::file_access::read_regular(&path, 1 << 20).map_err(|e| GenerateError::file(&path, e))?;
         let there: Self = serde_json::from_slice(&bytes).map_err(|e| GenerateError::file(&path, e.into()))?;
         let other = |what| Err(GenerateError::OtherRun { path: folder.to_owned(), what });
         match () {

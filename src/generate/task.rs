@@ -1,6 +1,5 @@
 //! Tasks: one conversation each, one JSON object per line.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
@@ -87,7 +86,7 @@ impl TaskFile {
     /// a task.
     pub fn read(path: &Path) -> Result<Self, GenerateError> {
         let failed = |source| GenerateError::file(path, source);
-        let mut reader = BufReader::new(File::open(path).map_err(failed)?);
+        let mut reader = BufReader::new(crate::file_access::open(path).map_err(failed)?);
         let (mut tasks, mut sum, mut line) = (Vec::new(), Sha256::new(), Vec::new());
         loop {
             line.clear();

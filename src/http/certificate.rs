@@ -1,7 +1,5 @@
 //! Certificates: the authorities that are trusted, and why a server's certificate is not.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use rustls::CertificateError;
@@ -26,12 +24,7 @@ pub(super) fn roots(file: Option<&Path>) -> Result<RootCerts, HttpError> {
 
 fn read(path: &Path) -> Result<RootCerts, HttpError> {
     let failed = |why: String| HttpError::Authorities { path: path.display().to_string(), why };
-    let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes));
-    read.map_err(|error| failed(error.to_string()))?;
-    if bytes.len() as u64 > MAX_FILE {
-        return Err(failed(format!("it has more than {} MiB", MAX_FILE >> 20)));
-    }
+    let bytes = crate::file_access::read(path, MAX_FILE).map_err(|error| failed(error.to_string()))?;
     let certificates = parse_pem(&bytes).filter_map(|item| match item {
         Ok(PemItem::Certificate(certificate)) => Some(certificate),
         _ => None,
@@ -104,7 +97,7 @@ mod tests {
         std::fs::write(&empty, "-----BEGIN NONSENSE-----\n").unwrap();
         assert!(says(&empty).ends_with("it has no certificate in PEM form"));
         let huge = folder.path().join("huge.pem");
-        File::create(&huge).unwrap().set_len(MAX_FILE + 1).unwrap();
+        std::fs::File::create(&huge).unwrap().set_len(MAX_FILE + 1).unwrap();
         assert!(says(&huge).ends_with("it has more than 8 MiB"));
     }
 

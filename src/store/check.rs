@@ -13,6 +13,8 @@ use std::time::UNIX_EPOCH;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::file_access;
+
 use super::catalog::KnownModel;
 
 /// How a file differs from the one in the catalog.
@@ -76,9 +78,12 @@ struct Note {
     sha256: String,
 }
 
+/// Longest note, in bytes.
+const MAX_NOTE: u64 = 1 << 12;
+
 /// The digest in the note of a file, if the note is valid.
 pub(super) fn noted(file: &Path) -> Option<String> {
-    let note: Note = serde_json::from_slice(&fs::read(note_path(file)).ok()?).ok()?;
+    let note: Note = serde_json::from_slice(&file_access::read_regular(&note_path(file), MAX_NOTE).ok()?).ok()?;
     (note.stamp == stamp(&fs::metadata(file).ok()?).ok()?).then_some(note.sha256)
 }
 
@@ -104,7 +109,7 @@ pub(super) fn note_path(file: &Path) -> PathBuf {
 
 /// Reads the whole file for its digest.
 pub(super) fn sha256_of(file: &Path) -> io::Result<String> {
-    digest(&mut File::open(file)?, &mut || {})
+    digest(&mut file_access::open_regular(file)?, &mut || {})
 }
 
 /// The same, and notes the digest unless the file was changed or replaced while it was read.
@@ -113,7 +118,7 @@ pub(super) fn sha256_noting(file: &Path) -> io::Result<String> {
 }
 
 fn noting(file: &Path, read: &mut dyn FnMut()) -> io::Result<String> {
-    let mut reader = File::open(file)?;
+    let mut reader = file_access::open_regular(file)?;
     let before = stamp(&reader.metadata()?)?;
     let sha256 = digest(&mut reader, read)?;
     let after = [reader.metadata(), fs::metadata(file)];

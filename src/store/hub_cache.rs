@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::file_access;
+
 /// A repository at a revision: a branch, a tag or a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct HubRepo {
@@ -86,7 +88,8 @@ impl HubCache {
 
     /// The commit that the revision had when it was last fetched.
     pub(super) fn noted_commit(&self, repo: &HubRepo) -> Option<String> {
-        let noted = fs::read_to_string(self.folder(repo).join("refs").join(&repo.revision)).ok()?;
+        let noted =
+            file_access::read_regular_text(&self.folder(repo).join("refs").join(&repo.revision), 1 << 12).ok()?;
         Some(noted.trim().to_owned()).filter(|commit| is_commit(commit))
     }
 

@@ -278,7 +278,7 @@ impl Store {
 
 /// Whether there is a file that can be opened, or a folder that can be listed.
 fn readable(path: &Path) -> std::io::Result<()> {
-    if path.is_dir() { std::fs::read_dir(path).map(drop) } else { std::fs::File::open(path).map(drop) }
+    if path.is_dir() { std::fs::read_dir(path).map(drop) } else { crate::file_access::open_regular(path).map(drop) }
 }
 
 /// Why the network must not be used, if this environment variable forbids it.

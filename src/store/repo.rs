@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy;
 
+use crate::file_access;
 use crate::http::HttpError;
 
 use super::StoreError;
@@ -93,7 +94,7 @@ impl Repos {
         let root = var("HF_HOME").map(PathBuf::from).or_else(home);
         let token_file = var("HF_TOKEN_PATH").map(PathBuf::from).or_else(|| Some(root.as_ref()?.join("token")));
         let dir = var("HF_HUB_CACHE").map(PathBuf::from).or_else(|| Some(root?.join("hub")));
-        let kept = || fs::read_to_string(token_file?).ok();
+        let kept = || file_access::read_regular_text(&token_file?, 1 << 12).ok();
         let token = var("HF_TOKEN").or_else(|| var("HUGGING_FACE_HUB_TOKEN")).or_else(kept);
         let token = token.map(|token| token.trim().to_owned()).filter(|token| !token.is_empty());
         Self { hub, dir, token, preflight: None }

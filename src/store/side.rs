@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::file_access;
+
 use super::repo::{CONFIG, is_head};
 
 /// Files that are fetched if a repository has them.
@@ -52,8 +54,7 @@ fn has_template(snapshot: &Path) -> bool {
 
 /// The value in a JSON file; none when it is no JSON or too large.
 pub(super) fn json(path: &Path) -> Option<Value> {
-    let small = fs::metadata(path).ok()?.len() <= MAX_JSON;
-    serde_json::from_slice(&fs::read(path).ok().filter(|_| small)?).ok()
+    serde_json::from_slice(&file_access::read_regular(path, MAX_JSON).ok()?).ok()
 }
 
 #[cfg(test)]

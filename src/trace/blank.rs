@@ -8,6 +8,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::file_access;
+
 use super::error::RecordError;
 
 /// A file without any events yet.
@@ -31,9 +33,7 @@ impl Blank {
         let made = OpenOptions::new().write(true).create_new(true).open(path);
         let is_new = made.is_ok();
         let opened = match made {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && force => {
-                OpenOptions::new().write(true).open(path)
-            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && force => file_access::overwrite(path),
             made => made,
         };
         let file = opened.map_err(|error| match error.kind() {

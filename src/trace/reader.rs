@@ -80,7 +80,8 @@ impl Reader {
     /// When it cannot be read, is not a trace or has a newer format.
     pub fn open(path: &Path) -> Result<Self, TraceError> {
         let name = path.display().to_string();
-        let file = File::open(path).map_err(|source| TraceError::Read { name: name.clone(), source })?;
+        let file =
+            crate::file_access::open_regular(path).map_err(|source| TraceError::Read { name: name.clone(), source })?;
         let gauge = Gauge { bytes: file.metadata().map_or(0, |known| known.len()), ..Gauge::default() };
         let counted = Counted { file, read: Arc::clone(&gauge.read) };
         let mut reader = Self::new(name, BufReader::with_capacity(1 << 18, counted))?;

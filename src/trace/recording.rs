@@ -3,7 +3,6 @@
 //! Invariant: opening a recording stores only these figures, so its length does not matter. It checks all lines, so
 //! that damage is reported before anything is shown (after the first `CHECKED` lines only the head of each line).
 
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -43,7 +42,9 @@ impl Origin {
         if path == Path::new("-") {
             std::io::stdin().lock().take(PIPED + 1).read_to_end(&mut bytes).map_err(failed)?;
         } else if std::fs::metadata(path).is_ok_and(|known| !known.is_file() && !known.is_dir()) {
-            File::open(path).and_then(|pipe| pipe.take(PIPED + 1).read_to_end(&mut bytes)).map_err(failed)?;
+            crate::file_access::open(path)
+                .and_then(|pipe| pipe.take(PIPED + 1).read_to_end(&mut bytes))
+                .map_err(failed)?;
         } else {
             return Ok(Self::File(path.to_owned()));
         }

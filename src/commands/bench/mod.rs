@@ -15,6 +15,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use draftscope::cli::{BenchArgs, DecodeArgs, ModelArgs};
 use draftscope::export::{try_file, write_file};
+use draftscope::file_access;
 use draftscope::headless::{Driver, Outcome};
 use draftscope::protocol::{Baseline, Command, DraftLenMode, DrafterKind, Header, Prompt, Settings};
 use sha2::{Digest, Sha256};
@@ -140,8 +141,12 @@ fn digest(suite: &[(String, String)]) -> String {
     sha.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// Largest report of an earlier run that is read, in bytes.
+const MOST_BASELINE: u64 = 256 << 20;
+
 fn read(path: &Path) -> Result<Report> {
-    let bytes = std::fs::read(path).with_context(|| format!("cannot read the baseline {}", path.display()))?;
+    let bytes = file_access::read(path, MOST_BASELINE)
+        .with_context(|| format!("cannot read the baseline {}", path.display()))?;
     serde_json::from_slice(&bytes).with_context(|| format!("{} was not written by bench --json", path.display()))
 }
 

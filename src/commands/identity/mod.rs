@@ -87,7 +87,7 @@ fn prompts(args: &IdentityArgs) -> Result<Vec<String>> {
     let text = match &args.prompts {
         None => PROMPTS.to_owned(),
         Some(path) => {
-            std::fs::read_to_string(path).with_context(|| format!("cannot read the prompts {}", path.display()))?
+            super::suite::text(path).with_context(|| format!("cannot read the prompts {}", path.display()))?
         }
     };
     let all = super::suite::parse_suite(&text)?;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use draftscope::cli::TrainArgs;
+use draftscope::file_access;
 use draftscope::model::files::ModelFiles;
 use serde::{Deserialize, Serialize};
 
@@ -53,7 +54,8 @@ impl WorkNote {
     pub(super) fn claim(&self, work: &Path) -> Result<()> {
         let note = work.join(NOTE);
         if note.exists() {
-            let text = std::fs::read(&note).with_context(|| format!("cannot read {}", note.display()))?;
+            let text =
+                file_access::read_regular(&note, 1 << 16).with_context(|| format!("cannot read {}", note.display()))?;
             let before: Self =
                 serde_json::from_slice(&text).with_context(|| format!("{} is damaged; delete it", note.display()))?;
             self.check(&before, work)?;

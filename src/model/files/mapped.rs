@@ -3,7 +3,6 @@
 //! Invariant: bytes are only read. If a mapped file is truncated, the program ends, with a message if
 //! [`fatal::install`](crate::fatal::install) was called; the length is checked when the file is opened.
 
-use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 
@@ -24,10 +23,7 @@ impl Mapped {
     #[allow(unsafe_code, reason = "mapping a file is unsafe, see below")]
     pub(in crate::model) fn open(path: &Path) -> Result<Self, ModelError> {
         let read_error = |source| ModelError::Read { path: path.to_owned(), source };
-        let file = File::open(path).map_err(read_error)?;
-        if file.metadata().map_err(read_error)?.is_dir() {
-            return Err(read_error(std::io::Error::other("it is a directory")));
-        }
+        let file = crate::file_access::open_regular(path).map_err(read_error)?;
         // SAFETY: the map is private to this process and read-only; this program never writes to the file, and it
         // replaces model files by renaming, which does not change the mapped one.
         let map = unsafe { Mmap::map(&file) };

@@ -37,11 +37,7 @@ impl SideFiles {
             return Ok(None);
         }
         let read_error = |source| ModelError::Read { path: path.clone(), source };
-        let size = std::fs::metadata(&path).map_err(read_error)?.len();
-        if size > MAX_JSON {
-            return Err(ModelError::Corrupt { path, what: format!("it is {size} bytes long") });
-        }
-        std::fs::read(&path).map(Some).map_err(read_error)
+        crate::file_access::read_regular(&path, MAX_JSON).map(Some).map_err(read_error)
     }
 
     /// `config.json`.

@@ -1,12 +1,12 @@
 //! `candle_transformers` as the reference: its quantised models read the same GGUF file with their own code.
 
-use std::fs::File;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use candle_core::quantized::gguf_file::Content;
 use candle_core::{Device, Tensor};
 use candle_transformers::models::{quantized_gemma3, quantized_llama, quantized_qwen2, quantized_qwen3};
+use draftscope::file_access;
 use draftscope::protocol::TokenId;
 
 use super::Reference;
@@ -26,7 +26,7 @@ pub(super) fn load(path: &Path) -> Result<Box<dyn Reference>> {
     if path.is_dir() {
         bail!("the reference candle reads GGUF files, and {} is a folder", path.display());
     }
-    let mut file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut file = file_access::open_regular(path).with_context(|| format!("cannot read {}", path.display()))?;
     let content = Content::read(&mut file)?;
     let architecture = content.metadata.get("general.architecture").and_then(|value| value.to_string().ok()).cloned();
     let device = Device::Cpu;

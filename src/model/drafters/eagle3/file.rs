@@ -15,6 +15,7 @@ use candle_core::pickle::{Object, Stack, TensorInfo};
 use safetensors::Dtype;
 use zip::{CompressionMethod, ZipArchive};
 
+use crate::file_access::open_regular;
 use crate::model::ModelError;
 use crate::model::catch_panic::catch_panic;
 use crate::model::error::clean;
@@ -136,7 +137,7 @@ fn corrupt(path: &Path, what: String) -> ModelError {
 }
 
 fn archive(path: &Path) -> Result<ZipArchive<BufReader<File>>, ModelError> {
-    let file = File::open(path).map_err(|source| ModelError::Read { path: path.to_owned(), source })?;
+    let file = open_regular(path).map_err(|source| ModelError::Read { path: path.to_owned(), source })?;
     ZipArchive::new(BufReader::new(file)).map_err(|error| corrupt(path, clean(&error.to_string())))
 }
 

@@ -3,14 +3,14 @@
 //! Invariant: the file is replaced as a whole. One that is too long, damaged or impossible counts as empty, a failed write
 //! is ignored, and no text of it is shown.
 
-use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use draftscope_gpu::AdapterInfo;
 use serde::{Deserialize, Serialize};
 
+use crate::file_access::read_regular;
 use crate::model::interfaces::LoadContext;
 
 /// Largest file that is read, in bytes.
@@ -103,12 +103,8 @@ struct Entry {
 }
 
 fn entries(file: &Path) -> Vec<Entry> {
-    let mut bytes = Vec::new();
-    let read = File::open(file).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes));
-    match read {
-        Ok(length) if length as u64 <= MAX_BYTES => serde_json::from_slice(&bytes).unwrap_or_default(),
-        _ => Vec::new(),
-    }
+    let read = read_regular(file, MAX_BYTES).ok();
+    read.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
 }
 
 /// What was found for an equal key.
