@@ -11,7 +11,7 @@ use crate::{
     activations::Column,
     form::BLOCK,
     isa::{Isa, Kernel},
-    simd::{self, LANES, Lanes},
+    simd::{self, Aligned, LANES, Lanes},
 };
 
 /// Positions in a segment.
@@ -129,17 +129,18 @@ impl<const G: usize> Kernel for Attend<'_, G> {
         let (stretch, rows, heads) = (self.stretch, self.queries.rows, self.out.heads);
         let lens: [usize; G] = std::array::from_fn(|g| stretch.len(rows - 1 - g / heads));
         (0..AHEAD).step_by(LINE).for_each(|at| s.prefetch(stretch.keys, at));
-        let mut scores = [[[0.0; LANES]; SEGMENT / LANES]; G];
+        let mut scores = Aligned([[[0.0; LANES]; SEGMENT / LANES]; G]);
+        let scores = &mut scores.0;
         let mut gathered = [[0.0; MAX_HEAD_DIM]; G];
         gather(self.queries, stretch.head_dim, heads, &mut gathered);
-        score(s, &gathered, stretch, &mut scores);
+        score(s, &gathered, stretch, scores);
         for (g, scores) in scores.iter_mut().enumerate() {
             let [max, total] = weigh(s, scores, lens[g]);
             let out = self.out.of(g);
             out[stretch.head_dim] = max;
             out[stretch.head_dim + 1] = total;
         }
-        mix(s, &scores, &lens, stretch, &mut self.out);
+        mix(s, scores, &lens, stretch, &mut self.out);
     }
 }
 

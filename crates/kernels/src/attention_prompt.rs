@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use crate::{
     attention::{MAX_HEAD_DIM, PARTIAL_EXTRA, Queries, SEGMENT, Scores, Stretch, exponents, largest},
     isa::{Isa, Kernel},
-    simd::{self, LANES, Lanes},
+    simd::{self, Aligned, LANES, Lanes},
 };
 
 /// Queries, each a row's query head, that go through a segment together. The last ones of a pass are repeated where fewer
@@ -23,13 +23,16 @@ const AHEAD: usize = 4096;
 /// Bytes that are requested at once.
 const LINE: usize = 64;
 
+/// Sixteen numbers in one cache line.
+type Vector = Aligned<[f32; LANES]>;
+
 /// Keys and values of a segment in `f32`.
 #[derive(Debug, Default)]
 struct Converted {
     /// `[position / 16 / B][2 / P][head_dim / 2][B][P]` of 16 positions.
-    keys: Vec<[f32; LANES]>,
+    keys: Vec<Vector>,
     /// `[head_dim / 16 / T][SEGMENT][T]` of 16 dimensions.
-    values: Vec<[f32; LANES]>,
+    values: Vec<Vector>,
 }
 
 thread_local! {
@@ -48,8 +51,8 @@ pub fn prompt_scratch_bytes(head_dim: usize) -> usize {
 pub fn attend_prompt(isa: Isa, queries: Queries<'_>, stretch: Stretch<'_>, out: &mut [f32]) {
     CONVERTED.with_borrow_mut(|converted| {
         let lanes = SEGMENT * stretch.head_dim / LANES;
-        converted.keys.resize(lanes, [0.0; LANES]);
-        converted.values.resize(lanes, [0.0; LANES]);
+        converted.keys.resize(lanes, Aligned([0.0; LANES]));
+        converted.values.resize(lanes, Aligned([0.0; LANES]));
         if isa.rows() < 8 {
             isa.run(Attend::<1, 1, 1> { queries, stretch, converted, out });
         } else {
@@ -77,14 +80,16 @@ impl<const B: usize, const P: usize, const T: usize> Kernel for Attend<'_, B, P,
         convert_values::<S, T>(s, stretch, &mut converted.values);
         let each = head_dim + PARTIAL_EXTRA;
         let count = out.len() / each;
-        let heads = count / queries.rows;
+        let mut places = Places { next: Place::default(), rows: queries.rows, heads: count / queries.rows };
         // the next segment lies after this one, and is most likely what this thread converts next
         let lines = SEGMENT * head_dim * size_of::<u16>() / LINE;
         let mut gathered = [[0.0; MAX_HEAD_DIM]; QUERIES];
-        let mut scores = [[[0.0; LANES]; SEGMENT / LANES]; QUERIES];
+        let mut scores = Aligned([[[0.0; LANES]; SEGMENT / LANES]; QUERIES]);
+        let scores = &mut scores.0;
         for (first, out) in (0..count).step_by(QUERIES).zip(out.chunks_mut(QUERIES * each)) {
-            let indices: [usize; QUERIES] = std::array::from_fn(|g| (first + g).min(count - 1));
-            let lens = indices.map(|index| stretch.len(queries.rows - 1 - index / heads));
+            let mut own = [places.next; QUERIES];
+            own.iter_mut().for_each(|place| *place = places.take());
+            let lens = own.map(|place| stretch.len(queries.rows - 1 - place.row));
             if lens[QUERIES - 1] == 0 {
                 continue;
             }
@@ -94,8 +99,8 @@ impl<const B: usize, const P: usize, const T: usize> Kernel for Attend<'_, B, P,
                 s.prefetch_far(stretch.keys, at);
                 s.prefetch_far(stretch.values, at);
             }
-            gather(queries, head_dim, heads, indices, &mut gathered);
-            score::<S, B, P>(s, &gathered, (&converted.keys, head_dim), lens[QUERIES - 1], &mut scores);
+            gather(queries, head_dim, own, &mut gathered);
+            score::<S, B, P>(s, &gathered, (&converted.keys, head_dim), lens[QUERIES - 1], scores);
             // one step for all queries after the other: the steps of one query wait for each other
             let mut totals = [s.splat(0.0); QUERIES];
             let mut maxima = [0.0; QUERIES];
@@ -109,14 +114,14 @@ impl<const B: usize, const P: usize, const T: usize> Kernel for Attend<'_, B, P,
                 [out[head_dim], out[head_dim + 1]] = [maxima[g], simd::sum(s, totals[g])];
             }
             for (tile, values) in converted.values.chunks_exact(T * SEGMENT).enumerate() {
-                mix::<S, T>(s, (&scores, &lens), values.as_chunks().0, (out, each, tile * T * LANES));
+                mix::<S, T>(s, (scores, &lens), values.as_chunks().0, (out, each, tile * T * LANES));
             }
         }
     }
 }
 
 #[inline(always)]
-fn convert_keys<S: Lanes, const B: usize, const P: usize>(s: S, stretch: Stretch<'_>, to: &mut [[f32; LANES]]) {
+fn convert_keys<S: Lanes, const B: usize, const P: usize>(s: S, stretch: Stretch<'_>, to: &mut [Vector]) {
     let head_dim = stretch.head_dim;
     let blocks = stretch.keys.chunks_exact(head_dim).take(stretch.len(0).div_ceil(LANES));
     for (block, from) in blocks.enumerate() {
@@ -128,36 +133,62 @@ fn convert_keys<S: Lanes, const B: usize, const P: usize>(s: S, stretch: Stretch
                     2 => (d * B + block % B) * 2 + parity,
                     _ => (parity * head_dim / 2 + d) * B + block % B,
                 };
-                s.store(s.load_f16(from), &mut to[at]);
+                s.store(s.load_f16(from), &mut to[at].0);
             }
         }
     }
 }
 
 #[inline(always)]
-fn convert_values<S: Lanes, const T: usize>(s: S, stretch: Stretch<'_>, to: &mut [[f32; LANES]]) {
+fn convert_values<S: Lanes, const T: usize>(s: S, stretch: Stretch<'_>, to: &mut [Vector]) {
     let tiles = stretch.head_dim / LANES;
     for (position, from) in stretch.values.chunks_exact(tiles).take(stretch.len(0)).enumerate() {
         for (tile, from) in from.chunks_exact(T).enumerate() {
             s.prefetch(from, AHEAD);
             for (from, to) in from.iter().zip(&mut to[(tile * SEGMENT + position) * T..]) {
-                s.store(s.load_f16(from), to);
+                s.store(s.load_f16(from), &mut to.0);
             }
         }
     }
 }
 
-/// Gathers the queries of some rows and heads from their tiles.
+/// A row's query head.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    row: usize,
+    head: usize,
+}
+
+/// All query heads of all rows, row by row; the last one is repeated.
+struct Places {
+    next: Place,
+    rows: usize,
+    heads: usize,
+}
+
+impl Places {
+    #[inline(always)]
+    fn take(&mut self) -> Place {
+        let taken = self.next;
+        if taken.head + 1 < self.heads {
+            self.next.head += 1;
+        } else if taken.row + 1 < self.rows {
+            self.next = Place { row: taken.row + 1, head: 0 };
+        }
+        taken
+    }
+}
+
+/// Gathers queries from their tiles.
 #[inline(always)]
 fn gather(
     queries: Queries<'_>,
     head_dim: usize,
-    heads: usize,
-    indices: [usize; QUERIES],
+    places: [Place; QUERIES],
     gathered: &mut [[f32; MAX_HEAD_DIM]; QUERIES],
 ) {
-    for (query, index) in gathered.iter_mut().zip(indices) {
-        let first = index % heads * (head_dim / LANES * queries.m) + queries.first + index / heads;
+    for (query, Place { row, head }) in gathered.iter_mut().zip(places) {
+        let first = head * (head_dim / LANES * queries.m) + queries.first + row;
         let tiles = queries.tiles[first..].iter().step_by(queries.m).take(head_dim / LANES);
         query.as_chunks_mut::<LANES>().0.iter_mut().zip(tiles).for_each(|(to, tile)| *to = *tile);
     }
@@ -169,7 +200,7 @@ fn gather(
 fn score<S: Lanes, const B: usize, const P: usize>(
     s: S,
     queries: &[[f32; MAX_HEAD_DIM]; QUERIES],
-    (keys, head_dim): (&[[f32; LANES]], usize),
+    (keys, head_dim): (&[Vector], usize),
     len: usize,
     scores: &mut [Scores; QUERIES],
 ) {
@@ -178,7 +209,7 @@ fn score<S: Lanes, const B: usize, const P: usize>(
         for (parity, keys) in keys.chunks_exact(B * head_dim * P / 2).enumerate() {
             let mut sums = [[[s.splat(0.0); P]; B]; QUERIES];
             for (d, keys) in keys.as_chunks::<P>().0.as_chunks::<B>().0.iter().enumerate().take(MAX_HEAD_DIM / 2) {
-                let keys: [[S::F; P]; B] = std::array::from_fn(|i| std::array::from_fn(|j| s.load(&keys[i][j])));
+                let keys: [[S::F; P]; B] = std::array::from_fn(|i| std::array::from_fn(|j| s.load(&keys[i][j].0)));
                 for g in 0..QUERIES {
                     for j in 0..P {
                         let query = s.splat(queries[g][2 * d + parity + j]);
@@ -208,13 +239,13 @@ fn score<S: Lanes, const B: usize, const P: usize>(
 fn mix<S: Lanes, const T: usize>(
     s: S,
     (weights, lens): (&[Scores; QUERIES], &[usize; QUERIES]),
-    values: &[[[f32; LANES]; T]],
+    values: &[[Vector; T]],
     (out, each, at): (&mut [f32], usize, usize),
 ) {
     let shared = lens[0];
     let mut sums = [[s.splat(0.0); T]; QUERIES];
     for (p, row) in values.iter().enumerate().take(shared) {
-        let row: [S::F; T] = std::array::from_fn(|t| s.load(&row[t]));
+        let row: [S::F; T] = std::array::from_fn(|t| s.load(&row[t].0));
         for g in 0..QUERIES {
             let weight = s.splat(weights[g].as_flattened()[p]);
             for t in 0..T {
@@ -227,7 +258,7 @@ fn mix<S: Lanes, const T: usize>(
         for (p, row) in values.iter().enumerate().take(lens[g]).skip(shared) {
             let weight = s.splat(weights[g].as_flattened()[p]);
             for t in 0..T {
-                sums[g][t] = s.fma(weight, s.load(&row[t]), sums[g][t]);
+                sums[g][t] = s.fma(weight, s.load(&row[t].0), sums[g][t]);
             }
         }
         for (to, sum) in out[at..].as_chunks_mut().0.iter_mut().zip(sums[g]) {

@@ -154,6 +154,12 @@ impl<const VNNI: bool> Lanes for Avx2<VNNI> {
     }
 
     #[inline(always)]
+    fn raise(self, x: Self::F, n: Self::I) -> Self::F {
+        let bits = self.add_i(both!(_mm256_castps_si256, x), both!(_mm256_slli_epi32::<23>, n));
+        both!(_mm256_castsi256_ps, bits)
+    }
+
+    #[inline(always)]
     fn pack_i8(self, x: Self::I) -> [i32; LANES / 4] {
         proven!({
             // [0–3 8–11 | 4–7 12–15], then bytes [0–3 8–11 … | 4–7 12–15 …]

@@ -86,6 +86,11 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
+    fn raise(self, x: __m512, n: __m512i) -> __m512 {
+        proven!(_mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(x), _mm512_slli_epi32::<23>(n))))
+    }
+
+    #[inline(always)]
     fn pack_i8(self, x: __m512i) -> [i32; LANES / 4] {
         let mut words = [0; LANES / 4];
         proven!(_mm_storeu_si128(words.as_mut_ptr().cast(), _mm512_cvtepi32_epi8(x)));

@@ -95,8 +95,8 @@ fn dense_rows<L: Layout>((isa, tile, acts, onto, out): Work<'_>) {
 }
 
 /// Prefetches what a pass reads some blocks later. With several rows the arithmetic leaves the processor too little
-/// room to look that far ahead by itself; threads that compete for memory do the same. One row on one thread is faster
-/// without it.
+/// room to look that far ahead by itself; threads that compete for memory do the same, and so does unpacking a block of
+/// 256, even for one row on one thread (`alone`), which is faster without it in other forms.
 #[inline(always)]
 pub(crate) fn prefetch<S: Lanes, const M: usize>(s: S, block: &[u8], lines: usize, alone: bool) {
     if M == 1 && alone {
@@ -144,7 +144,7 @@ impl<L: Layout, const M: usize> Kernel for IntPass<'_, L, M> {
         let alone = self.tile.alone;
         if const { L::FORM.is_super() } {
             for (block, acts) in steps.zip(self.acts.chunks_exact(PARTS * self.stride)) {
-                add_super::<S, L, M>(s, (block, alone), (acts, self.stride, self.first), &mut totals);
+                add_super::<S, L, M>(s, block, (acts, self.stride, self.first), &mut totals);
             }
         } else {
             for (block, acts) in steps.zip(self.acts.chunks_exact(self.stride)) {

@@ -193,6 +193,12 @@ impl Lanes for Neon {
     }
 
     #[inline(always)]
+    fn raise(self, x: Self::F, n: Self::I) -> Self::F {
+        let bits = self.add_i(quarters!(vreinterpretq_s32_f32, x), quarters!(vshlq_n_s32::<23>, n));
+        quarters!(vreinterpretq_f32_s32, bits)
+    }
+
+    #[inline(always)]
     fn pack_i8(self, x: Self::I) -> [i32; LANES / 4] {
         let mut packed = [0; LANES / 4];
         proven!({

@@ -50,6 +50,8 @@ impl Lanes for Portable {
         to_float(x: Self::I) -> Self::F = x.map(|x| x as f32);
         magnitude_bits(x: Self::F) -> Self::I = x.map(|x| x.abs().to_bits().cast_signed());
         pow2(n: Self::I) -> Self::F = n.map(|n| f32::from_bits((n.wrapping_add(127) << 23).cast_unsigned()));
+        raise(x: Self::F, n: Self::I) -> Self::F =
+            std::array::from_fn(|i| f32::from_bits(x[i].to_bits().wrapping_add(n[i].cast_unsigned() << 23)));
         load_u8(from: &[u8; LANES]) -> Self::I = from.map(i32::from);
         load_i8(from: &[u8; LANES]) -> Self::I = from.map(|byte| i32::from(byte.cast_signed()));
         field(x: Self::I, down: i32, mask: i32) -> Self::I = x.map(|x| (x.cast_unsigned() >> down).cast_signed() & mask);

@@ -29,16 +29,16 @@ struct Header<'a, S: Lanes> {
 #[inline(always)]
 pub(crate) fn add_super<S: Lanes, L: Layout, const M: usize>(
     s: S,
-    (block, alone): (&[u8], bool),
+    block: &[u8],
     (acts, stride, first): (&[Block], usize, usize),
     totals: &mut [S::F; M],
 ) {
     let header = Header::<S>::read::<L>(s, block);
-    prefetch::<S, M>(s, block, const { L::FORM.header_bytes() / 64 }, alone);
+    prefetch::<S, M>(s, block, const { L::FORM.header_bytes() / 64 }, false);
     let parts = block[const { L::FORM.header_bytes() }..].chunks_exact(const { L::FORM.part_bytes() });
     for (part, (codes, acts)) in parts.zip(acts.chunks_exact(stride)).enumerate() {
         let acts: &[Block; M] = acts[first..].first_chunk().expect("a block for each row");
-        prefetch::<S, M>(s, codes, const { L::FORM.part_bytes() / 64 }, alone);
+        prefetch::<S, M>(s, codes, const { L::FORM.part_bytes() / 64 }, false);
         match L::FORM {
             Form::Iq4Xs => add_looked_up::<S, L, M>(s, &header, part, (codes, acts), totals),
             Form::Q4K | Form::Q5K => add_whole::<S, L, M>(s, &header, part, (codes, acts), totals),
