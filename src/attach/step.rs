@@ -74,7 +74,16 @@ impl Step {
         events.extend((0..drafted).map(|index| {
             let known = self.tokens.get(index).filter(|_| index < accepted).cloned();
             let token = known.unwrap_or_else(Piece::unknown);
-            EventKind::Drafted { round, index: index as u8, token, q: None, top: unreported(), row: None, took_us: 0 }
+            EventKind::Drafted {
+                round,
+                index: index as u8,
+                token,
+                q: None,
+                top: unreported(),
+                row: None,
+                more: false,
+                took_us: 0,
+            }
         }));
         if !self.rows.is_empty() {
             let rows = self.rows.into_iter().chain(std::iter::repeat_with(unreported)).take(drafted + 1).collect();

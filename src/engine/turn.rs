@@ -265,9 +265,11 @@ impl Turn<'_> {
                     tokens.truncate(kept(codec, tokens.iter().map(|t| t.id), left));
                     (true, true)
                 }
-                EventKind::RoundStarted { .. } | EventKind::DraftStopped { .. } | EventKind::Notice { .. } => {
-                    (false, false)
-                }
+                // drafts of one pass appear together
+                EventKind::Drafted { more: true, .. }
+                | EventKind::RoundStarted { .. }
+                | EventKind::DraftStopped { .. }
+                | EventKind::Notice { .. } => (false, false),
                 _ => (true, false),
             };
             auto.on_event(name, &kind);

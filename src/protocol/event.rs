@@ -1,7 +1,7 @@
 //! The events of a run; each is one line of a trace.
 //!
-//! The events of one lane in a turn: `prompted`, `prefilled`, then per round `round_started`, k × `drafted`,
-//! `scored`, `verified`, `committed`, and at last `finished`. Events of several lanes may interleave.
+//! In a turn a lane has `prompted`, `prefilled`, then per round `round_started`, k × `drafted`, `scored`, `verified`,
+//! `committed`, and at last `finished`. Events of several lanes may interleave.
 
 use serde::{Deserialize, Serialize};
 
@@ -194,8 +194,7 @@ events! {
             /// The drafter's probability of it.
             #[cfg_attr(test, schemars(transform = super::schema::probability))]
             q: f32,
-            /// The limit that q is below: p-min or, if the engine chooses k, the probability at which this draft would
-            /// have paid off.
+            /// The limit that q is below: p-min or, if the engine chooses k, that at which this draft would have paid.
             #[cfg_attr(test, schemars(transform = super::schema::probability))]
             p_min: f32,
             /// Time of this draft step.
@@ -215,11 +214,13 @@ events! {
             q: Option<f32>,
             /// The distribution that it was drawn from.
             top: Prediction,
-            /// In a tree, the row of the target's pass that judges it: 0 if it continues the anchor, i + 1 if it
-            /// continues draft i. Absent in a chain, where it is `index`.
+            /// In a tree, the row that judges it: 0 continues the anchor, i + 1 draft i. Absent in a chain (`index`).
             #[serde(default, skip_serializing_if = "Option::is_none")]
             row: Option<u8>,
-            /// Time of this draft step.
+            /// Whether drafts of the same pass follow: a block drafter drafts several at once.
+            #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+            more: bool,
+            /// Time of this draft step; of the first draft of a pass, the pass included.
             took_us: u64,
         },
         /// The target ran over anchor and drafts.
@@ -344,8 +345,7 @@ pub(crate) enum Private<'a> {
 }
 
 impl EventKind {
-    /// Calls `each` for every part that reveals the text, in the order of the fields: for recordings without texts. The
-    /// match lists every kind, so that a new one cannot be forgotten.
+    /// Calls `each` for every part that reveals the text. The match lists every kind: a new one cannot be forgotten.
     pub(crate) fn each_private(&mut self, each: &mut dyn FnMut(Private<'_>)) {
         fn tokens<'a>(pieces: impl IntoIterator<Item = &'a mut Piece>, each: &mut dyn FnMut(Private<'_>)) {
             pieces.into_iter().for_each(|piece| each(Private::Token(piece)));
@@ -448,6 +448,7 @@ mod tests {
             q: None,
             top: Prediction::default(),
             row: Some(0),
+            more: true,
             took_us: 3,
         };
         for kind in [EventKind::Verified { round: 1, verdict }, drafted, EventKind::DraftAsked { draft_len: 3 }] {

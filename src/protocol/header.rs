@@ -139,6 +139,9 @@ pub struct DrafterInfo {
     /// Most further tokens that it can propose because they occur in the text.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub context_vocab: u64,
+    /// Positions that one pass drafts together at most: a block drafter; 0 when tokens are drafted one after the other.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub block: u64,
 }
 
 impl DrafterInfo {
@@ -154,6 +157,7 @@ impl DrafterInfo {
             kv_bytes_per_token: 0,
             draft_vocab,
             context_vocab: 0,
+            block: 0,
         }
     }
 }

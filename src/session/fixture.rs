@@ -29,6 +29,7 @@ pub(crate) fn header() -> Header {
             kv_bytes_per_token: 768,
             draft_vocab: 16_384,
             context_vocab: 0,
+            block: 0,
         }),
         drafters: Vec::new(),
         lossless: true,
@@ -69,6 +70,8 @@ pub(crate) struct Script {
     rounds: [u32; 2],
     clocks: [u64; 2],
     turn: u32,
+    /// Whether one pass makes all drafts of a round.
+    pub(crate) in_blocks: bool,
 }
 
 impl Script {
@@ -148,7 +151,8 @@ impl Script {
                     q: Some(*q),
                     top: row((text, *q), "…"),
                     row: None,
-                    took_us: 900,
+                    more: self.in_blocks && index + 1 < drafts.len(),
+                    took_us: if self.in_blocks && index > 0 { 10 } else { 900 },
                 },
             );
         }

@@ -21,7 +21,7 @@ impl Stop {
         match event.kind {
             EventKind::Prefilled { .. } | EventKind::Committed { .. } => true,
             EventKind::Probed { .. }
-            | EventKind::Drafted { .. }
+            | EventKind::Drafted { more: false, .. }
             | EventKind::Scored { .. }
             | EventKind::Verified { .. } => self == Self::Phase,
             _ => false,

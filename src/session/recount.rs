@@ -161,6 +161,7 @@ fn drafts(counts: &CountedRound, own: &[Known]) -> Vec<DraftCell> {
         q: None,
         top: unreported(),
         row: None,
+        more: false,
         took_us: 0,
     };
     (0..usize::from(counts.drafted)).map(cell).collect()

@@ -21,7 +21,9 @@ pub struct DraftCell {
     pub top: Prediction,
     /// In a tree, the row that judges it; `None` in a chain.
     pub row: Option<u8>,
-    /// Time of this draft step.
+    /// Whether drafts of the same pass follow.
+    pub more: bool,
+    /// Time of this draft step; of the first draft of a pass, the pass included.
     pub took_us: u64,
 }
 
@@ -282,6 +284,12 @@ impl Round {
             self.path().position(|accepted| accepted == index)
         };
         self.is_complete && place.is_some_and(|place| place >= self.committed.len())
+    }
+
+    /// Whether one pass drafted all positions: a block drafter.
+    #[must_use]
+    pub fn is_block(&self) -> bool {
+        self.drafts.iter().any(|draft| draft.more)
     }
 
     /// Time of all draft steps.

@@ -177,7 +177,8 @@ pub(crate) fn tree_round(script: &mut Script) {
     script.push(Lane::Speculative, EventKind::RoundStarted { round, base_len: 4, draft_len: 2 });
     for (index, (text, row)) in (0..).zip(drafts) {
         let (token, top) = (piece(text), Prediction::default());
-        let kind = EventKind::Drafted { round, index, token, q: Some(0.4), top, row: Some(row), took_us: 5 };
+        let kind =
+            EventKind::Drafted { round, index, token, q: Some(0.4), top, row: Some(row), more: false, took_us: 5 };
         script.push(Lane::Speculative, kind);
     }
     let row = |best: &str| Prediction { top: vec![Candidate { piece: piece(best), prob: 0.6 }], tail: 0.4 };
@@ -322,7 +323,14 @@ fn the_rule_confidence_is_explained_by_q_and_its_threshold() {
 fn the_rejection_rule_is_explained_with_p_q_and_u() {
     let mut round = Round {
         rule: VerifyRule::Rejection,
-        drafts: vec![DraftCell { piece: piece(" a"), q: Some(0.8), top: Prediction::default(), row: None, took_us: 1 }],
+        drafts: vec![DraftCell {
+            piece: piece(" a"),
+            q: Some(0.8),
+            top: Prediction::default(),
+            row: None,
+            more: false,
+            took_us: 1,
+        }],
         verdict: Some(Verification {
             judgements: vec![Judgement {
                 p: Some(0.2),
@@ -477,6 +485,7 @@ pub(crate) fn kind() -> impl Strategy<Value = EventKind> {
                 q,
                 top: Prediction::default(),
                 row,
+                more: index % 2 == 1,
                 took_us
             }
         ),

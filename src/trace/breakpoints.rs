@@ -72,7 +72,7 @@ pub(super) fn ends_phase(event: &Event) -> bool {
             event.kind,
             EventKind::Prefilled { .. }
                 | EventKind::Probed { .. }
-                | EventKind::Drafted { .. }
+                | EventKind::Drafted { more: false, .. }
                 | EventKind::Scored { .. }
                 | EventKind::Verified { .. }
                 | EventKind::Committed { .. }

@@ -37,11 +37,15 @@ impl App {
     /// The running round, and the steps in which it is shown.
     pub(super) fn steps(&self, live: &Session) -> (usize, usize) {
         let number = round_number(live);
+        // the drafts of one pass are one step
+        let is_block = answer(live).and_then(|answer| answer.rounds.last()).is_some_and(|round| round.is_block());
         let drafts = match open_round(live) {
+            _ if is_block => 1,
             Some(round) => round.drafts.len().max(round.draft_len.into()),
             None => live.settings().draft_len.into(),
         };
-        let verdicts = if self.shows_verdicts(number) { drafts.max(1) } else { 1 };
+        let judged = open_round(live).map_or(drafts, |round| round.drafts.len().max(drafts));
+        let verdicts = if self.shows_verdicts(number) { judged.max(1) } else { 1 };
         (number, drafts + 1 + verdicts + 1)
     }
 

@@ -161,6 +161,7 @@ impl Round {
             q: draft.q,
             top: draft.top,
             row: None,
+            more: false,
             took_us: draft.took_us,
         }));
         if !self.rows.is_empty() {

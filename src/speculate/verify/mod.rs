@@ -32,19 +32,21 @@ pub struct Draft {
     /// In a tree, the row that judges the draft: 0 if it continues the anchor, i + 1 if it continues draft i. None in a
     /// chain, where it is the draft's index.
     pub row: Option<usize>,
+    /// Whether drafts of the same pass of the drafter follow.
+    pub more: bool,
 }
 
 impl Draft {
     /// A draft of a drafter without a distribution.
     #[must_use]
     pub const fn certain(token: TokenId) -> Self {
-        Self { token, q: None, drawn: false, row: None }
+        Self { token, q: None, drawn: false, row: None, more: false }
     }
 
     /// A draft drawn from `q`.
     #[must_use]
     pub const fn drawn(token: TokenId, q: Distribution) -> Self {
-        Self { token, q: Some(q), drawn: true, row: None }
+        Self { token, q: Some(q), drawn: true, row: None, more: false }
     }
 
     /// The draft as a node of a tree, judged by `row`.

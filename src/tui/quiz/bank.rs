@@ -118,6 +118,7 @@ impl Stored {
             q: draft.q,
             top: prediction(draft.top),
             row: draft.row,
+            more: false,
             took_us: 0,
         });
         let drafts: Vec<_> = drafts.collect();

@@ -492,3 +492,54 @@ fn the_person_is_the_drafter_when_asked() {
     stage.press("<Enter>");
     assert_eq!(stage.sent.len(), 1);
 }
+
+/// A turn whose rounds are drafted in one pass each.
+fn block_turn() -> Script {
+    let mut script = Script::started_with(|header| {
+        if let Some(drafter) = &mut header.drafter {
+            drafter.block = 7;
+        }
+    });
+    script.in_blocks = true;
+    script.prompt("Why ?", "Because");
+    let drafts = [(" the", 0.9), (" sky", 0.6), (" is", 0.3)];
+    script.round(&drafts, &[(" the", 0.9), (" sky", 0.7), (" was", 0.5), ("", 0.0)]);
+    script
+}
+
+#[test]
+fn drafts_of_one_pass_appear_in_one_step_and_are_timed_as_one() {
+    let stops = |script: &Script| script.events.iter().filter(|event| Stop::Phase.is_at(event)).count();
+    let (block, chain) = (block_turn(), {
+        let mut script = block_turn();
+        for event in &mut script.events {
+            if let EventKind::Drafted { more, .. } = &mut event.kind {
+                *more = false;
+            }
+        }
+        script
+    });
+    assert_eq!(stops(&chain), stops(&block) + 2, "three drafts are one step");
+    let mut stage = Stage::of(&block).pressed("2");
+    stage.shows((140, 42), &["draft 0.9 ms (one pass for all 3) · verify"]);
+    let round = stage.time.live().turn().unwrap().answer(Lane::Speculative).rounds.last().unwrap();
+    assert!(round.is_block() && round.draft_us() == 920);
+    assert!(!Stage::of(&chain).pressed("2").screen(140, 42).contains("one pass for all"));
+}
+
+#[test]
+fn a_pace_counts_the_drafts_of_one_pass_as_one_step() {
+    let cut = |script: &Script| {
+        let at = script.events.iter().position(|event| matches!(event.kind, EventKind::Scored { .. })).unwrap();
+        Stage::folded(&script.events[..at], TuiOptions::default())
+    };
+    let (stage, mut chain) = (cut(&block_turn()), block_turn());
+    chain.events.iter_mut().for_each(|event| {
+        if let EventKind::Drafted { more, .. } = &mut event.kind {
+            *more = false;
+        }
+    });
+    let other = cut(&chain);
+    let steps = |stage: &Stage| stage.app.steps(stage.time.live()).1;
+    assert_eq!(steps(&other), steps(&stage) + 2);
+}

@@ -77,6 +77,9 @@ fn rows(screen: Screen, header: &Header) -> Vec<(&'static str, String)> {
                 format!("its own: {}", cache(drafter.kv_bytes_per_token))
             };
             rows.push(("drafter KV", kv));
+            if drafter.block > 0 {
+                rows.push(("drafter block", format!("one pass drafts up to {} tokens", drafter.block)));
+            }
         }
     }
     if header.engine.is_some() {

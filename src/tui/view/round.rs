@@ -178,6 +178,10 @@ fn times(screen: Screen, round: &Round, width: u16) -> Line<'static> {
     };
     let each = if steps.is_empty() { "–".to_owned() } else { format!("{} ms", steps.join(" + ")) };
     let sum = if steps.is_empty() { each.clone() } else { duration(round.draft_us()) };
+    let (each, sum) = match round.is_block() {
+        true => (format!("{sum} (one pass for all {})", round.drafts.len()), format!("{sum} (one pass)")),
+        false => (each, sum),
+    };
     let mut text = of(each, &tail);
     while text.width() > width.into() {
         text = of(sum.clone(), &tail);

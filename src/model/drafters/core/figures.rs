@@ -35,6 +35,7 @@ impl Figures<'_> {
             kv_bytes_per_token: self.kv_bytes_per_token,
             draft_vocab: self.draft_vocab as u32,
             context_vocab: self.context_vocab as u64,
+            block: 0,
         }
     }
 }

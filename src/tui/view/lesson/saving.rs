@@ -113,6 +113,7 @@ mod tests {
             weight_bytes: 5_349_888,
             draft_vocab: 4096,
             context_vocab: 1024,
+            block: 0,
             ..DrafterInfo::weightless(crate::protocol::DrafterKind::Mtp, 4096)
         };
         assert_eq!(weights(&head, &module), Some(5_197_824.0));
