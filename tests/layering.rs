@@ -136,6 +136,7 @@ const COMMANDS: &[Layer] = &[
     (
         "shared",
         &[
+            "bandwidth",
             "catalogue",
             "closed_stdout",
             "costs",
@@ -338,6 +339,7 @@ const MODEL: &[Layer] = &[
             "catch_panic",
             "memory",
             "draft_tokens",
+            "block_module",
             "shared_kv",
             "module_core",
             "mod",

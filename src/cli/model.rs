@@ -39,8 +39,8 @@ pub struct ModelArgs {
     /// What proposes draft tokens; with a lossless rule the output does not depend on it
     #[arg(long, value_name = "NAME", default_value = "mtp", value_parser = lab::drafters(), help_heading = "Drafting")]
     pub drafter: String,
-    /// A smaller model with the same tokenizer, for the drafter draft-model; or the target's EAGLE-3 head or Gemma 4
-    /// assistant, for mtp
+    /// A smaller model with the same tokenizer, for the drafter draft-model; or the target's EAGLE-3 head, block
+    /// drafter or Gemma 4 assistant, for mtp
     #[arg(long, value_name = "MODEL", help_heading = "Drafting")]
     pub draft_model: Option<PathBuf>,
     /// Folder of an MTP module (config.json and a .safetensors file) instead of the built-in one

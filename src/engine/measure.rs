@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use crate::model::block_module::BlockModule;
 use crate::model::load::{Loaded, load};
 use crate::model::options::LoadOptions;
 use crate::model::{Checkpoint, DraftModule, ExpertsMet, LogitRows, Model, ModelError, Rows};
@@ -83,8 +84,10 @@ pub struct CostCurve {
     /// T(m), index 0 is one row; all logits computed.
     pub verify: Vec<Timing>,
     /// One drafted token, head included: half the time of a chain of two after a pass, whose first draft settles
-    /// [`SETTLED`] slots. None without a drafter.
+    /// [`SETTLED`] slots; of a block drafter, its share of a whole block's pass. None without a drafter.
     pub draft: Option<Timing>,
+    /// Drafts of one pass of a block drafter; 1 for others.
+    pub drafts_of_a_pass: usize,
     /// Prompt tokens per second over a prompt of `ctx` tokens.
     pub prefill_tokens_per_second: f64,
     /// Bytes of weights in memory.
@@ -129,7 +132,8 @@ pub fn memory_bandwidth() -> f64 {
 pub struct PassTimer {
     target: Box<dyn Model>,
     mtp: Option<(Box<dyn DraftModule>, DrafterInfo)>,
-    tokens: Vec<TokenId>, // by position
+    block: Option<(Box<dyn BlockModule>, DrafterInfo)>, // in place of the module
+    tokens: Vec<TokenId>,                               // by position
     ctx: usize,
     read: Rows, // states of the target that a chain's first draft settles
     memory: MemoryAccount,
@@ -141,11 +145,12 @@ impl PassTimer {
     /// # Errors
     /// When they cannot be loaded, or do not fit into the free memory.
     pub fn load(recipe: &LoadOptions) -> Result<Self, ModelError> {
-        let Loaded { mut target, mtp, memory, .. } = load(recipe, &mut |_, _, _| {})?;
-        if let Some((module, _)) = &mtp {
-            target.set_tap(&module.tap())?;
+        let Loaded { mut target, mtp, block, memory, .. } = load(recipe, &mut |_, _, _| {})?;
+        let tap = mtp.as_ref().map(|(module, _)| module.tap());
+        if let Some(tap) = tap.or_else(|| block.as_ref().map(|(block, _)| block.tap())) {
+            target.set_tap(&tap)?;
         }
-        Ok(Self { target, mtp, tokens: Vec::new(), ctx: 0, read: Rows::default(), memory })
+        Ok(Self { target, mtp, block, tokens: Vec::new(), ctx: 0, read: Rows::default(), memory })
     }
 
     /// Most cached positions after which every width can still be timed.
@@ -171,6 +176,12 @@ impl PassTimer {
             module.truncate(0)?;
             module.forward(&self.tokens[1..=ctx], &hidden)?;
             self.read = hidden.slice(ctx.saturating_sub(SETTLED)..ctx);
+        }
+        if let Some((block, _)) = &mut self.block {
+            let settled = ctx.saturating_sub(SETTLED);
+            block.truncate(0)?;
+            block.inject(&hidden.slice(0..settled))?;
+            self.read = hidden.slice(settled..ctx);
         }
         Ok(took)
     }
@@ -203,12 +214,27 @@ impl PassTimer {
         Ok(costs)
     }
 
+    /// Drafts that one pass makes at most; 1 unless a block drafter is loaded.
+    #[must_use]
+    pub fn drafts_of_a_pass(&self) -> usize {
+        self.block.as_ref().map_or(1, |(block, _)| block.most_drafts())
+    }
+
     /// Times a chain of `drafts` drafts, at least one: the first settles [`SETTLED`] slots with the target's states,
-    /// the others read the module's own states. None without a module.
+    /// the others read the module's own states. Of a block drafter, the pass that drafts them. None without a module.
     ///
     /// # Errors
     /// When the module fails.
     pub fn chain(&mut self, drafts: usize) -> Result<Option<Duration>, ModelError> {
+        if let Some((block, _)) = &mut self.block {
+            let (len, anchor) = (block.len(), self.tokens[self.ctx]);
+            let started = Instant::now();
+            block.inject(&self.read)?;
+            black_box(block.draft(anchor, drafts.min(block.most_drafts()))?);
+            let took = started.elapsed();
+            block.truncate(len)?;
+            return Ok(Some(took));
+        }
         let Some((module, _)) = &mut self.mtp else {
             return Ok(None);
         };
@@ -246,6 +272,7 @@ pub fn measure(recipe: &LoadOptions, ctx: usize, turns: usize) -> Result<CostCur
     let as_pass = Stream::new(spec.threads, usize::try_from(pass_bytes + cache_bytes).unwrap_or(0));
     let memory = Stream::new(spec.threads, MEMORY_BYTES);
     let mut times = vec![Vec::new(); MAX_ROWS];
+    let timed_drafts = timer.drafts_of_a_pass().max(2);
     let (mut drafts, mut reads, mut rates) = (Vec::new(), Vec::new(), Vec::new());
     for turn in 0..=turns {
         let keep = turn > 0;
@@ -258,10 +285,10 @@ pub fn measure(recipe: &LoadOptions, ctx: usize, turns: usize) -> Result<CostCur
             timer.pass(1)?;
         }
         for rows in 1..=MAX_ROWS {
-            let (pass, chain) = (timer.pass(rows)?, timer.chain(2)?);
+            let (pass, chain) = (timer.pass(rows)?, timer.chain(timed_drafts)?);
             if keep {
                 times[rows - 1].push(pass);
-                drafts.extend(chain.map(|chain| chain / 2));
+                drafts.extend(chain.map(|chain| chain / timed_drafts as u32));
             }
         }
     }
@@ -269,12 +296,13 @@ pub fn measure(recipe: &LoadOptions, ctx: usize, turns: usize) -> Result<CostCur
     let host = on_cpu.then(|| (median(shares), median(rates)));
     let verify: Vec<Timing> = times.into_iter().map(Timing::of).collect();
     let rate = (pass_bytes + cache_bytes) as f64 / (verify[0].median_us / 1e6);
-    let drafter = timer.mtp.as_ref().map(|(_, info)| info);
+    let drafter = timer.mtp.as_ref().map(|(_, info)| info).or(timer.block.as_ref().map(|(_, info)| info));
     Ok(CostCurve {
         ctx,
         threads: spec.threads,
         backend: format!("{} {} on {}", spec.backend, spec.dtype, spec.device),
         draft: drafter.is_some().then(|| Timing::of(drafts)),
+        drafts_of_a_pass: timer.drafts_of_a_pass(),
         prefill_tokens_per_second: ctx as f64 / prefill.as_secs_f64(),
         weight_bytes: timer.memory.target_weights,
         pass_bytes,

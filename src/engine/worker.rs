@@ -20,7 +20,7 @@ use crate::protocol::{
 };
 use crate::speculate::SpecError;
 use crate::speculate::decoder::Decoder;
-use crate::speculate::drafter::{DrafterSet, ModelDrafter, MtpDrafter, WEIGHTLESS};
+use crate::speculate::drafter::{BlockDrafter, DrafterSet, ModelDrafter, MtpDrafter, WEIGHTLESS};
 
 use super::auto::Auto;
 use super::control::{Control, Job};
@@ -126,6 +126,12 @@ pub(super) fn drafters(mut loaded: Loaded) -> (Drafters, Loaded) {
             let modules = std::iter::once(first).chain(std::mem::take(&mut loaded.deeper)).collect();
             drafter_set.add(DrafterKind::Mtp, Box::new(MtpDrafter::stack(modules)));
             infos.insert(0, info);
+        }
+        None if loaded.block.is_some() => {
+            if let Some((block, info)) = loaded.block.take() {
+                drafter_set.add(DrafterKind::Mtp, Box::new(BlockDrafter::new(block)));
+                infos.insert(0, info);
+            }
         }
         None => drafter_set.set_missing(DrafterKind::Mtp, loaded.notice.take().unwrap_or_else(|| NO_MTP.to_owned())),
     }

@@ -7,10 +7,9 @@
 mod candle_target;
 #[cfg(feature = "gpu")]
 mod gpu_target;
+mod module_kind;
 
 use std::any::Any;
-use std::fmt::Display;
-use std::path::Path;
 use std::sync::Arc;
 
 use candle_core::Device;
@@ -26,6 +25,7 @@ use crate::protocol::{DrafterInfo, MemoryAccount, TokenId};
 pub use self::candle_target::{CandleFamily, CandleTarget};
 #[cfg(feature = "gpu")]
 pub(in crate::model) use self::gpu_target::GpuTarget;
+pub use self::module_kind::{CheckedModule, ModuleCard, ModuleKind};
 
 /// Names of a family.
 #[derive(Clone, Copy, Debug)]
@@ -211,6 +211,14 @@ pub trait LoadedTarget: Any {
     /// The family's name with its article, and what can draft instead.
     fn shared(&self) -> Result<SharedWeights<'_>, NoSharing>;
 
+    /// Embedding and output head, which are all that block drafters share besides states.
+    ///
+    /// # Errors
+    /// As [`LoadedTarget::shared`].
+    fn embedding_and_head(&self) -> Result<SharedWeights<'_>, NoSharing> {
+        self.shared()
+    }
+
     /// Why rows must be verified one by one on this device; `None` if their bits do not depend on the rows beside them, or
     /// the backend guarantees it.
     ///
@@ -324,57 +332,4 @@ impl LoadContext<'_> {
 pub fn loaded_dtype(source: &ModelFiles) -> String {
     let stored = source.stored_dtype();
     if stored == "f8_e4m3" { "bf16".to_owned() } else { stored }
-}
-
-/// A kind of draft module in a folder of its own, which replaces the MTP module.
-pub trait ModuleKind: Sync {
-    /// With its article, e.g. `an EAGLE-3 head`.
-    fn title(&self) -> &'static str;
-
-    /// Its field in the JSON form of `models info`.
-    fn field(&self) -> &'static str;
-
-    /// What it drafts for, as a clause after its title.
-    fn purpose(&self) -> &'static str;
-
-    /// Whether a `config.json` is that of such a module.
-    fn is_one(&self, json: &[u8]) -> bool;
-
-    /// Whether a GGUF file holds such a module.
-    fn is_in(&self, _gguf: &GgufFile) -> bool {
-        false
-    }
-
-    /// Checks a `config.json` before weights are downloaded.
-    ///
-    /// # Errors
-    /// [`ModelError::Unsupported`] or [`ModelError::Metadata`] naming the key.
-    fn check(&self, json: &[u8]) -> Result<(), ModelError>;
-
-    /// Opens a folder or GGUF file for a target, before anything large is read.
-    ///
-    /// # Errors
-    /// If it is damaged, not supported, or made for another target.
-    fn open(&self, folder: &Path, target: &dyn FamilyConfig) -> Result<Box<dyn CheckedModule>, ModelError>;
-
-    /// Its figures, from its headers.
-    ///
-    /// # Errors
-    /// When it is damaged or not supported.
-    fn card(&self, folder: &Path) -> Result<Box<dyn ModuleCard>, ModelError>;
-}
-
-/// A draft module that fits its target.
-pub trait CheckedModule {
-    /// Loads it for the target.
-    ///
-    /// # Errors
-    /// If a tensor is missing, has a wrong shape or is damaged, or memory is short.
-    fn load(&self, target: &dyn LoadedTarget, context: &LoadContext<'_>) -> Result<Modules, ModelError>;
-}
-
-/// Figures of a draft module: `models info`.
-pub trait ModuleCard: Display {
-    /// The JSON form.
-    fn json(&self) -> Value;
 }

@@ -7,6 +7,7 @@
 //!
 //! Letters in comments: `n` positions cached, `m` rows now, `d` = d_model, `v` = vocabulary.
 
+pub mod block_module;
 mod catch_panic;
 pub mod draft_tokens;
 pub mod drafters;

@@ -88,9 +88,10 @@ impl Joined {
 }
 
 drafters! {
-    /// A draft module that reads the target's hidden states: MTP, a stack of MTP modules, EAGLE-3, or an assistant.
+    /// A draft module that reads the target's hidden states: MTP, a stack of MTP modules, EAGLE-3, a block drafter, or
+    /// an assistant.
     #[default]
-    Mtp = "mtp", "the draft module: MTP, a stack of MTP modules, an EAGLE-3 head, or an assistant",
+    Mtp = "mtp", "the draft module: MTP, a stack of MTP modules, an EAGLE-3 head, a block drafter, or an assistant",
         also after Ngram = "ngram";
     /// A second, smaller model with the same tokenizer and its own cache.
     DraftModel = "draft-model", "a second model: --draft-model", also after Ngram = "ngram";

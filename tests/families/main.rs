@@ -10,6 +10,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod block;
 mod case;
 mod cases;
 mod clusters;

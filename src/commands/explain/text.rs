@@ -73,7 +73,14 @@ pub(super) fn cost(cost: &CostCurve) -> String {
     }
     if let Some(draft) = cost.draft {
         let (ms, share) = (draft.median_us / 1e3, draft.median_us / plain.median_us * 100.0);
-        out.add(format!("one drafted token {ms:.2} ms, {share:.1} % of T(1)"));
+        out.add(match cost.drafts_of_a_pass {
+            1 => format!("one drafted token {ms:.2} ms, {share:.1} % of T(1)"),
+            drafts => format!(
+                "one pass drafts {drafts} tokens in {:.2} ms, {:.1} % of T(1); {ms:.2} ms a token if all are drafted, and no less time for fewer",
+                ms * drafts as f64,
+                share * drafts as f64,
+            ),
+        });
     }
     out.0
 }

@@ -130,7 +130,7 @@ fn settings(args: &IdentityArgs) -> Result<Settings> {
 /// The requested drafters; `all` leaves out those that need missing files or a person.
 fn drafters(args: &IdentityArgs, loaded: &Loaded) -> Result<Vec<DrafterKind>> {
     let is_there = |kind: &DrafterKind| match kind {
-        DrafterKind::Mtp => loaded.mtp.is_some(),
+        DrafterKind::Mtp => loaded.mtp.is_some() || loaded.block.is_some(),
         DrafterKind::DraftModel => matches!(loaded.draft_model, Some(Ok(_))),
         DrafterKind::Human | DrafterKind::None => false,
         _ => true,

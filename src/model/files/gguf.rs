@@ -284,6 +284,28 @@ impl GgufFile {
         self.stored(name, &[len])?.to_f32(&[len])
     }
 
+    /// A vector of whole numbers (I64 or I32).
+    ///
+    /// # Errors
+    /// [`ModelError::MissingTensor`], [`ModelError::Shape`], or [`ModelError::Unsupported`] for another type.
+    pub fn integers(&self, name: &str, len: usize) -> Result<Vec<i64>, ModelError> {
+        let info = self.tensors.get(name).ok_or_else(|| ModelError::MissingTensor(name.to_owned()))?;
+        if info.shape != [len] {
+            let (got, expected) = (info.shape.clone(), vec![len]);
+            return Err(ModelError::Shape { name: name.to_owned(), got, expected });
+        }
+        let bytes = self.range(info).and_then(|range| self.file.bytes().get(range)).unwrap_or(&[]);
+        Ok(match info.kind.name().as_ref() {
+            "I64" => bytes.as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect(),
+            "I32" => bytes.as_chunks().0.iter().map(|bytes| i32::from_le_bytes(*bytes).into()).collect(),
+            other => {
+                return Err(ModelError::Unsupported(format!(
+                    "tensor '{name}' is stored as {other}; whole numbers are read"
+                )));
+            }
+        })
+    }
+
     /// Frees the pages of a tensor that was copied.
     pub(in crate::model) fn release(&self, name: &str) {
         if let Some(range) = self.tensors.get(name).and_then(|info| self.range(info)) {

@@ -41,6 +41,12 @@ pub fn llama_part(part: &str) -> Option<&'static str> {
     renamed(PARTS, part)
 }
 
+/// The GGUF name of a part of a Llama block, by the checkpoint's; both without `.weight`.
+#[must_use]
+pub fn llama_name(part: &str) -> Option<&'static str> {
+    PARTS.iter().find(|(_, own)| *own == part).map(|(name, _)| *name)
+}
+
 /// What stands beside a name in a table.
 #[must_use]
 pub fn renamed(table: &[(&str, &'static str)], name: &str) -> Option<&'static str> {

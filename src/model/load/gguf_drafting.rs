@@ -105,10 +105,10 @@ impl GgufDrafting {
         let (modules, module_bytes) = modules(gguf);
         let is_split = gguf.number("split.count").is_some_and(|parts| parts > 1);
         let role = match architecture {
-            "eagle3" => GgufRole::Eagle3,
             "dflash" if gguf.has_tensor("markov_w1.weight") => GgufRole::Dspark,
             "dflash" if gguf.tensor_names().any(|name| name.starts_with("selector_")) => GgufRole::Dflash2,
             "dflash" => GgufRole::Dflash,
+            "eagle3" => GgufRole::Eagle3,
             "gemma4-assistant" | "gemma4_assistant" => GgufRole::Assistant,
             other if OTHERS.contains(&other) => GgufRole::Other,
             _ if modules > 0 && !is_split && !gguf.tensor_names().any(|name| name.starts_with("blk.0.")) => {

@@ -19,6 +19,7 @@ pub mod preflight;
 mod server_flags;
 mod warnings;
 
+use crate::model::block_module::{BlockModule, LoadedModules};
 use crate::model::drafters::mtp;
 use crate::model::interfaces::{LoadContext, LoadedTarget, Modules, NoSharing, Progress};
 use crate::model::options::{DEFAULT_CTX, LoadOptions};
@@ -44,6 +45,8 @@ pub struct Loaded {
     pub mtp: Option<(Box<dyn DraftModule>, DrafterInfo)>,
     /// Modules for depths 2, 3 …, if the module is a stack; their caches are empty.
     pub deeper: Vec<Box<dyn DraftModule>>,
+    /// The block drafter in place of a module, its cache empty, and its header entry.
+    pub block: Option<(Box<dyn BlockModule>, DrafterInfo)>,
     /// The draft model, its cache empty, and its header entry; or why there is none.
     pub draft_model: Option<Result<DraftModel, String>>,
     /// Messages for the user, such as why there is no drafter.
@@ -93,9 +96,16 @@ pub fn load(options: &LoadOptions, progress: &mut Progress<'_>) -> Result<Loaded
     let mut row_by_row = loaded.self_test()?;
     progress("drafter", 0, 1);
     let (modules, notice) = draft_modules(&context, requested, loaded.as_ref())?;
-    let mut modules = modules.map(|(modules, info)| (modules.into_iter(), info));
-    let mtp = modules.as_mut().and_then(|(modules, info)| Some((modules.next()?, info.clone())));
-    let deeper = modules.map_or_else(Vec::new, |(modules, _)| modules.collect());
+    let (mut mtp, mut deeper, mut block) = (None, Vec::new(), None);
+    match modules {
+        Some(LoadedModules::Chain(modules, info)) => {
+            let mut modules = modules.into_iter();
+            mtp = modules.next().map(|first| (first, info));
+            deeper = modules.collect();
+        }
+        Some(LoadedModules::Block(drafter, info)) => block = Some((drafter, info)),
+        None => {}
+    }
     let mut target = loaded.into_model()?;
     if place.needs_batch_test() {
         row_by_row = batch_test::run(target.as_mut())?;
@@ -106,17 +116,18 @@ pub fn load(options: &LoadOptions, progress: &mut Progress<'_>) -> Result<Loaded
     }
     let draft_model = draft_model::load(&place.of_draft_model(options), (&codec, ctx_len), progress)?;
     let (draft_model, beside) = draft_model.map_or((None, None), |(model, account)| (Some(model), account));
-    let memory = memory_need::loaded(account, target.spec(), mtp.as_ref().map(|(_, info)| info));
+    let info = mtp.as_ref().map(|(_, info)| info).or(block.as_ref().map(|(_, info)| info));
+    let memory = memory_need::loaded(account, target.spec(), info);
     let memory = beside.iter().fold(memory, MemoryAccount::with_draft_model);
     let (template, broken) = template.finish_or_why()?;
     let warnings = opened.warning().into_iter().chain(broken.map(|why| warnings::template(&why)));
     let warnings = warnings.chain(warnings::think(options, &opened));
     let warnings = warnings.chain(warnings::draft_vocab(options, config, mtp.is_some())).collect();
-    Ok(Loaded { target, codec, template, mtp, deeper, draft_model, notice, backend_notice, warnings, memory })
+    Ok(Loaded { target, codec, template, mtp, deeper, block, draft_model, notice, backend_notice, warnings, memory })
 }
 
 /// What drafts, and why nothing does.
-type Drafting = (Option<Modules>, Option<String>);
+type Drafting = (Option<LoadedModules>, Option<String>);
 
 /// Loads the modules that draft: the one that `--draft-model` names, else the target's own, else a module file.
 fn draft_modules(
@@ -136,11 +147,11 @@ fn draft_modules(
         return Ok((None, None));
     };
     if file.required {
-        return Ok((Some(module_file(context, target)?), None));
+        return Ok((Some(module_file(context, target)?.into()), None));
     }
     let modules = target.own_modules(context).unwrap_or_else(|| module_file(context, target));
     Ok(match modules {
-        Ok(modules) => (Some(modules), None),
+        Ok(modules) => (Some(modules.into()), None),
         Err(error) => (None, Some(plain(error))),
     })
 }

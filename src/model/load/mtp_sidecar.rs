@@ -9,12 +9,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::model::ModelError;
+use crate::model::block_module::LoadedModules;
 use crate::model::error::clean;
 use crate::model::families;
 use crate::model::files::{GgufFile, ModelFiles};
-use crate::model::interfaces::{
-    CheckedModule, FamilyConfig, LoadContext, LoadedTarget, ModuleCard, ModuleKind, Modules,
-};
+use crate::model::interfaces::{CheckedModule, FamilyConfig, LoadContext, LoadedTarget, ModuleCard, ModuleKind};
 use crate::model::load::gguf_drafting::{GgufDrafting, GgufRole};
 
 /// MTP modules in files of their own.
@@ -84,12 +83,12 @@ impl ModuleKind for MtpSidecar {
 struct Checked(ModelFiles);
 
 impl CheckedModule for Checked {
-    fn load(&self, target: &dyn LoadedTarget, context: &LoadContext<'_>) -> Result<Modules, ModelError> {
+    fn load(&self, target: &dyn LoadedTarget, context: &LoadContext<'_>) -> Result<LoadedModules, ModelError> {
         let none = || ModelError::Unsupported("a target of this family reads no module from another file".into());
         let (modules, mut info) =
             target.own_modules(&LoadContext { source: &self.0, ..*context }).ok_or_else(none)??;
         info.name = self.0.name();
-        Ok((modules, info))
+        Ok(LoadedModules::Chain(modules, info))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::model::ModelError;
-use crate::model::drafters::eagle3;
+use crate::model::drafters::{dflash, eagle3};
 use crate::model::families::gemma4::assistant;
 use crate::model::files::{GgufFile, SideFiles};
 use crate::model::interfaces::{CheckedModule, FamilyConfig, ModuleKind};
@@ -11,7 +11,8 @@ use crate::model::load::mtp_sidecar::MtpSidecar;
 use crate::model::options::LoadOptions;
 
 /// The kinds.
-pub static MODULE_KINDS: &[&dyn ModuleKind] = &[&eagle3::Eagle3, &assistant::AssistantKind, &MtpSidecar];
+pub static MODULE_KINDS: &[&dyn ModuleKind] =
+    &[&dflash::BlockDrafters, &eagle3::Eagle3, &assistant::AssistantKind, &MtpSidecar];
 
 /// The kind of module that a `config.json` describes; `None` for a model or an MTP module.
 #[must_use]
@@ -42,6 +43,12 @@ pub fn kind_in(folder: &Path) -> Option<&'static dyn ModuleKind> {
         return kind_of_gguf(&GgufFile::open_part(folder).ok()?);
     }
     kind_of(&SideFiles::of(folder).read("config.json").ok()??)
+}
+
+/// Whether a kind of module runs from GGUF files of this architecture.
+#[must_use]
+pub fn runs_from_gguf(architecture: &str) -> bool {
+    MODULE_KINDS.iter().any(|kind| kind.architectures().contains(&architecture))
 }
 
 /// The kind of module that `--draft-model` names; `None` for a model, or without the option.

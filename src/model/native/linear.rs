@@ -3,13 +3,15 @@
 //! Invariant: as everywhere in this backend, the bits of a row do not depend on the rows beside it, on threads or on
 //! the instruction set.
 
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{
     experts::{ExpertStack, Scratch},
     head,
+    llama::{NativeLlama, Weights},
     load::tiled_bytes,
-    matrix::{Cpu, Matrix, RowOrder},
+    matrix::{Bits, Cpu, Matrix, RowOrder},
     tensors::RawTensor,
     threads,
 };
@@ -18,10 +20,28 @@ use crate::model::files::{ModelFiles, Stored};
 use crate::model::nn::{Activation, ExpertKernel, Kernels, MatMul, StoredExperts};
 use draftscope_kernels::{Acts, Isa, LANES, Onto, PROMPT_ROWS, Pool};
 
+/// Threads and instruction set: of their own, or those of a target whose matrices run between.
+#[derive(Clone, Debug)]
+enum Processor {
+    Own(Arc<Cpu>),
+    Target(Arc<Weights>),
+}
+
+impl Deref for Processor {
+    type Target = Cpu;
+
+    fn deref(&self) -> &Cpu {
+        match self {
+            Self::Own(cpu) => cpu,
+            Self::Target(weights) => &weights.cpu,
+        }
+    }
+}
+
 /// Threads and memory that matrices of one model share.
 #[derive(Clone, Debug)]
 pub struct NativeCpu {
-    cpu: Arc<Cpu>,
+    cpu: Processor,
     /// Rows in the form that matrices read: they run one after the other, so one such memory is enough.
     acts: Arc<Mutex<Acts>>,
     /// The same for layers of experts.
@@ -33,7 +53,26 @@ impl NativeCpu {
     #[must_use]
     pub fn new(threads: Option<usize>) -> Self {
         let cpu = Cpu::new(Pool::new(threads.unwrap_or_else(threads::available)), Isa::detect());
-        Self { cpu: Arc::new(cpu), acts: Arc::default(), experts: Arc::default() }
+        Self { cpu: Processor::Own(Arc::new(cpu)), acts: Arc::default(), experts: Arc::default() }
+    }
+
+    /// The threads of a target: for matrices that run between its passes.
+    pub(in crate::model) fn of_target(target: &NativeLlama) -> Self {
+        Self { cpu: Processor::Target(Arc::clone(&target.weights)), acts: Arc::default(), experts: Arc::default() }
+    }
+
+    /// Packs rows of `k` numbers in blocks of 8-bit codes: lossy, for drafters.
+    ///
+    /// # Errors
+    /// [`ModelError::Unsupported`] for a width that the kernels do not run; `name` is for the message.
+    pub(in crate::model) fn quantised(&self, name: &str, rows: &[f32], k: usize) -> Result<NativeLinear, ModelError> {
+        check_width(name, k)?;
+        Ok(self.wrapped(Matrix::quantise(&self.cpu, k, rows, Bits::Eight)))
+    }
+
+    /// A matrix that exists already, memory shared.
+    pub(in crate::model) fn wrapped(&self, matrix: Matrix) -> NativeLinear {
+        NativeLinear { cpu: self.cpu.clone(), matrix, acts: Arc::clone(&self.acts) }
     }
 
     /// Makes room for the matrices of a target and of its first modules.
@@ -59,7 +98,10 @@ impl Kernels for NativeCpu {
     }
 
     fn experts(&self, stored: &StoredExperts<'_>, activation: Activation) -> Result<Arc<dyn ExpertKernel>, ModelError> {
-        Ok(Arc::new(ExpertStack::pack(&self.cpu, &self.experts, stored, activation)?))
+        match &self.cpu {
+            Processor::Own(cpu) => Ok(Arc::new(ExpertStack::pack(cpu, &self.experts, stored, activation)?)),
+            Processor::Target(_) => Err(ModelError::Unsupported("experts in a module of its own".into())),
+        }
     }
 
     fn backend(&self) -> &'static str {
@@ -75,10 +117,19 @@ impl Kernels for NativeCpu {
     }
 }
 
+fn check_width(name: &str, k: usize) -> Result<(), ModelError> {
+    match k.is_multiple_of(draftscope_kernels::BLOCK) {
+        true => Ok(()),
+        false => Err(ModelError::Unsupported(format!(
+            "the native backend needs rows of whole blocks of 32, and those of '{name}' are {k} wide"
+        ))),
+    }
+}
+
 /// Weights `[rows, k]` as they are stored.
 #[derive(Clone, Debug)]
 pub struct NativeLinear {
-    cpu: Arc<Cpu>,
+    cpu: Processor,
     matrix: Matrix,
     acts: Arc<Mutex<Acts>>,
 }
@@ -99,14 +150,10 @@ impl NativeLinear {
     /// # Errors
     /// As [`NativeLinear::load`].
     pub fn pack(stored: Stored<'_>, name: &str, [rows, k]: [usize; 2], cpu: &NativeCpu) -> Result<Self, ModelError> {
-        if !k.is_multiple_of(draftscope_kernels::BLOCK) {
-            return Err(ModelError::Unsupported(format!(
-                "the native backend needs rows of whole blocks of 32, and those of '{name}' are {k} wide"
-            )));
-        }
+        check_width(name, k)?;
         let raw = RawTensor::new(stored, name, (rows, k))?;
         let matrix = Matrix::pack(&cpu.cpu, k, &[raw.part(rows, RowOrder::Stored)]);
-        Ok(Self { cpu: Arc::clone(&cpu.cpu), matrix, acts: Arc::clone(&cpu.acts) })
+        Ok(cpu.wrapped(matrix))
     }
 
     /// At most [`PROMPT_ROWS`] rows.

@@ -2,7 +2,7 @@
 
 use crate::model::ModelError;
 use crate::model::error::clean;
-use crate::model::files::GgufFile;
+use crate::model::files::{GgufFile, whole};
 use crate::model::nn::{Conventions, RopeScaling, RopeSpec, TransformerConfig, yarn_amplitude};
 
 /// A file and the prefix of its keys.
@@ -38,6 +38,27 @@ impl GgufKeys<'_> {
             Some(_) => self.size(name, most),
             None => Ok(default),
         }
+    }
+
+    /// True or false; `None` if the key is missing.
+    ///
+    /// # Errors
+    /// [`ModelError::Metadata`] if it is neither.
+    pub fn flag(&self, name: &str) -> Result<Option<bool>, ModelError> {
+        let Ok(value) = self.gguf.value(&self.key(name)) else { return Ok(None) };
+        let wrong = |_| ModelError::Metadata(format!("'{}' is neither true nor false", self.key(name)));
+        value.to_bool().map(Some).map_err(wrong)
+    }
+
+    /// A list of whole numbers.
+    ///
+    /// # Errors
+    /// [`ModelError::Metadata`] if it is missing or something else.
+    pub fn numbers(&self, name: &str) -> Result<Vec<usize>, ModelError> {
+        let number = |value| whole(value).and_then(|number| usize::try_from(number).ok());
+        let numbers: Option<Vec<usize>> = self.gguf.list(&self.key(name))?.iter().map(number).collect();
+        let wrong = || ModelError::Metadata(format!("'{}' lists something else than whole numbers", self.key(name)));
+        numbers.ok_or_else(wrong)
     }
 
     /// Transformer blocks without those of draft modules, which `block_count` includes.
@@ -143,12 +164,26 @@ impl GgufKeys<'_> {
         conventions: &Conventions,
         rope: impl FnOnce(usize) -> Result<RopeSpec, ModelError>,
     ) -> Result<TransformerConfig, ModelError> {
+        let vocab = self.gguf.shape("token_embd.weight")?.first().copied().unwrap_or(0);
+        self.sizes_with(conventions, vocab, rope)
+    }
+
+    /// The same for a file whose embedding may be missing, with so many tokens.
+    ///
+    /// # Errors
+    /// As [`GgufKeys::sizes`].
+    pub fn sizes_with(
+        &self,
+        conventions: &Conventions,
+        vocab: usize,
+        rope: impl FnOnce(usize) -> Result<RopeSpec, ModelError>,
+    ) -> Result<TransformerConfig, ModelError> {
         let heads = self.size("attention.head_count", 1024)?;
         let d_model = self.size("embedding_length", 1 << 16)?;
         let head_dim = self.head_dim()?;
         let config = TransformerConfig {
             conventions: *conventions,
-            vocab: self.gguf.shape("token_embd.weight")?.first().copied().unwrap_or(0),
+            vocab,
             d_model,
             layers: self.layers()?,
             heads,

@@ -3,6 +3,7 @@
 //! Invariant: a drafter affects only the speed, never the text. It may propose nothing, too much or nonsense, and it
 //! may fail.
 
+mod block;
 mod draft_model;
 mod drafter_set;
 mod early_exit;
@@ -14,6 +15,7 @@ mod random;
 mod tests;
 mod tree;
 
+pub use block::BlockDrafter;
 pub use draft_model::ModelDrafter;
 pub use drafter_set::DrafterSet;
 pub use early_exit::EarlyExitDrafter;

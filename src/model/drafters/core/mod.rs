@@ -6,7 +6,9 @@
 
 mod block;
 mod figures;
+mod module_file;
 mod nextn;
+mod on_target;
 mod own;
 mod slots;
 
@@ -25,7 +27,9 @@ use crate::protocol::{MtpSpec, TokenId};
 pub use self::block::MtpBlock;
 pub use self::figures::Figures;
 pub(in crate::model) use self::figures::modules;
+pub(in crate::model) use self::module_file::{GgufLayout, ModuleFile, draft_vocab};
 pub(in crate::model) use self::nextn::{NextnTarget, check_modules, nextn_modules};
+pub(in crate::model) use self::on_target::OnTarget;
 pub(in crate::model) use self::own::{MAX_MODULES, OwnTensors};
 pub(in crate::model) use self::slots::{copy_to, numbers};
 

@@ -7,9 +7,9 @@ use indicatif::{DecimalBytes, HumanCount};
 use serde::Serialize;
 
 use crate::model::ModelError;
-use crate::model::drafters::eagle3::{config::EagleConfig, file::EagleFile, plan};
+use crate::model::drafters::core::ModuleFile;
+use crate::model::drafters::eagle3::plan;
 use crate::model::error::{clean, name_of};
-use crate::model::files::SideFiles;
 use crate::model::nn::StatesNorm;
 use crate::model::options::DEFAULT_CTX;
 
@@ -53,16 +53,15 @@ pub struct HeadCard {
 }
 
 impl HeadCard {
-    /// Reads the headers of a folder; `None` if there is no head in it.
+    /// Reads the headers of a folder or GGUF file; `None` if there is no head in it.
     ///
     /// # Errors
     /// If it is damaged or not supported.
     pub fn read(folder: &Path) -> Result<Option<Self>, ModelError> {
-        if !folder.is_dir() || !plan::is_head(folder) {
+        if !plan::is_head(folder) {
             return Ok(None);
         }
-        let config = EagleConfig::from_json(&SideFiles::of(folder).config()?)?;
-        let file = EagleFile::open(folder)?;
+        let (config, file) = plan::open_files(folder)?;
         let states = config.layers.as_ref().map_or(3, Vec::len);
         let own_embedding = file.has("embed_tokens.weight");
         let block = &config.block;
@@ -73,7 +72,10 @@ impl HeadCard {
             (config.states_norm == StatesNorm::Each, "a norm for each state"),
         ];
         Ok(Some(Self {
-            title: name_of(folder),
+            title: match &file {
+                ModuleFile::Gguf(gguf, _) => gguf.name(),
+                _ => name_of(folder),
+            },
             kind: "eagle3",
             made_for: config.verifier.clone(),
             parameters: config.matrix_weights(states * config.target_d_model)

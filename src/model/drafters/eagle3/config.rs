@@ -68,15 +68,8 @@ fn layers(top: Option<Vec<usize>>, nested: Option<Vec<usize>>) -> Result<Option<
         Some(1) => ids.into_iter().map(|id| id.saturating_add(1)).collect(),
         _ => ids,
     };
-    let Some(mut layers) = named(top).or_else(|| named(nested).map(hooked)) else { return Ok(None) };
-    if !(2..=MAX_STATES).contains(&layers.len()) {
-        return Err(ModelError::Metadata(format!(
-            "'eagle_aux_hidden_state_layer_ids' names {} layers, expected 2 to {MAX_STATES}",
-            layers.len()
-        )));
-    }
-    layers.sort_unstable();
-    Ok(Some(layers))
+    let Some(layers) = named(top).or_else(|| named(nested).map(hooked)) else { return Ok(None) };
+    EagleConfig::checked_layers(layers, "eagle_aux_hidden_state_layer_ids").map(Some)
 }
 
 fn wrong(error: &serde_json::Error) -> ModelError {
@@ -119,12 +112,7 @@ impl EagleConfig {
         let nested = head.eagle_config.and_then(|inner| inner.eagle_aux_hidden_state_layer_ids);
         let layers = layers(head.eagle_aux_hidden_state_layer_ids, nested)?;
         let draft_vocab = head.draft_vocab_size.unwrap_or(block.vocab);
-        if !(1..=block.vocab).contains(&draft_vocab) {
-            return Err(ModelError::Metadata(format!(
-                "'draft_vocab_size' is {draft_vocab}, expected 1 to 'vocab_size' ({})",
-                block.vocab
-            )));
-        }
+        let draft_vocab = Self::checked_draft_vocab(draft_vocab, &block, "draft_vocab_size")?;
         let verifier = head.speculators_config["verifier"]["name_or_path"].as_str().map(str::to_owned);
         Ok(Self {
             target_d_model: head.target_hidden_size.unwrap_or(block.d_model),
@@ -136,6 +124,26 @@ impl EagleConfig {
             norm_output: head.norm_output == Some(true),
             verifier,
         })
+    }
+
+    /// The layers that `key` names, ascending.
+    pub(super) fn checked_layers(mut layers: Vec<usize>, key: &str) -> Result<Vec<usize>, ModelError> {
+        if !(2..=MAX_STATES).contains(&layers.len()) {
+            let count = layers.len();
+            return Err(ModelError::Metadata(format!("'{key}' names {count} layers, expected 2 to {MAX_STATES}")));
+        }
+        layers.sort_unstable();
+        Ok(layers)
+    }
+
+    /// The size of the draft vocabulary, which `key` gives.
+    pub(super) fn checked_draft_vocab(size: usize, block: &TransformerConfig, key: &str) -> Result<usize, ModelError> {
+        match (1..=block.vocab).contains(&size) {
+            true => Ok(size),
+            false => {
+                Err(ModelError::Metadata(format!("'{key}' is {size}, expected 1 to 'vocab_size' ({})", block.vocab)))
+            }
+        }
     }
 
     /// The block is described like a model of one layer.

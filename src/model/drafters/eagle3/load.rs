@@ -1,12 +1,13 @@
-//! Recognises EAGLE-3 heads in a folder of their own, and loads one.
+//! Recognises EAGLE-3 heads in files of their own, and loads one.
 
 use std::path::Path;
 
 use serde_json::Value;
 
+use crate::model::block_module::LoadedModules;
 use crate::model::drafters::{
     core,
-    eagle3::{CandleEagle, CheckedHead, EagleConfig, HeadCard, NativeEagle},
+    eagle3::{ARCHITECTURE, CandleEagle, CheckedHead, EagleConfig, HeadCard, NativeEagle},
 };
 use crate::model::interfaces::{
     CheckedModule, FamilyConfig, LoadContext, LoadedTarget, ModuleCard, ModuleKind, Modules, NoSharing, SharedWeights,
@@ -35,6 +36,10 @@ impl ModuleKind for Eagle3 {
         EagleConfig::is_one(json)
     }
 
+    fn architectures(&self) -> &'static [&'static str] {
+        &[ARCHITECTURE]
+    }
+
     fn check(&self, json: &[u8]) -> Result<(), ModelError> {
         EagleConfig::from_json(json).map(drop)
     }
@@ -56,14 +61,14 @@ impl ModuleCard for HeadCard {
 }
 
 impl CheckedModule for CheckedHead {
-    fn load(&self, target: &dyn LoadedTarget, _context: &LoadContext<'_>) -> Result<Modules, ModelError> {
+    fn load(&self, target: &dyn LoadedTarget, _context: &LoadContext<'_>) -> Result<LoadedModules, ModelError> {
         let shared = target.shared().map_err(|NoSharing { family, instead_of_head, .. }| {
             ModelError::Unsupported(format!("an EAGLE-3 head beside {family} is not supported; {instead_of_head}"))
         })?;
         match shared {
             SharedWeights::Native(target) => {
                 self.need((9, "q8_0"), 2, target.spec().ctx_len).check(memory::available())?;
-                Ok(self.modules(NativeEagle::load(self, target, MtpStorage::default())?, "q8_0"))
+                Ok(self.modules(NativeEagle::load(self, target, MtpStorage::default())?, "q8_0").into())
             }
             #[cfg(feature = "gpu")]
             SharedWeights::Gpu(_) => Err(ModelError::Unsupported(
@@ -73,7 +78,7 @@ impl CheckedModule for CheckedHead {
                 if target.device().is_cpu() {
                     self.need((32, "f32"), 4, ctx_len).check(memory::available())?;
                 }
-                Ok(self.modules(CandleEagle::load(self, target, ctx_len)?, "f32"))
+                Ok(self.modules(CandleEagle::load(self, target, ctx_len)?, "f32").into())
             }
         }
     }

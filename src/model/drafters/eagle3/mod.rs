@@ -2,12 +2,12 @@
 //!
 //! `G = fc [h_low ; h_mid ; h_high]`; a slot reads `[norm(E[token]) ; norm(g)]`, twice as wide as the block; g is G for
 //! settled slots and the block's own output from depth 2 on. The output head covers part of the vocabulary; `d2t` maps
-//! back. Two layouts of files are read: SafeAILab's (`midlayer.…`) and that of `speculators` (`layers.0.…`). Invariant:
-//! a configuration that asks for something not computed here is rejected with the key's name.
+//! back. Layouts of files that are read: SafeAILab's (`midlayer.…`), that of `speculators` (`layers.0.…`), and llama.cpp's
+//! GGUF files. Invariant: a configuration that asks for something not computed here is rejected with the key's name.
 
 mod card;
 mod config;
-mod file;
+mod gguf;
 mod head;
 mod load;
 mod native;
@@ -16,6 +16,7 @@ mod plan;
 
 pub use card::HeadCard;
 pub use config::EagleConfig;
+use gguf::ARCHITECTURE;
 pub(in crate::model) use head::CandleEagle;
 pub use load::Eagle3;
 pub(in crate::model) use native::NativeEagle;

@@ -6,9 +6,10 @@
 use std::path::Path;
 
 use crate::model::draft_tokens::DraftTokens;
-use crate::model::drafters::eagle3::{config::EagleConfig, file::EagleFile};
-use crate::model::error::name_of;
-use crate::model::files::SideFiles;
+use crate::model::drafters::core::{GgufLayout, ModuleFile, draft_vocab};
+use crate::model::drafters::eagle3::{config::EagleConfig, gguf};
+use crate::model::error::{clean, name_of};
+use crate::model::files::{GgufFile, SideFiles};
 use crate::model::memory::MemoryNeed;
 use crate::model::module_core::{ModuleFacts, Reads};
 use crate::model::nn::{StatesNorm, TransformerConfig};
@@ -18,7 +19,7 @@ use crate::protocol::{MemoryAccount, TokenId};
 /// A head that fits its target.
 pub(in crate::model) struct CheckedHead {
     pub(in crate::model) config: EagleConfig,
-    pub(in crate::model) file: EagleFile,
+    pub(in crate::model) file: ModuleFile,
     /// The target's states that settled slots read.
     pub(in crate::model) tap: Tap,
     /// Token of each row of the head, ascending.
@@ -27,18 +28,32 @@ pub(in crate::model) struct CheckedHead {
     pub(in crate::model) name: String,
 }
 
-/// Whether there is an EAGLE-3 head in a folder.
+/// Whether there is an EAGLE-3 head in a folder or GGUF file.
 pub(in crate::model) fn is_head(folder: &Path) -> bool {
+    if !folder.is_dir() {
+        return GgufFile::open_part(folder).is_ok_and(|gguf| EagleConfig::is_in(&gguf));
+    }
     SideFiles::of(folder).read("config.json").is_ok_and(|config| config.is_some_and(|json| EagleConfig::is_one(&json)))
 }
 
+/// Opens a folder or GGUF file, whatever its target.
+pub(super) fn open_files(path: &Path) -> Result<(EagleConfig, ModuleFile), ModelError> {
+    if path.is_dir() {
+        return Ok((EagleConfig::from_json(&SideFiles::of(path).config()?)?, ModuleFile::open(path)?));
+    }
+    let file = GgufFile::open(path)?;
+    let config = EagleConfig::from_gguf(&file)?;
+    let layout = GgufLayout { name: gguf::name, interleaved: Some(config.block.head_dim) };
+    Ok((config, ModuleFile::Gguf(Box::new(file), layout)))
+}
+
 impl CheckedHead {
-    /// Opens a folder for this target.
+    /// Opens a folder or GGUF file for this target.
     ///
     /// # Errors
     /// If it is damaged, not supported, or made for another target.
     pub(in crate::model) fn open(folder: &Path, target: &TransformerConfig) -> Result<Self, ModelError> {
-        let config = EagleConfig::from_json(&SideFiles::of(folder).config()?)?;
+        let (config, file) = open_files(folder)?;
         let other = |what: &str, own: usize, theirs: usize| {
             Err(ModelError::Unsupported(format!(
                 "the EAGLE-3 head was made for another target: {what} is {own} there and {theirs} in the target"
@@ -51,7 +66,6 @@ impl CheckedHead {
             return other("the number of tokens", config.block.vocab, target.vocab);
         }
         let states = config.layers_of(target.layers)?.into_iter().map(State::Behind).collect();
-        let file = EagleFile::open(folder)?;
         if !file.has("embed_tokens.weight") && config.block.d_model != target.d_model {
             return other("without an embedding of its own the width", config.block.d_model, target.d_model);
         }
@@ -59,8 +73,12 @@ impl CheckedHead {
         if let Some(name) = biased.iter().map(String::as_str).chain(["fc.bias"]).find(|name| file.has(name)) {
             return Err(ModelError::Unsupported(format!("biases ('{name}') are not supported in EAGLE-3 heads")));
         }
-        let vocab = draft_vocab(&config, &file)?;
-        Ok(Self { config, file, tap: Tap::new(states), vocab, name: name_of(folder) })
+        let vocab = draft_vocab(&file, config.draft_vocab, config.block.vocab)?;
+        let name = match &file {
+            ModuleFile::Gguf(gguf, _) => clean(&gguf.name()),
+            _ => name_of(folder),
+        };
+        Ok(Self { config, file, tap: Tap::new(states), vocab, name })
     }
 
     /// Width of the fused states.
@@ -118,33 +136,4 @@ impl CheckedHead {
         };
         MemoryNeed { account, dtype: dtype.to_owned() }
     }
-}
-
-/// Token of each row: its index plus an offset.
-fn draft_vocab(config: &EagleConfig, file: &EagleFile) -> Result<Vec<TokenId>, ModelError> {
-    if !file.has("d2t") {
-        if config.draft_vocab == config.block.vocab {
-            return Ok((0..config.draft_vocab as u32).map(TokenId).collect());
-        }
-        return Err(ModelError::MissingTensor("d2t".to_owned()));
-    }
-    let token = |(index, offset): (usize, i64)| -> Result<TokenId, ModelError> {
-        let id = i64::try_from(index).ok().and_then(|index| index.checked_add(offset));
-        let id = id.and_then(|id| u32::try_from(id).ok()).filter(|id| (*id as usize) < config.block.vocab);
-        id.map(TokenId).ok_or_else(|| {
-            ModelError::Metadata(format!(
-                "'d2t' leads draft token {index} by {offset} out of the {} tokens of the target",
-                config.block.vocab
-            ))
-        })
-    };
-    let offsets = file.integers("d2t", config.draft_vocab)?;
-    let vocab = offsets.into_iter().enumerate().map(token).collect::<Result<Vec<_>, _>>()?;
-    if let Some(at) = vocab.windows(2).position(|pair| pair[0] >= pair[1]) {
-        return Err(ModelError::Metadata(format!(
-            "'d2t' leads draft tokens {at} and {} to tokens out of order",
-            at + 1
-        )));
-    }
-    Ok(vocab)
 }

@@ -74,6 +74,10 @@ impl LoadedTarget for Target {
         Err(no_sharing(&self.weights.trunk.config))
     }
 
+    fn embedding_and_head(&self) -> Result<SharedWeights<'_>, NoSharing> {
+        Ok(SharedWeights::Candle(Arc::clone(&self.weights.trunk) as _, self.spec.ctx_len))
+    }
+
     fn into_model(self: Box<Self>) -> Result<Box<dyn Model>, ModelError> {
         Ok(Box::new(Qwen35::new(self.weights, self.spec, self.rollback)?))
     }

@@ -21,7 +21,7 @@ const MAX_LAYERS: usize = 64;
 const KINDS: [&str; 2] = ["gemma4_assistant", "gemma4_unified_assistant"];
 
 /// `general.architecture` of their GGUF files.
-const GGUF_KINDS: [&str; 2] = ["gemma4-assistant", "gemma4_assistant"];
+pub(super) const GGUF_KINDS: [&str; 2] = ["gemma4-assistant", "gemma4_assistant"];
 
 /// The key of a GGUF file that names its architecture.
 const ARCHITECTURE: &str = "general.architecture";

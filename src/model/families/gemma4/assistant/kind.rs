@@ -5,8 +5,9 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::model::ModelError;
-use crate::model::families::gemma4::assistant::{card::AssistantCard, config::AssistantConfig, load::CheckedAssistant};
-use crate::model::files::GgufFile;
+use crate::model::families::gemma4::assistant::{
+    card::AssistantCard, config::AssistantConfig, config::GGUF_KINDS, load::CheckedAssistant,
+};
 use crate::model::interfaces::{CheckedModule, FamilyConfig, ModuleCard, ModuleKind};
 
 /// Assistants of Gemma 4.
@@ -29,8 +30,8 @@ impl ModuleKind for AssistantKind {
         AssistantConfig::is_one(json)
     }
 
-    fn is_in(&self, gguf: &GgufFile) -> bool {
-        AssistantConfig::is_in(gguf)
+    fn architectures(&self) -> &'static [&'static str] {
+        &GGUF_KINDS
     }
 
     fn check(&self, json: &[u8]) -> Result<(), ModelError> {

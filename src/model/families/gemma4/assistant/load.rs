@@ -7,6 +7,7 @@ use std::sync::Arc;
 use candle_core::{Device, Tensor};
 use indicatif::DecimalBytes;
 
+use crate::model::block_module::LoadedModules;
 use crate::model::drafters::core;
 use crate::model::error::name_of;
 use crate::model::families::gemma4::assistant::config::AssistantConfig;
@@ -137,11 +138,11 @@ fn check_fit(weights: u64, available: Option<u64>) -> Result<(), ModelError> {
 }
 
 impl CheckedModule for CheckedAssistant {
-    fn load(&self, target: &dyn LoadedTarget, context: &LoadContext<'_>) -> Result<Modules, ModelError> {
+    fn load(&self, target: &dyn LoadedTarget, context: &LoadContext<'_>) -> Result<LoadedModules, ModelError> {
         let target = (target as &dyn Any).downcast_ref::<CandleTarget<Gemma4Weights>>();
         let other = || ModelError::Unsupported("an assistant drafts for a Gemma 4 alone".into());
         let weights = &target.ok_or_else(other)?.weights;
-        load(self, weights, (context.options.draft_vocab.as_ref(), context.ends))
+        load(self, weights, (context.options.draft_vocab.as_ref(), context.ends)).map(LoadedModules::from)
     }
 }
 

@@ -1,8 +1,9 @@
-//! A head's tensors: safetensors, in one file or shards, or the `pytorch_model.bin` that older heads come as.
+//! Tensors of a module in files of its own: safetensors, in one file or shards, the `pytorch_model.bin` that older heads
+//! come as, or GGUF.
 //!
 //! Invariant: a returned tensor has the requested shape, whatever the file is called; a pickle is read only for the
-//! names and places of tensors, and nothing in it is executed. The block's tensors are requested by the names of
-//! `speculators` (`layers.0.…`) and found under SafeAILab's (`midlayer.…`).
+//! names and places of tensors, and nothing in it is executed. Tensors are requested by the names of `speculators`
+//! (`layers.0.…`) and found under SafeAILab's (`midlayer.…`), with a prefix `model.`, or under the names of a GGUF file.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -19,7 +20,8 @@ use crate::file_access::open_regular;
 use crate::model::ModelError;
 use crate::model::catch_panic::catch_panic;
 use crate::model::error::clean;
-use crate::model::files::{Shard, numbers, shard};
+use crate::model::files::{GgufFile, Shard, numbers, shard};
+use crate::protocol::TokenId;
 
 const TORCH: &str = "pytorch_model.bin";
 
@@ -29,15 +31,26 @@ const MAX_PICKLE: u64 = 64 << 10;
 /// Most opcodes in it; a head's has a thousand.
 const MAX_STEPS: usize = 2048;
 
-/// An open head.
-pub(in crate::model) enum EagleFile {
+/// How a GGUF file stores a module.
+#[derive(Clone, Copy)]
+pub(in crate::model) struct GgufLayout {
+    /// Its name of a tensor, by that in a checkpoint.
+    pub(in crate::model) name: fn(&str) -> Option<String>,
+    /// Width of a head, if the rows of queries and keys are in the order of interleaved rotary pairs.
+    pub(in crate::model) interleaved: Option<usize>,
+}
+
+/// An open module.
+pub(in crate::model) enum ModuleFile {
     /// Safetensors.
     Shards(Vec<Shard>),
     /// A torch archive: where each tensor lies.
     Torch(PathBuf, HashMap<String, TensorInfo>),
+    /// GGUF.
+    Gguf(Box<GgufFile>, GgufLayout),
 }
 
-impl EagleFile {
+impl ModuleFile {
     /// Opens the weights in a folder.
     pub(in crate::model) fn open(path: &Path) -> Result<Self, ModelError> {
         let torch = path.join(TORCH);
@@ -65,16 +78,21 @@ impl EagleFile {
                     count.saturating_mul(info.dtype.size_in_bytes() as u64)
                 })
                 .fold(0, u64::saturating_add),
+            Self::Gguf(file, _) => file.tensor_bytes(),
         }
     }
 
     /// The name under which a tensor is stored.
     fn place(&self, name: &str) -> Option<String> {
+        if let Self::Gguf(file, layout) = self {
+            return (layout.name)(name).filter(|name| file.has_tensor(name));
+        }
         let others =
             [name.strip_prefix("layers.0.").map(|rest| format!("midlayer.{rest}")), Some(format!("model.{name}"))];
         let there = |name: &String| match self {
             Self::Shards(shards) => shards.iter().any(|shard| shard.metadata.info(name).is_some()),
             Self::Torch(_, tensors) => tensors.contains_key(name),
+            Self::Gguf(file, _) => file.has_tensor(name),
         };
         std::iter::once(name.to_owned()).chain(others.into_iter().flatten()).find(there)
     }
@@ -106,17 +124,33 @@ impl EagleFile {
                 };
                 Ok((Cow::Owned(read(path, info)?), dtype))
             }
+            Self::Gguf(..) => Err(ModelError::MissingTensor(name.to_owned())),
         }
     }
 
     /// A tensor as f32.
     pub(in crate::model) fn numbers(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, ModelError> {
+        if let Self::Gguf(file, layout) = self {
+            let place = self.place(name).ok_or_else(|| ModelError::MissingTensor(name.to_owned()))?;
+            let numbers = file.stored(&place, shape)?.to_f32(shape)?;
+            file.release(&place);
+            let is_rotated = ["q_proj.weight", "k_proj.weight"].iter().any(|part| name.ends_with(part));
+            return Ok(match (shape, layout.interleaved) {
+                ([_, width], Some(head_dim)) if is_rotated => half_split(&numbers, head_dim, *width),
+                _ => numbers,
+            });
+        }
         let (bytes, dtype) = self.raw(name, shape)?;
         numbers::widened(dtype, &bytes).ok_or_else(|| unsupported(name, &dtype))
     }
 
-    /// A tensor of integers.
-    pub(in crate::model) fn integers(&self, name: &str, len: usize) -> Result<Vec<i64>, ModelError> {
+    /// Offsets from the index of a draft token to the token (`d2t`).
+    pub(in crate::model) fn offsets(&self, name: &str, len: usize) -> Result<Vec<i64>, ModelError> {
+        if let Self::Gguf(file, _) = self {
+            // these files have the tokens themselves
+            let tokens = file.integers(name, len)?;
+            return Ok((0..).zip(tokens).map(|(index, token): (i64, i64)| token.saturating_sub(index)).collect());
+        }
         let (bytes, dtype) = self.raw(name, &[len])?;
         Ok(match dtype {
             Dtype::I64 => bytes.as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect(),
@@ -126,10 +160,54 @@ impl EagleFile {
     }
 }
 
+/// Puts the rows of each head of queries or keys back: rows 0, 2, 4 … of a head are its first half.
+fn half_split(rows: &[f32], head_dim: usize, width: usize) -> Vec<f32> {
+    let mut split = vec![0.0; rows.len()];
+    let row = |at: usize| at * width..(at + 1) * width;
+    for head in (0..rows.len() / width.max(1)).step_by(head_dim.max(2)) {
+        for pair in 0..head_dim / 2 {
+            for half in 0..2 {
+                let (from, to) = (head + 2 * pair + half, head + half * (head_dim / 2) + pair);
+                split[row(to)].copy_from_slice(&rows[row(from)]);
+            }
+        }
+    }
+    split
+}
+
 fn unsupported(name: &str, dtype: &dyn std::fmt::Debug) -> ModelError {
     ModelError::Unsupported(format!(
-        "tensor '{name}' of the EAGLE-3 head is stored as {dtype:?}, which is not supported; F32, F16 and BF16 are"
+        "tensor '{name}' of the draft module is stored as {dtype:?}, which is not supported; F32, F16 and BF16 are"
     ))
+}
+
+/// Token of each row of a module's head, ascending: its index plus an offset, for `count` rows and a target of `vocab`
+/// tokens.
+pub(in crate::model) fn draft_vocab(file: &ModuleFile, count: usize, vocab: usize) -> Result<Vec<TokenId>, ModelError> {
+    if !file.has("d2t") {
+        if count == vocab {
+            return Ok((0..count as u32).map(TokenId).collect());
+        }
+        return Err(ModelError::MissingTensor("d2t".to_owned()));
+    }
+    let token = |(index, offset): (usize, i64)| -> Result<TokenId, ModelError> {
+        let id = i64::try_from(index).ok().and_then(|index| index.checked_add(offset));
+        let id = id.and_then(|id| u32::try_from(id).ok()).filter(|id| (*id as usize) < vocab);
+        id.map(TokenId).ok_or_else(|| {
+            ModelError::Metadata(format!(
+                "'d2t' leads draft token {index} by {offset} out of the {vocab} tokens of the target"
+            ))
+        })
+    };
+    let offsets = file.offsets("d2t", count)?;
+    let vocab = offsets.into_iter().enumerate().map(token).collect::<Result<Vec<_>, _>>()?;
+    if let Some(at) = vocab.windows(2).position(|pair| pair[0] >= pair[1]) {
+        return Err(ModelError::Metadata(format!(
+            "'d2t' leads draft tokens {at} and {} to tokens out of order",
+            at + 1
+        )));
+    }
+    Ok(vocab)
 }
 
 fn corrupt(path: &Path, what: String) -> ModelError {
@@ -212,5 +290,17 @@ fn read(path: &Path, info: &TensorInfo) -> Result<Vec<u8>, ModelError> {
     match got {
         Ok(got) if got == len => Ok(bytes),
         _ => Err(failed("ends in the middle")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_each_head_go_back_to_their_halves() {
+        // llama.cpp's permutation takes row 0 and row hd / 2 next to each other
+        let permuted = [0.0, 2.0, 1.0, 3.0, 4.0, 6.0, 5.0, 7.0];
+        assert_eq!(half_split(&permuted, 4, 1), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]);
     }
 }

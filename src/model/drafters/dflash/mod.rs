@@ -1,0 +1,25 @@
+//! Block drafters: DFlash, and DSpark, which adds a Markov head.
+//!
+//! `c = hidden_norm(fc [h_1 ; h_2 ; …])` fuses states of the target at each position of the context; each layer projects
+//! `c` to keys and values of its own, which are cached. A pass reads `[anchor, mask, mask, …]`: its rows attend to the
+//! context and to each other in both directions, so all positions are drafted at once, and none knows the tokens before
+//! it. DSpark then adds `w2 · w1[token before]` to each position's logits, one position after the other. Formulas are
+//! those of `dflash/model.py` (z-lab/dflash), `deepspec/modeling/dspark/qwen3/modeling.py` (deepseek-ai/DeepSpec), and,
+//! for GGUF files and the layout of `speculators`, of llama.cpp (`src/models/dflash.cpp`, `conversion/qwen.py`).
+//!
+//! Embedding and output head are the target's, unless the draft vocabulary is smaller: trainers freeze copies of them.
+//! Invariant: a configuration that asks for something not computed here is rejected with the key's name.
+
+mod card;
+mod config;
+mod gguf;
+mod json;
+mod layer;
+mod load;
+mod module;
+mod plan;
+
+pub use card::BlockCard;
+pub use config::{BlockConfig, BlockKind};
+use gguf::ARCHITECTURE;
+pub use load::BlockDrafters;

@@ -1,0 +1,94 @@
+//! Checks a block drafter against its target before anything large is read.
+//!
+//! Invariant: a [`CheckedBlock`] fits: its width, vocabulary and layers are those of the target.
+
+use std::path::Path;
+
+use crate::model::drafters::core::{GgufLayout, ModuleFile, draft_vocab};
+use crate::model::drafters::dflash::{config::BlockConfig, gguf};
+use crate::model::error::{clean, name_of};
+use crate::model::files::{GgufFile, SideFiles};
+use crate::model::memory::MemoryNeed;
+use crate::model::nn::TransformerConfig;
+use crate::model::{ModelError, State, Tap};
+use crate::protocol::{MemoryAccount, TokenId};
+
+/// Next to a checkpoint whose target has no embedding for the mask.
+const MASK_FILE: &str = "mask_embedding.pt";
+
+/// A drafter that fits its target.
+pub(super) struct CheckedBlock {
+    pub(super) config: BlockConfig,
+    pub(super) file: ModuleFile,
+    /// The target's states that it reads.
+    pub(super) tap: Tap,
+    /// Token of each row of the head, ascending.
+    pub(super) vocab: Vec<TokenId>,
+    /// Its name.
+    pub(super) name: String,
+}
+
+/// Opens a folder or GGUF file, whatever its target.
+pub(super) fn open_files(path: &Path) -> Result<(BlockConfig, ModuleFile, String), ModelError> {
+    if path.is_dir() {
+        let config = BlockConfig::from_json(&SideFiles::of(path).config()?)?;
+        if path.join(MASK_FILE).is_file() {
+            let what = format!("a mask with an embedding of its own ('{MASK_FILE}') is not supported");
+            return Err(ModelError::Unsupported(what));
+        }
+        return Ok((config, ModuleFile::open(path)?, name_of(path)));
+    }
+    let gguf = GgufFile::open(path)?;
+    let (config, name) = (BlockConfig::from_gguf(&gguf)?, clean(&gguf.name()));
+    Ok((config, ModuleFile::Gguf(Box::new(gguf), GgufLayout { name: gguf::name, interleaved: None }), name))
+}
+
+impl CheckedBlock {
+    /// Opens a folder or GGUF file for this target.
+    ///
+    /// # Errors
+    /// If it is damaged, not supported, or made for another target.
+    pub(super) fn open(path: &Path, target: &TransformerConfig) -> Result<Self, ModelError> {
+        let (config, file, name) = open_files(path)?;
+        let kind = config.kind.name();
+        let other = |what: &str, own: usize, theirs: usize| {
+            Err(ModelError::Unsupported(format!(
+                "the {kind} drafter was made for another target: {what} is {own} there and {theirs} in the target"
+            )))
+        };
+        if config.layers.d_model != target.d_model {
+            return other("the width of its hidden states", config.layers.d_model, target.d_model);
+        }
+        if config.layers.vocab != target.vocab {
+            return other("the number of tokens", config.layers.vocab, target.vocab);
+        }
+        if let Some(layer) = config.target_layers.iter().find(|layer| **layer > target.layers) {
+            return other("the number of layers at least", *layer, target.layers);
+        }
+        let biased =
+            |part: &'static str| (0..config.layers.layers).map(move |layer| format!("layers.{layer}.{part}.bias"));
+        let parts = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj"];
+        if let Some(name) = parts.into_iter().flat_map(biased).find(|name| file.has(name)) {
+            return Err(ModelError::Unsupported(format!("biases ('{name}') are not supported in {kind} drafters")));
+        }
+        let states = config.target_layers.iter().map(|layer| State::Behind(*layer)).collect();
+        let vocab = draft_vocab(&file, config.draft_vocab, config.layers.vocab)?;
+        Ok(Self { config, file, tap: Tap::new(states), vocab, name })
+    }
+
+    /// Width of the fused states.
+    pub(super) fn fused(&self) -> usize {
+        self.tap.states().len() * self.config.layers.d_model
+    }
+
+    /// Memory that it needs, with so many bits per weight; its cache is in f32.
+    pub(super) fn need(&self, (bits, dtype): (u64, &str), ctx_len: usize) -> MemoryNeed {
+        let account = MemoryAccount {
+            drafter_weights: self.config.matrix_weights() * bits / 8,
+            drafter_kv: 4 * self.config.cached_values(),
+            ctx_len: ctx_len as u64,
+            ..MemoryAccount::default()
+        };
+        MemoryNeed { account, dtype: dtype.to_owned() }
+    }
+}
