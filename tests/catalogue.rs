@@ -96,19 +96,33 @@ fn a_recommended_model_is_pulled_and_run_with_its_drafter() {
         ("mtp-Qwen3-4B.gguf", b"GGUF".to_vec()),
     ];
     let hub = Hub::start(files);
-    let pull = hub.draftscope(&["models", "pull", "qwen3-4b", "--json"]).assert().success();
-    let said = String::from_utf8_lossy(&pull.get_output().stderr).into_owned();
-    assert!(said.contains("the repository has replaced this file since the catalogue was written"), "{said}");
-    assert!(said.contains("the repository also has mtp-Qwen3-4B.gguf, a drafter: --draft-model Qwen/"), "{said}");
-    let pulled: Value = serde_json::from_slice(&pull.get_output().stdout).unwrap();
-    assert_eq!((&pulled["name"], &pulled["source"]), (&json!("qwen3-4b"), &json!("hub")));
-    assert!(pulled["file"].as_str().unwrap().ends_with("Qwen3-4B-Q4_K_M.gguf"), "{pulled}");
-    assert!(pulled["drafter"].as_str().unwrap().ends_with("Qwen3-0.6B-Q8_0.gguf"), "{pulled}");
+    // these files are not the recommended ones, so they are fetched under their own names
+    let wrong = hub.draftscope(&["models", "pull", "qwen3-4b"]).assert().failure();
+    let said = String::from_utf8_lossy(&wrong.get_output().stderr).into_owned();
+    assert!(
+        said.contains("its sha256 differs), so it was deleted; to use it, name it: --model Qwen/Qwen3-4B-GGUF/"),
+        "{said}"
+    );
+    let list = json_of(&mut hub.draftscope(&["models", "list", "--json"]));
+    let row = list.as_array().unwrap().iter().find(|row| row["name"] == "qwen3-4b").unwrap().clone();
+    assert_eq!(row["status"], "missing", "{row}");
+    for (name, offers) in
+        [("Qwen/Qwen3-4B-GGUF/Qwen3-4B-Q4_K_M.gguf", true), ("Qwen/Qwen3-0.6B-GGUF/Qwen3-0.6B-Q8_0.gguf", false)]
+    {
+        let pull = hub.draftscope(&["models", "pull", name, "--json"]).assert().success();
+        let said = String::from_utf8_lossy(&pull.get_output().stderr).into_owned();
+        let offer = "the repository also has mtp-Qwen3-4B.gguf, a drafter: --draft-model Qwen/";
+        assert!(!offers || said.contains(offer), "{said}");
+        let pulled: Value = serde_json::from_slice(&pull.get_output().stdout).unwrap();
+        assert!(pulled["file"].as_str().unwrap().ends_with(name.rsplit('/').next().unwrap()), "{pulled}");
+    }
 
     let list = json_of(&mut hub.draftscope(&["models", "list", "--json"]));
     let row = list.as_array().unwrap().iter().find(|row| row["name"] == "qwen3-4b").unwrap().clone();
     assert_eq!((&row["status"], &row["runs"], &row["drafts"]), (&json!("ready"), &json!(true), &json!(true)), "{row}");
     assert!(row["estimated_tokens_per_second"].as_f64().unwrap() > 0.0);
+    let text = hub.draftscope(&["models", "list"]).assert().success();
+    assert!(String::from_utf8_lossy(&text.get_output().stdout).contains("GB/s (measured earlier)"));
     let text = hub.draftscope(&["models", "list"]).assert().success();
     let text = String::from_utf8_lossy(&text.get_output().stdout).into_owned();
     assert!(text.contains("qwen3-4b *") && text.contains("smollm2-135m") && text.contains("FITS"), "{text}");
@@ -134,12 +148,8 @@ fn a_recommended_model_is_pulled_and_run_with_its_drafter() {
 }
 
 #[test]
-fn a_model_whose_drafter_does_not_run_runs_without_it() {
+fn a_missing_file_of_a_repository_is_named() {
     let hub = Hub::start(vec![("Qwen3-4B-Q4_K_M.gguf", std::fs::read(path("qwen3.gguf")).unwrap())]);
-    let run = ["run", "--model", "qwen3-4b-dflash", "--prompt", "the thin inn", "--raw", "--max-tokens", "4"];
-    let out = hub.draftscope(&run).assert().success();
-    let said = String::from_utf8_lossy(&out.get_output().stderr).into_owned();
-    assert!(said.contains("runs without its drafter: block drafters are not supported yet"), "{said}");
     let missing = hub.draftscope(&["models", "pull", "gemma-4-e2b"]).assert().failure();
     let said = String::from_utf8_lossy(&missing.get_output().stderr).into_owned();
     assert!(said.contains("the repository has no file 'gemma-4-E2B-it-Q4_K_M.gguf'"), "{said}");
@@ -234,4 +244,36 @@ fn think_reaches_the_template_and_splits_the_figures() {
     let said = hub.draftscope(&args).assert().success();
     let said = String::from_utf8_lossy(&said.get_output().stderr).into_owned();
     assert!(said.contains("--think is ignored"), "{said}");
+}
+
+#[test]
+fn drafters_of_every_kind_beside_a_model_are_recognised() {
+    let hub = Hub::start(Vec::new());
+    for (fixture, name, role, field) in [
+        ("eagle3.gguf", "eagle3-Tiny.gguf", "eagle3", "head"),
+        ("dflash.gguf", "dflash-Tiny-Q8_0.gguf", "dflash", "block_drafter"),
+        ("dspark.gguf", "dspark-Tiny.gguf", "dspark", "block_drafter"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| folder.path().join(name);
+        std::fs::copy(path("qwen3.gguf"), file("Tiny-Q4_K_M.gguf")).unwrap();
+        std::fs::copy(path(fixture), file(name)).unwrap();
+        let run = |more: &[&str]| {
+            let model = file("Tiny-Q4_K_M.gguf").display().to_string();
+            let args = ["run", "--model", &model, "--prompt", "the thin inn", "--raw", "--max-tokens", "4"];
+            let out = hub.draftscope(&[&args[..], more].concat()).output().unwrap();
+            (out.status.success(), String::from_utf8_lossy(&out.stderr).into_owned())
+        };
+        // they were made for a deeper target, so this one decodes without them
+        let (success, said) = run(&[]);
+        assert!(success && said.contains(&format!("{name} lies beside the model and drafts for it")), "{said}");
+        assert!(said.contains("no drafter, decoding plainly: the ") && said.contains("another target"), "{said}");
+        let (success, said) = run(&["--draft-model", &file(name).display().to_string()]);
+        assert!(!success && said.contains("another target"), "what is named must draft: {said}");
+        let info = json_of(&mut hub.draftscope(&["models", "info", &file(name).display().to_string(), "--json"]));
+        assert_eq!((&info["gguf"]["drafting"]["role"], &info["runs"]), (&json!(role), &json!(true)), "{info}");
+        assert!(info[field].is_object() && info["model"].is_null(), "{info}");
+        let text = hub.draftscope(&["models", "info", &file(name).display().to_string()]).output().unwrap();
+        assert!(String::from_utf8_lossy(&text.stdout).contains("name it with --draft-model beside its target"));
+    }
 }

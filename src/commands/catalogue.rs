@@ -3,12 +3,14 @@
 use std::fmt::{self, Display};
 use std::path::PathBuf;
 
-use draftscope::engine::measure::memory_bandwidth;
 use draftscope::model::families;
+use draftscope::model::load::named_module::runs_from_gguf;
 use draftscope::model::memory;
 use draftscope::store::{CatalogueDrafter, CatalogueModel, Store, catalogue};
 use indicatif::DecimalBytes;
 use serde::Serialize;
+
+use super::bandwidth::{Bandwidth, of_this_machine};
 
 /// Memory beside the weights, for cache and passes, as a share of them.
 const BESIDE: f64 = 0.1;
@@ -43,20 +45,19 @@ pub(super) struct CatalogueRow {
 pub(super) struct CatalogueRows {
     pub(super) rows: Vec<CatalogueRow>,
     memory: Option<u64>,
-    bandwidth: f64,
+    bandwidth: Bandwidth,
 }
 
-/// Why this version does not run a drafter.
+/// Why this version does not run a drafter: what it loads decides.
 pub(super) fn drafter_problem(model: &CatalogueModel) -> Option<String> {
     let draft = model.draft.as_ref()?;
-    let is_gguf = draft.file.is_some();
-    match model.drafter {
-        CatalogueDrafter::Mtp | CatalogueDrafter::Assistant => None,
-        CatalogueDrafter::DraftModel => families::of_gguf(&draft.architecture).err().map(|error| error.to_string()),
-        CatalogueDrafter::Eagle3 if !is_gguf => None,
-        CatalogueDrafter::Eagle3 => Some("EAGLE-3 heads run from folders, not from GGUF files".to_owned()),
-        CatalogueDrafter::Dflash => Some("block drafters are not supported yet".to_owned()),
+    if model.drafter == CatalogueDrafter::DraftModel {
+        return families::of_gguf(&draft.architecture).err().map(|error| error.to_string());
     }
+    // every kind of module runs from a folder
+    let from_gguf = draft.file.is_some();
+    (from_gguf && !runs_from_gguf(&draft.architecture))
+        .then(|| format!("drafters of the architecture {} do not run from GGUF files", draft.architecture))
 }
 
 impl CatalogueRow {
@@ -106,10 +107,11 @@ fn tokens_per_second(speed: f64) -> String {
 }
 
 impl CatalogueRows {
-    /// Measures the memory and looks for each model's files.
+    /// Looks for each model's files; measures the memory unless an earlier run did.
     pub(super) fn new(store: &Store) -> Self {
-        let (memory, bandwidth) = (memory::installed(), memory_bandwidth());
-        let rows = catalogue().iter().map(|model| CatalogueRow::new(model, store, memory, bandwidth)).collect();
+        let (memory, bandwidth) = (memory::installed(), of_this_machine(store));
+        let rate = bandwidth.bytes_per_second;
+        let rows = catalogue().iter().map(|model| CatalogueRow::new(model, store, memory, rate)).collect();
         Self { rows, memory, bandwidth }
     }
 }
@@ -132,8 +134,9 @@ impl Display for CatalogueRows {
         write!(
             f,
             "* downloaded; ~ rounded. FITS: the files and a tenth more, in {memory} of memory. SPEED: an estimate of plain \
-             decoding, {:.1} GB/s (measured now) ÷ the bytes that a token reads; drafts come on top.",
-            self.bandwidth / 1e9
+             decoding, {:.1} GB/s (measured {}) ÷ the bytes that a token reads; drafts come on top.",
+            self.bandwidth.bytes_per_second / 1e9,
+            if self.bandwidth.is_remembered { "earlier" } else { "now" }
         )
     }
 }
@@ -157,7 +160,7 @@ mod tests {
         let experts = row("qwen3.6-35b-a3b", Some(64 << 30));
         assert!(experts.estimated_tokens_per_second > 20e9 / experts.total_bytes as f64, "a token reads a few experts");
         let block = row("qwen3-4b-dflash", None);
-        assert!(block.runs && !block.drafts && block.problem.unwrap().contains("block drafters"));
+        assert!(block.runs && block.drafts && block.problem.is_none());
         let pair = row("qwen3-4b", None);
         assert_eq!(pair.total_bytes, 2_497_280_256 + 639_446_688);
         assert!(pair.drafts);
@@ -167,7 +170,8 @@ mod tests {
     fn the_table_lines_up_and_says_what_is_estimated() {
         let store = Store::from_env().unwrap();
         let rows = catalogue().iter().map(|model| CatalogueRow::new(model, &store, Some(16 << 30), 20e9)).collect();
-        let text = CatalogueRows { rows, memory: Some(16 << 30), bandwidth: 20e9 }.to_string();
+        let bandwidth = Bandwidth { bytes_per_second: 20e9, is_remembered: false };
+        let text = CatalogueRows { rows, memory: Some(16 << 30), bandwidth }.to_string();
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines.len(), catalogue().len() + 3, "{text}");
         let at = lines[1].find("LICENSE").unwrap();

@@ -1,6 +1,7 @@
 //! One file per subcommand, and files that they share: from arguments to an engine and its output.
 
 pub(crate) mod attach;
+mod bandwidth;
 pub(crate) mod bench;
 mod catalogue;
 pub(crate) mod chat;

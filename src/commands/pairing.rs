@@ -48,10 +48,11 @@ mod tests {
         assert_eq!(drafter, "draft-model");
         let (draft, drafter) = paired(&["--model", "QWEN3-4B-EAGLE3"]);
         assert_eq!((draft, drafter.as_str()), (Some(PathBuf::from("AngelSlim/Qwen3-4B_eagle3")), "mtp"));
+        let (draft, drafter) = paired(&["--model", "qwen3-4b-dflash"]);
+        assert_eq!((draft, drafter.as_str()), (Some(PathBuf::from("z-lab/Qwen3-4B-DFlash")), "mtp"));
         for args in [
             &["--model", "qwen3.5-4b"][..],
             &["--model", "qwen3-4b", "--drafter", "ngram"],
-            &["--model", "qwen3-4b-dflash"],
             &["--model", "./qwen3-4b"],
             &[],
         ] {

@@ -137,7 +137,7 @@ impl Repos {
     }
 
     /// The folder or file of a catalogue's entry, and whether anything was fetched. A file with another digest than the
-    /// catalogue's is used, because repositories replace files, and reported.
+    /// catalogue's is deleted.
     pub(super) fn catalogued(
         &self,
         (name, title): (Option<RepoName>, &str),
@@ -149,9 +149,16 @@ impl Repos {
         if let Some(sha256) = sha256.filter(|_| fetched)
             && check::sha256_of(&path).is_ok_and(|found| found != sha256)
         {
-            progress.step(&format!(
-                "{title}: the repository has replaced this file since the catalogue was written (its sha256 differs)"
-            ));
+            // the file in a snapshot is a link to its contents
+            let contents = path.canonicalize();
+            let _ = std::fs::remove_file(&path);
+            let _ = contents.map(std::fs::remove_file);
+            let file = name.file.as_deref().unwrap_or_default();
+            let why = format!(
+                "{file} is not the file that this version recommends (its sha256 differs), so it was deleted; to use it, name it: --model {}/{file}",
+                name.id
+            );
+            return Err(StoreError::Repo { name: title.to_owned(), why });
         }
         Ok((path, fetched))
     }
