@@ -18,7 +18,7 @@ pub(super) fn text(report: &DeviceReport) -> String {
     let mut out = format!("# {} on {title}\n\n", cell(&report.model));
     let _ = writeln!(
         out,
-        "Measured with {} on {}: {} prompts (sha256 {}…), {} repeats, greedy answers of at most {} tokens, each raced against \
+        "Measured with {} on {}: prompts: {} (sha256 {}…), repeats: {}, greedy answers of at most {} tokens, each raced against \
          plain decoding on the same device.\n",
         report.program,
         report.system,
@@ -144,7 +144,7 @@ fn passes(devices: &[DeviceFigures]) -> Vec<Line> {
 
 fn speed_head(devices: &[DeviceFigures]) -> Line {
     let of = |device: &DeviceFigures| {
-        let name = cell(&device.header.device);
+        let name = cell(&device.asked);
         ["plain", "speculative", "speedup", "tokens/round", "identical"].map(|what| format!("{name}: {what}"))
     };
     std::iter::once("k".to_owned()).chain(devices.iter().flat_map(of)).collect()

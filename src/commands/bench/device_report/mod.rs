@@ -1,4 +1,4 @@
-//! `bench --report`: one report about a device beside the CPU, for whoever owns it: adapter and driver, the self-test,
+//! `bench --report`: one report about a device beside the CPU, for people who own one: adapter and driver, the self-test,
 //! identity over the suite, T(m), prefill, and tokens per second for every k.
 //!
 //! Invariant: a figure that was not measured is left out, and both devices answer the same prompts with the same settings.
