@@ -18,6 +18,11 @@ use crate::{
 const AHEAD: usize = 2048;
 const FAR_AHEAD: usize = 16_384;
 
+/// The same for up to [`FEW`] rows, into the first-level cache alone: their arithmetic is so short that memory would wait
+/// for a second prefetch of each line.
+const FEW_AHEAD: usize = 8192;
+const FEW: usize = 4;
+
 /// Sixteen rows of weights.
 #[derive(Clone, Copy, Debug)]
 pub struct Tile<'a> {
@@ -101,6 +106,9 @@ fn dense_rows<L: Layout>((isa, tile, acts, onto, out): Work<'_>) {
 pub(crate) fn prefetch<S: Lanes, const M: usize>(s: S, block: &[u8], lines: usize, alone: bool) {
     if M == 1 && alone {
         return;
+    }
+    if M <= FEW {
+        return (0..lines).for_each(|line| s.prefetch(block, FEW_AHEAD + 64 * line));
     }
     for line in 0..lines {
         s.prefetch(block, AHEAD + 64 * line);
