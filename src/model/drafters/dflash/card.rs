@@ -101,8 +101,14 @@ impl Display for BlockCard {
         )?;
         writeln!(
             f,
-            "shape    {} layers of width {}, {} query heads over {} of {}, feed-forward {}",
-            self.layers, self.d_model, self.heads, self.kv_heads, self.head_dim, self.ffn
+            "shape    {} layer{} of width {}, {} query heads over {} of {}, feed-forward {}",
+            self.layers,
+            if self.layers == 1 { "" } else { "s" },
+            self.d_model,
+            self.heads,
+            self.kv_heads,
+            self.head_dim,
+            self.ffn
         )?;
         let layers: Vec<_> = self.target_layers.iter().map(usize::to_string).collect();
         writeln!(f, "reads    the target's states after blocks {}, as keys and values", layers.join(", "))?;
