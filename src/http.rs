@@ -4,6 +4,7 @@
 //! an error, except for a [`Download`], which follows it without credentials. Errors name the host, never a header's
 //! value.
 
+mod agent;
 mod certificate;
 mod download;
 mod first_byte;
@@ -17,14 +18,10 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use ureq::http::{Response, Uri};
 use ureq::tls::TlsConfig;
-use ureq::unversioned::resolver::DefaultResolver;
-use ureq::unversioned::transport::{Connector as _, DefaultConnector};
 use ureq::{Agent, Body, BodyReader};
 
 pub use certificate::CA_VARIABLE;
 pub use download::Download;
-
-use first_byte::FirstByte;
 
 /// Longest answer that is read as a whole, in bytes.
 const MAX_BODY: u64 = 8 << 20;
@@ -172,26 +169,6 @@ pub struct Client {
     patience: Patience,
 }
 
-fn agent(patience: Patience, tls: TlsConfig, is_local: bool) -> Agent {
-    let config = Agent::config_builder()
-        .http_status_as_error(false)
-        .max_redirects(0)
-        .max_redirects_will_error(false)
-        .accept_encoding("identity")
-        .user_agent(concat!("draftscope/", env!("CARGO_PKG_VERSION")))
-        // a server may close an idle connection at any time, and a POST must not be sent twice
-        .max_idle_connections(0)
-        .timeout_resolve(Some(patience.connect))
-        .timeout_connect(Some(patience.connect))
-        .timeout_recv_response(Some(patience.answer))
-        .tls_config(tls);
-    // a proxy cannot reach this machine
-    let config = if is_local { config.proxy(None) } else { config };
-    let waits = FirstByte { answer: patience.answer, silence: patience.silence };
-    let connector = DefaultConnector::default().chain(waits);
-    Agent::with_parts(config.build(), connector, DefaultResolver::default())
-}
-
 impl Client {
     /// A client of the server at `url`.
     ///
@@ -217,7 +194,7 @@ impl Client {
             _ => TlsConfig::default(),
         };
         let client = |patience| Self {
-            agent: agent(patience, tls.clone(), is_local),
+            agent: agent::of(patience, tls.clone(), is_local),
             asking: None,
             base: base.clone(),
             host: host.clone(),

@@ -1,0 +1,30 @@
+//! What sends requests: ureq with the waits of a client, without redirects, idle connections and compression.
+
+use ureq::Agent;
+use ureq::tls::TlsConfig;
+use ureq::unversioned::resolver::DefaultResolver;
+use ureq::unversioned::transport::{Connector as _, DefaultConnector};
+
+use super::Patience;
+use super::first_byte::FirstByte;
+
+/// What sends the requests of a client. `is_local` says that the server is on this machine.
+pub(super) fn of(patience: Patience, tls: TlsConfig, is_local: bool) -> Agent {
+    let config = Agent::config_builder()
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .accept_encoding("identity")
+        .user_agent(concat!("draftscope/", env!("CARGO_PKG_VERSION")))
+        // a server may close an idle connection at any time, and a POST must not be sent twice
+        .max_idle_connections(0)
+        .timeout_resolve(Some(patience.connect))
+        .timeout_connect(Some(patience.connect))
+        .timeout_recv_response(Some(patience.answer))
+        .tls_config(tls);
+    // a proxy cannot reach this machine
+    let config = if is_local { config.proxy(None) } else { config };
+    let waits = FirstByte { answer: patience.answer, silence: patience.silence };
+    let connector = DefaultConnector::default().chain(waits);
+    Agent::with_parts(config.build(), connector, DefaultResolver::default())
+}
