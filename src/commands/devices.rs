@@ -113,13 +113,13 @@ mod table {
                 [
                     "0  Fast: discrete GPU, vulkan, driver 1.0",
                     "   buffers up to 2048 MiB, 128 MiB of one visible to a kernel; subgroups of 8 to 32 lanes",
-                    "   Llama, Qwen2, Qwen3, Gemma 3 and Qwen3.5 without experts run here with --device gpu",
+                    "   Llama, Qwen2, Qwen3, Gemma 3, Gemma 4 and Qwen3.5 without experts run here with --device gpu",
                     "1  Odd: GPU, vulkan, driver 1.0",
                     "   buffers up to 2048 MiB, 128 MiB of one visible to a kernel; subgroups of 8 to 32 lanes",
                     "   runs no model: it is old",
                     "2  llvmpipe: software (runs on the CPU), vulkan, driver 1.0",
                     "   buffers up to 2048 MiB, 128 MiB of one visible to a kernel; subgroups of 8 to 32 lanes",
-                    "   Llama, Qwen2, Qwen3, Gemma 3 and Qwen3.5 without experts run here with --device gpu --adapter 2",
+                    "   Llama, Qwen2, Qwen3, Gemma 3, Gemma 4 and Qwen3.5 without experts run here with --device gpu --adapter 2",
                 ]
             );
             assert_eq!(values(&all)[0]["is_default"], true);

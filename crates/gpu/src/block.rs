@@ -79,13 +79,15 @@ impl BlockWeights {
     /// Bytes of keys and values of a position in a model of these sizes.
     #[must_use]
     pub fn kv_bytes(&self, model: &Shape) -> u64 {
-        if self.style.delta.is_some() { 0 } else { self.shape(model).kv_bytes() }
+        let has_none = self.style.delta.is_some() || self.style.reads.is_some();
+        if has_none { 0 } else { self.shape(model).kv_bytes() }
     }
 
     /// Bytes of its matrices.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        [&self.qkv, &self.out, &self.gate, &self.up, &self.down].iter().map(|matrix| matrix.bytes()).sum()
+        let input = self.style.layer_input.iter().flat_map(|input| [&input.gate, &input.project]);
+        [&self.qkv, &self.out, &self.gate, &self.up, &self.down].into_iter().chain(input).map(Matrix::bytes).sum()
     }
 }
 
@@ -150,6 +152,23 @@ impl Op {
     }
 }
 
+/// What follows of the residual stream.
+#[derive(Clone, Copy, Debug)]
+enum Reads<'a> {
+    /// Nothing, for now.
+    Nothing,
+    /// A matrix that reads it after a norm of this weight.
+    Normed(&'a wgpu::Buffer),
+    /// A matrix that reads it as it is.
+    Itself,
+}
+
+impl<'a> Reads<'a> {
+    fn normed(weight: Option<&'a wgpu::Buffer>) -> Self {
+        weight.map_or(Self::Nothing, Self::Normed)
+    }
+}
+
 /// Makes the launches of a sequence.
 pub(crate) struct Binder<'a> {
     pub(crate) gpu: &'a Gpu,
@@ -199,17 +218,22 @@ impl Binder<'_> {
         matrix.parts.iter().map(op).collect()
     }
 
-    /// Adds a layer's output, normed, to the residual stream, and norms the sum for what reads `next`.
+    /// Adds a layer's output, normed, to the residual stream, scales the sum, and leaves it for what reads it next.
     fn norm_add(
         &self,
         scratch: &Scratch,
         weight: &wgpu::Buffer,
-        (d, eps): (usize, f32),
-        next: Option<&wgpu::Buffer>,
+        (d, eps, scale): (usize, f32, f32),
+        next: Reads<'_>,
     ) -> Op {
-        let dims = Dims { a: [d as u32, u32::from(next.is_some()), 0, 0], c: [eps, 1.0, 0.0, 0.0], ..Dims::default() };
+        let (reads, next) = match next {
+            Reads::Nothing => (0, weight),
+            Reads::Normed(next) => (1, next),
+            Reads::Itself => (2, weight),
+        };
+        let dims = Dims { a: [d as u32, reads, 0, 0], c: [eps, scale, 0.0, 0.0], ..Dims::default() };
         let Scratch { output, x, acts: Acts { values, codes, scales }, .. } = scratch;
-        let buffers = [output, weight, next.unwrap_or(weight), x, values, codes, scales];
+        let buffers = [output, weight, next, x, values, codes, scales];
         self.op(Kernel::NormAdd, dims, Grid::Rows, &buffers)
     }
 
@@ -292,12 +316,22 @@ impl Binder<'_> {
         });
         ops.extend(self.product((&weights.out, attended), (to, d_model, 0), onto));
         ops.push(match norms {
-            Some([post, _]) => self.norm_add(scratch, post, (d_model, eps), Some(&weights.ffn_norm)),
+            Some([post, _]) => self.norm_add(scratch, post, (d_model, eps, 1.0), Reads::Normed(&weights.ffn_norm)),
             None => self.norm((x, &weights.ffn_norm), (d_model, eps), acts),
         });
         ops.extend(self.gate_up((&weights.gate, &weights.up, weights.style.gelu), acts, (inner, d_ff)));
         ops.extend(self.product((&weights.down, inner), (to, d_model, 0), onto));
-        ops.extend(norms.map(|[_, post]| self.norm_add(scratch, post, (d_model, eps), next)));
+        if let Some([_, post]) = norms {
+            let scale = weights.style.output_scale.unwrap_or(1.0);
+            match &weights.style.layer_input {
+                None => ops.push(self.norm_add(scratch, post, (d_model, eps, scale), Reads::normed(next))),
+                Some(input) => {
+                    ops.push(self.norm_add(scratch, post, (d_model, eps, 1.0), Reads::Itself));
+                    ops.extend(self.layer_input(input, (scratch, d_model)));
+                    ops.push(self.norm_add(scratch, &input.norm, (d_model, eps, scale), Reads::normed(next)));
+                }
+            }
+        }
         ops
     }
 
@@ -310,8 +344,10 @@ impl Binder<'_> {
     ) -> Vec<Op> {
         let Shape { heads, kv_heads, head_dim, eps, .. } = *shape;
         let Scratch { acts, attended, qkv, q, parts, nothing, .. } = scratch;
-        let (style, width, all) = (&weights.style, weights.qkv.rows(), shape.heads_in_qkv());
+        let (style, width) = (&weights.style, weights.qkv.rows());
+        let all = if style.reads.is_some() { heads } else { shape.heads_in_qkv() };
         let flags = u32::from(weights.bias.is_some()) | u32::from(weights.head_norms.is_some()) << 1;
+        let flags = flags | u32::from(style.norms_values) << 2;
         let sizes = |last: u32| [heads as u32, kv_heads as u32, head_dim as u32, last];
         let query_scale = style.query_scale.unwrap_or(1.0 / (head_dim as f32).sqrt());
         let rope = Dims {
@@ -334,8 +370,8 @@ impl Binder<'_> {
         ops.push(self.op(Kernel::Rope, rope, Grid::PerRow(all as u32), &into_cache));
         let seen = [q, &cache.keys, &cache.values, parts];
         ops.push(self.op(Kernel::Attend, attend, Grid::PerSegment(heads as u32), &seen));
-        ops.push(self.op(Kernel::Join, attend, Grid::Heads(heads as u32), &joined));
-        if head_dim <= MAX_PROMPT_HEAD {
+        ops.push(self.op(Kernel::Join, attend, Grid::Heads((heads / (BLOCK / head_dim).max(1)) as u32), &joined));
+        if (BLOCK..=MAX_PROMPT_HEAD).contains(&head_dim) {
             let [_, rest @ ..] = joined;
             let seen: Vec<_> = seen[..3].iter().copied().chain(rest).collect();
             ops.push(self.op(Kernel::AttendPrompt, attend, Grid::PromptHeads(heads as u32), &seen));

@@ -1,5 +1,7 @@
 //! Buffers of a sequence: activations, what the blocks of a pass write between launches, caches.
 
+use draftscope_kernels::BLOCK;
+
 use crate::GpuError;
 use crate::block::{BlockWeights, MAX_PROMPT_HEAD, Shape};
 use crate::delta::DeltaMemory;
@@ -45,6 +47,10 @@ pub(crate) struct Scratch {
     /// Queries, or a recurrent layer's answers.
     pub(crate) q: wgpu::Buffer,
     pub(crate) parts: wgpu::Buffer,
+    /// Inputs of all blocks for the tokens, `[64][inputs_width]`, and the half of them that is computed.
+    pub(crate) inputs: wgpu::Buffer,
+    pub(crate) projected: wgpu::Buffer,
+    pub(crate) inputs_width: usize,
     /// Rows of the passes over a prompt.
     pub(crate) prompt_rows: usize,
     pub(crate) segments: usize,
@@ -69,7 +75,8 @@ impl Scratch {
         let widest = |of: fn(&Shape) -> usize| shapes.iter().map(of).max().unwrap_or(0);
         let deltas = || blocks.iter().filter_map(|block| block.style.delta.as_ref()).map(|delta| delta.shape);
         // recurrent layers: rows that run again fit into rings
-        let are_few = widest(|shape| shape.head_dim) > MAX_PROMPT_HEAD || deltas().next().is_some();
+        let suits = |shape: &Shape| (BLOCK..=MAX_PROMPT_HEAD).contains(&shape.head_dim);
+        let are_few = !shapes.iter().all(suits) || deltas().next().is_some();
         let prompt_rows = if are_few { MAX_ROWS } else { PROMPT_ROWS };
         let parts = 4 * MAX_ROWS * segments * widest(|shape| shape.heads * (shape.head_dim + 2));
         if parts as u64 > gpu.info().max_binding {
@@ -77,18 +84,22 @@ impl Scratch {
                 "attention over {ctx_len} positions needs {parts} bytes at once"
             )));
         }
+        let [input_width, inputs_width] = crate::layer_inputs::widths(blocks);
         let values = deltas().map(|shape| shape.value_width()).max().unwrap_or(0);
-        let queries = widest(|shape| shape.heads * shape.head_dim).max(values);
+        let queries = widest(|shape| shape.heads * shape.head_dim).max(values).max(input_width);
         let qkv = blocks.iter().map(|block| block.qkv.rows()).max().unwrap_or(0);
         let scratch = Self {
             x: gpu.storage(4 * PROMPT_ROWS * model.d_model),
             acts: Acts::new(gpu, model.d_model),
             attended: Acts::new(gpu, queries),
-            inner: Acts::new(gpu, widest(|shape| shape.d_ff)),
+            inner: Acts::new(gpu, widest(|shape| shape.d_ff).max(input_width)),
             output: gpu.storage(4 * PROMPT_ROWS * model.d_model),
             qkv: gpu.storage(4 * PROMPT_ROWS * qkv),
             q: gpu.storage(4 * PROMPT_ROWS * queries),
             parts: gpu.storage(parts),
+            inputs: gpu.storage(4 * PROMPT_ROWS * inputs_width),
+            projected: gpu.storage(4 * PROMPT_ROWS * inputs_width),
+            inputs_width,
             prompt_rows,
             segments,
             nothing: gpu.storage(16),

@@ -45,6 +45,10 @@ pub enum Kernel {
     Delta(u32),
     /// Norms and gates its answers.
     GateNorm,
+    /// What blocks add for each token.
+    LayerInputs,
+    /// A block's part of that, gated.
+    GateInput,
 }
 
 /// A kernel for a number of rows: a power of two up to [`ROWS_AT_ONCE`], or [`TILE`], or 0 where the number does not matter.
@@ -81,7 +85,8 @@ impl Kernel {
             Self::Cap,
         ];
         let recurrent = [Self::Convolve, Self::Delta(4), Self::Delta(32), Self::GateNorm];
-        by_form.chain(others).chain(recurrent).collect()
+        let of_layers = [Self::LayerInputs, Self::GateInput];
+        by_form.chain(others).chain(recurrent).chain(of_layers).collect()
     }
 
     /// The variant for `m` rows.
@@ -114,6 +119,8 @@ impl Kernel {
             Self::Convolve => &[R, R, R, W, W, W],
             Self::Delta(_) => &[R, R, W, W],
             Self::GateNorm => &[R, R, R, W, W, W],
+            Self::LayerInputs => &[R, R, W],
+            Self::GateInput => &[R, R, W, W, W],
         }
     }
 
@@ -135,11 +142,13 @@ impl Kernel {
             Self::Delta(_) => 12,
             Self::GateNorm => 13,
             Self::AttendPrompt => 14,
+            Self::LayerInputs => 15,
+            Self::GateInput => 16,
         }
     }
 
     /// One kernel for each layout, in order.
-    pub(crate) const LAYOUTS: [Self; 15] = [
+    pub(crate) const LAYOUTS: [Self; 17] = [
         Self::Embed(Form::Of(Encoding::F32)),
         Self::Norm,
         Self::Matrix(Form::Of(Encoding::F32)),
@@ -155,6 +164,8 @@ impl Kernel {
         Self::Delta(4),
         Self::GateNorm,
         Self::AttendPrompt,
+        Self::LayerInputs,
+        Self::GateInput,
     ];
 }
 
@@ -212,6 +223,8 @@ impl Variant {
                 [HEADER, &format!("const OWN = {own}u;\n"), include_str!("shaders/delta.wgsl")].concat()
             }
             Kernel::GateNorm => [HEADER, include_str!("shaders/gate_norm.wgsl"), QUANTISE].concat(),
+            Kernel::LayerInputs => [HEADER, include_str!("shaders/layer_inputs.wgsl")].concat(),
+            Kernel::GateInput => [HEADER, include_str!("shaders/gate_input.wgsl"), QUANTISE].concat(),
         }
     }
 }

@@ -47,6 +47,7 @@ impl Network {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let ends = self.head.bytes() + self.embedding.as_ref().map_or(0, Matrix::bytes);
+        let ends = ends + self.style.layer_table.as_ref().map_or(0, |table| table.bytes());
         ends + self.blocks.iter().map(BlockWeights::bytes).sum::<u64>()
     }
 
@@ -100,18 +101,26 @@ impl Sequence {
         let logits = gpu.storage(4 * MAX_ROWS * vocab);
         let tokens = gpu.storage(4 * PASSES * MAX_ROWS);
         let binder = Binder { gpu, run: &scratch.run };
-        let with = |(index, cache): (usize, &LayerCache)| {
+        let with = |(index, weights): (usize, &BlockWeights)| {
             let before = index.checked_sub(1).and_then(|before| network.blocks.get(before));
             let entered = before.is_some_and(|block| block.style.post_norms.is_some());
             let next = network.blocks.get(index + 1).map(|block| &block.attn_norm);
-            binder.block_between(shape, &network.blocks[index], (&scratch, cache, &network.angles), (entered, next))
+            binder.block_between(
+                shape,
+                weights,
+                (&scratch, &caches[weights.style.reads.unwrap_or(index)], &network.angles),
+                (entered, next),
+            )
         };
-        let blocks = caches.iter().enumerate().map(with).collect();
+        let blocks = network.blocks.iter().enumerate().map(with).collect();
         let mut head = binder.product((&network.head, &scratch.acts), (&logits, vocab, 0), false);
         head.extend(network.style.logit_cap.map(|cap| binder.cap((&logits, vocab), cap)));
         head.push(binder.stats(&logits, vocab, &stats));
+        let mut embed = binder.embed(network.scaled_table(), &tokens, &scratch.x);
+        let of_layers = network.style.layer_table.as_ref();
+        embed.extend(of_layers.into_iter().flat_map(|of| binder.layer_inputs(of, &tokens, (&scratch, shape))));
         let ends = Ends {
-            embed: binder.embed(network.scaled_table(), &tokens, &scratch.x),
+            embed,
             final_norm: binder.norm((&scratch.x, &network.final_norm), (shape.d_model, shape.eps), &scratch.acts),
             head,
         };

@@ -2,6 +2,7 @@
 
 use crate::block::Shape;
 use crate::delta::DeltaWeights;
+use crate::layer_inputs::{LayerInput, LayerTable};
 
 /// What a block has besides Llama's; the default is nothing.
 #[derive(Clone, Debug, Default)]
@@ -24,21 +25,31 @@ pub struct Style {
     pub post_norms: Option<[wgpu::Buffer; 2]>,
     /// A recurrent layer instead of attention.
     pub delta: Option<DeltaWeights>,
+    /// The block before whose keys and values it reads; `qkv` then yields queries alone.
+    pub reads: Option<usize>,
+    /// Whether values are normed: `head_norms` then is `[3][head_dim]`.
+    pub norms_values: bool,
+    /// What it adds for the token after the feed-forward layer, where outputs are normed.
+    pub layer_input: Option<LayerInput>,
+    /// What its output is multiplied by, where outputs are normed; `None` = nothing.
+    pub output_scale: Option<f32>,
     /// Whether `heads head_dim` more rows of `qkv`, after the values', are gates of the attention's output.
     pub gated: bool,
 }
 
 /// What a target has around its blocks besides Llama's; the default is nothing.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct EndStyle {
     /// What embeddings are multiplied by.
     pub embedding_scale: f32,
     /// `c` of c·tanh(logit / c).
     pub logit_cap: Option<f32>,
+    /// What blocks add for each token.
+    pub layer_table: Option<LayerTable>,
 }
 
 impl Default for EndStyle {
     fn default() -> Self {
-        Self { embedding_scale: 1.0, logit_cap: None }
+        Self { embedding_scale: 1.0, logit_cap: None, layer_table: None }
     }
 }

@@ -16,8 +16,8 @@ pub(in crate::model) struct Reading<'a> {
     pub(in crate::model) centred: bool,
     /// Values of a head that are rotated; `None` = all.
     pub(in crate::model) rotary: Option<usize>,
-    /// What it has around its blocks.
-    pub(in crate::model) style: EndStyle,
+    /// Reads what it has around its blocks.
+    pub(in crate::model) style: &'a dyn Fn(&Uploader<'_>) -> Result<EndStyle, ModelError>,
     /// Reads a block.
     pub(in crate::model) block: &'a dyn Fn(&Uploader<'_>, usize) -> Result<BlockWeights, ModelError>,
 }
@@ -35,7 +35,7 @@ pub(in crate::model) fn llama(
     let reading = Reading {
         centred: false,
         rotary: None,
-        style: EndStyle::default(),
+        style: &|_| Ok(EndStyle::default()),
         block: &|uploader, index| uploader.block(index),
     };
     target(gpu, files, (ctx_len, &reading), on_layer)
@@ -55,6 +55,7 @@ pub(in crate::model) fn target(
     check_shape(&shape)?;
     let centred = reading.centred && source.is_checkpoint();
     let (uploader, v, d) = (Uploader { gpu, source, config, centred }, config.vocab, config.d_model);
+    let style = (reading.style)(&uploader)?;
     let tokens = uploader.matrix("token_embd.weight", v, d)?;
     let (head, embedding) = match config.tied {
         true => (tokens, None),
@@ -74,7 +75,7 @@ pub(in crate::model) fn target(
         head,
         angles: angles(gpu, &config.rope, reading.rotary.unwrap_or(config.head_dim), ctx_len),
         ctx_len,
-        style: reading.style,
+        style,
     };
     let spec = spec(source, config, &network);
     GpuLlama::new(&Arc::new(network), spec)

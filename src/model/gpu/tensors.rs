@@ -206,7 +206,10 @@ pub(in crate::model) fn check_shape(shape: &Shape) -> Result<(), ModelError> {
         return Err(ModelError::Metadata(format!("{heads} heads cannot share {kv_heads} KV heads")));
     }
     let is_odd = |len: usize| len == 0 || !len.is_multiple_of(32);
-    if head_dim > draftscope_gpu::MAX_HEAD_DIM || [d_model, head_dim, d_ff].into_iter().any(is_odd) {
+    // heads of 16 values are joined in pairs
+    let is_narrow = head_dim == 16 && heads.is_multiple_of(2);
+    let odd_heads = (is_odd(head_dim) && !is_narrow) || head_dim > draftscope_gpu::MAX_HEAD_DIM;
+    if odd_heads || [d_model, d_ff].into_iter().any(is_odd) {
         return Err(ModelError::Unsupported(format!(
             "the GPU backend does not run widths {d_model}, {d_ff} with heads of {head_dim}; choose --device cpu"
         )));

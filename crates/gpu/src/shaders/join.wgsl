@@ -1,5 +1,5 @@
-// Joins the segments of one row and query head in order, each to those before it, multiplied by the sigmoid of their gates if there are any, as
-// numbers and as codes. One workgroup a head and row.
+// Joins the segments of one row and query head in order, each to those before it, multiplied by the sigmoid of their
+// gates if there are any, as numbers and as codes. One workgroup a head and row; narrow heads share one.
 // dims: a = (heads, kv_heads, head_dim, segments that fit into parts); b = (positions that a row sees, 0: all; 1 if
 // there are gates; width of a row of them; where they begin in it)
 @group(0) @binding(2) var<storage, read> parts: array<f32>;              // as in attend
@@ -11,32 +11,37 @@
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) t: u32) {
     let hd = dims.a.z;
-    let head = wg.y * dims.a.x + wg.x;
+    let together = max(1u, 32u / hd); // heads of a workgroup: whole blocks of 32 numbers
     let seen = seen_by(wg.y);
     let own = (seen + 127u) / 128u;
     let first = select(0u, (seen - min(seen, dims.b.x)) / 128u, dims.b.x > 0u);
-    let at = head * dims.a.w * (hd + 2u);
-    for (var i = t; i < hd; i += 64u) {
-        var most = -3.0e38;
-        var total = 0.0;
-        var sum = 0.0;
-        for (var s = first; s < own; s++) {
-            let from_ = at + s * (hd + 2u);
-            let next = max(most, parts[from_]);
-            let before = exp_fixed(most - next);
-            let share = exp_fixed(parts[from_] - next);
-            total = total * before + parts[from_ + 1u] * share;
-            sum = sum * before + parts[from_ + 2u + i] * share;
-            most = next;
+    for (var h = wg.x * together; h < wg.x * together + together; h++) {
+        let head = wg.y * dims.a.x + h;
+        let at = head * dims.a.w * (hd + 2u);
+        for (var i = t; i < hd; i += 64u) {
+            var most = -3.0e38;
+            var total = 0.0;
+            var sum = 0.0;
+            for (var s = first; s < own; s++) {
+                let from_ = at + s * (hd + 2u);
+                let next = max(most, parts[from_]);
+                let before = exp_fixed(most - next);
+                let share = exp_fixed(parts[from_] - next);
+                total = total * before + parts[from_ + 1u] * share;
+                sum = sum * before + parts[from_ + 2u + i] * share;
+                most = next;
+            }
+            var value = sum / total;
+            if dims.b.y == 1u {
+                let gate = gates[wg.y * dims.b.z + dims.b.w + h * hd + i];
+                value = value / (1.0 + exp_fixed(-gate));
+            }
+            values[head * hd + i] = value;
         }
-        var value = sum / total;
-        if dims.b.y == 1u {
-            let gate = gates[wg.y * dims.b.z + dims.b.w + wg.x * hd + i];
-            value = value / (1.0 + exp_fixed(-gate));
-        }
-        values[head * hd + i] = value;
     }
     storageBarrier();
     workgroupBarrier();
-    for (var block = t; block < hd / 32u; block += 64u) { quantise(head * hd / 32u + block); }
+    let blocks = together * hd / 32u;
+    let start = (wg.y * dims.a.x + wg.x * together) * hd / 32u;
+    for (var block = t; block < blocks; block += 64u) { quantise(start + block); }
 }

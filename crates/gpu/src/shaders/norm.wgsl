@@ -1,5 +1,5 @@
-// x / sqrt(mean(x²) + eps) · weight of each row, as numbers and as codes. One workgroup a row.
-// dims: a.x = d; c.x = eps
+// x / sqrt(mean(x²) + eps) · weight of each row, or x itself, as numbers and as codes. One workgroup a row.
+// dims: a = (d, 1 for x itself, 0, 0); c.x = eps
 @group(0) @binding(2) var<storage, read> x: array<f32>;                  // [m][d]
 @group(0) @binding(3) var<storage, read> weight: array<f32>;             // [d]
 @group(0) @binding(4) var<storage, read_write> values: array<f32>;       // [m][d]
@@ -21,7 +21,9 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) t
     }
     let inverse = 1.0 / sqrt(tree[0] / f32(d) + dims.c.x);
     for (var block = t; block < d / 32u; block += 64u) {
-        for (var i = 32u * block; i < 32u * block + 32u; i++) { values[row + i] = x[row + i] * inverse * weight[i]; }
+        for (var i = 32u * block; i < 32u * block + 32u; i++) {
+            values[row + i] = select(x[row + i] * inverse * weight[i], x[row + i], dims.a.y == 1u);
+        }
         quantise(row / 32u + block);
     }
 }

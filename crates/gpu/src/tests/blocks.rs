@@ -8,7 +8,7 @@ use super::{gpu, stored};
 use crate::block::{Binder, BlockWeights, Op, Shape};
 use crate::buffers::{LayerCache, Scratch};
 use crate::reference::{self, Acts, Weights};
-use crate::{Form, Gpu, Matrix, PROMPT_ROWS, PassRows, StoredRows, Style};
+use crate::{Form, Gpu, LayerInput, LayerTable, Matrix, PROMPT_ROWS, PassRows, StoredRows, Style};
 
 pub(super) fn matrix(gpu: &Gpu, encoding: Encoding, [rows, k]: [usize; 2], noise: &mut Noise) -> (Matrix, Weights) {
     let bytes = stored(encoding, rows, k, noise);
@@ -31,6 +31,8 @@ struct Case {
     style: Style,
     post_norms: bool,
     own_angles: bool,
+    /// Width of what the block adds for a token; 0 for nothing.
+    input: usize,
 }
 
 const SHAPE: Shape = Shape { d_model: 96, heads: 4, kv_heads: 2, head_dim: 32, d_ff: 160, eps: 1e-5 };
@@ -38,7 +40,7 @@ const SHAPE: Shape = Shape { d_model: 96, heads: 4, kv_heads: 2, head_dim: 32, d
 impl Case {
     fn plain(encoding: Encoding) -> Self {
         let (shape, style) = (SHAPE, Style::default());
-        Self { encoding, shape, bias: false, head_norms: false, style, post_norms: false, own_angles: false }
+        Self { encoding, shape, bias: false, head_norms: false, style, post_norms: false, own_angles: false, input: 0 }
     }
 }
 
@@ -71,8 +73,20 @@ fn a_block_with_gates_and_partly_rotated_heads_has_the_bits_of_the_reference() {
     check(&gpu, 8, Case { style, head_norms: true, ..Case::plain(Encoding::Q4K) });
 }
 
+#[test]
+fn a_block_with_narrow_heads_normed_values_and_inputs_has_the_bits_of_the_reference() {
+    let Some(gpu) = gpu() else { return };
+    for (seed, input, output_scale) in [(11, 0, Some(0.7)), (12, 64, Some(1.3)), (13, 32, None)] {
+        let shape = Shape { head_dim: 16, ..SHAPE };
+        let style = Style { norms_values: true, gelu: true, output_scale, ..Style::default() };
+        let case = Case { style, shape, head_norms: true, post_norms: true, input, ..Case::plain(Encoding::Q8_0) };
+        check(&gpu, seed, case);
+    }
+}
+
 fn check(gpu: &Gpu, seed: u64, case: Case) {
-    let Case { encoding, shape, bias: with_bias, head_norms: with_norms, mut style, post_norms, own_angles } = case;
+    let Case { encoding, shape, bias: with_bias, head_norms: with_norms, mut style, post_norms, own_angles, input } =
+        case;
     // K-quants have rows of whole blocks of 256
     let shape = match encoding {
         Encoding::Q4K => Shape { d_model: 256, heads: 8, d_ff: 256, ..shape },
@@ -89,13 +103,21 @@ fn check(gpu: &Gpu, seed: u64, case: Case) {
     let (up, up_weights) = matrix(gpu, encoding, [d_ff, d], &mut noise);
     let (down, down_weights) = matrix(gpu, encoding, [d, d_ff], &mut noise);
     let [attn_norm, ffn_norm, next_norm, after_attn, after_ffn] = [0; 5].map(|_| noise.numbers(d));
-    let (bias, norms) = (noise.numbers(width), noise.numbers(2 * hd));
+    let (bias, norms) = (noise.numbers(width), noise.numbers(3 * hd));
+    let width_in = input.max(32);
+    let (input_gate, input_gate_weights) = matrix(gpu, encoding_of(input, encoding), [width_in, d], &mut noise);
+    let (project, project_weights) = matrix(gpu, encoding_of(input, encoding), [d, width_in], &mut noise);
+    let (inputs, input_norm) = (noise.numbers(PROMPT_ROWS * width_in), noise.numbers(d));
     let rotary = style.rotary.unwrap_or(hd);
     let angles: Vec<[f32; 2]> = noise.numbers(positions * rotary).as_chunks().0.to_vec();
     let angles_buffer = gpu.upload(&angles);
     let unused = gpu.upload(&noise.numbers(positions * rotary));
     style.angles = own_angles.then(|| angles_buffer.clone());
     style.post_norms = post_norms.then(|| [&after_attn, &after_ffn].map(|norm| gpu.upload(norm)));
+    if input > 0 {
+        let norm = gpu.upload(&input_norm);
+        style.layer_input = Some(LayerInput { gate: input_gate, project, norm, index: 0 });
+    }
     let weights = BlockWeights {
         attn_norm: gpu.upload(&attn_norm),
         qkv,
@@ -120,10 +142,11 @@ fn check(gpu: &Gpu, seed: u64, case: Case) {
     let of_model = if own_angles { &unused } else { &angles_buffer };
     let ops = binder.block_between(&shape, &weights, (&scratch, &cache, of_model), (false, Some(&next_buffer)));
     let launches = |ops: &[Op], m| ops.iter().filter(|op| op.workgroups(&PassRows::chain(0, m)).is_some()).count();
-    assert_eq!(launches(&ops, 16), if post_norms { 10 } else { 9 });
+    let of_input = if input > 0 { 4 } else { 0 };
+    assert_eq!(launches(&ops, 16), of_input + if post_norms { 10 } else { 9 });
     // after the first block, whose input is normed by the block before
     let entered = binder.block_between(&shape, &weights, (&scratch, &cache, of_model), (true, None));
-    assert!(!post_norms || launches(&entered, 16) == 9);
+    assert!(!post_norms || launches(&entered, 16) == 9 + of_input);
     // a prompt's attention is one launch
     assert!(scratch.prompt_rows < 47 || launches(&ops, 47) == launches(&ops, 16) - 1);
     let x = noise.numbers(PROMPT_ROWS * d);
@@ -135,6 +158,9 @@ fn check(gpu: &Gpu, seed: u64, case: Case) {
         gpu.write(&cache.keys, 0, bytemuck::cast_slice(&bits(keys)));
         gpu.write(&cache.values, 0, bytemuck::cast_slice(&bits(values)));
         gpu.write(&scratch.x, 0, bytemuck::cast_slice(&x));
+        if input > 0 {
+            gpu.write(&scratch.inputs, 0, bytemuck::cast_slice(&inputs));
+        }
         run(gpu, &ops, &scratch.run, &pass);
         // the reference
         let [mut keys, mut values] = [keys, values].map(|halves| halves.iter().map(|h| h.to_f32()).collect::<Vec<_>>());
@@ -162,7 +188,10 @@ fn check(gpu: &Gpu, seed: u64, case: Case) {
                     store(&mut keys[place(index - heads)..], reference::rope(&head, norm(1), angles, 1.0));
                 }
                 _ if index < all => {
-                    store(&mut values[place(index - heads - kv_heads)..], reference::rope(&head, None, None, 1.0));
+                    store(
+                        &mut values[place(index - heads - kv_heads)..],
+                        reference::rope(&head, norm(2).filter(|_| style.norms_values), None, 1.0),
+                    );
                 }
                 _ => {} // gates
             }
@@ -181,16 +210,24 @@ fn check(gpu: &Gpu, seed: u64, case: Case) {
             out
         });
         let acts = Acts::of(attended.collect());
-        let add = |x: &mut Vec<f32>, y: Vec<f32>, post: &[f32]| match post_norms {
-            true => *x = reference::norm_add(x, &y, post, (eps, 1.0)),
+        let add = |x: &mut Vec<f32>, y: Vec<f32>, (post, scale): (&[f32], f32)| match post_norms {
+            true => *x = reference::norm_add(x, &y, post, (eps, scale)),
             false => x.iter_mut().zip(y).for_each(|(x, y)| *x += y),
         };
-        add(&mut x, times(&out_weights, d, &acts, m), &after_attn);
+        add(&mut x, times(&out_weights, d, &acts, m), (&after_attn, 1.0));
         let acts = Acts::of(reference::norm(&x, &ffn_norm, eps));
         let gates = times(&gate_weights, d_ff, &acts, m);
         let ups = times(&up_weights, d_ff, &acts, m);
         let inner = gates.iter().zip(ups).map(|(gate, up)| reference::act_mul(*gate, up, style.gelu)).collect();
-        add(&mut x, times(&down_weights, d, &Acts::of(inner), m), &after_ffn);
+        let scale = style.output_scale.unwrap_or(1.0);
+        let of_ffn = if input > 0 { 1.0 } else { scale };
+        add(&mut x, times(&down_weights, d, &Acts::of(inner), m), (&after_ffn, of_ffn));
+        if input > 0 {
+            let gates = times(&input_gate_weights, input, &Acts::of(x.clone()), m);
+            let inner =
+                gates.iter().zip(&inputs).map(|(gate, input)| reference::act_mul(*gate, *input, true)).collect();
+            add(&mut x, times(&project_weights, d, &Acts::of(inner), m), (&input_norm, scale));
+        }
         let what = format!("case {seed}, {encoding:?}, {m} rows after {}", pass.base);
         same_bits(&numbers(gpu, &scratch.x, m * d), &x, &what);
         if post_norms {
@@ -198,6 +235,55 @@ fn check(gpu: &Gpu, seed: u64, case: Case) {
             same_bits(&numbers(gpu, &scratch.acts.values, m * d), &next, &format!("{what}, normed for the next"));
         }
     }
+}
+
+/// A type for matrices whose width is no whole block of the case's, where they are not used.
+fn encoding_of(input: usize, encoding: Encoding) -> Encoding {
+    if input > 0 { encoding } else { Encoding::F32 }
+}
+
+#[test]
+fn inputs_of_blocks_have_the_bits_of_the_reference() {
+    let Some(gpu) = gpu() else { return };
+    let (mut noise, width, d, m) = (Noise(14), 32, SHAPE.d_model, 5);
+    let (table, table_weights) = matrix(&gpu, Encoding::Q8_0, [40, 3 * width], &mut noise);
+    let (project, project_weights) = matrix(&gpu, Encoding::Q8_0, [3 * width, d], &mut noise);
+    let (norm, x, tokens) = (noise.numbers(width), noise.numbers(m * d), [3u32, 39, 0, 17, 3]);
+    let of = LayerTable { width, table, project, norm: gpu.upload(&norm) };
+    let block = |index| {
+        let (gate, _) = matrix(&gpu, Encoding::F32, [width, d], &mut Noise(1));
+        let (project, _) = matrix(&gpu, Encoding::F32, [d, width], &mut Noise(2));
+        let input = LayerInput { gate, project, norm: gpu.upload(&[0.0f32]), index };
+        let matrix = |rows, k| matrix(&gpu, Encoding::F32, [rows, k], &mut Noise(3)).0;
+        BlockWeights {
+            attn_norm: gpu.upload(&[0.0f32]),
+            qkv: matrix(32, d),
+            bias: None,
+            head_norms: None,
+            out: matrix(d, 32),
+            ffn_norm: gpu.upload(&[0.0f32]),
+            gate: matrix(32, d),
+            up: matrix(32, d),
+            down: matrix(d, 32),
+            style: Style { layer_input: Some(input), ..Style::default() },
+        }
+    };
+    let blocks: Vec<_> = (0..3).map(block).collect();
+    let scratch = Scratch::new(&gpu, (&SHAPE, &blocks), (64, 1)).unwrap();
+    gpu.write(&scratch.x, 0, bytemuck::cast_slice(&x));
+    let ids = gpu.upload(&tokens);
+    let ops = Binder { gpu: &gpu, run: &scratch.run }.layer_inputs(&of, &ids, (&scratch, &SHAPE));
+    assert_eq!(ops.len(), 4);
+    run(&gpu, &ops, &scratch.run, &PassRows::chain(0, m));
+    let projected = times(&project_weights, 3 * width, &Acts::of(x), m);
+    let scaled: Vec<f32> = projected.iter().map(|x| x * (1.0 / (d as f32).sqrt())).collect();
+    let normed = reference::norm(&scaled, &norm, SHAPE.eps);
+    let root = (width as f32).sqrt();
+    let expected = normed.iter().enumerate().map(|(i, normed)| {
+        let looked_up = table_weights.weight(tokens[i / (3 * width)] as usize, i % (3 * width)) * root;
+        (normed + looked_up) * 0.707_106_78
+    });
+    same_bits(&numbers(&gpu, &scratch.inputs, m * 3 * width), &expected.collect::<Vec<_>>(), "inputs");
 }
 
 #[test]

@@ -111,7 +111,7 @@ fn network_of(gpu: Arc<Gpu>) -> Arc<Network> {
         head: plain.head.clone(),
         angles: plain.angles.clone(),
         ctx_len: plain.ctx_len,
-        style: plain.style,
+        style: plain.style.clone(),
         gpu,
     })
 }

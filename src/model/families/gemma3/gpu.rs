@@ -40,12 +40,12 @@ pub(super) fn target(
         };
         Ok(BlockWeights { style, ..uploader.block(index)? })
     };
-    let style = EndStyle {
-        embedding_scale: (transformer.d_model as f32).sqrt(),
-        logit_cap: layers.logit_softcap.map(|cap| cap as f32),
+    let style = |_: &Uploader<'_>| {
+        let logit_cap = layers.logit_softcap.map(|cap| cap as f32);
+        Ok(EndStyle { embedding_scale: (transformer.d_model as f32).sqrt(), logit_cap, ..EndStyle::default() })
     };
     let mut on_layer = |done: usize, total: usize| progress("target", done as u64, total as u64);
-    let reading = Reading { centred: true, rotary: None, style, block: &block };
+    let reading = Reading { centred: true, rotary: None, style: &style, block: &block };
     let mut model = load::target(gpu, (source, transformer), (ctx_len, &reading), &mut on_layer)?;
     model.set_sha256(options.sha256.clone());
     Ok(Box::new(GpuTarget { model, own_modules: Box::new(|_, context| no_module(context)), no_sharing: NO_SHARING }))

@@ -171,26 +171,41 @@ impl FamilyConfig for Gemma4Config {
         }
     }
 
+    fn runs_on_gpu(&self) -> bool {
+        self.gemma.experts.is_none()
+    }
+
     fn load(&self, context: &LoadContext<'_>, backend: Backend<'_>, progress: &mut Progress<'_>) -> LoadResult {
+        #[cfg(feature = "gpu")]
+        if let Backend::Gpu(gpu) = &backend {
+            return crate::model::families::gemma4::gpu::target(self, gpu, context, progress);
+        }
         let (tensors, spec) = context.on_candle(&backend);
         let weights = Arc::new(Gemma4Weights::load(&tensors, &self.gemma, context.ctx_len, progress)?);
         Ok(Box::new(CandleTarget { weights, spec }))
     }
 }
 
+/// Says that the files have no drafter, and what drafts instead.
+pub(super) fn no_module(context: &LoadContext<'_>) -> Result<Modules, ModelError> {
+    Err(ModelError::Unsupported(format!(
+        "{} brings no drafter; name its assistant with --draft-model",
+        context.source.file_name()
+    )))
+}
+
+pub(super) const NO_SHARING: NoSharing = NoSharing {
+    family: "a Gemma 4",
+    instead_of_head: "name its assistant with --draft-model",
+    instead_of_module: "has an assistant, so name that with --draft-model and leave --mtp out",
+};
+
 impl CandleFamily for Gemma4Weights {
     fn own_modules(_target: &CandleTarget<Self>, context: &LoadContext<'_>) -> Option<Result<Modules, ModelError>> {
-        Some(Err(ModelError::Unsupported(format!(
-            "{} brings no drafter; name its assistant with --draft-model",
-            context.source.file_name()
-        ))))
+        Some(no_module(context))
     }
 
     fn shared(_target: &CandleTarget<Self>) -> Result<SharedWeights<'_>, NoSharing> {
-        Err(NoSharing {
-            family: "a Gemma 4",
-            instead_of_head: "name its assistant with --draft-model",
-            instead_of_module: "has an assistant, so name that with --draft-model and leave --mtp out",
-        })
+        Err(NO_SHARING)
     }
 }

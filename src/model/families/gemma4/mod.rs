@@ -11,6 +11,8 @@ mod config;
 mod experts;
 mod family;
 mod gguf;
+#[cfg(feature = "gpu")]
+mod gpu;
 mod keys;
 mod layer;
 mod names;

@@ -43,7 +43,8 @@ pub(super) fn target(
             attending(uploader, hybrid, index, norms)
         }
     };
-    let reading = Reading { centred: true, rotary: Some(hybrid.rotary), style: EndStyle::default(), block: &block };
+    let reading =
+        Reading { centred: true, rotary: Some(hybrid.rotary), style: &|_| Ok(EndStyle::default()), block: &block };
     let mut on_layer = |done: usize, total: usize| progress("target", done as u64, total as u64);
     let mut model = load::target(gpu, (source, transformer), (ctx_len, &reading), &mut on_layer)?;
     model.set_sha256(options.sha256.clone());

@@ -140,7 +140,11 @@ fn check_fit(weights: u64, available: Option<u64>) -> Result<(), ModelError> {
 impl CheckedModule for CheckedAssistant {
     fn load(&self, target: &dyn LoadedTarget, context: &LoadContext<'_>) -> Result<LoadedModules, ModelError> {
         let target = (target as &dyn Any).downcast_ref::<CandleTarget<Gemma4Weights>>();
-        let other = || ModelError::Unsupported("an assistant drafts for a Gemma 4 alone".into());
+        let other = || {
+            ModelError::Unsupported(
+                "an assistant drafts for a Gemma 4 alone, and not on the GPU yet; choose --device cpu".into(),
+            )
+        };
         let weights = &target.ok_or_else(other)?.weights;
         load(self, weights, (context.options.draft_vocab.as_ref(), context.ends)).map(LoadedModules::from)
     }
