@@ -237,7 +237,7 @@ mod tests {
         let mut cut = PreTokenizedString::from(text);
         pre.rule().unwrap().pre_tokenize(&mut cut).unwrap();
         let parts = cut.get_splits(OffsetReferential::Original, OffsetType::Byte);
-        parts.into_iter().map(|(part, _, _)| part.replace('Ġ', " ")).collect()
+        parts.into_iter().map(|(_, (from, to), _)| text[from..to].to_owned()).collect()
     }
 
     #[test]
@@ -246,5 +246,17 @@ mod tests {
         let parts = ["Hello", " world", ",", " it", "'", "s", " ", "123", "45", " ", "$", "a"];
         assert_eq!(cut(Pre::Default, text), parts);
         assert_eq!(cut(Pre::Gpt2, text), ["Hello", " world", ",", " it", "'s", " 12345", " $", "a"]);
+    }
+
+    #[test]
+    fn families_of_experts_have_their_own_splits() {
+        let text = "Hello世界, it's 12345abcDEF\n\n ok";
+        // digits in threes, Chinese apart, a mark with the letters after it
+        let deepseek = ["Hello", "世界", ",", " it", "'s", " ", "123", "45", "abcDEF", "\n\n", " ok"];
+        assert_eq!(cut(Pre::DeepSeek3, text), deepseek);
+        // words end where lower case turns into upper case, and keep their contractions
+        let kimi = ["Hello", "世界", ",", " it's", " ", "123", "45", "abc", "DEF", "\n\n", " ok"];
+        assert_eq!(cut(Pre::KimiK2, text), kimi);
+        assert_eq!(cut(Pre::Glm4, text), cut(Pre::Llama3, text));
     }
 }
