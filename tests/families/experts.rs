@@ -11,14 +11,14 @@ use crate::cases::{
     DEEPSEEK2_GGUF, GEMMA4_EXPERTS, GEMMA4_EXPERTS_GGUF, GLM4_FLASH_GGUF, GLM4_MOE, GLM4_MOE_GGUF, QWEN3_MOE,
     QWEN3_MOE_GGUF,
 };
-use crate::gguf::rewritten;
+use crate::gguf::{rewritten, rewritten_of};
 use crate::module;
 use crate::support::{
-    AssistantCard, Backend, Card, GgufSummary, LogitRows, OpenModel, bare_options, family_number, left_out, open, path,
-    refusal, with_draft,
+    AssistantCard, Backend, Card, GgufSummary, LogitRows, OpenModel, bare_options, family_number, left_out, open,
+    options, path, refusal, with_draft,
 };
 
-/// Each with its experts, experts of a row, layers that have experts, and weights of an expert.
+/// Each with its experts, experts of a row, and layers that have experts.
 const ALL: [(&Case, usize, usize, usize); 8] = [
     (&GEMMA4_EXPERTS, 4, 2, 2),
     (&GEMMA4_EXPERTS_GGUF, 4, 2, 2),
@@ -121,6 +121,17 @@ fn a_gguf_file_that_lost_its_module_decodes_without_drafts() {
         let summary = GgufSummary::read(&path(name)).unwrap();
         assert_eq!((summary.drafting.modules, summary.drafting.announced), (1, 1), "{name}");
         assert!(summary.types.iter().all(|share| share.runs), "{name}");
+        let file = rewritten_of(name, "blk.2.", |_| {});
+        let notice = left_out(&options(file.path(), Backend::Native));
+        let says = "announces 1 draft modules ('nextn_predict_layers') and holds no tensor of them";
+        assert!(notice.contains(says), "{name}: {notice}");
+        // one tensor of the module is not enough
+        let file = rewritten_of(name, "blk.2.ffn_down_exps", |_| {});
+        let notice = left_out(&options(file.path(), Backend::Native));
+        assert!(notice.contains("no tensor 'blk.2.ffn_down_exps.weight'"), "{name}: {notice}");
+        // llama.cpp uses the last norm of the target if the module has none
+        let file = rewritten_of(name, "nextn.shared_head_norm", |_| {});
+        assert!(open(&options(file.path(), Backend::Native)).mtp.is_some(), "{name}");
     }
 }
 

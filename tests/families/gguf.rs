@@ -12,11 +12,20 @@ use crate::support::{
 
 /// A GGUF fixture with other metadata.
 pub fn rewritten(name: &str, change: impl FnOnce(&mut HashMap<String, Value>)) -> tempfile::NamedTempFile {
+    rewritten_of(name, "nothing", change)
+}
+
+/// A GGUF fixture with other metadata and without the tensors whose names contain this.
+pub fn rewritten_of(
+    name: &str,
+    without: &str,
+    change: impl FnOnce(&mut HashMap<String, Value>),
+) -> tempfile::NamedTempFile {
     let mut file = fs::File::open(path(name)).unwrap();
     let content = gguf_file::Content::read(&mut file).unwrap();
     let mut metadata = content.metadata.clone();
     change(&mut metadata);
-    let names = content.tensor_infos.keys();
+    let names = content.tensor_infos.keys().filter(|name| !name.contains(without));
     let tensors: Vec<_> =
         names.map(|name| (name.as_str(), content.tensor(&mut file, name, &Device::Cpu).unwrap())).collect();
     let tensors: Vec<_> = tensors.iter().map(|(name, tensor)| (*name, tensor)).collect();
