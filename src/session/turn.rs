@@ -213,8 +213,7 @@ impl Answer {
                 let cell = DraftCell { piece, q: *q, top, row: *row, more, took_us: *took_us };
                 let round = self.round_mut(*round)?;
                 round.draft((*index).into(), cell);
-                let all_told = round.drafts.len() >= round.draft_len.into();
-                Some(if all_told { Phase::Verifying } else { Phase::Drafting })
+                Some(if round.drafts.len() >= round.draft_len.into() { Phase::Verifying } else { Phase::Drafting })
             }
             EventKind::DraftStopped { round, token, q, p_min, took_us, .. } => {
                 let (piece, q, p_min, took_us) = (token.clone(), *q, *p_min, *took_us);
