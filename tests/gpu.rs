@@ -8,14 +8,21 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::checkpoint::{Golden, path};
 use common::gpu::{apart, decode, on_cpu, open, options, prompt, settings};
 use draftscope::engine;
+use draftscope::headless::{Driver, Outcome};
 use draftscope::model::load::{Loaded, load};
 use draftscope::model::options::{LoadOptions, ModuleFile};
 use draftscope::model::{Checkpoint, LogitRows, ModelError, State, Tap};
-use draftscope::protocol::{DrafterKind, TokenId};
+use draftscope::protocol::{DrafterKind, Event, EventKind, Prompt, Sampling, Settings, TokenId};
+use draftscope::speculate::decoder::Decoder;
 use draftscope::speculate::drafter::{Drafter, NoDrafter};
+use draftscope::speculate::sampler::{LogitRow, Sampler};
+use draftscope::stream::Consumer;
+use draftscope::trace::{RecordOptions, Recorder, Recording};
 
 /// Fixtures that run on the GPU: Llama, Qwen3 with normed heads, MiMo's target, which has the biases of Qwen2; as bf16,
 /// FP8, and GGUF files with blocks of most encodings.
@@ -166,53 +173,145 @@ fn states_and_errors_are_those_of_every_backend() {
     let unknown = target.forward(&[TokenId(320)], LogitRows::All);
     assert!(matches!(unknown, Err(ModelError::Vocabulary { token: 320, vocab: 320 })));
     assert!(target.truncate(31, &Checkpoint { len: 0 }).is_err());
-    assert!(target.forward_tree(&tokens[..2], &[0, 5]).is_err());
+    assert!(target.forward_tree(&tokens[..2], &[0, 5], LogitRows::All).is_err());
     assert_eq!(target.len(), 30);
 }
 
-/// All greedy drafts of an MTP module are one submission, the pass that verifies them another, and no buffer is made.
+/// A device of its own, which no other test uses: a device is known by the text that names it.
+fn own_device(options: LoadOptions, number: &str) -> LoadOptions {
+    LoadOptions { adapter: options.adapter.map(|name| format!("{number}{name}")), ..options }
+}
+
+/// A greedy round of the whole decoder: the drafts of an MTP module are one submission, the pass that verifies them
+/// another, also where tokens that the module cannot draft are committed and join its head; no buffer is made, and the
+/// host reads statistics and the best logits only.
 #[test]
-fn drafts_and_verification_are_two_submissions() {
-    const DRAFTS: usize = 5;
+fn a_greedy_round_is_two_submissions_and_reads_little() {
     let Some(options) = options("llama") else { return };
-    // a device of its own, which no other test uses: a device is known by the text that names it
-    let options = LoadOptions { adapter: options.adapter.map(|name| format!("0{name}")), ..options };
+    let options = own_device(options, "0");
     let loaded = open(&LoadOptions { mtp: Some(module(2)), ..options.clone() });
     let gpu = draftscope::model::gpu::opened(options.adapter.as_deref()).unwrap();
-    let (mut target, mut module) = (loaded.target, loaded.mtp.unwrap().0);
-    target.set_tap(&module.tap()).unwrap();
-    // tokens of the draft vocabulary, so that none joins it
-    let prompt: Vec<_> = (0..20).map(|i| TokenId(4 * (i * 7 % 80))).collect();
-    let hidden = target.forward(&prompt, LogitRows::Last).unwrap().hidden;
-    module.forward(&prompt[1..], &hidden.slice(0..19)).unwrap();
-    let mut drafted = Vec::new();
-    let mut round = || {
-        let before = gpu.work();
-        module.expect_drafts(DRAFTS);
-        let mut out = module.forward(&prompt[..1], &hidden.last_row()).unwrap();
-        drafted.clear();
-        for index in 0..DRAFTS {
-            let logits = out.logits.row(0);
-            let most = logits.iter().copied().fold(f32::MIN, f32::max);
-            let best = logits.iter().position(|logit| *logit == most).unwrap();
-            drafted.push(module.draft_vocab()[best]);
-            if index + 1 < DRAFTS {
-                out = module.forward(&drafted[index..], &out.hidden.last_row()).unwrap();
+    let (drafters, Loaded { target, .. }) = engine::drafter_set(loaded);
+    for (k, tree, most) in [(3, None, 2), (5, None, 2), (0, None, 1), (3, Some(5), 5)] {
+        let settings = settings(DrafterKind::Mtp, k, tree);
+        let (target, drafters) = (target.fork().unwrap(), drafters.fork().unwrap());
+        let mut decoder = Decoder::new(target, drafters, &settings);
+        decoder.prefill(1, &prompt(3, 37)).unwrap();
+        let (mut rounds, mut foreign) = (0, 0);
+        while rounds < 12 {
+            let before = gpu.work();
+            let (mut on_device, mut drafted) = (None, 0);
+            let tokens = decoder.round(&mut |event| {
+                match event {
+                    EventKind::Committed { device, .. } => on_device = device,
+                    EventKind::Drafted { .. } => drafted += 1,
+                    _ => {}
+                }
+                Duration::ZERO
+            });
+            foreign += tokens.unwrap().iter().filter(|token| token.0 % 4 > 0).count();
+            let (work, on_device) = (gpu.work().since(before), on_device.unwrap());
+            assert!(work.submissions <= most, "k = {k}, tree {tree:?}: {work:?}");
+            assert_eq!(work.buffers, 0);
+            let besides = work.read_bytes - work.state_bytes;
+            // 320 logits a row would be 1,280 bytes; statistics and 32 of them are 280, and a row of a draft as much
+            assert!(besides <= 32 + 280 * (2 * u64::from(k) + 9), "{besides} bytes, {work:?}");
+            assert_eq!((on_device.draft.submissions > 0, drafted > 0), (k > 0, k > 0));
+            let total = on_device.total();
+            assert_eq!((total.launches, total.read_bytes), (work.dispatches, work.read_bytes));
+            if tree.is_none() {
+                assert_eq!((on_device.verify.submissions, total.submissions), (1, work.submissions));
+            }
+            assert_eq!(on_device.verify.nanoseconds > 0, gpu.info().has_timestamps);
+            rounds += 1;
+        }
+        assert!(foreign > 3, "tokens outside of the draft vocabulary were committed");
+    }
+    // what the default model's rounds read: statistics of 49,152 logits in each of four rows, of 9,216 for each of three
+    // drafts, and the best of each
+    let row = |logits: u64| 16 * logits.div_ceil(512) + 8 * 33;
+    assert!(4 * row(49_152) + 3 * row(9_216) < 64 << 10);
+}
+
+/// Distributions of greedy decoding that come from the best logits are those of whole rows.
+#[test]
+fn what_a_greedy_round_shows_is_what_whole_rows_give() {
+    let Some(options) = options("qwen3") else { return };
+    let mut target = open(&options).target;
+    let tokens = prompt(2, 30);
+    target.forward(&tokens, LogitRows::Last).unwrap();
+    let greedy = Sampler { sampling: Sampling::default() };
+    for parents in [None, Some(&[0, 0, 1, 0, 3][..])] {
+        let mut run = |rows| {
+            let since = target.checkpoint().unwrap();
+            let out = match parents {
+                None => target.forward(&tokens[..5], rows),
+                Some(parents) => target.forward_tree(&tokens[..5], parents, rows),
+            };
+            target.truncate(30, &since).unwrap();
+            out.unwrap()
+        };
+        let [all, best] = [LogitRows::All, LogitRows::Best].map(&mut run);
+        assert!(best.logits.is_empty() && best.hidden == all.hidden && best.scored() == 5);
+        for row in 0..5 {
+            let follows = |at: &usize| *at > 0 && parents.map_or(*at - 1, |parents| parents[*at]) == row;
+            let also: Vec<TokenId> = (0..5).filter(follows).map(|at| tokens[at]).collect();
+            let [all, best] = [&all, &best]
+                .map(|out| greedy.distribution(&LogitRow::of(out, row, None), also.iter().copied(), row).unwrap());
+            assert_eq!(all, best, "row {row}");
+            assert!(also.iter().all(|token| best.prob(*token) > 0.0));
+        }
+    }
+}
+
+/// Loses a device after some rounds.
+struct Loses {
+    adapter: Option<String>,
+    rounds: u32,
+}
+
+impl Consumer for Loses {
+    fn name(&self) -> &str {
+        "a test"
+    }
+    fn event(&mut self, event: &Event) -> std::io::Result<()> {
+        if let EventKind::Committed { .. } = event.kind {
+            self.rounds += 1;
+            if self.rounds == 3 {
+                draftscope::model::gpu::opened(self.adapter.as_deref()).unwrap().lose();
             }
         }
-        let rows = [&prompt[..1], &drafted].concat();
-        target.forward(&rows, LogitRows::All).unwrap();
-        let work = gpu.work().since(before);
-        target.truncate(20, &Checkpoint { len: 0 }).unwrap();
-        module.truncate(19).unwrap();
-        work
-    };
-    round(); // makes what later rounds use
-    for _ in 0..5 {
-        let work = round();
-        assert_eq!((work.submissions, work.buffers), (2, 0), "{work:?}");
-        assert!(work.read_bytes < 64 << 10, "{} bytes", work.read_bytes);
+        Ok(())
     }
+    fn finish(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The device is lost in the middle of an answer: one sentence says so, and the recording is whole.
+#[test]
+fn a_lost_device_ends_the_run_with_a_sentence_and_a_whole_recording() {
+    let Some(options) = options("llama") else { return };
+    let options = own_device(options, "00");
+    let settings = Settings { max_tokens: 100, ..settings(DrafterKind::Ngram, 3, None) };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("lost.jsonl");
+    let adapter = options.adapter.clone();
+    let mut driver = Driver::new(engine::spawn(engine::EngineConfig { recipe: options, settings }).unwrap());
+    driver.add(Box::new(Recorder::create(&file, RecordOptions::default()).unwrap()));
+    driver.add(Box::new(Loses { adapter, rounds: 0 }));
+    let outcome = driver.answer(Prompt::Raw("hello hello".to_owned()));
+    let Outcome::Failed(message) = &outcome else { panic!("{outcome:?}") };
+    assert!(message.contains("the GPU stopped working") && message.contains("--device cpu"), "{message}");
+    assert!(!message.contains('\n'), "one sentence: {message}");
+    assert!(driver.finish().is_empty(), "the recorder wrote everything");
+    let recording = Recording::open(&file).unwrap();
+    assert!(recording.cut().is_none(), "no torn line");
+    let header = recording.header().gpu.clone().unwrap();
+    assert!(header.row_by_row.is_none() && header.memory_bytes > 0 && !header.adapter.is_empty());
+    let events: Vec<EventKind> = recording.events().unwrap().map(|event| event.unwrap().kind).collect();
+    let rounds = events.iter().filter(|kind| matches!(kind, EventKind::Committed { device: Some(_), .. })).count();
+    assert!(rounds >= 3 && matches!(events.last(), Some(EventKind::Failed { message: last }) if last == message));
 }
 
 /// Runs the program; returns what it printed and whether it succeeded.

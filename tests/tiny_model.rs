@@ -713,7 +713,7 @@ proptest! {
         let mut together = target.fork().unwrap();
         together.forward(&prefix, LogitRows::Last).unwrap();
         let fresh = together.fork().unwrap();
-        let got = together.forward_tree(&rows, &parents).unwrap();
+        let got = together.forward_tree(&rows, &parents, LogitRows::All).unwrap();
         let mut path = vec![m - 1];
         while path[0] > 0 {
             path.insert(0, parents[path[0]]);

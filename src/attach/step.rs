@@ -104,7 +104,13 @@ impl Step {
         let next_kind = if accepted == drafted { NextKind::Bonus } else { NextKind::Recovered };
         let verdict = Verification::new((0..drafted).map(judgement).collect(), next, next_kind, None);
         events.push(EventKind::Verified { round, verdict });
-        events.push(EventKind::Committed { round, tokens: self.tokens, rollback_us: 0, clock_us: self.clock_us });
+        events.push(EventKind::Committed {
+            round,
+            tokens: self.tokens,
+            rollback_us: 0,
+            clock_us: self.clock_us,
+            device: None,
+        });
         events
     }
 }

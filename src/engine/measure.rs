@@ -12,7 +12,7 @@ use crate::model::block_module::BlockModule;
 use crate::model::load::{Loaded, load};
 use crate::model::options::LoadOptions;
 use crate::model::{Checkpoint, DraftModule, ExpertsMet, LogitRows, Model, ModelError, Rows};
-use crate::protocol::{DrafterInfo, MemoryAccount, TokenId};
+use crate::protocol::{DeviceWork, DrafterInfo, GpuInfo, MemoryAccount, TokenId};
 use draftscope_kernels::Stream;
 
 /// Bytes that the bandwidth test reads: far more than any cache stores.
@@ -81,7 +81,7 @@ pub struct CostCurve {
     pub threads: usize,
     /// Backend, weight dtype and device.
     pub backend: String,
-    /// T(m), index 0 is one row; all logits computed.
+    /// T(m), index 0 is one row; all logits computed, and on a GPU the best of them read.
     pub verify: Vec<Timing>,
     /// One drafted token, head included: half the time of a chain of two after a pass, whose first draft settles
     /// [`SETTLED`] slots; of a block drafter, its share of a whole block's pass. None without a drafter.
@@ -115,6 +115,24 @@ pub struct CostCurve {
     /// Time of a loop that only reads as many bytes as a pass, ÷ T(1) of the same turn: the median over the turns. No
     /// pass can be faster than that loop, so it lies between 0 and 1, apart from noise. `None` if a GPU computes.
     pub read_share: Option<f64>,
+    /// What a GPU measured; `None` if the processor computes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<DeviceCost>,
+}
+
+/// Costs of passes on a GPU.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DeviceCost {
+    /// The GPU, and the verdict of its self-test.
+    pub gpu: GpuInfo,
+    /// T(m) on the device: from the start of a pass's first launch to the end of its last. Empty where it notes no times.
+    pub verify: Vec<Timing>,
+    /// What a pass of one row does there.
+    pub pass: DeviceWork,
+    /// Bytes that the device reads from its memory in a second: a kernel that only reads, measured in this run.
+    pub read_rate: f64,
+    /// (pass_bytes + cache_bytes) ÷ T(1) ÷ read_rate, T(1) on the device where it notes times.
+    pub read_share: f64,
 }
 
 /// Bytes that this machine reads from memory in a second, on all its cores: the fastest of a few loops over more memory
@@ -137,6 +155,8 @@ pub struct PassTimer {
     ctx: usize,
     read: Rows, // states of the target that a chain's first draft settles
     memory: MemoryAccount,
+    /// What the last timed pass did on a GPU.
+    on_device: Option<DeviceWork>,
 }
 
 impl PassTimer {
@@ -150,7 +170,7 @@ impl PassTimer {
         if let Some(tap) = tap.or_else(|| block.as_ref().map(|(block, _)| block.tap())) {
             target.set_tap(&tap)?;
         }
-        Ok(Self { target, mtp, block, tokens: Vec::new(), ctx: 0, read: Rows::default(), memory })
+        Ok(Self { target, mtp, block, tokens: Vec::new(), ctx: 0, read: Rows::default(), memory, on_device: None })
     }
 
     /// Most cached positions after which every width can still be timed.
@@ -186,18 +206,26 @@ impl PassTimer {
         Ok(took)
     }
 
-    /// Times one pass over `rows` rows, 1 to [`MAX_ROWS`], all logits computed.
+    /// Times one pass over `rows` rows, 1 to [`MAX_ROWS`], as a greedy round runs it: all logits computed.
     ///
     /// # Errors
     /// When the pass fails.
     pub fn pass(&mut self, rows: usize) -> Result<Duration, ModelError> {
         let tokens = &self.tokens[self.ctx..self.ctx + rows];
         let since = self.target.checkpoint()?;
+        let before = self.target.device_work();
         let started = Instant::now();
-        black_box(self.target.forward(tokens, LogitRows::All)?);
+        black_box(self.target.forward(tokens, LogitRows::Best)?);
         let took = started.elapsed();
+        self.on_device = self.target.device_work().map(|work| work.since(before.unwrap_or_default()));
         self.target.truncate(since.len, &since)?;
         Ok(took)
+    }
+
+    /// What the last timed pass did on a GPU; `None` if the processor computes.
+    #[must_use]
+    pub fn on_device(&self) -> Option<DeviceWork> {
+        self.on_device
     }
 
     /// What passes of 1 to [`MAX_ROWS`] rows meet of the experts; empty where there are none.
@@ -271,8 +299,11 @@ pub fn measure(recipe: &LoadOptions, ctx: usize, turns: usize) -> Result<CostCur
     let pass_bytes = experts.first().map_or(timer.target.pass_bytes(), |one_row| one_row.pass_bytes);
     let as_pass = Stream::new(spec.threads, usize::try_from(pass_bytes + cache_bytes).unwrap_or(0));
     let memory = Stream::new(spec.threads, MEMORY_BYTES);
+    let read_rate = timer.target.device_read_rate()?;
     let mut times = vec![Vec::new(); MAX_ROWS];
     let timed_drafts = timer.drafts_of_a_pass().max(2);
+    let mut device_times = vec![Vec::new(); MAX_ROWS];
+    let mut one_row = None;
     let (mut drafts, mut reads, mut rates) = (Vec::new(), Vec::new(), Vec::new());
     for turn in 0..=turns {
         let keep = turn > 0;
@@ -285,17 +316,30 @@ pub fn measure(recipe: &LoadOptions, ctx: usize, turns: usize) -> Result<CostCur
             timer.pass(1)?;
         }
         for rows in 1..=MAX_ROWS {
-            let (pass, chain) = (timer.pass(rows)?, timer.chain(timed_drafts)?);
+            let (pass, on_device) = (timer.pass(rows)?, timer.on_device());
+            let chain = timer.chain(timed_drafts)?;
+            one_row = one_row.or(on_device);
             if keep {
                 times[rows - 1].push(pass);
+                device_times[rows - 1].extend(on_device.map(|work| Duration::from_nanos(work.nanoseconds)));
                 drafts.extend(chain.map(|chain| chain / timed_drafts as u32));
             }
         }
     }
     let shares: Vec<f64> = reads.iter().zip(&times[0]).map(|(read, pass)| read / pass.as_secs_f64()).collect();
     let host = on_cpu.then(|| (median(shares), median(rates)));
-    let verify: Vec<Timing> = times.into_iter().map(Timing::of).collect();
-    let rate = (pass_bytes + cache_bytes) as f64 / (verify[0].median_us / 1e6);
+    let verify_times: Vec<Timing> = times.into_iter().map(Timing::of).collect();
+    let rate = (pass_bytes + cache_bytes) as f64 / (verify_times[0].median_us / 1e6);
+    let gpu = timer.target.gpu_info().zip(one_row).zip(read_rate);
+    let device = gpu.map(|((gpu, pass), read_rate)| {
+        let verify: Vec<Timing> = match gpu.notes_times {
+            true => device_times.into_iter().map(Timing::of).collect(),
+            false => Vec::new(),
+        };
+        let one = verify.first().unwrap_or(&verify_times[0]).median_us / 1e6;
+        let read_share = (pass_bytes + cache_bytes) as f64 / one / read_rate.max(1.0);
+        DeviceCost { gpu, verify, pass, read_rate, read_share }
+    });
     let drafter = timer.mtp.as_ref().map(|(_, info)| info).or(timer.block.as_ref().map(|(_, info)| info));
     Ok(CostCurve {
         ctx,
@@ -314,7 +358,8 @@ pub fn measure(recipe: &LoadOptions, ctx: usize, turns: usize) -> Result<CostCur
         memory_bandwidth: host.map(|(_, bandwidth)| bandwidth),
         bandwidth_share: host.map(|(_, bandwidth)| rate / bandwidth.max(1.0)),
         read_share: host.map(|(read_share, _)| read_share),
-        verify,
+        device,
+        verify: verify_times,
     })
 }
 

@@ -143,7 +143,7 @@ mod tests {
     }
 
     fn committed(round: u32) -> EventKind {
-        EventKind::Committed { round, tokens: Vec::new(), rollback_us: 0, clock_us: 0 }
+        EventKind::Committed { round, tokens: Vec::new(), rollback_us: 0, clock_us: 0, device: None }
     }
 
     #[test]

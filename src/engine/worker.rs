@@ -69,6 +69,7 @@ fn serve(
     outbox.set_codec(Rc::clone(&codec));
     let mut header = header(target.spec(), &drafters, config, outbox.started_unix_ms());
     header.memory = Some(account);
+    header.gpu = target.gpu_info();
     let mut decoder = Decoder::new(target, Box::new(drafters.drafter_set), &config.settings);
     let mut auto = Auto::new(memory, &header);
     if config.settings.draft_len_mode == DraftLenMode::Auto {
@@ -225,6 +226,7 @@ fn header(spec: &ModelSpec, drafters: &Drafters, config: &EngineConfig, started_
         backend: spec.backend.to_owned(),
         dtype: spec.dtype.clone(),
         threads: spec.threads as u32,
+        gpu: None,
         started_unix_ms,
         capabilities: Capabilities { can_generate: true, ..Capabilities::default() },
         engine: None,

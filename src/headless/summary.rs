@@ -220,7 +220,10 @@ mod tests {
             for (round, token) in (1..).zip(&tokens[1..]) {
                 apply(lane, EventKind::RoundStarted { round, base_len: round, draft_len: 0 });
                 let clock_us = 1000 * u64::from(round);
-                apply(lane, EventKind::Committed { round, tokens: vec![piece(*token)], rollback_us: 1, clock_us });
+                apply(
+                    lane,
+                    EventKind::Committed { round, tokens: vec![piece(*token)], rollback_us: 1, clock_us, device: None },
+                );
             }
             apply(lane, EventKind::Finished { reason: StopReason::MaxTokens });
         }

@@ -224,7 +224,7 @@ pub trait LoadedTarget: Any {
     ///
     /// # Errors
     /// When a pass fails.
-    fn self_test(&self) -> Result<Option<String>, ModelError> {
+    fn self_test(&mut self) -> Result<Option<String>, ModelError> {
         Ok(None)
     }
 

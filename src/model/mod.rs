@@ -34,7 +34,7 @@ pub use rows::{RowPool, Rows};
 pub use tap::{State, Tap};
 
 use self::shared_kv::SharedKv;
-use crate::protocol::{ModelInfo, MtpSpec, TokenId};
+use crate::protocol::{DeviceWork, GpuInfo, ModelInfo, MtpSpec, TokenId};
 
 /// Which input rows get logits. A long prefill must not allocate `[m, v]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,18 +43,29 @@ pub enum LogitRows {
     All,
     /// The last row only: prefill.
     Last,
+    /// Every row, and of each only what greedy decoding reads: a backend whose logits lie in another memory may return
+    /// [`Best::Logits`] instead of rows. Others return all of them.
+    Best,
 }
 
 /// Result of running `m` tokens. Row `i` predicts the token after input `i`.
 #[derive(Clone, Debug)]
 pub struct Forward {
-    /// `[m or 1, v]`, before temperature.
+    /// `[m or 1, v]`, before temperature; empty where `stats` lists the best logits instead.
     pub logits: Rows,
     /// `[m, states · d]`: the states of the model's [`Tap`], by default the one after the final norm,
     /// which is what the output head reads.
     pub hidden: Rows,
     /// One per row of logits, from backends that compute it in the head's own pass; else empty.
     pub stats: Vec<RowStats>,
+}
+
+impl Forward {
+    /// Number of rows with logits.
+    #[must_use]
+    pub fn scored(&self) -> usize {
+        self.logits.len().max(self.stats.len())
+    }
 }
 
 /// Tokens whose largest logit a [`RowStats`] records together.
@@ -69,8 +80,21 @@ pub struct RowStats {
     pub max: f32,
     /// `ln Σ e^logit`: the log-probability of index `i` is its logit minus this. Not finite if a logit is not.
     pub log_sum_exp: f32,
-    /// Largest logit of each stretch of [`STRETCH`] tokens: where the best candidates are.
-    pub peaks: Vec<f32>,
+    /// Where the best candidates are.
+    pub best: Best,
+}
+
+/// Logits of a row that a backend lists where it returns only the best.
+pub const BEST_LOGITS: usize = 32;
+
+/// The best candidates of a row, or where they are.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Best {
+    /// Largest logit of each stretch of [`STRETCH`] tokens.
+    Peaks(Vec<f32>),
+    /// Index and logit of the [`BEST_LOGITS`] largest, and of the tokens of the pass's rows that continue this one: the
+    /// row itself was not returned.
+    Logits(Vec<(u32, f32)>),
 }
 
 /// Waits a moment until the GPUs that models used are closed: the end of a process that uses one.
@@ -152,7 +176,8 @@ pub trait Model {
         Some("this backend verifies no trees")
     }
 
-    /// Runs a tree of at most [`MAX_TREE_ROWS`] rows after the cache, with logits for all of them. Row `i` continues
+    /// Runs a tree of at most [`MAX_TREE_ROWS`] rows after the cache, with logits for all of them, as `rows` says
+    /// ([`LogitRows::All`] or [`LogitRows::Best`]). Row `i` continues
     /// row `parents[i]`, which precedes it; row 0 continues the cache, whatever its entry. A row sees the cache and its
     /// ancestors, at the positions they would have in a chain. The rows count as cached until [`Model::retain`] cuts
     /// them to one path.
@@ -160,7 +185,12 @@ pub trait Model {
     /// # Errors
     /// As [`Model::forward`]; [`ModelError::Unsupported`] from backends without trees, and for parents
     /// that are no tree.
-    fn forward_tree(&mut self, _tokens: &[TokenId], _parents: &[usize]) -> Result<Forward, ModelError> {
+    fn forward_tree(
+        &mut self,
+        _tokens: &[TokenId],
+        _parents: &[usize],
+        _rows: LogitRows,
+    ) -> Result<Forward, ModelError> {
         Err(ModelError::Unsupported("this backend verifies no trees".into()))
     }
 
@@ -194,6 +224,24 @@ pub trait Model {
     /// Experts that the last pass ran; `None` if the model has none.
     fn experts_met(&self) -> Option<ExpertsMet> {
         None
+    }
+
+    /// What its passes did on a device; `None` if the processor computes.
+    fn device_work(&self) -> Option<DeviceWork> {
+        None
+    }
+
+    /// The GPU that runs it; `None` if the processor computes.
+    fn gpu_info(&self) -> Option<GpuInfo> {
+        None
+    }
+
+    /// Bytes that this device reads from its memory in a second, measured now; `None` if the processor computes.
+    ///
+    /// # Errors
+    /// What the driver reports.
+    fn device_read_rate(&self) -> Result<Option<f64>, ModelError> {
+        Ok(None)
     }
 
     /// The keys and values for a drafter without a cache of its own; `None` from families without such drafters.
@@ -330,9 +378,15 @@ pub trait DraftModule {
         Ok(())
     }
 
-    /// Announces that the next pass is followed by so many greedy drafts at most, its own included. A backend may compute
-    /// them ahead; results do not change.
-    fn expect_drafts(&mut self, _count: usize) {}
+    /// Announces that the next pass is followed by so many greedy drafts at most, its own included, and which logits are
+    /// read of this and later passes: all, or only [the best](LogitRows::Best). A backend may compute drafts ahead; results
+    /// do not change.
+    fn expect_drafts(&mut self, _count: usize, _logits: LogitRows) {}
+
+    /// As [`Model::device_work`].
+    fn device_work(&self) -> Option<DeviceWork> {
+        None
+    }
 
     /// Later slots all use this rotary position; `None` restores each slot's own.
     fn hold_position(&mut self, _position: Option<usize>) {}

@@ -8,8 +8,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::model::draft_tokens::DraftTokens;
-use crate::model::{DraftModule, Forward, Model, ModelError, RowStats, Rows, Tap};
-use crate::protocol::{ConcatOrder, Feed, MtpSpec, NormForm, SlotZero, TokenId};
+use crate::model::{DraftModule, Forward, LogitRows, Model, ModelError, RowStats, Rows, Tap};
+use crate::protocol::{ConcatOrder, DeviceWork, Feed, MtpSpec, NormForm, SlotZero, TokenId};
 
 /// Slots that run in one pass.
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +64,7 @@ pub(in crate::model) trait ModuleBackend: Sized {
         recycled: &mut [f32],
     ) -> Result<Self::Last, ModelError>;
 
-    /// Logits of the last slot, one for each token of the draft vocabulary.
+    /// Logits of the last slot, one for each token of the draft vocabulary; none if the statistics list the best.
     fn logits(&mut self, last: Self::Last) -> Result<(Vec<f32>, Vec<RowStats>), ModelError>;
 
     /// Drops slots `len..` of the cache.
@@ -76,7 +76,12 @@ pub(in crate::model) trait ModuleBackend: Sized {
     }
 
     /// See [`DraftModule::expect_drafts`].
-    fn expect_drafts(&mut self, _count: usize) {}
+    fn expect_drafts(&mut self, _count: usize, _logits: LogitRows) {}
+
+    /// See [`DraftModule::device_work`].
+    fn device_work(&self) -> Option<DeviceWork> {
+        None
+    }
 
     /// See [`DraftModule::attach_kv`]; returns how many slots count as run.
     fn attach_kv(&mut self, _target: &dyn Model) -> Result<usize, ModelError> {
@@ -190,6 +195,10 @@ impl<B: ModuleBackend> ModuleCore<B> {
         let most = if self.position.is_some() { 1 } else { B::MAX_SLOTS.min(tokens.len()) };
         let mut recycled = vec![0.0; tokens.len() * width];
         let mut last = None;
+        // before the pass, so that it computes the logits of the tokens that join with it
+        if self.facts.tokens.read(before, tokens) > 0 {
+            self.backend.set_tokens(&self.facts.tokens)?;
+        }
         let passes = tokens.chunks(most).zip(hidden.as_slice().chunks(most * hidden.width()));
         for ((tokens, hidden), recycled) in passes.zip(recycled.chunks_mut(most * width)) {
             let at = self.position.unwrap_or(self.len) + spec.ahead();
@@ -197,9 +206,6 @@ impl<B: ModuleBackend> ModuleCore<B> {
             let slots = Slots { tokens, hidden, at, zeroed, spec };
             last = Some(self.backend.run(&self.weights, slots, recycled)?);
             self.len += tokens.len();
-        }
-        if self.facts.tokens.read(before, tokens) > 0 {
-            self.backend.set_tokens(&self.facts.tokens)?;
         }
         let last = last.ok_or_else(|| ModelError::Unsupported(format!("a pass of {} over no token", B::NAME)))?;
         let (logits, stats) = self.backend.logits(last)?;
@@ -251,8 +257,12 @@ impl<B: ModuleBackend + 'static> DraftModule for ModuleCore<B> {
         Ok(())
     }
 
-    fn expect_drafts(&mut self, count: usize) {
-        self.backend.expect_drafts(count);
+    fn expect_drafts(&mut self, count: usize, logits: LogitRows) {
+        self.backend.expect_drafts(count, logits);
+    }
+
+    fn device_work(&self) -> Option<DeviceWork> {
+        self.backend.device_work()
     }
 
     fn hold_position(&mut self, position: Option<usize>) {

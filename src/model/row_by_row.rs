@@ -6,7 +6,7 @@
 
 use crate::model::shared_kv::SharedKv;
 use crate::model::{Checkpoint, ExpertsMet, Forward, LogitRows, Model, ModelError, ModelSpec, Rows, Tap};
-use crate::protocol::TokenId;
+use crate::protocol::{DeviceWork, GpuInfo, TokenId};
 
 /// Wraps a model.
 pub struct RowByRow(Box<dyn Model>);
@@ -57,6 +57,14 @@ impl Model for RowByRow {
 
     fn pass_bytes(&self) -> u64 {
         self.0.pass_bytes()
+    }
+
+    fn device_work(&self) -> Option<DeviceWork> {
+        self.0.device_work()
+    }
+
+    fn gpu_info(&self) -> Option<GpuInfo> {
+        self.0.gpu_info()
     }
 
     fn experts_met(&self) -> Option<ExpertsMet> {

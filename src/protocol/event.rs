@@ -5,7 +5,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Costs, CountedRound, Header, Lane, Piece, Prediction, RunSummary, Settings, TokenId, Verification};
+use super::{
+    Costs, CountedRound, Header, Lane, Piece, Prediction, RoundOnDevice, RunSummary, Settings, TokenId, Verification,
+};
 
 /// One event. Events are ordered by `seq`. [`Event::of_line`] reads one back.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -252,6 +254,9 @@ events! {
             rollback_us: u64,
             /// The lane's clock: measured time of its rounds in this turn, this one included.
             clock_us: u64,
+            /// What the round did on a GPU; absent where the processor computes.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            device: Option<RoundOnDevice>,
         },
         /// What an attached engine counted, at an answer's end: before, only accepted drafts were known.
         Recounted {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Ability, DrafterKind, EngineInfo, MemoryAccount, Settings, TurnTimes};
+use super::{Ability, DrafterKind, EngineInfo, GpuInfo, MemoryAccount, Settings, TurnTimes};
 
 /// Version of the trace format that this program writes. It rises when an older reader would misread a newer file. From
 /// version 2 on a run that ended normally has an `ended` line; from version 4 on an id may be null, and `p` and `q` of a
@@ -44,6 +44,9 @@ pub struct Header {
     pub dtype: String,
     /// Threads that compute.
     pub threads: u32,
+    /// The GPU that computes; none where the processor does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<GpuInfo>,
     /// Start of the run, milliseconds since 1970-01-01 UTC; `at_us` counts from here.
     pub started_unix_ms: u64,
     /// Capabilities of this source.

@@ -6,6 +6,7 @@
 
 mod command;
 mod costs;
+mod device;
 mod drafting;
 mod engine;
 mod event;
@@ -27,6 +28,7 @@ pub(crate) use named_enum::named_enum;
 
 pub use command::{Again, Command, Continuation, Landmark, Message, PlainAnswer, Prompt, Speaker};
 pub use costs::Costs;
+pub use device::{DeviceWork, GpuInfo, RoundOnDevice};
 pub use drafting::{DraftPick, DrafterKind, Drafting};
 pub use engine::{Ability, CountedRound, DraftCounts, DraftTotals, EngineInfo};
 pub(crate) use event::Private;

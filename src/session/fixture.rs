@@ -4,7 +4,8 @@
 
 use crate::protocol::{
     Baseline, Candidate, Capabilities, Departure, DrafterInfo, DrafterKind, Event, EventKind, Header, Judgement, Lane,
-    ModelInfo, NextKind, Outcome, Piece, Prediction, Settings, StopReason, TRACE_VERSION, TokenId, Verification,
+    ModelInfo, NextKind, Outcome, Piece, Prediction, RoundOnDevice, Settings, StopReason, TRACE_VERSION, TokenId,
+    Verification,
 };
 
 /// A header as the default model gives it.
@@ -40,6 +41,7 @@ pub(crate) fn header() -> Header {
         backend: "candle".to_owned(),
         dtype: "q4_1".to_owned(),
         threads: 2,
+        gpu: None,
         started_unix_ms: 1_790_000_000_000,
         capabilities: Capabilities { can_generate: true, ..Capabilities::default() },
         engine: None,
@@ -72,6 +74,8 @@ pub(crate) struct Script {
     turn: u32,
     /// Whether one pass makes all drafts of a round.
     pub(crate) in_blocks: bool,
+    /// What each round does on a GPU.
+    pub(crate) on_device: Option<RoundOnDevice>,
 }
 
 impl Script {
@@ -190,7 +194,10 @@ impl Script {
         self.clocks[0] += 900 * drafts.len() as u64 + 13_500 + 700;
         self.push(Lane::Speculative, EventKind::Scored { round, rows, verify_us: 13_500, sample_us: 400 });
         self.push(Lane::Speculative, EventKind::Verified { round, verdict });
-        self.push(Lane::Speculative, EventKind::Committed { round, tokens, rollback_us: 20, clock_us: self.clocks[0] });
+        self.push(
+            Lane::Speculative,
+            EventKind::Committed { round, tokens, rollback_us: 20, clock_us: self.clocks[0], device: self.on_device },
+        );
     }
 
     /// One round without drafts in the plain lane.
@@ -203,7 +210,13 @@ impl Script {
             EventKind::RoundStarted { round, base_len: 40 + round, draft_len: 0 },
             EventKind::Scored { round, rows: vec![row((text, 0.8), " not")], verify_us: 10_800, sample_us: 300 },
             EventKind::Verified { round, verdict },
-            EventKind::Committed { round, tokens: vec![piece(text)], rollback_us: 0, clock_us: self.clocks[1] },
+            EventKind::Committed {
+                round,
+                tokens: vec![piece(text)],
+                rollback_us: 0,
+                clock_us: self.clocks[1],
+                device: None,
+            },
         ];
         for kind in kinds {
             self.push(Lane::Plain, kind);

@@ -145,7 +145,7 @@ impl Writer<'_> {
         let (rows, verify_us) = (vec![Prediction::default(); usize::from(drafts) + 1], (verify * share).round() as u64);
         self.say(lane, EventKind::Scored { round, rows, verify_us, sample_us: 0 });
         let tokens = vec![piece; tokens as usize];
-        self.say(lane, EventKind::Committed { round, tokens, rollback_us: 0, clock_us });
+        self.say(lane, EventKind::Committed { round, tokens, rollback_us: 0, clock_us, device: None });
     }
 }
 

@@ -242,7 +242,13 @@ mod tests {
             let rows = ids.clone().map(row).collect();
             kinds.push(EventKind::RoundStarted { round, base_len: 0, draft_len: 0 });
             kinds.push(EventKind::Scored { round, rows, verify_us: 0, sample_us: 0 });
-            kinds.push(EventKind::Committed { round, tokens: ids.map(piece).collect(), rollback_us: 0, clock_us });
+            kinds.push(EventKind::Committed {
+                round,
+                tokens: ids.map(piece).collect(),
+                rollback_us: 0,
+                clock_us,
+                device: None,
+            });
         }
         kinds.into_iter().for_each(|kind| session.apply(&event(kind)));
         session

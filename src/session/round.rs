@@ -5,7 +5,8 @@
 //! [`Round::row_of`] gives the row.
 
 use crate::protocol::{
-    Judgement, Leniency, NextKind, Outcome, Piece, Prediction, ProbedDraft, Sampling, TokenId, Verification, VerifyRule,
+    Judgement, Leniency, NextKind, Outcome, Piece, Prediction, ProbedDraft, RoundOnDevice, Sampling, TokenId,
+    Verification, VerifyRule,
 };
 
 use super::Provenance;
@@ -80,6 +81,8 @@ pub struct Round {
     pub rollback_us: u64,
     /// The lane's clock in this turn after the round.
     pub clock_us: u64,
+    /// What it did on a GPU; `None` where the processor computes.
+    pub device: Option<RoundOnDevice>,
     /// The lane's clock before the round.
     pub clock_before_us: u64,
     /// Number of events of the run before the one that ended it: orders the rounds of all lanes in time.

@@ -4,7 +4,7 @@
 //! is `None`, never a made-up number. Only complete rounds count, and only rounds that no wait preceded contribute
 //! times (see [`Round::follows_wait`]). The caller chooses the lane or turn, and how to draw it.
 
-use crate::protocol::RunSummary;
+use crate::protocol::{RoundOnDevice, RunSummary};
 
 use super::{Answer, Evidence, PartStats, Round};
 
@@ -31,6 +31,8 @@ pub struct LaneStats {
     decode_us: u64,
     timed_rounds: u64,
     timed_tokens: u64,
+    /// Rounds that ran on a GPU, and what they did there.
+    on_device: (u64, RoundOnDevice),
     /// The lane's clock after the newest round.
     clock_us: u64,
     /// Whether the engine has not reported what rounds drafted: they count without drafts.
@@ -84,6 +86,7 @@ impl LaneStats {
         self.rounds += 1;
         self.committed += round.committed.len() as u64;
         self.add_times(round);
+        self.add_device(round.device.map_or((0, RoundOnDevice::default()), |device| (1, device)));
         self.evidence.add(round);
         if self.is_uncounted {
             return;
@@ -128,6 +131,18 @@ impl LaneStats {
         self.decode_us = self.decode_us.saturating_add(took_us);
     }
 
+    fn add_device(&mut self, (rounds, work): (u64, RoundOnDevice)) {
+        let (sum, all) = self.on_device;
+        let work = RoundOnDevice { draft: all.draft.and(work.draft), verify: all.verify.and(work.verify) };
+        self.on_device = (sum.saturating_add(rounds), work);
+    }
+
+    /// Rounds that ran on a GPU, and what they did there; `None` if there are none.
+    #[must_use]
+    pub fn on_device(&self) -> Option<(u64, RoundOnDevice)> {
+        Some(self.on_device).filter(|(rounds, _)| *rounds > 0)
+    }
+
     /// What speaks against the probabilities that the engine reports.
     #[must_use]
     pub fn evidence(&self) -> &Evidence {
@@ -136,6 +151,7 @@ impl LaneStats {
 
     /// Adds another lane's or turn's sums; clocks of different turns add up.
     pub fn merge(&mut self, other: &Self) {
+        self.add_device(other.on_device);
         let sums = [
             (&mut self.answers, other.answers),
             (&mut self.prefill_us, other.prefill_us),

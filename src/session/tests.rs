@@ -159,7 +159,7 @@ fn a_draft_that_p_min_left_out_is_reported_and_its_time_counts() {
         EventKind::DraftStopped { round, index: 0, token, q: 0.12, p_min: 0.25, took_us: 30 },
         EventKind::Scored { round, rows: vec![row], verify_us: 9, sample_us: 1 },
         EventKind::Verified { round, verdict },
-        EventKind::Committed { round, tokens: vec![piece(" up")], rollback_us: 1, clock_us: 41 },
+        EventKind::Committed { round, tokens: vec![piece(" up")], rollback_us: 1, clock_us: 41, device: None },
     ] {
         script.push(Lane::Speculative, kind);
     }
@@ -193,7 +193,7 @@ pub(crate) fn tree_round(script: &mut Script) {
     };
     script.push(Lane::Speculative, EventKind::Verified { round, verdict });
     let tokens = [" the", " sea", " is"].map(piece).into();
-    script.push(Lane::Speculative, EventKind::Committed { round, tokens, rollback_us: 1, clock_us: 40 });
+    script.push(Lane::Speculative, EventKind::Committed { round, tokens, rollback_us: 1, clock_us: 40, device: None });
 }
 
 #[test]
@@ -500,7 +500,8 @@ pub(crate) fn kind() -> impl Strategy<Value = EventKind> {
             round,
             tokens,
             rollback_us: clock_us,
-            clock_us
+            clock_us,
+            device: None
         }),
         Just(EventKind::Paused),
         Just(EventKind::Resumed),

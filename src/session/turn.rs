@@ -271,7 +271,7 @@ impl Answer {
     }
 
     fn commit(&mut self, kind: &EventKind, seq: u64) -> Option<Phase> {
-        let EventKind::Committed { round: number, tokens, rollback_us, clock_us } = kind else {
+        let EventKind::Committed { round: number, tokens, rollback_us, clock_us, device } = kind else {
             return None;
         };
         let first_token = self.tokens.len();
@@ -281,6 +281,7 @@ impl Answer {
         round.first_token = first_token;
         round.rollback_us = *rollback_us;
         round.clock_us = *clock_us;
+        round.device = *device;
         round.ended_after = seq;
         round.is_complete = true;
         let path: Vec<usize> = round.path().collect();

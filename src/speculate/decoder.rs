@@ -22,7 +22,9 @@ use super::report::{Stopwatch, bare, drafted, micros, prediction};
 use super::sampler::{LogitRow, Sampler};
 use super::verify::{Draft, OfRound, RoundCtx, verifier};
 use crate::model::{Forward, LogitRows, MAX_TREE_ROWS, Model};
-use crate::protocol::{EventKind, MAX_DRAFT_LEN, Sampling, Settings, TokenId, Verification, VerifyRule};
+use crate::protocol::{
+    DeviceWork, EventKind, MAX_DRAFT_LEN, RoundOnDevice, Sampling, Settings, TokenId, Verification, VerifyRule,
+};
 
 pub use calibrate::{MeasuredCosts, TIMED_ROWS, TIMING};
 
@@ -165,6 +167,7 @@ impl Decoder {
         self.emit_notices(&mut watch, emit);
         watch.exclude(emit(EventKind::RoundStarted { round, base_len: base.len as u32, draft_len: draft_len as u8 }));
 
+        let started = self.device_work();
         self.probe(room, &mut watch, emit);
         let drafts = match proposal {
             Some(tokens) => drafts_of(round, &tokens[..draft_len], &mut watch, emit),
@@ -174,6 +177,7 @@ impl Decoder {
         input.extend(drafts.iter().map(|d| d.token)); // m = k + 1
 
         watch.lap();
+        let drafted = self.device_work();
         let out = self.run_target(&input, &drafts)?;
         let verify_us = watch.lap();
         let target = self.distributions(&drafts, &out, base.len)?;
@@ -198,8 +202,9 @@ impl Decoder {
         let rollback_us = watch.lap();
         self.emit_notices(&mut watch, emit);
         self.clock += watch.total();
+        let device = on_device([started, drafted, self.device_work()]);
         let tokens = committed.iter().map(|id| bare(*id)).collect();
-        emit(EventKind::Committed { round, tokens, rollback_us, clock_us: micros(self.clock) });
+        emit(EventKind::Committed { round, tokens, rollback_us, clock_us: micros(self.clock), device });
         Ok(committed)
     }
 
@@ -263,14 +268,25 @@ impl Decoder {
         (drafts, stopped)
     }
 
+    /// What target and drafter did on a device so far.
+    fn device_work(&self) -> Option<DeviceWork> {
+        let own = self.target.device_work();
+        own.into_iter().chain(self.drafter.device_work()).reduce(DeviceWork::and)
+    }
+
+    /// The logits that judging reads.
+    fn logit_rows(&self) -> LogitRows {
+        if self.judging_sampler().sampling.is_greedy() { LogitRows::Best } else { LogitRows::All }
+    }
+
     /// Runs the one pass over anchor and drafts.
     fn run_target(&mut self, input: &[TokenId], drafts: &[Draft]) -> Result<Forward, SpecError> {
         if !is_tree(drafts) {
-            return Ok(self.target.forward(input, LogitRows::All)?);
+            return Ok(self.target.forward(input, self.logit_rows())?);
         }
         let rows = drafts.iter().enumerate().map(|(index, draft)| draft.row_at(index));
         let parents: Vec<usize> = std::iter::once(0).chain(rows).collect();
-        Ok(self.target.forward_tree(input, &parents)?)
+        Ok(self.target.forward_tree(input, &parents, self.logit_rows())?)
     }
 
     /// Shows the drafter the committed tokens; `kept` lists the rows that predicted them.
@@ -290,7 +306,7 @@ impl Decoder {
     /// One distribution per row: row 0 judges the drafts that continue the anchor, row i + 1 those that continue draft
     /// i.
     fn distributions(&self, drafts: &[Draft], out: &Forward, base: usize) -> Result<Vec<Distribution>, SpecError> {
-        let rows = (0..out.logits.len()).map(|row| {
+        let rows = (0..out.scored()).map(|row| {
             let judged = drafts.iter().enumerate().filter(|(index, draft)| draft.row_at(*index) == row);
             let judged = judged.map(|(_, draft)| draft.token);
             Ok(self.judging_sampler().distribution(&LogitRow::of(out, row, None), judged, base + row)?)
@@ -306,6 +322,13 @@ impl Decoder {
         }
         self.sampler
     }
+}
+
+/// What a round did on a device, from the counts at its start, after its drafts, and at its end.
+fn on_device(counts: [Option<DeviceWork>; 3]) -> Option<RoundOnDevice> {
+    let [started, drafted, ended] = counts.map(Option::unwrap_or_default);
+    counts[2]?;
+    Some(RoundOnDevice { draft: drafted.since(started), verify: ended.since(drafted) })
 }
 
 fn round_ctx<'a>(

@@ -8,16 +8,18 @@ use multiversion::multiversion;
 
 use super::argmax::{Largest, largest};
 use super::distribution::{Distribution, sum};
-use crate::model::{Forward, ModelError, RowStats, STRETCH};
+use crate::model::{BEST_LOGITS, Best, Forward, ModelError, RowStats, STRETCH};
 use crate::protocol::{Sampling, TokenId};
 
 /// Number of best candidates that a greedy distribution lists, as many as an event holds.
 pub const LISTED: usize = super::report::TOP_N;
 
+const _: () = assert!(LISTED == BEST_LOGITS, "backends that return only the best logits return as many as are listed");
+
 /// A row of logits.
 #[derive(Clone, Copy, Debug)]
 pub struct LogitRow<'a> {
-    /// The logits.
+    /// The logits; empty if the statistics list the best of them.
     pub logits: &'a [f32],
     /// Token of each logit, in any order; none if they are tokens 0, 1, 2 …
     pub vocab: Option<&'a [TokenId]>,
@@ -29,7 +31,8 @@ impl<'a> LogitRow<'a> {
     /// Row `index` of a forward pass.
     #[must_use]
     pub fn of(out: &'a Forward, index: usize, vocab: Option<&'a [TokenId]>) -> Self {
-        Self { logits: out.logits.row(index), vocab, stats: out.stats.get(index) }
+        let logits = if out.logits.is_empty() { &[] } else { out.logits.row(index) };
+        Self { logits, vocab, stats: out.stats.get(index) }
     }
 
     /// The row without the logits after the first `vocab` tokens, which are padding of a larger head.
@@ -88,6 +91,11 @@ impl Sampler {
         let stats = row.stats.or(found.as_ref());
         let stats = stats.filter(|s| s.log_sum_exp.is_finite()).ok_or(ModelError::NotFinite { position })?;
         let greedy = self.sampling.is_greedy();
+        if row.logits.is_empty() && !greedy {
+            return Err(ModelError::Unsupported(
+                "only the best logits of a pass were read, and sampling needs all".into(),
+            ));
+        }
         Ok(if greedy { listed(row, stats, also) } else { self.tempered(row, stats) })
     }
 
@@ -155,18 +163,25 @@ fn survey(logits: &[f32]) -> Option<RowStats> {
     let check: f32 = logits.chunks(64).map(|block| block.iter().fold(0.0, |sum, x| sum + x * 0.0)).sum();
     let argmax = logits.iter().position(|x| *x == max).filter(|_| check == 0.0)?;
     let total: f64 = logits.chunks(256).map(|block| f64::from(block.iter().map(|x| exp(x - max)).sum::<f32>())).sum();
-    Some(RowStats { argmax: argmax as u32, max, log_sum_exp: max + total.ln() as f32, peaks })
+    Some(RowStats { argmax: argmax as u32, max, log_sum_exp: max + total.ln() as f32, best: Best::Peaks(peaks) })
 }
 
 /// Probabilities at temperature 1 of the best candidates (and those in `also`), for display.
 fn listed(row: &LogitRow<'_>, stats: &RowStats, also: impl IntoIterator<Item = TokenId>) -> Distribution {
-    let mut listed = best_indices(row.logits, &stats.peaks, LISTED);
-    listed.extend(also.into_iter().filter_map(|token| row.index(token)));
-    listed.push(stats.argmax as usize);
-    listed.sort_unstable();
-    listed.dedup();
-    let prob = |i: usize| (row.logits[i] - stats.log_sum_exp).exp();
-    let entries = row.by_token(listed.into_iter().map(|i| (row.token(i), prob(i))).collect());
+    let mut listed: Vec<(usize, f32)> = match &stats.best {
+        Best::Peaks(peaks) => {
+            let mut indices = best_indices(row.logits, peaks, LISTED);
+            indices.extend(also.into_iter().filter_map(|token| row.index(token)));
+            indices.push(stats.argmax as usize);
+            indices.into_iter().map(|i| (i, row.logits[i])).collect()
+        }
+        // those in `also` are the tokens of the rows that continue this one
+        Best::Logits(best) => best.iter().map(|(i, logit)| (*i as usize, *logit)).collect(),
+    };
+    listed.sort_unstable_by_key(|(index, _)| *index);
+    listed.dedup_by_key(|(index, _)| *index);
+    let prob = |logit: f32| (logit - stats.log_sum_exp).exp();
+    let entries = row.by_token(listed.into_iter().map(|(i, logit)| (row.token(i), prob(logit))).collect());
     let mass: f64 = entries.iter().map(|(_, p)| f64::from(*p)).sum();
     Distribution::new(entries, row.token(stats.argmax as usize), (1.0 - mass).clamp(0.0, 1.0) as f32)
 }
@@ -253,6 +268,25 @@ mod tests {
         }
         let mass: f32 = d.entries().map(|e| e.1).sum();
         assert!((mass + d.tail() - 1.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn the_best_logits_alone_give_the_distribution_of_all() {
+        let logits: Vec<f32> = (0..2000).map(|i| ((i * 7919) % 2003) as f32 / 100.0).collect();
+        let stats = survey(&logits).unwrap();
+        let mut order: Vec<u32> = (0..2000).collect();
+        order.sort_by(|a, b| logits[*b as usize].total_cmp(&logits[*a as usize]));
+        order.truncate(LISTED);
+        order.push(3); // as a drafted token is listed
+        let best = Best::Logits(order.iter().map(|i| (*i, logits[*i as usize])).collect());
+        let [all, best] = [RowStats { best: stats.best.clone(), ..stats.clone() }, RowStats { best, ..stats }];
+        let greedy = sampler(Sampling::default());
+        let row = |logits, stats| LogitRow { logits, vocab: None, stats: Some(stats) };
+        let expected = greedy.distribution(&row(&logits, &all), Some(TokenId(3)), 0).unwrap();
+        assert_eq!(greedy.distribution(&row(&[], &best), Some(TokenId(3)), 0).unwrap(), expected);
+        assert_eq!(expected.entries().count(), LISTED + 1);
+        let warm = sampler(Sampling { temperature: 1.0, ..Sampling::default() });
+        assert!(warm.distribution(&row(&[], &best), None, 0).is_err(), "sampling needs all logits");
     }
 
     #[test]

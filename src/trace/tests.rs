@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 
 use super::*;
-use crate::protocol::{Event, EventKind, Lane, Piece, StopReason, TokenId};
+use crate::protocol::{Event, EventKind, Lane, Piece, RoundOnDevice, StopReason, TokenId};
 use crate::session::Session;
 use crate::session::fixture::{conversation, first_turn};
 use crate::session::tests::fold;
@@ -132,6 +132,7 @@ fn every_line_follows_the_schema() {
             tokens: vec![Piece::new(TokenId(1), vec![0xff])],
             rollback_us: 0,
             clock_us: 1,
+            device: Some(RoundOnDevice::default()),
         },
         ..events[1].clone()
     });

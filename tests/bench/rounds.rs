@@ -92,7 +92,7 @@ fn long_answer() -> Timeline {
         kinds.push(EventKind::RoundStarted { round, base_len: round * 3, draft_len: 0 });
         kinds.push(EventKind::Scored { round, rows: vec![row(round)], verify_us: 1, sample_us: 1 });
         let tokens = vec![piece(round), piece(round + 1), piece(round + 2)];
-        kinds.push(EventKind::Committed { round, tokens, rollback_us: 1, clock_us: round.into() });
+        kinds.push(EventKind::Committed { round, tokens, rollback_us: 1, clock_us: round.into(), device: None });
     }
     let mut time = Timeline::new();
     for (seq, kind) in kinds.into_iter().enumerate() {

@@ -146,10 +146,10 @@ fn lacks(limits: &wgpu::Limits) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn info(name: &str, kind: AdapterKind) -> AdapterInfo {
+    pub(crate) fn info(name: &str, kind: AdapterKind) -> AdapterInfo {
         AdapterInfo {
             name: name.to_owned(),
             api: "vulkan",

@@ -10,8 +10,9 @@ use crate::buffers::{Acts, LayerCache, Scratch};
 use crate::device::{Dims, Gpu};
 use crate::kernel::{Kernel, OUTPUTS, ROWS_AT_ONCE, TILE};
 use crate::matrix::Matrix;
-use crate::pass::{MAX_ROWS, PassRows};
+use crate::pass::{MAX_ROWS, PassRows, SEGMENT};
 use crate::style::Style;
+use crate::{AdapterInfo, GpuError};
 
 /// Sizes of a block.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,6 +37,27 @@ pub const MAX_HEAD_DIM: usize = 512;
 impl Shape {
     fn heads_in_qkv(&self) -> usize {
         self.heads + 2 * self.kv_heads
+    }
+
+    /// Bytes of what segments of attention leave for joining, for [`MAX_ROWS`] rows.
+    fn attention_bytes(&self, segments: usize) -> u64 {
+        4 * (MAX_ROWS * self.heads * segments * (self.head_dim + 2)) as u64
+    }
+
+    /// Whether kernels see the keys, or the values, of so many positions in one block at once, and what attention over them
+    /// needs. Memory as a whole is known only when it is allocated: the APIs do not tell a program how much is free.
+    ///
+    /// # Errors
+    /// [`GpuError::TooLarge`] with the number of positions that fit.
+    pub fn check_context(&self, info: &AdapterInfo, ctx_len: usize) -> Result<(), GpuError> {
+        let (most, keys, segment) = (info.max_binding, self.kv_bytes() / 2, self.attention_bytes(1));
+        let positions = (most / keys.max(1)).min(most / segment.max(1) * SEGMENT as u64);
+        if ctx_len as u64 <= positions {
+            return Ok(());
+        }
+        let attention = self.attention_bytes(ctx_len.div_ceil(SEGMENT));
+        let bytes = attention.max(ctx_len as u64 * keys);
+        Err(GpuError::TooLarge { what: format!("{ctx_len} positions"), bytes, most, positions })
     }
 
     /// Bytes that keys and values of a position take in one block.
@@ -146,9 +168,11 @@ impl Op {
         })
     }
 
-    pub(crate) fn launch(&self, gpu: &Gpu, pass: &mut wgpu::ComputePass<'_>, (rows, slot): (&PassRows, usize)) {
-        let Some(grid) = self.workgroups(rows) else { return };
+    /// Records it; returns how many launches that is: none where these rows do not need it.
+    pub(crate) fn launch(&self, gpu: &Gpu, pass: &mut wgpu::ComputePass<'_>, (rows, slot): (&PassRows, usize)) -> u64 {
+        let Some(grid) = self.workgroups(rows) else { return 0 };
         gpu.dispatch(pass, self.kernel.for_rows(rows.m()), (&self.group, slot), grid);
+        1
     }
 }
 
@@ -270,6 +294,23 @@ impl Binder<'_> {
         let stretches = width.div_ceil(512);
         let dims = Dims { a: [width as u32, stretches as u32, 0, 0], ..Dims::default() };
         self.op(Kernel::Stats, dims, Grid::PerRow(stretches as u32), &[logits, out])
+    }
+
+    /// The best of the same logits, and those of the tokens of the pass.
+    pub(crate) fn best(
+        &self,
+        (logits, stats): (&wgpu::Buffer, &wgpu::Buffer),
+        width: usize,
+        (tokens, out): (&wgpu::Buffer, &wgpu::Buffer),
+    ) -> Op {
+        let dims = Dims { a: [width as u32, width.div_ceil(512) as u32, 0, 0], ..Dims::default() };
+        self.op(Kernel::Best, dims, Grid::Rows, &[logits, stats, tokens, out])
+    }
+
+    /// Reading of a buffer of so many bytes by so many workgroups.
+    pub(crate) fn stream(&self, memory: &wgpu::Buffer, bytes: usize, (workgroups, sums): (u32, &wgpu::Buffer)) -> Op {
+        let dims = Dims { a: [(bytes / 16) as u32, 256 * workgroups, 0, 0], ..Dims::default() };
+        self.op(Kernel::Stream, dims, Grid::Once(workgroups), &[memory, sums])
     }
 
     /// Caps logits `[m][width]` in place.

@@ -5,8 +5,8 @@ use draftscope_kernels::BLOCK;
 use crate::GpuError;
 use crate::block::{BlockWeights, MAX_PROMPT_HEAD, Shape};
 use crate::delta::DeltaMemory;
-use crate::device::Gpu;
-use crate::pass::{MAX_ROWS, PROMPT_ROWS, SEGMENT};
+use crate::device::{Gpu, SLOT_BYTES};
+use crate::pass::{MAX_ROWS, PROMPT_ROWS, PassRows, SEGMENT};
 
 /// Activations of up to [`PROMPT_ROWS`] rows as matrices read them.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ impl Scratch {
     /// For passes of these blocks that see up to `ctx_len` positions.
     ///
     /// # Errors
-    /// [`GpuError::OutOfMemory`] if attention needs a larger buffer than the device allows.
+    /// What the driver reports.
     pub(crate) fn new(
         gpu: &Gpu,
         (model, blocks): (&Shape, &[BlockWeights]),
@@ -79,11 +79,6 @@ impl Scratch {
         let are_few = !shapes.iter().all(suits) || deltas().next().is_some();
         let prompt_rows = if are_few { MAX_ROWS } else { PROMPT_ROWS };
         let parts = 4 * MAX_ROWS * segments * widest(|shape| shape.heads * (shape.head_dim + 2));
-        if parts as u64 > gpu.info().max_binding {
-            return Err(GpuError::OutOfMemory(format!(
-                "attention over {ctx_len} positions needs {parts} bytes at once"
-            )));
-        }
         let [input_width, inputs_width] = crate::layer_inputs::widths(blocks);
         let values = deltas().map(|shape| shape.value_width()).max().unwrap_or(0);
         let queries = widest(|shape| shape.heads * shape.head_dim).max(values).max(input_width);
@@ -103,10 +98,21 @@ impl Scratch {
             prompt_rows,
             segments,
             nothing: gpu.storage(16),
-            run: gpu.uniform(slots as u64 * crate::device::SLOT_BYTES),
+            run: gpu.uniform(slots as u64 * SLOT_BYTES),
         };
         gpu.check()?;
         Ok(scratch)
+    }
+
+    /// Describes a pass, whose tokens begin at `token`, in a slot.
+    pub(crate) fn write_slot(&self, gpu: &Gpu, (rows, token): (&PassRows, usize), slot: usize) {
+        gpu.write(&self.run, slot as u64 * SLOT_BYTES, bytemuck::cast_slice(&rows.words(token)));
+    }
+
+    /// Describes passes of [`Scratch::prompt_rows`] rows, the last of fewer, in the first slots.
+    pub(crate) fn write_passes(&self, gpu: &Gpu, passes: &[PassRows]) {
+        let words = passes.iter().enumerate().flat_map(|(index, pass)| pass.words(index * self.prompt_rows));
+        gpu.write(&self.run, 0, bytemuck::cast_slice(&words.collect::<Vec<u32>>()));
     }
 }
 

@@ -30,6 +30,7 @@ pub struct Gpu {
     pipelines: Mutex<HashMap<Variant, Arc<wgpu::ComputePipeline>>>,
     failure: Arc<Mutex<Option<GpuError>>>,
     counts: Counts,
+    part_bytes: u64,
     /// Dropped last.
     _open: OpenDevice,
 }
@@ -74,6 +75,8 @@ struct Counts {
     submissions: AtomicU64,
     dispatches: AtomicU64,
     read_bytes: AtomicU64,
+    state_bytes: AtomicU64,
+    device_ns: AtomicU64,
 }
 
 /// Work of a device since it was opened.
@@ -89,6 +92,11 @@ pub struct Work {
     pub dispatches: u64,
     /// Bytes read back.
     pub read_bytes: u64,
+    /// Of these, bytes of hidden states.
+    pub state_bytes: u64,
+    /// Time of submissions on the device, from the first launch's start to the last one's end, in nanoseconds. 0 where the
+    /// device notes no times.
+    pub device_ns: u64,
 }
 
 impl Work {
@@ -101,6 +109,22 @@ impl Work {
             submissions: self.submissions - before.submissions,
             dispatches: self.dispatches - before.dispatches,
             read_bytes: self.read_bytes - before.read_bytes,
+            state_bytes: self.state_bytes - before.state_bytes,
+            device_ns: self.device_ns - before.device_ns,
+        }
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            buffers: self.buffers + other.buffers,
+            buffer_bytes: self.buffer_bytes + other.buffer_bytes,
+            submissions: self.submissions + other.submissions,
+            dispatches: self.dispatches + other.dispatches,
+            read_bytes: self.read_bytes + other.read_bytes,
+            state_bytes: self.state_bytes + other.state_bytes,
+            device_ns: self.device_ns + other.device_ns,
         }
     }
 }
@@ -115,10 +139,11 @@ impl Gpu {
         if let Some(lacks) = info.lacks.clone() {
             return Err(GpuError::Unsuitable { name: info.name, lacks });
         }
-        let shuffles = adapter.adapter.features() & wgpu::Features::SUBGROUP;
+        let wanted = wgpu::Features::SUBGROUP | wgpu::Features::TIMESTAMP_QUERY;
+        let has = adapter.adapter.features() & wanted;
         let descriptor = wgpu::DeviceDescriptor {
             required_limits: adapter.adapter.limits(),
-            required_features: shuffles,
+            required_features: has,
             ..Default::default()
         };
         let opened = pollster::block_on(adapter.adapter.request_device(&descriptor));
@@ -140,11 +165,15 @@ impl Gpu {
                 note(&of_loss, GpuError::Failed(one_line(&message)));
             }
         });
-        let subgroup = if shuffles.is_empty() { 1 } else { subgroup::measured(&device, &queue, info.subgroups.0) };
+        let subgroup = if !has.contains(wgpu::Features::SUBGROUP) {
+            1
+        } else {
+            subgroup::measured(&device, &queue, info.subgroups.0)
+        };
         let layouts = Kernel::LAYOUTS.iter().map(|kernel| layout(&device, *kernel)).collect();
-        let (pipelines, counts) = (Mutex::default(), Counts::default());
+        let (pipelines, counts, part_bytes) = (Mutex::default(), Counts::default(), info.max_binding);
         let _open = OpenDevice::new();
-        Ok(Arc::new(Self { device, queue, info, subgroup, layouts, pipelines, failure, counts, _open }))
+        Ok(Arc::new(Self { device, queue, info, subgroup, layouts, pipelines, failure, counts, part_bytes, _open }))
     }
 
     /// Its adapter.
@@ -163,7 +192,16 @@ impl Gpu {
             submissions: get(&self.counts.submissions),
             dispatches: get(&self.counts.dispatches),
             read_bytes: get(&self.counts.read_bytes),
+            state_bytes: get(&self.counts.state_bytes),
+            device_ns: get(&self.counts.device_ns),
         }
+    }
+
+    /// Bytes of device memory that buffers take now; where the driver does not say, those of all buffers ever created.
+    #[must_use]
+    pub fn memory_in_use(&self) -> u64 {
+        let report = self.device.generate_allocator_report();
+        report.map_or_else(|| self.work().buffer_bytes, |report| report.total_allocated_bytes)
     }
 
     /// The first error that the driver reported.
@@ -245,9 +283,49 @@ impl Gpu {
         self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
     }
 
+    /// Submits what no [`crate::recording::Recording`] counts.
     pub(crate) fn submit(&self, encoder: wgpu::CommandEncoder) {
-        self.counts.submissions.fetch_add(1, Ordering::Relaxed);
+        self.submit_recorded(encoder);
+        self.count(Work { submissions: 1, ..Work::default() });
+    }
+
+    pub(crate) fn submit_recorded(&self, encoder: wgpu::CommandEncoder) {
         self.queue.submit([encoder.finish()]);
+    }
+
+    /// Adds what a submission did; its buffers are counted already.
+    pub(crate) fn count(&self, work: Work) {
+        let add = |count: &AtomicU64, more: u64| count.fetch_add(more, Ordering::Relaxed);
+        add(&self.counts.submissions, work.submissions);
+        add(&self.counts.dispatches, work.dispatches);
+        add(&self.counts.read_bytes, work.read_bytes);
+        add(&self.counts.state_bytes, work.state_bytes);
+        add(&self.counts.device_ns, work.device_ns);
+    }
+
+    /// Where the device can note so many times, and a buffer of so many bytes to copy them from; `None` if it notes none.
+    pub(crate) fn time_stamps(&self, count: u32, bytes: u64) -> Option<(wgpu::QuerySet, wgpu::Buffer)> {
+        if !self.info.has_timestamps {
+            return None;
+        }
+        let set = self.device.create_query_set(&wgpu::QuerySetDescriptor {
+            label: None,
+            ty: wgpu::QueryType::Timestamp,
+            count,
+        });
+        self.count_buffer(bytes);
+        let resolved = self.device.create_buffer(&wgpu::BufferDescriptor {
+            label: None,
+            size: bytes,
+            usage: wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC,
+            mapped_at_creation: false,
+        });
+        Some((set, resolved))
+    }
+
+    /// Nanoseconds of so many ticks of the device's clock.
+    pub(crate) fn nanoseconds(&self, ticks: u64) -> u64 {
+        (ticks as f64 * f64::from(self.queue.get_timestamp_period())) as u64
     }
 
     /// Waits for all submissions, and reads the first bytes of a buffer.
@@ -256,7 +334,6 @@ impl Gpu {
         if bytes == 0 {
             return Ok(Vec::new());
         }
-        self.counts.read_bytes.fetch_add(bytes, Ordering::Relaxed);
         let slice = buffer.slice(..bytes);
         let (done, mapped) = std::sync::mpsc::channel();
         slice.map_async(wgpu::MapMode::Read, move |result| {
@@ -302,7 +379,6 @@ impl Gpu {
         (group, slot): (&wgpu::BindGroup, usize),
         [x, y, z]: [u32; 3],
     ) {
-        self.counts.dispatches.fetch_add(1, Ordering::Relaxed);
         pass.set_pipeline(&self.pipeline(variant));
         pass.set_bind_group(0, group, &[(slot as u64 * SLOT_BYTES) as u32]);
         pass.dispatch_workgroups(x, y, z);
@@ -325,10 +401,21 @@ impl Gpu {
         self.pipelines.lock().unwrap_or_else(PoisonError::into_inner).insert(variant, pipeline);
     }
 
-    /// Loses the device, as a crash of its driver does.
-    #[cfg(test)]
-    pub(crate) fn lose(&self) {
+    /// Loses the device, as a crash of its driver does: for tests.
+    #[doc(hidden)]
+    pub fn lose(&self) {
         self.device.destroy();
+    }
+
+    /// Most bytes of a matrix that a kernel sees at once.
+    pub(crate) fn part_bytes(&self) -> u64 {
+        self.part_bytes
+    }
+
+    /// Lowers that: tests cut matrices into parts.
+    #[cfg(test)]
+    pub(crate) fn limit_parts(&mut self, bytes: u64) {
+        self.part_bytes = bytes;
     }
 
     fn compile(&self, variant: Variant, source: &str) -> wgpu::ComputePipeline {

@@ -49,6 +49,10 @@ pub enum Kernel {
     LayerInputs,
     /// A block's part of that, gated.
     GateInput,
+    /// The largest logits, and those of drafted tokens.
+    Best,
+    /// Reading alone, to time it.
+    Stream,
 }
 
 /// A kernel for a number of rows: a power of two up to [`ROWS_AT_ONCE`], or [`TILE`], or 0 where the number does not matter.
@@ -83,6 +87,8 @@ impl Kernel {
             Self::Pick,
             Self::NormAdd,
             Self::Cap,
+            Self::Best,
+            Self::Stream,
         ];
         let recurrent = [Self::Convolve, Self::Delta(4), Self::Delta(32), Self::GateNorm];
         let of_layers = [Self::LayerInputs, Self::GateInput];
@@ -121,6 +127,8 @@ impl Kernel {
             Self::GateNorm => &[R, R, R, W, W, W],
             Self::LayerInputs => &[R, R, W],
             Self::GateInput => &[R, R, W, W, W],
+            Self::Best => &[R, R, R, W],
+            Self::Stream => &[R, W],
         }
     }
 
@@ -144,11 +152,13 @@ impl Kernel {
             Self::AttendPrompt => 14,
             Self::LayerInputs => 15,
             Self::GateInput => 16,
+            Self::Best => 17,
+            Self::Stream => 18,
         }
     }
 
     /// One kernel for each layout, in order.
-    pub(crate) const LAYOUTS: [Self; 17] = [
+    pub(crate) const LAYOUTS: [Self; 19] = [
         Self::Embed(Form::Of(Encoding::F32)),
         Self::Norm,
         Self::Matrix(Form::Of(Encoding::F32)),
@@ -166,6 +176,8 @@ impl Kernel {
         Self::AttendPrompt,
         Self::LayerInputs,
         Self::GateInput,
+        Self::Best,
+        Self::Stream,
     ];
 }
 
@@ -225,6 +237,8 @@ impl Variant {
             Kernel::GateNorm => [HEADER, include_str!("shaders/gate_norm.wgsl"), QUANTISE].concat(),
             Kernel::LayerInputs => [HEADER, include_str!("shaders/layer_inputs.wgsl")].concat(),
             Kernel::GateInput => [HEADER, include_str!("shaders/gate_input.wgsl"), QUANTISE].concat(),
+            Kernel::Best => [HEADER, include_str!("shaders/best.wgsl")].concat(),
+            Kernel::Stream => [HEADER, include_str!("shaders/stream.wgsl")].concat(),
         }
     }
 }
@@ -322,6 +336,17 @@ mod tests {
                 .write(&module, &info, None)
                 .unwrap();
             assert!(direct.contains("numthreads"));
+        }
+    }
+
+    #[test]
+    fn no_kernel_needs_an_optional_feature_or_assumes_the_width_of_a_subgroup() {
+        let sources = Kernel::all().into_iter().flat_map(|kernel| [1, 8].map(|m| kernel.for_rows(m).source()));
+        for source in sources {
+            let code: String = source.lines().map(|line| line.split("//").next().unwrap_or_default()).collect();
+            for word in ["enable", "f16>", "subgroup"] {
+                assert!(!code.contains(word), "{word} in {source}");
+            }
         }
     }
 

@@ -155,6 +155,6 @@ impl Matrix {
 /// Rows that a kernel can see at once, in whole blocks of outputs.
 fn rows_of_part(gpu: &Gpu, form: Form, k: usize) -> usize {
     let of_row = (form.code_words(k).max(form.scale_words(k)) * size_of::<u32>()).max(1);
-    let most = usize::try_from(gpu.info().max_binding).unwrap_or(usize::MAX) / of_row;
+    let most = usize::try_from(gpu.part_bytes()).unwrap_or(usize::MAX) / of_row;
     (most / BLOCK * BLOCK).max(BLOCK)
 }

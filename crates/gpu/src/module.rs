@@ -6,21 +6,18 @@ use std::sync::Arc;
 use crate::GpuError;
 use crate::block::{Binder, BlockWeights, Op, Shape};
 use crate::buffers::{Acts, LayerCache, Scratch, copy_caches};
+use crate::device::Work;
+use crate::head::{Ending, Head, Logits, Scored};
 use crate::matrix::Matrix;
-use crate::network::{Network, launch};
+use crate::network::{Network, PASSES};
 use crate::pass::{MAX_ROWS, PROMPT_ROWS, PassRows};
-
-/// Passes of one submission.
-const PASSES: usize = 32;
+use crate::recording::{Readback, Recording};
 
 /// Most drafts that a submission runs ahead.
 pub const MAX_AHEAD: usize = 15;
 
 /// Most slots of one submission.
 pub const MAX_SLOTS: usize = PASSES * MAX_ROWS;
-
-/// Where the last slot's state is kept, after the states of a submission.
-const SPARE_ROW: u64 = MAX_SLOTS as u64;
 
 /// Weights of a module.
 #[derive(Clone, Debug)]
@@ -64,6 +61,8 @@ pub struct Slots<'a> {
     pub hidden_first: bool,
     /// Whether the states to return are those before the final norm.
     pub before_norm: bool,
+    /// Which logits of the last slot, and of those that run ahead, the host reads: all, or only the best.
+    pub logits: Logits,
     /// Greedy drafts to run in the same submission, at most [`MAX_AHEAD`]: each slot reads the best token of the slot
     /// before and its state.
     pub ahead: usize,
@@ -75,7 +74,7 @@ pub struct ModuleOutput {
     /// States for the next depth, `[slots][d]`.
     pub states: Vec<f32>,
     /// Logits of the last slot.
-    pub logits: Vec<f32>,
+    pub scored: Scored,
     /// Slots that ran ahead; they are not in the cache until [`ModuleSequence::take_ahead`].
     pub ahead: Vec<Ahead>,
 }
@@ -88,10 +87,10 @@ pub struct Ahead {
     /// Its state, `[d]`.
     pub state: Vec<f32>,
     /// Its logits.
-    pub logits: Vec<f32>,
+    pub scored: Scored,
 }
 
-/// Launches of a module.
+/// Launches of a module before its [`Ending`].
 #[derive(Debug)]
 struct Launches {
     embed: Vec<Op>,
@@ -102,8 +101,6 @@ struct Launches {
     /// Embedding first, hidden state first.
     project: [Vec<Op>; 2],
     block: Vec<Op>,
-    final_norm: Op,
-    head: Vec<Op>,
     pick: Op,
 }
 
@@ -114,20 +111,23 @@ pub struct ModuleSequence {
     scratch: Scratch,
     cache: LayerCache,
     launches: Launches,
+    ending: Ending,
     tokens: wgpu::Buffer,
     /// Hidden states of a submission, `[1 + fused][slots][d]`.
     hidden: wgpu::Buffer,
     /// Those of a pass, one buffer each, `[64][d]`.
     rows: Vec<wgpu::Buffer>,
-    logits: wgpu::Buffer,
     states: wgpu::Buffer,
-    readable: wgpu::Buffer,
+    back: Readback,
     /// Rows of the target's head that joined, and their tokens.
     joining: Option<Matrix>,
     joined: Vec<u32>,
+    /// Of these, rows that were copied.
+    copied: usize,
     /// Token of each logit.
     ids: wgpu::Buffer,
     len: usize,
+    work: Work,
     /// Dropped last.
     network: Arc<Network>,
 }
@@ -136,23 +136,23 @@ impl ModuleSequence {
     /// With an empty cache as long as the target's.
     ///
     /// # Errors
-    /// [`GpuError::OutOfMemory`] or what the driver reports.
+    /// [`GpuError::TooLarge`], [`GpuError::OutOfMemory`] or what the driver reports.
     pub fn new(network: &Arc<Network>, weights: &Arc<ModuleWeights>) -> Result<Self, GpuError> {
         let (gpu, shape, w) = (&*network.gpu, &weights.shape, &**weights);
         let d = shape.d_model;
+        shape.check_context(gpu.info(), network.ctx_len)?;
         let cache = LayerCache::new(gpu, (shape, &w.block), network.ctx_len);
-        let scratch =
-            Scratch::new(gpu, (shape, std::slice::from_ref(&w.block)), (network.ctx_len, PASSES + 1 + MAX_AHEAD))?;
+        let blocks = std::slice::from_ref(&w.block);
+        let scratch = Scratch::new(gpu, (shape, blocks), (network.ctx_len, PASSES + 1 + MAX_AHEAD))?;
         let rows_of = || gpu.storage(4 * PROMPT_ROWS * d);
         let embedded = rows_of();
         let rows: Vec<_> = (0..=w.fuse.len()).map(|_| rows_of()).collect();
         let [of_embedding, of_hidden] = [0; 2].map(|_| Acts::new(gpu, d));
         let ones = gpu.upload(&vec![1.0f32; d]);
         let joining = if w.room > 0 { Some(Matrix::room(gpu, &network.head, w.room)?) } else { None };
-        let width = w.head.rows() + w.room;
-        let (logits, tokens) = (gpu.storage(4 * MAX_ROWS * width), gpu.storage(4 * (MAX_SLOTS + MAX_AHEAD)));
+        let tokens = gpu.storage(4 * (MAX_SLOTS + MAX_AHEAD));
         let mut all = w.vocab.clone();
-        all.resize(width, 0);
+        all.resize(w.head.rows() + w.room, 0);
         let ids = gpu.upload(&all);
         let binder = Binder { gpu, run: &scratch.run };
         let norm = |x: &wgpu::Buffer, weight: &wgpu::Buffer, out: &Acts| binder.norm((x, weight), (d, shape.eps), out);
@@ -166,10 +166,8 @@ impl ModuleSequence {
             ops.extend(binder.product((matrix, &scratch.acts), (&rows[0], d, 0), true));
             ops
         };
-        let mut head = binder.product((&w.head, &scratch.acts), (&logits, width, 0), false);
-        if let Some(joined) = &joining {
-            head.extend(binder.product((joined, &scratch.acts), (&logits, width, w.head.rows()), false));
-        }
+        let matrices: Vec<&Matrix> = [&w.head].into_iter().chain(&joining).collect();
+        let head = Head::new(&binder, (&matrices, &scratch.acts, None), &tokens);
         let launches = Launches {
             embed: binder.embed(network.scaled_table(), &tokens, &embedded),
             embedding_norm: norm(&embedded, &w.embedding_norm, &of_embedding),
@@ -177,14 +175,16 @@ impl ModuleSequence {
             hidden_norm: norm(&rows[0], &w.hidden_norm, &of_hidden),
             project: [project(&of_embedding, &of_hidden), project(&of_hidden, &of_embedding)],
             block: binder.block(shape, &w.block, (&scratch, &cache, &w.angles)),
-            final_norm: norm(&scratch.x, &w.final_norm, &scratch.acts),
-            head,
-            pick: binder.pick(&logits, &ids, &tokens),
+            pick: binder.pick(head.logits(), &ids, &tokens),
         };
+        let final_norm = norm(&scratch.x, &w.final_norm, &scratch.acts);
+        // a row of logits for each slot whose logits are read, and there are at most as many as rows of a pass
+        let bytes = 4 * (MAX_SLOTS * d + MAX_AHEAD * (1 + d)) + head.most_bytes();
         let sequence = Self {
             hidden: gpu.storage(4 * (1 + w.fuse.len()) * MAX_SLOTS * d),
-            states: gpu.storage(4 * (MAX_SLOTS + 1) * d),
-            readable: gpu.readable(4 * (MAX_SLOTS * d + width + MAX_AHEAD * (1 + d + width)) as u64),
+            states: gpu.storage(4 * MAX_SLOTS * d),
+            back: Readback::new(gpu, bytes),
+            ending: Ending::new(gpu, (head, final_norm), d, PASSES),
             ids,
             network: Arc::clone(network),
             weights: Arc::clone(weights),
@@ -193,13 +193,20 @@ impl ModuleSequence {
             launches,
             tokens,
             rows,
-            logits,
             joining,
             joined: Vec::new(),
+            copied: 0,
             len: 0,
+            work: Work::default(),
         };
         gpu.check()?;
         Ok(sequence)
+    }
+
+    /// What its passes did so far.
+    #[must_use]
+    pub fn work(&self) -> Work {
+        self.work
     }
 
     /// Slots in the cache.
@@ -219,23 +226,24 @@ impl ModuleSequence {
         self.len = self.len.min(len);
     }
 
-    /// Tokens whose rows of the target's head joined the draft vocabulary, in the order of their logits.
-    ///
-    /// # Errors
-    /// What the driver reports.
-    pub fn set_joined(&mut self, tokens: &[u32]) -> Result<(), GpuError> {
+    /// Tokens whose rows of the target's head join the draft vocabulary, in the order of their logits. The next pass copies
+    /// the rows.
+    pub fn set_joined(&mut self, tokens: &[u32]) {
         let same = self.joined.iter().zip(tokens).take_while(|(a, b)| a == b).count();
-        let gpu = &*self.network.gpu;
-        if let Some(joined) = self.joining.as_ref().filter(|_| same < tokens.len()) {
-            let mut encoder = gpu.encoder();
-            for (row, token) in tokens.iter().enumerate().skip(same) {
-                joined.copy_row(&mut encoder, (&self.network.head, *token as usize), row);
-            }
-            gpu.submit(encoder);
-            gpu.write(&self.ids, 4 * self.weights.head.rows() as u64, bytemuck::cast_slice(tokens));
-        }
+        self.copied = self.copied.min(same);
         self.joined = tokens.to_vec();
-        gpu.check()
+    }
+
+    /// Records the copies of rows that joined.
+    fn record_joined(&self, recording: &mut Recording<'_>) {
+        let Some(joining) = self.joining.as_ref().filter(|_| self.copied < self.joined.len()) else {
+            return;
+        };
+        for (row, token) in self.joined.iter().enumerate().skip(self.copied) {
+            joining.copy_row(recording.encoder(), (&self.network.head, *token as usize), row);
+        }
+        let ids = bytemuck::cast_slice(&self.joined);
+        self.network.gpu.write(&self.ids, 4 * self.weights.head.rows() as u64, ids);
     }
 
     /// Runs at most [`MAX_SLOTS`] slots at the end of the cache, which has room for them; every token is in the
@@ -246,19 +254,14 @@ impl ModuleSequence {
     pub fn forward(&mut self, slots: Slots<'_>) -> Result<ModuleOutput, GpuError> {
         let gpu = Arc::clone(&self.network.gpu);
         let (m, d) = (slots.tokens.len(), self.weights.shape.d_model);
-        let passes: Vec<_> = (slots.tokens.chunks(self.scratch.prompt_rows).enumerate())
-            .map(|(i, tokens)| PassRows {
-                at: slots.at + i * self.scratch.prompt_rows,
-                zeroed: slots.zeroed && i == 0,
-                ..PassRows::chain(self.len + i * self.scratch.prompt_rows, tokens.len())
-            })
-            .collect();
+        let logits = self.weights.head.rows() + self.joined.len();
+        let mut passes = PassRows::cut((self.len, m), self.scratch.prompt_rows);
+        for (index, pass) in passes.iter_mut().enumerate() {
+            (pass.at, pass.zeroed) = (slots.at + index * self.scratch.prompt_rows, slots.zeroed && index == 0);
+            pass.logits = logits;
+        }
         let Some(last) = passes.last() else { return Ok(ModuleOutput::default()) };
-        let one_row = PassRows::chain(self.len, 1);
-        let words = passes.iter().enumerate().flat_map(|(i, pass)| pass.words(i * self.scratch.prompt_rows));
-        gpu.write(&self.scratch.run, 0, bytemuck::cast_slice(&words.collect::<Vec<u32>>()));
-        let spare = PASSES as u64 * crate::device::SLOT_BYTES;
-        gpu.write(&self.scratch.run, spare, bytemuck::cast_slice(&one_row.words(0)));
+        self.scratch.write_passes(&gpu, &passes);
         gpu.write(&self.tokens, 0, bytemuck::cast_slice(slots.tokens));
         let count = slots.hidden.len() / (m * d);
         for state in 0..count.min(self.rows.len()) {
@@ -266,46 +269,36 @@ impl ModuleSequence {
             let rows: Vec<f32> = rows.flatten().copied().collect();
             gpu.write(&self.hidden, (4 * state * MAX_SLOTS * d) as u64, bytemuck::cast_slice(&rows));
         }
-        let mut encoder = gpu.encoder();
+        let mut recording = Recording::new(&gpu, &self.back);
+        self.record_joined(&mut recording);
         for (index, pass) in passes.iter().enumerate() {
-            self.record(&mut encoder, (pass, index), (&slots, count > 1));
+            self.record(&mut recording, (pass, index), (&slots, count > 1));
         }
-        // logits of the last slot alone: its state becomes row 0
-        let (row, at) = (4 * d as u64, 4 * (last.m() as u64 - 1) * d as u64);
-        encoder.copy_buffer_to_buffer(&self.scratch.x, at, &self.states, SPARE_ROW * row, row);
-        self.record_head(&mut encoder, &one_row);
-        let width = self.weights.head.rows() + self.joined.len();
-        let (states, logits) = (m as u64 * row, 4 * width as u64);
-        encoder.copy_buffer_to_buffer(&self.states, 0, &self.readable, 0, states);
-        encoder.copy_buffer_to_buffer(&self.logits, 0, &self.readable, states, logits);
-        let mut end = states + logits;
+        let row = 4 * d as u64;
+        recording.read_states(&self.states, 0, m as u64 * row);
+        let run = (&self.scratch, (last, passes.len() - 1));
+        let last = self.ending.record((&gpu, &mut recording), run, (true, slots.logits));
         // drafts
         let ahead = slots.ahead.min(MAX_AHEAD).min(self.network.ctx_len - self.len - m);
         for index in 0..ahead {
-            let (at, picks_from) = (slots.at + m + index, width);
-            let pass = PassRows { at, picks_from, ..PassRows::chain(self.len + m + index, 1) };
-            self.record_ahead(&mut encoder, (&pass, index), (&slots, end));
-            encoder.copy_buffer_to_buffer(&self.logits, 0, &self.readable, end + row, logits);
-            end += row + logits;
+            let at = slots.at + m + index;
+            let pass = PassRows { at, logits, ..PassRows::chain(self.len + m + index, 1) };
+            self.record_ahead(&mut recording, (&pass, index), &slots);
         }
-        if ahead > 0 {
-            encoder.copy_buffer_to_buffer(&self.tokens, 4 * MAX_SLOTS as u64, &self.readable, end, 4 * ahead as u64);
-            end += 4 * ahead as u64;
-        }
-        gpu.submit(encoder);
-        let mut words = gpu.read(&self.readable, end)?;
-        let tokens = words.split_off(words.len() - ahead);
-        let mut numbers: Vec<f32> = words.into_iter().map(f32::from_bits).collect();
-        let mut steps = numbers.split_off(m * d + width);
-        let logits = numbers.split_off(m * d);
-        let mut output = ModuleOutput { states: numbers, logits, ahead: Vec::new() };
-        for token in tokens {
-            let rest = steps.split_off(d + width);
-            let logits = steps.split_off(d);
-            output.ahead.push(Ahead { token, state: std::mem::replace(&mut steps, rest), logits });
-        }
+        recording.read(&self.tokens, 4 * MAX_SLOTS as u64, 4 * ahead as u64);
+        let (mut reading, work) = recording.finish()?;
+        (self.work, self.copied) = (self.work.and(work), self.joined.len());
+        let states = reading.numbers(m * d);
+        let scored = self.ending.head.take(&mut reading, &last, slots.logits);
+        let step = |_| {
+            let state = reading.numbers(d);
+            Ahead { token: 0, state, scored: self.ending.head.take(&mut reading, &last, slots.logits) }
+        };
+        let mut ahead: Vec<Ahead> = (0..ahead).map(step).collect();
+        let tokens = reading.words(ahead.len());
+        ahead.iter_mut().zip(tokens).for_each(|(step, token)| step.token = *token);
         self.len += m;
-        Ok(output)
+        Ok(ModuleOutput { states, scored, ahead })
     }
 
     /// Counts the next slot that ran ahead as cached, without running it again.
@@ -313,68 +306,35 @@ impl ModuleSequence {
         self.len += 1;
     }
 
-    /// The final norm and the head over the last slot's state.
-    fn record_head(&self, encoder: &mut wgpu::CommandEncoder, one_row: &PassRows) {
-        let row = 4 * self.weights.shape.d_model as u64;
-        encoder.copy_buffer_to_buffer(&self.states, SPARE_ROW * row, &self.scratch.x, 0, row);
-        let head = [&self.launches.final_norm].into_iter().chain(&self.launches.head);
-        launch(&self.network.gpu, encoder, head, (one_row, PASSES));
-    }
-
-    /// One slot that reads the best token of the slot before and its state; its own state goes to `to`.
-    fn record_ahead(
-        &self,
-        encoder: &mut wgpu::CommandEncoder,
-        (pass, index): (&PassRows, usize),
-        (slots, to): (&Slots<'_>, u64),
-    ) {
-        let (gpu, row, slot) = (&*self.network.gpu, 4 * self.weights.shape.d_model as u64, PASSES + 1 + index);
-        let words = pass.words(MAX_SLOTS + index);
-        gpu.write(&self.scratch.run, slot as u64 * crate::device::SLOT_BYTES, bytemuck::cast_slice(&words));
+    /// One slot that reads the best token of the slot before and its state; the host reads its own.
+    fn record_ahead(&self, recording: &mut Recording<'_>, (pass, index): (&PassRows, usize), slots: &Slots<'_>) {
+        let (row, slot) = (4 * self.weights.shape.d_model as u64, PASSES + 1 + index);
+        self.scratch.write_slot(&self.network.gpu, (pass, MAX_SLOTS + index), slot);
         let state = if slots.before_norm { &self.scratch.x } else { &self.scratch.acts.values };
-        encoder.copy_buffer_to_buffer(state, 0, &self.rows[0], 0, row);
-        let Launches { embed, embedding_norm, hidden_norm, project, block, final_norm, head, pick, .. } =
-            &self.launches;
+        recording.copy((state, 0), (&self.rows[0], 0), row);
+        let Launches { embed, embedding_norm, hidden_norm, project, block, pick, .. } = &self.launches;
         let start = [pick].into_iter().chain(embed).chain([embedding_norm, hidden_norm]);
-        let rest = project[usize::from(slots.hidden_first)].iter().chain(block).chain([final_norm]).chain(head);
-        launch(gpu, encoder, start.chain(rest), (pass, slot));
-        encoder.copy_buffer_to_buffer(state, 0, &self.readable, to, row);
+        let rest = project[usize::from(slots.hidden_first)].iter().chain(block).chain([&self.ending.final_norm]);
+        recording.launch(start.chain(rest), (pass, slot));
+        recording.read_states(state, 0, row);
+        self.ending.head.record(recording, (pass, slot), slots.logits);
     }
 
-    /// Logits of the last slot of the last pass again, after tokens joined.
-    ///
-    /// # Errors
-    /// What the driver reports.
-    pub fn logits(&self) -> Result<Vec<f32>, GpuError> {
-        let gpu = &*self.network.gpu;
-        let mut encoder = gpu.encoder();
-        self.record_head(&mut encoder, &PassRows::chain(0, 1));
-        let bytes = 4 * (self.weights.head.rows() + self.joined.len()) as u64;
-        encoder.copy_buffer_to_buffer(&self.logits, 0, &self.readable, 0, bytes);
-        gpu.submit(encoder);
-        Ok(gpu.read(&self.readable, bytes)?.into_iter().map(f32::from_bits).collect())
-    }
-
-    fn record(
-        &self,
-        encoder: &mut wgpu::CommandEncoder,
-        run: (&PassRows, usize),
-        (slots, is_fused): (&Slots<'_>, bool),
-    ) {
-        let (gpu, d) = (&*self.network.gpu, self.weights.shape.d_model);
+    fn record(&self, recording: &mut Recording<'_>, run: (&PassRows, usize), (slots, is_fused): (&Slots<'_>, bool)) {
+        let d = self.weights.shape.d_model;
         let (bytes, first) = (4 * (run.0.m() * d) as u64, 4 * (run.1 * self.scratch.prompt_rows * d) as u64);
         let states = if is_fused { self.rows.len() } else { 1 };
         for (state, rows) in self.rows.iter().enumerate().take(states) {
             let from = (4 * state * MAX_SLOTS * d) as u64 + first;
-            encoder.copy_buffer_to_buffer(&self.hidden, from, rows, 0, bytes);
+            recording.copy((&self.hidden, from), (rows, 0), bytes);
         }
-        let Launches { embed, embedding_norm, fuse, hidden_norm, project, block, final_norm, .. } = &self.launches;
+        let Launches { embed, embedding_norm, fuse, hidden_norm, project, block, .. } = &self.launches;
         let fuse = fuse.iter().filter(|_| is_fused).flatten();
         let start = embed.iter().chain([embedding_norm]).chain(fuse).chain([hidden_norm]);
-        let rest = project[usize::from(slots.hidden_first)].iter().chain(block).chain([final_norm]);
-        launch(gpu, encoder, start.chain(rest), run);
+        let rest = project[usize::from(slots.hidden_first)].iter().chain(block).chain([&self.ending.final_norm]);
+        recording.launch(start.chain(rest), run);
         let from = if slots.before_norm { &self.scratch.x } else { &self.scratch.acts.values };
-        encoder.copy_buffer_to_buffer(from, 0, &self.states, first, bytes);
+        recording.copy((from, 0), (&self.states, first), bytes);
     }
 
     /// A module with a copy of the cache; weights are shared.
@@ -387,7 +347,7 @@ impl ModuleSequence {
         let caches = (std::slice::from_ref(&self.cache), std::slice::from_ref(&fork.cache));
         copy_caches(gpu, caches, self.len);
         fork.len = self.len;
-        fork.set_joined(&self.joined)?;
+        fork.set_joined(&self.joined);
         Ok(fork)
     }
 }

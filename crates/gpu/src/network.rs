@@ -8,16 +8,18 @@ use std::sync::Arc;
 use crate::GpuError;
 use crate::block::{Binder, BlockWeights, Op, Shape};
 use crate::buffers::{LayerCache, Scratch, copy_caches, move_rows};
-use crate::device::{Gpu, SLOT_BYTES};
+use crate::device::{Gpu, Work};
+use crate::head::{Ending, Head, Logits};
 use crate::matrix::Matrix;
 use crate::pass::{MAX_ROWS, PassRows};
+use crate::recording::{Readback, Recording};
 use crate::recurrent::Recurrence;
-use crate::request::{Output, Request, Stretch};
+use crate::request::{Output, Request};
 use crate::style::EndStyle;
 
 /// Passes of 16 rows of one submission; those of a prompt are longer and fewer. One more is for the row of a prompt that
 /// gets logits.
-const PASSES: usize = 32;
+pub(crate) const PASSES: usize = 32;
 
 /// Weights of a target.
 #[derive(Debug)]
@@ -51,18 +53,17 @@ impl Network {
         ends + self.blocks.iter().map(BlockWeights::bytes).sum::<u64>()
     }
 
+    /// Whether kernels can see the cache of its context.
+    fn check_context(&self) -> Result<(), GpuError> {
+        let shapes =
+            self.blocks.iter().filter(|block| block.style.delta.is_none()).map(|block| block.shape(&self.shape));
+        shapes.into_iter().try_for_each(|shape| shape.check_context(self.gpu.info(), self.ctx_len))
+    }
+
     /// The embedding, and what it is multiplied by.
     pub(crate) fn scaled_table(&self) -> (&Matrix, f32) {
         (self.embedding.as_ref().unwrap_or(&self.head), self.style.embedding_scale)
     }
-}
-
-/// Launches around the blocks.
-#[derive(Debug)]
-struct Ends {
-    embed: Vec<Op>,
-    final_norm: Op,
-    head: Vec<Op>, // logits and their statistics
 }
 
 /// A cache and all that runs over it.
@@ -71,16 +72,16 @@ pub struct Sequence {
     scratch: Scratch,
     caches: Vec<LayerCache>,
     blocks: Vec<Vec<Op>>,
-    ends: Ends,
+    embed: Vec<Op>,
+    ending: Ending,
     tokens: wgpu::Buffer,
-    logits: wgpu::Buffer,
-    stats: wgpu::Buffer,
     /// `[states][rows][d_model]` of one submission.
     states: wgpu::Buffer,
-    readable: wgpu::Buffer,
+    back: Readback,
     /// States that buffers have room for.
     room: usize,
     len: usize,
+    work: Work,
     /// If some layers are recurrent.
     recurrence: Option<Recurrence>,
     /// Dropped last.
@@ -94,11 +95,9 @@ impl Sequence {
     /// [`GpuError::OutOfMemory`] or what the driver reports.
     pub fn new(network: &Arc<Network>) -> Result<Self, GpuError> {
         let (gpu, shape, ctx_len) = (&*network.gpu, &network.shape, network.ctx_len);
+        network.check_context()?;
         let caches: Vec<_> = network.blocks.iter().map(|block| LayerCache::new(gpu, (shape, block), ctx_len)).collect();
         let scratch = Scratch::new(gpu, (shape, &network.blocks), (ctx_len, PASSES + 1))?;
-        let vocab = network.head.rows();
-        let stats = gpu.storage(16 * MAX_ROWS * vocab.div_ceil(512));
-        let logits = gpu.storage(4 * MAX_ROWS * vocab);
         let tokens = gpu.storage(4 * PASSES * MAX_ROWS);
         let binder = Binder { gpu, run: &scratch.run };
         let with = |(index, weights): (usize, &BlockWeights)| {
@@ -113,23 +112,18 @@ impl Sequence {
             )
         };
         let blocks = network.blocks.iter().enumerate().map(with).collect();
-        let mut head = binder.product((&network.head, &scratch.acts), (&logits, vocab, 0), false);
-        head.extend(network.style.logit_cap.map(|cap| binder.cap((&logits, vocab), cap)));
-        head.push(binder.stats(&logits, vocab, &stats));
+        let head = Head::new(&binder, (&[&network.head], &scratch.acts, network.style.logit_cap), &tokens);
+        let final_norm = binder.norm((&scratch.x, &network.final_norm), (shape.d_model, shape.eps), &scratch.acts);
+        let ending = Ending::new(gpu, (head, final_norm), shape.d_model, PASSES);
         let mut embed = binder.embed(network.scaled_table(), &tokens, &scratch.x);
         let of_layers = network.style.layer_table.as_ref();
         embed.extend(of_layers.into_iter().flat_map(|of| binder.layer_inputs(of, &tokens, (&scratch, shape))));
-        let ends = Ends {
-            embed,
-            final_norm: binder.norm((&scratch.x, &network.final_norm), (shape.d_model, shape.eps), &scratch.acts),
-            head,
-        };
         let delta = |(cache, block): (&LayerCache, &BlockWeights)| {
             Some(binder.delta_state(&block.style.delta.as_ref()?.shape, cache.delta.as_ref()?, &scratch.q))
         };
         let states_alone: Vec<_> = caches.iter().zip(&network.blocks).filter_map(delta).collect();
         let recurrence = (!states_alone.is_empty()).then(|| Recurrence::new(states_alone));
-        let (states, readable) = state_buffers(network, 1);
+        let (states, back) = state_buffers(network, &ending.head, 1);
         gpu.check()?;
         let network = Arc::clone(network);
         Ok(Self {
@@ -137,14 +131,14 @@ impl Sequence {
             scratch,
             caches,
             blocks,
-            ends,
+            embed,
+            ending,
             tokens,
-            logits,
-            stats,
             states,
-            readable,
+            back,
             room: 1,
             len: 0,
+            work: Work::default(),
             recurrence,
         })
     }
@@ -153,6 +147,12 @@ impl Sequence {
     #[must_use]
     pub fn network(&self) -> &Arc<Network> {
         &self.network
+    }
+
+    /// What its passes did so far. Copies of cached rows are not among them.
+    #[must_use]
+    pub fn work(&self) -> Work {
+        self.work
     }
 
     /// Positions in the cache.
@@ -194,7 +194,7 @@ impl Sequence {
     /// As [`Sequence::new`].
     pub fn set_states(&mut self, count: usize) -> Result<(), GpuError> {
         if count > self.room {
-            (self.states, self.readable) = state_buffers(&self.network, count);
+            (self.states, self.back) = state_buffers(&self.network, &self.ending.head, count);
             self.room = count;
         }
         self.network.gpu.check()
@@ -220,11 +220,11 @@ impl Sequence {
             recurrence.begin_prompt((&self.network.gpu, &self.caches), (&self.scratch.run, PASSES, self.len));
         }
         // logits of many rows do not fit into the buffers of one submission
-        let most = if request.all_logits { MAX_ROWS } else { PASSES * MAX_ROWS };
+        let most = if request.logits == Logits::Last { PASSES * MAX_ROWS } else { MAX_ROWS };
         let parts = request.tokens.chunks(most);
         let last = parts.len().saturating_sub(1);
         for (index, tokens) in parts.enumerate() {
-            let wants_logits = request.all_logits || index == last;
+            let wants_logits = request.logits != Logits::Last || index == last;
             self.submission(Request { tokens, ..request }, wants_logits, &mut output)?;
         }
         if let Some(recurrence) = self.recurrence.as_mut().filter(|_| is_prompt) {
@@ -237,110 +237,62 @@ impl Sequence {
     fn submission(&mut self, request: Request<'_>, wants_logits: bool, output: &mut Output) -> Result<(), GpuError> {
         let gpu = Arc::clone(&self.network.gpu);
         let (tokens, d) = (request.tokens, self.network.shape.d_model);
-        let mut passes = self.passes(&request);
+        let mut passes = match request.parents {
+            Some(parents) => vec![PassRows::tree(self.len, parents)],
+            None => PassRows::cut((self.len, tokens.len()), self.scratch.prompt_rows),
+        };
         if let Some(recurrence) = &mut self.recurrence {
             recurrence.plan((&gpu, &self.caches), self.len, &mut passes);
         }
         let Some(last) = passes.last() else { return Ok(()) };
-        // 1. What the passes are
-        let slots: Vec<u32> =
-            passes.iter().enumerate().flat_map(|(i, pass)| pass.words(i * self.scratch.prompt_rows)).collect();
-        gpu.write(&self.scratch.run, 0, bytemuck::cast_slice(&slots));
+        self.scratch.write_passes(&gpu, &passes);
         gpu.write(&self.tokens, 0, bytemuck::cast_slice(tokens));
-        let one_row = PassRows::chain(self.len, 1);
-        let wants_last = wants_logits && !request.all_logits && last.m() > 1;
-        if wants_last {
-            gpu.write(&self.scratch.run, PASSES as u64 * SLOT_BYTES, bytemuck::cast_slice(&one_row.words(0)));
-        }
-        // 2. Passes
-        let mut encoder = gpu.encoder();
         let rows = tokens.len();
+        let mut recording = Recording::new(&gpu, &self.back);
         for (slot, pass) in passes.iter().enumerate() {
-            self.record(&mut encoder, (pass, slot), (&request, rows));
+            self.record(&mut recording, (pass, slot), (&request, rows));
         }
-        // 3. Logits
-        let of_head = if wants_last { (&one_row, PASSES) } else { (last, passes.len() - 1) };
-        let scored = if wants_logits { of_head.0.m() } else { 0 };
-        if wants_last {
-            // the last row becomes row 0
-            let row = 4 * d as u64;
-            let at = (last.m() as u64 - 1) * row;
-            encoder.copy_buffer_to_buffer(&self.scratch.x, at, &self.states, self.spare_row(), row);
-            encoder.copy_buffer_to_buffer(&self.states, self.spare_row(), &self.scratch.x, 0, row);
-            launch(&gpu, &mut encoder, [&self.ends.final_norm], of_head);
-        }
-        if wants_logits {
-            launch(&gpu, &mut encoder, &self.ends.head, of_head);
-        }
-        // 4. What the host reads
-        let vocab = self.network.head.rows();
-        let sizes = [4 * request.states.len() * rows * d, 16 * scored * vocab.div_ceil(512), 4 * scored * vocab];
-        let mut end = 0;
-        for (buffer, bytes) in [&self.states, &self.stats, &self.logits].into_iter().zip(sizes) {
-            if bytes > 0 {
-                encoder.copy_buffer_to_buffer(buffer, 0, &self.readable, end, bytes as u64);
-                end += bytes as u64;
-            }
-        }
-        gpu.submit(encoder);
-        let words = gpu.read(&self.readable, end)?;
-        let (states, rest) = words.split_at(sizes[0] / 4);
-        let (stats, logits) = rest.split_at(sizes[1] / 4);
+        let numbers = request.states.len() * rows * d;
+        recording.read_states(&self.states, 0, 4 * numbers as u64);
+        let scored = wants_logits.then(|| {
+            let (run, last_only) = ((last, passes.len() - 1), request.logits == Logits::Last);
+            self.ending.record((&gpu, &mut recording), (&self.scratch, run), (last_only, request.logits))
+        });
+        let (mut reading, work) = recording.finish()?;
+        self.work = self.work.and(work);
+        let states = reading.numbers(numbers);
         for row in 0..rows {
             for state in 0..request.states.len() {
-                output.hidden.extend(states[(state * rows + row) * d..][..d].iter().map(|word| f32::from_bits(*word)));
+                output.hidden.extend(&states[(state * rows + row) * d..][..d]);
             }
         }
-        output.stretches.extend(stats.as_chunks::<4>().0.iter().map(|&[max, sum, argmax, _]| Stretch {
-            max: f32::from_bits(max),
-            sum: f32::from_bits(sum),
-            argmax,
-        }));
-        output.logits.extend(logits.iter().map(|word| f32::from_bits(*word)));
+        if let Some(rows) = scored {
+            output.scored.append(self.ending.head.take(&mut reading, &rows, request.logits));
+        }
         self.len += rows;
         Ok(())
     }
 
-    fn passes(&self, request: &Request<'_>) -> Vec<PassRows> {
-        if let Some(parents) = request.parents {
-            return vec![PassRows::tree(self.len, parents)];
-        }
-        let chunks = request.tokens.chunks(self.scratch.prompt_rows).enumerate();
-        chunks.map(|(i, tokens)| PassRows::chain(self.len + i * self.scratch.prompt_rows, tokens.len())).collect()
-    }
-
-    /// Where a row can be put that no state uses.
-    fn spare_row(&self) -> u64 {
-        (4 * self.room * PASSES * MAX_ROWS * self.network.shape.d_model) as u64
-    }
-
     /// One pass up to the final norm; its states go after those of the passes before.
-    fn record(
-        &self,
-        encoder: &mut wgpu::CommandEncoder,
-        run: (&PassRows, usize),
-        (request, rows): (&Request<'_>, usize),
-    ) {
-        let (gpu, d) = (&*self.network.gpu, self.network.shape.d_model);
+    fn record(&self, recording: &mut Recording<'_>, run: (&PassRows, usize), (request, rows): (&Request<'_>, usize)) {
+        let d = self.network.shape.d_model;
         let bytes = (4 * run.0.m() * d) as u64;
-        let keep = |encoder: &mut wgpu::CommandEncoder, place: Option<usize>, from: &wgpu::Buffer| {
+        let keep = |recording: &mut Recording<'_>, place: Option<usize>, from: &wgpu::Buffer| {
             for (state, _) in request.states.iter().enumerate().filter(|(_, wanted)| **wanted == place) {
                 let to = 4 * (state * rows + run.1 * self.scratch.prompt_rows) * d;
-                encoder.copy_buffer_to_buffer(from, 0, &self.states, to as u64, bytes);
+                recording.copy((from, 0), (&self.states, to as u64), bytes);
             }
         };
-        launch(gpu, encoder, &self.ends.embed, run);
-        keep(encoder, Some(0), &self.scratch.x);
-        let mut pending: Vec<&Op> = Vec::new();
-        for (index, block) in self.blocks.iter().enumerate().take(request.layers) {
-            pending.extend(block);
-            if request.states.contains(&Some(index + 1)) {
-                launch(gpu, encoder, pending.drain(..), run);
-                keep(encoder, Some(index + 1), &self.scratch.x);
+        let mut pending: Vec<&Op> = self.embed.iter().collect();
+        for index in 0..=request.layers {
+            if request.states.contains(&Some(index)) {
+                recording.launch(pending.drain(..), run);
+                keep(recording, Some(index), &self.scratch.x);
             }
+            pending.extend(self.blocks.get(index).filter(|_| index < request.layers).into_iter().flatten());
         }
-        launch(gpu, encoder, pending.into_iter().chain([&self.ends.final_norm]), run);
-        keep(encoder, None, &self.scratch.acts.values);
+        recording.launch(pending.into_iter().chain([&self.ending.final_norm]), run);
+        keep(recording, None, &self.scratch.acts.values);
     }
 
     /// Keeps, of the rows from position `base` on, those of one path, ascending. All of them exist.
@@ -352,7 +304,7 @@ impl Sequence {
         let moves: Vec<_> = path.iter().copied().enumerate().filter(|(to, from)| to != from).collect();
         if !moves.is_empty() {
             let mut encoder = gpu.encoder();
-            move_rows(&mut encoder, &self.caches, (base, &moves), &self.logits);
+            move_rows(&mut encoder, &self.caches, (base, &moves), self.ending.head.logits());
             gpu.submit(encoder);
         }
         self.len = base + path.len();
@@ -376,7 +328,7 @@ impl Sequence {
     }
 }
 
-/// Records launches for the pass in a slot.
+/// Records launches for the pass in a slot, outside of a [`Recording`].
 pub(crate) fn launch<'a>(
     gpu: &Gpu,
     encoder: &mut wgpu::CommandEncoder,
@@ -384,13 +336,15 @@ pub(crate) fn launch<'a>(
     (rows, slot): (&PassRows, usize),
 ) {
     let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-    ops.into_iter().for_each(|op| op.launch(gpu, &mut pass, (rows, slot)));
+    let mut dispatches = 0;
+    for op in ops {
+        dispatches += op.launch(gpu, &mut pass, (rows, slot));
+    }
+    gpu.count(Work { dispatches, ..Work::default() });
 }
 
-/// Room for so many states of all rows of a submission, and one row more; and for all that the host reads.
-fn state_buffers(network: &Network, states: usize) -> (wgpu::Buffer, wgpu::Buffer) {
-    let (gpu, vocab) = (&*network.gpu, network.head.rows());
+/// Room for so many states of all rows of a submission, and for all that the host reads.
+fn state_buffers(network: &Network, head: &Head, states: usize) -> (wgpu::Buffer, Readback) {
     let bytes = 4 * states * PASSES * MAX_ROWS * network.shape.d_model;
-    let read = bytes + MAX_ROWS * (4 * vocab + 16 * vocab.div_ceil(512));
-    (gpu.storage(bytes + 4 * network.shape.d_model), gpu.readable(read as u64))
+    (network.gpu.storage(bytes), Readback::new(&network.gpu, bytes + head.most_bytes()))
 }

@@ -22,8 +22,8 @@ pub struct PassRows {
     pub paths: Vec<Vec<usize>>,
     /// Whether the embedding of row 0 is zero.
     pub zeroed: bool,
-    /// Logits among which the next token is picked.
-    pub picks_from: usize,
+    /// Logits of a row that count; 0 for all.
+    pub logits: usize,
     /// Rows before the pass that recurrent layers run again, from the state that they keep.
     pub again: usize,
     /// When recurrent layers store their state.
@@ -62,7 +62,18 @@ impl PassRows {
     }
 
     fn empty(base: usize) -> Self {
-        Self { base, at: base, paths: Vec::new(), zeroed: false, picks_from: 0, again: 0, store: Store::Nothing }
+        Self { base, at: base, paths: Vec::new(), zeroed: false, logits: 0, again: 0, store: Store::Nothing }
+    }
+
+    /// `count` rows in passes of so many, each row continuing the one before it.
+    pub(crate) fn cut((base, count): (usize, usize), most: usize) -> Vec<Self> {
+        let starts = (0..count).step_by(most);
+        starts.map(|start| Self::chain(base + start, most.min(count - start))).collect()
+    }
+
+    /// The row that each row continues; `None` for row 0.
+    pub(crate) fn parents(&self) -> impl Iterator<Item = Option<usize>> {
+        self.paths.iter().map(|path| path.len().checked_sub(2).map(|at| path[at]))
     }
 
     /// Rows.
@@ -80,7 +91,7 @@ impl PassRows {
     /// As the shaders read it; `token` is where the tokens of its rows begin.
     pub(crate) fn words(&self, token: usize) -> Vec<u32> {
         let mut words =
-            vec![self.m() as u32, self.base as u32, token as u32, 2 * self.picks_from as u32 + u32::from(self.zeroed)];
+            vec![self.m() as u32, self.base as u32, token as u32, 2 * self.logits as u32 + u32::from(self.zeroed)];
         for path in self.paths.iter().take(MAX_ROWS) {
             let nibbles = path.iter().zip(0..).fold(0u64, |bits, (row, at)| bits | (*row as u64) << (4 * at));
             let depth = path.len() - 1;

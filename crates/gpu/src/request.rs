@@ -1,5 +1,7 @@
 //! What a pass over a target is asked for, and what it computes.
 
+use crate::head::{Logits, Scored};
+
 /// What a forward pass is asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
@@ -7,8 +9,8 @@ pub struct Request<'a> {
     pub tokens: &'a [u32],
     /// Blocks that run, from the first on.
     pub layers: usize,
-    /// Whether every row gets logits, or only the last.
-    pub all_logits: bool,
+    /// Which logits the host reads; [`Logits::Best`] for at most [`MAX_ROWS`](crate::MAX_ROWS) rows.
+    pub logits: Logits,
     /// Parents of the rows of a tree of at most [`MAX_ROWS`](crate::MAX_ROWS) rows; `None` for a chain.
     pub parents: Option<&'a [usize]>,
     /// Hidden states of each row: after so many blocks, or after the final norm.
@@ -20,19 +22,6 @@ pub struct Request<'a> {
 pub struct Output {
     /// `[rows][states][d_model]`
     pub hidden: Vec<f32>,
-    /// `[rows or 1][vocabulary]`
-    pub logits: Vec<f32>,
-    /// Of each stretch of 512 logits, `[rows or 1][stretches]`.
-    pub stretches: Vec<Stretch>,
-}
-
-/// A summary of at most 512 logits.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Stretch {
-    /// The largest.
-    pub max: f32,
-    /// `Σ e^(logit − max)`
-    pub sum: f32,
-    /// Index of the first largest in its row.
-    pub argmax: u32,
+    /// Of every row, or of the last.
+    pub scored: Scored,
 }

@@ -1,12 +1,13 @@
 //! Checks on the adapter at hand that a row's bits do not depend on the rows beside it.
 //!
 //! A pass over 2 … 16 rows is compared with passes over one row each, whole logits and hidden states, bit for bit, and so
-//! are the hidden states of a prompt, whose rows are multiplied by tiles; two runs of the same pass are compared too. Drivers compile kernels for different numbers of rows separately and may order
-//! operations as they like, so this is measured, not assumed. What it cannot find: a difference that only other numbers
-//! show.
+//! are the hidden states of a prompt, whose rows are multiplied by tiles; two runs of the same pass are compared too. Drivers
+//! compile kernels for different numbers of rows separately and may order operations as they like, so this is measured, not
+//! assumed. What it cannot find: a difference that only other numbers show.
 
 use std::sync::Arc;
 
+use crate::head::Logits;
 use crate::network::{Network, Sequence};
 use crate::request::{Output, Request};
 use crate::{GpuError, MAX_ROWS};
@@ -23,16 +24,23 @@ pub struct Difference {
 /// Numbers of rows that are tried: every variant of the kernels, and all rows.
 const SIZES: [usize; 4] = [2, 3, 5, 16];
 
-/// Runs the test with the model's own weights on a cache of its own; `None` if all bits agree.
+/// Runs the test with the model's own weights and cache, which is empty afterwards; `None` if all bits agree.
 ///
 /// # Errors
 /// What the driver reports.
-pub fn self_test(network: &Arc<Network>) -> Result<Option<Difference>, GpuError> {
-    let mut sequence = Sequence::new(network)?;
+pub fn self_test(sequence: &mut Sequence) -> Result<Option<Difference>, GpuError> {
+    sequence.truncate(0);
+    let found = differs(sequence);
+    sequence.truncate(0);
+    found
+}
+
+fn differs(sequence: &mut Sequence) -> Result<Option<Difference>, GpuError> {
+    let network = &Arc::clone(sequence.network());
     let most = MAX_ROWS.min(network.ctx_len);
     let tokens: Vec<u32> = (0..most).map(|i| token(network, i)).collect();
     let request =
-        |tokens| Request { tokens, layers: network.blocks.len(), all_logits: true, parents: None, states: &[None] };
+        |tokens| Request { tokens, layers: network.blocks.len(), logits: Logits::All, parents: None, states: &[None] };
     let alone = tokens.iter().map(|token| sequence.forward(request(std::slice::from_ref(token))));
     let alone = alone.collect::<Result<Vec<_>, _>>()?;
     for rows in SIZES.into_iter().filter(|rows| *rows <= most) {
@@ -43,7 +51,7 @@ pub fn self_test(network: &Arc<Network>) -> Result<Option<Difference>, GpuError>
             return Ok(Some(Difference { rows, row }));
         }
     }
-    prompt_differs(&mut sequence, &alone)
+    prompt_differs(sequence, &alone)
 }
 
 /// Rows of a prompt: one tile.
@@ -58,7 +66,7 @@ fn prompt_differs(sequence: &mut Sequence, alone: &[Output]) -> Result<Option<Di
     let tokens: Vec<u32> = (0..PROMPT).map(|i| token(&network, i)).collect();
     sequence.truncate(0);
     let request =
-        Request { tokens: &tokens, layers: network.blocks.len(), all_logits: false, parents: None, states: &[None] };
+        Request { tokens: &tokens, layers: network.blocks.len(), logits: Logits::Last, parents: None, states: &[None] };
     let hidden = sequence.forward(request)?.hidden;
     let differs = |(row, alone): (usize, &Output)| !same_bits(&hidden, row, &alone.hidden);
     let row = alone.iter().enumerate().position(differs);
@@ -72,7 +80,7 @@ fn token(network: &Network, index: usize) -> u32 {
 
 /// Whether row `row` of a pass has the bits of a pass over it alone.
 fn same_row(together: &Output, row: usize, alone: &Output) -> bool {
-    same_bits(&together.hidden, row, &alone.hidden) && same_bits(&together.logits, row, &alone.logits)
+    same_bits(&together.hidden, row, &alone.hidden) && same_bits(&together.scored.logits, row, &alone.scored.logits)
 }
 
 /// Whether row `row` of rows as long as `one` has its bits.

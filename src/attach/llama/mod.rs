@@ -79,6 +79,7 @@ impl Server for Llama {
             backend: "llama.cpp".to_owned(),
             dtype: self.text("model_ftype").to_lowercase(),
             threads: 0,
+            gpu: None,
             started_unix_ms,
             capabilities: Capabilities { can_generate: true, ..Capabilities::default() },
             engine: Some(EngineInfo {

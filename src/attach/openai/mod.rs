@@ -284,6 +284,7 @@ impl Server for OpenAi {
             backend: engine.to_owned(),
             dtype: String::new(),
             threads: 0,
+            gpu: None,
             started_unix_ms,
             capabilities: Capabilities { can_generate: true, ..Capabilities::default() },
             engine: Some(EngineInfo {

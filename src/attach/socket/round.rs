@@ -169,7 +169,13 @@ impl Round {
             events.push(EventKind::Scored { round, rows, verify_us, sample_us });
         }
         events.push(EventKind::Verified { round, verdict: self.verdict });
-        events.push(EventKind::Committed { round, tokens: step.tokens, rollback_us: 0, clock_us: step.clock_us });
+        events.push(EventKind::Committed {
+            round,
+            tokens: step.tokens,
+            rollback_us: 0,
+            clock_us: step.clock_us,
+            device: None,
+        });
         events
     }
 }

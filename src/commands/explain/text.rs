@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use draftscope::engine::measure::CostCurve;
+use draftscope::engine::measure::{CostCurve, DeviceCost};
 use draftscope::session::account::tested;
 
 use super::{Measured, Report};
@@ -71,6 +71,9 @@ pub(super) fn cost(cost: &CostCurve) -> String {
     if let Some(line) = experts(cost) {
         out.add(line);
     }
+    if let Some(device) = &cost.device {
+        on_gpu(device, &mut out);
+    }
     if let Some(draft) = cost.draft {
         let (ms, share) = (draft.median_us / 1e3, draft.median_us / plain.median_us * 100.0);
         out.add(match cost.drafts_of_a_pass {
@@ -83,6 +86,35 @@ pub(super) fn cost(cost: &CostCurve) -> String {
         });
     }
     out.0
+}
+
+/// What passes cost on a GPU.
+fn on_gpu(device: &DeviceCost, out: &mut Lines) {
+    let (gpu, pass) = (&device.gpu, device.pass);
+    let verdict =
+        gpu.row_by_row.as_deref().unwrap_or("self-test passed: rows run together have the bits of rows run alone");
+    let memory = gpu.memory_bytes as f64 / 1e6;
+    out.add(format!(
+        "GPU: {} ({}, {}), {memory:.1} MB of its memory in use; {verdict}",
+        gpu.adapter, gpu.api, gpu.kind
+    ));
+    out.add(format!(
+        "a pass of one row: {} submission{}, {} launches, {:.1} kB read back; weights and cached positions read at {:.0} % of the {:.1} GB/s at which a kernel that only reads reads this device's memory",
+        pass.submissions,
+        if pass.submissions == 1 { "" } else { "s" },
+        pass.launches,
+        pass.read_bytes as f64 / 1e3,
+        device.read_share * 100.0,
+        device.read_rate / 1e9,
+    ));
+    let Some(one) = device.verify.first() else {
+        out.add("this device notes no times, so T(m) is known by the program's clock only");
+        return;
+    };
+    let curve = device.verify.iter().enumerate();
+    let curve = curve.map(|(i, t)| format!("T({}) {:.2}", i + 1, t.median_us / one.median_us.max(f64::MIN_POSITIVE)));
+    let curve = curve.collect::<Vec<_>>().join("  ");
+    out.add(format!("on the device: one row {:.2} ms; in units of that:  {curve}", one.median_us / 1e3));
 }
 
 /// Why T(m) grows where layers have experts.

@@ -3,21 +3,47 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-use draftscope_gpu::{Gpu, GpuError, adapters, choose};
+use draftscope_gpu::{Gpu, GpuError, Work, adapters, choose};
 
 use crate::model::ModelError;
+use crate::protocol::{DeviceWork, GpuInfo};
 
 impl From<GpuError> for ModelError {
     fn from(error: GpuError) -> Self {
         let text = error.to_string();
         match error {
-            GpuError::OutOfMemory(_) => Self::DoesNotFit(text),
+            GpuError::OutOfMemory(_) | GpuError::TooLarge { .. } => Self::DoesNotFit(text),
             GpuError::Failed(_) => Self::Device(text),
             GpuError::NoAdapter
             | GpuError::OnlySoftware(_)
             | GpuError::UnknownAdapter { .. }
             | GpuError::Unsuitable { .. } => Self::Unsupported(text),
         }
+    }
+}
+
+/// What passes did.
+pub(in crate::model) fn work(work: Work) -> DeviceWork {
+    DeviceWork {
+        submissions: work.submissions,
+        launches: work.dispatches,
+        read_bytes: work.read_bytes,
+        state_bytes: work.state_bytes,
+        nanoseconds: work.device_ns,
+    }
+}
+
+/// A device as the header describes it.
+pub(in crate::model) fn info(gpu: &Gpu, row_by_row: Option<String>) -> GpuInfo {
+    let adapter = gpu.info();
+    GpuInfo {
+        adapter: adapter.name.clone(),
+        api: adapter.api.to_owned(),
+        kind: adapter.kind.name().to_owned(),
+        driver: adapter.driver.clone(),
+        memory_bytes: gpu.memory_in_use(),
+        notes_times: adapter.has_timestamps,
+        row_by_row,
     }
 }
 

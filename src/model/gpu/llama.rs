@@ -5,12 +5,12 @@
 
 use std::sync::Arc;
 
-use draftscope_gpu::{Network, Output, Request, Sequence, Stretch, self_test};
+use draftscope_gpu::{Logits, MAX_ROWS, Network, Output, Request, Scored, Sequence, self_test};
 
-use crate::model::{
-    Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, RowStats, Rows, Tap, check_path, tree_depths,
-};
-use crate::protocol::TokenId;
+use super::device::{info, work};
+use super::stats;
+use crate::model::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, Rows, Tap, check_path, tree_depths};
+use crate::protocol::{DeviceWork, GpuInfo, TokenId};
 
 /// A target on the GPU: of the Llama kind, or of a family whose blocks have more.
 #[derive(Debug)]
@@ -18,12 +18,14 @@ pub struct GpuLlama {
     sequence: Sequence,
     spec: ModelSpec,
     tap: Tap,
+    /// Why rows are verified one by one.
+    row_by_row: Option<String>,
 }
 
 impl GpuLlama {
     /// With an empty cache.
     pub(in crate::model) fn new(network: &Arc<Network>, spec: ModelSpec) -> Result<Self, ModelError> {
-        Ok(Self { sequence: Sequence::new(network)?, spec, tap: Tap::default() })
+        Ok(Self { sequence: Sequence::new(network)?, spec, tap: Tap::default(), row_by_row: None })
     }
 
     /// Its weights.
@@ -37,19 +39,21 @@ impl GpuLlama {
     }
 
     /// Why rows must be verified one by one on this adapter; `None` if their bits do not depend on the rows beside them.
+    /// Empties the cache.
     ///
     /// # Errors
     /// What the driver reports.
-    pub fn self_test(&self) -> Result<Option<String>, ModelError> {
-        let found = self_test(self.network())?;
-        Ok(found.map(|difference| {
+    pub fn self_test(&mut self) -> Result<Option<String>, ModelError> {
+        let found = self_test(&mut self.sequence)?;
+        self.row_by_row = found.map(|difference| {
             format!(
                 "on {} a row's numbers change with the rows beside it (row {} of {}), so drafts are verified one by one, which is slower",
                 self.spec.device,
                 difference.row + 1,
                 difference.rows
             )
-        }))
+        });
+        Ok(self.row_by_row.clone())
     }
 
     /// Runs at the end of the cache; after an error the cache is as before.
@@ -72,27 +76,20 @@ impl GpuLlama {
         let states = if all { self.tap.places(layers)? } else { vec![None] };
         self.sequence.set_states(states.len())?;
         let ids: Vec<u32> = tokens.iter().map(|token| token.0).collect();
-        let request = Request { tokens: &ids, layers, all_logits: rows == LogitRows::All, parents, states: &states };
-        let Output { hidden, logits, stretches } = self.sequence.forward(request)?;
+        let logits = match rows {
+            LogitRows::Last => Logits::Last,
+            LogitRows::Best if ids.len() <= MAX_ROWS => Logits::Best,
+            LogitRows::All | LogitRows::Best => Logits::All,
+        };
+        let request = Request { tokens: &ids, layers, logits, parents, states: &states };
+        let Output { hidden, scored } = self.sequence.forward(request)?;
         if !hidden.iter().all(|x| x.is_finite()) {
             self.sequence.truncate(base);
             return Err(ModelError::NotFinite { position: base });
         }
-        let stats = stretches.chunks(vocab.div_ceil(crate::model::STRETCH)).map(row_stats).collect();
+        let stats = stats::of_rows(&scored, vocab);
+        let Scored { logits, .. } = scored;
         Ok(Forward { logits: Rows::new(logits, vocab), hidden: Rows::new(hidden, states.len() * d), stats })
-    }
-}
-
-/// Joins the stretches of a row.
-fn row_stats(stretches: &[Stretch]) -> RowStats {
-    let first = Stretch { max: f32::NEG_INFINITY, sum: 0.0, argmax: 0 };
-    let best = stretches.iter().fold(&first, |best, stretch| if stretch.max > best.max { stretch } else { best });
-    let total: f64 = stretches.iter().map(|s| f64::from(s.sum) * f64::from(s.max - best.max).exp()).sum();
-    RowStats {
-        argmax: best.argmax,
-        max: best.max,
-        log_sum_exp: best.max + total.ln() as f32,
-        peaks: stretches.iter().map(|stretch| stretch.max).collect(),
     }
 }
 
@@ -126,7 +123,7 @@ impl Model for GpuLlama {
             .then_some("a recurrent state follows one path, so this target verifies no draft trees")
     }
 
-    fn forward_tree(&mut self, tokens: &[TokenId], parents: &[usize]) -> Result<Forward, ModelError> {
+    fn forward_tree(&mut self, tokens: &[TokenId], parents: &[usize], rows: LogitRows) -> Result<Forward, ModelError> {
         if parents.len() != tokens.len() {
             return Err(ModelError::Unsupported("a tree with more rows than tokens, or fewer".into()));
         }
@@ -135,7 +132,7 @@ impl Model for GpuLlama {
             return Err(ModelError::Unsupported(why.into()));
         }
         let layers = self.network().blocks.len();
-        self.run(tokens, LogitRows::All, (layers, Some(parents)))
+        self.run(tokens, rows, (layers, Some(parents)))
     }
 
     fn retain(&mut self, base: usize, path: &[usize]) -> Result<(), ModelError> {
@@ -172,6 +169,19 @@ impl Model for GpuLlama {
     }
 
     fn fork(&self) -> Result<Box<dyn Model>, ModelError> {
-        Ok(Box::new(Self { sequence: self.sequence.fork()?, spec: self.spec.clone(), tap: self.tap.clone() }))
+        let (spec, tap, row_by_row) = (self.spec.clone(), self.tap.clone(), self.row_by_row.clone());
+        Ok(Box::new(Self { sequence: self.sequence.fork()?, spec, tap, row_by_row }))
+    }
+
+    fn device_work(&self) -> Option<DeviceWork> {
+        Some(work(self.sequence.work()))
+    }
+
+    fn gpu_info(&self) -> Option<GpuInfo> {
+        Some(info(&self.network().gpu, self.row_by_row.clone()))
+    }
+
+    fn device_read_rate(&self) -> Result<Option<f64>, ModelError> {
+        Ok(Some(self.network().gpu.read_rate()?))
     }
 }

@@ -53,6 +53,7 @@ pub(in crate::model) fn target(
 ) -> Result<GpuLlama, ModelError> {
     let shape = shape(config);
     check_shape(&shape)?;
+    shape.check_context(gpu.info(), ctx_len)?;
     let centred = reading.centred && source.is_checkpoint();
     let (uploader, v, d) = (Uploader { gpu, source, config, centred }, config.vocab, config.d_model);
     let style = (reading.style)(&uploader)?;

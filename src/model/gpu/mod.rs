@@ -9,6 +9,7 @@ pub(in crate::model) mod device;
 pub(in crate::model) mod llama;
 pub(in crate::model) mod load;
 pub(in crate::model) mod module;
+pub(in crate::model) mod stats;
 pub(in crate::model) mod tensors;
 
 pub use draftscope_gpu::{AdapterInfo, AdapterKind, DRIVER_ADVICE};

@@ -4,13 +4,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use draftscope_gpu::{
-    Ahead, Gpu, MAX_SLOTS, ModuleOutput, ModuleSequence, ModuleWeights, Network, Slots as DeviceSlots,
+    Ahead, Gpu, Logits, MAX_SLOTS, ModuleOutput, ModuleSequence, ModuleWeights, Network, Scored, Slots as DeviceSlots,
 };
 
+use super::{device, stats};
 use crate::model::draft_tokens::DraftTokens;
 use crate::model::module_core::{ModuleBackend, ModuleCore, NormWeights, Slots};
-use crate::model::{ModelError, RowStats};
-use crate::protocol::{ConcatOrder, Recycle, TokenId};
+use crate::model::{LogitRows, ModelError, RowStats};
+use crate::protocol::{ConcatOrder, DeviceWork, Recycle, TokenId};
 
 /// Weights of the norms of a module, on the host.
 #[derive(Clone, Debug)]
@@ -58,11 +59,11 @@ pub(in crate::model) struct GpuModule {
     /// The weights that the launches read.
     bound: Arc<ModuleWeights>,
     joined: Vec<u32>,
-    /// Whether tokens joined after the last logits.
-    is_stale: bool,
     fixed: usize,
     /// Drafts that follow the next pass.
     expected: usize,
+    /// Which logits are read.
+    reads: Logits,
     /// Drafts that ran with the last pass.
     ahead: RanAhead,
     /// Dropped last.
@@ -105,9 +106,9 @@ impl GpuModule {
             sequence: ModuleSequence::new(network, weights)?,
             bound: Arc::clone(weights),
             joined: Vec::new(),
-            is_stale: false,
             fixed: weights.head.rows(),
             expected: 0,
+            reads: Logits::All,
             ahead: RanAhead::default(),
         })
     }
@@ -116,7 +117,7 @@ impl GpuModule {
     fn bind(&mut self, weights: &Arc<ModuleWeights>) -> Result<(), ModelError> {
         if !Arc::ptr_eq(&self.bound, weights) {
             self.sequence = ModuleSequence::new(&self.network, weights)?;
-            self.sequence.set_joined(&self.joined)?;
+            self.sequence.set_joined(&self.joined);
             self.bound = Arc::clone(weights);
             self.ahead = RanAhead::default();
         }
@@ -129,9 +130,9 @@ impl ModuleBackend for GpuModule {
     const MAX_SLOTS: usize = MAX_SLOTS;
     type Weights = GpuMtpWeights;
     /// Logits of the last slot.
-    type Last = Vec<f32>;
+    type Last = Scored;
 
-    fn run(&mut self, weights: &GpuMtpWeights, slots: Slots<'_>, recycled: &mut [f32]) -> Result<Vec<f32>, ModelError> {
+    fn run(&mut self, weights: &GpuMtpWeights, slots: Slots<'_>, recycled: &mut [f32]) -> Result<Scored, ModelError> {
         self.bind(&weights.device)?;
         let (vocab, position) = (self.network.head.rows(), self.sequence.len());
         if let Some(token) = slots.tokens.iter().find(|token| token.index() >= vocab) {
@@ -140,17 +141,18 @@ impl ModuleBackend for GpuModule {
         if let Some(step) = self.ahead.take(&slots) {
             self.sequence.take_ahead();
             recycled.copy_from_slice(&step.state);
-            return Ok(step.logits);
+            return Ok(step.scored);
         }
         let tokens: Vec<u32> = slots.tokens.iter().map(|token| token.0).collect();
         let ahead = std::mem::take(&mut self.expected).saturating_sub(1);
-        let ModuleOutput { states, logits, ahead: steps } = self.sequence.forward(DeviceSlots {
+        let ModuleOutput { states, scored, ahead: steps } = self.sequence.forward(DeviceSlots {
             tokens: &tokens,
             hidden: slots.hidden,
             at: slots.at,
             zeroed: slots.zeroed,
             hidden_first: slots.spec.order == ConcatOrder::HiddenFirst,
             before_norm: slots.spec.recycle == Recycle::PreNorm,
+            logits: self.reads,
             ahead,
         })?;
         if !states.iter().all(|x| x.is_finite()) {
@@ -159,13 +161,12 @@ impl ModuleBackend for GpuModule {
         recycled.copy_from_slice(&states);
         let reads = states[states.len() - self.network.shape.d_model..].to_vec();
         self.ahead = RanAhead { steps: steps.into(), at: slots.at + tokens.len(), reads };
-        self.is_stale = false;
-        Ok(logits)
+        Ok(scored)
     }
 
-    fn logits(&mut self, last: Vec<f32>) -> Result<(Vec<f32>, Vec<RowStats>), ModelError> {
-        let logits = if self.is_stale { self.sequence.logits()? } else { last };
-        Ok((logits, Vec::new()))
+    fn logits(&mut self, last: Scored) -> Result<(Vec<f32>, Vec<RowStats>), ModelError> {
+        let stats = stats::of_rows(&last, self.fixed + self.joined.len());
+        Ok((last.logits, stats))
     }
 
     fn truncate(&mut self, len: usize) {
@@ -175,15 +176,20 @@ impl ModuleBackend for GpuModule {
         self.sequence.truncate(len);
     }
 
-    fn expect_drafts(&mut self, count: usize) {
+    fn expect_drafts(&mut self, count: usize, logits: LogitRows) {
         self.expected = count;
+        self.ahead = RanAhead::default();
+        self.reads = if logits == LogitRows::Best { Logits::Best } else { Logits::All };
+    }
+
+    fn device_work(&self) -> Option<DeviceWork> {
+        Some(device::work(self.sequence.work()))
     }
 
     fn set_tokens(&mut self, tokens: &DraftTokens) -> Result<(), ModelError> {
         let id = |token: &TokenId| token.0;
         self.joined = tokens.tokens().iter().skip(self.fixed).map(id).collect();
-        self.sequence.set_joined(&self.joined)?;
-        self.is_stale = true;
+        self.sequence.set_joined(&self.joined);
         self.ahead = RanAhead::default(); // without the new tokens' logits
         Ok(())
     }
@@ -194,9 +200,9 @@ impl ModuleBackend for GpuModule {
             sequence: self.sequence.fork()?,
             bound: Arc::clone(&self.bound),
             joined: self.joined.clone(),
-            is_stale: self.is_stale,
             fixed: self.fixed,
             expected: 0,
+            reads: Logits::All,
             ahead: RanAhead::default(),
         })
     }

@@ -29,7 +29,7 @@ impl LoadedTarget for GpuTarget {
         Ok(Box::new(self.model))
     }
 
-    fn self_test(&self) -> Result<Option<String>, ModelError> {
+    fn self_test(&mut self) -> Result<Option<String>, ModelError> {
         self.model.self_test()
     }
 }

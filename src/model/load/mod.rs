@@ -92,7 +92,7 @@ pub fn load(options: &LoadOptions, progress: &mut Progress<'_>) -> Result<Loaded
     let config = opened.config.as_ref();
     let context = LoadContext { options, source: &opened.source, config, ctx_len, ends: codec.ends() };
     let requested = named_module::open(options, config)?;
-    let OnBackend { target: loaded, notice: mut backend_notice, account, place } = load_target(&context, progress)?;
+    let OnBackend { target: mut loaded, notice: mut backend_notice, account, place } = load_target(&context, progress)?;
     let mut row_by_row = loaded.self_test()?;
     progress("drafter", 0, 1);
     let (modules, notice) = draft_modules(&context, requested, loaded.as_ref())?;

@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 
 use super::matrix::{Cpu, Matrix};
-use crate::model::{RowStats, STRETCH};
+use crate::model::{Best, RowStats, STRETCH};
 use draftscope_kernels::{Acts, LANES, Load, MAX_ROWS, Onto, Operand, Survey};
 
 /// Tokens in a strip.
@@ -96,6 +96,6 @@ fn join(strips: &[Strip<'_>], row: usize) -> RowStats {
         argmax: (index * STRIP + inside.unwrap_or(0)) as u32,
         max,
         log_sum_exp: max + total.sum::<f64>().ln() as f32,
-        peaks: strips.iter().map(|strip| strip.parts[row].0).collect(),
+        best: Best::Peaks(strips.iter().map(|strip| strip.parts[row].0).collect()),
     }
 }

@@ -246,7 +246,7 @@ impl NativeLlama {
             self.pass(tokens, &mut hidden[first..end], states, extent)?;
         }
         let from = match rows {
-            LogitRows::All => 0,
+            LogitRows::All | LogitRows::Best => 0,
             LogitRows::Last => tokens.len().saturating_sub(1),
         };
         let mut stats = Vec::new();
@@ -289,7 +289,7 @@ impl Model for NativeLlama {
         None
     }
 
-    fn forward_tree(&mut self, tokens: &[TokenId], parents: &[usize]) -> Result<Forward, ModelError> {
+    fn forward_tree(&mut self, tokens: &[TokenId], parents: &[usize], _: LogitRows) -> Result<Forward, ModelError> {
         if parents.len() != tokens.len() {
             return Err(ModelError::Unsupported("a tree with more rows than tokens, or fewer".into()));
         }
@@ -457,7 +457,7 @@ mod tests {
             model.truncate(0, &start).unwrap();
             model.forward(&text[..base], LogitRows::Last).unwrap();
             let tokens = &text[base + 3..base + 3 + PARENTS.len()];
-            let tree = model.forward_tree(tokens, &PARENTS).unwrap();
+            let tree = model.forward_tree(tokens, &PARENTS, LogitRows::All).unwrap();
             let mut whole = model.fork().unwrap();
             model.truncate(base, &start).unwrap();
             for row in 0..PARENTS.len() {
@@ -480,7 +480,10 @@ mod tests {
                 assert!(matches!(whole.retain(from, path), Err(ModelError::Rewind { .. })));
             }
         }
-        assert!(model.forward_tree(&text[..2], &[0, 1]).is_err() && model.forward_tree(&text[..2], &[0]).is_err());
+        assert!(
+            model.forward_tree(&text[..2], &[0, 1], LogitRows::All).is_err()
+                && model.forward_tree(&text[..2], &[0], LogitRows::All).is_err()
+        );
     }
 
     #[test]

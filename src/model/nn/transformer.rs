@@ -151,7 +151,7 @@ impl<W: Transformer> TransformerModel<W> {
         let TransformerConfig { d_model, vocab, .. } = self.weights.trunk().config;
         let mut hidden = Vec::with_capacity(tokens.len() * d_model);
         let (mut last, mut width) = (None, d_model);
-        let widest = if rows == LogitRows::All { tokens.len().max(1) } else { PREFILL_ROWS };
+        let widest = if rows == LogitRows::Last { PREFILL_ROWS } else { tokens.len().max(1) };
         for block in tokens.chunks(widest) {
             let states = self.hidden(block, pass)?;
             width = states.tapped.dim(1)?;
@@ -160,7 +160,7 @@ impl<W: Transformer> TransformerModel<W> {
         }
         let normed = last.ok_or_else(|| ModelError::Unsupported("a pass needs at least one token".into()))?;
         let m = normed.dim(0)?;
-        let normed = if rows == LogitRows::All { normed } else { normed.narrow(0, m - 1, 1)?.contiguous()? };
+        let normed = if rows == LogitRows::Last { normed.narrow(0, m - 1, 1)?.contiguous()? } else { normed };
         let logits = self.weights.trunk().logits(&normed)?.flatten_all()?.to_vec1::<f32>()?;
         Ok(Forward { logits: Rows::new(logits, vocab), hidden: Rows::new(hidden, width), stats: Vec::new() })
     }
@@ -206,7 +206,7 @@ impl<W: Transformer + 'static> Model for TransformerModel<W> {
         None
     }
 
-    fn forward_tree(&mut self, tokens: &[TokenId], parents: &[usize]) -> Result<Forward, ModelError> {
+    fn forward_tree(&mut self, tokens: &[TokenId], parents: &[usize], _: LogitRows) -> Result<Forward, ModelError> {
         if parents.len() != tokens.len() {
             return Err(ModelError::Unsupported("a tree with more rows than tokens, or fewer".into()));
         }

@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use super::Decoder;
-use crate::model::{Checkpoint, LogitRows, Model};
+use crate::model::{Checkpoint, Model};
 use crate::protocol::{Costs, Drafting, EventKind, Settings, TokenId};
 use crate::speculate::SpecError;
 use crate::speculate::policy::rising;
@@ -137,7 +137,7 @@ impl Decoder {
         let widest = TIMED_ROWS.min(target.spec().ctx_len.saturating_sub(since.len));
         for rows in (1..=widest).filter(|rows| !reached[rows - 1]) {
             let started = Instant::now();
-            let out = black_box(target.forward(&tokens[..rows], LogitRows::All)?);
+            let out = black_box(target.forward(&tokens[..rows], self.logit_rows())?);
             times.verify[rows - 1].push(micros(started));
             let started = Instant::now();
             let target_rows = self.distributions(&[], &out, since.len)?;

@@ -5,7 +5,7 @@
 
 use super::{DraftCtx, Drafter};
 use crate::model::{Checkpoint, Forward, LogitRows, Model, ModelError};
-use crate::protocol::TokenId;
+use crate::protocol::{DeviceWork, TokenId};
 
 const START: Checkpoint = Checkpoint { len: 0 };
 
@@ -63,6 +63,10 @@ impl Drafter for ModelDrafter {
     fn fork(&self) -> Result<Box<dyn Drafter>, ModelError> {
         let (model, cached) = (self.model.fork()?, self.cached.clone());
         Ok(Box::new(Self { model, cached, is_full: self.is_full, notice: None }))
+    }
+
+    fn device_work(&self) -> Option<DeviceWork> {
+        self.model.device_work()
     }
 
     fn settle(&mut self, committed: &[TokenId]) -> Result<(), ModelError> {

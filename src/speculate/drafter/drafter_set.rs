@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use super::{DraftCtx, Drafter, WEIGHTLESS};
 use crate::model::{ModelError, Rows, Tap};
-use crate::protocol::{DrafterKind, Settings, TokenId};
+use crate::protocol::{DeviceWork, DrafterKind, Settings, TokenId};
 
 /// A drafter, or the reason why it is missing.
 struct Member {
@@ -102,6 +102,11 @@ impl Drafter for DrafterSet {
         };
         let members = self.members.iter().map(member).collect();
         Ok(Box::new(Self { members, kind: self.kind, notices: VecDeque::new(), tap: self.tap.clone() }))
+    }
+
+    fn device_work(&self) -> Option<DeviceWork> {
+        let drafters = self.members.iter().filter_map(|member| member.drafter.as_ref().ok());
+        drafters.filter_map(|drafter| drafter.device_work()).reduce(DeviceWork::and)
     }
 
     fn tap(&self) -> Tap {

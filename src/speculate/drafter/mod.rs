@@ -29,7 +29,7 @@ use super::random::Purpose;
 use super::sampler::{LogitRow, Sampler};
 use super::verify::{Draft, RoundCtx};
 use crate::model::{Forward, Model, ModelError, Rows, Tap};
-use crate::protocol::{DraftPick, DrafterKind, Drafting, Settings, TokenId};
+use crate::protocol::{DeviceWork, DraftPick, DrafterKind, Drafting, Settings, TokenId};
 
 /// Makes a drafter.
 type New = fn() -> Box<dyn Drafter>;
@@ -48,6 +48,11 @@ pub trait Drafter {
     /// The hidden states of the target that it reads; none by default.
     fn tap(&self) -> Tap {
         Tap::none()
+    }
+
+    /// What its passes did on a device; `None` if it runs none there.
+    fn device_work(&self) -> Option<DeviceWork> {
+        None
     }
 
     /// Whether all committed tokens must be [read again](Drafter::reread), because the meaning of its slots changed.

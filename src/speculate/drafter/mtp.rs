@@ -12,8 +12,8 @@ mod stage;
 
 use self::stage::Stage;
 use super::{DraftCtx, Drafter, tree};
-use crate::model::{DraftModule, Forward, Model, ModelError, Rows, Tap};
-use crate::protocol::{MtpSpec, Pairing, Settings, TokenId};
+use crate::model::{DraftModule, Forward, LogitRows, Model, ModelError, Rows, Tap};
+use crate::protocol::{DeviceWork, MtpSpec, Pairing, Settings, TokenId};
 
 /// Most slots of a prompt in one pass.
 const SETTLE_ROWS: usize = 256;
@@ -292,6 +292,10 @@ impl Drafter for MtpDrafter {
         }))
     }
 
+    fn device_work(&self) -> Option<DeviceWork> {
+        self.stages.iter().filter_map(|stage| stage.module.device_work()).reduce(DeviceWork::and)
+    }
+
     fn tap(&self) -> Tap {
         self.stages.first().map_or_else(Tap::none, |stage| stage.module.tap())
     }
@@ -351,6 +355,8 @@ impl Drafter for MtpDrafter {
 
     fn settle(&mut self, committed: &[TokenId]) -> Result<(), ModelError> {
         self.first = committed.first().copied();
+        // the settings may change before the first draft, which reads these logits
+        self.stages.iter_mut().for_each(|stage| stage.module.expect_drafts(0, LogitRows::All));
         self.settle_all(None)
     }
 

@@ -7,6 +7,7 @@ use ratatui::style::Color;
 
 use super::views::{SIZES, styled};
 use super::*;
+use crate::protocol::{DeviceWork, GpuInfo, RoundOnDevice};
 use crate::session::tests::tree_round;
 use crate::tui::options::Exporter;
 use crate::tui::page::Page;
@@ -134,4 +135,46 @@ fn a_drafter_that_reads_the_targets_cache_differs_from_one_with_its_own() {
         let screen = stage.screen(120, 40);
         assert!(screen.contains("drafter KV") && screen.contains(says), "{screen}");
     }
+}
+
+#[test]
+fn a_gpu_and_what_rounds_do_on_it_are_shown() {
+    let mut script = Script::started();
+    script.head(|head| {
+        head.gpu = Some(GpuInfo {
+            adapter: "Radeon\u{1b}[31m 9".to_owned(),
+            api: "vulkan".to_owned(),
+            kind: "discrete GPU".to_owned(),
+            memory_bytes: 412_000_000,
+            notes_times: true,
+            ..GpuInfo::default()
+        });
+    });
+    script.prompt("hi", "Hello");
+    let work = |submissions, nanoseconds| DeviceWork {
+        submissions,
+        launches: 150,
+        read_bytes: 3_000,
+        state_bytes: 2_000,
+        nanoseconds,
+    };
+    script.on_device = Some(RoundOnDevice { draft: work(1, 1_250_000), verify: work(1, 3_000_000) });
+    script.round(&[(" a", 0.5)], &[(" b", 0.5), (" c", 0.5)]);
+    script.on_device = Some(RoundOnDevice { draft: work(0, 0), verify: work(1, 3_000_000) });
+    script.round(&[(" a", 0.5)], &[(" b", 0.5), (" c", 0.5)]);
+    let on_speed = || TuiOptions { page: Page::Speed, ..TuiOptions::default() };
+    let screen = Stage::new(&script, on_speed()).screen(140, 42);
+    let words: Vec<&str> =
+        screen.split(|c: char| c.is_whitespace() || "│┃".contains(c)).filter(|w| !w.is_empty()).collect();
+    let text = words.join(" ");
+    for says in
+        ["9 (vulkan, discrete", "412.0 MB in use", "self-test passed", "1.5 submissions", "300 launches", "6.0 kB"]
+    {
+        assert!(text.contains(says), "'{says}' is not on the screen:\n{screen}");
+    }
+    assert!(text.contains("0.62 ms + verification 3.00 ms") || text.contains("0.63 ms + verification"), "{screen}");
+    assert!(!screen.contains('\u{1b}'));
+    script.head(|head| head.gpu.as_mut().expect("set above").row_by_row = Some("rows differ".to_owned()));
+    let screen = Stage::new(&script, on_speed()).screen(140, 42);
+    assert!(screen.contains("one by one"), "{screen}");
 }

@@ -90,12 +90,44 @@ fn rows(screen: Screen, header: &Header) -> Vec<(&'static str, String)> {
             }
         }
     }
+    rows.extend(on_gpu(screen, header));
     let states = states(screen, header);
     if let Some(account) = &header.memory {
         rows.extend(states);
         rows.extend(account_rows(account));
     } else {
         rows.push(states.unwrap_or_else(|| ("cache holds", format!("{} positions at most", header.ctx_len))));
+    }
+    rows
+}
+
+/// The GPU that computes, and what a round does there; nothing where the processor computes.
+fn on_gpu(screen: Screen, header: &Header) -> Vec<(&'static str, String)> {
+    let Some(gpu) = &header.gpu else {
+        return Vec::new();
+    };
+    let checked =
+        gpu.row_by_row.as_ref().map_or("self-test passed", |_| "drafts verified one by one: its self-test failed");
+    let [adapter, api, kind] = [&gpu.adapter, &gpu.api, &gpu.kind].map(|name| text::one_line(name));
+    let mut rows = vec![("GPU", format!("{adapter} ({api}, {kind}), {} in use; {checked}", bytes(gpu.memory_bytes)))];
+    let stats = screen.turn().map(|turn| turn.answer(Lane::Speculative).stats());
+    if let Some((rounds, work)) = stats.and_then(|stats| stats.on_device()) {
+        let mean = |sum: u64| sum as f64 / rounds as f64;
+        let total = work.total();
+        let ms = |nanoseconds: u64| format!("{:.2} ms", mean(nanoseconds) / 1e6);
+        let times = match total.nanoseconds {
+            0 => "it notes no times".to_owned(),
+            _ => format!("drafts {} + verification {} there", ms(work.draft.nanoseconds), ms(work.verify.nanoseconds)),
+        };
+        rows.push((
+            "a round on it",
+            format!(
+                "{:.1} submissions, {:.0} launches, {} read back, {times}",
+                mean(total.submissions),
+                mean(total.launches),
+                bytes(total.read_bytes / rounds),
+            ),
+        ));
     }
     rows
 }

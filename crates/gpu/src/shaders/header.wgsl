@@ -10,7 +10,7 @@ struct Pass {
     m: u32,        // rows
     base: u32,     // positions in the cache before the pass
     token: u32,    // where the rows' tokens begin
-    flags: u32,    // 1: the embedding of row 0 is zero
+    flags: u32,    // 1: the embedding of row 0 is zero; the rest is twice the logits of a row that count, 0 for all
     rows: array<Row, 16>,
     kept: vec4<u32>, // rows that recurrent layers run again; 1: their state is stored before the rows, 2: after them
 }

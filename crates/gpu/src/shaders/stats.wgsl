@@ -1,6 +1,6 @@
 // What greedy decoding asks of a row of logits: of each stretch of 512 the first largest logit, its index, and the sum
 // of e^(logit − largest). One workgroup a stretch and row.
-// dims: a = (width of a row, stretches, 0, 0)
+// dims: a = (logits of a row as stored, stretches, 0, 0); the pass says how many count
 @group(0) @binding(2) var<storage, read> logits: array<f32>;             // [m][v]
 @group(0) @binding(3) var<storage, read_write> stats: array<vec4<u32>>;  // [m][stretches]: largest, sum, index, 0
 var<workgroup> best: array<f32, 64>;
@@ -9,7 +9,7 @@ var<workgroup> place: array<u32, 64>;
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) t: u32) {
     let first = wg.x * 512u;
-    let last = min(first + 512u, dims.a.x);
+    let last = min(first + 512u, select(run.flags / 2u, dims.a.x, run.flags < 2u));
     let row = wg.y * dims.a.x;
     var top = -3.4028234e38;
     var at = first;

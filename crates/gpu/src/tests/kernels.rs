@@ -7,7 +7,6 @@ use super::{gpu, own_gpu, stored};
 use crate::block::{Binder, Op};
 use crate::buffers::Acts;
 use crate::device::SLOT_BYTES;
-use crate::network::launch;
 use crate::reference::{self, Weights};
 use crate::{Form, Gpu, Kernel, Matrix, PROMPT_ROWS, PassRows, StoredRows};
 
@@ -25,7 +24,11 @@ pub(super) fn numbers(gpu: &Gpu, buffer: &wgpu::Buffer, count: usize) -> Vec<f32
 pub(super) fn run(gpu: &Gpu, ops: &[Op], slots: &wgpu::Buffer, pass: &PassRows) {
     gpu.write(slots, 0, bytemuck::cast_slice(&pass.words(0)));
     let mut encoder = gpu.encoder();
-    launch(gpu, &mut encoder, ops, (pass, 0));
+    let mut computing = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+    for op in ops {
+        op.launch(gpu, &mut computing, (pass, 0));
+    }
+    drop(computing);
     gpu.submit(encoder);
     gpu.check().unwrap();
 }

@@ -13,8 +13,8 @@ use crate::buffers::{LayerCache, Scratch};
 use crate::reference::{Acts, Weights};
 use crate::reference_delta::Delta;
 use crate::{
-    DeltaShape, DeltaWeights, Form, Gpu, MAX_ROWS, Matrix, Network, PassRows, Request, Sequence, Store, StoredRows,
-    Style,
+    DeltaShape, DeltaWeights, Form, Gpu, Logits, MAX_ROWS, Matrix, Network, PassRows, Request, Sequence, Store,
+    StoredRows, Style,
 };
 
 const DELTA: DeltaShape =
@@ -127,8 +127,8 @@ fn states_have_the_same_bits_however_rows_are_cut_and_a_pass_makes_no_buffer() {
     let tokens = tokens(150);
     let mut alone = Sequence::new(&network).unwrap();
     let singles: Vec<_> = tokens.iter().map(|token| alone.forward(of_three(&[*token])).unwrap()).collect();
-    assert!(singles[3].logits != singles[4].logits);
-    assert_eq!(crate::self_test(&network).unwrap(), None);
+    assert!(singles[3].scored != singles[4].scored);
+    assert_eq!(crate::self_test(&mut Sequence::new(&network).unwrap()).unwrap(), None);
     let mut together = Sequence::new(&network).unwrap();
     let (mut at, mut sizes) = (0, [1, 2, 3, 5, 16, 1, 1, 11, 13, 4, 9].iter().cycle());
     while at < tokens.len() {
@@ -144,8 +144,8 @@ fn states_have_the_same_bits_however_rows_are_cut_and_a_pass_makes_no_buffer() {
         at += size;
     }
     let mut prompt = Sequence::new(&network).unwrap();
-    let out = prompt.forward(Request { all_logits: false, ..of_three(&tokens) }).unwrap();
-    assert!(out.logits == singles[149].logits);
+    let out = prompt.forward(Request { logits: Logits::Last, ..of_three(&tokens) }).unwrap();
+    assert!(out.scored == singles[149].scored);
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn every_length_of_a_pass_and_marks_of_prompts_can_be_returned_to() {
     };
     let prompt = |sequence: &mut Sequence, count: usize| {
         let at = sequence.len();
-        sequence.forward(Request { all_logits: false, ..of_three(&tokens[at..at + count]) }).unwrap();
+        sequence.forward(Request { logits: Logits::Last, ..of_three(&tokens[at..at + count]) }).unwrap();
     };
     // rounds of many rows of which some are kept
     let mut sequence = Sequence::new(&network).unwrap();

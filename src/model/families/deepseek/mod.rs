@@ -106,7 +106,7 @@ mod tests {
     fn a_path_that_is_none_changes_nothing_and_one_that_fails_leaves_what_stood_before_it() {
         let mut model = opened();
         model.forward(&[TokenId(5); 3], LogitRows::All).unwrap();
-        model.forward_tree(&[TokenId(7); 3], &[0, 0, 0]).unwrap();
+        model.forward_tree(&[TokenId(7); 3], &[0, 0, 0], LogitRows::All).unwrap();
         for (base, path) in [(7, &[][..]), (3, &[0, 3]), (3, &[2, 1]), (9, &[0])] {
             assert!(matches!(model.retain(base, path), Err(ModelError::Rewind { .. })), "{base} {path:?}");
             assert!(model.len() == 6 && model.caches.iter().all(|cache| cache.len() == 6), "{base} {path:?}");

@@ -81,7 +81,7 @@ impl LoadedTarget for OnGpu {
         Ok(Box::new(self.target))
     }
 
-    fn self_test(&self) -> Result<Option<String>, ModelError> {
+    fn self_test(&mut self) -> Result<Option<String>, ModelError> {
         self.target.self_test()
     }
 }

@@ -188,7 +188,7 @@ impl Qwen35 {
             self.history.restart(self.len, &states(&self.memories));
         }
         let m = normed.dim(0)?;
-        let normed = if rows == LogitRows::All { normed } else { normed.narrow(0, m - 1, 1)?.contiguous()? };
+        let normed = if rows == LogitRows::Last { normed.narrow(0, m - 1, 1)?.contiguous()? } else { normed };
         let logits = self.weights.trunk.logits(&normed)?.flatten_all()?.to_vec1::<f32>()?;
         let logits = Rows::new(logits, self.weights.trunk.config.vocab);
         Ok(Forward { logits, hidden: Rows::new(hidden, width), stats: Vec::new() })

@@ -119,7 +119,7 @@ impl Choice<'_, '_> {
     /// Time of a pass on the GPU in microseconds; `None` if drafts would be verified one by one there.
     fn gpu_us(&self, on: &Named<'_>, progress: &mut Progress<'_>) -> Result<Option<f64>, ModelError> {
         progress("timing passes on the GPU", 0, 1);
-        let target = load_gpu(self.context, Some(&on.adapter), progress)?.target;
+        let mut target = load_gpu(self.context, Some(&on.adapter), progress)?.target;
         if target.self_test()?.is_some() {
             return Ok(None);
         }

@@ -1,6 +1,6 @@
 //! One module of a stack, and where its slots begin.
 
-use crate::model::{DraftModule, ModelError, Rows};
+use crate::model::{DraftModule, LogitRows, ModelError, Rows};
 use crate::protocol::{MtpSpec, Pairing, SlotZero, TokenId};
 use crate::speculate::drafter::DraftCtx;
 
@@ -26,7 +26,9 @@ impl Stage {
     pub(super) fn announce(&mut self, spec: &MtpSpec, ctx: &DraftCtx<'_>) {
         let is_chain = ctx.round.greedy && ctx.drafting.tree.is_none();
         let reads_own = is_chain && spec.pairing == Pairing::Next && !spec.holds_position();
-        self.module.expect_drafts(if reads_own { ctx.limit().min(ctx.round.draft_len) } else { 0 });
+        let count = if reads_own { ctx.limit().min(ctx.round.draft_len) } else { 0 };
+        let logits = if ctx.sampler.sampling.is_greedy() { LogitRows::Best } else { LogitRows::All };
+        self.module.expect_drafts(count, logits);
     }
 
     /// Runs the slot before slot 0, with a zero state and the first token, if the conventions require it and it has not
