@@ -175,6 +175,7 @@ impl Client {
     /// # Errors
     /// When `url` is no http or https address, or contains credentials, or the file of authorities cannot be used.
     pub fn new(url: &str, access: Access, patience: Patience) -> Result<Self, HttpError> {
+        let Access { headers, ca_file } = access;
         let address = || HttpError::Address(url.chars().take(200).collect());
         let base: Uri = url.trim_end_matches('/').parse().map_err(|_| address())?;
         let authority = base.authority().ok_or_else(address)?;
@@ -188,7 +189,7 @@ impl Client {
         let is_local = matches!(authority.host(), "localhost" | "[::1]") || authority.host().starts_with("127.");
         let tls = match base.scheme_str() {
             Some("https") => {
-                let roots = certificate::roots(access.ca_file.as_deref())?;
+                let roots = certificate::roots(ca_file.as_deref())?;
                 TlsConfig::builder().root_certs(roots).build()
             }
             _ => TlsConfig::default(),
@@ -198,7 +199,7 @@ impl Client {
             asking: None,
             base: base.clone(),
             host: host.clone(),
-            headers: access.headers.clone(),
+            headers: headers.clone(),
             patience,
         };
         let question = Patience { answer: patience.answer.min(MAX_QUESTION), ..patience };
