@@ -281,7 +281,7 @@ fn inputs_of_blocks_have_the_bits_of_the_reference() {
     let root = (width as f32).sqrt();
     let expected = normed.iter().enumerate().map(|(i, normed)| {
         let looked_up = table_weights.weight(tokens[i / (3 * width)] as usize, i % (3 * width)) * root;
-        (normed + looked_up) * 0.707_106_78
+        (normed + looked_up) * std::f32::consts::FRAC_1_SQRT_2
     });
     same_bits(&numbers(&gpu, &scratch.inputs, m * 3 * width), &expected.collect::<Vec<_>>(), "inputs");
 }
