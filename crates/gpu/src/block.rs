@@ -8,9 +8,10 @@ use draftscope_kernels::BLOCK;
 
 use crate::buffers::{Acts, LayerCache, Scratch};
 use crate::device::{Dims, Gpu};
-use crate::kernel::{Kernel, OUTPUTS, ROWS_AT_ONCE, TILE};
-use crate::matrix::Matrix;
-use crate::pass::{MAX_ROWS, PassRows, SEGMENT};
+use crate::kernel::{Kernel, OUTPUTS, TILE};
+use crate::matrix::{Matrix, Part};
+pub(crate) use crate::op::{Grid, Op};
+use crate::pass::{MAX_ROWS, SEGMENT};
 use crate::style::Style;
 use crate::{AdapterInfo, GpuError};
 
@@ -113,68 +114,11 @@ impl BlockWeights {
     }
 }
 
-/// A bound kernel and its number of workgroups.
-#[derive(Debug)]
-pub(crate) struct Op {
-    kernel: Kernel,
-    group: wgpu::BindGroup,
-    grid: Grid,
-}
-
-/// How many workgroups run, for `m` rows.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Grid {
-    /// So many, whatever the rows.
-    Once(u32),
-    /// One a row.
-    Rows,
-    /// So many a row.
-    PerRow(u32),
-    /// So many a row and segment, of few rows.
-    PerSegment(u32),
-    /// One a head and row, of few rows.
-    Heads(u32),
-    /// One a head and [`PROMPT_ROWS_AT_ONCE`] rows of a prompt.
-    PromptHeads(u32),
-    /// Products: along x and y for every group of rows that share the weights; for every tile of rows.
-    Weights([u32; 2], u32),
-}
-
-/// Rows of a prompt whose attention shares a reading of the keys.
-const PROMPT_ROWS_AT_ONCE: usize = 8;
-
 /// Widest head of which eight rows fit into a workgroup's memory; passes of more than [`MAX_ROWS`] rows have none wider.
 pub(crate) const MAX_PROMPT_HEAD: usize = 256;
 
 /// Most workgroups along one axis that are used.
 const MOST_ALONG_X: usize = 32_768;
-
-impl Op {
-    /// Workgroups for a pass; `None` if passes of so many rows do without it.
-    pub(crate) fn workgroups(&self, rows: &PassRows) -> Option<[u32; 3]> {
-        let (m, is_prompt) = (rows.m(), rows.m() > MAX_ROWS);
-        let rows_at_once = |each: usize| m.div_ceil(each) as u32;
-        Some(match self.grid {
-            Grid::Once(all) => [all, 1, 1],
-            Grid::Rows => [m as u32, 1, 1],
-            Grid::PerRow(each) => [each, m as u32, 1],
-            Grid::PerSegment(_) | Grid::Heads(_) if is_prompt => return None,
-            Grid::PromptHeads(_) if !is_prompt => return None,
-            Grid::PerSegment(each) => [each, m as u32, rows.segments() as u32],
-            Grid::Heads(heads) => [heads, m as u32, 1],
-            Grid::PromptHeads(heads) => [heads, rows_at_once(PROMPT_ROWS_AT_ONCE), 1],
-            Grid::Weights(_, tiles) if is_prompt => [tiles, 1, rows_at_once(TILE)],
-            Grid::Weights([x, y], _) => [x, y, rows_at_once(ROWS_AT_ONCE)],
-        })
-    }
-
-    /// Records it; returns how many launches that is: none where these rows do not need it.
-    pub(crate) fn launch(&self, gpu: &Gpu, pass: &mut wgpu::ComputePass<'_>, (rows, slot): (&PassRows, usize)) -> u64 {
-        let Some(grid) = self.workgroups(rows) else { return 0 };
-        gpu.dispatch(pass, self.kernel.for_rows(rows.m()), (&self.group, slot), grid);
-        1
-    }
-}
 
 /// What follows of the residual stream.
 #[derive(Clone, Copy, Debug)]
@@ -207,7 +151,7 @@ impl Binder<'_> {
 
     /// Rows of the embedding, scaled, to `x`.
     pub(crate) fn embed(&self, (table, scale): (&Matrix, f32), tokens: &wgpu::Buffer, x: &wgpu::Buffer) -> Vec<Op> {
-        let op = |part: &crate::matrix::Part| {
+        let op = |part: &Part| {
             let a = [part.first as u32, (table.k / BLOCK) as u32, part.rows as u32, 0];
             let dims = Dims { a, c: [scale, 0.0, 0.0, 0.0], ..Dims::default() };
             self.op(Kernel::Embed(part.form), dims, Grid::Rows, &[&part.codes, &part.scales, tokens, x])
@@ -220,26 +164,43 @@ impl Binder<'_> {
         self.op(Kernel::Norm, dims, Grid::Rows, &[x, weight, &out.values, &out.codes, &out.scales])
     }
 
-    /// `out[m][width]` from column `first` on `(+)= matrix · acts`.
+    /// `out[m][width]` from column `first` on `(+)= matrix · acts`. Two parts of codes in different forms are one launch for
+    /// few rows; of a prompt each is one.
     pub(crate) fn product(
         &self,
         (matrix, acts): (&Matrix, &Acts),
         (out, width, first): (&wgpu::Buffer, usize, usize),
         onto: bool,
     ) -> Vec<Op> {
-        let op = |part: &crate::matrix::Part| {
-            let groups = part.rows.div_ceil(4 * OUTPUTS);
+        let dims = |part: &Part, rows: usize, of_first: usize| {
+            let groups = rows.div_ceil(4 * OUTPUTS);
             let x = groups.min(MOST_ALONG_X);
             let dims = Dims {
-                a: [part.rows as u32, (matrix.k / BLOCK) as u32, width as u32, (first + part.first) as u32],
-                b: [u32::from(onto), x as u32, 0, 0],
+                a: [rows as u32, (matrix.k / BLOCK) as u32, width as u32, (first + part.first) as u32],
+                b: [u32::from(onto), x as u32, of_first as u32, 0],
                 ..Dims::default()
             };
-            let buffers = [&part.codes, &part.scales, &acts.values, &acts.codes, &acts.scales, out];
-            let grid = Grid::Weights([x as u32, groups.div_ceil(x) as u32], part.rows.div_ceil(TILE) as u32);
+            (dims, [x as u32, groups.div_ceil(x) as u32])
+        };
+        let inputs = [&acts.values, &acts.codes, &acts.scales, out];
+        let pair = match &matrix.parts[..] {
+            [a, b] if a.form != b.form && !a.form.is_dense() && !b.form.is_dense() => Some((a, b)),
+            _ => None,
+        };
+        let op = |part: &Part| {
+            let (dims, grid) = dims(part, part.rows, part.rows);
+            let tiles = part.rows.div_ceil(TILE) as u32;
+            let grid = if pair.is_some() { Grid::Tiles(tiles) } else { Grid::Weights(grid, tiles) };
+            let buffers: Vec<_> = [&part.codes, &part.scales].into_iter().chain(inputs).collect();
             self.op(Kernel::Matrix(part.form), dims, grid, &buffers)
         };
-        matrix.parts.iter().map(op).collect()
+        let both = |(a, b): (&Part, &Part)| {
+            let (dims, grid) = dims(a, a.rows + b.rows, a.rows);
+            let buffers: Vec<_> =
+                [&a.codes, &a.scales].into_iter().chain(inputs).chain([&b.codes, &b.scales]).collect();
+            self.op(Kernel::MatrixPair(a.form, b.form), dims, Grid::FewRows(grid), &buffers)
+        };
+        pair.map(both).into_iter().chain(matrix.parts.iter().map(op)).collect()
     }
 
     /// Adds a layer's output, normed, to the residual stream, scales the sum, and leaves it for what reads it next.
@@ -267,7 +228,7 @@ impl Binder<'_> {
         acts: &Acts,
         (out, width): (&Acts, usize),
     ) -> Vec<Op> {
-        let op = |(gate_part, up_part): (&crate::matrix::Part, &crate::matrix::Part)| {
+        let op = |(gate_part, up_part): (&Part, &Part)| {
             let a = [gate_part.rows as u32, (gate.k / BLOCK) as u32, width as u32, gate_part.first as u32];
             let buffers = [
                 &gate_part.codes,
@@ -319,9 +280,9 @@ impl Binder<'_> {
         self.op(Kernel::Cap, dims, Grid::PerRow(width.div_ceil(512) as u32), &[logits])
     }
 
-    /// The token of the largest of row 0's logits, to where the pass says.
-    pub(crate) fn pick(&self, logits: &wgpu::Buffer, ids: &wgpu::Buffer, tokens: &wgpu::Buffer) -> Op {
-        self.op(Kernel::Pick, Dims::default(), Grid::Rows, &[logits, ids, tokens])
+    /// The token of the largest of row 0's logits, by their statistics, to where the pass says.
+    pub(crate) fn pick(&self, stats: &wgpu::Buffer, ids: &wgpu::Buffer, tokens: &wgpu::Buffer) -> Op {
+        self.op(Kernel::Pick, Dims::default(), Grid::Rows, &[stats, ids, tokens])
     }
 
     /// A whole block, in place on the residual stream.

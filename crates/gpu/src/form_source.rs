@@ -11,12 +11,16 @@ use crate::form::{Form, Layout, Scales};
 
 /// The parts of a form's WGSL.
 pub(crate) struct FormSource {
-    /// Types, and functions that touch no buffer.
-    pub(crate) types: String,
+    /// Types that all forms of codes have, or of numbers.
+    pub(crate) types: &'static str,
+    /// What a code stands for.
+    pub(crate) values: String,
     /// Reading blocks of `weights` and `weight_scales`.
     pub(crate) load: String,
+    /// Activations as all forms of codes read them, or of numbers.
+    pub(crate) input: &'static str,
     /// Products with activations.
-    pub(crate) products: String,
+    pub(crate) products: &'static str,
     /// One weight of a block.
     pub(crate) weight: &'static str,
 }
@@ -29,14 +33,28 @@ impl FormSource {
         }
     }
 
-    /// Reading blocks of a second matrix, `up_weights` and `up_scales`, as `up_block`.
+    /// Reading blocks of a second matrix of this form, `up_weights` and `up_scales`, as `up_block`.
     pub(crate) fn load_up(&self) -> String {
-        self.load
-            .replace("load_block", "up_block")
-            .replace("load_scales", "up_scales_of")
-            .replace("weights[", "up_weights[")
-            .replace("weight_scales[", "up_scales[")
+        second(&self.load)
     }
+
+    /// Reading and multiplying blocks of a second matrix of another form of codes, as `up_block` and `up_add_product`.
+    pub(crate) fn as_second(&self) -> String {
+        let text = second(&[&self.values, &self.load, self.products].concat());
+        let names = ["Stored", "prepare(", "value(", "entry(", "entries", "add_product("];
+        names.iter().fold(text, |text, name| text.replace(name, &format!("up_{name}")))
+    }
+}
+
+/// The text with the buffers and functions of a second matrix.
+fn second(text: &str) -> String {
+    let names = [
+        ("load_block", "up_block"),
+        ("load_scales", "up_scales_of"),
+        ("weights[", "up_weights["),
+        ("weight_scales[", "up_scales["),
+    ];
+    names.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
 }
 
 fn of_numbers(form: Form) -> FormSource {
@@ -56,14 +74,13 @@ fn of_numbers(form: Form) -> FormSource {
         ),
     };
     FormSource {
-        types: format!(
-            "{}alias Stored = vec4<u32>;\nfn prepare(t: u32) {{}}\n{numbers}",
-            include_str!("shaders/form_numbers.wgsl")
-        ),
+        types: include_str!("shaders/form_numbers.wgsl"),
+        values: format!("alias Stored = vec4<u32>;\nfn prepare(t: u32) {{}}\n{numbers}"),
         load: format!(
             "fn load_block(n: u32, b: u32, step: u32) -> Block {{\n    let at = n * dims.a.y + b;\n    return {load};\n}}\n"
         ),
-        products: include_str!("shaders/form_numbers_products.wgsl").to_owned(),
+        input: include_str!("shaders/form_numbers_products.wgsl"),
+        products: "",
         weight: "fn weight_of(block: Block, i: u32) -> f32 { return select(block.high, block.low, (i & 4u) == 0u)[i & 3u]; }\n",
     }
 }
@@ -103,9 +120,11 @@ fn of_codes(layout: Layout) -> FormSource {
         scales = scales(layout.scales),
     );
     FormSource {
-        types: format!("{}alias Stored = {stored};\n{prepare}{value}", include_str!("shaders/form_codes.wgsl")),
+        types: include_str!("shaders/form_codes.wgsl"),
+        values: format!("alias Stored = {stored};\n{prepare}{value}"),
         load,
-        products: format!("{}{}", include_str!("shaders/form_codes_products.wgsl"), products(layout.scales)),
+        input: include_str!("shaders/form_codes_products.wgsl"),
+        products: products(layout.scales),
         weight: weight(layout.scales),
     }
 }

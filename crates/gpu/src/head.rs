@@ -103,6 +103,11 @@ impl Head {
         &self.logits
     }
 
+    /// Statistics of its logits, `[rows][stretches]`.
+    pub(crate) fn stats(&self) -> &wgpu::Buffer {
+        &self.stats
+    }
+
     /// What can be read where this is wanted.
     fn reads_best(&self, wanted: Logits) -> bool {
         wanted == Logits::Best && self.best.is_some()

@@ -21,6 +21,8 @@ pub enum Kernel {
     Norm,
     /// Product with a matrix.
     Matrix(Form),
+    /// Product of few rows with a matrix whose last rows are in another form; both are forms of codes.
+    MatrixPair(Form, Form),
     /// Both products of a feed-forward layer and what is between them and the next.
     GateUp(Form),
     /// Bias, norm and rotation of heads; keys and values to the cache.
@@ -92,7 +94,10 @@ impl Kernel {
         ];
         let recurrent = [Self::Convolve, Self::Delta(4), Self::Delta(32), Self::GateNorm];
         let of_layers = [Self::LayerInputs, Self::GateInput];
-        by_form.chain(others).chain(recurrent).chain(of_layers).collect()
+        // every form of codes as first and as other
+        let codes = || Form::ALL.into_iter().filter(|form| !form.is_dense());
+        let pairs = codes().zip(codes().cycle().skip(5)).map(|(first, other)| Self::MatrixPair(first, other));
+        by_form.chain(others).chain(recurrent).chain(of_layers).chain(pairs).collect()
     }
 
     /// The variant for `m` rows.
@@ -100,7 +105,7 @@ impl Kernel {
     pub fn for_rows(self, m: usize) -> Variant {
         let rows = match self {
             Self::Matrix(_) | Self::GateUp(_) if m > MAX_ROWS => TILE,
-            Self::Matrix(_) | Self::GateUp(_) => m.clamp(1, ROWS_AT_ONCE).next_power_of_two(),
+            Self::Matrix(_) | Self::MatrixPair(..) | Self::GateUp(_) => m.clamp(1, ROWS_AT_ONCE).next_power_of_two(),
             _ => 0,
         };
         Variant { kernel: self, rows }
@@ -113,6 +118,7 @@ impl Kernel {
             Self::Embed(_) => &[R, R, R, W],
             Self::Norm => &[R, R, W, W, W],
             Self::Matrix(_) => &[R, R, R, R, R, W],
+            Self::MatrixPair(..) => &[R, R, R, R, R, W, R, R],
             Self::GateUp(_) => &[R, R, R, R, R, R, R, W, W, W],
             Self::Rope => &[R, R, R, R, W, W, W],
             Self::Attend => &[R, R, R, W],
@@ -154,11 +160,12 @@ impl Kernel {
             Self::GateInput => 16,
             Self::Best => 17,
             Self::Stream => 18,
+            Self::MatrixPair(..) => 19,
         }
     }
 
     /// One kernel for each layout, in order.
-    pub(crate) const LAYOUTS: [Self; 19] = [
+    pub(crate) const LAYOUTS: [Self; 20] = [
         Self::Embed(Form::Of(Encoding::F32)),
         Self::Norm,
         Self::Matrix(Form::Of(Encoding::F32)),
@@ -178,6 +185,7 @@ impl Kernel {
         Self::GateInput,
         Self::Best,
         Self::Stream,
+        Self::MatrixPair(Form::Wide, Form::Wide),
     ];
 }
 
@@ -192,31 +200,42 @@ impl Variant {
     #[must_use]
     pub fn source_for(self, subgroup: u32) -> String {
         const HEADER: &str = include_str!("shaders/header.wgsl");
+        const LARGEST: &str = include_str!("shaders/largest.wgsl");
         const SCORE: &str = include_str!("shaders/attend_score.wgsl");
         const QUANTISE: &str = include_str!("shaders/quantise.wgsl");
         match self.kernel {
             Kernel::Embed(form) => {
-                let FormSource { types, load, weight, .. } = FormSource::of(form);
-                [HEADER, include_str!("shaders/embed.wgsl"), &types, &load, weight].concat()
+                let FormSource { types, values, load, weight, .. } = FormSource::of(form);
+                [HEADER, include_str!("shaders/embed.wgsl"), types, &values, &load, weight].concat()
             }
             Kernel::Matrix(form) => {
-                let FormSource { types, load, products, .. } = FormSource::of(form);
+                let FormSource { types, values, load, input, products, .. } = FormSource::of(form);
                 let buffers = include_str!("shaders/matrix_buffers.wgsl");
                 let own = match self.is_tile() {
                     true => tiled(form, include_str!("shaders/matrix_tile.wgsl")),
                     false => self.unrolled(&shuffled(include_str!("shaders/matrix.wgsl"), subgroup)),
                 };
-                [HEADER, buffers, &own, &types, &load, &products].concat()
+                [HEADER, buffers, &own, types, &values, &load, input, products].concat()
+            }
+            Kernel::MatrixPair(first, other) => {
+                let FormSource { types, values, load, input, products, .. } = FormSource::of(first);
+                let buffers = include_str!("shaders/matrix_pair_buffers.wgsl");
+                let own = shuffled(include_str!("shaders/matrix.wgsl"), subgroup)
+                    .replace("prepare(t)", "prepare_both(t)")
+                    .replace("load_block(n_$o, ", "load_either(n_$o, ")
+                    .replace("add_product(", "add_either(n_$o, ");
+                let other = FormSource::of(other).as_second();
+                [HEADER, buffers, &self.unrolled(&own), types, &values, &load, input, products, &other].concat()
             }
             Kernel::GateUp(form) => {
                 let source = FormSource::of(form);
-                let FormSource { types, load, products, .. } = &source;
+                let FormSource { types, values, load, input, products, .. } = &source;
                 let buffers = include_str!("shaders/gate_up_buffers.wgsl");
                 let own = match self.is_tile() {
                     true => tiled(form, include_str!("shaders/gate_up_tile.wgsl")),
                     false => self.unrolled(include_str!("shaders/gate_up.wgsl")),
                 };
-                [HEADER, buffers, &own, QUANTISE, types, load, &source.load_up(), products].concat()
+                [HEADER, buffers, &own, QUANTISE, types, values, load, &source.load_up(), input, products].concat()
             }
             Kernel::Norm => [HEADER, include_str!("shaders/norm.wgsl"), QUANTISE].concat(),
             Kernel::Rope => [HEADER, include_str!("shaders/rope.wgsl")].concat(),
@@ -226,8 +245,8 @@ impl Variant {
                 [HEADER, &own, SCORE, QUANTISE].concat()
             }
             Kernel::Join => [HEADER, include_str!("shaders/join.wgsl"), QUANTISE].concat(),
-            Kernel::Stats => [HEADER, include_str!("shaders/stats.wgsl")].concat(),
-            Kernel::Pick => [HEADER, include_str!("shaders/pick.wgsl")].concat(),
+            Kernel::Stats => [HEADER, include_str!("shaders/stats.wgsl"), LARGEST].concat(),
+            Kernel::Pick => [HEADER, include_str!("shaders/pick.wgsl"), LARGEST].concat(),
             Kernel::NormAdd => [HEADER, include_str!("shaders/norm_add.wgsl"), QUANTISE].concat(),
             Kernel::Cap => [HEADER, include_str!("shaders/cap.wgsl")].concat(),
             Kernel::Convolve => [HEADER, include_str!("shaders/convolve.wgsl")].concat(),
@@ -237,7 +256,7 @@ impl Variant {
             Kernel::GateNorm => [HEADER, include_str!("shaders/gate_norm.wgsl"), QUANTISE].concat(),
             Kernel::LayerInputs => [HEADER, include_str!("shaders/layer_inputs.wgsl")].concat(),
             Kernel::GateInput => [HEADER, include_str!("shaders/gate_input.wgsl"), QUANTISE].concat(),
-            Kernel::Best => [HEADER, include_str!("shaders/best.wgsl")].concat(),
+            Kernel::Best => [HEADER, include_str!("shaders/best.wgsl"), LARGEST].concat(),
             Kernel::Stream => [HEADER, include_str!("shaders/stream.wgsl")].concat(),
         }
     }

@@ -25,6 +25,7 @@ mod layer_inputs;
 mod matrix;
 mod module;
 mod network;
+mod op;
 mod packed;
 mod pass;
 mod quiet;

@@ -175,7 +175,7 @@ impl ModuleSequence {
             hidden_norm: norm(&rows[0], &w.hidden_norm, &of_hidden),
             project: [project(&of_embedding, &of_hidden), project(&of_hidden, &of_embedding)],
             block: binder.block(shape, &w.block, (&scratch, &cache, &w.angles)),
-            pick: binder.pick(head.logits(), &ids, &tokens),
+            pick: binder.pick(head.stats(), &ids, &tokens),
         };
         let final_norm = norm(&scratch.x, &w.final_norm, &scratch.acts);
         // a row of logits for each slot whose logits are read, and there are at most as many as rows of a pass

@@ -8,27 +8,9 @@
 @group(0) @binding(5) var<storage, read_write> found: array<vec2<u32>>; // [m][BEST + 1]: index, logit; then token, logit
 const BEST = 32u;
 const NONE = 0xffffffffu;
-const LOWEST = -3.4028234e38;
 var<workgroup> offered: array<f32, 1024>;
 var<workgroup> offered_at: array<u32, 1024>;
-var<workgroup> best: array<f32, 256>;
-var<workgroup> place: array<u32, 256>;
-
-fn precedes(a: f32, i: u32, b: f32, j: u32) -> bool { return a > b || (a == b && i < j); }
-
-// The first of all threads' logits, in place 0.
-fn first_of_all(t: u32, logit: f32, index: u32) {
-    best[t] = logit;
-    place[t] = index;
-    workgroupBarrier();
-    for (var step = 128u; step > 0u; step /= 2u) {
-        if t < step && precedes(best[t + step], place[t + step], best[t], place[t]) {
-            best[t] = best[t + step];
-            place[t] = place[t + step];
-        }
-        workgroupBarrier();
-    }
-}
+const WIDTH = 256u;
 
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) t: u32) {

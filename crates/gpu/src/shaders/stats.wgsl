@@ -3,32 +3,19 @@
 // dims: a = (logits of a row as stored, stretches, 0, 0); the pass says how many count
 @group(0) @binding(2) var<storage, read> logits: array<f32>;             // [m][v]
 @group(0) @binding(3) var<storage, read_write> stats: array<vec4<u32>>;  // [m][stretches]: largest, sum, index, 0
-var<workgroup> best: array<f32, 64>;
-var<workgroup> place: array<u32, 64>;
+const WIDTH = 64u;
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) t: u32) {
     let first = wg.x * 512u;
     let last = min(first + 512u, select(run.flags / 2u, dims.a.x, run.flags < 2u));
     let row = wg.y * dims.a.x;
-    var top = -3.4028234e38;
+    var top = LOWEST;
     var at = first;
     for (var i = first + t; i < last; i += 64u) {
         if logits[row + i] > top { top = logits[row + i]; at = i; }
     }
-    best[t] = top;
-    place[t] = at;
-    workgroupBarrier();
-    for (var step = 32u; step > 0u; step /= 2u) {
-        if t < step {
-            let other = best[t + step];
-            if other > best[t] || (other == best[t] && place[t + step] < place[t]) {
-                best[t] = other;
-                place[t] = place[t + step];
-            }
-        }
-        workgroupBarrier();
-    }
+    first_of_all(t, top, at);
     let most = best[0];
     let found = place[0];
     workgroupBarrier();

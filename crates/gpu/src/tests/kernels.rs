@@ -148,6 +148,37 @@ fn products_without_subgroups_have_the_same_bits() {
     assert!(sources[4..8].iter().all(|source| !source.contains("subgroupShuffleDown")));
 }
 
+/// As in files of mixed types, where values have more bits than queries and keys.
+#[test]
+fn products_with_rows_in_two_encodings_are_one_launch_with_the_same_bits() {
+    let Some(gpu) = gpu() else { return };
+    let (mut noise, k, rows, width) = (Noise(14), 768, [24, 13], 40);
+    let slots = gpu.uniform(SLOT_BYTES);
+    for pair in [[Encoding::Q4K, Encoding::Q6K], [Encoding::Iq4Xs, Encoding::Mxfp4], [Encoding::Q4_0, Encoding::F16]] {
+        let bytes = [0, 1].map(|i| stored(pair[i], rows[i], k, &mut noise));
+        let order = |row: usize| row;
+        let sources = [0, 1].map(|i| StoredRows { encoding: pair[i], bytes: &bytes[i], order: &order, rows: rows[i] });
+        let weights = [0, 1].map(|i| Weights::new(Form::Of(pair[i]), pair[i], &bytes[i], k));
+        let matrix = Matrix::upload(&gpu, k, &sources).unwrap();
+        let x = reference::Acts::of(noise.numbers(PROMPT_ROWS * k));
+        let (acts, out) = (Acts::new(&gpu, k), gpu.storage(4 * PROMPT_ROWS * width));
+        upload(&gpu, &acts, &x);
+        let ops = Binder { gpu: &gpu, run: &slots }.product((&matrix, &acts), (&out, width, 2), false);
+        for m in [1, 3, 16, 50] {
+            let pass = PassRows::chain(0, m);
+            let launches = ops.iter().filter(|op| op.workgroups(&pass).is_some()).count();
+            assert_eq!(launches, if m > 16 || pair[1] == Encoding::F16 { 2 } else { 1 }, "{pair:?}");
+            run(&gpu, &ops, &slots, &pass);
+            let got = numbers(&gpu, &out, m * width);
+            for row in 0..m {
+                let expected: Vec<f32> =
+                    [0, 1].iter().flat_map(|i| (0..rows[*i]).map(|n| weights[*i].dot(n, &x, row))).collect();
+                same_bits(&got[row * width + 2..][..37], &expected, &format!("{pair:?}, {m} rows"));
+            }
+        }
+    }
+}
+
 /// Tiles of a prompt's rows: odd numbers of rows, outputs and blocks, and onto what is there.
 #[test]
 fn products_of_tiles_have_the_bits_of_the_reference_for_every_encoding() {
