@@ -19,7 +19,7 @@ pub struct ModelArgs {
     /// Data type of the target's weights; auto takes the fastest on the device
     #[arg(long, value_enum, default_value_t = Dtype::Auto)]
     pub dtype: Dtype,
-    /// Where to compute: auto takes a GPU if it is faster than the CPU; cpu; gpu; or cuda and metal, which are experimental
+    /// Where to compute: auto (a GPU if faster than the CPU), cpu, gpu; experimental: cuda, metal
     #[arg(long, value_enum, default_value_t = DeviceChoice::Auto, hide_possible_values = true)]
     pub device: DeviceChoice,
     /// The GPU of --device gpu, by name or number (see `draftscope devices`); one that computes on the CPU runs only if
