@@ -63,7 +63,7 @@ touch executions
 failed=
 while :; do
     for target in "$@"; do fuzz "$target"; done
-    [ "$(total)" -lt "${FUZZ_EXECUTIONS:-0}" ] || break
+    [ -z "$failed" ] && [ "$(total)" -lt "${FUZZ_EXECUTIONS:-0}" ] || break
 done
 rm -rf /dev/shm/draftscope-fuzz-*
 awk '{ sum[$1] += $2 } END { for (target in sum) print target, sum[target] }' executions | sort

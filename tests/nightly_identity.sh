@@ -29,18 +29,18 @@ run() {
     echo "   took $((SECONDS - from)) s"
 }
 
-run --limit "$prompts" -k 1,2,3,4,6,8 --drafters all --max-tokens 64
+run --device cpu --limit "$prompts" -k 1,2,3,4,6,8 --drafters all --max-tokens 64
 for rule in rejection block; do
-    run --limit "$prompts" -k 1,2,4,8 --drafters all --verify "$rule" --max-tokens 64
+    run --device cpu --limit "$prompts" -k 1,2,4,8 --drafters all --verify "$rule" --max-tokens 64
 done
-run --limit "$prompts" -k 2,4,6 --drafters mtp --tree 8 --max-tokens 64
+run --device cpu --limit "$prompts" -k 2,4,6 --drafters mtp --tree 8 --max-tokens 64
 sampled=$((prompts == 0 || prompts > 8 ? 8 : prompts))
 for rule in exact rejection block; do
-    run --limit "$sampled" -k 1,3,6 --drafters mtp,random --temperature 1.0 --verify "$rule" --samples 1000
+    run --device cpu --limit "$sampled" -k 1,3,6 --drafters mtp,random --temperature 1.0 --verify "$rule" --samples 1000
 done
 
 if [ "$gpu" -gt 0 ]; then
-    if ! "$DRAFTSCOPE" devices; then
+    if [ "$("$DRAFTSCOPE" devices --json | tr -d '[:space:]')" = "[]" ]; then
         echo "FAILED  no GPU: install a driver (a software one will do), or set IDENTITY_GPU=0"
         exit 1
     fi
