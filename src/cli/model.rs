@@ -19,7 +19,7 @@ pub struct ModelArgs {
     /// Data type of the target's weights; auto takes the fastest on the device
     #[arg(long, value_enum, default_value_t = Dtype::Auto)]
     pub dtype: Dtype,
-    /// Where to compute: auto (a GPU if faster than the CPU), cpu, gpu; experimental: cuda, metal
+    /// Device: auto (a GPU if faster), cpu, gpu, cuda, metal
     #[arg(long, value_enum, default_value_t = DeviceChoice::Auto, hide_possible_values = true)]
     pub device: DeviceChoice,
     /// The GPU of --device gpu, by name or number (see `draftscope devices`); one that computes on the CPU runs only if
@@ -39,8 +39,7 @@ pub struct ModelArgs {
     /// What proposes draft tokens; with a lossless rule the output does not depend on it
     #[arg(long, value_name = "NAME", default_value = "mtp", value_parser = lab::drafters(), help_heading = "Drafting")]
     pub drafter: String,
-    /// A smaller model with the same tokenizer, for the drafter draft-model; or the target's EAGLE-3 head, block
-    /// drafter or Gemma 4 assistant, for mtp
+    /// A smaller model with the same tokenizer; or the target's EAGLE-3 head, block drafter or Gemma 4 assistant
     #[arg(long, value_name = "MODEL", help_heading = "Drafting")]
     pub draft_model: Option<PathBuf>,
     /// Folder of an MTP module (config.json and a .safetensors file) instead of the built-in one
