@@ -191,7 +191,8 @@ fn an_automatic_k_does_not_change_the_text() {
     let mut plain = Decoder::new(target.fork().unwrap(), Box::new(NoDrafter), &settings(DrafterKind::None, 0));
     let mut speculative = Decoder::new(target, Box::new(drafter_set), &settings(DrafterKind::Mtp, 0));
     let verify_us = (0..9).map(|drafts| 1000.0 + 20.0 * f64::from(drafts)).collect();
-    let mut policy = Policy::new(Costs { verify_us, draft_us: 30.0, settle_us: 5.0, overhead_us: 10.0 }, 0);
+    let mut policy =
+        Policy::new(Costs { verify_us, draft_us: 30.0, draft_pass_us: 0.0, settle_us: 5.0, overhead_us: 10.0 }, 0);
     let mut lengths = std::collections::BTreeSet::new();
     for prompt in 0..8 {
         let prompt = tokens(prompt, 12);

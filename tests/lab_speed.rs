@@ -270,7 +270,7 @@ fn drafts_that_the_engine_ends_do_not_change_the_text() {
     });
     // a further row costs a quarter of a pass; times are so long that the short check accepts them
     let verify_us = (0..9).map(|rows| 1e5 * (1.0 + 0.25 * f64::from(rows))).collect();
-    let costs = Costs { verify_us, draft_us: 1e4, settle_us: 0.0, overhead_us: 0.0 };
+    let costs = Costs { verify_us, draft_us: 1e4, draft_pass_us: 0.0, settle_us: 0.0, overhead_us: 0.0 };
     memory.remember(&CostKey::of(header.unwrap()), &costs);
     let (events, auto) = automatic(DrafterKind::EarlyExit, memory);
     assert_k_is_recorded(&events);

@@ -480,7 +480,8 @@ impl Drafter for Distorted {
 /// A rule with costs that end some drafts before the first token and some later.
 fn stop_rule() -> DraftStopRule {
     let verify_us = vec![1000.0, 1340.0, 1560.0, 1700.0];
-    Policy::new(Costs { verify_us, draft_us: 10.0, settle_us: 0.0, overhead_us: 10.0 }, 3).stop_rule(3)
+    Policy::new(Costs { verify_us, draft_us: 10.0, draft_pass_us: 0.0, settle_us: 0.0, overhead_us: 10.0 }, 3)
+        .stop_rule(3)
 }
 
 /// Counts the first token and the two that rounds commit after it.

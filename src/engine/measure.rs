@@ -86,6 +86,9 @@ pub struct CostCurve {
     /// One drafted token, head included: half the time of a chain of two after a pass, whose first draft settles
     /// [`SETTLED`] slots; of a block drafter, its share of a whole block's pass. None without a drafter.
     pub draft: Option<Timing>,
+    /// A block drafter's pass that drafts one token; none for others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub draft_one: Option<Timing>,
     /// Drafts of one pass of a block drafter; 1 for others.
     pub drafts_of_a_pass: usize,
     /// Prompt tokens per second over a prompt of `ctx` tokens.
@@ -133,6 +136,22 @@ pub struct DeviceCost {
     pub read_rate: f64,
     /// (pass_bytes + cache_bytes) ÷ T(1) ÷ read_rate, T(1) on the device where it notes times.
     pub read_share: f64,
+}
+
+impl CostCurve {
+    /// What a draft costs and, of a block drafter, the pass that makes all of them apart from its tokens, in
+    /// microseconds: a line through the passes for one token and for a whole block. None without a drafter.
+    #[must_use]
+    pub fn drafting_us(&self) -> Option<(f64, f64)> {
+        let (draft, drafts) = (self.draft?.median_us, self.drafts_of_a_pass as f64);
+        Some(self.draft_one.map_or((draft, 0.0), |one| pass_and_tokens(one.median_us, draft * drafts, drafts)))
+    }
+}
+
+/// The cost of a token and of a pass without tokens, from passes for one token and for `drafts`.
+fn pass_and_tokens(one_us: f64, all_us: f64, drafts: f64) -> (f64, f64) {
+    let each = if drafts > 1.0 { ((all_us - one_us) / (drafts - 1.0)).max(0.0) } else { 0.0 };
+    (each, (one_us - each).max(0.0))
 }
 
 /// Bytes that this machine reads from memory in a second, on all its cores: the fastest of a few loops over more memory
@@ -301,10 +320,11 @@ pub fn measure(recipe: &LoadOptions, ctx: usize, turns: usize) -> Result<CostCur
     let memory = Stream::new(spec.threads, MEMORY_BYTES);
     let read_rate = timer.target.device_read_rate()?;
     let mut times = vec![Vec::new(); MAX_ROWS];
-    let timed_drafts = timer.drafts_of_a_pass().max(2);
+    let timed_drafts = timer.block.as_ref().map_or(2, |(block, _)| block.most_drafts());
     let mut device_times = vec![Vec::new(); MAX_ROWS];
     let mut one_row = None;
-    let (mut drafts, mut reads, mut rates) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut drafts, mut single_drafts) = (Vec::new(), Vec::new());
+    let (mut reads, mut rates) = (Vec::new(), Vec::new());
     for turn in 0..=turns {
         let keep = turn > 0;
         if keep && on_cpu {
@@ -318,11 +338,13 @@ pub fn measure(recipe: &LoadOptions, ctx: usize, turns: usize) -> Result<CostCur
         for rows in 1..=MAX_ROWS {
             let (pass, on_device) = (timer.pass(rows)?, timer.on_device());
             let chain = timer.chain(timed_drafts)?;
+            let single = if timer.block.is_some() { timer.chain(1)? } else { None };
             one_row = one_row.or(on_device);
             if keep {
                 times[rows - 1].push(pass);
                 device_times[rows - 1].extend(on_device.map(|work| Duration::from_nanos(work.nanoseconds)));
                 drafts.extend(chain.map(|chain| chain / timed_drafts as u32));
+                single_drafts.extend(single);
             }
         }
     }
@@ -346,6 +368,7 @@ pub fn measure(recipe: &LoadOptions, ctx: usize, turns: usize) -> Result<CostCur
         threads: spec.threads,
         backend: format!("{} {} on {}", spec.backend, spec.dtype, spec.device),
         draft: drafter.is_some().then(|| Timing::of(drafts)),
+        draft_one: timer.block.is_some().then(|| Timing::of(single_drafts)),
         drafts_of_a_pass: timer.drafts_of_a_pass(),
         prefill_tokens_per_second: ctx as f64 / prefill.as_secs_f64(),
         weight_bytes: timer.memory.target_weights,
@@ -366,4 +389,16 @@ pub fn measure(recipe: &LoadOptions, ctx: usize, turns: usize) -> Result<CostCur
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pass_of_a_block_is_separated_from_its_tokens() {
+        assert_eq!(pass_and_tokens(500.0, 570.0, 8.0), (10.0, 490.0));
+        assert_eq!(pass_and_tokens(500.0, 480.0, 8.0), (0.0, 500.0), "more tokens cannot cost less");
+        assert_eq!(pass_and_tokens(500.0, 500.0, 1.0), (0.0, 500.0), "a block of one draft");
+    }
 }

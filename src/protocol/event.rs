@@ -484,7 +484,13 @@ mod tests {
             ProbedDraft { token: Piece::new(TokenId(4), "x"), q: Some(0.5), top: Prediction::default(), row: Some(0) };
         let kinds = [
             EventKind::CostsKnown {
-                costs: Costs { verify_us: vec![100.0, 101.5], draft_us: 9.0, settle_us: 0.5, overhead_us: 2.0 },
+                costs: Costs {
+                    verify_us: vec![100.0, 101.5],
+                    draft_us: 9.0,
+                    draft_pass_us: 0.0,
+                    settle_us: 0.5,
+                    overhead_us: 2.0,
+                },
                 remembered: true,
             },
             EventKind::DraftLenChosen {

@@ -2,8 +2,8 @@
 //!
 //! Invariant: pure arithmetic on measured numbers. The model (Leviathan et al., 2023, section 3.3,
 //! with measured costs in place of constants): a round of k drafts yields
-//! `E(k) = 1 + Σ_{i ≤ k} Π_{j ≤ i} a_j` tokens and takes `T(k + 1) + k · d + o`; plain decoding takes
-//! `T(1) + o` a token. The caller measures the numbers.
+//! `E(k) = 1 + Σ_{i ≤ k} Π_{j ≤ i} a_j` tokens and takes `T(k + 1) + b + k · d + o`, b being the pass of a
+//! block drafter; plain decoding takes `T(1) + o` a token. The caller measures the numbers.
 
 use serde::{Serialize, Serializer};
 
@@ -187,9 +187,11 @@ fn limit(costs: &Costs, acceptance: &[f64]) -> Option<Limit> {
     };
     let one = costs.verify_us[0];
     let rows = costs.verify_us.iter().map(|t| one + (t - one) / 2.0).collect();
+    let halved_drafting =
+        Costs { draft_us: costs.draft_us / 2.0, draft_pass_us: costs.draft_pass_us / 2.0, ..costs.clone() };
     let cheaper = [
         (Factor::Verify, Costs { verify_us: rows, ..costs.clone() }),
-        (Factor::Draft, Costs { draft_us: costs.draft_us / 2.0, ..costs.clone() }),
+        (Factor::Draft, halved_drafting),
         (Factor::Overhead, Costs { overhead_us: costs.overhead_us / 2.0, ..costs.clone() }),
     ];
     let cheaper = cheaper.map(|(factor, costs)| (factor, fastest(&costs, acceptance)));
@@ -211,7 +213,10 @@ fn sentence(costs: &Costs, acceptance: &[f64], best: Option<Worth>, limit: Optio
     let plain = costs.verify_us[0];
     let k = best.draft_len;
     let rows = format!("verifying {} rows costs {:.2}× one row", k + 1, costs.verify_us[k] / plain);
-    let drafts = format!("a drafted token costs {:.0} % of it", costs.draft_us / plain * 100.0);
+    let drafts = match costs.draft_pass_us > 0.0 {
+        true => format!("the pass that drafts {k} costs {:.0} % of it", costs.drafting_us(k) / plain * 100.0),
+        false => format!("a drafted token costs {:.0} % of it", costs.draft_us / plain * 100.0),
+    };
     let accepted = format!("position 1 is accepted in {:.0} % of rounds", first * 100.0);
     let end = if best.speedup < 1.0 {
         format!("no k is predicted to pay here, k = {k} comes closest with {:.2}×: use plain decoding", best.speedup)
@@ -237,7 +242,13 @@ mod tests {
     use crate::session::{DraftCell, Round};
 
     fn costs() -> Costs {
-        Costs { verify_us: vec![3000.0, 3060.0, 3300.0, 3600.0], draft_us: 240.0, settle_us: 0.0, overhead_us: 60.0 }
+        Costs {
+            verify_us: vec![3000.0, 3060.0, 3300.0, 3600.0],
+            draft_us: 240.0,
+            draft_pass_us: 0.0,
+            settle_us: 0.0,
+            overhead_us: 60.0,
+        }
     }
 
     #[test]
@@ -265,6 +276,19 @@ mod tests {
         let a = two.break_even.unwrap();
         assert!((1.0 + a + a * a - two.round_cost).abs() < 1e-9);
         assert_eq!(break_even(2, 3.5), None);
+    }
+
+    #[test]
+    fn a_block_costs_one_pass_whatever_k_is() {
+        let block = Costs { draft_us: 20.0, draft_pass_us: 600.0, ..costs() };
+        let worths = worths(&block, &acceptance(&[0.6, 0.3, 0.1]));
+        for (worth, want) in worths.iter().zip([3060.0 + 620.0, 3300.0 + 640.0, 3600.0 + 660.0]) {
+            assert!((worth.round_cost - (want + 60.0) / 3060.0).abs() < 1e-12, "{worth:?}");
+        }
+        let text = Account::new(block, acceptance(&[0.6, 0.3, 0.1])).sentence;
+        assert!(text.contains("the pass that drafts 2 costs 21 % of it"), "{text}");
+        let costly = Costs { draft_us: 0.0, draft_pass_us: 9000.0, ..costs() };
+        assert_eq!(Account::new(costly, vec![0.97; 3]).limit.unwrap().factor, Factor::Draft);
     }
 
     #[test]

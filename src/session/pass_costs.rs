@@ -9,9 +9,9 @@ use serde::Serialize;
 
 use crate::protocol::{Costs, Lane};
 
-use super::Turn;
 use super::robust::{Interval, mean_ratio, median};
 use super::stretches::{Local, Timed, passes, stretches};
+use super::{Round, Turn};
 
 /// T(m): the cost of the target's pass over m rows.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -54,6 +54,8 @@ pub struct PassCosts {
     pub unmeasured: Vec<usize>,
     /// One drafted token, in microseconds; 0 if nothing was drafted.
     pub draft_us: f64,
+    /// A block drafter's pass in a round that drafts, apart from its tokens, in microseconds; 0 for others.
+    pub draft_pass_us: f64,
     /// The part of a round outside drafts and pass, in microseconds.
     pub overhead_us: f64,
 }
@@ -80,8 +82,8 @@ impl PassCosts {
         unmeasured.sort_unstable();
         unmeasured.dedup();
         unmeasured.retain(|rows| widths.iter().all(|cost| cost.rows != *rows));
-        let (draft, overhead) = outside(turn, &local);
-        Some(Self { widths, unmeasured, draft_us: draft * one_us, overhead_us: overhead * one_us })
+        let [draft_us, draft_pass_us, overhead_us] = outside(turn, &local).map(|part| part * one_us);
+        Some(Self { widths, unmeasured, draft_us, draft_pass_us, overhead_us })
     }
 
     /// T(m), if this width was measured.
@@ -97,6 +99,7 @@ impl PassCosts {
         Costs {
             verify_us: (1..=widest).map(|rows| self.interpolated(rows)).collect(),
             draft_us: self.draft_us,
+            draft_pass_us: self.draft_pass_us,
             settle_us: 0.0, // contained in the drafts' own time
             overhead_us: self.overhead_us,
         }
@@ -141,24 +144,43 @@ fn of_width(rows: usize, (ratios, count): &OfWidth, one_us: f64) -> Option<PassC
     Some(PassCost { rows, count: *count, ratio, low, high, us: ratio * one_us })
 }
 
-/// A drafted token, and the time of a round outside drafts and pass, in passes over one row near it: medians.
-fn outside(turn: &Turn, local: &Local<usize>) -> (f64, f64) {
+/// Time of a round's drafts in microseconds: of one token, if that is known, and of the pass that made all of them.
+fn drafting(round: &Round, in_blocks: bool) -> Option<(Option<f64>, f64)> {
+    let made = round.drafts.len() + usize::from(round.stopped.is_some());
+    let us = round.draft_us() as f64;
+    match (made, round.drafts.first()) {
+        (0, _) => None,
+        (2.., Some(first)) if in_blocks => {
+            let each = (us - first.took_us as f64) / (made - 1) as f64;
+            Some((Some(each), (first.took_us as f64 - each).max(0.0)))
+        }
+        _ if in_blocks => Some((None, us)), // a token's own part is little of it
+        _ => Some((Some(us / made as f64), 0.0)),
+    }
+}
+
+/// A drafted token, a block drafter's pass, and the time of a round outside drafts and pass, in passes over one row near
+/// it: medians.
+fn outside(turn: &Turn, local: &Local<usize>) -> [f64; 3] {
+    let in_blocks = turn.answer(Lane::Speculative).rounds.iter().any(|round| round.is_block());
     let whole = super::stretches::whole_rounds(turn.answer(Lane::Speculative));
     let took = |timed: &Timed| {
         let at = whole.binary_search_by_key(&timed.round.ended_after, |whole| whole.round.ended_after).ok()?;
         Some(whole[at].us)
     };
-    let (mut drafts, mut rest) = (Vec::new(), Vec::new());
+    let (mut drafts, mut draft_passes, mut rest) = (Vec::new(), Vec::new(), Vec::new());
     for stretch in &local.stretches {
         let unit = stretch.unit(|_| 1.0);
         for timed in &stretch.rounds {
             let (us, round) = (timed.round.draft_us() as f64, timed.round);
-            let made = round.drafts.len() + usize::from(round.stopped.is_some());
-            drafts.extend((made > 0).then(|| us / made as f64 / unit));
+            if let Some((each, pass)) = drafting(round, in_blocks) {
+                drafts.extend(each.map(|each| each / unit));
+                draft_passes.push(pass / unit);
+            }
             rest.extend(took(timed).map(|whole| (whole - us - timed.us).max(0.0) / unit));
         }
     }
-    (median(drafts).unwrap_or(0.0), median(rest).unwrap_or(0.0))
+    [drafts, draft_passes, rest].map(|shares| median(shares).unwrap_or(0.0))
 }
 
 #[cfg(test)]
@@ -181,5 +203,19 @@ mod tests {
         assert_eq!(account.verify_us.len(), 4);
         assert!((account.verify_us[1] - 11_700.0).abs() < 1e-6, "between one row and four: {account:?}");
         assert!(Session::new().turn().is_none());
+    }
+
+    #[test]
+    fn a_block_costs_one_pass_whatever_k_is() {
+        let mut script = first_turn();
+        for event in &mut script.events {
+            if let crate::protocol::EventKind::Drafted { index, more, took_us, .. } = &mut event.kind {
+                (*more, *took_us) = (*index < 2, if *index == 0 { 2680 } else { 10 });
+            }
+        }
+        let session = fold(&script.events);
+        let costs = PassCosts::of(session.turn().unwrap()).unwrap();
+        assert!((costs.draft_us - 10.0).abs() < 1e-6 && (costs.draft_pass_us - 2670.0).abs() < 1e-6, "{costs:?}");
+        assert!((costs.costs().drafting_us(1) - 2680.0).abs() < 1e-6, "one draft costs the pass too");
     }
 }

@@ -72,6 +72,8 @@ pub struct Simulated {
     pub accepted_per_pos: Vec<u64>,
     /// Rounds by rows verified: index 0 is one row.
     pub rounds_by_rows: Vec<u64>,
+    /// Rounds in which the drafter ran.
+    pub drafting_rounds: u64,
     /// Tokens that the drafter had to process later because a round before drafted nothing.
     pub settled: u64,
 }
@@ -212,6 +214,7 @@ impl Simulated {
         self.rounds += 1;
         self.drafted += played.drafted as u64;
         self.dropped += played.dropped as u64;
+        self.drafting_rounds += u64::from(played.drafted + played.dropped > 0);
         self.accepted += played.accepted as u64;
         self.committed += played.committed as u64;
         let positions = self.offered_per_pos.len().max(played.drafted);
@@ -234,6 +237,7 @@ impl Simulated {
         self.rounds += other.rounds;
         self.drafted += other.drafted;
         self.dropped += other.dropped;
+        self.drafting_rounds += other.drafting_rounds;
         self.accepted += other.accepted;
         self.committed += other.committed;
         self.settled += other.settled;
@@ -259,6 +263,7 @@ impl Simulated {
     pub fn tokens_per_second(&self, costs: &Costs) -> Option<f64> {
         let mut us = self.rounds as f64 * costs.overhead_us
             + (self.drafted + self.dropped) as f64 * costs.draft_us
+            + self.drafting_rounds as f64 * costs.draft_pass_us
             + self.settled as f64 * costs.settle_us;
         for (index, rounds) in self.rounds_by_rows.iter().enumerate().filter(|(_, rounds)| **rounds > 0) {
             us += *rounds as f64 * costs.verify_us.get(index)?;
@@ -278,8 +283,8 @@ pub fn automatic(recordings: &[ProbeRun], costs: &Costs) -> Simulated {
         let mut observe = |policy: &mut Policy, played: Played| {
             let late = if played.asked > 0 { std::mem::take(&mut waiting) * costs.settle_us } else { 0.0 };
             waiting += if played.asked > 0 { 0.0 } else { 1.0 };
-            let made = (played.drafted + played.dropped) as f64;
-            let (first_draft_us, draft_us) = (made.min(1.0) * costs.draft_us + late, made * costs.draft_us + late);
+            let made = played.drafted + played.dropped;
+            let (first_draft_us, draft_us) = (costs.drafting_us(made.min(1)) + late, costs.drafting_us(made) + late);
             let verify_us = costs.verify_us.get(played.drafted).copied().unwrap_or_default();
             let round_us = draft_us + verify_us + costs.overhead_us;
             let Played { asked, drafted, dropped, accepted, sure, .. } = played;
@@ -289,6 +294,7 @@ pub fn automatic(recordings: &[ProbeRun], costs: &Costs) -> Simulated {
                 dropped,
                 accepted,
                 sure,
+                one_pass: costs.draft_pass_us > 0.0,
                 first_draft_us,
                 draft_us,
                 verify_us,
@@ -372,10 +378,20 @@ mod tests {
 
     #[test]
     fn time_is_the_sum_of_measured_costs() {
-        let costs = Costs { verify_us: vec![100.0, 110.0], draft_us: 10.0, settle_us: 1.0, overhead_us: 5.0 };
+        let costs = Costs {
+            verify_us: vec![100.0, 110.0],
+            draft_us: 10.0,
+            draft_pass_us: 0.0,
+            settle_us: 1.0,
+            overhead_us: 5.0,
+        };
         let one = recording(&[1, 1, 1, 1], 1).fixed(1, 0.0);
         assert_eq!((one.rounds, one.committed), (2, 4));
         assert!((one.tokens_per_second(&costs).unwrap() - 4e6 / 250.0).abs() < 1e-6);
+        let block = Costs { draft_pass_us: 30.0, ..costs.clone() };
+        assert!((one.tokens_per_second(&block).unwrap() - 4e6 / 310.0).abs() < 1e-6, "a pass in each of two rounds");
+        let plain = recording(&[1, 1, 1, 1], 1).fixed(0, 0.0);
+        assert_eq!(plain.tokens_per_second(&block), plain.tokens_per_second(&costs), "and none in plain decoding");
         assert_eq!(recording(&[1, 1, 1], 2).fixed(2, 0.0).tokens_per_second(&costs), None, "3 rows were not timed");
     }
 
@@ -384,6 +400,7 @@ mod tests {
         let costs = Costs {
             verify_us: vec![1000.0, 1020.0, 1040.0, 1060.0],
             draft_us: 50.0,
+            draft_pass_us: 0.0,
             settle_us: 5.0,
             overhead_us: 10.0,
         };
@@ -391,6 +408,10 @@ mod tests {
         let auto = automatic(&good, &costs).tokens_per_second(&costs).unwrap();
         let best = good[0].fixed(3, 0.0).tokens_per_second(&costs).unwrap();
         assert!(auto > 0.95 * best, "{auto} of {best}");
+        let block = Costs { draft_us: 2.0, draft_pass_us: 300.0, ..costs.clone() };
+        let auto = automatic(&good, &block).tokens_per_second(&block).unwrap();
+        let best = good[0].fixed(3, 0.0).tokens_per_second(&block).unwrap();
+        assert!(auto > 0.95 * best, "a block: {auto} of {best}");
         let bad = vec![recording(&[0; 300], 3)];
         let auto = automatic(&bad, &costs).tokens_per_second(&costs).unwrap();
         let plain = bad[0].fixed(0, 0.0).tokens_per_second(&costs).unwrap();

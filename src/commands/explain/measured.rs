@@ -185,13 +185,20 @@ pub(super) fn race(
 /// The costs around one prompt. For drafters without a module, those of their own rounds.
 fn costs(taken: Option<&Taken>, cost: &CostCurve, (k, fast): (usize, &LaneStats)) -> Costs {
     let own = fast.draft_us() as f64 / fast.drafted().max(1) as f64;
-    let chain = taken.map(|taken| Timing::of(taken.chains.clone()).median_us / k.max(1) as f64);
+    let chain_us = taken.map(|taken| Timing::of(taken.chains.clone()).median_us);
+    let drafting = cost.drafting_us().map(|(each, pass)| match chain_us {
+        Some(us) if cost.draft_one.is_some() => (each, (us - k.clamp(1, cost.drafts_of_a_pass) as f64 * each).max(0.0)),
+        Some(us) => (us / k.max(1) as f64, 0.0),
+        None => (each, pass),
+    });
+    let (draft_us, draft_pass_us) = drafting.unwrap_or((own, 0.0));
     Costs {
         verify_us: match taken {
             Some(taken) => taken.passes.iter().map(|times| Timing::of(times.clone()).median_us).collect(),
             None => cost.verify.iter().map(|timing| timing.median_us).collect(),
         },
-        draft_us: cost.draft.map_or(own, |draft| chain.unwrap_or(draft.median_us)),
+        draft_us,
+        draft_pass_us,
         settle_us: 0.0,
         overhead_us: 0.0,
     }

@@ -210,9 +210,11 @@ fn costs(cost: &CostCurve, probed: &[(String, Turn)]) -> Costs {
     let answers = || probed.iter().map(|(_, turn)| turn.answer(Lane::Speculative));
     let rounds: usize = answers().map(|answer| answer.rounds.len()).sum();
     let outside: u64 = answers().flat_map(|a| &a.rounds).map(|r| r.sample_us + r.rollback_us).sum();
+    let (draft_us, draft_pass_us) = cost.drafting_us().unwrap_or_else(|| (per_draft(probed), 0.0));
     Costs {
         verify_us: cost.verify.iter().map(|t| t.median_us).collect(),
-        draft_us: cost.draft.map_or_else(|| per_draft(probed), |draft| draft.median_us),
+        draft_us,
+        draft_pass_us,
         settle_us: 0.0,
         overhead_us: outside as f64 / rounds.max(1) as f64,
     }

@@ -52,7 +52,22 @@ struct RoundTimes {
     verify: f64,
     drafts: u32,
     draft: f64,
+    first_draft: f64,
+    /// Whether one pass made the drafts.
+    one_pass: bool,
     round: f64,
+}
+
+impl RoundTimes {
+    /// Time of one draft, and of the pass that made all of them; 0 for drafts with a pass each.
+    fn drafting(&self) -> (f64, f64) {
+        let drafts = f64::from(self.drafts.max(1));
+        if self.one_pass && self.drafts > 1 {
+            let each = (self.draft - self.first_draft) / (drafts - 1.0);
+            return (each, (self.first_draft - each).max(0.0));
+        }
+        (self.draft / drafts, 0.0)
+    }
 }
 
 /// Times of all turns, in microseconds.
@@ -60,6 +75,7 @@ struct RoundTimes {
 struct Times {
     verify: [Vec<f64>; TIMED_ROWS],
     draft: Vec<f64>,
+    draft_pass: Vec<f64>,
     overhead: Vec<f64>,
     settle: f64,
 }
@@ -99,7 +115,7 @@ impl Decoder {
             }
         }
         if is_new {
-            times.settle = self.time_settling(&mut times.draft.clone(), until)?;
+            times.settle = self.time_settling(times.one_draft(), until)?;
         }
         Ok(times)
     }
@@ -119,7 +135,9 @@ impl Decoder {
                 times.overhead.push(took.round - took.verify - took.draft);
                 // a single draft after plain rounds would include the drafter's catching up
                 if draft_len > 1 {
-                    times.draft.push(took.draft / f64::from(took.drafts));
+                    let (each, pass) = took.drafting();
+                    times.draft.push(each);
+                    times.draft_pass.push(pass);
                 }
             }
         }
@@ -160,9 +178,13 @@ impl Decoder {
         let before = self.clock;
         self.round(&mut |event| {
             match event {
-                EventKind::Drafted { took_us, .. } => {
+                EventKind::Drafted { more, took_us, .. } => {
+                    if took.drafts == 0 {
+                        took.first_draft = took_us as f64;
+                    }
                     took.drafts += 1;
                     took.draft += took_us as f64;
+                    took.one_pass |= more;
                 }
                 EventKind::Scored { rows, verify_us, .. } => {
                     (took.rows, took.verify) = (rows.len(), verify_us as f64);
@@ -177,15 +199,15 @@ impl Decoder {
         Ok(took)
     }
 
-    /// Time, in microseconds, that the drafter needs to catch up on one token.
-    fn time_settling(&mut self, usual: &mut [f64], until: Instant) -> Result<f64, SpecError> {
+    /// Time, in microseconds, that the drafter needs to catch up on one token; `usual` is the time of a round's only draft.
+    fn time_settling(&mut self, usual: Option<f64>, until: Instant) -> Result<f64, SpecError> {
         let mut rounds = 0;
         while rounds < PLAIN && self.has_room() && (rounds < 2 || Instant::now() < until) {
             self.time_round(0)?;
             rounds += 1;
         }
         let late = self.time_round(1)?;
-        let Some(usual) = median(usual).filter(|_| late.drafts > 0) else {
+        let Some(usual) = usual.filter(|_| late.drafts > 0) else {
             return Ok(0.0);
         };
         Ok((late.draft - usual).max(0.0) / rounds.max(1) as f64)
@@ -204,12 +226,18 @@ impl Decoder {
 }
 
 impl Times {
+    /// Time of a round's only draft: with its pass.
+    fn one_draft(&self) -> Option<f64> {
+        Some(median(&mut self.draft.clone())? + median(&mut self.draft_pass.clone())?)
+    }
+
     fn measured(mut self) -> MeasuredCosts {
         let is_steady = is_steady(&mut self.verify[0]);
         let verify_us: Vec<f64> = self.verify.iter_mut().map_while(|times| median(times)).collect();
         let plain = verify_us.first().copied().unwrap_or_default();
         let costs = Costs {
             draft_us: median(&mut self.draft).unwrap_or(plain * DRAFT_GUESS),
+            draft_pass_us: median(&mut self.draft_pass).unwrap_or_default(),
             settle_us: self.settle,
             overhead_us: median(&mut self.overhead).unwrap_or_default(),
             verify_us: rising(verify_us),
@@ -232,4 +260,23 @@ fn is_steady(times: &mut [f64]) -> bool {
 fn median(values: &mut [f64]) -> Option<f64> {
     values.sort_unstable_by(f64::total_cmp);
     values.get(values.len() / 2).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pass_of_a_block_is_timed_apart_from_its_tokens() {
+        let block = RoundTimes { drafts: 4, draft: 430.0, first_draft: 400.0, one_pass: true, ..RoundTimes::default() };
+        assert_eq!(block.drafting(), (10.0, 390.0));
+        assert_eq!(RoundTimes { one_pass: false, ..block }.drafting(), (107.5, 0.0));
+        let mut times = Times::default();
+        times.verify[0] = vec![1000.0];
+        assert_eq!(times.one_draft(), None);
+        (times.draft, times.draft_pass) = (vec![10.0, 12.0, 11.0], vec![390.0, 380.0, 900.0]);
+        assert_eq!(times.one_draft(), Some(401.0));
+        let costs = times.measured().costs;
+        assert_eq!((costs.draft_us, costs.draft_pass_us, costs.drafting_us(4)), (11.0, 390.0, 434.0));
+    }
 }

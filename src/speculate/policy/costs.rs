@@ -6,7 +6,8 @@
 //! current speed, which varies, plus a correction of the width, which varies slowly and resembles that of neighbouring
 //! widths. A Kalman filter separates them: a change with the width from one round to the next belongs to the width, a
 //! change from one answer to the next to the machine. The cost of one row after a discarded draft and that of a round's
-//! first draft are ratios to these. Invariant: this code reads no clock, and a single outlier changes no estimate much.
+//! first draft are ratios to these. A block drafter's pass and what each token adds to it are medians of the last rounds
+//! instead: a token's own part is too short for a logarithm of its time to say much. Invariant: this code reads no clock, and a single outlier changes no estimate much.
 
 use crate::protocol::Costs;
 
@@ -32,7 +33,7 @@ const NOISE: f64 = 0.08;
 const DRAFT_NOISE: f64 = 0.2;
 /// Standard deviations at which a surprise is cut off.
 const MOST: f64 = 2.5;
-/// Observations of the overhead whose median is used.
+/// Observations of the overhead, or of a block drafter, whose median is used.
 const WINDOW: usize = 15;
 /// One row after a discarded draft ÷ one row of a plain round, before the first observation.
 const DISCARDED_GUESS: f64 = 1.05;
@@ -137,7 +138,7 @@ impl Ratio {
     }
 }
 
-/// The last observations of the work around passes, in microseconds.
+/// The last observations of one part of a round, in microseconds.
 #[derive(Clone, Debug, Default)]
 struct Recent(Vec<f64>);
 
@@ -163,7 +164,7 @@ impl Recent {
 pub(super) struct Now {
     /// A round without drafts.
     pub(super) plain_us: f64,
-    /// Extra cost of a round's first draft.
+    /// Extra cost of a round's first draft; of a block drafter its pass.
     pub(super) first_us: f64,
     /// The parts of a round in which the drafter ran. One row then costs more than in a plain round, since less of the
     /// target's weights is in a cache.
@@ -179,6 +180,10 @@ pub(super) struct CostModel {
     discarded: Ratio,
     /// A round's first draft ÷ a later one.
     first: Ratio,
+    /// The pass of a block drafter; empty for others.
+    block_pass: Recent,
+    /// What each token adds to that pass.
+    block_draft: Recent,
     plain_overhead: Recent,
     overhead: Recent,
 }
@@ -190,6 +195,8 @@ impl CostModel {
             base,
             discarded: Ratio::default(),
             first: Ratio::default(),
+            block_pass: Recent::default(),
+            block_draft: Recent::default(),
             plain_overhead: Recent::default(),
             overhead: Recent::default(),
         }
@@ -225,6 +232,20 @@ impl CostModel {
         self.first.observe(first_us, later_us);
     }
 
+    /// Whether one pass makes all drafts of a round, as timed at the start or observed since.
+    pub(super) fn drafts_blocks(&self) -> bool {
+        self.base.draft_pass_us > 0.0 || !self.block_pass.0.is_empty()
+    }
+
+    /// Observes the times of drafts that one pass made: up to the first one, and the mean of the others, if any. The
+    /// drafter must have had nothing to catch up on.
+    pub(super) fn drafted_block(&mut self, first_us: f64, later_us: Option<f64>) {
+        if let Some(later_us) = later_us {
+            self.block_draft.observe(later_us.max(1.0)); // events count whole microseconds
+        }
+        self.block_pass.observe(first_us - self.block_draft_us());
+    }
+
     /// Observes the time of a round outside model passes.
     pub(super) fn overhead(&mut self, took_us: f64, is_plain: bool) {
         let recent = if is_plain { &mut self.plain_overhead } else { &mut self.overhead };
@@ -249,6 +270,22 @@ impl CostModel {
         self.base.draft_us.max(1.0) * self.speed() * self.filter.mean[self.filter.mean.len() - 1].exp()
     }
 
+    /// What a token adds to a block drafter's pass. Until it was seen, all of a draft that was timed without its pass.
+    fn block_draft_us(&self) -> f64 {
+        let timed = if self.base.draft_pass_us > 0.0 { self.base.draft_us.max(1.0) * self.speed() } else { 1.0 };
+        self.block_draft.median().unwrap_or(timed)
+    }
+
+    /// Time of a draft, and the extra cost of a round's first one.
+    fn drafting_us(&self) -> (f64, f64) {
+        if self.drafts_blocks() {
+            let pass_us = self.block_pass.median().unwrap_or(self.base.draft_pass_us * self.speed());
+            return (self.block_draft_us(), pass_us);
+        }
+        let draft_us = self.draft_us();
+        (draft_us, draft_us * (self.first.now(1.0) - 1.0))
+    }
+
     fn verify_us(&self, shift: impl Fn(usize) -> f64) -> Vec<f64> {
         let widths = self.base.verify_us.iter().zip(1..);
         let now = |(base, width)| base * self.speed() * (self.filter.mean[width] + shift(width)).exp();
@@ -263,13 +300,14 @@ impl CostModel {
             .clamp(one_row, one_row + DISCARDED_MOST * (two_rows - one_row));
         let usual = self.base.overhead_us * self.speed();
         let (alone, drafting) = (self.plain_overhead.median(), self.overhead.median());
-        let draft_us = self.draft_us();
+        let (draft_us, first_us) = self.drafting_us();
         Now {
             plain_us: one_row + alone.or(drafting).unwrap_or(usual),
-            first_us: draft_us * (self.first.now(1.0) - 1.0),
+            first_us,
             costs: Costs {
                 verify_us,
                 draft_us,
+                draft_pass_us: 0.0, // part of `first_us`
                 settle_us: self.base.settle_us * self.speed(),
                 overhead_us: drafting.or(alone).unwrap_or(usual),
             },
@@ -301,7 +339,13 @@ mod tests {
     use super::*;
 
     fn base() -> Costs {
-        Costs { verify_us: vec![1000.0, 1100.0, 1200.0], draft_us: 90.0, settle_us: 10.0, overhead_us: 20.0 }
+        Costs {
+            verify_us: vec![1000.0, 1100.0, 1200.0],
+            draft_us: 90.0,
+            draft_pass_us: 0.0,
+            settle_us: 10.0,
+            overhead_us: 20.0,
+        }
     }
 
     #[test]
@@ -378,6 +422,25 @@ mod tests {
         assert!((now[1] / now[0] - 1.65).abs() < 0.08, "{now:?}");
         assert!((now[0] - 1000.0).abs() < 100.0, "{now:?}");
         assert!((now[2] / now[0] - 1.8).abs() < 0.08, "{now:?}");
+    }
+
+    #[test]
+    fn the_pass_of_a_block_is_no_slow_machine() {
+        let base = Costs { draft_us: 5.0, draft_pass_us: 400.0, ..base() };
+        let mut model = CostModel::new(base.clone());
+        assert_eq!((model.now().first_us, model.now().costs.draft_us), (400.0, 5.0), "as timed at the start");
+        for k in 1..40 {
+            model.verified(1, 1000.0);
+            model.drafted_block(450.0, (k > 1).then_some(4.0));
+        }
+        let now = model.now();
+        assert!((now.first_us - 446.0).abs() < 2.0 && now.costs.draft_us == 4.0, "{now:?}");
+        assert!((now.plain_us - 1020.0).abs() < 1.0, "the pass says nothing about the machine's speed: {now:?}");
+        // costs that know of no pass, as older programs remembered them: the rounds show it
+        let mut unaware = CostModel::new(Costs { draft_us: 60.0, draft_pass_us: 0.0, ..base });
+        assert!(!unaware.drafts_blocks());
+        unaware.drafted_block(450.0, Some(4.0));
+        assert!(unaware.drafts_blocks() && unaware.now().first_us == 446.0, "{:?}", unaware.now());
     }
 
     #[test]

@@ -202,7 +202,7 @@ mod tests {
 
     fn costs(row: f64) -> Costs {
         let verify_us = (0..9).map(|rows| 1000.0 + row * f64::from(rows)).collect();
-        Costs { verify_us, draft_us: 80.0, settle_us: 10.0, overhead_us: 20.0 }
+        Costs { verify_us, draft_us: 80.0, draft_pass_us: 0.0, settle_us: 10.0, overhead_us: 20.0 }
     }
 
     fn stop_rule(row: f64) -> DraftStopRule {

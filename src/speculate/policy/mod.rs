@@ -2,8 +2,8 @@
 //!
 //! Invariant: pure. It reads no clock and draws no random numbers: the same observations give the same choices. k = 0
 //! is plain decoding and a choice like any other. A round of k is expected to commit `E(k) = 1 + Σ_i Π_{j ≤ i} a_j`
-//! tokens and to take `T(k + 1) + k · d + o`, where T and d count the drafts that the drafter really proposes
-//! (`docs/draft-length.md`).
+//! tokens and to take `T(k + 1) + b + k · d + o`, where T and d count the drafts that the drafter really proposes
+//! and b is the pass of a block drafter (`docs/draft-length.md`).
 //!
 //! A drafter that reports probabilities needs no k that fits all rounds: each draft ends where the [`DraftStopRule`]
 //! finds that another token would not pay off. Its k is either 0 or the longest that was timed. Other drafters get the
@@ -161,7 +161,11 @@ impl Policy {
         self.costs.overhead(seen.round_us - seen.verify_us - seen.draft_us, made == 0);
         if made > 0 && self.waiting == 0.0 {
             let later = (made > 1).then(|| (seen.draft_us - seen.first_draft_us) / (made - 1) as f64);
-            self.costs.drafted(seen.first_draft_us, later);
+            if seen.one_pass || self.costs.drafts_blocks() {
+                self.costs.drafted_block(seen.first_draft_us, later);
+            } else {
+                self.costs.drafted(seen.first_draft_us, later);
+            }
         }
         let sure = &seen.sure[..seen.drafted.min(seen.sure.len())];
         let chance = |q: &Option<f32>| q.filter(|q| q.is_finite()).map(|q| self.confidence.chance(q));
@@ -354,7 +358,7 @@ mod tests {
     fn costs() -> Costs {
         let shape = [1.0, 1.03, 1.07, 1.11, 1.16, 1.22, 1.29, 1.37, 1.46];
         let verify_us = shape.iter().map(|t| t * 3000.0).collect();
-        Costs { verify_us, draft_us: 270.0, settle_us: 45.0, overhead_us: 60.0 }
+        Costs { verify_us, draft_us: 270.0, draft_pass_us: 0.0, settle_us: 45.0, overhead_us: 60.0 }
     }
 
     /// Reproducible draws in [0, 1).
@@ -383,14 +387,15 @@ mod tests {
             let accepted = (0..k).take_while(|i| self.chance.next() < self.acceptance[*i]).count();
             let settle = if k > 0 { std::mem::take(&mut self.waiting) * self.costs.settle_us } else { 0.0 };
             self.waiting += if k > 0 { 0.0 } else { 1.0 };
-            let first_draft_us = if k > 0 { self.costs.draft_us + settle } else { 0.0 };
-            let draft_us = k as f64 * self.costs.draft_us + settle;
+            let first_draft_us = self.costs.drafting_us(k.min(1)) + settle;
+            let draft_us = self.costs.drafting_us(k) + settle;
             let verify_us = self.costs.verify_us[k];
             let round_us = draft_us + verify_us + self.costs.overhead_us;
             Observation {
                 asked: k,
                 drafted: k,
                 accepted,
+                one_pass: self.costs.draft_pass_us > 0.0 && k > 1,
                 first_draft_us,
                 draft_us,
                 verify_us,
@@ -491,18 +496,19 @@ mod tests {
         };
         let round = |k: usize, chain: &[(f32, bool)], dropped: usize| {
             let accepted = chain.iter().take_while(|draft| draft.1).count();
-            let draft_us = (chain.len() + dropped) as f64 * costs.draft_us;
+            let draft_us = costs.drafting_us(chain.len() + dropped);
             let verify_us = costs.verify_us[chain.len()];
             let round_us = draft_us + verify_us + costs.overhead_us;
             let mut sure = [None; MAX_DRAFT_LEN as usize];
             sure.iter_mut().zip(chain).for_each(|(sure, draft)| *sure = Some(draft.0));
-            let first_draft_us = draft_us.min(costs.draft_us);
+            let first_draft_us = draft_us.min(costs.drafting_us(1));
             Observation {
                 asked: k,
                 drafted: chain.len(),
                 accepted,
                 dropped,
                 sure,
+                one_pass: costs.draft_pass_us > 0.0 && chain.len() > 1,
                 first_draft_us,
                 draft_us,
                 verify_us,
@@ -559,6 +565,7 @@ mod tests {
         let costs = Costs {
             verify_us: vec![1000.0, 1020.0, 1040.0, 1060.0],
             draft_us: 50.0,
+            draft_pass_us: 0.0,
             settle_us: 5.0,
             overhead_us: 10.0,
         };
@@ -585,6 +592,31 @@ mod tests {
         }
         let share = 300.0 * 1010.0 / us;
         assert!(share > 0.975, "{share:.4} of plain");
+    }
+
+    /// A block drafter whose pass costs 40 % of a pass over one row, and a token of it next to nothing.
+    fn block_costs() -> Costs {
+        Costs { draft_us: 4.0, draft_pass_us: 1200.0, ..costs() }
+    }
+
+    #[test]
+    fn a_block_costs_one_pass_whatever_k_is() {
+        // with the first of them a short k pays, with the second a long one, and with the third none
+        for acceptance in [[0.8, 0.7, 0.2, 0.1, 0.1, 0.1, 0.1, 0.1], [0.95; 8], [0.3; 8]] {
+            let mut world = World { costs: block_costs(), ..World::new(acceptance) };
+            let speeds: Vec<f64> = (0..=8).map(|k| world.fixed(k, 4000)).collect();
+            let best = speeds.iter().copied().fold(0.0, f64::max);
+            let mut world = World { costs: block_costs(), ..World::new(acceptance) };
+            let mut policy = Policy::new(block_costs(), 2);
+            let (seen, _) = play(&mut world, &mut policy, 600);
+            let share = speed(&seen) / best;
+            assert!(share > 0.95, "{acceptance:?}: {share:.3} of the best fixed k of {speeds:?}");
+            let now = policy.costs.now();
+            assert!((now.first_us - 1200.0).abs() < 60.0 && now.costs.draft_us < 8.0, "{now:?}");
+            assert!((now.plain_us - 3060.0).abs() < 150.0, "{now:?}");
+        }
+        let (best, seen, _) = play_with_probabilities(&block_costs(), 0.6);
+        assert!(speed(&seen) > 0.97 * best, "{:.3} of the best fixed k", speed(&seen) / best);
     }
 
     #[test]

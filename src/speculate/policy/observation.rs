@@ -15,6 +15,8 @@ pub struct Observation {
     pub dropped: usize,
     /// Largest probability, 0 to 1, of the distribution of each draft; none if the drafter has no distribution.
     pub sure: [Option<f32>; MAX_DRAFT_LEN as usize],
+    /// Whether one pass made all drafts (a block drafter), so that the first draft step contains it.
+    pub one_pass: bool,
     /// Time of the first draft step in microseconds; 0 if there was none.
     pub first_draft_us: f64,
     /// Time of all draft steps in microseconds.
@@ -30,7 +32,8 @@ impl Observation {
     pub fn on_event(&mut self, kind: &EventKind) {
         match kind {
             EventKind::RoundStarted { draft_len, .. } => *self = Self { asked: (*draft_len).into(), ..Self::default() },
-            EventKind::Drafted { top, took_us, .. } => {
+            EventKind::Drafted { top, more, took_us, .. } => {
+                self.one_pass |= more;
                 if let Some(sure) = self.sure.get_mut(self.drafted) {
                     *sure = top.top.first().map(|best| best.prob);
                 }

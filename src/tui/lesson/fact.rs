@@ -125,7 +125,7 @@ impl Fact {
             Self::AllRowsMs => Some(costs()?.verify_us.get(k)? / 1e3),
             Self::DraftShare => {
                 let costs = costs()?;
-                Some(costs.draft_us / costs.verify_us.first()?)
+                Some(costs.drafting_us(k.max(1)) / k.max(1) as f64 / costs.verify_us.first()?)
             }
             Self::FirstAccepted => {
                 let stats = answer.stats();

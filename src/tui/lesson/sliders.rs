@@ -122,8 +122,8 @@ impl Sliders {
     pub fn measured(account: &Account, k: u8, tokens: f64) -> Option<Self> {
         let one = account.costs.verify_us.first().copied().filter(|us| *us > 0.0)?;
         let all = account.costs.verify_us.get(usize::from(k)).filter(|_| k > 0)?;
-        let mut point =
-            Self { acceptance: 0.0, k, row: (all / one - 1.0) / f64::from(k), draft: (account.costs.draft_us) / one };
+        let draft_us = account.costs.drafting_us(k.into()) / f64::from(k);
+        let mut point = Self { acceptance: 0.0, k, row: (all / one - 1.0) / f64::from(k), draft: draft_us / one };
         let (mut low, mut high) = (0.0, 1.0);
         for _ in 0..30 {
             point.acceptance = (low + high) / 2.0;

@@ -48,9 +48,13 @@ fn table(screen: Screen, turn: &Turn, costs: &PassCosts, area: Rect) -> Vec<Line
         rows.remove(at);
     }
     let mut lines: Vec<Line> = rows.into_iter().map(|(_, line)| line).collect();
-    if costs.draft_us > 0.0 {
-        let share = costs.widths.first().map_or(0.0, |one| costs.draft_us / one.us);
-        lines.push(Line::styled(format!("a draft, this turn: {share:.2} of T(1)"), screen.theme[Role::Text]));
+    let (what, us) = match costs.draft_pass_us > 0.0 {
+        true => ("the drafts' one pass", costs.draft_pass_us),
+        false => ("a draft", costs.draft_us),
+    };
+    if us > 0.0 {
+        let share = costs.widths.first().map_or(0.0, |one| us / one.us);
+        lines.push(Line::styled(format!("{what}, this turn: {share:.2} of T(1)"), screen.theme[Role::Text]));
     }
     if turn.has_ceiling() && costs.widths.iter().any(PassCost::is_below_one_row) {
         lines.extend(wrapped(DISTURBED, area.width, screen.theme[Role::TextDim]));

@@ -105,8 +105,11 @@ fn ended(turn: &Turn, account: &Account, settings: &Settings) -> Option<String> 
     };
     Some(format!(
         "A round drafts {drafts:.2} tokens on average and commits {tokens:.2}{speedup}. {why}: of one row's time, {two}\
-         a draft {:.2}×.",
-        account.costs.draft_us / one
+         {}×.",
+        match account.costs.draft_pass_us > 0.0 {
+            true => format!("the drafts' one pass {:.2}", account.costs.draft_pass_us / one),
+            false => format!("a draft {:.2}", account.costs.draft_us / one),
+        }
     ))
 }
 
