@@ -266,10 +266,9 @@ impl Turn<'_> {
                     (true, true)
                 }
                 // drafts of one pass appear together
-                EventKind::Drafted { more: true, .. }
-                | EventKind::RoundStarted { .. }
-                | EventKind::DraftStopped { .. }
-                | EventKind::Notice { .. } => (false, false),
+                EventKind::Drafted { more: true, .. } | EventKind::RoundStarted { .. } | EventKind::Notice { .. } => {
+                    (false, false)
+                }
                 _ => (true, false),
             };
             auto.on_event(name, &kind);

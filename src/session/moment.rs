@@ -5,7 +5,7 @@ use crate::protocol::{Candidate, Event, EventKind, Judgement, Lane, Piece, Predi
 /// How far a key steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// A draft token, a probe's chain, the target's pass, a verdict, a commit.
+    /// A draft token (also one that is left out), a probe's chain, the target's pass, a verdict, a commit.
     Phase,
     /// The commit of a round, or the end of a prompt's passes.
     Round,
@@ -22,6 +22,7 @@ impl Stop {
             EventKind::Prefilled { .. } | EventKind::Committed { .. } => true,
             EventKind::Probed { .. }
             | EventKind::Drafted { more: false, .. }
+            | EventKind::DraftStopped { .. }
             | EventKind::Scored { .. }
             | EventKind::Verified { .. } => self == Self::Phase,
             _ => false,

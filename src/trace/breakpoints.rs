@@ -73,6 +73,7 @@ pub(super) fn ends_phase(event: &Event) -> bool {
             EventKind::Prefilled { .. }
                 | EventKind::Probed { .. }
                 | EventKind::Drafted { more: false, .. }
+                | EventKind::DraftStopped { .. }
                 | EventKind::Scored { .. }
                 | EventKind::Verified { .. }
                 | EventKind::Committed { .. }

@@ -39,11 +39,13 @@ impl BlockDrafter {
         Self { module, pending: Rows::default(), reported: Reported::default(), notice: None }
     }
 
-    /// Puts the pending states into the cache.
+    /// Puts the pending states into the cache. They stay pending if that fails: the cache then is as before.
     fn inject(&mut self) -> Result<(), ModelError> {
-        let width = self.pending.width();
-        let pending = std::mem::replace(&mut self.pending, Rows::empty(width));
-        if pending.is_empty() { Ok(()) } else { self.module.inject(&pending) }
+        if !self.pending.is_empty() {
+            self.module.inject(&self.pending)?;
+            self.pending = Rows::empty(self.pending.width());
+        }
+        Ok(())
     }
 
     /// Drafts of this round; a notice says once that a block has fewer than k.

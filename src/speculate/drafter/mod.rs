@@ -164,9 +164,10 @@ impl DraftCtx<'_> {
             self.limit = index;
             return false;
         }
-        (self.on_draft)(index, &draft);
         let ends = |progress: &DraftProgress| draft.q.is_some() && !progress.goes_on();
         let is_last = index + 1 >= self.limit || self.progress.as_ref().is_some_and(ends);
+        let draft = Draft { more: draft.more && !is_last, ..draft };
+        (self.on_draft)(index, &draft);
         self.drafts.push(draft);
         !is_last
     }

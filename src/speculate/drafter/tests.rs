@@ -1,6 +1,7 @@
 //! Tests drafters with fake models whose numbers can be computed by hand.
 
 use super::*;
+use crate::model::block_module::BlockModule;
 use crate::model::{Checkpoint, DraftModule, LogitRows, ModelSpec};
 use crate::protocol::{Costs, DrafterKind, ModelInfo, Sampling};
 use crate::speculate::policy::{DraftStopRule, Policy};
@@ -114,7 +115,7 @@ fn draft_with_stop_rule(
         leniency: settings.leniency,
         draws: &draws,
     };
-    let mut reported = 0;
+    let mut reported = Vec::new();
     let mut ctx = DraftCtx {
         stopped: None,
         round,
@@ -122,14 +123,14 @@ fn draft_with_stop_rule(
         committed,
         sampler: &Sampler { sampling: settings.sampling },
         target: &mut target,
-        on_draft: &mut |_, _| reported += 1,
+        on_draft: &mut |_, draft| reported.push(draft.clone()),
         limit: settings.drafting.tree.map_or(k, usize::from),
         progress: stop_rule.map(DraftProgress::new),
         drafts: Vec::new(),
     };
     drafter.draft(&mut ctx).unwrap();
     let (drafts, stopped) = (ctx.drafts, ctx.stopped);
-    assert_eq!(reported, drafts.len());
+    assert_eq!(reported, drafts);
     (drafts, stopped)
 }
 
@@ -281,7 +282,7 @@ fn a_stop_rule_ends_chains_but_not_drafts_without_probabilities() {
     let mut lengths = Vec::new();
     for row in [0.0, 20.0, 40.0, 80.0, 160.0, 320.0, 2000.0] {
         let verify_us = (0..9).map(|rows| 1000.0 + row * f64::from(rows)).collect();
-        let costs = Costs { verify_us, draft_us: row, settle_us: 0.0, overhead_us: 0.0 };
+        let costs = Costs { verify_us, draft_us: row, draft_pass_us: 0.0, settle_us: 0.0, overhead_us: 0.0 };
         let stop_rule = Policy::new(costs, 2).stop_rule(8);
         let (mut made, mut progress) = (0, DraftProgress::new(stop_rule.clone()));
         let is_discarded = loop {
@@ -305,6 +306,95 @@ fn a_stop_rule_ends_chains_but_not_drafts_without_probabilities() {
         assert_eq!(found.len(), 4, "the rule does not end drafts without probabilities");
     }
     assert!(lengths.is_sorted_by(|a, b| a >= b) && lengths[0] > lengths[3] && lengths[6] == 0, "{lengths:?}");
+}
+
+/// A block module whose logits at position i depend only on i and on the number of cached positions. Its cache does not
+/// take states while it is broken.
+struct FakeBlock {
+    cached: usize,
+    broken: std::rc::Rc<std::cell::Cell<bool>>,
+    vocab: Vec<TokenId>,
+}
+
+fn fake_block() -> (BlockDrafter, std::rc::Rc<std::cell::Cell<bool>>) {
+    let broken = std::rc::Rc::new(std::cell::Cell::new(false));
+    let module = FakeBlock { cached: 0, broken: broken.clone(), vocab: (0..VOCAB).map(TokenId).collect() };
+    (BlockDrafter::new(Box::new(module)), broken)
+}
+
+impl BlockModule for FakeBlock {
+    fn len(&self) -> usize {
+        self.cached
+    }
+    fn tap(&self) -> Tap {
+        Tap::none()
+    }
+    fn most_drafts(&self) -> usize {
+        6
+    }
+    fn draft_vocab(&self) -> &[TokenId] {
+        &self.vocab
+    }
+    fn inject(&mut self, hidden: &Rows) -> Result<(), ModelError> {
+        if self.broken.get() {
+            return Err(ModelError::ContextFull { needed: self.cached + hidden.len(), ctx_len: self.cached });
+        }
+        self.cached += hidden.len();
+        Ok(())
+    }
+    fn draft(&mut self, _: TokenId, count: usize) -> Result<Rows, ModelError> {
+        // each position is less certain than the one before it
+        let row = |i: usize| (0..VOCAB).map(move |t| if t == 3 { 9.0 - 1.5 * i as f32 } else { 0.0 });
+        Ok(Rows::new((0..count).flat_map(row).collect(), VOCAB as usize))
+    }
+    fn truncate(&mut self, len: usize) -> Result<(), ModelError> {
+        self.cached = self.cached.min(len);
+        Ok(())
+    }
+    fn fork(&self) -> Result<Box<dyn BlockModule>, ModelError> {
+        Err(ModelError::Unsupported("never forked".into()))
+    }
+}
+
+#[test]
+fn only_a_draft_that_another_one_may_follow_says_more() {
+    let (tokens, states) = numbers(12, 3);
+    let more = |k: usize, p_min: f32, stop_rule: Option<DraftStopRule>| {
+        let (mut drafter, _) = fake_block();
+        drafter.observe(&tokens[1..], &Rows::new(states.clone(), 1)).unwrap();
+        let settings = Settings { drafting: Drafting { p_min, ..Drafting::default() }, ..Settings::default() };
+        let (drafts, stopped) = draft_with_stop_rule(&mut drafter, &tokens, k, &settings, stop_rule);
+        (drafts.iter().map(|draft| draft.more).collect::<Vec<_>>(), stopped.is_some())
+    };
+    assert_eq!(more(4, 0.0, None), (vec![true, true, true, false], false));
+    assert_eq!(more(8, 0.0, None).0.last(), Some(&false), "a pass drafts six");
+    assert_eq!(more(1, 0.0, None), (vec![false], false));
+    // the token that is left out is the phase's end, so the last draft announces it
+    let (before, stopped) = more(6, 0.9, None);
+    assert!(stopped && !before.is_empty() && before.len() < 6 && before.iter().all(|more| *more), "{before:?}");
+    let mut ended = 0;
+    for row in [10.0, 40.0, 160.0, 320.0] {
+        let verify_us = (0..9).map(|rows| 1000.0 + row * f64::from(rows)).collect();
+        // tokens of a block that cost much: the rule ends the draft without looking at the next token
+        let costs = Costs { verify_us, draft_us: 300.0, draft_pass_us: 300.0, settle_us: 0.0, overhead_us: 0.0 };
+        let (all, stopped) = more(6, 0.0, Some(Policy::new(costs, 2).stop_rule(6)));
+        assert_eq!(all.last().copied().unwrap_or(stopped), stopped, "{all:?}");
+        ended += usize::from(!stopped && (1..6).contains(&all.len()));
+    }
+    assert!(ended > 0, "the rule ended no draft before its limit");
+}
+
+#[test]
+fn states_stay_pending_if_the_cache_does_not_take_them() {
+    let (tokens, states) = numbers(6, 3);
+    let (mut drafter, broken) = fake_block();
+    drafter.observe(&tokens[1..], &Rows::new(states, 1)).unwrap();
+    broken.set(true);
+    assert!(drafter.settle(&tokens).is_err() && drafter.settle(&tokens).is_err(), "they are not lost");
+    broken.set(false);
+    drafter.settle(&tokens).unwrap();
+    broken.set(true);
+    assert!(drafter.settle(&tokens).is_ok(), "and are taken once");
 }
 
 #[test]
