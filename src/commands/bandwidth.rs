@@ -3,12 +3,11 @@
 //! Invariant: a file is complete (it gets its name by renaming). One that is damaged, of another machine or older than
 //! [`FRESH_SECONDS`] counts as absent, and a failed write is ignored.
 
-use std::fs::File;
-use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use draftscope::engine::measure::memory_bandwidth;
+use draftscope::file_access;
 use draftscope::model::memory;
 use draftscope::store::Store;
 use serde::{Deserialize, Serialize};
@@ -67,28 +66,17 @@ fn remembered_or(file: Option<PathBuf>, machine: &Machine, now: u64, measure: im
     let bytes_per_second = measure();
     if let Some(file) = file {
         let entry = Entry { machine: machine.clone(), bytes_per_second, measured_unix_seconds: now };
-        let _ = write(&file, &entry); // it is measured again next time
+        let _ = super::costs::write(&file, &entry); // it is measured again next time
     }
     Bandwidth { bytes_per_second, is_remembered: false }
 }
 
 fn recall(file: &Path, machine: &Machine, now: u64) -> Option<f64> {
-    let mut bytes = Vec::new();
-    File::open(file).ok()?.take(MAX_BYTES).read_to_end(&mut bytes).ok()?;
+    let bytes = file_access::read_regular(file, MAX_BYTES).ok()?;
     let entry: Entry = serde_json::from_slice(&bytes).ok()?;
     let age = now.checked_sub(entry.measured_unix_seconds)?;
     let counts = entry.machine == *machine && age < FRESH_SECONDS && PLAUSIBLE.contains(&entry.bytes_per_second);
     counts.then_some(entry.bytes_per_second)
-}
-
-fn write(file: &Path, entry: &Entry) -> std::io::Result<()> {
-    let folder = file.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder)?;
-    let mut unfinished = tempfile::NamedTempFile::new_in(folder)?;
-    serde_json::to_writer_pretty(&mut unfinished, entry)?;
-    unfinished.flush()?;
-    unfinished.persist(file)?;
-    Ok(())
 }
 
 #[cfg(test)]
@@ -108,11 +96,18 @@ mod tests {
         let other = Machine { threads: 8, memory: machine.memory };
         assert!(!remembered_or(file(), &other, 2000, || 30e9).is_remembered);
         assert_eq!(remembered_or(file(), &other, 2000 + FRESH_SECONDS, || 31e9).bytes_per_second, 31e9);
-        for damage in ["", "{", "[1]", "\u{0}"] {
+        let long = " ".repeat(MAX_BYTES as usize + 1);
+        for damage in ["", "{", "[1]", "\u{0}", &long] {
             std::fs::write(file().unwrap(), damage).unwrap();
             assert!(!remembered_or(file(), &machine, 3000, || 20e9).is_remembered);
         }
         remembered_or(file(), &machine, 1000, || f64::INFINITY);
+        #[cfg(unix)]
+        {
+            let pipe = folder.path().join("pipe");
+            assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+            assert_eq!(recall(&pipe, &machine, 1000), None, "a pipe is not waited for");
+        }
         assert_eq!(remembered_or(None, &machine, 1000, || 5e9).bytes_per_second, 5e9);
     }
 }

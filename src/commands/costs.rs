@@ -53,7 +53,8 @@ impl CostMemory for Folder {
     }
 }
 
-fn write(file: &Path, entry: &Entry) -> std::io::Result<()> {
+/// Writes a small file completely, or not at all.
+pub(super) fn write(file: &Path, entry: &impl Serialize) -> std::io::Result<()> {
     let folder = file.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)?;
     let mut unfinished = tempfile::NamedTempFile::new_in(folder)?;
@@ -84,7 +85,13 @@ mod tests {
     fn costs_are_remembered_by_key_and_damage_is_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let memory = Folder(Some(folder.path().join("costs")));
-        let costs = Costs { verify_us: vec![100.0, 110.0], draft_us: 9.5, settle_us: 1.0, overhead_us: 2.0 };
+        let costs = Costs {
+            verify_us: vec![100.0, 110.0],
+            draft_us: 9.5,
+            draft_pass_us: 0.0,
+            settle_us: 1.0,
+            overhead_us: 2.0,
+        };
         assert_eq!(memory.recall(&key(2)), None);
         memory.remember(&key(2), &costs);
         assert_eq!(memory.recall(&key(2)), Some(costs));
