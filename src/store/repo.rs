@@ -5,6 +5,7 @@
 //! commit. A complete folder is used without asking the hub. One process at a time fetches a repository.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy;
@@ -73,6 +74,21 @@ impl RepoName {
     fn revision(&self) -> &str {
         self.revision.as_deref().unwrap_or("main")
     }
+}
+
+/// Deletes a file of a snapshot, which is a link to its contents, and the contents. What cannot be deleted is emptied,
+/// if possible, so that no later start takes it for the model.
+fn discard(path: &Path) -> io::Result<()> {
+    let contents = path.canonicalize();
+    let removed = fs::remove_file(path);
+    let contents = contents.and_then(|contents| match fs::remove_file(&contents) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            let _ = fs::File::options().write(true).truncate(true).open(&contents);
+            Err(error)
+        }
+        _ => Ok(()), // without a link the file is its contents, and gone already
+    });
+    removed.and(contents)
 }
 
 /// The hub's repositories and their cache.
@@ -149,13 +165,13 @@ impl Repos {
         if let Some(sha256) = sha256.filter(|_| fetched)
             && check::sha256_of(&path).is_ok_and(|found| found != sha256)
         {
-            // the file in a snapshot is a link to its contents
-            let contents = path.canonicalize();
-            let _ = std::fs::remove_file(&path);
-            let _ = contents.map(std::fs::remove_file);
+            let fate = match discard(&path) {
+                Ok(()) => "so it was deleted".to_owned(),
+                Err(error) => format!("and it cannot be deleted ({error}), so delete {}", path.display()),
+            };
             let file = name.file.as_deref().unwrap_or_default();
             let why = format!(
-                "{file} is not the file that this version recommends (its sha256 differs), so it was deleted; to use it, name it: --model {}/{file}",
+                "{file} is not the file that this version recommends (its sha256 differs), {fate}; to use it, name it: --model {}/{file}",
                 name.id
             );
             return Err(StoreError::Repo { name: title.to_owned(), why });
@@ -439,6 +455,29 @@ mod tests {
         }
         put(SINGLE, "");
         assert!(is_complete(dir.path()), "one file is enough, even if the index is damaged");
+    }
+
+    #[test]
+    fn what_is_no_recommended_file_is_deleted_or_said_to_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let put = |name: &str| {
+            let file = dir.path().join(name);
+            fs::write(&file, "GGUF").unwrap();
+            file
+        };
+        let file = put("copied.gguf");
+        discard(&file).unwrap();
+        assert!(!file.exists());
+        #[cfg(unix)]
+        {
+            let (contents, link) = (put("contents"), dir.path().join("link.gguf"));
+            std::os::unix::fs::symlink(&contents, &link).unwrap();
+            discard(&link).unwrap();
+            assert!(!contents.exists() && link.symlink_metadata().is_err());
+        }
+        let stays = dir.path().join("folder.gguf");
+        fs::create_dir(&stays).unwrap();
+        discard(&stays).unwrap_err();
     }
 
     const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
