@@ -1,8 +1,9 @@
-//! Takes any bytes as a GGUF file: header, family, sizes, tokenizer, description.
+//! Takes any bytes as a GGUF file: header, family, sizes, tokenizer, description; of a draft module, its own.
 
 use draftscope::model::load::OpenModel;
 use draftscope::model::load::card::Card;
 use draftscope::model::load::gguf_summary::GgufSummary;
+use draftscope::model::load::named_module::kind_in;
 
 use super::{sentence, write};
 
@@ -18,6 +19,9 @@ pub fn check(bytes: &[u8]) {
             Err(error) => sentence(&error),
         },
         Err(error) => sentence(&error),
+    }
+    if let Some(kind) = kind_in(&path) {
+        kind.card(&path).map_or_else(|error| sentence(&error), |card| drop(card.to_string()));
     }
     match Card::read(&path) {
         Ok(card) => drop(card.to_string()),
