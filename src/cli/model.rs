@@ -29,8 +29,8 @@ pub struct ModelArgs {
     /// What computes the target; auto takes the native kernels on a CPU if they support the file
     #[arg(long, value_enum, default_value_t = Backend::Auto)]
     pub backend: Backend,
-    /// Threads of the native kernels; auto measures at start how many are fastest (Qwen3.5, Qwen3-Next, DeepSeek-V3,
-    /// GLM-4.7-Flash, Gemma 3 and 4: all cores)
+    /// Threads of the native kernels; auto measures at start how many are fastest (Qwen3.5, Gemma 3 and 4, and models
+    /// with experts: all cores)
     #[arg(long, value_name = "auto|N", default_value = "auto", value_parser = parse_threads)]
     pub threads: Threads,
     /// Context length in tokens [default: 4096, or the model's own if shorter]
