@@ -46,12 +46,12 @@ impl Model for Faulty {
         let width = out.logits.width();
         let data = out.logits.as_slice();
         let changed = match self.wrong {
-            Wrong::Noise(size) if tokens.len() > 1 && rows == LogitRows::All => {
+            Wrong::Noise(size) if tokens.len() > 1 && rows != LogitRows::Last => {
                 // one amount per logit and width, the same in every run
                 let noise = |i: usize| ((i * 7919 + tokens.len() * 104_729) % 2001) as f32 / 1000.0 - 1.0;
                 data.iter().enumerate().map(|(i, x)| x + size * noise(i)).collect()
             }
-            Wrong::Shift if tokens.len() > 1 && rows == LogitRows::All => {
+            Wrong::Shift if tokens.len() > 1 && rows != LogitRows::Last => {
                 let last = &data[data.len() - width..];
                 data[width..].iter().chain(last).copied().collect()
             }
