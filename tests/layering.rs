@@ -335,6 +335,7 @@ const MODEL: &[Layer] = &[
             "error",
             "options",
             "rows",
+            "forward",
             "tap",
             "catch_panic",
             "memory",

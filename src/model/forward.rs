@@ -1,6 +1,6 @@
 //! What a pass is asked for and returns: logits, hidden states, and statistics of rows.
 
-use super::Rows;
+use crate::model::rows::Rows;
 
 /// Which input rows get logits. A long prefill must not allocate `[m, v]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

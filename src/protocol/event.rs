@@ -6,7 +6,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Costs, CountedRound, Header, Lane, Piece, Prediction, RoundOnDevice, RunSummary, Settings, TokenId, Verification,
+    Branch, Costs, CountedRound, Header, Lane, Piece, Prediction, RoundOnDevice, RunSummary, Settings, TokenId,
+    Verification,
 };
 
 /// One event. Events are ordered by `seq`. [`Event::of_line`] reads one back.
@@ -23,19 +24,6 @@ pub struct Event {
     /// What happened.
     #[serde(flatten)]
     pub kind: EventKind,
-}
-
-/// Where a turn branches from an earlier one: it keeps that turn's prompt and the beginning of its answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Branch {
-    /// Number of the turn that it branches from.
-    pub turn: u32,
-    /// Number of kept output tokens; they are the last `kept` tokens of the new prompt.
-    pub kept: u32,
-    /// Whether the user chose the last of them, so that the target might not have written this text.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub forced: bool,
 }
 
 /// Why a turn of a lane ended.

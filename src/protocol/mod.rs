@@ -4,6 +4,7 @@
 //! same to a viewer. Invariant: these types contain everything that a screen explains (token ids *and* bytes,
 //! probabilities *and* the draws that were compared with them). This module uses no tensor, terminal, file or clock.
 
+mod branch;
 mod command;
 mod costs;
 mod device;
@@ -26,13 +27,14 @@ mod watch;
 
 pub(crate) use named_enum::named_enum;
 
+pub use branch::Branch;
 pub use command::{Again, Command, Continuation, Landmark, Message, PlainAnswer, Prompt, Speaker};
 pub use costs::Costs;
 pub use device::{DeviceWork, GpuInfo, RoundOnDevice};
 pub use drafting::{DraftPick, DrafterKind, Drafting};
 pub use engine::{Ability, CountedRound, DraftCounts, DraftTotals, EngineInfo};
 pub(crate) use event::Private;
-pub use event::{Branch, Event, EventKind, ProbedDraft, StopReason};
+pub use event::{Event, EventKind, ProbedDraft, StopReason};
 pub use header::{Capabilities, DrafterInfo, Header, Listed, ModelInfo, TRACE_VERSION};
 pub use lane::Lane;
 pub(crate) use line::Head;

@@ -13,6 +13,7 @@ mod compare;
 mod contradiction;
 mod diff;
 mod draw;
+mod fate;
 mod findings;
 mod fleet;
 mod header_diff;
@@ -58,6 +59,7 @@ pub use compare::{Agreement, Divergence, Race};
 pub use contradiction::Evidence;
 pub use diff::{Diff, FirstDifference, Side, TurnDiff};
 pub use draw::draw_for;
+pub use fate::{Fate, Provenance};
 pub use findings::{Finding, NEAR_TIE, explain};
 pub use fleet::{Fleet, Rates, WatchLine, Watched};
 pub use header_diff::{HeaderDifference, header_diff};
@@ -76,7 +78,7 @@ pub use speedup::{DISTURBED, Figure, Speedup, Trust, WINDOW};
 pub use stats::{LaneStats, SpeedPoint};
 pub use thought::PartStats;
 pub use timeline::{Timeline, TurnSpan};
-pub use turn::{Answer, Fate, Provenance, Token, TranscriptToken, Turn};
+pub use turn::{Answer, Token, TranscriptToken, Turn};
 pub use what_if::{Reply, WhatIf, what_if};
 
 /// Turns kept, and bytes of their prompts: far more than people type, and than a suite has.

@@ -94,7 +94,7 @@ fn ended(answer: &Answer) -> bool {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::turn::{Provenance, Token};
+    use super::super::{Provenance, Token};
     use super::*;
     use crate::protocol::Piece;
 

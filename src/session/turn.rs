@@ -11,6 +11,7 @@ use crate::protocol::{
     Branch, EventKind, Lane, NextKind, Outcome, Piece, Prediction, Settings, StopReason, TokenId, Verification,
 };
 
+use super::fate::{Fate, Provenance};
 use super::memo::Memo;
 use super::round::{Stopped, provenance};
 use super::speedup::Measured;
@@ -19,36 +20,6 @@ use super::{DraftCell, FULL_ROUNDS, LaneStats, Phase, Round, text};
 
 /// Most rows of a pass, and so most drafts of a round: a draft's number is a byte.
 const MOST_ROWS: usize = 257;
-
-/// Where an output token came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Provenance {
-    /// First of the answer, picked from the prompt's last row.
-    Prefill,
-    /// An accepted draft.
-    Accepted,
-    /// The target's, instead of a rejected draft.
-    Recovered,
-    /// The target's, after all drafts were accepted.
-    Bonus,
-    /// From a round without drafts.
-    Plain,
-    /// Copied from the turn that this one branches off.
-    Kept,
-}
-
-/// The fate of any token on screen, output or not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Fate {
-    /// It is output; provenance says how.
-    Committed(Provenance),
-    /// Drafted, compared, discarded.
-    Rejected,
-    /// Drafted after a rejected one and discarded unjudged.
-    NotReached,
-    /// Drafted and not judged yet.
-    Pending,
-}
 
 /// One output token.
 #[derive(Clone, Debug, PartialEq)]
