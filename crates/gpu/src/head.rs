@@ -32,7 +32,7 @@ pub enum Logits {
 pub struct Stretch {
     /// The largest.
     pub max: f32,
-    /// `Σ e^(logit − max)`
+    /// `Σ e^(logit − max)`; NaN if a logit is not finite.
     pub sum: f32,
     /// Index of the first largest in its row.
     pub argmax: u32,

@@ -230,14 +230,15 @@ pub(crate) fn norm_add(x: &[f32], output: &[f32], weight: &[f32], (eps, scale): 
     x.chunks_exact(weight.len()).zip(output.chunks_exact(weight.len())).flat_map(row).collect()
 }
 
-/// Largest, sum and index of each stretch of 512.
+/// Largest, sum and index of each stretch of 512; the sum is NaN if a logit is not finite.
 pub(crate) fn stats(logits: &[f32]) -> Vec<(f32, f32, u32)> {
     let stretch = |(index, logits): (usize, &[f32])| {
         let most = logits.iter().fold(f32::MIN, |most, x| most.max(*x));
         let at = logits.iter().position(|x| *x == most).unwrap_or(0);
         let mut lanes = [0.0; 64];
         logits.iter().enumerate().for_each(|(i, x)| lanes[i % 64] += exp(x - most));
-        (most, tree(&mut lanes), (512 * index + at) as u32)
+        let sum = if logits.iter().all(|x| x.is_finite()) { tree(&mut lanes) } else { f32::NAN };
+        (most, sum, (512 * index + at) as u32)
     };
     logits.chunks(512).enumerate().map(stretch).collect()
 }

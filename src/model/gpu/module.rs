@@ -139,6 +139,10 @@ impl ModuleBackend for GpuModule {
             return Err(ModelError::Vocabulary { token: token.0, vocab });
         }
         if let Some(step) = self.ahead.take(&slots) {
+            if !step.state.iter().all(|x| x.is_finite()) {
+                self.ahead = RanAhead::default();
+                return Err(ModelError::NotFinite { position });
+            }
             self.sequence.take_ahead();
             recycled.copy_from_slice(&step.state);
             return Ok(step.scored);

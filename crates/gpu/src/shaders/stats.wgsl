@@ -1,5 +1,5 @@
 // What greedy decoding asks of a row of logits: of each stretch of 512 the first largest logit, its index, and the sum
-// of e^(logit − largest). One workgroup a stretch and row.
+// of e^(logit − largest), NaN if a logit is not finite. One workgroup a stretch and row.
 // dims: a = (logits of a row as stored, stretches, 0, 0); the pass says how many count
 @group(0) @binding(2) var<storage, read> logits: array<f32>;             // [m][v]
 @group(0) @binding(3) var<storage, read_write> stats: array<vec4<u32>>;  // [m][stretches]: largest, sum, index, 0
@@ -20,12 +20,24 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) t
     let found = place[0];
     workgroupBarrier();
     var sum = 0.0;
-    for (var i = first + t; i < last; i += 64u) { sum += exp_fixed(logits[row + i] - most); }
+    var odd = 0u; // by its bits: compilers may assume that numbers are finite
+    for (var i = first + t; i < last; i += 64u) {
+        let x = logits[row + i];
+        sum += exp_fixed(x - most);
+        if (bitcast<u32>(x) & 0x7f800000u) == 0x7f800000u { odd = 1u; }
+    }
     best[t] = sum;
+    place[t] = odd;
     workgroupBarrier();
     for (var step = 32u; step > 0u; step /= 2u) {
-        if t < step { best[t] += best[t + step]; }
+        if t < step {
+            best[t] += best[t + step];
+            place[t] |= place[t + step];
+        }
         workgroupBarrier();
     }
-    if t == 0u { stats[wg.y * dims.a.y + wg.x] = vec4<u32>(bitcast<u32>(most), bitcast<u32>(best[0]), found, 0u); }
+    if t == 0u {
+        let total = select(bitcast<u32>(best[0]), 0x7fc00000u, place[0] > 0u);
+        stats[wg.y * dims.a.y + wg.x] = vec4<u32>(bitcast<u32>(most), total, found, 0u);
+    }
 }

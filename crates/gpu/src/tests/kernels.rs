@@ -118,6 +118,29 @@ fn statistics_of_logits_have_the_bits_of_the_reference() {
     }
 }
 
+#[test]
+fn a_logit_that_is_not_finite_makes_the_sum_of_its_stretch_nan() {
+    let Some(gpu) = gpu() else { return };
+    let (slots, v) = (gpu.uniform(SLOT_BYTES), 1100);
+    for odd in [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        for at in [0, 511, 700, 1099] {
+            let mut logits = Noise(4).numbers(3 * v);
+            logits[v + at] = odd;
+            let (buffer, out) = (gpu.upload(&logits), gpu.storage(16 * 3 * 3));
+            let op = Binder { gpu: &gpu, run: &slots }.stats(&buffer, v, &out);
+            run(&gpu, &[op], &slots, &PassRows::chain(0, 3));
+            let got = words(&gpu, &out, 4 * 3 * 3);
+            let sums: Vec<f32> = got.as_chunks::<4>().0.iter().map(|stretch| f32::from_bits(stretch[1])).collect();
+            let expected: Vec<f32> =
+                logits.chunks_exact(v).flat_map(reference::stats).map(|stretch| stretch.1).collect();
+            for (index, (sum, expected)) in sums.iter().zip(expected).enumerate() {
+                assert_eq!(sum.is_nan(), index == 3 + at / 512, "{odd} at {at}, stretch {index}");
+                assert!(sum.is_nan() == expected.is_nan() && (sum.is_nan() || sum.to_bits() == expected.to_bits()));
+            }
+        }
+    }
+}
+
 /// On a device with subgroups the other tests run products with shuffles.
 #[test]
 fn products_without_subgroups_have_the_same_bits() {
