@@ -122,7 +122,7 @@ impl Sequence {
             Some(binder.delta_state(&block.style.delta.as_ref()?.shape, cache.delta.as_ref()?, &scratch.q))
         };
         let states_alone: Vec<_> = caches.iter().zip(&network.blocks).filter_map(delta).collect();
-        let recurrence = (!states_alone.is_empty()).then(|| Recurrence::new(states_alone));
+        let recurrence = (!states_alone.is_empty()).then(|| Recurrence::new(states_alone, (gpu, &caches)));
         let (states, back) = state_buffers(network, &ending.head, 1);
         gpu.check()?;
         let network = Arc::clone(network);

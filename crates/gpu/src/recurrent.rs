@@ -17,11 +17,14 @@ const MARKS: usize = 3;
 /// Fewest rows before a prompt's end at which a copy is kept.
 const TAIL: usize = crate::pass::MAX_ROWS;
 
-/// A copy of the states at one length: of each recurrent layer the state and the rows before the convolution.
-#[derive(Clone, Debug)]
+/// Of each recurrent layer a state and the rows before the convolution.
+type States = Vec<[wgpu::Buffer; 2]>;
+
+/// A copy of the states at one length.
+#[derive(Debug)]
 struct Mark {
     at: usize,
-    layers: Vec<[wgpu::Buffer; 2]>,
+    states: States,
 }
 
 /// Where states are known.
@@ -31,15 +34,20 @@ pub(crate) struct Recurrence {
     base: usize,
     /// A shorter length whose states it keeps too, if rows ran alone since.
     older: Option<usize>,
+    /// In the order in which they were made.
     marks: Vec<Mark>,
+    /// Room for more; with the marks there are [`MARKS`].
+    free: Vec<States>,
     /// The launches that run states alone.
     states: Vec<Op>,
 }
 
 impl Recurrence {
     /// Of an empty sequence with these launches of [`Kernel::Delta`](crate::Kernel::Delta).
-    pub(crate) fn new(states: Vec<Op>) -> Self {
-        Self { base: 0, older: None, marks: Vec::new(), states }
+    pub(crate) fn new(states: Vec<Op>, (gpu, caches): (&Gpu, &[LayerCache])) -> Self {
+        let like = |buffer: &wgpu::Buffer| gpu.storage(buffer.size() as usize);
+        let room = |_| memories(caches).map(|memory| [like(&memory.state), like(&memory.raw)]).collect();
+        Self { base: 0, older: None, marks: Vec::new(), free: (0..MARKS).map(room).collect(), states }
     }
 
     /// The longest length up to `len` that can be cut back to.
@@ -83,7 +91,10 @@ impl Recurrence {
     /// Cuts back to a length; to the longest known one if its states are not known. Returns it.
     pub(crate) fn rewind(&mut self, (gpu, caches): (&Gpu, &[LayerCache]), len: usize) -> usize {
         let len = self.rewindable(len);
-        self.marks.retain(|mark| mark.at <= len);
+        let marks = std::mem::take(&mut self.marks);
+        let (kept, dropped): (Vec<Mark>, Vec<Mark>) = marks.into_iter().partition(|mark| mark.at <= len);
+        self.marks = kept;
+        self.free.extend(dropped.into_iter().map(|mark| mark.states));
         if len >= self.base {
             return len;
         }
@@ -93,7 +104,7 @@ impl Recurrence {
                 self.base = older;
             }
             (_, Some(mark)) => {
-                let pairs = memories(caches).zip(&mark.layers);
+                let pairs = memories(caches).zip(&mark.states);
                 copy(gpu, pairs.flat_map(|(m, [state, raw])| [(state, &m.state), (raw, &m.raw)]));
                 self.base = len;
             }
@@ -130,20 +141,20 @@ impl Recurrence {
         }
     }
 
+    /// Room for a mark: that of the oldest one, if all is taken.
+    fn room(&mut self) -> Option<States> {
+        self.free.pop().or_else(|| self.marks.drain(..1.min(self.marks.len())).next().map(|mark| mark.states))
+    }
+
     /// Keeps a copy of the states at the base.
     fn mark(&mut self, (gpu, caches): (&Gpu, &[LayerCache])) {
         if self.marks.iter().any(|mark| mark.at == self.base) {
             return;
         }
-        let layers: Vec<_> = memories(caches)
-            .map(|memory| [&memory.state, &memory.raw].map(|buffer| gpu.storage(buffer.size() as usize)))
-            .collect();
-        let pairs = memories(caches).zip(&layers);
+        let Some(states) = self.room() else { return };
+        let pairs = memories(caches).zip(&states);
         copy(gpu, pairs.flat_map(|(m, [state, raw])| [(&m.state, state), (&m.raw, raw)]));
-        self.marks.push(Mark { at: self.base, layers });
-        if self.marks.len() > MARKS {
-            self.marks.remove(0);
-        }
+        self.marks.push(Mark { at: self.base, states });
     }
 
     /// Takes over the states of another sequence.
@@ -151,7 +162,12 @@ impl Recurrence {
         let pairs = memories(from).zip(memories(to));
         copy(gpu, pairs.flat_map(|(from, to)| from.buffers().into_iter().zip(to.buffers())));
         (self.base, self.older) = (other.base, other.older);
-        self.marks.clone_from(&other.marks); // copies never change
+        self.free.extend(self.marks.drain(..).map(|mark| mark.states));
+        for mark in &other.marks {
+            let Some(states) = self.room() else { return };
+            copy(gpu, mark.states.iter().flatten().zip(states.iter().flatten()));
+            self.marks.push(Mark { at: mark.at, states });
+        }
     }
 }
 

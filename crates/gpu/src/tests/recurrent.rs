@@ -144,8 +144,18 @@ fn states_have_the_same_bits_however_rows_are_cut_and_a_pass_makes_no_buffer() {
         at += size;
     }
     let mut prompt = Sequence::new(&network).unwrap();
+    let before = network.gpu.work();
     let out = prompt.forward(Request { logits: Logits::Last, ..of_three(&tokens) }).unwrap();
     assert!(out.scored == singles[149].scored);
+    // more copies of states at prompts than are kept
+    for len in [100, 60, 20, 0] {
+        prompt.truncate(len);
+        let at = prompt.len();
+        for tokens in tokens[at..at + 100.min(150 - at)].chunks(40) {
+            prompt.forward(Request { logits: Logits::Last, ..of_three(tokens) }).unwrap();
+        }
+    }
+    assert_eq!(network.gpu.work().since(before).buffers, 0);
 }
 
 #[test]
