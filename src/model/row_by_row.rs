@@ -67,6 +67,10 @@ impl Model for RowByRow {
         self.0.gpu_info()
     }
 
+    fn device_read_rate(&self) -> Result<Option<f64>, ModelError> {
+        self.0.device_read_rate()
+    }
+
     fn experts_met(&self) -> Option<ExpertsMet> {
         self.0.experts_met()
     }

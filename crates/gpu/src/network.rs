@@ -53,6 +53,14 @@ impl Network {
         ends + self.blocks.iter().map(BlockWeights::bytes).sum::<u64>()
     }
 
+    /// Bytes of the matrices that a pass reads whole: of an embedding that is not the head, and of a table of what blocks
+    /// add, it looks rows up.
+    #[must_use]
+    pub fn pass_bytes(&self) -> u64 {
+        let project = self.style.layer_table.as_ref().map_or(0, |of| of.project.bytes());
+        self.head.bytes() + project + self.blocks.iter().map(BlockWeights::bytes).sum::<u64>()
+    }
+
     /// Whether kernels can see the cache of its context.
     fn check_context(&self) -> Result<(), GpuError> {
         let shapes =

@@ -173,6 +173,10 @@ impl Model for GpuLlama {
         Ok(Box::new(Self { sequence: self.sequence.fork()?, spec, tap, row_by_row }))
     }
 
+    fn pass_bytes(&self) -> u64 {
+        self.network().pass_bytes()
+    }
+
     fn device_work(&self) -> Option<DeviceWork> {
         Some(work(self.sequence.work()))
     }

@@ -305,6 +305,11 @@ impl Model for NativeLlama {
         Ok(())
     }
 
+    fn pass_bytes(&self) -> u64 {
+        let looked_up = self.weights.embedding.as_ref().map_or(0, Matrix::bytes);
+        (self.weights.bytes() - looked_up) as u64
+    }
+
     fn set_tap(&mut self, tap: &Tap) -> Result<(), ModelError> {
         tap.places(self.weights.layers.len())?;
         self.tap = tap.clone();
