@@ -66,7 +66,7 @@ fn output(events: &[Value]) -> Vec<&Value> {
 
 /// Fields that may differ between devices: what computes, how long it takes, and how much memory it has.
 fn is_of_device(name: &str) -> bool {
-    let of_header = ["device", "backend", "dtype", "threads", "memory", "gpu", "weight_bytes", "kv_bytes_per_token"];
+    let of_header = ["device", "backend", "threads", "memory", "gpu", "weight_bytes", "kv_bytes_per_token"];
     name.ends_with("_us")
         || name.ends_with("_seconds")
         || name.ends_with("_per_second")
