@@ -73,7 +73,8 @@ pub struct GpuInfo {
     pub kind: String,
     /// Its driver and the driver's version.
     pub driver: String,
-    /// Bytes of all its buffers when the models were loaded: weights, caches and what passes need.
+    /// Bytes of all its buffers when the models were loaded: weights, caches and what passes need. 0 where its API does not
+    /// report them.
     pub memory_bytes: u64,
     /// Whether it notes times, so that those of [`DeviceWork`] are known.
     pub notes_times: bool,

@@ -81,8 +81,8 @@ pub fn adapters() -> Vec<Adapter> {
     all
 }
 
-/// The adapter with this number (as listed, from 0) or with a name that contains these letters; `None` takes the first
-/// that is not software.
+/// The adapter with this number (as listed, from 0) or with a name that contains these letters; `None` takes the
+/// [`first_gpu`].
 ///
 /// # Errors
 /// [`GpuError::NoAdapter`], [`GpuError::OnlySoftware`] or [`GpuError::UnknownAdapter`].
@@ -92,11 +92,19 @@ pub fn choose(mut all: Vec<Adapter>, wanted: Option<&str>) -> Result<Adapter, Gp
     Ok(all.swap_remove(index))
 }
 
+/// Number of the first GPU that runs the kernels; if none does, of the first GPU. An adapter that computes on the CPU is
+/// none.
+#[must_use]
+pub fn first_gpu(all: &[&AdapterInfo]) -> Option<usize> {
+    let is_gpu = |info: &&AdapterInfo| info.kind != AdapterKind::Software;
+    let runs = all.iter().position(|info| is_gpu(info) && info.lacks.is_none());
+    runs.or_else(|| all.iter().position(is_gpu))
+}
+
 fn position(all: &[&AdapterInfo], wanted: Option<&str>) -> Result<usize, GpuError> {
     let first = all.first().ok_or(GpuError::NoAdapter)?;
     let Some(wanted) = wanted else {
-        let is_gpu = |info: &&AdapterInfo| info.kind != AdapterKind::Software;
-        return all.iter().position(is_gpu).ok_or_else(|| GpuError::OnlySoftware(first.name.clone()));
+        return first_gpu(all).ok_or_else(|| GpuError::OnlySoftware(first.name.clone()));
     };
     let by_number = wanted.parse::<usize>().ok().filter(|number| *number < all.len());
     let letters = wanted.to_lowercase();
@@ -176,6 +184,16 @@ pub(crate) mod tests {
         assert_eq!(position(&[&gpu, &soft], Some("9")), Ok(0));
         let error = position(&[&gpu, &soft], Some("Radeon")).unwrap_err().to_string();
         assert_eq!(error, "no adapter is named 'Radeon'; there are: 0 GeForce 9, 1 llvmpipe");
+    }
+
+    #[test]
+    fn a_gpu_that_runs_the_kernels_comes_before_one_that_does_not() {
+        let lacks = |name| AdapterInfo { lacks: Some("memory".into()), ..info(name, AdapterKind::Discrete) };
+        let (old, older) = (lacks("old"), lacks("older"));
+        let (new, soft) = (info("new", AdapterKind::Integrated), info("llvmpipe", AdapterKind::Software));
+        assert_eq!(position(&[&old, &new, &soft], None), Ok(1));
+        assert_eq!(position(&[&old, &older, &soft], None), Ok(0), "its lack is named");
+        assert_eq!(first_gpu(&[&soft]), None);
     }
 
     #[test]

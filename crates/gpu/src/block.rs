@@ -58,7 +58,8 @@ impl Shape {
         }
         let attention = self.attention_bytes(ctx_len.div_ceil(SEGMENT));
         let bytes = attention.max(ctx_len as u64 * keys);
-        Err(GpuError::TooLarge { what: format!("{ctx_len} positions"), bytes, most, positions })
+        let (what, smaller) = (format!("a context of {ctx_len} positions"), format!("--ctx {positions} or less"));
+        Err(GpuError::TooLarge { what, bytes, most, smaller })
     }
 
     /// Bytes that keys and values of a position take in one block.

@@ -197,11 +197,10 @@ impl Gpu {
         }
     }
 
-    /// Bytes of device memory that buffers take now; where the driver does not say, those of all buffers ever created.
+    /// Bytes of device memory that buffers take now; `None` where the API does not report them.
     #[must_use]
-    pub fn memory_in_use(&self) -> u64 {
-        let report = self.device.generate_allocator_report();
-        report.map_or_else(|| self.work().buffer_bytes, |report| report.total_allocated_bytes)
+    pub fn memory_in_use(&self) -> Option<u64> {
+        Some(self.device.generate_allocator_report()?.total_allocated_bytes)
     }
 
     /// The first error that the driver reported.

@@ -44,20 +44,20 @@ pub enum GpuError {
         /// What it lacks.
         lacks: String,
     },
-    /// A context is too long for the adapter.
+    /// A context or a draft head is larger than a kernel on the adapter can see.
     #[error(
-        "a context of {what} needs {} MB in one piece, and this GPU allows {} MB; choose --ctx {positions} or less, or --device cpu",
+        "{what} needs {} MB in one piece, and this GPU allows {} MB; choose {smaller}, or --device cpu",
         bytes.div_ceil(1_000_000), most / 1_000_000
     )]
     TooLarge {
-        /// The context.
+        /// The context or the head.
         what: String,
         /// Bytes that it needs.
         bytes: u64,
         /// Bytes that the adapter allows.
         most: u64,
-        /// Positions that fit.
-        positions: u64,
+        /// What fits, as an option.
+        smaller: String,
     },
     /// Memory for weights or caches could not be allocated.
     #[error("the GPU has no memory left ({0}); choose a smaller model or --ctx, or --device cpu")]

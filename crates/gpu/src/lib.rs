@@ -2,9 +2,9 @@
 //! on, and the recording of passes over transformers of the Llama kind and their draft modules.
 //!
 //! Two invariants hold for every kernel. A row's result does not depend on the rows that run with it: sums are cut and
-//! joined by absolute positions, never by the number of rows. And no kernel assumes a subgroup width, halves in
-//! shaders, or any other optional feature; sums use shuffles where a device was seen to join neighbours by them. The first makes greedy speculation equal plain decoding on the same device;
-//! [`self_test()`] checks it on the adapter at hand.
+//! joined by absolute positions, never by the number of rows. This makes greedy speculation equal plain decoding on the
+//! same device; [`self_test()`] checks it on the adapter at hand. And no kernel assumes a subgroup width, halves in
+//! shaders, or any other optional feature; sums use shuffles where a device was seen to join neighbours by them.
 //!
 //! Drivers are loaded when [`adapters`] is called; nothing is linked.
 
@@ -43,7 +43,7 @@ mod subgroup;
 #[cfg(test)]
 mod tests;
 
-pub use adapter::{Adapter, AdapterInfo, AdapterKind, adapters, choose};
+pub use adapter::{Adapter, AdapterInfo, AdapterKind, adapters, choose, first_gpu};
 pub use block::{BlockWeights, MAX_HEAD_DIM, Shape};
 pub use delta::{DeltaShape, DeltaWeights, MAX_KEY_DIM};
 pub use device::{Gpu, Work, wait_until_closed};

@@ -89,11 +89,17 @@ impl Matrix {
     /// Room for rows that are copied from a matrix of the same form.
     ///
     /// # Errors
-    /// As [`Matrix::upload`]; [`GpuError::OutOfMemory`] if the rows are more than a kernel can see at once.
+    /// As [`Matrix::upload`]; [`GpuError::TooLarge`] if the rows are more than a kernel can see at once.
     pub fn room(gpu: &Gpu, like: &Self, rows: usize) -> Result<Self, GpuError> {
         let form = like.form();
-        if rows > rows_of_part(gpu, form, like.k) {
-            return Err(GpuError::OutOfMemory(format!("{rows} rows of a draft head are more than a kernel can see")));
+        let most = rows_of_part(gpu, form, like.k);
+        if rows > most {
+            return Err(GpuError::TooLarge {
+                what: format!("a draft head of {rows} tokens"),
+                bytes: (rows * form.row_bytes(like.k)) as u64,
+                most: gpu.part_bytes(),
+                smaller: format!("--draft-vocab {most} or less"),
+            });
         }
         let codes = gpu.storage(rows * form.code_words(like.k) * size_of::<u32>());
         let scales = gpu.storage(rows * form.scale_words(like.k) * size_of::<u32>());

@@ -2,7 +2,7 @@
 //!
 //! Mesa's layer that sorts devices asks a Wayland display, and its library complains on standard error where
 //! `XDG_RUNTIME_DIR` is not set, as in containers. A terminal program must not be written over, so standard error is
-//! closed for the time of such a call. Only in that case: other messages of drivers stay.
+//! redirected to `/dev/null` for the time of such a call. Only in that case: other messages of drivers stay.
 
 /// Calls `work`, without standard error where a library would complain on it.
 #[cfg(target_os = "linux")]
@@ -14,7 +14,7 @@ pub(crate) fn quietly<T>(work: impl FnOnce() -> T) -> T {
         return work();
     }
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let _closed = Closed::new();
+    let _redirected = Redirected::new();
     work()
 }
 
@@ -24,12 +24,12 @@ pub(crate) fn quietly<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Standard error while it is closed; dropped, it is restored.
+/// Standard error while it is redirected; dropped, it is restored.
 #[cfg(target_os = "linux")]
-struct Closed(std::os::fd::OwnedFd);
+struct Redirected(std::os::fd::OwnedFd);
 
 #[cfg(target_os = "linux")]
-impl Closed {
+impl Redirected {
     /// `None` if it cannot be replaced: then it stays as it is.
     fn new() -> Option<Self> {
         let kept = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 3).ok()?;
@@ -40,7 +40,7 @@ impl Closed {
 }
 
 #[cfg(target_os = "linux")]
-impl Drop for Closed {
+impl Drop for Redirected {
     fn drop(&mut self) {
         let _ = rustix::stdio::dup2_stderr(&self.0); // there is no other place to report to
     }

@@ -6,8 +6,8 @@
 /// Steps of the tree that shuffles may take.
 const STEPS: [usize; 4] = [1, 2, 4, 8];
 
-/// Neighbours that can add by shuffles, a power of two up to 16; 1 if there are none. `narrowest` is the driver's word on
-/// its subgroups.
+/// Neighbours that can add by shuffles, a power of two up to 16; 1 if there are none. `narrowest` is the narrowest
+/// subgroup that the driver reports.
 pub(crate) fn measured(device: &wgpu::Device, queue: &wgpu::Queue, narrowest: u32) -> u32 {
     let scope = device.push_error_scope(wgpu::ErrorFilter::Validation);
     let found = shuffled(device, queue);

@@ -95,11 +95,11 @@ fn on_gpu(device: &DeviceCost, out: &mut Lines) {
     let (gpu, pass) = (&device.gpu, device.pass);
     let verdict =
         gpu.row_by_row.as_deref().unwrap_or("self-test passed: rows run together have the bits of rows run alone");
-    let memory = gpu.memory_bytes as f64 / 1e6;
-    out.add(format!(
-        "GPU: {} ({}, {}), {memory:.1} MB of its memory in use; {verdict}",
-        gpu.adapter, gpu.api, gpu.kind
-    ));
+    let memory = match gpu.memory_bytes {
+        0 => String::new(), // its API does not report it
+        bytes => format!(", {:.1} MB of its memory in use", bytes as f64 / 1e6),
+    };
+    out.add(format!("GPU: {} ({}, {}){memory}; {verdict}", gpu.adapter, gpu.api, gpu.kind));
     out.add(format!(
         "a pass of one row: {} submission{}, {} launches, {:.1} kB read back; weights and cached positions read at {:.0} % of the {:.1} GB/s at which a kernel that only reads reads this device's memory",
         pass.submissions,
@@ -110,7 +110,7 @@ fn on_gpu(device: &DeviceCost, out: &mut Lines) {
         device.read_rate / 1e9,
     ));
     let Some(one) = device.verify.first() else {
-        out.add("this device notes no times, so T(m) is known by the program's clock only");
+        out.add("the device reports no timestamps, so T(m) is measured by the program's clock alone");
         return;
     };
     let curve = device.verify.iter().enumerate();

@@ -41,7 +41,7 @@ pub(in crate::model) fn info(gpu: &Gpu, row_by_row: Option<String>) -> GpuInfo {
         api: adapter.api.to_owned(),
         kind: adapter.kind.name().to_owned(),
         driver: adapter.driver.clone(),
-        memory_bytes: gpu.memory_in_use(),
+        memory_bytes: gpu.memory_in_use().unwrap_or(0),
         notes_times: adapter.has_timestamps,
         row_by_row,
     }

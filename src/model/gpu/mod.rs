@@ -15,8 +15,7 @@ pub(in crate::model) mod tensors;
 pub use draftscope_gpu::{AdapterInfo, AdapterKind, DRIVER_ADVICE};
 pub use llama::GpuLlama;
 
-/// Families that run on a GPU.
-pub const FAMILIES: &str = "Llama, Qwen2, Qwen3, Gemma 3, Gemma 4 and Qwen3.5 without experts";
+pub use crate::model::options::GPU_FAMILIES as FAMILIES;
 
 /// The device of the adapter with this name or number, opened once for all models.
 ///

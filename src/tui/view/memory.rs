@@ -109,18 +109,26 @@ fn on_gpu(screen: Screen, header: &Header) -> Vec<(&'static str, String)> {
     let checked =
         gpu.row_by_row.as_ref().map_or("self-test passed", |_| "drafts verified one by one: its self-test failed");
     let [adapter, api, kind] = [&gpu.adapter, &gpu.api, &gpu.kind].map(|name| text::one_line(name));
-    let mut rows = vec![("GPU", format!("{adapter} ({api}, {kind}), {} in use; {checked}", bytes(gpu.memory_bytes)))];
+    let memory = match gpu.memory_bytes {
+        0 => String::new(), // its API does not report it
+        used => format!(", {} in use", bytes(used)),
+    };
+    let mut rows = vec![("GPU", format!("{adapter} ({api}, {kind}){memory}; {checked}"))];
     let stats = screen.turn().map(|turn| turn.answer(Lane::Speculative).stats());
     if let Some((rounds, work)) = stats.and_then(|stats| stats.on_device()) {
         let mean = |sum: u64| sum as f64 / rounds as f64;
         let total = work.total();
         let ms = |nanoseconds: u64| format!("{:.2} ms", mean(nanoseconds) / 1e6);
         let times = match total.nanoseconds {
-            0 => "it notes no times".to_owned(),
-            _ => format!("drafts {} + verification {} there", ms(work.draft.nanoseconds), ms(work.verify.nanoseconds)),
+            0 => "the device reports no timestamps".to_owned(),
+            _ => format!(
+                "drafts {} + verification {} on the GPU",
+                ms(work.draft.nanoseconds),
+                ms(work.verify.nanoseconds)
+            ),
         };
         rows.push((
-            "a round on it",
+            "GPU per round",
             format!(
                 "{:.1} submissions, {:.0} launches, {} read back, {times}",
                 mean(total.submissions),

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use draftscope_kernels::{Encoding, testing::Noise};
 
+use super::blocks::matrix;
 use super::{gpu, own_gpu, stored};
 use crate::{
-    AdapterInfo, AdapterKind, BEST, BlockWeights, Difference, EndStyle, Form, Gpu, GpuError, Kernel, Logits, Matrix,
-    ModuleOutput, ModuleSequence, ModuleWeights, Network, Output, PROMPT_ROWS, Request, Sequence, Shape, Slots,
-    StoredRows, Style, self_test,
+    AdapterInfo, AdapterKind, BEST, BlockWeights, Difference, EndStyle, Form, Gpu, GpuError, Kernel, LayerTable,
+    Logits, Matrix, ModuleOutput, ModuleSequence, ModuleWeights, Network, Output, PROMPT_ROWS, Request, Sequence,
+    Shape, Slots, StoredRows, Style, self_test,
 };
 
 pub(super) const SHAPE: Shape = Shape { d_model: 64, heads: 4, kv_heads: 2, head_dim: 32, d_ff: 96, eps: 1e-5 };
@@ -396,18 +397,60 @@ fn matrices_beyond_the_binding_limit_are_cut() {
 }
 
 #[test]
-fn a_context_beyond_the_limits_is_refused_with_what_fits() {
+fn a_context_beyond_the_limits_is_rejected_with_what_fits() {
     let info = |max_binding| AdapterInfo { max_binding, ..crate::adapter::tests::info("a", AdapterKind::Discrete) };
     // keys of a position take 128 bytes, attention over a segment of 128 positions 8,704
     let error = SHAPE.check_context(&info(1 << 20), 10_000).unwrap_err();
-    let GpuError::TooLarge { positions, .. } = error else { panic!("{error:?}") };
-    assert_eq!(positions, (1 << 20) / 128);
+    let GpuError::TooLarge { smaller, .. } = &error else { panic!("{error:?}") };
+    assert_eq!(*smaller, format!("--ctx {} or less", (1 << 20) / 128));
+    assert!(error.to_string().starts_with("a context of 10000 positions needs "), "{error}");
     assert!(error.to_string().ends_with("choose --ctx 8192 or less, or --device cpu"), "{error}");
     assert_eq!(SHAPE.check_context(&info(1 << 20), 8192), Ok(()));
     // many heads over few keys: attention needs more
     let wide = Shape { heads: 64, kv_heads: 1, ..SHAPE };
-    let GpuError::TooLarge { positions, .. } = wide.check_context(&info(1 << 20), 10_000).unwrap_err() else { return };
-    assert_eq!(positions, (1 << 20) / (4 * 16 * 64 * 34) * 128);
+    let error = wide.check_context(&info(1 << 20), 10_000).unwrap_err();
+    let fits = (1 << 20) / (4 * 16 * 64 * 34) * 128;
+    assert!(error.to_string().ends_with(&format!("choose --ctx {fits} or less, or --device cpu")), "{error}");
+}
+
+#[test]
+fn a_pass_reads_all_but_rows_of_an_embedding() {
+    let Some(tied) = network() else { return };
+    assert_eq!(tied.pass_bytes(), tied.bytes());
+    let (gpu, mut noise) = (Arc::clone(&tied.gpu), Noise(5));
+    let table = |encoding, rows, k| matrix(&tied.gpu, encoding, [rows, k], &mut Noise(5)).0;
+    let (table_of, project) = (table(Encoding::Q8_0, VOCAB, LAYERS * 32), table(Encoding::F32, LAYERS * 32, 64));
+    let norm = gpu.upload(&noise.numbers(32));
+    let more = (project.bytes(), table_of.bytes());
+    let layer_table = Some(LayerTable { width: 32, table: table_of, project, norm });
+    let network = Network {
+        shape: tied.shape,
+        blocks: tied.blocks.clone(),
+        final_norm: tied.final_norm.clone(),
+        embedding: Some(table(Encoding::F32, VOCAB, 64)),
+        head: tied.head.clone(),
+        angles: tied.angles.clone(),
+        ctx_len: tied.ctx_len,
+        style: EndStyle { layer_table, ..EndStyle::default() },
+        gpu,
+    };
+    assert_eq!(network.pass_bytes(), tied.bytes() + more.0);
+    assert!(network.bytes() > network.pass_bytes() + more.1);
+}
+
+#[test]
+fn a_draft_head_that_a_kernel_cannot_see_is_rejected_with_what_fits() {
+    let Some(mut gpu) = own_gpu() else { return };
+    let (head, _) = matrix(&gpu, Encoding::Q8_0, [64, 32], &mut Noise(3));
+    Arc::get_mut(&mut gpu).unwrap().limit_parts(4096);
+    let error = Matrix::room(&gpu, &head, 10_000).unwrap_err();
+    let text = error.to_string();
+    assert!(
+        matches!(error, GpuError::TooLarge { .. }) && text.starts_with("a draft head of 10000 tokens needs "),
+        "{text}"
+    );
+    let most = text.split(' ').skip_while(|word| *word != "--draft-vocab").nth(1).unwrap().parse().unwrap();
+    assert!(Matrix::room(&gpu, &head, most).is_ok() && Matrix::room(&gpu, &head, most + 1).is_err());
 }
 
 #[test]
