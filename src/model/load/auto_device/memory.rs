@@ -31,7 +31,7 @@ pub(super) struct Key {
     model: String,
     /// Adapter, API and driver.
     adapter: String,
-    /// Architecture and number of processors, and threads if their number was chosen.
+    /// Architecture, name and number of processors, and threads if their number was chosen.
     cpu: String,
 }
 
@@ -45,9 +45,16 @@ impl Key {
             program: concat!("draftscope ", env!("CARGO_PKG_VERSION")).to_owned(),
             model: identity(&options.target),
             adapter: format!("{} {} {}", info.name, info.api, info.driver),
-            cpu: format!("{} {processors} {threads}", std::env::consts::ARCH),
+            cpu: format!("{} {} {processors} {threads}", std::env::consts::ARCH, cpu_name()),
         }
     }
+}
+
+/// The processor's name as the system reports it; empty if it does not.
+fn cpu_name() -> String {
+    let mut system = sysinfo::System::new();
+    system.refresh_cpu_list(sysinfo::CpuRefreshKind::nothing());
+    system.cpus().first().map_or_else(String::new, |cpu| cpu.brand().chars().take(100).collect())
 }
 
 /// Path, size and time of change of a file, or of all files of a folder together.
@@ -79,19 +86,43 @@ pub(super) enum Verdict {
     },
     /// On the GPU a row's bits depend on the rows beside it.
     RowsDiffer,
+    /// The GPU backend does not run the model.
+    NotOnGpu,
+    /// The GPU's memory does not suffice for contexts as long.
+    GpuShort {
+        /// Positions of the context.
+        positions: u64,
+    },
+    /// The CPU's memory does not suffice for contexts as long, and the GPU's does.
+    CpuShort {
+        /// Positions of the context.
+        positions: u64,
+    },
 }
 
 impl Verdict {
-    /// Whether the GPU is faster.
+    /// Whether the GPU runs the model: it is faster, or only its memory suffices.
     pub(super) fn takes_gpu(self) -> bool {
-        matches!(self, Self::Timed { gpu_us, cpu_us } if gpu_us < cpu_us)
+        match self {
+            Self::Timed { gpu_us, cpu_us } => gpu_us < cpu_us,
+            Self::CpuShort { .. } => true,
+            Self::RowsDiffer | Self::NotOnGpu | Self::GpuShort { .. } => false,
+        }
+    }
+
+    /// Whether it holds for a context of so many positions: memory that is short for one may suffice for a shorter one.
+    pub(super) fn holds_for(self, ctx_len: usize) -> bool {
+        match self {
+            Self::GpuShort { positions } | Self::CpuShort { positions } => ctx_len as u64 >= positions,
+            Self::Timed { .. } | Self::RowsDiffer | Self::NotOnGpu => true,
+        }
     }
 
     fn is_possible(self) -> bool {
         let is_time = |us: f64| us.is_finite() && us > 0.0 && us < 1e9;
         match self {
             Self::Timed { gpu_us, cpu_us } => is_time(gpu_us) && is_time(cpu_us),
-            Self::RowsDiffer => true,
+            Self::RowsDiffer | Self::NotOnGpu | Self::GpuShort { .. } | Self::CpuShort { .. } => true,
         }
     }
 }
@@ -158,6 +189,14 @@ mod tests {
         assert_eq!(std::fs::read_dir(folder.path().join("state")).unwrap().count(), 1, "nothing unfinished stays");
         assert!(timed.takes_gpu() && !Verdict::RowsDiffer.takes_gpu());
         assert!(!Verdict::Timed { gpu_us: 2.0, cpu_us: 2.0 }.takes_gpu());
+        let short = [Verdict::GpuShort { positions: 64 }, Verdict::CpuShort { positions: 64 }];
+        assert_eq!(short.map(Verdict::takes_gpu), [false, true]);
+        assert_eq!([63, 64, 65].map(|ctx_len| short[0].holds_for(ctx_len)), [false, true, true]);
+        assert!(timed.holds_for(1) && Verdict::NotOnGpu.holds_for(1) && !Verdict::NotOnGpu.takes_gpu());
+        for (model, verdict) in short.iter().chain([&Verdict::NotOnGpu]).enumerate() {
+            remember(&file, &key(&format!("s{model}")), verdict);
+            assert_eq!(recall(&file, &key(&format!("s{model}"))), Some(*verdict));
+        }
     }
 
     #[test]

@@ -1,16 +1,17 @@
 //! `--device auto` with the GPU backend: a GPU runs the target if a pass over one row takes less time there than on the CPU.
 //!
-//! An adapter that computes on the CPU is never chosen. The first start with a model loads it on the GPU and on the CPU, one
-//! after the other so that memory has to suffice for one at a time, and times passes for at most a second on each; the
-//! result is remembered for the model, the adapter and its driver. What was chosen is said in one sentence, without a
-//! GPU nothing. A GPU that fails is reported, and the CPU runs the target.
+//! An adapter that computes on the CPU is never chosen. The first start with a model loads it on the GPU, on the CPU, and
+//! again where it runs, one after the other so that memory has to suffice for one at a time. On each it runs a short prompt
+//! and times passes for about a second. The result is remembered for the model, the adapter and its driver, and so is that
+//! the memory of one of them is short. What was chosen is said in one sentence, without a GPU nothing. A GPU that fails is
+//! reported, and the CPU runs the target; the next start tries the GPU again.
 
 mod memory;
 mod timing;
 
 use std::time::Duration;
 
-use draftscope_gpu::{AdapterInfo, AdapterKind, adapters};
+use draftscope_gpu::{AdapterInfo, adapters, first_gpu};
 
 use super::backend::{OnBackend, cause, check_gpu, load_elsewhere, load_gpu};
 use crate::model::ModelError;
@@ -46,8 +47,8 @@ struct Choice<'a, 'c> {
 
 impl Choice<'_, '_> {
     fn load(&self, adapters: &[AdapterInfo], progress: &mut Progress<'_>) -> Result<OnBackend, ModelError> {
-        let is_gpu = |(_, info): &(usize, &AdapterInfo)| info.kind != AdapterKind::Software;
-        let Some((index, info)) = adapters.iter().enumerate().find(is_gpu) else {
+        let infos: Vec<&AdapterInfo> = adapters.iter().collect();
+        let Some((index, info)) = first_gpu(&infos).and_then(|index| Some((index, adapters.get(index)?))) else {
             return load_elsewhere(self.context, progress);
         };
         let fault = check_gpu(self.context).err().map(|error| error.to_string());
@@ -57,7 +58,7 @@ impl Choice<'_, '_> {
         let key = Key::of(self.context, info);
         let remembered = self.context.options.device_memory.as_deref().and_then(|file| memory::recall(file, &key));
         let name = Named { info, adapter: index.to_string(), key };
-        match remembered {
+        match remembered.filter(|verdict| verdict.holds_for(self.context.ctx_len)) {
             Some(verdict) => self.follow(&name, &verdict, " at an earlier start", progress),
             None => self.measure(&name, progress),
         }
@@ -93,7 +94,15 @@ impl Choice<'_, '_> {
     fn measure(&self, on: &Named<'_>, progress: &mut Progress<'_>) -> Result<OnBackend, ModelError> {
         let gpu_us = match self.gpu_us(on, progress) {
             Ok(gpu_us) => gpu_us,
-            Err(error) => return self.on_cpu(cause(&error.to_string()), progress),
+            Err(error) => {
+                let positions = self.context.ctx_len as u64;
+                match error {
+                    ModelError::DoesNotFit(_) => self.remember(on, &Verdict::GpuShort { positions }),
+                    ModelError::Unsupported(_) => self.remember(on, &Verdict::NotOnGpu),
+                    _ => {} // a driver that failed once is tried again
+                }
+                return self.on_cpu(cause(&error.to_string()), progress);
+            }
         };
         let Some(gpu_us) = gpu_us else {
             let verdict = Verdict::RowsDiffer;
@@ -101,17 +110,12 @@ impl Choice<'_, '_> {
             return self.follow(on, &verdict, "", progress);
         };
         progress("timing passes on the CPU", 0, 1);
-        let cpu_us = match load_elsewhere(self.context, progress) {
-            Ok(loaded) => (self.time)(loaded.target)?.as_secs_f64() * 1e6,
-            // where only the GPU has the memory, nothing is compared, and nothing remembered
-            Err(ModelError::DoesNotFit(_)) => {
-                let loaded = load_gpu(self.context, Some(&on.adapter), progress)?;
-                let notice = format!("{} runs this model: it does not fit into the CPU's memory", on.title());
-                return Ok(OnBackend { notice: Some(notice), ..loaded });
-            }
+        let timed = load_elsewhere(self.context, progress).and_then(|loaded| (self.time)(loaded.target));
+        let verdict = match timed {
+            Ok(time) => Verdict::Timed { gpu_us, cpu_us: time.as_secs_f64() * 1e6 },
+            Err(ModelError::DoesNotFit(_)) => Verdict::CpuShort { positions: self.context.ctx_len as u64 },
             Err(error) => return Err(error),
         };
-        let verdict = Verdict::Timed { gpu_us, cpu_us };
         self.remember(on, &verdict);
         self.follow(on, &verdict, "", progress)
     }
@@ -152,6 +156,9 @@ impl Named<'_> {
                 "on {} a row's numbers change with the rows beside it, so drafts would be verified one by one",
                 self.title()
             ),
+            Verdict::NotOnGpu => format!("the GPU backend does not run it{when}"),
+            Verdict::GpuShort { .. } => format!("the memory of {} did not suffice{when}", self.title()),
+            Verdict::CpuShort { .. } => format!("it does not fit into the CPU's memory{when}"),
             Verdict::Timed { gpu_us, cpu_us } if verdict.takes_gpu() => format!(
                 "a pass over one row took {:.2} ms there and {:.2} ms on the CPU{when}",
                 gpu_us / 1e3,

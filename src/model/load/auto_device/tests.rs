@@ -3,6 +3,8 @@
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
+use draftscope_gpu::AdapterKind;
+
 use super::*;
 use crate::model::load::OpenModel;
 use crate::model::options::{DeviceChoice, LoadOptions};
@@ -32,12 +34,25 @@ fn loaded(
     adapters: &[AdapterInfo],
     ms: [u64; 2],
 ) -> (&'static str, Option<String>, Vec<String>) {
+    let [gpu, cpu] = ms.map(|ms| move || Ok(Duration::from_millis(ms)));
+    loaded_if(options, adapters, (64, [&gpu, &cpu]))
+}
+
+type Passes<'a> = [&'a dyn Fn() -> Result<Duration, ModelError>; 2];
+
+/// The same with a context, and passes that may fail.
+fn loaded_if(
+    options: &LoadOptions,
+    adapters: &[AdapterInfo],
+    (ctx_len, passes): (usize, Passes<'_>),
+) -> (&'static str, Option<String>, Vec<String>) {
     let opened = OpenModel::open(&options.target).unwrap();
     let config = opened.config.as_ref();
-    let context = LoadContext { options, source: &opened.source, config, ctx_len: 64, ends: &[] };
+    let context = LoadContext { options, source: &opened.source, config, ctx_len, ends: &[] };
+    let [on_gpu, on_cpu] = passes;
     let time = |target: Box<dyn LoadedTarget>| {
         let model = target.into_model()?;
-        Ok(Duration::from_millis(if model.spec().backend == "gpu" { ms[0] } else { ms[1] }))
+        if model.spec().backend == "gpu" { on_gpu() } else { on_cpu() }
     };
     let stages = RefCell::new(Vec::new());
     let mut progress = |stage: &str, _: u64, _: u64| stages.borrow_mut().push(stage.to_owned());
@@ -68,6 +83,44 @@ fn the_faster_device_runs_the_model_and_is_remembered() {
         let mut other = adapters.clone();
         other[0].driver.push('2');
         assert_ne!(loaded(&options, &other, [ms[1], ms[0]]).0, backend);
+    }
+}
+
+#[test]
+fn memory_that_is_short_on_one_device_is_remembered() {
+    let Some(adapters) = called_gpu() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let short = || Err(ModelError::DoesNotFit("no memory left; choose another".into()));
+    let fast = || Ok(Duration::from_millis(1));
+    let name = &adapters[0].name;
+    let rows: [(Passes<'_>, _, _, _); 2] = [
+        ([&short, &fast], "native", "no memory left", format!("the memory of {name} ")),
+        ([&fast, &short], "gpu", "it does not fit into the CPU's memory", "it does not fit into the CPU's".to_owned()),
+    ];
+    for (passes, backend, first, later) in rows {
+        let options = options("llama", Some(folder.path().join(format!("{backend}.json"))));
+        let (ran, notice, stages) = loaded_if(&options, &adapters, (64, passes));
+        assert_eq!(ran, backend);
+        assert!(notice.as_ref().unwrap().ends_with(first), "{notice:?}");
+        assert!(stages.iter().any(|stage| stage.starts_with("timing")));
+        // no start with a context as long times anything again
+        for ctx_len in [64, 100] {
+            let (ran, notice, stages) = loaded_if(&options, &adapters, (ctx_len, passes));
+            assert_eq!(ran, backend);
+            let notice = notice.unwrap();
+            assert!(notice.contains(&later) && notice.ends_with(" at an earlier start"), "{notice}");
+            assert!(!stages.iter().any(|stage| stage.starts_with("timing")), "{stages:?}");
+        }
+        // a shorter one may fit
+        let (_, _, stages) = loaded_if(&options, &adapters, (32, [&fast, &fast]));
+        assert!(stages.iter().any(|stage| stage.starts_with("timing")), "{stages:?}");
+    }
+    // a driver that failed is tried again
+    let options = options("llama", Some(folder.path().join("failed.json")));
+    for _ in 0..2 {
+        let fails = || Err(ModelError::Device("the GPU stopped working".into()));
+        let (ran, _, stages) = loaded_if(&options, &adapters, (64, [&fails, &fast]));
+        assert!(ran == "native" && stages.iter().any(|stage| stage.starts_with("timing")), "{stages:?}");
     }
 }
 
