@@ -12,6 +12,7 @@ use common::gpu::{apart, decode, on_cpu, open, options, prompt, settings};
 use draftscope::engine;
 use draftscope::model::load::Loaded;
 use draftscope::model::options::{DraftVocab, LoadOptions, ModuleFile};
+use draftscope::model::row_by_row::RowByRow;
 use draftscope::model::{LogitRows, Model};
 use draftscope::protocol::{DrafterKind, TokenId};
 use draftscope::speculate::drafter::{Drafter, NoDrafter};
@@ -193,5 +194,38 @@ fn greedy_speculation_is_plain_decoding_to_the_bit() {
             let text = decode(target.as_ref(), drafters, &settings(kind, k, tree), &prompt, LEN);
             assert_eq!(text, plain, "{name}, {} with k = {k}, tree {tree:?}", kind.name());
         }
+    }
+}
+
+/// The account is that of the buffers; figures of the model are not those of the CPU's caches.
+#[test]
+fn the_memory_account_is_what_buffers_take() {
+    for (index, name) in ["llama", "gemma3", "gemma4", "qwen35"].into_iter().enumerate() {
+        let Some(options) = options(name) else { return };
+        // a device of its own, whose buffers nobody else makes
+        let adapter = options.adapter.map(|number| format!("{}{number}", "0".repeat(index + 3)));
+        let gpu = draftscope::model::gpu::opened(adapter.as_deref()).unwrap();
+        let before = gpu.work().buffer_bytes;
+        let loaded = open(&LoadOptions { adapter, ..options });
+        let (made, memory, info) = (gpu.work().buffer_bytes - before, loaded.memory, &loaded.target.spec().info);
+        assert_eq!(memory.total(), made, "{name}: {memory:?}");
+        assert_eq!((memory.target_weights, memory.target_kv), (info.weight_bytes, info.kv_bytes_per_token), "{name}");
+        assert!(memory.passes > 0 && (memory.states > 0) == (name == "qwen35"), "{name}: {memory:?}");
+        assert!(loaded.target.pass_bytes() <= info.weight_bytes && loaded.target.pass_bytes() > 0);
+        let rate = loaded.target.device_read_rate().unwrap();
+        let row_by_row = RowByRow::new(loaded.target).device_read_rate().unwrap();
+        assert!(rate.is_some() && row_by_row.is_some(), "{name}");
+    }
+}
+
+/// A pass looks rows of Gemma 4's embeddings for each layer up, and of an embedding that is not the head.
+#[test]
+fn a_pass_reads_no_more_than_on_the_cpu() {
+    for name in ["gemma4", "llama", "qwen35"] {
+        let Some(options) = options(name) else { return };
+        let [gpu, cpu] = [&options, &on_cpu(name)].map(|options| open(options).target);
+        let [on_gpu, on_cpu] = [&gpu, &cpu].map(|model| model.pass_bytes() as f64);
+        println!("{name}: a pass reads {on_gpu} bytes of {}, on the CPU {on_cpu}", gpu.spec().info.weight_bytes);
+        assert!(on_gpu <= 1.05 * on_cpu, "{name}: {on_gpu} and {on_cpu}");
     }
 }

@@ -1,6 +1,8 @@
 //! Chooses the backend of a target, checks memory and loads it there.
 
 use candle_core::Device;
+#[cfg(feature = "gpu")]
+use draftscope_gpu::AdapterKind;
 
 use super::dtype::{check_dtype, weight_type};
 use super::memory_need;
@@ -15,12 +17,17 @@ pub(super) struct OnBackend {
     pub(super) target: Box<dyn LoadedTarget>,
     pub(super) account: MemoryAccount,
     pub(super) notice: Option<String>,
-    pub(super) place: Place,
+    pub(super) runs_on: RunsOn,
+    /// Bytes of all buffers that were made on a GPU since loading began; `None` on the CPU.
+    pub(super) buffers: Option<Buffers>,
 }
+
+/// Counts bytes of buffers.
+pub(super) type Buffers = Box<dyn Fn() -> u64>;
 
 /// Where a target runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum RunsOn {
     /// On the CPU: native kernels or candle.
     Cpu,
     /// On the GPU backend.
@@ -30,7 +37,7 @@ pub(super) enum Place {
     Candle,
 }
 
-impl Place {
+impl RunsOn {
     /// Whether rows must be compared alone and beside others before drafts are verified together: candle's kernels for GPUs
     /// are chosen by the number of rows.
     pub(super) fn needs_batch_test(self) -> bool {
@@ -127,12 +134,15 @@ pub(super) fn load_gpu(
     check_gpu(context)?;
     let gpu = crate::model::gpu::device::open(adapter)?;
     // memory of an integrated or software adapter is the machine's; that of others is checked by allocating it
-    let need = memory_need::of(context, WeightType::Stored, true);
-    if gpu.info().kind != draftscope_gpu::AdapterKind::Discrete {
+    let need = memory_need::on_gpu(context);
+    if matches!(gpu.info().kind, AdapterKind::Integrated | AdapterKind::Software) {
         need.check(memory::available())?;
     }
+    let made = |gpu: &draftscope_gpu::Gpu| gpu.work().buffer_bytes;
+    let (counted, before) = (std::sync::Arc::clone(&gpu), made(&gpu));
+    let buffers: Buffers = Box::new(move || made(&counted) - before);
     let target = context.config.load(context, interfaces::Backend::Gpu(gpu), progress)?;
-    Ok(OnBackend { target, account: need.account, notice: None, place: Place::Gpu })
+    Ok(OnBackend { target, account: need.account, notice: None, runs_on: RunsOn::Gpu, buffers: Some(buffers) })
 }
 
 #[cfg(not(feature = "gpu"))]
@@ -161,7 +171,7 @@ fn load_native(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result
     let need = memory_need::of(context, WeightType::Stored, true);
     need.check(memory::available())?;
     let target = context.config.load(context, interfaces::Backend::Native, progress)?;
-    Ok(OnBackend { target, account: need.account, notice: None, place: Place::Cpu })
+    Ok(OnBackend { target, account: need.account, notice: None, runs_on: RunsOn::Cpu, buffers: None })
 }
 
 fn load_candle(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result<OnBackend, ModelError> {
@@ -170,11 +180,11 @@ fn load_candle(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result
     let need = memory_need::of(context, weight_type, false);
     check_memory(&need, &device)?;
     let target = context.config.load(context, interfaces::Backend::Candle(weight_type, dtype, &device), progress)?;
-    let (place, notice) = match device.is_cpu() {
-        true => (Place::Cpu, None),
-        false => (Place::Candle, Some(EXPERIMENTAL.to_owned())),
+    let (runs_on, notice) = match device.is_cpu() {
+        true => (RunsOn::Cpu, None),
+        false => (RunsOn::Candle, Some(EXPERIMENTAL.to_owned())),
     };
-    Ok(OnBackend { target, account: need.account, notice, place })
+    Ok(OnBackend { target, account: need.account, notice, runs_on, buffers: None })
 }
 
 /// What a user of candle's GPU kernels should know.
@@ -207,10 +217,10 @@ mod tests {
     #[test]
     fn a_draft_model_goes_where_the_target_is() {
         let options = LoadOptions { device: DeviceChoice::Auto, ..LoadOptions::on_cpu("a".into(), None) };
-        assert_eq!(Place::Cpu.of_draft_model(&options).device, DeviceChoice::Cpu);
-        assert_eq!(Place::Candle.of_draft_model(&options).device, DeviceChoice::Auto);
+        assert_eq!(RunsOn::Cpu.of_draft_model(&options).device, DeviceChoice::Cpu);
+        assert_eq!(RunsOn::Candle.of_draft_model(&options).device, DeviceChoice::Auto);
         #[cfg(feature = "gpu")]
-        assert_eq!(Place::Gpu.of_draft_model(&options).device, DeviceChoice::Auto);
+        assert_eq!(RunsOn::Gpu.of_draft_model(&options).device, DeviceChoice::Auto);
     }
 
     #[test]

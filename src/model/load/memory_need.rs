@@ -90,6 +90,33 @@ pub(super) fn of(context: &LoadContext<'_>, weight_type: WeightType, on_kernels:
     MemoryNeed { account: config.memory(context, account, size), dtype }
 }
 
+/// Positions of the rings in which recurrent layers keep rows on a GPU, and copies of their states there.
+#[cfg(feature = "gpu")]
+const GPU_RING: u64 = 64;
+#[cfg(feature = "gpu")]
+const GPU_MARKS: u64 = 3;
+
+/// The account of a model on the GPU backend. What passes take is estimated by the CPU's until buffers are made:
+/// [`with_buffers`].
+#[cfg(feature = "gpu")]
+pub(super) fn on_gpu(context: &LoadContext<'_>) -> MemoryNeed {
+    let LoadContext { config, .. } = *context;
+    let need = of(context, WeightType::Stored, true);
+    // caches hold IEEE halves
+    let drafter_kv = need.account.drafter_kv / if config.runs_whole_native() { 1 } else { 2 };
+    // a state, an older one, and copies, which have half of what rings keep of rows
+    let rings = GPU_RING * config.replay_bytes();
+    let states = (2 + GPU_MARKS) * config.state_bytes() + rings + GPU_MARKS * rings / 2;
+    let account = MemoryAccount { target_kv: 2 * config.cached_values(), drafter_kv, states, ..need.account };
+    MemoryNeed { account, ..need }
+}
+
+/// The account of a loaded model on a GPU: of all bytes of buffers, passes take what weights, caches and states do not.
+pub(super) fn with_buffers(account: MemoryAccount, made: u64) -> MemoryAccount {
+    let rest = MemoryAccount { passes: 0, ..account };
+    MemoryAccount { passes: made.saturating_sub(rest.total()), ..rest }
+}
+
 /// Bytes that modules' projections, `[d, 2 d]`, take on the kernels besides those of their tensors: they are cut in halves,
 /// which are f32.
 fn halved_projections(tensors: &[LoadedTensor<'_>], d: usize) -> u64 {

@@ -92,7 +92,8 @@ pub fn load(options: &LoadOptions, progress: &mut Progress<'_>) -> Result<Loaded
     let config = opened.config.as_ref();
     let context = LoadContext { options, source: &opened.source, config, ctx_len, ends: codec.ends() };
     let requested = named_module::open(options, config)?;
-    let OnBackend { target: mut loaded, notice: mut backend_notice, account, place } = load_target(&context, progress)?;
+    let OnBackend { target: mut loaded, notice: mut backend_notice, account, runs_on, buffers } =
+        load_target(&context, progress)?;
     let mut row_by_row = loaded.self_test()?;
     progress("drafter", 0, 1);
     let (modules, notice) = draft_modules(&context, requested, loaded.as_ref())?;
@@ -107,17 +108,18 @@ pub fn load(options: &LoadOptions, progress: &mut Progress<'_>) -> Result<Loaded
         None => {}
     }
     let mut target = loaded.into_model()?;
-    if place.needs_batch_test() {
+    if runs_on.needs_batch_test() {
         row_by_row = batch_test::run(target.as_mut())?;
     }
     if let Some(why) = row_by_row {
         target = Box::new(RowByRow::new(target));
         backend_notice = Some(backend_notice.map_or(why.clone(), |notice| format!("{notice}; {why}")));
     }
-    let draft_model = draft_model::load(&place.of_draft_model(options), (&codec, ctx_len), progress)?;
-    let (draft_model, beside) = draft_model.map_or((None, None), |(model, account)| (Some(model), account));
     let info = mtp.as_ref().map(|(_, info)| info).or(block.as_ref().map(|(_, info)| info));
     let memory = memory_need::loaded(account, target.spec(), info);
+    let memory = buffers.map_or(memory, |made| memory_need::with_buffers(memory, made()));
+    let draft_model = draft_model::load(&runs_on.of_draft_model(options), (&codec, ctx_len), progress)?;
+    let (draft_model, beside) = draft_model.map_or((None, None), |(model, account)| (Some(model), account));
     let memory = beside.iter().fold(memory, MemoryAccount::with_draft_model);
     let (template, broken) = template.finish_or_why()?;
     let warnings = opened.warning().into_iter().chain(broken.map(|why| warnings::template(&why)));
