@@ -178,6 +178,9 @@ fn plan(args: &BenchArgs, drafter: String) -> Result<DrafterCases> {
 /// What a run of all cases said about itself.
 struct Measured {
     header: Option<Header>,
+    /// Notices of loading and the warm-up.
+    loaded: Vec<String>,
+    /// The last notices of all.
     notices: Vec<String>,
 }
 
@@ -195,6 +198,7 @@ fn measure(
     let (_, warm_up) = suite.first().context("the suite holds no prompts")?;
     answer(&mut driver, (args, stop), warm_up)?;
     super::output::report_idle(&driver);
+    let loaded = driver.session().notices().map(str::to_owned).collect();
     is_there(plan.settings.drafter, driver.session().header())?;
     for repeat in 0..args.repeat {
         for case in &plan.cases {
@@ -220,7 +224,7 @@ fn measure(
     let (header, notices) =
         (driver.session().header().cloned(), driver.session().notices().map(str::to_owned).collect());
     super::output::complete(driver.finish())?;
-    Ok(Measured { header, notices })
+    Ok(Measured { header, loaded, notices })
 }
 
 /// Rejects a drafter without its model: it would draft nothing, and its figures would be those of plain decoding.

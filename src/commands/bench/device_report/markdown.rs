@@ -85,7 +85,7 @@ const FACTS: [Fact; 12] = [
         Some(format!("{} and {} MiB", adapter.max_buffer_bytes >> 20, adapter.max_binding_bytes >> 20))
     }),
     ("backend, weights", |device| Some(cell(&format!("{}, {}", device.header.backend, device.header.dtype)))),
-    ("threads", |device| device.header.device.starts_with("cpu").then(|| device.header.threads.to_string())),
+    ("threads", |device| super::is_cpu(&device.header).then(|| device.header.threads.to_string())),
     ("rows alone and beside others have the same bits", |device| match device.self_test {
         SelfTest::Passed => Some("yes: the self-test passed".to_owned()),
         SelfTest::Failed => Some("NO: drafts are verified one by one".to_owned()),

@@ -106,7 +106,7 @@ pub(super) fn run(args: &BenchArgs, suite: &[(String, String)]) -> Result<ExitCo
     }
     let stop = StopSignal::listen()?;
     let mut devices = vec![figures(args, &args.model, suite, &stop)?];
-    if !devices[0].header.device.starts_with("cpu") {
+    if !is_cpu(&devices[0].header) {
         let cpu = ModelArgs { device: DeviceChoice::Cpu, adapter: None, ..args.model.clone() };
         devices.push(figures(args, &cpu, suite, &stop)?);
     }
@@ -150,7 +150,7 @@ fn figures(
     let args = BenchArgs { model: model.clone(), ks, rules: Vec::new(), drafters: Vec::new(), ..args.clone() };
     let plan = super::plan(&args, model.drafter.clone())?;
     let mut samples = BTreeMap::new();
-    let super::Measured { header, notices } = super::measure((&args, stop), &plan, suite, &mut samples)?;
+    let super::Measured { header, loaded, notices } = super::measure((&args, stop), &plan, suite, &mut samples)?;
     let header = header.context("nothing was measured; please report this")?;
     let speeds = samples.into_iter().filter(|(case, _)| case.category == ALL);
     let mut speeds: Vec<Row> = speeds.map(|(case, samples)| Row::of(case, &samples)).collect();
@@ -158,7 +158,7 @@ fn figures(
     Ok(DeviceFigures {
         asked,
         adapter: adapter(model, &header),
-        self_test: self_test(&header, &notices),
+        self_test: self_test(&header, &loaded),
         header,
         notices,
         costs,
@@ -166,15 +166,24 @@ fn figures(
     })
 }
 
-/// The verdict that loading reported: the GPU backend and candle's GPU kernels are tested whenever a target is loaded.
-fn self_test(header: &Header, notices: &[String]) -> SelfTest {
-    if header.device.starts_with("cpu") {
-        SelfTest::NotNeeded
-    } else if notices.iter().any(|notice| notice.contains("drafts are verified one by one")) {
-        SelfTest::Failed
-    } else {
-        SelfTest::Passed
+/// Whether the CPU computes.
+fn is_cpu(header: &Header) -> bool {
+    match header.backend.as_str() {
+        "gpu" => false,
+        "candle" => header.device.starts_with("cpu"), // its other devices are called cuda and metal
+        _ => true,
     }
+}
+
+/// The verdict that loading reported: the GPU backend and candle's GPU kernels are tested whenever a target is loaded.
+/// candle's is only in the notices of loading.
+fn self_test(header: &Header, loaded: &[String]) -> SelfTest {
+    let failed = match &header.gpu {
+        Some(gpu) => gpu.row_by_row.is_some(),
+        None if is_cpu(header) => return SelfTest::NotNeeded,
+        None => loaded.iter().any(|notice| notice.contains("drafts are verified one by one")),
+    };
+    if failed { SelfTest::Failed } else { SelfTest::Passed }
 }
 
 #[cfg(feature = "gpu")]
@@ -198,4 +207,29 @@ fn adapter(model: &ModelArgs, header: &Header) -> Option<AdapterFigures> {
 #[cfg(not(feature = "gpu"))]
 fn adapter(_model: &ModelArgs, _header: &Header) -> Option<AdapterFigures> {
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use draftscope::protocol::GpuInfo;
+
+    fn header(backend: &str, device: &str, gpu: Option<GpuInfo>) -> Header {
+        Header { backend: backend.into(), device: device.into(), gpu, ..Header::default() }
+    }
+
+    #[test]
+    fn the_verdict_is_the_headers_and_only_candles_is_a_sentence() {
+        let differs = ["rows differ, so drafts are verified one by one".to_owned()];
+        let gpu = |row_by_row: Option<&str>| {
+            Some(GpuInfo { row_by_row: row_by_row.map(str::to_owned), ..GpuInfo::default() })
+        };
+        assert_eq!(self_test(&header("gpu", "cpu-like (vulkan)", gpu(None)), &differs), SelfTest::Passed);
+        assert_eq!(self_test(&header("gpu", "a (vulkan)", gpu(Some("rows differ"))), &[]), SelfTest::Failed);
+        assert_eq!(self_test(&header("native", "cpu", None), &differs), SelfTest::NotNeeded);
+        assert_eq!(self_test(&header("candle", "cpu", None), &differs), SelfTest::NotNeeded);
+        assert_eq!(self_test(&header("candle", "cuda", None), &differs), SelfTest::Failed);
+        assert_eq!(self_test(&header("candle", "cuda", None), &[]), SelfTest::Passed);
+        assert!(!is_cpu(&header("gpu", "cpu-like (vulkan)", gpu(None))) && is_cpu(&header("native", "cpu", None)));
+    }
 }
