@@ -242,3 +242,20 @@ fn a_part_of_a_split_file_and_a_drafter_are_described() {
         assert_eq!(summary.drafting.block_size, (role != "other").then_some(16));
     }
 }
+
+#[test]
+fn layers_that_read_anothers_keys_have_as_many_heads() {
+    let with = |last: u32| {
+        rewritten("gemma4.gguf", |keys| {
+            let heads = [2, 2, 2, 2, last, 2].map(Value::U32).to_vec();
+            keys.insert("gemma4.attention.head_count_kv".to_owned(), Value::Array(heads));
+        })
+    };
+    assert!(OpenModel::open(with(2).path()).is_ok());
+    let Err(error) = OpenModel::open(with(1).path()) else { panic!("layer 4 reads keys of two heads as one") };
+    let error = error.to_string();
+    assert!(
+        error.contains("layer 4 reads the keys and values of layer 3") && error.contains("head_count_kv"),
+        "{error}"
+    );
+}

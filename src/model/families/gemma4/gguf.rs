@@ -147,6 +147,13 @@ impl Keys<'_> {
                     self.0.key("attention.shared_kv_layers")
                 ));
             }
+            // layers of a kind have heads of one width
+            if let Some(source) = source.filter(|source| kv_heads[*source] != kv_heads[index]) {
+                return contradiction(format!(
+                    "layer {index} reads the keys and values of layer {source} and '{}' is {} for it and {} for that one",
+                    names[1], kv_heads[index], kv_heads[source]
+                ));
+            }
             Ok(LayerShape { reach: *reach, kv_heads: kv_heads[index], head_dim, ffn: ffn[index], source })
         };
         kinds.iter().enumerate().map(shape).collect()

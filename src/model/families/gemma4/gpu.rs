@@ -23,7 +23,9 @@ pub(super) fn target(
     let LoadContext { options, source, ctx_len, .. } = *context;
     let Gemma4Config { transformer, gemma } = config;
     for layer in &gemma.layers {
-        check_shape(&shape(config, layer))?;
+        let shape = shape(config, layer);
+        check_shape(&shape)?;
+        shape.check_context(gpu.info(), ctx_len)?;
     }
     if let Some(width) = gemma.per_layer.map(|of| of.width).filter(|width| !width.is_multiple_of(32)) {
         return Err(ModelError::Unsupported(format!(
