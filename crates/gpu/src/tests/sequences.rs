@@ -180,7 +180,7 @@ fn the_self_test_passes_and_finds_wrong_kernels() {
         .replace("let sum = partial[64u * i + t - lane]", "let sum = partial[64u * (i - i % ROWS / 7u) + t - lane]");
     assert_ne!(wrong, network.gpu.source(eight));
     network.gpu.replace(eight, &wrong);
-    assert_eq!(self_test(&mut sequence).unwrap(), Some(Difference { rows: 16, row: 7 }));
+    assert_eq!(self_test(&mut sequence).unwrap(), Some(Difference { rows: 8, row: 7 }));
     // right, but the lanes are added in another order for eight rows
     let order = eight.source().replace(
         "for (var step = LANES / 2u; step >= SHUFFLED; step /= 2u) {\n        if lane < step {",
