@@ -281,11 +281,11 @@ impl LoadContext<'_> {
                 let cpu = NativeCpu::new(self.options.threads);
                 let modules = if self.loads_modules() { self.config.own_modules(self.source).found } else { 0 };
                 cpu.expect(self.source, (self.config.transformer().layers, modules));
-                (MatmulBackend::Kernels(Arc::new(cpu)), loaded_dtype(self.source), &Device::Cpu)
+                (MatmulBackend::Kernels(Arc::new(cpu)), self.source.loaded_dtype(), &Device::Cpu)
             }
             // only families that run whole there are loaded for it
             #[cfg(feature = "gpu")]
-            Backend::Gpu(_) => (MatmulBackend::Candle(WeightType::Stored), loaded_dtype(self.source), &Device::Cpu),
+            Backend::Gpu(_) => (MatmulBackend::Candle(WeightType::Stored), self.source.loaded_dtype(), &Device::Cpu),
             Backend::Candle(weight_type, dtype, device) => {
                 (MatmulBackend::Candle(*weight_type), dtype.clone(), *device)
             }
@@ -325,11 +325,4 @@ impl LoadContext<'_> {
             Some(vocab) => vocab.tokens(self.config.transformer().vocab, self.ends).map(Some),
         }
     }
-}
-
-/// Dtype of matrices that are loaded as stored: FP8 becomes bf16.
-#[must_use]
-pub fn loaded_dtype(source: &ModelFiles) -> String {
-    let stored = source.stored_dtype();
-    if stored == "f8_e4m3" { "bf16".to_owned() } else { stored }
 }

@@ -101,6 +101,13 @@ impl ModelFiles {
         }
     }
 
+    /// Dtype of matrices that are loaded as stored: FP8 becomes bf16.
+    #[must_use]
+    pub fn loaded_dtype(&self) -> String {
+        let stored = self.stored_dtype();
+        if stored == "f8_e4m3" { "bf16".to_owned() } else { stored }
+    }
+
     /// How the weights are stored: `q4_1`, `bf16`, `f8_e4m3`, or the name of a mixture, `Q4_K_M`.
     #[must_use]
     pub fn stored_dtype(&self) -> String {

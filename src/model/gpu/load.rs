@@ -7,7 +7,6 @@ use draftscope_gpu::{BlockWeights, EndStyle, Gpu, Network};
 use super::llama::GpuLlama;
 use super::tensors::{Uploader, angles, check_shape, shape};
 use crate::model::files::ModelFiles;
-use crate::model::interfaces::loaded_dtype;
 use crate::model::nn::TransformerConfig;
 use crate::model::{ModelError, ModelSpec};
 
@@ -98,7 +97,7 @@ fn spec(source: &ModelFiles, config: &TransformerConfig, network: &Network) -> M
         ctx_len: network.ctx_len,
         backend: "gpu",
         device: format!("{} ({})", adapter.name, adapter.api),
-        dtype: loaded_dtype(source),
+        dtype: source.loaded_dtype(),
         threads: 1,
     }
 }

@@ -4,7 +4,6 @@ use candle_core::Device;
 
 use crate::model::ModelError;
 use crate::model::files::ModelFiles;
-use crate::model::interfaces::loaded_dtype;
 use crate::model::options::{Dtype, WeightType};
 
 /// Checks that a file of `q4_1` weights is one, whatever backend runs it.
@@ -24,7 +23,7 @@ pub(super) fn check_dtype(dtype: Dtype, source: &ModelFiles) -> Result<(), Model
 pub(super) fn weight_type(dtype: Dtype, source: &ModelFiles, device: &Device) -> (WeightType, String) {
     match dtype {
         Dtype::Auto if device.is_cpu() => (WeightType::F32, "f32".to_owned()),
-        Dtype::Auto | Dtype::Stored | Dtype::Q4_1 => (WeightType::Stored, loaded_dtype(source)),
+        Dtype::Auto | Dtype::Stored | Dtype::Q4_1 => (WeightType::Stored, source.loaded_dtype()),
         Dtype::F32 => (WeightType::F32, "f32".to_owned()),
         Dtype::Bf16 => (WeightType::Bf16, "bf16".to_owned()),
     }
