@@ -6,14 +6,16 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use wgpu::util::DeviceExt;
 
 use crate::GpuError;
 use crate::adapter::{Adapter, AdapterInfo};
 use crate::kernel::{Access, Kernel, Variant};
+use crate::open_device::OpenDevice;
 use crate::subgroup;
+use crate::work::{Counts, Work};
 
 /// Bytes between the slots of passes in their uniform buffer.
 pub(crate) const SLOT_BYTES: u64 = 512;
@@ -35,99 +37,8 @@ pub struct Gpu {
     _open: OpenDevice,
 }
 
-/// Devices that are open.
-static OPEN: AtomicU64 = AtomicU64::new(0);
-
-/// Counts a device until it is closed.
-#[derive(Debug)]
-struct OpenDevice;
-
-impl OpenDevice {
-    fn new() -> Self {
-        OPEN.fetch_add(1, Ordering::SeqCst);
-        Self
-    }
-}
-
-impl Drop for OpenDevice {
-    fn drop(&mut self) {
-        OPEN.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
 /// Longest time from the end of all submissions until it is reported that a buffer can be read.
 const REPORTED: Duration = Duration::from_secs(10);
-
-/// Waits until every device is closed, for at most `limit`. Drivers have threads and state of their own, which a process
-/// must not tear down while another thread still closes a device.
-pub fn wait_until_closed(limit: Duration) {
-    let start = Instant::now();
-    while OPEN.load(Ordering::SeqCst) > 0 && start.elapsed() < limit {
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
-/// What was done since the device was opened.
-#[derive(Debug, Default)]
-struct Counts {
-    buffers: AtomicU64,
-    buffer_bytes: AtomicU64,
-    submissions: AtomicU64,
-    dispatches: AtomicU64,
-    read_bytes: AtomicU64,
-    state_bytes: AtomicU64,
-    device_ns: AtomicU64,
-}
-
-/// Work of a device since it was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Work {
-    /// Buffers created.
-    pub buffers: u64,
-    /// Bytes of all buffers created.
-    pub buffer_bytes: u64,
-    /// Submissions.
-    pub submissions: u64,
-    /// Kernel launches.
-    pub dispatches: u64,
-    /// Bytes read back.
-    pub read_bytes: u64,
-    /// Of these, bytes of hidden states.
-    pub state_bytes: u64,
-    /// Time of submissions on the device, from the first launch's start to the last one's end, in nanoseconds. 0 where the
-    /// device notes no times.
-    pub device_ns: u64,
-}
-
-impl Work {
-    /// What was done since `before`.
-    #[must_use]
-    pub fn since(self, before: Self) -> Self {
-        Self {
-            buffers: self.buffers - before.buffers,
-            buffer_bytes: self.buffer_bytes - before.buffer_bytes,
-            submissions: self.submissions - before.submissions,
-            dispatches: self.dispatches - before.dispatches,
-            read_bytes: self.read_bytes - before.read_bytes,
-            state_bytes: self.state_bytes - before.state_bytes,
-            device_ns: self.device_ns - before.device_ns,
-        }
-    }
-
-    /// Both together.
-    #[must_use]
-    pub fn and(self, other: Self) -> Self {
-        Self {
-            buffers: self.buffers + other.buffers,
-            buffer_bytes: self.buffer_bytes + other.buffer_bytes,
-            submissions: self.submissions + other.submissions,
-            dispatches: self.dispatches + other.dispatches,
-            read_bytes: self.read_bytes + other.read_bytes,
-            state_bytes: self.state_bytes + other.state_bytes,
-            device_ns: self.device_ns + other.device_ns,
-        }
-    }
-}
 
 impl Gpu {
     /// Opens an adapter.

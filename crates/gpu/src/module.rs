@@ -6,12 +6,12 @@ use std::sync::Arc;
 use crate::GpuError;
 use crate::block::{Binder, BlockWeights, Op, Shape};
 use crate::buffers::{Acts, LayerCache, Scratch, copy_caches};
-use crate::device::Work;
 use crate::head::{Ending, Head, Logits, Scored};
 use crate::matrix::Matrix;
 use crate::network::{Network, PASSES};
 use crate::pass::{MAX_ROWS, PROMPT_ROWS, PassRows};
 use crate::recording::{Readback, Recording};
+use crate::work::Work;
 
 /// Most drafts that a submission runs ahead.
 pub const MAX_AHEAD: usize = 15;

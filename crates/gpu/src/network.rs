@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::GpuError;
 use crate::block::{Binder, BlockWeights, Op, Shape};
 use crate::buffers::{LayerCache, Scratch, copy_caches, move_rows};
-use crate::device::{Gpu, Work};
+use crate::device::Gpu;
 use crate::head::{Ending, Head, Logits};
 use crate::matrix::Matrix;
 use crate::pass::{MAX_ROWS, PassRows};
@@ -16,6 +16,7 @@ use crate::recording::{Readback, Recording};
 use crate::recurrent::Recurrence;
 use crate::request::{Output, Request};
 use crate::style::EndStyle;
+use crate::work::Work;
 
 /// Passes of 16 rows of one submission; those of a prompt are longer and fewer. One more is for the row of a prompt that
 /// gets logits.

@@ -3,8 +3,9 @@
 //! Invariant: everything that a submission gives is read in one piece, so a submission is waited for once.
 
 use crate::block::Op;
-use crate::device::{Gpu, Work};
+use crate::device::Gpu;
 use crate::pass::PassRows;
+use crate::work::Work;
 use crate::{Buffer, GpuError};
 
 /// Launches after whose end the device notes the time: later ones of the same submission do not count.
