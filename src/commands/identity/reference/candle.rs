@@ -28,6 +28,9 @@ pub(super) fn load(path: &Path) -> Result<Box<dyn Reference>> {
     }
     let mut file = file_access::open_regular(path).with_context(|| format!("cannot read {}", path.display()))?;
     let content = Content::read(&mut file)?;
+    if let Some(name) = scaled_rotation(&content) {
+        bail!("candle_transformers ignores '{name}' of this file, so its results would be those of another model");
+    }
     let architecture = content.metadata.get("general.architecture").and_then(|value| value.to_string().ok()).cloned();
     let device = Device::Cpu;
     let weights = match architecture.as_deref() {
@@ -38,6 +41,13 @@ pub(super) fn load(path: &Path) -> Result<Box<dyn Reference>> {
         _ => bail!("the reference candle reads Llama, Qwen2, Qwen3 and Gemma 3, and this file is of another family"),
     };
     Ok(Box::new(Candle(weights)))
+}
+
+/// What scales the frequencies of rotary positions in a file: its quantised models read neither of these.
+fn scaled_rotation(content: &Content) -> Option<&str> {
+    const TENSOR: &str = "rope_freqs.weight";
+    let key = content.metadata.keys().find(|key| key.ends_with(".rope.scaling.type"));
+    content.tensor_infos.contains_key(TENSOR).then_some(TENSOR).or(key.map(String::as_str))
 }
 
 impl Candle {
