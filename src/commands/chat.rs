@@ -22,7 +22,7 @@ pub(crate) fn run(args: &ChatArgs, files: &UserFiles) -> Result<ExitCode> {
 fn live(args: &ChatArgs, files: &UserFiles) -> Result<ExitCode> {
     let recorder = super::trace::recorder(&args.trace)?;
     let baseline = if args.screen.split { Baseline::Race } else { Baseline::PROBE };
-    let source = super::engine::start_on_screen(&args.rival, &args.model, &args.decode, baseline)?;
+    // before the engine starts: this asks the terminal through standard error, which calls into GPU drivers may redirect
     let options = TuiOptions {
         system: args.decode.sample.system.clone(),
         raw: args.decode.sample.raw,
@@ -33,6 +33,7 @@ fn live(args: &ChatArgs, files: &UserFiles) -> Result<ExitCode> {
         tour: super::first_start::first_start(),
         ..terminal::screen(&args.screen, files)
     };
+    let source = super::engine::start_on_screen(&args.rival, &args.model, &args.decode, baseline)?;
     terminal::show(source, options, recorder)
 }
 

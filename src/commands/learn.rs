@@ -36,7 +36,6 @@ pub(crate) fn run(args: &LearnArgs, files: &UserFiles) -> Result<ExitCode> {
     if !terminal::can_draw() {
         bail!("lessons need a terminal; --list names them, --export DIR writes them as pages");
     }
-    let source = super::engine::start(&args.model, &args.decode, Baseline::PROBE)?;
     let options = TuiOptions {
         lesson: Some(args.lesson.clone().unwrap_or_else(|| "list".to_owned())),
         save: Some(files::saver()),
@@ -46,6 +45,8 @@ pub(crate) fn run(args: &LearnArgs, files: &UserFiles) -> Result<ExitCode> {
         progress: lessons::progress(),
         ..terminal::look(&args.look, files)
     };
+    // after the options, which ask the terminal through standard error: calls into GPU drivers may redirect it
+    let source = super::engine::start(&args.model, &args.decode, Baseline::PROBE)?;
     terminal::show(source, options, None)
 }
 
