@@ -15,8 +15,9 @@ use crossterm::cursor::Show;
 use crossterm::event::{DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture};
 use crossterm::execute;
 use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
-use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
+use ratatui::layout::Rect;
+use ratatui::{Terminal, TerminalOptions, Viewport};
 
 use crate::fatal;
 
@@ -52,10 +53,12 @@ pub(super) trait Stage {
 /// Most cells that are drawn, far more than any screen has: each takes some hundred bytes.
 const MAX_CELLS: u32 = 1 << 20;
 
-/// Refuses a terminal that says it is too large to draw on.
-fn check_size((columns, rows): (u16, u16)) -> io::Result<()> {
+/// The terminal's size, unless it says that it is too large to draw on. The viewport is fixed to what was checked: ratatui
+/// would ask for the size again when it draws.
+fn checked_area() -> io::Result<Rect> {
+    let (columns, rows) = crossterm::terminal::size()?;
     match u32::from(columns) * u32::from(rows) {
-        ..=MAX_CELLS => Ok(()),
+        ..=MAX_CELLS => Ok(Rect::new(0, 0, columns, rows)),
         _ => Err(io::Error::other(format!("it reports {columns} columns and {rows} rows; make it smaller"))),
     }
 }
@@ -76,9 +79,10 @@ pub(super) struct Guard {
 
 impl Guard {
     pub(super) fn enter(mouse: bool) -> io::Result<Self> {
-        check_size(crossterm::terminal::size()?)?;
+        let viewport = Viewport::Fixed(checked_area()?);
         hook_panics(thread::current().id());
-        let entered = take_over(mouse).and_then(|()| Terminal::new(CrosstermBackend::new(stdout())));
+        let backend = CrosstermBackend::new(stdout());
+        let entered = take_over(mouse).and_then(|()| Terminal::with_options(backend, TerminalOptions { viewport }));
         match entered {
             Ok(terminal) => Ok(Self { terminal: ManuallyDrop::new(terminal), mouse }),
             Err(error) => {
@@ -102,7 +106,10 @@ impl Stage for Guard {
     type Out = Stdout;
 
     fn terminal(&mut self) -> io::Result<&mut Terminal<CrosstermBackend<Stdout>>> {
-        check_size(crossterm::terminal::size()?)?;
+        let area = checked_area()?;
+        if self.terminal.get_frame().area() != area {
+            self.terminal.resize(area)?;
+        }
         Ok(&mut self.terminal)
     }
 
