@@ -42,6 +42,7 @@ fn counted(answer: &Answer) -> Simulated {
         sum.rounds += 1;
         sum.drafted += drafted as u64;
         sum.dropped += u64::from(round.stopped.is_some());
+        sum.drafting_rounds += u64::from(drafted > 0 || round.stopped.is_some());
         sum.accepted += accepted as u64;
         sum.committed += round.committed.len() as u64;
         sum.offered_per_pos[..drafted].iter_mut().for_each(|count| *count += 1);
