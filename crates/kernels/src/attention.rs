@@ -267,7 +267,10 @@ impl<const G: usize> Mix<'_, G> {
         let mut sums = [[s.splat(0.0); T]; G];
         for (p, row) in rows.clone().take(shared).enumerate() {
             let row: &[[u16; LANES]; T] = row[self.tile..].first_chunk().expect("tiles of the head");
-            let values: [S::F; T] = std::array::from_fn(|t| s.load_f16(&row[t]));
+            let mut values = [s.splat(0.0); T];
+            for t in 0..T {
+                values[t] = s.load_f16(&row[t]);
+            }
             for g in 0..G {
                 let weight = s.splat(self.weights[g].as_flattened()[p]);
                 for t in 0..T {
@@ -354,7 +357,8 @@ impl Join<'_, '_> {
     fn alone<S: Lanes>(self, s: S) {
         let total = s.splat(self.partials[self.head_dim + 1]);
         for (column, x) in self.out.iter_mut().zip(self.partials.as_chunks::<LANES>().0.as_chunks::<2>().0) {
-            column.put(s, self.row, x.map(|x| s.div(s.add(s.load(&x), s.splat(0.0)), total)));
+            let [low, high] = [s.add(s.load(&x[0]), s.splat(0.0)), s.add(s.load(&x[1]), s.splat(0.0))];
+            column.put(s, self.row, [s.div(low, total), s.div(high, total)]);
         }
     }
 }

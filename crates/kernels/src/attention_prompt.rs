@@ -209,12 +209,17 @@ fn score<S: Lanes, const B: usize, const P: usize>(
         for (parity, keys) in keys.chunks_exact(B * head_dim * P / 2).enumerate() {
             let mut sums = [[[s.splat(0.0); P]; B]; QUERIES];
             for (d, keys) in keys.as_chunks::<P>().0.as_chunks::<B>().0.iter().enumerate().take(MAX_HEAD_DIM / 2) {
-                let keys: [[S::F; P]; B] = std::array::from_fn(|i| std::array::from_fn(|j| s.load(&keys[i][j].0)));
+                let mut own = [[s.splat(0.0); P]; B];
+                for i in 0..B {
+                    for j in 0..P {
+                        own[i][j] = s.load(&keys[i][j].0);
+                    }
+                }
                 for g in 0..QUERIES {
                     for j in 0..P {
                         let query = s.splat(queries[g][2 * d + parity + j]);
                         for i in 0..B {
-                            sums[g][i][j] = s.fma(query, keys[i][j], sums[g][i][j]);
+                            sums[g][i][j] = s.fma(query, own[i][j], sums[g][i][j]);
                         }
                     }
                 }
@@ -245,11 +250,14 @@ fn mix<S: Lanes, const T: usize>(
     let shared = lens[0];
     let mut sums = [[s.splat(0.0); T]; QUERIES];
     for (p, row) in values.iter().enumerate().take(shared) {
-        let row: [S::F; T] = std::array::from_fn(|t| s.load(&row[t].0));
+        let mut own = [s.splat(0.0); T];
+        for t in 0..T {
+            own[t] = s.load(&row[t].0);
+        }
         for g in 0..QUERIES {
             let weight = s.splat(weights[g].as_flattened()[p]);
             for t in 0..T {
-                sums[g][t] = s.fma(weight, row[t], sums[g][t]);
+                sums[g][t] = s.fma(weight, own[t], sums[g][t]);
             }
         }
     }

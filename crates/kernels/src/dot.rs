@@ -124,7 +124,7 @@ pub(crate) fn bytes_at<const N: usize>(block: &[u8], at: usize) -> &[u8; N] {
 
 #[inline(always)]
 fn finish<S: Lanes>(s: S, total: S::F, factor: Option<&f32>, onto: Onto, out: &mut [f32; LANES]) {
-    let total = factor.map_or(total, |factor| s.mul(total, s.splat(*factor)));
+    let total = if let Some(factor) = factor { s.mul(total, s.splat(*factor)) } else { total };
     match onto {
         Onto::Nothing => s.store(total, out),
         Onto::Present => s.store(s.add(s.load(out), total), out),
@@ -235,7 +235,8 @@ pub(crate) fn add_entries<S: Lanes, L: Layout, const M: usize>(s: S, codes: &[u8
         sums[i] = s.bytes_start(acts[i].total_down);
     }
     for group in 0..BLOCK / 8 {
-        let [low, high] = s.nibbles(bytes_at(codes, group * 4 * LANES)).map(|codes| s.look_up(table, codes));
+        let [low, high] = s.nibbles(bytes_at(codes, group * 4 * LANES));
+        let (low, high) = (s.look_up(table, low), s.look_up(table, high));
         for i in 0..M {
             sums[i] = s.dot_bytes(sums[i], low, acts[i].words[2 * group]);
             sums[i] = s.dot_bytes(sums[i], high, acts[i].words[2 * group + 1]);
@@ -271,8 +272,12 @@ fn scales<S: Lanes, L: Layout>(s: S, block: &[u8], index: usize) -> S::F {
 /// `2^(exponent − 128)` for exponents of 0…255: the two least are not normal numbers, so two factors make it.
 #[inline(always)]
 fn powers<S: Lanes>(s: S, exponents: S::I) -> S::F {
-    let half = |x: S::I| s.pow2(s.add_i(s.field(x, 1, 255), s.splat_i(-64)));
-    s.mul(half(exponents), half(s.add_i(exponents, s.splat_i(1))))
+    s.mul(half_power(s, exponents), half_power(s, s.add_i(exponents, s.splat_i(1))))
+}
+
+#[inline(always)]
+fn half_power<S: Lanes>(s: S, exponents: S::I) -> S::F {
+    s.pow2(s.add_i(s.field(exponents, 1, 255), s.splat_i(-64)))
 }
 
 struct DensePass<'a, L, const M: usize> {

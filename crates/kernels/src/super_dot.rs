@@ -134,13 +134,16 @@ pub(crate) fn add_words<S: Lanes, L: Layout, const M: usize>(
 #[inline(always)]
 fn word_codes<S: Lanes, L: Layout>(s: S, codes: &[u8], word: usize) -> S::Codes {
     let [low, high] = const { L::FORM.planes() };
-    let cut = |strips: usize, width: usize, up: usize| {
-        let words = 8 / width;
-        let raw = s.raw(bytes_at(codes, (strips + word / words) * STRIP));
-        s.cut(raw, (word % words * width) as i32 - up as i32, (((1u32 << width) - 1) << up) as u8)
-    };
-    let below = cut(0, low, 0);
-    if high == 0 { below } else { s.or(below, cut(low, high, low)) }
+    let below = plane(s, codes, word, (low, 0));
+    if high == 0 { below } else { s.or(below, plane(s, codes, word, (high, low))) }
+}
+
+/// `width` bits of each code of a word, at their place above `below` others, which take as many strips.
+#[inline(always)]
+fn plane<S: Lanes>(s: S, codes: &[u8], word: usize, (width, below): (usize, usize)) -> S::Codes {
+    let words = 8 / width;
+    let raw = s.raw(bytes_at(codes, (below + word / words) * STRIP));
+    s.cut(raw, (word % words * width) as i32 - below as i32, (((1u32 << width) - 1) << below) as u8)
 }
 
 impl<'a, S: Lanes> Header<'a, S> {
@@ -164,11 +167,14 @@ impl<'a, S: Lanes> Header<'a, S> {
     #[inline(always)]
     fn sixes(&self, s: S, part: usize) -> [S::F; 2] {
         let lows = s.load_u8(bytes_at(self.bytes, NUMBERS + part * LANES));
-        let number = |second: i32| {
-            let high = s.to_float(s.field(self.highs, 4 * part as i32 + 2 * second, 3));
-            s.fma(high, s.splat(16.0), s.to_float(s.field(lows, 4 * second, 15)))
-        };
-        [number(0), number(1)]
+        [self.six(s, lows, (part, 0)), self.six(s, lows, (part, 1))]
+    }
+
+    /// The first or the second of them.
+    #[inline(always)]
+    fn six(&self, s: S, lows: S::I, (part, which): (usize, usize)) -> S::F {
+        let high = s.to_float(s.field(self.highs, (4 * part + 2 * which) as i32, 3));
+        s.fma(high, s.splat(16.0), s.to_float(s.field(lows, (4 * which) as i32, 15)))
     }
 
     /// The one 6-bit number of a part of IQ4_XS.
@@ -183,17 +189,21 @@ impl<'a, S: Lanes> Header<'a, S> {
     /// Scales of both halves of a part, and what their mins add for each unit of activation.
     #[inline(always)]
     fn halves<L: Layout>(&self, s: S, part: usize) -> [[S::F; 2]; 2] {
-        let byte = |half: usize| -> &[u8; LANES] { bytes_at(self.bytes, NUMBERS + (2 * part + half) * LANES) };
-        let by = |numbers: [S::F; 2]| numbers.map(|number| s.mul(self.d, number));
-        let none = [s.splat(0.0); 2];
-        match L::FORM {
-            Form::Q3K => [by(self.sixes(s, part).map(|number| s.sub(number, s.splat(32.0)))), none],
-            Form::Q2K => {
-                let pairs = [s.load_u8(byte(0)), s.load_u8(byte(1))];
-                let mins = pairs.map(|pair| s.mul(self.lift, s.to_float(s.field(pair, 4, 15))));
-                [by(pairs.map(|pair| s.to_float(s.field(pair, 0, 15)))), mins]
+        let bytes = |half: usize| -> &[u8; LANES] { bytes_at(self.bytes, NUMBERS + (2 * part + half) * LANES) };
+        let none = s.splat(0.0);
+        let ([first, second], mins) = match L::FORM {
+            Form::Q3K => {
+                let [first, second] = self.sixes(s, part);
+                ([s.sub(first, s.splat(32.0)), s.sub(second, s.splat(32.0))], [none; 2])
             }
-            _ => [by([s.to_float(s.load_i8(byte(0))), s.to_float(s.load_i8(byte(1)))]), none],
-        }
+            Form::Q2K => {
+                let [first, second] = [s.load_u8(bytes(0)), s.load_u8(bytes(1))];
+                let mins = [s.to_float(s.field(first, 4, 15)), s.to_float(s.field(second, 4, 15))];
+                let scales = [s.to_float(s.field(first, 0, 15)), s.to_float(s.field(second, 0, 15))];
+                (scales, [s.mul(self.lift, mins[0]), s.mul(self.lift, mins[1])])
+            }
+            _ => ([s.to_float(s.load_i8(bytes(0))), s.to_float(s.load_i8(bytes(1)))], [none; 2]),
+        };
+        [[s.mul(self.d, first), s.mul(self.d, second)], mins]
     }
 }
