@@ -10,8 +10,6 @@ make.py. Nothing that exists is made again.
 """
 
 import argparse
-import ctypes
-import os
 from pathlib import Path
 
 import gguf
@@ -20,24 +18,19 @@ from gguf import GGMLQuantizationType as Q
 
 import make
 
-BASE = Path(os.environ.get("GGML_BASE", make.LIBRARY.parent / "libggml-base.so"))
 D, HEADS, KV, HEAD, ROTARY, EVERY = 2048, 16, 2, 256, 64, 4
 KEYS, VALUES, WIDE, KERNEL = 16, 32, 128, 4  # heads and their width, of linear layers
 EXPERTS, USED, WIDTH = 256, 8, 512
 
 
-def encode(library: ctypes.CDLL, shape: tuple[int, ...], kind: Q, noise: numpy.random.Generator) -> numpy.ndarray:
+def encode(shape: tuple[int, ...], kind: Q, noise: numpy.random.Generator) -> numpy.ndarray:
     """Random weights of this type; experts are encoded one by one, so that memory stays small."""
-    block, size = gguf.GGML_QUANT_SIZES[kind]
     *outer, rows, columns = (1, *shape) if len(shape) == 2 else shape
-    data = numpy.zeros((*outer, rows, columns // block * size), dtype=numpy.uint8)
-    for part in data.reshape(-1, rows, data.shape[-1]):
-        values = noise.standard_normal((rows, columns), dtype=numpy.float32) * numpy.float32(0.02)
-        library.ggml_quantize_chunk(
-            ctypes.c_int(int(kind)), values.ctypes.data_as(ctypes.c_void_p), part.ctypes.data_as(ctypes.c_void_p),
-            ctypes.c_int64(0), ctypes.c_int64(rows), ctypes.c_int64(columns), None,
-        )
-    return data.reshape((*shape[:-1], -1))
+    parts = [
+        make.encode(kind, noise.standard_normal((rows, columns), dtype=numpy.float32) * numpy.float32(0.02))
+        for _ in range(outer[0])
+    ]
+    return numpy.stack(parts).reshape((*shape[:-1], -1))
 
 
 def layer(index: int, layers: int) -> dict[str, tuple[tuple[int, ...], Q]]:
@@ -66,7 +59,7 @@ def layer(index: int, layers: int) -> dict[str, tuple[tuple[int, ...], Q]]:
 
 
 def write(path: Path, layers: int) -> None:
-    library, noise = ctypes.CDLL(str(BASE)), numpy.random.default_rng(1)
+    noise = numpy.random.default_rng(1)
     partial = path.with_suffix(".partial")
     writer = gguf.GGUFWriter(str(partial), "qwen35moe")
     writer.add_name(f"35B-A3B cut to {layers} layers, random weights")
@@ -95,7 +88,7 @@ def write(path: Path, layers: int) -> None:
         tensors |= {f"blk.{index}.{part}": what for part, what in layer(index, layers).items()}
     for name, (shape, kind) in tensors.items():
         if kind != Q.F32:
-            writer.add_tensor(name, encode(library, shape, kind, noise), raw_dtype=kind)
+            writer.add_tensor(name, encode(shape, kind, noise), raw_dtype=kind)
         elif name.endswith("ssm_a"):
             writer.add_tensor(name, -numpy.exp(noise.standard_normal(shape)).astype(numpy.float32))
         elif len(shape) == 1:

@@ -9,6 +9,9 @@ Speed depends on sizes and types, not on what weights say, so files of models th
 downloaded. gguf-py writes an F16 file, normal(0, 0.02), with the vocabulary of the default model, padded where the shape
 has more tokens; the quantiser of the llama.cpp that `llama_cpp.sh` built makes the types. The F16 file is deleted
 afterwards unless --keep-f16. Nothing that exists is made again. Files do not belong in the repository: 0.6 GB and more.
+
+The table of per-layer embeddings of Gemma 4 has more weights than all its layers, and a pass reads one row of it for each
+token. Its rows repeat, and it is Q6_K from the start, the type that the quantiser gives it in all files but Q8_0.
 """
 
 import argparse
@@ -22,10 +25,12 @@ from pathlib import Path
 
 import gguf
 import numpy
+from gguf import GGMLQuantizationType as Q
 
 ROOT = Path(__file__).resolve().parents[2]
 DRAFTSCOPE = os.environ.get("DRAFTSCOPE_BIN", str(ROOT / "target/release/draftscope"))
 LIBRARY = Path(os.environ.get("LLAMA_LIBRARY", ROOT / "target/peers/llama-0.3.36/bin/libllama.so"))
+BASE = Path(os.environ.get("GGML_BASE", LIBRARY.parent / "libggml-base.so"))
 VOCABULARY = "smollm2-135m"
 
 # enum llama_ftype of llama.h
@@ -53,6 +58,24 @@ class Delta:
 
 
 @dataclass(frozen=True)
+class Gemma:
+    """What Gemma 4 adds: every `full`-th layer sees everything and has wider heads, the others see a window; the last
+    layers read the keys and values of earlier ones and have twice the feed-forward width; embeddings for each layer."""
+
+    full: int
+    full_head_dim: int
+    window: int
+    shared: int  # of 35 layers
+    per_layer: int
+
+    def shared_of(self, layers: int) -> int:
+        return layers * self.shared // 35
+
+    def is_full(self, index: int) -> bool:
+        return (index + 1) % self.full == 0
+
+
+@dataclass(frozen=True)
 class Shape:
     arch: str
     layers: int
@@ -65,6 +88,7 @@ class Shape:
     rope_base: float
     delta: Delta | None = None
     modules: int = 0  # draft modules (nextn), which are layers after the last one
+    gemma: Gemma | None = None
 
 
 SHAPES = {
@@ -72,7 +96,22 @@ SHAPES = {
     "qwen3-1.7b": Shape("qwen3", 28, 2048, 16, 8, 128, 6144, 151_936, 1_000_000.0),
     "qwen3.5-0.8b": Shape("qwen35", 24, 1024, 8, 2, 256, 3584, 248_320, 1e7, Delta(16, 16, 128, 4, 4, 64), 1),
     "qwen3.5-4b": Shape("qwen35", 32, 2560, 16, 4, 256, 9216, 248_320, 1e7, Delta(16, 32, 128, 4, 4, 64), 1),
+    "gemma-4-e2b": Shape("gemma4", 35, 1536, 8, 1, 256, 6144, 262_144, 1e6, gemma=Gemma(5, 512, 512, 20, 256)),
 }
+
+TABLE = "per_layer_token_embd.weight"
+
+
+class Repeated:
+    """Rows that repeat, for a tensor that is too large for memory: what GGUFWriter needs of an array."""
+
+    def __init__(self, rows: numpy.ndarray, times: int):
+        self.rows, self.times = rows, times
+        self.nbytes = rows.nbytes * times
+
+    def tofile(self, file) -> None:
+        for _ in range(self.times):
+            self.rows.tofile(file)
 
 
 class QuantizeParams(ctypes.Structure):
@@ -143,8 +182,26 @@ def linear(width: int, delta: Delta) -> dict[str, tuple[int, ...]]:
     }
 
 
+def gemma_layer(shape: Shape, gemma: Gemma, index: int) -> dict[str, tuple[int, ...]]:
+    width, is_shared = shape.width, index >= shape.layers - gemma.shared_of(shape.layers)
+    head = gemma.full_head_dim if gemma.is_full(index) else shape.head_dim
+    parts = attention(replace(shape, head_dim=head))
+    if is_shared:
+        parts = {name: size for name, size in parts.items() if name not in ("attn_k.weight", "attn_v.weight", "attn_k_norm.weight")}
+    norms = ("attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm", "post_norm")
+    return parts | {
+        **feed_forward(replace(shape, feed_forward=shape.feed_forward * (2 if is_shared else 1))),
+        **{f"{norm}.weight": (width,) for norm in norms},
+        "inp_gate.weight": (gemma.per_layer, width),
+        "proj.weight": (width, gemma.per_layer),
+        "layer_output_scale.weight": (1,),
+    }
+
+
 def layer(shape: Shape, index: int) -> dict[str, tuple[int, ...]]:
     """Tensors of a layer, or of a draft module, which attends."""
+    if shape.gemma:
+        return gemma_layer(shape, shape.gemma, index)
     width, delta = shape.width, shape.delta
     second = "post_attention_norm.weight" if delta else "ffn_norm.weight"
     parts = {"attn_norm.weight": (width,), second: (width,), **feed_forward(shape)}
@@ -163,14 +220,37 @@ def tensors(shape: Shape, vocab: int) -> dict[str, tuple[int, ...]]:
     """Names and shapes, rows first."""
     layers = range(shape.layers + shape.modules)
     every = {f"blk.{i}.{part}": size for i in layers for part, size in layer(shape, i).items()}
-    return {"token_embd.weight": (vocab, shape.width), "output_norm.weight": (shape.width,), **every}
+    whole = {"token_embd.weight": (vocab, shape.width), "output_norm.weight": (shape.width,)}
+    if shape.gemma:
+        wide = shape.gemma.per_layer * shape.layers
+        whole |= {
+            TABLE: (vocab, wide),
+            "per_layer_model_proj.weight": (wide, shape.width),
+            "per_layer_proj_norm.weight": (shape.gemma.per_layer,),
+            "rope_freqs.weight": (shape.gemma.full_head_dim // 2,),
+        }
+    return whole | every
 
 
-def add_delta(writer: gguf.GGUFWriter, shape: Shape) -> None:
-    delta, arch = shape.delta, shape.arch
-    if delta is None:
-        writer.add_rope_dimension_count(shape.head_dim)
-        return
+def add_gemma(writer: gguf.GGUFWriter, shape: Shape, gemma: Gemma) -> None:
+    shared = gemma.shared_of(shape.layers)
+    writer.add_feed_forward_length([shape.feed_forward * (1 if i < shape.layers - shared else 2) for i in range(shape.layers)])
+    writer.add_key_length(gemma.full_head_dim)
+    writer.add_value_length(gemma.full_head_dim)
+    writer.add_key_length_swa(shape.head_dim)
+    writer.add_value_length_swa(shape.head_dim)
+    writer.add_rope_dimension_count(gemma.full_head_dim)
+    writer.add_rope_dimension_count_swa(shape.head_dim)
+    writer.add_rope_freq_base_swa(10_000.0)
+    writer.add_sliding_window(gemma.window)
+    writer.add_sliding_window_pattern([not gemma.is_full(i) for i in range(shape.layers)])
+    writer.add_shared_kv_layers(shared)
+    writer.add_embedding_length_per_layer_input(gemma.per_layer)
+    writer.add_final_logit_softcapping(30.0)
+
+
+def add_delta(writer: gguf.GGUFWriter, shape: Shape, delta: Delta) -> None:
+    arch = shape.arch
     writer.add_rope_dimension_count(delta.rotary)
     writer.add_array(f"{arch}.rope.dimension_sections", [11, 11, 10, 0])
     writer.add_uint32(f"{arch}.full_attention_interval", delta.attends)
@@ -180,7 +260,42 @@ def add_delta(writer: gguf.GGUFWriter, shape: Shape) -> None:
         writer.add_uint32(f"{arch}.ssm.{key}", size)
 
 
-def values_of(name: str, size: tuple[int, ...], noise: numpy.random.Generator) -> numpy.ndarray:
+def add_sizes(writer: gguf.GGUFWriter, shape: Shape) -> None:
+    """Sizes that layers of this family have together, or lists of them."""
+    if shape.gemma:
+        return add_gemma(writer, shape, shape.gemma)
+    writer.add_feed_forward_length(shape.feed_forward)
+    writer.add_key_length(shape.head_dim)
+    writer.add_value_length(shape.head_dim)
+    if shape.delta:
+        return add_delta(writer, shape, shape.delta)
+    writer.add_rope_dimension_count(shape.head_dim)
+
+
+def encode(kind: Q, values: numpy.ndarray) -> numpy.ndarray:
+    """Rows as ggml's quantiser encodes them."""
+    block, size = gguf.GGML_QUANT_SIZES[kind]
+    rows, columns = values.shape
+    data = numpy.zeros((rows, columns // block * size), dtype=numpy.uint8)
+    ctypes.CDLL(str(BASE)).ggml_quantize_chunk(
+        ctypes.c_int(int(kind)), values.ctypes.data_as(ctypes.c_void_p), data.ctypes.data_as(ctypes.c_void_p),
+        ctypes.c_int64(0), ctypes.c_int64(rows), ctypes.c_int64(columns), None,
+    )
+    return data
+
+
+def table(size: tuple[int, ...], noise: numpy.random.Generator) -> Repeated:
+    rows, columns = size
+    part = 1 << 10
+    assert rows % part == 0, "rows of the table repeat"
+    return Repeated(encode(Q.Q6_K, noise.standard_normal((part, columns), dtype=numpy.float32) * numpy.float32(0.02)), rows // part)
+
+
+def values_of(name: str, size: tuple[int, ...], noise: numpy.random.Generator) -> numpy.ndarray | Repeated:
+    if name == TABLE:
+        return table(size, noise)
+    if name == "rope_freqs.weight":  # a quarter of the pairs turns
+        return numpy.where(numpy.arange(size[0]) < size[0] // 4, 1.0, 1e30).astype(numpy.float32)
     if name.endswith("ssm_a"):
         return numpy.full(size, -0.5, dtype=numpy.float32)  # a decay is negative
     if name.endswith("ssm_conv1d.weight"):
@@ -188,6 +303,12 @@ def values_of(name: str, size: tuple[int, ...], noise: numpy.random.Generator) -
     if len(size) == 1:
         return numpy.ones(size, dtype=numpy.float32)
     return (noise.standard_normal(size, dtype=numpy.float32) * numpy.float32(0.02)).astype(numpy.float16)
+
+
+def packed(size: tuple[int, ...]) -> int:
+    """Bytes of the table."""
+    block, bytes_of_block = gguf.GGML_QUANT_SIZES[Q.Q6_K]
+    return int(numpy.prod(size)) // block * bytes_of_block
 
 
 def write_f16(name: str, shape: Shape, path: Path) -> None:
@@ -199,18 +320,18 @@ def write_f16(name: str, shape: Shape, path: Path) -> None:
     writer.add_context_length(8192)
     writer.add_block_count(shape.layers + shape.modules)
     writer.add_embedding_length(shape.width)
-    writer.add_feed_forward_length(shape.feed_forward)
     writer.add_head_count(shape.heads)
     writer.add_head_count_kv(shape.kv_heads)
-    writer.add_key_length(shape.head_dim)
-    writer.add_value_length(shape.head_dim)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_rope_freq_base(shape.rope_base)
-    add_delta(writer, shape)
+    add_sizes(writer, shape)
     vocab = add_vocabulary(writer, shape.vocab)
     every = tensors(shape, vocab)
     # sizes first, then one tensor after the other, so that only one is in memory
     for tensor, size in every.items():
+        if tensor == TABLE:
+            writer.add_tensor_info(tensor, size, numpy.dtype(numpy.float16), packed(size), Q.Q6_K)
+            continue
         half = len(size) == 2 and not tensor.endswith("ssm_conv1d.weight")
         count = int(numpy.prod(size))
         dtype = numpy.dtype(numpy.float16 if half else numpy.float32)
@@ -231,6 +352,7 @@ def quantize(source: Path, target: Path, type_name: str) -> None:
     library.llama_model_quantize.restype = ctypes.c_uint32
     params = library.llama_model_quantize_default_params()
     params.ftype = TYPES[type_name]
+    params.allow_requantize = True  # the table that is Q6_K already
     partial = target.with_suffix(".partial")
     if library.llama_model_quantize(str(source).encode(), str(partial).encode(), ctypes.byref(params)) != 0:
         sys.exit(f"llama.cpp could not make {target.name}")
@@ -242,7 +364,7 @@ def main() -> None:
     parser.add_argument("--into", type=Path, required=True, help="folder outside the repository")
     parser.add_argument("--shape", choices=SHAPES, default="llama-1b")
     parser.add_argument("--types", nargs="+", choices=TYPES, default=["Q4_0", "Q4_K_M", "Q5_K_M", "Q6_K", "Q8_0", "IQ4_XS"])
-    parser.add_argument("--layers", type=int, help="fewer layers than the shape has, to check that a file loads")
+    parser.add_argument("--layers", type=int, help="fewer layers than the shape has, to check that a file loads (Gemma 4: 10, 15 …)")
     parser.add_argument("--keep-f16", action="store_true")
     args = parser.parse_args()
     if not LIBRARY.is_file():
