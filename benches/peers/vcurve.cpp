@@ -1,8 +1,8 @@
 // Measures T(m): llama.cpp's time for one decode of m tokens with the logits of all of them.
 //
 // In such a pass, speculative decoding checks m - 1 drafted tokens. Each round fills the cache with ctx
-// tokens, then times every m once and truncates the cache to ctx tokens after each, so that a slow
-// moment of the machine affects all m. Before each timed decode, one of the same m runs untimed:
+// tokens, then times every m once and truncates the cache to ctx tokens after each (recurrent states
+// are put back from a copy), so that a slow moment of the machine affects all m. Before each timed decode, one of the same m runs untimed:
 // llama.cpp builds its graph again when the batch changes its size (about a tenth of T(1)) and
 // reuses it while the size stays the same, as it does in use.
 // The first round is a warm-up, which the reader drops. Every round is one line of JSON:
@@ -77,12 +77,34 @@ double time_decode(llama_context *context, llama_batch batch) {
     return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - started).count();
 }
 
-// Removes the cached tokens from position `len` on.
-void truncate(llama_context *context, int len) {
-    if (!llama_memory_seq_rm(llama_get_memory(context), 0, len, -1)) {
-        throw std::runtime_error("the cache cannot be truncated");
-    }
+// Removes the cached tokens from position `len` on; false where recurrent layers keep only their last state.
+bool truncate(llama_context *context, int len) {
+    return llama_memory_seq_rm(llama_get_memory(context), 0, len, -1);
 }
+
+// The cache after a prompt of `len` tokens, to go back to after each pass.
+class Mark {
+public:
+    Mark(llama_context *context, int len) : context_(context), len_(len) {
+        saved_.resize(llama_state_seq_get_size(context, 0));
+        saved_.resize(llama_state_seq_get_data(context, saved_.data(), saved_.size(), 0));
+    }
+
+    // Truncates, or puts the whole state back where that is not possible.
+    void restore() const {
+        if (truncate(context_, len_)) {
+            return;
+        }
+        if (!truncate(context_, 0) || llama_state_seq_set_data(context_, saved_.data(), saved_.size(), 0) == 0) {
+            throw std::runtime_error("the cache cannot be restored");
+        }
+    }
+
+private:
+    llama_context *context_;
+    int len_;
+    std::vector<std::uint8_t> saved_;
+};
 
 int positive(const char *text) {
     const int number = std::atoi(text);
@@ -126,15 +148,18 @@ void run(const char *path, int threads, int ctx, int rounds) {
 
     Batch batch(std::max(ctx, most));
     for (int round = 0; round < rounds; round++) {
-        truncate(context.get(), 0);
+        if (!truncate(context.get(), 0)) {
+            throw std::runtime_error("the cache cannot be emptied");
+        }
         const double prefill = time_decode(context.get(), batch.fill(tokens, 0, ctx, false));
         std::printf("{\"round\":%d,\"prefill_us\":%.1f,\"decode_us\":{", round, prefill);
+        const Mark mark(context.get(), ctx);
         const char *separator = "";
         for (const int m : widths) {
             double took = 0;
             for (int pass = 0; pass < 2; pass++) { // the last one counts
                 took = time_decode(context.get(), batch.fill(tokens, ctx, m, true));
-                truncate(context.get(), ctx);
+                mark.restore();
             }
             std::printf("%s\"%d\":%.1f", separator, m, took);
             separator = ",";
