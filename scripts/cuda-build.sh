@@ -58,10 +58,14 @@ fetch_toolkit() {
 
 # Stand-ins for libcuda, libcublas and others, with the functions that cudarc declares.
 make_stand_ins() {
-    cargo fetch --locked
     local version source
     version=$(sed -n '/^name = "cudarc"/{n;s/^version = "\(.*\)"/\1/p}' Cargo.lock)
-    source=$(find "${CARGO_HOME:-$HOME/.cargo}/registry/src" -maxdepth 2 -name "cudarc-$version" | head -1)
+    find_source() { find "${CARGO_HOME:-$HOME/.cargo}/registry/src" -maxdepth 2 -name "cudarc-$version" 2> /dev/null | head -1; }
+    source=$(find_source)
+    if [ -z "$source" ]; then
+        cargo fetch --locked # waits while other builds hold cargo's cache
+        source=$(find_source)
+    fi
     if [ -z "$source" ]; then
         echo "the source of cudarc $version is not there; run cargo fetch" >&2
         exit 1
