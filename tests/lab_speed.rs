@@ -143,6 +143,7 @@ fn simulated_counts_equal_those_of_real_runs_on_the_real_model() {
         rollback: Rollback::default(),
         draft_vocab: None,
         think: None,
+        pass_form: None,
     };
     let prompts = ["Once upon a time there was a", "def add(a, b):\n", "The five largest cities are 1."];
     for drafter in ["mtp", "ngram+mtp"].map(|name| name.parse().unwrap()) {

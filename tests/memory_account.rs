@@ -21,7 +21,7 @@ use common::grown::{ASSISTANT, CONTEXT, DEEPSEEK, GEMMA4, MIMO, QWEN3, QWEN35};
 use common::tiny::{TEMPLATE, Tiny, vocab_len};
 use draftscope::model::LogitRows;
 use draftscope::model::load::{Loaded, card::Card, load};
-use draftscope::model::options::{Backend, Dtype, LoadOptions, ModuleFile};
+use draftscope::model::options::{Backend, Dtype, LoadOptions, ModuleFile, PassForm};
 use draftscope::protocol::{MemoryAccount, TokenId};
 use serde::{Deserialize, Serialize};
 
@@ -199,6 +199,8 @@ struct Run {
     dtype: String,
     own_module: bool,
     draft_model: Option<PathBuf>,
+    /// Whether passes on candle run as on a GPU: its caches are halves.
+    as_on_gpu: bool,
 }
 
 /// Environment variable with the [`Run`] of a child process.
@@ -211,7 +213,8 @@ impl Run {
     fn of(what: &str, target: &Path, [backend, dtype]: [&str; 2]) -> Self {
         let (what, target) = (format!("{what}, {backend} {dtype}"), target.to_owned());
         let candle = backend == "candle";
-        Self { what, target, candle, dtype: dtype.to_owned(), own_module: false, draft_model: None }
+        let dtype = dtype.to_owned();
+        Self { what, target, candle, dtype, own_module: false, draft_model: None, as_on_gpu: false }
     }
 
     fn options(&self) -> LoadOptions {
@@ -229,6 +232,7 @@ impl Run {
             mtp: self.own_module.then_some(own),
             draft_model: self.draft_model.clone(),
             draft_model_required: self.draft_model.is_some(),
+            pass_form: self.as_on_gpu.then_some(PassForm::GPU),
             ..common::checkpoint::recipe(self.target.clone(), Backend::Native)
         }
     }
@@ -332,8 +336,10 @@ fn the_account_of_every_family_is_what_the_process_takes() {
     let mut wrong = Vec::new();
     for growth in [&QWEN3, &MIMO, &QWEN35, &GEMMA4, &DEEPSEEK] {
         let folder = growth.make();
-        for kind in [["native", "stored"], ["candle", "bf16"], ["candle", "f32"]] {
-            let run = Run::of(growth.fixture, folder.path(), kind);
+        let [native, bf16, f32] = [["native", "stored"], ["candle", "bf16"], ["candle", "f32"]]
+            .map(|kind| Run::of(growth.fixture, folder.path(), kind));
+        let as_on_gpu = Run { what: format!("{}, as on a GPU", f32.what), as_on_gpu: true, ..f32.clone() };
+        for run in [native, bf16, f32, as_on_gpu] {
             wrong.extend(run.check());
             if ["mimo", "qwen35", "deepseek"].contains(&growth.fixture) {
                 let what = format!("{}, own module", run.what);

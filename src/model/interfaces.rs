@@ -291,7 +291,8 @@ impl LoadContext<'_> {
             }
         };
         let spec = self.spec(&matmul, dtype, device);
-        (Tensors::new(self.source, (matmul, device), self.config.transformer()), spec)
+        let tensors = Tensors::new(self.source, (matmul, device), self.config.transformer());
+        (tensors.run_as(self.options.pass_form()), spec)
     }
 
     /// Whether draft modules in the target's files are loaded, if there are any.

@@ -145,6 +145,12 @@ pub trait Model {
         Err(ModelError::Rewind { len: base, have: self.len(), since: base })
     }
 
+    /// Makes later passes compute attention of all rows at once, or of few rows one by one, as plain decoding does;
+    /// returns whether that is a change. False from backends that have no such choice.
+    fn attend_in_batches(&mut self, _batched: bool) -> bool {
+        false
+    }
+
     /// Makes later passes return these hidden states. Early passes return only the normed state.
     ///
     /// # Errors

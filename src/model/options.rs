@@ -43,6 +43,8 @@ pub struct LoadOptions {
     pub device_memory: Option<PathBuf>,
     /// Whether the chat template is asked for a thought before the answer; `None` leaves it to the template.
     pub think: Option<bool>,
+    /// How passes on candle run; `None` is what suits the device.
+    pub pass_form: Option<PassForm>,
 }
 
 impl LoadOptions {
@@ -65,7 +67,40 @@ impl LoadOptions {
             draft_vocab: None,
             device_memory: None,
             think: None,
+            pass_form: None,
         }
+    }
+
+    /// How passes on candle run.
+    #[must_use]
+    pub fn pass_form(&self) -> PassForm {
+        let usual = if self.device.is_candles() { PassForm::GPU } else { PassForm::CPU };
+        self.pass_form.unwrap_or(usual)
+    }
+}
+
+/// How passes on candle run. On a CPU a row's bits do not depend on the rows beside it; on a GPU memory, launches of
+/// kernels and copies to the host count, and a test at load decides how many rows are verified together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PassForm {
+    /// Whether keys and values are cached as IEEE halves, else as f32.
+    pub halves: bool,
+    /// Whether all rows attend in one product; else up to 16 rows do one by one.
+    pub batched: bool,
+    /// Whether of rows whose best logits alone are read only those are copied to the host, else all.
+    pub best_only: bool,
+}
+
+impl PassForm {
+    /// As on a CPU.
+    pub const CPU: Self = Self { halves: false, batched: false, best_only: false };
+    /// As on a GPU.
+    pub const GPU: Self = Self { halves: true, batched: true, best_only: true };
+
+    /// Bytes of a cached number.
+    #[must_use]
+    pub fn kv_bytes(self) -> usize {
+        if self.halves { 2 } else { 4 }
     }
 }
 

@@ -73,6 +73,7 @@ pub fn recipe(path: PathBuf, backend: Backend) -> LoadOptions {
         rollback: Rollback::default(),
         draft_vocab: None,
         think: None,
+        pass_form: None,
     }
 }
 

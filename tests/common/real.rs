@@ -118,6 +118,7 @@ fn recipe(backend: Backend, dtype: Dtype, mtp: ModuleFile) -> Option<LoadOptions
         rollback: Rollback::default(),
         draft_vocab: None,
         think: None,
+        pass_form: None,
     })
 }
 

@@ -63,6 +63,7 @@ impl Tiny {
             rollback: Rollback::default(),
             draft_vocab: None,
             think: None,
+            pass_form: None,
         }
     }
 

@@ -15,8 +15,8 @@ use crate::case::{Limit, largest};
 use crate::decode::{NoDrafter, decode, settings, start, with_conventions, with_tree};
 use crate::spoil::spoiled;
 use crate::support::{
-    Backend, Checkpoint, Golden, HeadCard, Loaded, LogitRows, Model, MtpOverride, TokenId, left_out, open, oracle_text,
-    path, with_draft,
+    Backend, Checkpoint, Golden, HeadCard, LoadOptions, Loaded, LogitRows, Model, MtpOverride, PassForm, TokenId,
+    left_out, open, oracle_text, path, with_draft,
 };
 
 /// A drafter in one file format on one backend, and how near its logits are to the reference.
@@ -51,13 +51,18 @@ struct Pair {
 }
 
 fn pair(draft: &Path, backend: Backend) -> Pair {
-    let loaded = open(&with_draft(&path("llama-deep"), draft, backend));
+    loaded(draft, backend, None).0
+}
+
+/// The pair, and bytes of the drafter's cache per position.
+fn loaded(draft: &Path, backend: Backend, pass_form: Option<PassForm>) -> (Pair, u64) {
+    let loaded = open(&LoadOptions { pass_form, ..with_draft(&path("llama-deep"), draft, backend) });
     assert_eq!(loaded.notice, None, "{}", draft.display());
     let Loaded { target, block, .. } = loaded;
     let (block, info) = block.expect("a block drafter");
     assert_eq!((info.block, info.draft_vocab), (block.most_drafts() as u64, 320));
     assert!(info.weight_bytes > 20_000 && info.kv_bytes_per_token > 0);
-    Pair { target, block }
+    (Pair { target, block }, info.kv_bytes_per_token)
 }
 
 impl Form {
@@ -124,6 +129,24 @@ fn drafts_equal_the_reference() {
 
 fn drafter(block: &dyn BlockModule) -> Box<dyn Drafter> {
     Box::new(BlockDrafter::new(block.fork().unwrap()))
+}
+
+#[test]
+fn caches_of_halves_give_nearly_the_logits_of_the_reference() {
+    let text = text();
+    for file in ["dflash", "dspark"] {
+        let ((_, cached), golden) = (loaded(&path(file), Backend::Candle, None), Golden::bare(file));
+        let (mut pair, halved) = loaded(&path(file), Backend::Candle, Some(PassForm::GPU));
+        assert_eq!(2 * halved, cached);
+        let most = pair.block.most_drafts();
+        let starts = golden.tokens("starts");
+        let logits: Vec<f32> =
+            starts.iter().flat_map(|start| drafted(&mut pair, &text, start.index(), most).0).collect();
+        Limit::relative(0.01).check(file, &logits, &golden.numbers(&format!("logits.{most}")));
+        let plain = decode(pair.target.as_ref(), Box::new(NoDrafter), &settings(0), &text[..8], 60);
+        let answer = decode(pair.target.as_ref(), drafter(pair.block.as_ref()), &settings(3), &text[..8], 60);
+        assert!(answer.text == plain.text && answer.rounds < 55, "{} rounds", answer.rounds);
+    }
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use draftscope::protocol::{DrafterInfo, DrafterKind};
 
 use crate::support::{
-    Backend, ChatTemplate, DraftModule, Golden, LoadOptions, Loaded, Model, Rollback, TextCodec, bare_options,
-    modules_of, open, options, path, with_draft,
+    Backend, ChatTemplate, DraftModule, Golden, LoadOptions, Loaded, Model, PassForm, Rollback, TextCodec,
+    bare_options, modules_of, open, options, path, with_draft,
 };
 
 /// A target in one file format, and its draft module, if it has one.
@@ -39,6 +39,8 @@ pub struct Case {
 pub struct Run {
     pub backend: Backend,
     pub rollback: Rollback,
+    /// How passes on candle run, if not as on the CPU.
+    pub form: Option<PassForm>,
     /// Largest allowed difference of logits and states from the oracle.
     pub limit: Limit,
     /// Whether greedy decoding writes the oracle's text; false if rounding may change the best token.
@@ -220,7 +222,7 @@ impl Case {
             Some(Source::Target(_)) => options(&target, run.backend),
             Some(Source::Fixture(name)) => with_draft(&target, &path(name), run.backend),
         };
-        LoadOptions { rollback: run.rollback, ..options }
+        LoadOptions { rollback: run.rollback, pass_form: run.form, ..options }
     }
 
     /// Loads it, and checks that the backend is the requested one and that no module is ignored.

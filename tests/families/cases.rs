@@ -1,8 +1,10 @@
 //! The table: one entry for each fixture.
 
 mod experts;
+mod gpu_form;
 
 pub use experts::*;
+pub use gpu_form::*;
 
 use crate::case::{Case, Draft, Effect, Limit, Oracle, Run, Source, Tree};
 use crate::support::{Backend, Rollback};
@@ -21,6 +23,7 @@ const EIGHT_BITS: f64 = DEEP * 2.4 / 127.0 / 3.465;
 const CANDLE: Run = Run {
     backend: Backend::Candle,
     rollback: Rollback::Snapshots,
+    form: None,
     limit: Limit::relative(2e-5),
     greedy: true,
     rows: 1e-4,

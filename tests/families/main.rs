@@ -21,6 +21,7 @@ mod experts;
 mod gemma3;
 mod gemma4;
 mod gguf;
+mod gpu_form;
 mod llama;
 mod mimo;
 mod module;
@@ -37,6 +38,12 @@ macro_rules! battery {
         battery! {
             module $case: oracle conventions commits speculation second_prompt trimmed wrong_rows memory fork left_out
         }
+    };
+    (gpu_logits $case:path) => {
+        battery! { gpu_form $case: logits fork memory batched best }
+    };
+    (gpu_form $case:path) => {
+        battery! { gpu_form $case: logits rows rollback fork speculation memory batched best modules }
     };
     ($battery:ident $case:path: $($test:ident)+) => {
         $(
@@ -88,5 +95,15 @@ mod conformance {
         eagle3_original: EAGLE3_ORIGINAL is target & module;
         eagle3_normed: EAGLE3_NORMED is module;
         eagle3_speculators: EAGLE3_SPECULATORS is module;
+        llama_on_gpu: LLAMA_ON_GPU is gpu_form;
+        mimo_on_gpu: MIMO_ON_GPU is gpu_form;
+        qwen35_on_gpu: QWEN35_ON_GPU is gpu_form;
+        deepseek_on_gpu: DEEPSEEK_ON_GPU is gpu_form;
+        gemma3_on_gpu: GEMMA3_ON_GPU is gpu_form;
+        gemma4_on_gpu: GEMMA4_ON_GPU is gpu_form;
+        gemma4_candle_on_gpu: GEMMA4_CANDLE_ON_GPU is gpu_logits;
+        qwen3moe_on_gpu: QWEN3_MOE_ON_GPU is gpu_form;
+        glm4moe_on_gpu: GLM4_MOE_ON_GPU is gpu_form;
+        eagle3_on_gpu: EAGLE3_ON_GPU is gpu_form;
     }
 }

@@ -46,7 +46,7 @@ pub(super) fn of(context: &LoadContext<'_>, weight_type: WeightType, on_kernels:
         WeightType::Stored => 0,
         _ => (size * config.looked_up_weights()) as i64 - config.looked_up_bytes(source) as i64,
     };
-    let value_bytes = if whole { 2 } else { 4 };
+    let value_bytes = if whole { 2 } else { options.pass_form().kv_bytes() as u64 };
     let states = KEPT_STATES * config.state_bytes()
         + match options.rollback {
             Rollback::Snapshots => KEPT_ROWS * config.state_bytes(), // the last one is the present one
@@ -156,6 +156,7 @@ pub(super) fn by_default(path: &Path, opened: &OpenModel, ctx_len: usize) -> Mem
         rollback: Rollback::default(),
         draft_vocab: None,
         think: None,
+        pass_form: None,
     };
     let (source, config) = (&opened.source, opened.config.as_ref());
     of(&LoadContext { options: &options, source, config, ctx_len, ends: &[] }, WeightType::Stored, true)
@@ -242,6 +243,7 @@ mod tests {
                     rollback: Rollback::default(),
                     draft_vocab: None,
                     think: None,
+                    pass_form: None,
                 };
                 let opened = OpenModel::open(folder.path()).unwrap();
                 let weight_type = weight_type(dtype, &opened.source, &Device::Cpu).0;
@@ -278,6 +280,7 @@ mod tests {
             rollback: Rollback::default(),
             draft_vocab,
             think: None,
+            pass_form: None,
         }
     }
 

@@ -1,12 +1,13 @@
 //! Attention on candle over a [`KvCache`]: causal, within a window, and over trees.
 //!
-//! Invariant: up to [`ROW_BY_ROW`] rows attend one at a time with the shapes of plain decoding, so a row's result does
-//! not depend on the rows beside it.
+//! Invariant: where the cache is not read in batches, up to [`ROW_BY_ROW`](crate::model::nn::ROW_BY_ROW) rows attend one
+//! at a time with the shapes of plain decoding, so a row's result does not depend on the rows beside it. In batches all
+//! rows are one product with a mask: as many launches as a single row takes.
 
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 
 use crate::model::ModelError;
-use crate::model::nn::{KvCache, ROW_BY_ROW, TreeRows};
+use crate::model::nn::{KvCache, PassRows};
 
 /// How scores are worked out.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,73 +40,84 @@ impl Scores {
     }
 }
 
-/// Where the rows of a pass are in a cache, which contains them already.
-#[derive(Clone, Copy)]
-pub struct CachedRows<'a> {
-    /// Positions before the rows.
-    pub start: usize,
-    /// The rows' tree; `None` if every row continues the one before it.
-    pub tree: Option<&'a TreeRows>,
-    /// Positions that a row sees, including its own; `None` = all.
-    pub window: Option<usize>,
+/// Rows `first..first + count` of a pass, and what they see.
+pub struct SeenBy {
+    /// The first row.
+    pub first: usize,
+    /// Number of rows.
+    pub count: usize,
+    /// Keys and values as cached, `[kv_heads, n, …]`.
+    pub cached: (Tensor, Tensor),
+    /// What is added to the scores, `[count, n]`; `None` if all rows see everything.
+    pub mask: Option<Tensor>,
 }
 
-/// Attention of `q [heads, m, hd]` over what each row sees of the cache: -> `[m, heads · hd]`.
+/// Joins, along this dimension, the answers of all rows of a pass, which `answer` computes all at once or one by one.
+/// `window`: positions that a row sees, including its own; `None` = all.
+///
+/// # Errors
+/// Those of `answer`.
+pub fn attend_rows(
+    cache: &KvCache,
+    (rows, window): (&PassRows, Option<usize>),
+    dimension: usize,
+    answer: impl Fn(SeenBy) -> Result<Tensor, ModelError>,
+) -> Result<Tensor, ModelError> {
+    if cache.is_batched() || rows.is_prompt() {
+        let cached = cache.range(rows.first(window)..rows.end())?;
+        let mask = rows.mask(window, cached.0.device())?;
+        return answer(SeenBy { first: 0, count: rows.count(), cached, mask });
+    }
+    let one = |row| answer(SeenBy { first: row, count: 1, cached: cache.seen(&rows.seen(row, window))?, mask: None });
+    Ok(Tensor::cat(&(0..rows.count()).map(one).collect::<Result<Vec<_>, _>>()?, dimension)?)
+}
+
+/// Attention of `q [heads, m, hd]` over what each row sees of the cache, which contains the rows already: -> `[m, heads ·
+/// hd]`. `window` as for [`attend_rows`].
 ///
 /// # Errors
 /// When shapes do not fit.
-pub fn attend_cached(q: &Tensor, cache: &KvCache, rows: CachedRows<'_>, scores: Scores) -> Result<Tensor, ModelError> {
-    let CachedRows { start, tree, window } = rows;
-    let m = q.dim(1)?;
-    let first = |end: usize| end.saturating_sub(window.unwrap_or(end));
-    let row = |i: usize| q.narrow(1, i, 1);
-    if let Some(tree) = tree {
-        let rows = tree.paths().iter().enumerate().map(|(i, path)| {
-            let seen: Vec<usize> = path.iter().map(|row| start + row).collect();
-            let from = first(start + seen.len());
-            let (keys, values) = cache.range_and(from.min(start)..start, &seen[from.saturating_sub(start)..])?;
-            attend(&row(i)?, (&keys, &values), None, scores)
-        });
-        return Ok(Tensor::cat(&rows.collect::<Result<Vec<_>, _>>()?, 0)?);
-    }
-    if m <= ROW_BY_ROW {
-        let rows = (start + 1..=start + m).enumerate().map(|(i, end)| {
-            let (keys, values) = cache.range(first(end)..end)?;
-            attend(&row(i)?, (&keys, &values), None, scores)
-        });
-        return Ok(Tensor::cat(&rows.collect::<Result<Vec<_>, _>>()?, 0)?);
-    }
-    let (keys, values) = cache.range(first(start + 1)..start + m)?;
-    attend(q, (&keys, &values), window, scores)
+pub fn attend_cached(
+    q: &Tensor,
+    cache: &KvCache,
+    rows: (&PassRows, Option<usize>),
+    scores: Scores,
+) -> Result<Tensor, ModelError> {
+    attend_rows(cache, rows, 0, |SeenBy { first, count, cached: (keys, values), mask }| {
+        attend(&q.narrow(1, first, count)?, (&keys, &values), mask.as_ref(), scores)
+    })
 }
 
-/// Causal attention of `q [heads, m, hd]` over keys and values `[kv_heads, n, hd]`, whose last position is the last
-/// row's: softmax(scores)·v -> `[m, heads · hd]`. Query heads that share a key/value head (Ainslie et al., 2023) are
-/// stacked as rows of one product. A row sees `window` positions up to its own; a single row sees all that it is given.
+/// Attention of `q [heads, m, hd]` over keys and values `[kv_heads, n, hd]`, f32 or halves: softmax(scores + mask)·v ->
+/// `[m, heads · hd]`. Query heads that share a key/value head (Ainslie et al., 2023) are stacked as rows of one product.
+/// `mask`: `[m, n]`.
 ///
 /// # Errors
 /// If shapes do not fit.
 pub fn attend(
     q: &Tensor,
     (keys, values): (&Tensor, &Tensor),
-    window: Option<usize>,
+    mask: Option<&Tensor>,
     scores: Scores,
 ) -> Result<Tensor, ModelError> {
     let (heads, m, head_dim) = q.dims3()?;
     let (kv_heads, n, _) = keys.dims3()?;
     let stacked = q.contiguous()?.reshape((kv_heads, heads / kv_heads * m, head_dim))?;
-    let mut scores = scores.of(stacked.matmul(&keys.t()?)?)?.reshape((heads, m, n))?;
-    if m > 1 {
-        let hides = |row: usize| {
-            let at = n - m + row;
-            (0..n).map(move |column| u8::from(column > at || window.is_some_and(|window| column + window <= at)))
-        };
-        let mask: Vec<u8> = (0..m).flat_map(hides).collect();
-        let mask = Tensor::from_vec(mask, (m, n), q.device())?; // 1 = hidden
-        let hidden = Tensor::new(f32::NEG_INFINITY, q.device())?.broadcast_as((heads, m, n))?;
-        scores = mask.broadcast_as((heads, m, n))?.where_cond(&hidden, &scores)?;
+    let products = stacked.matmul(&widened(keys)?.t()?)?; // wide keys and values never exist together
+    let mut scores = scores.of(products)?.reshape((heads, m, n))?;
+    if let Some(mask) = mask {
+        scores = scores.broadcast_add(mask)?;
     }
     let weights = candle_nn::ops::softmax_last_dim(&scores)?.reshape((kv_heads, heads / kv_heads * m, n))?;
-    let mixed = weights.matmul(values)?.reshape((heads, m, head_dim))?;
+    drop(scores);
+    let mixed = weights.matmul(&widened(values)?)?.reshape((heads, m, head_dim))?;
     Ok(mixed.transpose(0, 1)?.contiguous()?.reshape((m, heads * head_dim))?)
+}
+
+/// Cached numbers as f32: products are summed in f32, and scores, which may be large, keep its precision.
+///
+/// # Errors
+/// When memory is short.
+pub fn widened(cached: &Tensor) -> Result<Tensor, ModelError> {
+    Ok(cached.to_dtype(DType::F32)?)
 }

@@ -2,19 +2,16 @@
 //! feed-forward layer, each after an RMSNorm and added to the residual stream. Qwen3's blocks norm queries and keys
 //! too, head by head; Gemma 3's also the outputs before they are added.
 //!
-//! Invariant: up to [`ROW_BY_ROW`] rows, attention is computed one row at a time with the shapes of plain decoding, so
-//! a row's result does not depend on how many rows run with it. Activations are f32 whatever the dtype of the weights.
+//! Invariant: unless the cache is read in batches ([`attention`](crate::model::nn::attend_rows)), a row's result does not
+//! depend on how many rows run with it. Activations are f32 whatever the dtype of the weights.
 
 use candle_core::{Device, Tensor};
 
 use crate::model::nn::{
-    Activation, CachedRows, FeedForward, Gated, KvCache, LayerWeights, Linear, PairOrder, RmsNorm, RopeSpec, Scores,
+    Activation, FeedForward, Gated, KvCache, LayerWeights, Linear, PairOrder, PassRows, RmsNorm, RopeSpec, Scores,
     TransformerConfig, attend_cached,
 };
-use crate::model::{ExpertsMet, ModelError, tree_depths};
-
-/// Most rows for which attention goes row by row; prefill blocks are wider.
-pub const ROW_BY_ROW: usize = 16;
+use crate::model::{ExpertsMet, ModelError};
 
 /// Cosines and sines of all positions.
 #[derive(Clone, Debug)]
@@ -47,31 +44,29 @@ impl Rope {
         Ok(Self { width, cos: table(f64::cos)?, sin: table(f64::sin)?, order })
     }
 
-    /// Rotates the first values of `x [heads, m, head_dim]`, whose first row stands at position `start`.
+    /// Rotates the first values of `x [heads, m, head_dim]`, whose first row stands at position `start`. `depths [m]`: of
+    /// the rows below the first; `None` if they ascend.
     pub(in crate::model) fn rotate(
         &self,
         x: &Tensor,
         start: usize,
-        tree: Option<&TreeRows>,
+        depths: Option<&Tensor>,
     ) -> Result<Tensor, ModelError> {
         let rest = x.dim(2)?.saturating_sub(self.width);
         if rest > 0 {
-            let turned = self.rotate_whole(&x.narrow(2, 0, self.width)?, start, tree)?;
+            let turned = self.rotate_whole(&x.narrow(2, 0, self.width)?, start, depths)?;
             return Ok(Tensor::cat(&[turned, x.narrow(2, self.width, rest)?], 2)?);
         }
-        self.rotate_whole(x, start, tree)
+        self.rotate_whole(x, start, depths)
     }
 
-    fn rotate_whole(&self, x: &Tensor, start: usize, tree: Option<&TreeRows>) -> Result<Tensor, ModelError> {
+    fn rotate_whole(&self, x: &Tensor, start: usize, depths: Option<&Tensor>) -> Result<Tensor, ModelError> {
         let m = x.dim(1)?;
-        let (cos, sin) = match tree {
-            None => (self.cos.narrow(0, start, m)?, self.sin.narrow(0, start, m)?),
-            Some(tree) => {
-                let ids = tree.0.iter().map(|path| (start + path.len() - 1) as u32).collect::<Vec<_>>();
-                let ids = Tensor::from_vec(ids, m, x.device())?;
-                (self.cos.index_select(&ids, 0)?, self.sin.index_select(&ids, 0)?)
-            }
+        let of_rows = |table: &Tensor| {
+            let table = table.narrow(0, start, m)?;
+            depths.map_or(Ok(table.clone()), |depths| table.index_select(depths, 0))
         };
+        let (cos, sin) = (of_rows(&self.cos)?, of_rows(&self.sin)?);
         let x = x.unsqueeze(0)?.contiguous()?;
         let rotated = match self.order {
             PairOrder::Interleaved => candle_nn::rotary_emb::rope_i(&x, &cos, &sin)?,
@@ -86,43 +81,28 @@ impl Rope {
 pub struct BlockPass<'a> {
     /// Angles of all positions.
     pub rope: &'a Rope,
-    /// The rows' tree; `None` if every row continues the one before it.
-    pub tree: Option<&'a TreeRows>,
-    /// Rotary position of the first row; `None` = the number of cached positions.
+    /// The rows.
+    pub rows: &'a PassRows,
+    /// Rotary position of the first row; `None` = the number of positions before it.
     pub at: Option<usize>,
     /// Positions that a row sees, including its own; `None` = all.
     pub window: Option<usize>,
 }
 
 impl<'a> BlockPass<'a> {
-    /// For rows that continue the cache and see all of it.
+    /// For rows that see the whole cache, at the positions that they have there.
     #[must_use]
-    pub fn new(rope: &'a Rope, tree: Option<&'a TreeRows>) -> Self {
-        Self { rope, tree, at: None, window: None }
+    pub fn new(rope: &'a Rope, rows: &'a PassRows) -> Self {
+        Self { rope, rows, at: None, window: None }
     }
-}
 
-/// The rows of a tree: for each the rows from the root to it, itself included.
-#[derive(Clone, Debug)]
-pub struct TreeRows(Vec<Vec<usize>>);
-
-impl TreeRows {
-    /// The tree in which row `i` continues row `parents[i]`.
+    /// Rotates queries or keys of the rows, `[heads, m, head_dim]`.
     ///
     /// # Errors
-    /// As [`tree_depths`].
-    pub fn new(parents: &[usize]) -> Result<Self, ModelError> {
-        let mut paths: Vec<Vec<usize>> = Vec::with_capacity(tree_depths(parents)?.len());
-        for (row, parent) in parents.iter().enumerate() {
-            let before = if row == 0 { &[][..] } else { &paths[*parent] };
-            paths.push(before.iter().copied().chain([row]).collect());
-        }
-        Ok(Self(paths))
-    }
-
-    /// For each row the rows from the root to it, itself included.
-    pub(in crate::model) fn paths(&self) -> &[Vec<usize>] {
-        &self.0
+    /// When there are no angles for a position.
+    pub fn rotate(&self, x: &Tensor) -> Result<Tensor, ModelError> {
+        let depths = self.rows.depths(x.device())?;
+        self.rope.rotate(x, self.at.unwrap_or(self.rows.start()), depths.as_ref())
     }
 }
 
@@ -214,8 +194,7 @@ impl Block {
         pass: BlockPass<'_>,
         cache: &mut KvCache,
     ) -> Result<Tensor, ModelError> {
-        let (m, tree, start) = (x.dim(0)?, pass.tree, cache.len());
-        let at = pass.at.unwrap_or(start);
+        let m = x.dim(0)?;
         // 1. project and split into heads: [m, h * hd] -> [h, m, hd]
         let heads = |linear: &Linear, count| -> Result<Tensor, ModelError> {
             Ok(linear.forward(read)?.reshape((m, count, self.head_dim))?.transpose(0, 1)?)
@@ -225,10 +204,10 @@ impl Block {
         if let Some([q_norm, k_norm]) = &self.head_norms {
             (q, k) = (q_norm.forward(&q)?, k_norm.forward(&k)?);
         }
-        let (q, k) = (pass.rope.rotate(&q, at, tree)?, pass.rope.rotate(&k, at, tree)?);
+        let (q, k) = (pass.rotate(&q)?, pass.rotate(&k)?);
         cache.append(&k, &heads(&self.v, of_kv)?)?;
         // 2. attend over what each row sees
-        let rows = CachedRows { start, tree, window: pass.window };
+        let rows = (pass.rows, pass.window);
         let attended = self.o.forward(&attend_cached(&q, cache, rows, self.scores)?)?;
         let x = self.add(x, attended, 0)?;
         // 3. feed forward

@@ -4,6 +4,7 @@ use candle_core::{Device, Tensor};
 
 use crate::model::ModelError;
 use crate::model::nn::{Linear, TransformerConfig};
+use crate::model::options::PassForm;
 use crate::protocol::TokenId;
 
 /// A target's embedding, which its modules share.
@@ -25,6 +26,9 @@ pub trait SharedTarget: Embedding {
 
     /// The output head `[v, d]`, memory shared.
     fn head(&self) -> Linear;
+
+    /// How its passes run, and those of its modules.
+    fn form(&self) -> PassForm;
 }
 
 /// An embedding that a module or head has of its own.

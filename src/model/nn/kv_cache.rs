@@ -2,6 +2,9 @@
 //!
 //! With latent attention, the cached row of a position is the key and, its first part, the value.
 //!
+//! Keys and values are f32 or IEEE halves, to which they are rounded when they are appended: number by number, so it does
+//! not matter how rows are cut into passes.
+//!
 //! Invariant: positions `0..len` contain what was appended; those after are garbage that the next append overwrites.
 //! Cutting back is therefore a number, not a copy.
 
@@ -9,19 +12,27 @@ use candle_core::{DType, Device, Tensor};
 
 use crate::fatal::OutOfMemory;
 use crate::model::ModelError;
+use crate::model::nn::pass_rows::Seen;
+use crate::model::options::PassForm;
 
 /// Keys and values of one transformer block.
 pub struct KvCache {
     keys: Tensor, // [kv_heads, ctx, head_dim]
     values: Values,
     len: usize,
+    form: PassForm,
 }
 
 /// Unwinds if the system refuses memory for so many numbers; a device reports errors itself.
-fn ensure_room(numbers: usize, device: &Device) {
+fn ensure_room(numbers: usize, (device, form): (&Device, PassForm)) {
     if device.is_cpu() {
-        OutOfMemory::unless_there_are(numbers.saturating_mul(size_of::<f32>()));
+        OutOfMemory::unless_there_are(numbers.saturating_mul(form.kv_bytes()));
     }
+}
+
+/// Type of the cached numbers.
+fn dtype(form: PassForm) -> DType {
+    if form.halves { DType::F16 } else { DType::F32 }
 }
 
 /// Where the values are.
@@ -37,20 +48,22 @@ impl KvCache {
     ///
     /// # Errors
     /// When memory is short.
-    pub fn new(kv_heads: usize, ctx: usize, head_dim: usize, device: &Device) -> Result<Self, ModelError> {
-        ensure_room(2 * kv_heads * ctx * head_dim, device);
-        let zeros = || Tensor::zeros((kv_heads, ctx, head_dim), DType::F32, device);
-        Ok(Self { keys: zeros()?, values: Values::Own(zeros()?), len: 0 })
+    pub fn new(kv_heads: usize, ctx: usize, head_dim: usize, on: (&Device, PassForm)) -> Result<Self, ModelError> {
+        ensure_room(2 * kv_heads * ctx * head_dim, on);
+        let (device, form) = on;
+        let zeros = || Tensor::zeros((kv_heads, ctx, head_dim), dtype(form), device);
+        Ok(Self { keys: zeros()?, values: Values::Own(zeros()?), len: 0, form })
     }
 
     /// An empty cache for `ctx` rows that are keys of `width` numbers, the first `value` of which are the value.
     ///
     /// # Errors
     /// When memory is short.
-    pub fn latent(ctx: usize, (width, value): (usize, usize), device: &Device) -> Result<Self, ModelError> {
-        ensure_room(ctx * width, device);
-        let keys = Tensor::zeros((1, ctx, width), DType::F32, device)?;
-        Ok(Self { keys, values: Values::OfKeys(value), len: 0 })
+    pub fn latent(ctx: usize, (width, value): (usize, usize), on: (&Device, PassForm)) -> Result<Self, ModelError> {
+        ensure_room(ctx * width, on);
+        let (device, form) = on;
+        let keys = Tensor::zeros((1, ctx, width), dtype(form), device)?;
+        Ok(Self { keys, values: Values::OfKeys(value), len: 0, form })
     }
 
     /// Cached positions.
@@ -65,6 +78,17 @@ impl KvCache {
         self.len == 0
     }
 
+    /// Whether all rows of a pass attend in one product.
+    #[must_use]
+    pub fn is_batched(&self) -> bool {
+        self.form.batched
+    }
+
+    /// Whether all rows attend in one product from here on, or few do one by one; returns whether that is a change.
+    pub fn set_batched(&mut self, batched: bool) -> bool {
+        std::mem::replace(&mut self.form.batched, batched) != batched
+    }
+
     /// Appends `m` positions, `[kv_heads, m, head_dim]` each; values that are part of the keys are not read.
     ///
     /// # Errors
@@ -75,9 +99,10 @@ impl KvCache {
         if self.len + m > ctx_len {
             return Err(ModelError::ContextFull { needed: self.len + m, ctx_len });
         }
-        self.keys.slice_set(&keys.contiguous()?, 1, self.len)?;
+        let stored = |rows: &Tensor| rows.to_dtype(dtype(self.form))?.contiguous();
+        self.keys.slice_set(&stored(keys)?, 1, self.len)?;
         if let Values::Own(own) = &self.values {
-            own.slice_set(&values.contiguous()?, 1, self.len)?;
+            own.slice_set(&stored(values)?, 1, self.len)?;
         }
         self.len += m;
         Ok(())
@@ -104,7 +129,7 @@ impl KvCache {
         Ok((keys, values))
     }
 
-    /// Keys and values of these positions, `[kv_heads, …, head_dim]`.
+    /// Keys and values of these positions as they are cached, `[kv_heads, …, head_dim]`.
     ///
     /// # Errors
     /// If there are fewer.
@@ -113,24 +138,15 @@ impl KvCache {
         self.with_values(keys, |values| values.narrow(1, range.start, range.len()))
     }
 
-    /// Keys and values of the first `len` positions and then of these, `[kv_heads, …, head_dim]`.
+    /// Keys and values of what a row sees, `[kv_heads, …, head_dim]`.
     ///
     /// # Errors
     /// If there are fewer.
-    pub fn prefix_and(&self, len: usize, positions: &[usize]) -> Result<(Tensor, Tensor), ModelError> {
-        self.range_and(0..len, positions)
-    }
-
-    /// Keys and values of a range and then of these positions, `[kv_heads, …, head_dim]`.
-    ///
-    /// # Errors
-    /// If there are fewer.
-    pub fn range_and(
-        &self,
-        range: std::ops::Range<usize>,
-        positions: &[usize],
-    ) -> Result<(Tensor, Tensor), ModelError> {
-        let ids: Vec<u32> = range.chain(positions.iter().copied()).map(|at| at as u32).collect();
+    pub(in crate::model) fn seen(&self, Seen { range, and }: &Seen) -> Result<(Tensor, Tensor), ModelError> {
+        if and.is_empty() {
+            return self.range(range.clone());
+        }
+        let ids: Vec<u32> = range.clone().chain(and.iter().copied()).map(|at| at as u32).collect();
         let count = ids.len();
         let ids = Tensor::from_vec(ids, count, self.keys.device())?;
         self.with_values(self.keys.index_select(&ids, 1)?, |values| values.index_select(&ids, 1))
@@ -161,8 +177,8 @@ impl KvCache {
     pub fn copy(&self) -> Result<Self, ModelError> {
         let (kv_heads, ctx, head_dim) = self.keys.dims3()?;
         let mut copy = match self.values {
-            Values::Own(_) => Self::new(kv_heads, ctx, head_dim, self.keys.device())?,
-            Values::OfKeys(width) => Self::latent(ctx, (head_dim, width), self.keys.device())?,
+            Values::Own(_) => Self::new(kv_heads, ctx, head_dim, (self.keys.device(), self.form))?,
+            Values::OfKeys(width) => Self::latent(ctx, (head_dim, width), (self.keys.device(), self.form))?,
         };
         if self.len > 0 {
             let (keys, values) = self.prefix(self.len)?;
@@ -179,12 +195,6 @@ impl KvCache {
             Values::Own(values) => numbers(values),
             Values::OfKeys(_) => 0,
         };
-        ((numbers(&self.keys) + values) * DType::F32.size_in_bytes()) as u64
-    }
-
-    /// Bytes one position takes.
-    #[must_use]
-    pub fn bytes_per_position(kv_heads: usize, head_dim: usize) -> u64 {
-        (2 * kv_heads * head_dim * DType::F32.size_in_bytes()) as u64
+        ((numbers(&self.keys) + values) * self.form.kv_bytes()) as u64
     }
 }

@@ -13,7 +13,7 @@ use crate::model::nn::{
     Activation, ExpertKernel, ExpertNames, ExpertSizes, Experts, Gated, Linear, MatMul, RmsNorm, StoredExperts,
     TransformerConfig,
 };
-use crate::model::options::WeightType;
+use crate::model::options::{PassForm, WeightType};
 
 /// Matrix kernels other than candle's.
 pub trait Kernels: Debug + Send + Sync {
@@ -72,6 +72,8 @@ pub(in crate::model) struct Tensors<'a> {
     pub(in crate::model) device: &'a Device,
     /// Sizes.
     pub(in crate::model) config: &'a TransformerConfig,
+    /// How passes run.
+    pub(in crate::model) form: PassForm,
     /// Whether norms are stored as the difference to 1.
     centred: bool,
 }
@@ -82,7 +84,12 @@ impl<'a> Tensors<'a> {
         (backend, device): (MatmulBackend, &'a Device),
         config: &'a TransformerConfig,
     ) -> Self {
-        Self { source, backend, device, config, centred: false }
+        Self { source, backend, device, config, form: PassForm::CPU, centred: false }
+    }
+
+    /// For passes that run so.
+    pub(in crate::model) fn run_as(self, form: PassForm) -> Self {
+        Self { form, ..self }
     }
 
     /// For a family whose checkpoints store w for norms that multiply by 1 + w; GGUF files store the sum.

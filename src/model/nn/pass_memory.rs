@@ -1,8 +1,8 @@
 //! What passes on candle take beside weights and cache, for the account of a model's memory.
 //!
 //! Tensors live until the function that made them ends. So a pass takes most in attention, whose scores exist twice,
-//! before and after a step of the softmax; or in the feed-forward layer; or, with bf16 weights, where candle widens the
-//! largest matrix to multiply with it.
+//! before and after a step of the softmax (wide copies of cached halves exist when one of them does, and are smaller); or in
+//! the feed-forward layer; or, with bf16 weights, where candle widens the largest matrix to multiply with it.
 
 use crate::model::nn::{PREFILL_ROWS, ROW_BY_ROW};
 
@@ -58,7 +58,8 @@ impl PassWidths {
         (modules, largest): (usize, usize),
     ) -> u64 {
         let rows = PREFILL_ROWS.min(ctx_len);
-        let scores = if rows > ROW_BY_ROW { 2 * self.heads * ctx_len } else { 0 };
+        // of all heads twice, and the mask
+        let scores = if rows > ROW_BY_ROW { (2 * self.heads + 1) * ctx_len } else { 0 };
         // the residual stream and its norm
         let attention = rows * (scores + self.queries + 2 * self.d_model);
         // gate, its activation, up, their product; the residual stream, its norm and the output

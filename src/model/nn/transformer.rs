@@ -8,24 +8,15 @@ use std::sync::Arc;
 
 use candle_core::Tensor;
 
-use crate::model::nn::{Embedding, KvCache, LayerWeights, Streams, TransformerConfig, TreeRows, Trunk};
+use crate::model::nn::{
+    Embedding, KvCache, LayerWeights, Output, PassRows, States, Streams, TreeRows, Trunk, numbers_of,
+};
 use crate::model::shared_kv::SharedKv;
 use crate::model::{Checkpoint, ExpertsMet, Forward, LogitRows, Model, ModelError, ModelSpec, Rows, Tap, check_path};
 use crate::protocol::{ModelInfo, TokenId};
 
 /// Rows of a prefill that run at once: limits the memory of attention scores.
 pub(in crate::model) const PREFILL_ROWS: usize = 256;
-
-/// The extent and shape of a pass.
-#[derive(Clone, Copy)]
-pub struct PassSpec<'a> {
-    /// Blocks that run, from the first on.
-    pub(in crate::model) layers: usize,
-    /// The rows' parents, unless they are a chain.
-    pub(in crate::model) tree: Option<&'a TreeRows>,
-    /// Positions before the rows.
-    pub(in crate::model) base: usize,
-}
 
 /// A family's weights, as a target's passes need them; shared by its forks and its drafters.
 pub trait Transformer: Send + Sync {
@@ -53,8 +44,8 @@ pub trait Transformer: Send + Sync {
     /// # Errors
     /// When memory is short.
     fn caches(&self, ctx_len: usize) -> Result<Vec<KvCache>, ModelError> {
-        let Trunk { config: c, device, .. } = self.trunk();
-        (0..c.layers).map(|_| KvCache::new(c.kv_heads, ctx_len, c.head_dim, device)).collect()
+        let c = &self.trunk().config;
+        (0..c.layers).map(|_| KvCache::new(c.kv_heads, ctx_len, c.head_dim, self.trunk().caching())).collect()
     }
 
     /// Which of the caches the layer of this index reads.
@@ -78,7 +69,7 @@ pub trait Transformer: Send + Sync {
         &self,
         index: usize,
         x: (&Tensor, Option<&Tensor>),
-        pass: PassSpec<'_>,
+        rows: &PassRows,
         cache: &mut KvCache,
     ) -> Result<Tensor, ModelError>;
 
@@ -100,14 +91,6 @@ pub struct TransformerModel<W> {
     tap: Tap,
 }
 
-/// What comes out of some rows.
-struct States {
-    /// `[m, d]`, after the final norm.
-    normed: Tensor,
-    /// `[m, states · d]`, those of the tap.
-    tapped: Tensor,
-}
-
 impl<W: Transformer> TransformerModel<W> {
     /// Empty caches over these weights.
     ///
@@ -127,18 +110,17 @@ impl<W: Transformer> TransformerModel<W> {
         self.weights.trunk().config.layers
     }
 
-    fn hidden(&mut self, tokens: &[TokenId], pass: PassSpec<'_>) -> Result<States, ModelError> {
-        let all = pass.layers == self.layers();
-        let places = if all { self.tap.places(pass.layers)? } else { vec![None] };
+    fn hidden(&mut self, tokens: &[TokenId], layers: usize, rows: &PassRows) -> Result<States, ModelError> {
+        let all = layers == self.layers();
+        let places = if all { self.tap.places(layers)? } else { vec![None] };
         let mut x = self.weights.trunk().embed(tokens)?;
         let mut streams = Streams::new(&places);
         streams.keep(0, &x);
-        let pass = PassSpec { base: self.len, ..pass };
         let inputs = self.weights.layer_inputs(tokens, &x)?;
-        for index in 0..pass.layers.min(self.layers()) {
+        for index in 0..layers.min(self.layers()) {
             let lacking = || ModelError::Unsupported("a layer without keys and values".into());
             let cache = self.weights.cache_of(index).and_then(|at| self.caches.get_mut(at)).ok_or_else(lacking)?;
-            x = self.weights.forward_layer(index, (&x, inputs.as_ref()), pass, cache)?;
+            x = self.weights.forward_layer(index, (&x, inputs.as_ref()), rows, cache)?;
             streams.keep(index + 1, &x);
         }
         self.len += tokens.len();
@@ -147,22 +129,31 @@ impl<W: Transformer> TransformerModel<W> {
         Ok(States { normed, tapped })
     }
 
-    fn run(&mut self, tokens: &[TokenId], rows: LogitRows, pass: PassSpec<'_>) -> Result<Forward, ModelError> {
-        let TransformerConfig { d_model, vocab, .. } = self.weights.trunk().config;
-        let mut hidden = Vec::with_capacity(tokens.len() * d_model);
-        let (mut last, mut width) = (None, d_model);
+    fn run(
+        &mut self,
+        tokens: &[TokenId],
+        rows: LogitRows,
+        (layers, tree): (usize, Option<&TreeRows>),
+    ) -> Result<Forward, ModelError> {
         let widest = if rows == LogitRows::Last { PREFILL_ROWS } else { tokens.len().max(1) };
+        let (mut hidden, mut last) = (Vec::new(), None);
         for block in tokens.chunks(widest) {
-            let states = self.hidden(block, pass)?;
-            width = states.tapped.dim(1)?;
-            hidden.extend(states.tapped.flatten_all()?.to_vec1::<f32>()?);
-            last = Some(states.normed);
+            let place = match tree {
+                None => PassRows::chain(self.len, block.len()),
+                Some(tree) => PassRows::tree(self.len, tree),
+            };
+            if let Some(States { tapped, .. }) = last.take() {
+                hidden.extend(numbers_of([&tapped])?.concat());
+            }
+            last = Some(self.hidden(block, layers, &place)?);
         }
-        let normed = last.ok_or_else(|| ModelError::Unsupported("a pass needs at least one token".into()))?;
-        let m = normed.dim(0)?;
-        let normed = if rows == LogitRows::Last { normed.narrow(0, m - 1, 1)?.contiguous()? } else { normed };
-        let logits = self.weights.trunk().logits(&normed)?.flatten_all()?.to_vec1::<f32>()?;
-        Ok(Forward { logits: Rows::new(logits, vocab), hidden: Rows::new(hidden, width), stats: Vec::new() })
+        let states = last.ok_or_else(|| ModelError::Unsupported("a pass needs at least one token".into()))?;
+        let parents = tree.map_or_else(|| (0..tokens.len()).collect(), |tree| tree.parents().collect::<Vec<_>>());
+        let drafted: Vec<_> = parents.into_iter().zip(tokens.iter().skip(1).map(|token| token.0)).collect();
+        let Output { hidden: of_last, logits, stats } = self.weights.trunk().output(&states, rows, &drafted)?;
+        hidden.extend(of_last);
+        let hidden = Rows::new(hidden, states.tapped.dim(1)?);
+        Ok(Forward { logits, hidden, stats })
     }
 
     /// Runs at the end of the caches, which after an error are as before.
@@ -176,7 +167,7 @@ impl<W: Transformer> TransformerModel<W> {
         if base + tokens.len() > ctx_len {
             return Err(ModelError::ContextFull { needed: base + tokens.len(), ctx_len });
         }
-        self.run(tokens, rows, PassSpec { layers, tree, base }).inspect_err(|_| self.cut(base))
+        self.run(tokens, rows, (layers, tree)).inspect_err(|_| self.cut(base))
     }
 
     fn cut(&mut self, len: usize) {
@@ -206,12 +197,13 @@ impl<W: Transformer + 'static> Model for TransformerModel<W> {
         None
     }
 
-    fn forward_tree(&mut self, tokens: &[TokenId], parents: &[usize], _: LogitRows) -> Result<Forward, ModelError> {
+    fn forward_tree(&mut self, tokens: &[TokenId], parents: &[usize], rows: LogitRows) -> Result<Forward, ModelError> {
         if parents.len() != tokens.len() {
             return Err(ModelError::Unsupported("a tree with more rows than tokens, or fewer".into()));
         }
         let tree = TreeRows::new(parents)?;
-        self.start(tokens, LogitRows::All, (self.layers(), Some(&tree)))
+        let rows = if rows == LogitRows::Last { LogitRows::All } else { rows };
+        self.start(tokens, rows, (self.layers(), Some(&tree)))
     }
 
     fn retain(&mut self, base: usize, path: &[usize]) -> Result<(), ModelError> {
@@ -227,6 +219,11 @@ impl<W: Transformer + 'static> Model for TransformerModel<W> {
         tap.places(self.layers())?;
         self.tap = tap.clone();
         Ok(())
+    }
+
+    fn attend_in_batches(&mut self, batched: bool) -> bool {
+        let changed = self.caches.iter_mut().map(|cache| cache.set_batched(batched));
+        changed.fold(false, |any, changed| any | changed)
     }
 
     fn pass_bytes(&self) -> u64 {

@@ -3,8 +3,11 @@
 use candle_core::{Device, Tensor};
 
 use crate::model::files::ModelFiles;
-use crate::model::nn::{Embedding, Linear, MatmulBackend, RmsNorm, SharedTarget, Tensors, TransformerConfig, ids};
-use crate::model::{ExpertsMet, ModelError};
+use crate::model::nn::{
+    Embedding, Linear, MatmulBackend, RmsNorm, SharedTarget, Tensors, TransformerConfig, best_rows, ids, numbers_of,
+};
+use crate::model::options::PassForm;
+use crate::model::{ExpertsMet, LogitRows, ModelError, RowStats, Rows};
 use crate::protocol::TokenId;
 
 /// A layer's weights.
@@ -18,6 +21,24 @@ pub trait LayerWeights: Send + Sync {
     }
 }
 
+/// What comes out of the layers for some rows.
+pub struct States {
+    /// `[m, d]`, after the final norm.
+    pub normed: Tensor,
+    /// `[m, states · d]`, those of the tap.
+    pub tapped: Tensor,
+}
+
+/// What a pass returns of its last rows.
+pub struct Output {
+    /// States of the tap, row after row.
+    pub hidden: Vec<f32>,
+    /// Logits; none if the statistics list the best.
+    pub logits: Rows,
+    /// One for each row whose best logits are listed.
+    pub stats: Vec<RowStats>,
+}
+
 /// Weights of a target on candle but for what is its family's own; shared with draft modules.
 pub struct Trunk<L> {
     /// Sizes.
@@ -27,6 +48,8 @@ pub struct Trunk<L> {
     /// The output head `[v, d]`: the embedding again when tied.
     pub head: Linear,
     pub(in crate::model) layers: Vec<L>,
+    /// How its passes run, and those of its modules.
+    pub(in crate::model) form: PassForm,
     backend: MatmulBackend,
     embedding: Linear, // [v, d]
     norm: RmsNorm,
@@ -54,8 +77,8 @@ impl<L: LayerWeights> Trunk<L> {
         }
         progress("target", total, total);
         let norm = tensors.norm("output_norm.weight", config.d_model)?;
-        let (device, backend) = (tensors.device.clone(), tensors.backend.clone());
-        Ok(Self { config, device, head, layers, backend, embedding, norm, embedding_scale: 1.0, softcap: None })
+        let (device, backend, form) = (tensors.device.clone(), tensors.backend.clone(), tensors.form);
+        Ok(Self { config, device, head, layers, form, backend, embedding, norm, embedding_scale: 1.0, softcap: None })
     }
 
     /// The same for a family that multiplies embeddings by √d, and where there is a cap `c`, has logits c·tanh(logit / c).
@@ -66,7 +89,12 @@ impl<L: LayerWeights> Trunk<L> {
 
     /// Reads more of the target's files for the same backend.
     pub(in crate::model) fn tensors<'a>(&'a self, source: &'a ModelFiles) -> Tensors<'a> {
-        Tensors::new(source, (self.backend.clone(), &self.device), &self.config)
+        Tensors::new(source, (self.backend.clone(), &self.device), &self.config).run_as(self.form)
+    }
+
+    /// Where and how caches are kept.
+    pub(in crate::model) fn caching(&self) -> (&Device, PassForm) {
+        (&self.device, self.form)
     }
 
     /// Bytes the weights take in memory; a matrix that is embedding and head counts once.
@@ -93,6 +121,27 @@ impl<L: LayerWeights> Trunk<L> {
     /// When a tensor operation fails.
     pub fn normed(&self, x: &Tensor) -> Result<Tensor, ModelError> {
         self.norm.forward(x)
+    }
+
+    /// What a pass returns of its last rows. `drafted`: tokens whose logits are read, and the rows that predict them.
+    ///
+    /// # Errors
+    /// When a tensor operation fails.
+    pub(in crate::model) fn output(
+        &self,
+        States { normed, tapped }: &States,
+        rows: LogitRows,
+        drafted: &[(usize, u32)],
+    ) -> Result<Output, ModelError> {
+        let last = if rows == LogitRows::Last { normed.dim(0)? - 1 } else { 0 };
+        let read = if last > 0 { &normed.narrow(0, last, 1)?.contiguous()? } else { normed };
+        let (logits, vocab) = (self.logits(read)?, self.config.vocab);
+        if rows == LogitRows::Best && self.form.best_only {
+            let (stats, hidden) = best_rows(&logits, drafted, tapped)?;
+            return Ok(Output { hidden, logits: Rows::empty(vocab), stats });
+        }
+        let [hidden, logits] = numbers_of([tapped, &logits])?;
+        Ok(Output { hidden, logits: Rows::new(logits, vocab), stats: Vec::new() })
     }
 
     /// `[m, d] -> [m, v]`
@@ -126,5 +175,9 @@ impl<L: LayerWeights> SharedTarget for Trunk<L> {
 
     fn head(&self) -> Linear {
         self.head.clone()
+    }
+
+    fn form(&self) -> PassForm {
+        self.form
     }
 }

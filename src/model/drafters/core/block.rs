@@ -25,7 +25,7 @@ pub trait MtpBlock: LayerWeights {
     /// # Errors
     /// If memory is short.
     fn cache(&self, shape: &MtpShape, device: &Device) -> Result<KvCache, ModelError> {
-        KvCache::new(shape.kv_heads, shape.ctx_len, shape.head_dim, device)
+        KvCache::new(shape.kv_heads, shape.ctx_len, shape.head_dim, (device, shape.form))
     }
 }
 

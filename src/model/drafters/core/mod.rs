@@ -19,8 +19,10 @@ use candle_core::Tensor;
 use crate::model::draft_tokens::DraftTokens;
 use crate::model::module_core::{ModuleBackend, ModuleCore, ModuleFacts, NormWeights, Reads, Slots};
 use crate::model::nn::{
-    BlockPass, Embedding, Fuse, KvCache, Linear, PREFILL_ROWS, RmsNorm, Rope, TransformerConfig, trimmed,
+    BlockPass, Embedding, Fuse, KvCache, Linear, PREFILL_ROWS, PassRows, RmsNorm, Rope, TransformerConfig, numbers_of,
+    trimmed,
 };
+use crate::model::options::PassForm;
 use crate::model::{ModelError, RowStats};
 use crate::protocol::{MtpSpec, TokenId};
 
@@ -85,13 +87,15 @@ pub struct MtpShape {
     pub head_dim: usize,
     /// Slots in the cache.
     pub ctx_len: usize,
+    /// How passes run.
+    pub form: PassForm,
 }
 
 impl MtpShape {
     /// For a module whose block has these sizes.
     #[must_use]
-    pub fn of(c: &TransformerConfig, ctx_len: usize) -> Self {
-        Self { d_model: c.d_model, kv_heads: c.kv_heads, head_dim: c.head_dim, ctx_len }
+    pub fn of(c: &TransformerConfig, ctx_len: usize, form: PassForm) -> Self {
+        Self { d_model: c.d_model, kv_heads: c.kv_heads, head_dim: c.head_dim, ctx_len, form }
     }
 }
 
@@ -151,7 +155,8 @@ impl ModuleBackend for MtpOnCandle {
         };
         let states = parts.hidden_norm.forward(&states)?;
         let z = parts.project.forward(&slots.join(embedded, states)?)?; // [m, 2d] -> [m, d]
-        let pass = BlockPass { at: Some(slots.at), ..BlockPass::new(&self.rope, None) };
+        let rows = PassRows::chain(self.cache.len(), slots.tokens.len());
+        let pass = BlockPass { at: Some(slots.at), ..BlockPass::new(&self.rope, &rows) };
         let x = parts.block.forward(&z, pass, &mut self.cache)?;
         let y = parts.norm.forward(&x)?; // [m, d]
         copy_to(slots.recycle(&x, &y), recycled)?;
@@ -159,10 +164,11 @@ impl ModuleBackend for MtpOnCandle {
     }
 
     fn logits(&mut self, last: Tensor) -> Result<(Vec<f32>, Vec<RowStats>), ModelError> {
-        let mut logits = numbers(&self.shared.head.forward(&last)?)?;
-        if let Some(joined) = &self.joined {
-            logits.extend(numbers(&joined.forward(&last)?)?);
-        }
+        let logits = self.shared.head.forward(&last)?;
+        let logits = match &self.joined {
+            Some(joined) => numbers_of([&logits, &joined.forward(&last)?])?.concat(),
+            None => numbers(&logits)?,
+        };
         Ok((logits, Vec::new()))
     }
 

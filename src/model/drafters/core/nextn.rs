@@ -147,7 +147,7 @@ fn load<L: LayerWeights + 'static>(
     let whole = (heads.vocab.is_some() && head.is_none()).then(|| (trunk.head.clone(), CONTEXT_VOCAB));
     let (head, head_bytes) = heads.head(head)?;
     let shared = MtpShared { embedding, head, vocab: heads.tokens(), whole };
-    let shape = MtpShape::of(config, ctx_len);
+    let shape = MtpShape::of(config, ctx_len, trunk.form);
     let module = MtpOnCandle::module(shared, parts, MtpSpec::default(), (shape, target.rope.clone()))?;
     Ok((module, rows_bytes + head_bytes))
 }

@@ -8,6 +8,7 @@ use candle_core::Device;
 use crate::model::interfaces::SharedWeights;
 use crate::model::native::{NativeCpu, NativeLlama};
 use crate::model::nn::{Embedding, Linear, OwnEmbedding};
+use crate::model::options::PassForm;
 use crate::model::{Model, ModelError};
 
 /// Stores a matrix of this name and shape, `[out, in]`.
@@ -23,6 +24,8 @@ pub(in crate::model) struct OnTarget {
     pub(in crate::model) ctx_len: usize,
     /// Stores a matrix of the module.
     pub(in crate::model) linear: Box<Store>,
+    /// How its passes run, and those of the module.
+    pub(in crate::model) form: PassForm,
     /// Bits of a weight so stored, and the name of that type.
     pub(in crate::model) storage: (u64, &'static str),
 }
@@ -36,12 +39,13 @@ impl OnTarget {
         match shared {
             SharedWeights::Native(target) => Ok(native(target)),
             SharedWeights::Candle(target, ctx_len) => {
-                let (device, head) = (target.device().clone(), target.head());
+                let (device, head, form) = (target.device().clone(), target.head(), target.form());
                 Ok(Self {
                     embedding: Arc::clone(target) as Arc<dyn Embedding>,
                     head,
                     ctx_len: *ctx_len,
                     linear: Box::new(move |_, rows, shape| Linear::of_numbers(rows, shape, &device)),
+                    form,
                     storage: (32, "f32"),
                 })
             }
@@ -65,6 +69,7 @@ fn native(target: &NativeLlama) -> OnTarget {
         head,
         ctx_len: target.spec().ctx_len,
         linear: Box::new(move |name, rows, [_, k]| Ok(Linear::of(Arc::new(cpu.quantised(name, &rows, k)?)))),
+        form: PassForm::CPU,
         storage: (9, "q8_0"),
     }
 }

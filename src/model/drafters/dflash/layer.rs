@@ -5,7 +5,7 @@ use candle_core::{Device, Tensor};
 
 use crate::model::ModelError;
 use crate::model::drafters::dflash::config::Sight;
-use crate::model::nn::{Activation, Gated, KvCache, Linear, RmsNorm, Rope, Scores, TransformerConfig};
+use crate::model::nn::{Activation, Gated, KvCache, Linear, RmsNorm, Rope, Scores, TransformerConfig, widened};
 
 /// Weights of a layer.
 pub(super) struct Layer {
@@ -82,8 +82,8 @@ impl Layer {
         let (keys, values) = self.keys_values(&normed, (rope, at))?;
         let first = self.sight.window.map_or(0, |window| (at + 1).saturating_sub(window).min(at));
         let (old_keys, old_values) = cache.range(first..at)?;
-        let keys = Tensor::cat(&[old_keys, keys], 1)?;
-        let values = Tensor::cat(&[old_values, values.contiguous()?], 1)?;
+        let keys = Tensor::cat(&[widened(&old_keys)?, keys], 1)?;
+        let values = Tensor::cat(&[widened(&old_values)?, values.contiguous()?], 1)?;
         let hidden = self.sight.hidden((first, at), m, x.device())?;
         let x = (x + self.o.forward(&self.attend(&queries, (&keys, &values), hidden)?)?)?;
         Ok((&x + self.ffn.forward(&self.ffn_norm.forward(&x)?)?)?)

@@ -38,7 +38,7 @@ pub(super) struct Drafter {
 impl Drafter {
     /// Reads a drafter for a target, and counts the bytes of its own weights.
     pub(super) fn load(plan: &CheckedBlock, target: OnTarget) -> Result<(Self, u64), ModelError> {
-        let OnTarget { embedding, head, ctx_len, linear, .. } = target;
+        let OnTarget { embedding, head, ctx_len, linear, form, .. } = target;
         let (c, device) = (plan.config.layers.clone(), embedding.device().clone());
         let (d, vocab) = (c.d_model, plan.vocab.len());
         let matrix = |part: &str, out: usize, input: usize| {
@@ -74,7 +74,7 @@ impl Drafter {
             + last.bytes();
         let positions = ctx_len + plan.config.block_size;
         let rope = Rope::new(&c.rope, c.head_dim, positions, (PairOrder::HalfSplit, &device))?;
-        let caches = (0..c.layers).map(|_| KvCache::new(c.kv_heads, ctx_len, c.head_dim, &device));
+        let caches = (0..c.layers).map(|_| KvCache::new(c.kv_heads, ctx_len, c.head_dim, (&device, form)));
         let caches = caches.collect::<Result<_, _>>()?;
         let (config, tap, vocab) = (plan.config.clone(), plan.tap.clone(), plan.vocab.clone());
         let shared =

@@ -11,8 +11,8 @@ use crate::model::drafters::{
 use crate::model::files::llama_part;
 use crate::model::module_core::{ModuleBackend, ModuleCore, NormWeights, Slots};
 use crate::model::nn::{
-    Activation, Block, BlockPass, Embedding, KvCache, LayerWeights, Linear, OwnEmbedding, PairOrder, RmsNorm, Rope,
-    SharedTarget, StatesNorm, norm_states,
+    Activation, Block, BlockPass, Embedding, KvCache, LayerWeights, Linear, OwnEmbedding, PairOrder, PassRows, RmsNorm,
+    Rope, SharedTarget, StatesNorm, norm_states,
 };
 use crate::model::{ModelError, RowStats};
 
@@ -63,7 +63,7 @@ impl CandleEagle {
         ctx_len: usize,
     ) -> Result<Self, ModelError> {
         let c = &plan.config.block;
-        let (d, device) = (c.d_model, target.device().clone());
+        let (d, device, form) = (c.d_model, target.device().clone(), target.form());
         let linear = |part: &str, out: usize, input: usize| -> Result<Linear, ModelError> {
             Linear::of_numbers(plan.matrix(part, [out, input])?, [out, input], &device)
         };
@@ -93,7 +93,7 @@ impl CandleEagle {
             target as Arc<dyn Embedding>
         };
         let rope = Rope::new(&c.rope, c.head_dim, ctx_len + 1, (PairOrder::HalfSplit, &device))?;
-        let cache = KvCache::new(c.kv_heads, ctx_len, c.head_dim, &device)?;
+        let cache = KvCache::new(c.kv_heads, ctx_len, c.head_dim, (&device, form))?;
         let shared = Shared {
             fused: plan.fused(),
             states_norm: plan.config.states_norm,
@@ -126,7 +126,8 @@ impl ModuleBackend for EagleOnCandle {
         let normed = norms.hidden.forward(&g)?;
         let residual = if shared.norm_before_residual { normed.clone() } else { g };
         // 2. the block reads both halves: [m, 2d] -> [m, d]
-        let pass = BlockPass { at: Some(slots.at), ..BlockPass::new(&shared.rope, None) };
+        let rows = PassRows::chain(self.cache.len(), slots.tokens.len());
+        let pass = BlockPass { at: Some(slots.at), ..BlockPass::new(&shared.rope, &rows) };
         let read = slots.join(embedded, normed)?;
         let y = norms.block.forward_read((&residual, &read), pass, &mut self.cache)?;
         // 3. norm

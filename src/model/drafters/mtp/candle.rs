@@ -50,7 +50,7 @@ impl CandleMtp {
             norm: norm("shared_head.norm")?,
             block: Box::new(block),
         };
-        let shape = MtpShape::of(&c, ctx_len);
+        let shape = MtpShape::of(&c, ctx_len, target.form());
         let rope = Rope::new(&c.rope, c.head_dim, ctx_len + 1, (PairOrder::HalfSplit, &device))?;
         let head = trimmed(&target.head(), &vocab, &device)?;
         let whole = Some((target.head(), config.context_vocab_size));

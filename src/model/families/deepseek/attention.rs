@@ -2,14 +2,14 @@
 //!
 //! A head's key is `W_k c` beside that rotated key, its value `W_v c`, c being the latent. Neither is computed: `W_k`
 //! is multiplied into the query and `W_v` into the result, so that all heads attend over the same short rows
-//! (DeepSeek-V2, arXiv:2405.04434, section 2.1). Invariant: up to [`ROW_BY_ROW`] rows are computed one by one, so with
-//! matrices on the native kernels a row's bits do not depend on the rows beside it.
+//! (DeepSeek-V2, arXiv:2405.04434, section 2.1). Invariant: unless the cache is read in batches, few rows are computed one
+//! by one ([`attend_rows`]), so with matrices on the native kernels a row's bits do not depend on the rows beside it.
 
 use candle_core::Tensor;
 
 use crate::model::ModelError;
 use crate::model::families::deepseek::config::LatentShape;
-use crate::model::nn::{BlockPass, KvCache, Linear, ROW_BY_ROW, RmsNorm};
+use crate::model::nn::{BlockPass, KvCache, Linear, RmsNorm, SeenBy, attend_rows, widened};
 
 /// Epsilon of the norms inside attention, whatever `rms_norm_eps` is: as in `modeling_deepseek_v3.py`.
 pub(super) const EPS: f32 = 1e-6;
@@ -44,53 +44,43 @@ impl LatentAttention {
     /// `[m, d] -> [m, d]`; appends to the cache.
     pub(super) fn forward(&self, x: &Tensor, pass: BlockPass<'_>, cache: &mut KvCache) -> Result<Tensor, ModelError> {
         let LatentShape { heads, rank, plain, rotary, value, .. } = self.shape;
-        let (m, start, tree) = (x.dim(0)?, cache.len(), pass.tree);
-        let at = pass.at.unwrap_or(start);
+        let m = x.dim(0)?;
         // 1. queries, whose last values are rotated
         let q = match &self.queries {
             Queries::Direct(q) => q.forward(x)?,
             Queries::Squeezed(a, norm, b) => b.forward(&norm.forward(&a.forward(x)?)?)?,
         };
         let q = q.reshape((m, heads, plain + rotary))?.transpose(0, 1)?.contiguous()?; // [h, m, plain + rotary]
-        let turned = pass.rope.rotate(&q.narrow(2, plain, rotary)?, at, tree)?;
+        let turned = pass.rotate(&q.narrow(2, plain, rotary)?)?;
         let q = q.narrow(2, 0, plain)?;
         // 2. the cached row of these positions
         let kept = self.kv.forward(x)?; // [m, rank + rotary]
         let latent = self.kv_norm.forward(&kept.narrow(1, 0, rank)?)?.unsqueeze(0)?;
-        let key = pass.rope.rotate(&kept.narrow(1, rank, rotary)?.unsqueeze(0)?, at, tree)?;
+        let key = pass.rotate(&kept.narrow(1, rank, rotary)?.unsqueeze(0)?)?;
         let rows = Tensor::cat(&[latent, key], 2)?; // [1, m, rank + rotary]
         cache.append(&rows, &rows)?;
         // 3. attend over everything up to each row
-        let answer = |from: usize, count: usize, seen: (Tensor, Tensor)| {
-            self.attend((&q.narrow(1, from, count)?, &turned.narrow(1, from, count)?), seen)
-        };
-        let answers = if let Some(tree) = tree {
-            let rows = tree.paths().iter().enumerate().map(|(row, path)| {
-                let seen: Vec<usize> = path.iter().map(|row| start + row).collect();
-                answer(row, 1, cache.prefix_and(start, &seen)?)
-            });
-            Tensor::cat(&rows.collect::<Result<Vec<_>, _>>()?, 1)?
-        } else if m <= ROW_BY_ROW {
-            let rows = (0..m).map(|row| answer(row, 1, cache.prefix(start + row + 1)?));
-            Tensor::cat(&rows.collect::<Result<Vec<_>, _>>()?, 1)?
-        } else {
-            answer(0, m, cache.prefix(start + m)?)?
-        };
+        let answers = attend_rows(cache, (pass.rows, None), 1, |seen| {
+            let of_rows = |x: &Tensor| x.narrow(1, seen.first, seen.count);
+            self.attend((&of_rows(&q)?, &of_rows(&turned)?), &seen)
+        })?;
         self.out.forward(&answers.transpose(0, 1)?.contiguous()?.reshape((m, heads * value))?) // [h, m, value] -> [m, d]
     }
 
-    /// Causal attention of `m` rows (`[heads, m, plain]` and `[heads, m, rotary]`), the last of which is the last of
-    /// the `n` positions seen: `-> [heads, m, value]`.
-    fn attend(&self, (q, turned): (&Tensor, &Tensor), seen: (Tensor, Tensor)) -> Result<Tensor, ModelError> {
+    /// Attention of `m` rows (`[heads, m, plain]` and `[heads, m, rotary]`) over the `n` positions seen: `-> [heads, m,
+    /// value]`.
+    fn attend(&self, (q, turned): (&Tensor, &Tensor), seen: &SeenBy) -> Result<Tensor, ModelError> {
         let (heads, m, _) = q.dims3()?;
-        let (keys, values) = seen; // [1, n, rank + rotary], [1, n, rank]
+        let (keys, values) = &seen.cached; // [1, n, rank + rotary], [1, n, rank]
         let (_, n, width) = keys.dims3()?;
-        // candle multiplies rows with gaps between them only on the CPU
-        let values = if values.device().is_cpu() { values } else { values.contiguous()? };
         let q = q.contiguous()?.matmul(&self.to_keys)?; // [h, m, plain] -> [h, m, rank]
         let q = Tensor::cat(&[&q, turned], 2)?.reshape((1, heads * m, width))?;
-        let scores = (q.matmul(&keys.t()?)? * self.shape.scale)?.reshape((heads, m, n))?;
-        let weights = weigh(scores, (m, n))?.reshape((1, heads * m, n))?;
+        let products = q.matmul(&widened(keys)?.t()?)?; // wide keys and values never exist together
+        let scores = (products * self.shape.scale)?.reshape((heads, m, n))?;
+        let weights = weigh(scores, seen.mask.as_ref())?.reshape((1, heads * m, n))?;
+        // candle multiplies rows with gaps between them only on the CPU
+        let values = widened(values)?;
+        let values = if values.device().is_cpu() { values } else { values.contiguous()? };
         let latents = weights.matmul(&values)?.reshape((heads, m, self.shape.rank))?;
         Ok(latents.matmul(&self.to_values)?)
     }
@@ -115,18 +105,9 @@ impl LatentAttention {
 }
 
 /// Scores `[heads, m, n]` to weights with sum 1; at most two tensors of their size exist at once.
-fn weigh(scores: Tensor, (m, n): (usize, usize)) -> Result<Tensor, ModelError> {
-    if m == 1 {
-        return Ok(candle_nn::ops::softmax_last_dim(&scores)?);
-    }
-    let seen = scores.broadcast_add(&hidden(m, n, &scores)?)?;
+fn weigh(scores: Tensor, mask: Option<&Tensor>) -> Result<Tensor, ModelError> {
+    let Some(mask) = mask else { return Ok(candle_nn::ops::softmax_last_dim(&scores)?) };
+    let seen = scores.broadcast_add(mask)?;
     drop(scores);
     Ok(candle_nn::ops::softmax_last_dim(&seen)?)
-}
-
-/// `[m, n]`: added to scores, −∞ for positions after the row.
-fn hidden(m: usize, n: usize, like: &Tensor) -> Result<Tensor, ModelError> {
-    let of = |row: usize| (0..n).map(move |column| if column > n - m + row { f32::NEG_INFINITY } else { 0.0 });
-    let mask: Vec<f32> = (0..m).flat_map(of).collect();
-    Ok(Tensor::from_vec(mask, (m, n), like.device())?)
 }

@@ -6,6 +6,7 @@ use candle_core::{Device, Tensor};
 use crate::model::drafters::core::{MtpBlock, MtpShape};
 use crate::model::families::deepseek::attention::LatentAttention;
 use crate::model::nn::{BlockPass, FeedForward, KvCache, LayerWeights, RmsNorm};
+use crate::model::options::PassForm;
 use crate::model::{ExpertsMet, ModelError};
 
 /// One layer.
@@ -26,9 +27,9 @@ impl Layer {
     }
 
     /// An empty cache for `ctx` positions.
-    pub(super) fn cache(&self, ctx: usize, device: &Device) -> Result<KvCache, ModelError> {
+    pub(super) fn cache(&self, ctx: usize, on: (&Device, PassForm)) -> Result<KvCache, ModelError> {
         let shape = &self.attention.shape;
-        KvCache::latent(ctx, (shape.rank + shape.rotary, shape.rank), device)
+        KvCache::latent(ctx, (shape.rank + shape.rotary, shape.rank), on)
     }
 }
 
@@ -58,6 +59,6 @@ impl MtpBlock for Layer {
     }
 
     fn cache(&self, shape: &MtpShape, device: &Device) -> Result<KvCache, ModelError> {
-        Self::cache(self, shape.ctx_len, device)
+        Self::cache(self, shape.ctx_len, (device, shape.form))
     }
 }

@@ -19,7 +19,7 @@ use candle_core::Tensor;
 
 use crate::model::ModelError;
 use crate::model::families::deepseek::{block::Layer, reader::Reader};
-use crate::model::nn::{BlockPass, KvCache, PairOrder, PassSpec, Rope, Tensors, Transformer, TransformerModel, Trunk};
+use crate::model::nn::{BlockPass, KvCache, PairOrder, PassRows, Rope, Tensors, Transformer, TransformerModel, Trunk};
 use crate::protocol::ModelInfo;
 
 pub use self::config::{DeepSeekConfig, Latent, LatentShape};
@@ -55,21 +55,22 @@ impl Transformer for DeepSeekWeights {
     }
 
     fn describe(&self, info: &mut ModelInfo) {
-        info.unfolded_kv_bytes_per_token = 4 * (self.trunk.layers.len() * self.latent.unfolded()) as u64;
+        let unfolded = self.trunk.layers.len() * self.latent.unfolded();
+        info.unfolded_kv_bytes_per_token = (self.trunk.form.kv_bytes() * unfolded) as u64;
     }
 
     fn caches(&self, ctx_len: usize) -> Result<Vec<KvCache>, ModelError> {
-        self.trunk.layers.iter().map(|layer| layer.cache(ctx_len, &self.trunk.device)).collect()
+        self.trunk.layers.iter().map(|layer| layer.cache(ctx_len, self.trunk.caching())).collect()
     }
 
     fn forward_layer(
         &self,
         index: usize,
         (x, _): (&Tensor, Option<&Tensor>),
-        pass: PassSpec<'_>,
+        rows: &PassRows,
         cache: &mut KvCache,
     ) -> Result<Tensor, ModelError> {
-        self.trunk.layers[index].forward(x, BlockPass::new(&self.rope, pass.tree), cache)
+        self.trunk.layers[index].forward(x, BlockPass::new(&self.rope, rows), cache)
     }
 }
 
@@ -112,7 +113,7 @@ mod tests {
             assert!(model.len() == 6 && model.caches.iter().all(|cache| cache.len() == 6), "{base} {path:?}");
         }
         // the second layer's cache has no such rows
-        model.caches[1] = model.weights.trunk.layers[1].cache(4, &Device::Cpu).unwrap();
+        model.caches[1] = model.weights.trunk.layers[1].cache(4, model.weights.trunk.caching()).unwrap();
         let row = Tensor::zeros((1, 4, model.weights.latent.cached()), candle_core::DType::F32, &Device::Cpu).unwrap();
         model.caches[1].append(&row, &row).unwrap();
         model.retain(3, &[0, 2]).unwrap_err();

@@ -14,7 +14,7 @@ mod gpu;
 use candle_core::Tensor;
 
 use crate::model::ModelError;
-use crate::model::nn::{Activation, Block, BlockPass, KvCache, PairOrder, PassSpec, Rope, Tensors, Transformer, Trunk};
+use crate::model::nn::{Activation, Block, BlockPass, KvCache, PairOrder, PassRows, Rope, Tensors, Transformer, Trunk};
 use crate::model::shared_kv::Reach;
 
 pub use self::config::{Gemma3Config, Layers};
@@ -63,13 +63,13 @@ impl Transformer for Gemma3Weights {
         &self,
         index: usize,
         (x, _): (&Tensor, Option<&Tensor>),
-        pass: PassSpec<'_>,
+        rows: &PassRows,
         cache: &mut KvCache,
     ) -> Result<Tensor, ModelError> {
         let (rope, window) = match self.layers.reach[index] {
             Reach::Sliding => (&self.ropes[0], Some(self.layers.window)),
             Reach::Full => (&self.ropes[1], None),
         };
-        self.trunk.layers[index].forward(x, BlockPass { window, ..BlockPass::new(rope, pass.tree) }, cache)
+        self.trunk.layers[index].forward(x, BlockPass { window, ..BlockPass::new(rope, rows) }, cache)
     }
 }

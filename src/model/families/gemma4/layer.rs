@@ -9,9 +9,7 @@ use candle_core::Tensor;
 
 use crate::model::families::gemma4::config::LayerShape;
 use crate::model::families::gemma4::experts::GemmaExperts;
-use crate::model::nn::{
-    BlockPass, CachedRows, Gated, KvCache, LayerWeights, Linear, RmsNorm, Rope, Scores, TreeRows, attend_cached,
-};
+use crate::model::nn::{BlockPass, Gated, KvCache, LayerWeights, Linear, RmsNorm, Scores, attend_cached};
 use crate::model::{ExpertsMet, ModelError};
 
 /// The matrices and norms of keys and values.
@@ -62,31 +60,18 @@ impl Layer {
         Ok(x.reshape((x.dim(0)?, heads, self.shape.head_dim))?.transpose(0, 1)?)
     }
 
-    /// Queries of normed rows at positions `at` and after, `[heads, m, hd]`.
-    pub(super) fn queries(
-        &self,
-        normed: &Tensor,
-        rope: &Rope,
-        at: usize,
-        tree: Option<&TreeRows>,
-    ) -> Result<Tensor, ModelError> {
-        let q = self.q_norm.forward(&self.split(&self.q.forward(normed)?, self.heads)?)?;
-        rope.rotate(&q, at, tree)
+    /// Queries of normed rows, `[heads, m, hd]`, not yet rotated.
+    pub(super) fn queries(&self, normed: &Tensor) -> Result<Tensor, ModelError> {
+        self.q_norm.forward(&self.split(&self.q.forward(normed)?, self.heads)?)
     }
 
     /// Appends keys and values of normed rows to the cache, if the layer has any.
-    fn remember(
-        &self,
-        normed: &Tensor,
-        rope: &Rope,
-        tree: Option<&TreeRows>,
-        cache: &mut KvCache,
-    ) -> Result<(), ModelError> {
+    fn remember(&self, normed: &Tensor, pass: BlockPass<'_>, cache: &mut KvCache) -> Result<(), ModelError> {
         let Some(kv) = &self.kv else {
             return Ok(());
         };
         let raw = self.split(&kv.k.forward(normed)?, self.shape.kv_heads)?;
-        let keys = rope.rotate(&kv.k_norm.forward(&raw)?, cache.len(), tree)?;
+        let keys = pass.rotate(&kv.k_norm.forward(&raw)?)?;
         let values = match &kv.v {
             Some(v) => self.split(&v.forward(normed)?, self.shape.kv_heads)?,
             None => raw,
@@ -94,22 +79,20 @@ impl Layer {
         cache.append(&keys, &kv.v_norm.forward(&values)?)
     }
 
-    /// Runs `m` rows after `start` cached positions; the cache is the layer's own, which grows, or that of another
-    /// layer, which already contains the rows: `[m, d] -> [m, d]`.
+    /// Runs `m` rows; the cache is the layer's own, which grows, or that of another layer, which already contains the
+    /// rows: `[m, d] -> [m, d]`.
     pub(super) fn forward(
         &self,
         x: &Tensor,
-        (pass, start): (BlockPass<'_>, usize),
+        pass: BlockPass<'_>,
         per_layer: Option<&Tensor>,
         cache: &mut KvCache,
     ) -> Result<Tensor, ModelError> {
-        let BlockPass { rope, tree, window, .. } = pass;
         // 1. attend
         let normed = self.attn_norm.forward(x)?;
-        let q = self.queries(&normed, rope, start, tree)?;
-        self.remember(&normed, rope, tree, cache)?;
-        let rows = CachedRows { start, tree, window };
-        let attended = attend_cached(&q, cache, rows, Scores::plain())?;
+        let q = pass.rotate(&self.queries(&normed)?)?;
+        self.remember(&normed, pass, cache)?;
+        let attended = attend_cached(&q, cache, (pass.rows, pass.window), Scores::plain())?;
         self.rest(x, &attended, per_layer)
     }
 

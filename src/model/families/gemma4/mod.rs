@@ -23,7 +23,7 @@ use candle_core::{Device, Tensor};
 use crate::model::ModelError;
 use crate::model::families::gemma4::layer::Layer;
 use crate::model::nn::{
-    BlockPass, KvCache, Linear, PairOrder, PassSpec, RmsNorm, Rope, Tensors, Transformer, Trunk, ids,
+    BlockPass, KvCache, Linear, PairOrder, PassRows, RmsNorm, Rope, Tensors, Transformer, Trunk, ids,
 };
 use crate::model::options::WeightType;
 use crate::model::shared_kv::{Reach, SharedKv, SharedLayer};
@@ -114,7 +114,7 @@ impl Transformer for Gemma4Weights {
     fn caches(&self, ctx_len: usize) -> Result<Vec<KvCache>, ModelError> {
         let keeping = self.trunk.layers.iter().filter(|layer| layer.kv.is_some());
         let cache =
-            |layer: &Layer| KvCache::new(layer.shape.kv_heads, ctx_len, layer.shape.head_dim, &self.trunk.device);
+            |layer: &Layer| KvCache::new(layer.shape.kv_heads, ctx_len, layer.shape.head_dim, self.trunk.caching());
         keeping.map(cache).collect()
     }
 
@@ -141,7 +141,7 @@ impl Transformer for Gemma4Weights {
         &self,
         index: usize,
         (x, inputs): (&Tensor, Option<&Tensor>),
-        pass: PassSpec<'_>,
+        rows: &PassRows,
         cache: &mut KvCache,
     ) -> Result<Tensor, ModelError> {
         let layer = &self.trunk.layers[index];
@@ -150,8 +150,8 @@ impl Transformer for Gemma4Weights {
             _ => None,
         };
         let window = (layer.shape.reach == Reach::Sliding).then_some(self.gemma.window);
-        let rows = BlockPass { rope: self.rope(layer.shape.reach), tree: pass.tree, at: Some(pass.base), window };
-        layer.forward(x, (rows, pass.base), own.as_ref(), cache)
+        let pass = BlockPass { window, ..BlockPass::new(self.rope(layer.shape.reach), rows) };
+        layer.forward(x, pass, own.as_ref(), cache)
     }
 
     fn shared_kv(&self, caches: &[KvCache], len: usize) -> Result<Option<SharedKv>, ModelError> {

@@ -58,7 +58,7 @@ pub(super) fn candle(
         let rope = Rope::new(&c.rope, c.head_dim, ctx_len + 1, (PairOrder::HalfSplit, &trunk.device))?;
         let embedding = Arc::clone(trunk) as Arc<dyn Embedding>;
         let shared = MtpShared { embedding, head: trunk.head.clone(), vocab: c.tokens(), whole: None };
-        MtpOnCandle::module(shared, parts, SPEC, (MtpShape::of(c, ctx_len), rope))
+        MtpOnCandle::module(shared, parts, SPEC, (MtpShape::of(c, ctx_len, trunk.form), rope))
     };
     let modules = (0..count).map(module).collect::<Result<Vec<_>, _>>()?;
     Ok(core::modules(modules, name(source), &target.spec.dtype))

@@ -13,7 +13,7 @@ use candle_core::Tensor;
 
 use crate::model::ModelError;
 use crate::model::nn::{
-    Activation, Block, BlockPass, KvCache, PassSpec, Rope, Tensors, Transformer, TransformerModel, Trunk,
+    Activation, Block, BlockPass, KvCache, PassRows, Rope, Tensors, Transformer, TransformerModel, Trunk,
 };
 
 pub use self::config::{LLAMA, LlamaConfig, LlamaFamily, MIMO, QWEN2, QWEN3};
@@ -51,10 +51,10 @@ impl Transformer for LlamaWeights {
         &self,
         index: usize,
         (x, _): (&Tensor, Option<&Tensor>),
-        pass: PassSpec<'_>,
+        rows: &PassRows,
         cache: &mut KvCache,
     ) -> Result<Tensor, ModelError> {
-        self.trunk.layers[index].forward(x, BlockPass::new(&self.rope, pass.tree), cache)
+        self.trunk.layers[index].forward(x, BlockPass::new(&self.rope, rows), cache)
     }
 }
 

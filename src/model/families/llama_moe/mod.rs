@@ -16,7 +16,7 @@ use std::sync::Arc;
 use candle_core::Tensor;
 
 use crate::model::ModelError;
-use crate::model::nn::{Block, BlockPass, KvCache, PassSpec, Rope, Tensors, Transformer, Trunk};
+use crate::model::nn::{Block, BlockPass, KvCache, PassRows, Rope, Tensors, Transformer, Trunk};
 
 pub use self::config::MoeConfig;
 pub use self::experts::MoeExperts;
@@ -54,9 +54,9 @@ impl Transformer for MoeWeights {
         &self,
         index: usize,
         (x, _): (&Tensor, Option<&Tensor>),
-        pass: PassSpec<'_>,
+        rows: &PassRows,
         cache: &mut KvCache,
     ) -> Result<Tensor, ModelError> {
-        self.trunk.layers[index].forward(x, BlockPass::new(&self.rope, pass.tree), cache)
+        self.trunk.layers[index].forward(x, BlockPass::new(&self.rope, rows), cache)
     }
 }

@@ -7,12 +7,12 @@
 
 use std::sync::Arc;
 
-use candle_core::{Device, Tensor};
+use candle_core::Tensor;
 
 use crate::model::drafters::core::MtpBlock;
 use crate::model::families::qwen35::delta::{DeltaInput, DeltaState, DeltaWeights};
 use crate::model::nn::{
-    BlockPass, CachedRows, FeedForward, KvCache, LayerWeights, Linear, RmsNorm, Scores, attend_cached,
+    BlockPass, FeedForward, KvCache, LayerWeights, Linear, RmsNorm, Scores, attend_cached, numbers_of,
 };
 use crate::model::{ExpertsMet, ModelError};
 
@@ -41,8 +41,7 @@ impl GatedAttention {
     /// `[m, d] -> [m, d]`; appends to the cache.
     fn forward(&self, x: &Tensor, pass: BlockPass<'_>, cache: &mut KvCache) -> Result<Tensor, ModelError> {
         let AttentionShape { heads, kv_heads, head_dim, .. } = self.shape;
-        let (m, start) = (x.dim(0)?, cache.len());
-        let at = pass.at.unwrap_or(start);
+        let m = x.dim(0)?;
         // 1. project: queries and gates are side by side in each head
         let both = self.q.forward(x)?.reshape((m, heads, 2 * head_dim))?;
         let gate = both.narrow(2, head_dim, head_dim)?.contiguous()?.reshape((m, heads * head_dim))?;
@@ -50,12 +49,11 @@ impl GatedAttention {
         let of_heads = |linear: &Linear| -> Result<Tensor, ModelError> {
             Ok(linear.forward(x)?.reshape((m, kv_heads, head_dim))?.transpose(0, 1)?)
         };
-        let q = pass.rope.rotate(&self.q_norm.forward(&q)?, at, None)?;
-        let k = pass.rope.rotate(&self.k_norm.forward(&of_heads(&self.k)?)?, at, None)?;
+        let q = pass.rotate(&self.q_norm.forward(&q)?)?;
+        let k = pass.rotate(&self.k_norm.forward(&of_heads(&self.k)?)?)?;
         cache.append(&k, &of_heads(&self.v)?)?;
         // 2. attend over everything up to each row
-        let rows = CachedRows { start, tree: None, window: None };
-        let attended = attend_cached(&q, cache, rows, Scores::of_heads(head_dim))?;
+        let attended = attend_cached(&q, cache, (pass.rows, None), Scores::of_heads(head_dim))?;
         // 3. the gate
         self.o.forward(&(attended * candle_nn::ops::sigmoid(&gate)?)?)
     }
@@ -97,13 +95,14 @@ pub(super) struct DeltaRows {
 impl DeltaNet {
     /// `[m, d] -> [m, d]`, starting from the state before the rows.
     fn forward(&self, x: &Tensor, state: &Arc<DeltaState>, keep_all: bool) -> Result<(Tensor, DeltaRows), ModelError> {
-        let rows = |linear: &Linear| -> Result<Vec<Vec<f32>>, ModelError> {
-            Ok(linear.forward(x)?.to_device(&Device::Cpu)?.to_vec2::<f32>()?)
-        };
-        let (mixed, gates) = (rows(&self.mixed)?, rows(&self.gate)?);
-        let (alpha, beta) = (rows(&self.alpha)?, rows(&self.beta)?);
+        let m = x.dim(0)?;
+        let projected = [&self.mixed, &self.gate, &self.alpha, &self.beta].map(|linear| linear.forward(x));
+        let [mixed, gates, alpha, beta] = projected;
+        let rows = numbers_of([&mixed?, &gates?, &alpha?, &beta?])?;
+        let [mixed, gates, alpha, beta] =
+            rows.map(|rows| rows.chunks(rows.len() / m).map(<[f32]>::to_vec).collect::<Vec<_>>());
         let mut state = Arc::clone(state);
-        let mut out = Vec::with_capacity(mixed.len() * self.weights.shape.value_width());
+        let mut out = Vec::with_capacity(m * self.weights.shape.value_width());
         let mut kept = DeltaRows { inputs: Vec::new(), states: Vec::new() };
         let mut before = Arc::clone(&state);
         for (((mixed, alpha), beta), gate) in mixed.into_iter().zip(alpha).zip(beta).zip(&gates) {
@@ -119,7 +118,7 @@ impl DeltaNet {
         if !keep_all {
             kept.states.extend([before, state]);
         }
-        let out = Tensor::from_vec(out, (x.dim(0)?, self.weights.shape.value_width()), x.device())?;
+        let out = Tensor::from_vec(out, (m, self.weights.shape.value_width()), x.device())?;
         Ok((self.out.forward(&out)?, kept))
     }
 

@@ -21,13 +21,14 @@ mod reader;
 
 use std::sync::Arc;
 
-use candle_core::Tensor;
-
 use crate::model::families::qwen35::block::{DeltaRows, Layer, Memory, Mixer};
 use crate::model::families::qwen35::delta::{DeltaState, DeltaWeights};
 use crate::model::families::qwen35::history::{History, KEPT_ROWS, States, Step};
 use crate::model::families::qwen35::reader::Reader;
-use crate::model::nn::{BlockPass, Embedding, KvCache, PREFILL_ROWS, PairOrder, Rope, Streams, Tensors, Trunk};
+use crate::model::nn::{
+    BlockPass, Embedding, KvCache, Output, PREFILL_ROWS, PairOrder, PassRows, Rope, States as Hidden, Streams, Tensors,
+    Trunk, numbers_of,
+};
 use crate::model::options::Rollback;
 use crate::model::{Checkpoint, ExpertsMet, Forward, LogitRows, Model, ModelError, ModelSpec, Rows, Tap};
 use crate::protocol::TokenId;
@@ -76,10 +77,7 @@ const TAIL_ROWS: usize = 16;
 
 /// Output of some rows.
 struct Passed {
-    /// `[m, d]`, after the final norm.
-    normed: Tensor,
-    /// `[m, states · d]`, the states of the tap.
-    tapped: Tensor,
+    hidden: Hidden,
     /// States before the last row, if they were not requested after each.
     before_last: States,
 }
@@ -104,7 +102,7 @@ impl Qwen35 {
         let fresh = Arc::new(DeltaState::new(delta));
         let memory = |layer: &Layer| match layer.mixer {
             Mixer::Attention(_) => {
-                KvCache::new(c.kv_heads, spec.ctx_len, c.head_dim, &weights.trunk.device).map(Memory::Kv)
+                KvCache::new(c.kv_heads, spec.ctx_len, c.head_dim, weights.trunk.caching()).map(Memory::Kv)
             }
             Mixer::Delta(_) => Ok(Memory::State(Arc::clone(&fresh))),
         };
@@ -113,7 +111,11 @@ impl Qwen35 {
         spec.info.weight_bytes = weights.trunk.bytes();
         let experts = weights.trunk.experts_met().unwrap_or_default();
         (spec.info.expert_bytes, spec.info.expert_row_bytes) = (experts.bytes, experts.row_bytes);
-        spec.info.kv_bytes_per_token = (c.layers as u64 - linear) * KvCache::bytes_per_position(c.kv_heads, c.head_dim);
+        let of_position = |memory: &Memory| match memory {
+            Memory::Kv(cache) => cache.position_bytes(),
+            Memory::State(_) => 0,
+        };
+        spec.info.kv_bytes_per_token = memories.iter().map(of_position).sum();
         spec.info.state_bytes = weights.hybrid.state_bytes();
         spec.info.snapshot_bytes = match rollback {
             Rollback::Snapshots => spec.info.state_bytes,
@@ -127,7 +129,8 @@ impl Qwen35 {
     fn hidden(&mut self, tokens: &[TokenId], keep_all: bool) -> Result<Passed, ModelError> {
         let weights = Arc::clone(&self.weights);
         let places = self.tap.places(weights.trunk.layers.len())?;
-        let pass = BlockPass::new(&weights.rope, None);
+        let place = PassRows::chain(self.len, tokens.len());
+        let pass = BlockPass::new(&weights.rope, &place);
         let mut x = weights.trunk.embed(tokens)?;
         let mut streams = Streams::new(&places);
         streams.keep(0, &x);
@@ -145,7 +148,7 @@ impl Qwen35 {
         self.len += tokens.len();
         let normed = weights.trunk.normed(&x)?;
         let tapped = streams.tapped(&normed)?;
-        Ok(Passed { normed, tapped, before_last })
+        Ok(Passed { hidden: Hidden { normed, tapped }, before_last })
     }
 
     /// Stores what is needed to return to each of these rows.
@@ -166,7 +169,7 @@ impl Qwen35 {
         let first = self.len;
         let weights = Arc::clone(&self.weights);
         self.history.begin(first, &states(&self.memories), tokens.len(), &weights.deltas());
-        let (mut hidden, mut last, mut width) = (Vec::new(), None, self.weights.trunk.config.d_model);
+        let (mut hidden, mut last): (_, Option<Passed>) = (Vec::new(), None);
         let widest = if is_prompt { PREFILL_ROWS } else { tokens.len().max(1) };
         // the next prompt of a conversation often differs from this one where the answer begins
         let tail = if is_prompt && tokens.len() > 2 * TAIL_ROWS { tokens.len() - TAIL_ROWS } else { 0 };
@@ -174,12 +177,12 @@ impl Qwen35 {
             if tail > 0 && self.len == first + tail {
                 self.history.mark(self.len, states(&self.memories));
             }
-            let passed = self.hidden(block, few)?;
-            width = passed.tapped.dim(1)?;
-            hidden.extend(passed.tapped.flatten_all()?.to_vec1::<f32>()?);
-            last = Some(passed);
+            if let Some(passed) = last.take() {
+                hidden.extend(numbers_of([&passed.hidden.tapped])?.concat());
+            }
+            last = Some(self.hidden(block, few)?);
         }
-        let Passed { normed, before_last, .. } =
+        let Passed { hidden: states_of_last, before_last } =
             last.ok_or_else(|| ModelError::Unsupported("a pass needs at least one token".into()))?;
         if is_prompt {
             self.history.mark(self.len - 1, before_last);
@@ -187,11 +190,10 @@ impl Qwen35 {
         if !few {
             self.history.restart(self.len, &states(&self.memories));
         }
-        let m = normed.dim(0)?;
-        let normed = if rows == LogitRows::Last { normed.narrow(0, m - 1, 1)?.contiguous()? } else { normed };
-        let logits = self.weights.trunk.logits(&normed)?.flatten_all()?.to_vec1::<f32>()?;
-        let logits = Rows::new(logits, self.weights.trunk.config.vocab);
-        Ok(Forward { logits, hidden: Rows::new(hidden, width), stats: Vec::new() })
+        let drafted: Vec<_> = tokens.iter().skip(1).map(|token| token.0).enumerate().collect();
+        let Output { hidden: of_last, logits, stats } = weights.trunk.output(&states_of_last, rows, &drafted)?;
+        hidden.extend(of_last);
+        Ok(Forward { logits, hidden: Rows::new(hidden, states_of_last.tapped.dim(1)?), stats })
     }
 
     /// Sets caches and states to `len` positions.
@@ -249,6 +251,14 @@ impl Model for Qwen35 {
         tap.places(self.weights.trunk.layers.len())?;
         self.tap = tap.clone();
         Ok(())
+    }
+
+    fn attend_in_batches(&mut self, batched: bool) -> bool {
+        let changed = self.memories.iter_mut().map(|memory| match memory {
+            Memory::Kv(cache) => cache.set_batched(batched),
+            Memory::State(_) => false,
+        });
+        changed.fold(false, |any, changed| any | changed)
     }
 
     fn experts_met(&self) -> Option<ExpertsMet> {

@@ -62,5 +62,5 @@ pub(super) fn load_module(context: &LoadContext<'_>, target: &Qwen35Weights) -> 
     let rope = Rope::new(&config.rope, target.hybrid.rotary, ctx_len + 1, (PairOrder::HalfSplit, &trunk.device))?;
     let shared = MtpShared { embedding: Arc::clone(trunk) as Arc<dyn Embedding>, head, vocab, whole };
     let spec = conventions(source);
-    MtpOnCandle::module(shared, parts, spec, (MtpShape::of(config, ctx_len), rope)).map(Some)
+    MtpOnCandle::module(shared, parts, spec, (MtpShape::of(config, ctx_len, trunk.form), rope)).map(Some)
 }

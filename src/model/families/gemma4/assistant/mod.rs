@@ -119,7 +119,8 @@ impl ModuleBackend for AssistantOnCandle {
         let mut x = shared.pre.forward(&slots.join(embedded, state)?)?; // [1, 2 · backbone] -> [1, d]
         for layer in &norms.layers {
             let reach = layer.shape.reach;
-            let q = layer.queries(&layer.attn_norm.forward(&x)?, shared.target.rope(reach), slots.at, None)?;
+            let q = layer.queries(&layer.attn_norm.forward(&x)?)?;
+            let q = shared.target.rope(reach).rotate(&q, slots.at, None)?;
             let kv = self.seen(lent.layer(reach)?, reach, slots.at)?;
             x = layer.rest(&x, &attend(&q, (&kv.0, &kv.1), None, Scores::plain())?, None)?;
         }
