@@ -94,7 +94,7 @@ pub fn load(options: &LoadOptions, progress: &mut Progress<'_>) -> Result<Loaded
     let requested = named_module::open(options, config)?;
     let OnBackend { target: mut loaded, notice: mut backend_notice, account, runs_on, buffers } =
         load_target(&context, progress)?;
-    let mut row_by_row = loaded.self_test()?;
+    let mut verified = loaded.self_test()?.map(|why| (1, why));
     progress("drafter", 0, 1);
     let (modules, notice) = draft_modules(&context, requested, loaded.as_ref())?;
     let (mut mtp, mut deeper, mut block) = (None, Vec::new(), None);
@@ -109,10 +109,10 @@ pub fn load(options: &LoadOptions, progress: &mut Progress<'_>) -> Result<Loaded
     }
     let mut target = loaded.into_model()?;
     if runs_on.needs_batch_test() {
-        row_by_row = batch_test::run(target.as_mut())?;
+        verified = batch_test::run(target.as_mut())?;
     }
-    if let Some(why) = row_by_row {
-        target = Box::new(RowByRow::new(target));
+    if let Some((rows, why)) = verified {
+        target = Box::new(RowByRow::at_most(target, rows));
         backend_notice = Some(backend_notice.map_or(why.clone(), |notice| format!("{notice}; {why}")));
     }
     let info = mtp.as_ref().map(|(_, info)| info).or(block.as_ref().map(|(_, info)| info));
