@@ -3,6 +3,7 @@
 //! Invariant: the figures are what weights, a full cache and passes take. If memory cannot be measured, no
 //! model is rejected.
 
+use candle_core::Device;
 use indicatif::DecimalBytes;
 
 use crate::model::error::ModelError;
@@ -86,6 +87,27 @@ pub fn available() -> Option<u64> {
     Some(within.map_or(free, |within| free.min(within)))
 }
 
+/// Free bytes of the memory that a device of candle computes in: a GPU's own, unless it shares the machine's; `None` if
+/// they are not reported.
+#[must_use]
+pub fn available_on(device: &Device) -> Option<u64> {
+    match device {
+        Device::Cuda(_) => cuda(device),
+        Device::Cpu | Device::Metal(_) => available(),
+    }
+}
+
+#[cfg(feature = "cuda")]
+fn cuda(device: &Device) -> Option<u64> {
+    let Device::Cuda(device) = device else { return None };
+    device.cuda_stream().context().mem_get_info().ok().map(|(free, _)| free as u64)
+}
+
+#[cfg(not(feature = "cuda"))]
+fn cuda(_device: &Device) -> Option<u64> {
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,6 +151,7 @@ mod tests {
     #[test]
     fn this_system_reports_its_memory() {
         assert!(available().is_none_or(|bytes| bytes > 1 << 20));
+        assert_eq!(available_on(&Device::Cpu).is_some(), available().is_some());
         assert!(installed().is_none_or(|all| available().is_some_and(|free| free <= all)));
     }
 }

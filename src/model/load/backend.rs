@@ -1,13 +1,11 @@
 //! Chooses the backend of a target, checks memory and loads it there.
 
-use candle_core::Device;
 #[cfg(feature = "gpu")]
 use draftscope_gpu::AdapterKind;
 
 use super::dtype::{check_dtype, weight_type};
 use super::memory_need;
 use crate::model::interfaces::{self, LoadContext, LoadedTarget, Progress};
-use crate::model::memory::MemoryNeed;
 use crate::model::options::{Backend, DeviceChoice, Dtype, LoadOptions, WeightType};
 use crate::model::{ModelError, memory};
 use crate::protocol::MemoryAccount;
@@ -178,7 +176,7 @@ fn load_candle(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result
     let device = context.options.device.open()?;
     let (weight_type, dtype) = weight_type(context.options.dtype, context.source, &device);
     let need = memory_need::of(context, weight_type, false);
-    check_memory(&need, &device)?;
+    need.check(memory::available_on(&device))?;
     let target = context.config.load(context, interfaces::Backend::Candle(weight_type, dtype, &device), progress)?;
     let (runs_on, notice) = match device.is_cpu() {
         true => (RunsOn::Cpu, None),
@@ -189,26 +187,6 @@ fn load_candle(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result
 
 /// What a user of candle's GPU kernels should know.
 const EXPERIMENTAL: &str = "candle's CUDA and Metal kernels are experimental here: they have not been run on a GPU";
-
-/// Checks the memory of the device that candle computes on; Metal's is the machine's.
-fn check_memory(need: &MemoryNeed, device: &Device) -> Result<(), ModelError> {
-    need.check(match device {
-        Device::Cuda(_) => cuda_memory(device),
-        Device::Cpu | Device::Metal(_) => memory::available(),
-    })
-}
-
-/// Free bytes of a CUDA device; `None` if the driver does not report them.
-#[cfg(feature = "cuda")]
-fn cuda_memory(device: &Device) -> Option<u64> {
-    let Device::Cuda(device) = device else { return None };
-    device.cuda_stream().context().mem_get_info().ok().map(|(free, _)| free as u64)
-}
-
-#[cfg(not(feature = "cuda"))]
-fn cuda_memory(_device: &Device) -> Option<u64> {
-    None
-}
 
 #[cfg(test)]
 mod tests {

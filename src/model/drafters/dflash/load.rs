@@ -66,11 +66,11 @@ impl CheckedModule for CheckedBlock {
             ))
         })?;
         let on_target = OnTarget::of(&shared)?;
-        let ((_, dtype), ctx_len) = (on_target.storage, on_target.ctx_len);
-        if on_target.embedding.device().is_cpu() {
-            self.need(on_target.storage, ctx_len).check(memory::available())?;
-        }
-        let (name, cached) = (format!("{} ({})", self.name, self.config.kind.name()), 4 * self.config.cached_values());
+        let ((_, dtype), ctx_len, form) = (on_target.storage, on_target.ctx_len, on_target.form);
+        let cached = form.kv_bytes() as u64 * self.config.cached_values();
+        let free = memory::available_on(on_target.embedding.device());
+        self.need(on_target.storage, cached, ctx_len).check(free)?;
+        let name = format!("{} ({})", self.name, self.config.kind.name());
         let (vocab, block) = (self.vocab.len(), self.config.most_drafts() as u64);
         let (drafter, weight_bytes) = Drafter::load(self, on_target)?;
         let figures = Figures {

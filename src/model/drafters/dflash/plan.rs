@@ -81,11 +81,11 @@ impl CheckedBlock {
         self.tap.states().len() * self.config.layers.d_model
     }
 
-    /// Memory that it needs, with so many bits per weight; its cache is in f32.
-    pub(super) fn need(&self, (bits, dtype): (u64, &str), ctx_len: usize) -> MemoryNeed {
+    /// Memory that it needs, with so many bits per weight and so many cached bytes per position.
+    pub(super) fn need(&self, (bits, dtype): (u64, &str), cached: u64, ctx_len: usize) -> MemoryNeed {
         let account = MemoryAccount {
             drafter_weights: self.config.matrix_weights() * bits / 8,
-            drafter_kv: 4 * self.config.cached_values(),
+            drafter_kv: cached,
             ctx_len: ctx_len as u64,
             ..MemoryAccount::default()
         };

@@ -75,9 +75,8 @@ impl CheckedModule for CheckedHead {
                 "EAGLE-3 heads do not run on the GPU yet; choose --device cpu, or another drafter".into(),
             )),
             SharedWeights::Candle(target, ctx_len) => {
-                if target.device().is_cpu() {
-                    self.need((32, "f32"), 4, ctx_len).check(memory::available())?;
-                }
+                let need = self.need((32, "f32"), target.form().kv_bytes() as u64, ctx_len);
+                need.check(memory::available_on(target.device()))?;
                 Ok(self.modules(CandleEagle::load(self, target, ctx_len)?, "f32").into())
             }
         }

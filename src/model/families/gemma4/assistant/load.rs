@@ -157,9 +157,7 @@ fn load(
     (wanted, ends): (Option<&DraftVocab>, &[TokenId]),
 ) -> Result<Modules, ModelError> {
     let (c, device) = (&plan.config, target.trunk.device.clone());
-    if device.is_cpu() {
-        check_fit(4 * c.matrix_weights(), memory::available())?;
-    }
+    check_fit(4 * c.matrix_weights(), memory::available_on(&device))?;
     let reader = Reader { plan, device: &device };
     let norms = Norms {
         layers: (0..c.gemma.layers.len()).map(|layer| reader.layer(layer)).collect::<Result<_, _>>()?,
