@@ -54,7 +54,7 @@ pub struct AdapterInfo {
 }
 
 /// Storage buffers that one kernel binds at most.
-const STORAGE_BUFFERS: u32 = 10;
+const STORAGE_BUFFERS: u32 = 11;
 
 /// An adapter and its description.
 pub struct Adapter {
@@ -200,6 +200,6 @@ pub(crate) mod tests {
     fn limits_that_do_not_suffice_are_named() {
         assert_eq!(lacks(&wgpu::Limits { max_storage_buffers_per_shader_stage: 16, ..wgpu::Limits::default() }), None);
         let why = lacks(&wgpu::Limits::default()).unwrap();
-        assert_eq!(why, "it allows 8 storage buffers per kernel and 10 are needed");
+        assert_eq!(why, "it allows 8 storage buffers per kernel and 11 are needed");
     }
 }

@@ -1,14 +1,15 @@
 //! One transformer block: its weights, its cache, and its nine launches.
 //!
 //! norm · q, k, v · heads and cache · attention · joining · output · norm · gate and up · down. Where outputs are normed
-//! before they are added, that norm and the next one are one launch. Invariant: bind groups are made once, with a
-//! sequence; a pass only records launches.
+//! before they are added, that norm and the next one are one launch, and so is all that adds an input for each token.
+//! Invariant: bind groups are made once, with a sequence; a pass only records launches.
 
 use draftscope_kernels::BLOCK;
 
 use crate::buffers::{Acts, LayerCache, Scratch};
-use crate::device::{Dims, Gpu};
+use crate::device::Gpu;
 use crate::kernel::{Kernel, OUTPUTS, TILE};
+use crate::layout::Dims;
 use crate::matrix::{Matrix, Part};
 pub(crate) use crate::op::{Grid, Op};
 use crate::pass::{MAX_ROWS, SEGMENT};
@@ -121,23 +122,6 @@ pub(crate) const MAX_PROMPT_HEAD: usize = 256;
 /// Most workgroups along one axis that are used.
 const MOST_ALONG_X: usize = 32_768;
 
-/// What follows of the residual stream.
-#[derive(Clone, Copy, Debug)]
-enum Reads<'a> {
-    /// Nothing, for now.
-    Nothing,
-    /// A matrix that reads it after a norm of this weight.
-    Normed(&'a wgpu::Buffer),
-    /// A matrix that reads it as it is.
-    Itself,
-}
-
-impl<'a> Reads<'a> {
-    fn normed(weight: Option<&'a wgpu::Buffer>) -> Self {
-        weight.map_or(Self::Nothing, Self::Normed)
-    }
-}
-
 /// Makes the launches of a sequence.
 pub(crate) struct Binder<'a> {
     pub(crate) gpu: &'a Gpu,
@@ -204,22 +188,18 @@ impl Binder<'_> {
         pair.map(both).into_iter().chain(matrix.parts.iter().map(op)).collect()
     }
 
-    /// Adds a layer's output, normed, to the residual stream, scales the sum, and leaves it for what reads it next.
+    /// Adds a layer's output, normed, to the residual stream, scales the sum, and leaves it normed by the next weight.
     fn norm_add(
         &self,
         scratch: &Scratch,
         weight: &wgpu::Buffer,
         (d, eps, scale): (usize, f32, f32),
-        next: Reads<'_>,
+        next: Option<&wgpu::Buffer>,
     ) -> Op {
-        let (reads, next) = match next {
-            Reads::Nothing => (0, weight),
-            Reads::Normed(next) => (1, next),
-            Reads::Itself => (2, weight),
-        };
-        let dims = Dims { a: [d as u32, reads, 0, 0], c: [eps, scale, 0.0, 0.0], ..Dims::default() };
+        let a = [d as u32, u32::from(next.is_some()), 0, 0];
+        let dims = Dims { a, c: [eps, scale, 0.0, 0.0], ..Dims::default() };
         let Scratch { output, x, acts: Acts { values, codes, scales }, .. } = scratch;
-        let buffers = [output, weight, next, x, values, codes, scales];
+        let buffers = [output, weight, next.unwrap_or(weight), x, values, codes, scales];
         self.op(Kernel::NormAdd, dims, Grid::Rows, &buffers)
     }
 
@@ -319,21 +299,17 @@ impl Binder<'_> {
         });
         ops.extend(self.product((&weights.out, attended), (to, d_model, 0), onto));
         ops.push(match norms {
-            Some([post, _]) => self.norm_add(scratch, post, (d_model, eps, 1.0), Reads::Normed(&weights.ffn_norm)),
+            Some([post, _]) => self.norm_add(scratch, post, (d_model, eps, 1.0), Some(&weights.ffn_norm)),
             None => self.norm((x, &weights.ffn_norm), (d_model, eps), acts),
         });
         ops.extend(self.gate_up((&weights.gate, &weights.up, weights.style.gelu), acts, (inner, d_ff)));
         ops.extend(self.product((&weights.down, inner), (to, d_model, 0), onto));
         if let Some([_, post]) = norms {
             let scale = weights.style.output_scale.unwrap_or(1.0);
-            match &weights.style.layer_input {
-                None => ops.push(self.norm_add(scratch, post, (d_model, eps, scale), Reads::normed(next))),
-                Some(input) => {
-                    ops.push(self.norm_add(scratch, post, (d_model, eps, 1.0), Reads::Itself));
-                    ops.extend(self.layer_input(input, (scratch, d_model)));
-                    ops.push(self.norm_add(scratch, &input.norm, (d_model, eps, scale), Reads::normed(next)));
-                }
-            }
+            ops.push(match &weights.style.layer_input {
+                None => self.norm_add(scratch, post, (d_model, eps, scale), next),
+                Some(input) => self.layer_input(input, scratch, (post, next), (d_model, eps, scale)),
+            });
         }
         ops
     }

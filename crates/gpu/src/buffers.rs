@@ -79,15 +79,15 @@ impl Scratch {
         let are_few = !shapes.iter().all(suits) || deltas().next().is_some();
         let prompt_rows = if are_few { MAX_ROWS } else { PROMPT_ROWS };
         let parts = 4 * MAX_ROWS * segments * widest(|shape| shape.heads * (shape.head_dim + 2));
-        let [input_width, inputs_width] = crate::layer_inputs::widths(blocks);
+        let inputs_width = crate::layer_inputs::inputs_width(blocks);
         let values = deltas().map(|shape| shape.value_width()).max().unwrap_or(0);
-        let queries = widest(|shape| shape.heads * shape.head_dim).max(values).max(input_width);
+        let queries = widest(|shape| shape.heads * shape.head_dim).max(values);
         let qkv = blocks.iter().map(|block| block.qkv.rows()).max().unwrap_or(0);
         let scratch = Self {
             x: gpu.storage(4 * PROMPT_ROWS * model.d_model),
             acts: Acts::new(gpu, model.d_model),
             attended: Acts::new(gpu, queries),
-            inner: Acts::new(gpu, widest(|shape| shape.d_ff).max(input_width)),
+            inner: Acts::new(gpu, widest(|shape| shape.d_ff)),
             output: gpu.storage(4 * PROMPT_ROWS * model.d_model),
             qkv: gpu.storage(4 * PROMPT_ROWS * qkv),
             q: gpu.storage(4 * PROMPT_ROWS * queries),

@@ -9,8 +9,9 @@ use draftscope_kernels::BLOCK;
 
 use crate::block::{Binder, Grid, Op};
 use crate::buffers::{Acts, Scratch};
-use crate::device::{Dims, Gpu};
+use crate::device::Gpu;
 use crate::kernel::Kernel;
+use crate::layout::Dims;
 use crate::matrix::Matrix;
 use crate::pass::MAX_ROWS;
 

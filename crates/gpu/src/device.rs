@@ -12,7 +12,8 @@ use wgpu::util::DeviceExt;
 
 use crate::GpuError;
 use crate::adapter::{Adapter, AdapterInfo};
-use crate::kernel::{Access, Kernel, Variant};
+use crate::kernel::{Kernel, Variant};
+use crate::layout::{Dims, layout};
 use crate::open_device::OpenDevice;
 use crate::subgroup;
 use crate::work::{Counts, Work};
@@ -135,6 +136,19 @@ impl Gpu {
         self.count_buffer(size);
         let usage = Usage::STORAGE | Usage::COPY_DST | Usage::COPY_SRC;
         self.device.create_buffer(&wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false })
+    }
+
+    /// The same, where the device works on without it.
+    ///
+    /// # Errors
+    /// [`GpuError::OutOfMemory`].
+    pub(crate) fn spare_storage(&self, bytes: usize) -> Result<wgpu::Buffer, GpuError> {
+        let scope = self.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
+        let buffer = self.storage(bytes);
+        match pollster::block_on(scope.pop()) {
+            Some(error) => Err(GpuError::OutOfMemory(one_line(&error))),
+            None => Ok(buffer),
+        }
     }
 
     /// A buffer with these words or numbers.
@@ -350,38 +364,6 @@ impl Gpu {
             },
         })
     }
-}
-
-/// Dimensions of a kernel, as its shader describes them.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, bytemuck::Pod, bytemuck::Zeroable)]
-pub(crate) struct Dims {
-    pub(crate) a: [u32; 4],
-    pub(crate) b: [u32; 4],
-    pub(crate) c: [f32; 4],
-}
-
-fn layout(device: &wgpu::Device, kernel: Kernel) -> wgpu::BindGroupLayout {
-    let uniform = |has_dynamic_offset| wgpu::BindingType::Buffer {
-        ty: wgpu::BufferBindingType::Uniform,
-        has_dynamic_offset,
-        min_binding_size: None,
-    };
-    let storage = kernel.buffers().iter().map(|access| wgpu::BindingType::Buffer {
-        ty: wgpu::BufferBindingType::Storage { read_only: *access == Access::Read },
-        has_dynamic_offset: false,
-        min_binding_size: None,
-    });
-    let entries: Vec<_> = (0..)
-        .zip([uniform(false), uniform(true)].into_iter().chain(storage))
-        .map(|(binding, ty)| wgpu::BindGroupLayoutEntry {
-            binding,
-            visibility: wgpu::ShaderStages::COMPUTE,
-            ty,
-            count: None,
-        })
-        .collect();
-    device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: None, entries: &entries })
 }
 
 fn note(failure: &Mutex<Option<GpuError>>, error: GpuError) {

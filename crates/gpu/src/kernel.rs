@@ -49,8 +49,8 @@ pub enum Kernel {
     GateNorm,
     /// What blocks add for each token.
     LayerInputs,
-    /// A block's part of that, gated.
-    GateInput,
+    /// The end of a block that adds its part of that; both matrices are in this form.
+    LayerInput(Form),
     /// The largest logits, and those of drafted tokens.
     Best,
     /// Reading alone, to time it.
@@ -77,8 +77,8 @@ impl Kernel {
     /// Every kernel in every form.
     #[must_use]
     pub fn all() -> Vec<Self> {
-        let by_form =
-            Form::ALL.into_iter().flat_map(|form| [Self::Embed(form), Self::Matrix(form), Self::GateUp(form)]);
+        let of_form = |form| [Self::Embed(form), Self::Matrix(form), Self::GateUp(form), Self::LayerInput(form)];
+        let by_form = Form::ALL.into_iter().flat_map(of_form);
         let others = [
             Self::Norm,
             Self::Rope,
@@ -91,13 +91,13 @@ impl Kernel {
             Self::Cap,
             Self::Best,
             Self::Stream,
+            Self::LayerInputs,
         ];
         let recurrent = [Self::Convolve, Self::Delta(4), Self::Delta(32), Self::GateNorm];
-        let of_layers = [Self::LayerInputs, Self::GateInput];
         // every form of codes as first and as other
         let codes = || Form::ALL.into_iter().filter(|form| !form.is_dense());
         let pairs = codes().zip(codes().cycle().skip(5)).map(|(first, other)| Self::MatrixPair(first, other));
-        by_form.chain(others).chain(recurrent).chain(of_layers).chain(pairs).collect()
+        by_form.chain(others).chain(recurrent).chain(pairs).collect()
     }
 
     /// The variant for `m` rows.
@@ -132,7 +132,7 @@ impl Kernel {
             Self::Delta(_) => &[R, R, W, W],
             Self::GateNorm => &[R, R, R, W, W, W],
             Self::LayerInputs => &[R, R, W],
-            Self::GateInput => &[R, R, W, W, W],
+            Self::LayerInput(_) => &[R, R, R, R, R, R, W, W, W, W, W],
             Self::Best => &[R, R, R, W],
             Self::Stream => &[R, W],
         }
@@ -157,7 +157,7 @@ impl Kernel {
             Self::GateNorm => 13,
             Self::AttendPrompt => 14,
             Self::LayerInputs => 15,
-            Self::GateInput => 16,
+            Self::LayerInput(_) => 16,
             Self::Best => 17,
             Self::Stream => 18,
             Self::MatrixPair(..) => 19,
@@ -182,7 +182,7 @@ impl Kernel {
         Self::GateNorm,
         Self::AttendPrompt,
         Self::LayerInputs,
-        Self::GateInput,
+        Self::LayerInput(Form::Of(Encoding::F32)),
         Self::Best,
         Self::Stream,
         Self::MatrixPair(Form::Wide, Form::Wide),
@@ -255,7 +255,13 @@ impl Variant {
             }
             Kernel::GateNorm => [HEADER, include_str!("shaders/gate_norm.wgsl"), QUANTISE].concat(),
             Kernel::LayerInputs => [HEADER, include_str!("shaders/layer_inputs.wgsl")].concat(),
-            Kernel::GateInput => [HEADER, include_str!("shaders/gate_input.wgsl"), QUANTISE].concat(),
+            Kernel::LayerInput(form) => {
+                let source = FormSource::of(form);
+                let FormSource { types, values, load, input, products, .. } = &source;
+                let own = each(include_str!("shaders/layer_input.wgsl"), "o", 4);
+                let load_project = source.load_up().replace("dims.a.y", "dims.b.z");
+                [HEADER, &own, QUANTISE, types, values, load, &load_project, input, products].concat()
+            }
             Kernel::Best => [HEADER, include_str!("shaders/best.wgsl"), LARGEST].concat(),
             Kernel::Stream => [HEADER, include_str!("shaders/stream.wgsl")].concat(),
         }

@@ -1,9 +1,11 @@
 //! Embeddings of a token for each block: half from a table, half computed from its embedding, gated in the block.
 
+use draftscope_kernels::BLOCK;
+
 use crate::block::{Binder, BlockWeights, Grid, Op, Shape};
 use crate::buffers::{Acts, Scratch};
-use crate::device::Dims;
 use crate::kernel::Kernel;
+use crate::layout::Dims;
 use crate::matrix::Matrix;
 
 /// Where the inputs of all blocks come from.
@@ -19,17 +21,33 @@ pub struct LayerTable {
     pub norm: wgpu::Buffer,
 }
 
-/// How a block adds its input.
+/// How a block adds its input. Invariant: one kernel sees both matrices whole, in one form, and `width` is at most `d_model`.
 #[derive(Clone, Debug)]
 pub struct LayerInput {
     /// `[width, d_model]`
-    pub gate: Matrix,
+    pub(crate) gate: Matrix,
     /// `[d_model, width]`
-    pub project: Matrix,
+    pub(crate) project: Matrix,
     /// `[d_model]`
-    pub norm: wgpu::Buffer,
+    norm: wgpu::Buffer,
     /// Number of the block.
-    pub index: usize,
+    index: usize,
+}
+
+impl LayerInput {
+    /// Of block number `index`: the gate `[width, d_model]`, the projection `[d_model, width]`, and the norm of what is
+    /// projected, `[d_model]`. `None` if the kernel does not run them: they differ in form, are too large, or `width` is
+    /// larger than `d_model`.
+    #[must_use]
+    pub fn new([gate, project]: [Matrix; 2], norm: wgpu::Buffer, index: usize) -> Option<Self> {
+        let is_whole = gate.parts.len() == 1 && project.parts.len() == 1 && gate.form() == project.form();
+        (is_whole && gate.rows() <= gate.k && (gate.rows(), gate.k) == (project.k, project.rows())).then_some(Self {
+            gate,
+            project,
+            norm,
+            index,
+        })
+    }
 }
 
 impl LayerTable {
@@ -68,21 +86,46 @@ impl Binder<'_> {
         self.op(Kernel::Norm, dims, Grid::Rows, &[x, x, &out.values, &out.codes, &out.scales])
     }
 
-    /// A block's input, gated and projected, to `scratch.output`; `scratch.acts` has the rows that gate it.
-    pub(crate) fn layer_input(&self, of: &LayerInput, (scratch, d): (&Scratch, usize)) -> Vec<Op> {
-        let (width, all) = (of.gate.rows(), scratch.inputs_width);
-        let Scratch { acts, q, inputs, inner, output, .. } = scratch;
-        let mut ops = self.product((&of.gate, acts), (q, width, 0), false);
-        let dims = Dims { a: [width, all, of.index * width, 0].map(|n| n as u32), ..Dims::default() };
-        let gated = [q, inputs, &inner.values, &inner.codes, &inner.scales];
-        ops.push(self.op(Kernel::GateInput, dims, Grid::Rows, &gated));
-        ops.extend(self.product((&of.project, inner), (output, d, 0), false));
-        ops
+    /// Adds the output of the feed-forward layer, normed by `post`, and then a block's input, to the residual stream; scales
+    /// the sum, and leaves it normed by the next weight.
+    pub(crate) fn layer_input(
+        &self,
+        of: &LayerInput,
+        scratch: &Scratch,
+        (post, next): (&wgpu::Buffer, Option<&wgpu::Buffer>),
+        (d, eps, scale): (usize, f32, f32),
+    ) -> Op {
+        let Scratch { x, acts: Acts { values, codes, scales }, inputs, inputs_width, output, .. } = scratch;
+        let width = of.gate.rows();
+        let dims = Dims {
+            a: [d, d / BLOCK, width, *inputs_width].map(|n| n as u32),
+            b: [(of.index * width) as u32, u32::from(next.is_some()), (width / BLOCK) as u32, 0],
+            c: [eps, scale, 0.0, 0.0],
+        };
+        let norms: Vec<_> = [post, &of.norm].into_iter().chain(next).collect();
+        let norms = self.one_after_the_other(&norms);
+        // each is one part: `LayerInput::new`
+        let [gate, project] = [&of.gate, &of.project].map(|matrix| &matrix.parts[0]);
+        let buffers = [&gate.codes, &gate.scales, &project.codes, &project.scales, inputs, &norms, output, x];
+        let buffers: Vec<_> = buffers.into_iter().chain([values, codes, scales]).collect();
+        self.op(Kernel::LayerInput(gate.form), dims, Grid::Rows, &buffers)
+    }
+
+    /// A buffer with the contents of others.
+    fn one_after_the_other(&self, buffers: &[&wgpu::Buffer]) -> wgpu::Buffer {
+        let bytes: u64 = buffers.iter().map(|buffer| buffer.size()).sum();
+        let (all, mut encoder, mut at) = (self.gpu.storage(bytes as usize), self.gpu.encoder(), 0);
+        for buffer in buffers {
+            encoder.copy_buffer_to_buffer(buffer, 0, &all, at, buffer.size());
+            at += buffer.size();
+        }
+        self.gpu.submit(encoder);
+        all
     }
 }
 
-/// Width of a block's input, and of those of all blocks.
-pub(crate) fn widths(blocks: &[BlockWeights]) -> [usize; 2] {
+/// Width of the inputs of all blocks.
+pub(crate) fn inputs_width(blocks: &[BlockWeights]) -> usize {
     let width = blocks.iter().filter_map(|block| block.style.layer_input.as_ref()).map(|input| input.gate.rows()).max();
-    [width.unwrap_or(0), width.unwrap_or(0) * blocks.len()]
+    width.unwrap_or(0) * blocks.len()
 }

@@ -22,6 +22,7 @@ mod form_source;
 mod head;
 mod kernel;
 mod layer_inputs;
+mod layout;
 mod matrix;
 mod module;
 mod network;

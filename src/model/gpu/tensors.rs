@@ -156,7 +156,7 @@ impl Uploader<'_> {
         let [q, k, v] = qkv.each_ref().map(|(name, heads)| Taken::whole(name, heads * head_dim));
         let parts = [Taken { order: &paired, ..q }, Taken { order: &paired, ..k }, v];
         // both halves of the feed-forward layer go through one kernel, which reads one form
-        let (gate, up) = self.same_form([&name("ffn_gate"), &name("ffn_up")], d_ff, d)?;
+        let [gate, up] = self.same_form([(&name("ffn_gate"), [d_ff, d]), (&name("ffn_up"), [d_ff, d])])?;
         Ok(BlockWeights {
             attn_norm: self.norm(&name("attn_norm"), d)?,
             qkv: self.stack(d, &parts)?,
@@ -171,22 +171,18 @@ impl Uploader<'_> {
         })
     }
 
-    /// Two matrices in one form.
-    pub(in crate::model) fn same_form(
-        &self,
-        names: [&str; 2],
-        rows: usize,
-        k: usize,
-    ) -> Result<(Matrix, Matrix), ModelError> {
-        let [a, b] = names.map(|name| self.raw(name, rows, k));
-        let (a, b) = (a?, b?);
-        let encodings = [a.stored.encoding(), b.stored.encoding()];
-        let [a, b] = [&a, &b].map(|raw| {
+    /// Two matrices, each `[rows, k]`, in one form.
+    pub(in crate::model) fn same_form(&self, parts: [(&str, [usize; 2]); 2]) -> Result<[Matrix; 2], ModelError> {
+        let [a, b] = parts.map(|(name, [rows, k])| self.raw(name, rows, k));
+        let raws = [a?, b?];
+        let encodings = raws.each_ref().map(|raw| raw.stored.encoding());
+        let upload = |(raw, (_, [rows, k])): (&Raw<'_>, (&str, [usize; 2]))| {
             let (encoding, bytes) = (raw.stored.encoding(), raw.stored.bytes());
             Matrix::upload_as(self.gpu, (k, &encodings), &[StoredRows { encoding, bytes, order: &|row| row, rows }])
-        });
-        names.iter().for_each(|name| self.source.release(name));
-        Ok((a?, b?))
+        };
+        let [a, b] = [0, 1].map(|index| upload((&raws[index], parts[index])));
+        parts.iter().for_each(|(name, _)| self.source.release(name));
+        Ok([a?, b?])
     }
 }
 

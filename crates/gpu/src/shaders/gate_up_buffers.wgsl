@@ -10,6 +10,9 @@
 @group(0) @binding(9) var<storage, read_write> values: array<f32>;       // [m][width]
 @group(0) @binding(10) var<storage, read_write> codes: array<u32>;       // [m][width / 4]
 @group(0) @binding(11) var<storage, read_write> scales: array<vec4<f32>>; // [m][width / 32]
+fn x_value(at: u32) -> vec4<f32> { return x_values[at]; }
+fn x_code(at: u32) -> vec4<u32> { return x_codes[at]; }
+fn x_scale(at: u32) -> vec4<f32> { return x_scales[at]; }
 // act(g) · u, act(g) = g / (1 + e^-z): SiLU for z = g; GELU by its tanh formula for z = 2 √(2/π) (g + 0.044715 g³).
 fn gated(g: f32, u: f32) -> f32 {
     let z = select(g, 1.59576912 * (g + 0.044715 * g * g * g), dims.b.x == 1u);

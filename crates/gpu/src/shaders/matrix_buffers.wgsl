@@ -7,3 +7,6 @@
 @group(0) @binding(5) var<storage, read> x_codes: array<vec4<u32>>;  // [m][blocks][2]
 @group(0) @binding(6) var<storage, read> x_scales: array<vec4<f32>>; // [m][blocks]
 @group(0) @binding(7) var<storage, read_write> out: array<f32>;      // [m][width]
+fn x_value(at: u32) -> vec4<f32> { return x_values[at]; }
+fn x_code(at: u32) -> vec4<u32> { return x_codes[at]; }
+fn x_scale(at: u32) -> vec4<f32> { return x_scales[at]; }

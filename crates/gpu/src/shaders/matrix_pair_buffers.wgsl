@@ -9,6 +9,9 @@
 @group(0) @binding(7) var<storage, read_write> out: array<f32>;         // [m][width]
 @group(0) @binding(8) var<storage, read> up_weights: array<up_Stored>;  // as weights
 @group(0) @binding(9) var<storage, read> up_scales: array<u32>;
+fn x_value(at: u32) -> vec4<f32> { return x_values[at]; }
+fn x_code(at: u32) -> vec4<u32> { return x_codes[at]; }
+fn x_scale(at: u32) -> vec4<f32> { return x_scales[at]; }
 fn prepare_both(t: u32) {
     prepare(t);
     up_prepare(t);

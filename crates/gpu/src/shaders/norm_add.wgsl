@@ -1,6 +1,6 @@
 // Adds the normed output of a layer to the residual stream, (x + y / sqrt(mean(y²) + eps) · weight) · scale, and norms the
 // sum for the next matrix if there is one, as numbers and as codes. One workgroup a row.
-// dims: a = (d, 1 if there is a next matrix, 2 if it reads the sum itself, 0, 0); c = (eps, scale, 0, 0)
+// dims: a = (d, 1 if there is a next matrix, 0, 0); c = (eps, scale, 0, 0)
 @group(0) @binding(2) var<storage, read> y: array<f32>;                  // [m][d]
 @group(0) @binding(3) var<storage, read> weight: array<f32>;             // [d]
 @group(0) @binding(4) var<storage, read> next_weight: array<f32>;        // [d]
@@ -40,7 +40,7 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) t
     let next = inverse_size(sum, t);
     for (var block = t; block < d / 32u; block += 64u) {
         for (var i = 32u * block; i < 32u * block + 32u; i++) {
-            values[row + i] = select(x[row + i] * next * next_weight[i], x[row + i], dims.a.y == 2u);
+            values[row + i] = x[row + i] * next * next_weight[i];
         }
         quantise(row / 32u + block);
     }

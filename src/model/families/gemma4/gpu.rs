@@ -28,9 +28,7 @@ pub(super) fn target(
         shape.check_context(gpu.info(), ctx_len)?;
     }
     if let Some(width) = gemma.per_layer.map(|of| of.width).filter(|width| !width.is_multiple_of(32)) {
-        return Err(ModelError::Unsupported(format!(
-            "the GPU backend does not run embeddings of width {width} for each layer; choose --device cpu"
-        )));
+        return Err(odd_inputs(width));
     }
     // the model's own angles are those of sliding layers
     let full = gemma.layers.iter().find(|layer| layer.reach == Reach::Full).map_or(2, |layer| layer.head_dim);
@@ -63,6 +61,13 @@ pub(super) fn target(
     Ok(Box::new(GpuTarget { model, own_modules: Box::new(|_, context| no_module(context)), no_sharing: NO_SHARING }))
 }
 
+/// Says that embeddings for each layer are not run.
+fn odd_inputs(width: usize) -> ModelError {
+    ModelError::Unsupported(format!(
+        "the GPU backend does not run embeddings of width {width} for each layer; choose --device cpu"
+    ))
+}
+
 /// Sizes of a block.
 fn shape(config: &Gemma4Config, layer: &LayerShape) -> Shape {
     let c = &config.transformer;
@@ -91,12 +96,12 @@ fn block(config: &Gemma4Config, uploader: &Uploader<'_>, index: usize) -> Result
     }
     let layer_input = match gemma.per_layer {
         None => None,
-        Some(of) => Some(LayerInput {
-            gate: uploader.matrix(&name("inp_gate"), of.width, d)?,
-            project: uploader.matrix(&name("proj"), d, of.width)?,
-            norm: norm("post_norm")?,
-            index,
-        }),
+        Some(of) => {
+            let [gate, project] = [(name("inp_gate"), [of.width, d]), (name("proj"), [d, of.width])];
+            let matrices = uploader.same_form([(&gate.0, gate.1), (&project.0, project.1)])?;
+            let input = LayerInput::new(matrices, norm("post_norm")?, index);
+            Some(input.ok_or_else(|| odd_inputs(of.width))?)
+        }
     };
     let style = Style {
         shape: Some(shape),
@@ -109,7 +114,8 @@ fn block(config: &Gemma4Config, uploader: &Uploader<'_>, index: usize) -> Result
         output_scale: uploader.source.vector(&name("layer_output_scale"), 1)?.first().copied(),
         ..Style::default()
     };
-    let (gate, up) = uploader.same_form([&name("ffn_gate"), &name("ffn_up")], layer.ffn, d)?;
+    let ffn = [layer.ffn, d];
+    let [gate, up] = uploader.same_form([(&name("ffn_gate"), ffn), (&name("ffn_up"), ffn)])?;
     Ok(BlockWeights {
         attn_norm: norm("attn_norm")?,
         qkv: uploader.stack(d, &parts)?,

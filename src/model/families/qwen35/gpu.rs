@@ -129,7 +129,8 @@ fn with_feed_forward(
     (qkv, head_norms, out, style): (Matrix, Option<Buffer>, Matrix, Style),
 ) -> Result<BlockWeights, ModelError> {
     let (c, name) = (uploader.config, |part: &str| format!("blk.{index}.{part}.weight"));
-    let (gate, up) = uploader.same_form([&name("ffn_gate"), &name("ffn_up")], c.ffn, c.d_model)?;
+    let ffn = [c.ffn, c.d_model];
+    let [gate, up] = uploader.same_form([(&name("ffn_gate"), ffn), (&name("ffn_up"), ffn)])?;
     let down = uploader.matrix(&name("ffn_down"), c.d_model, c.ffn)?;
     Ok(BlockWeights { attn_norm, qkv, bias: None, head_norms, out, ffn_norm, gate, up, down, style })
 }
