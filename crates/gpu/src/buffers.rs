@@ -51,7 +51,7 @@ pub(crate) struct Scratch {
     pub(crate) inputs: wgpu::Buffer,
     pub(crate) projected: wgpu::Buffer,
     pub(crate) inputs_width: usize,
-    /// Rows of the passes over a prompt.
+    /// Most rows of a pass over a prompt.
     pub(crate) prompt_rows: usize,
     pub(crate) segments: usize,
     /// Bound where there is nothing to read.
@@ -74,10 +74,8 @@ impl Scratch {
         let shapes: Vec<_> = blocks.iter().map(|block| block.shape(model)).collect();
         let widest = |of: fn(&Shape) -> usize| shapes.iter().map(of).max().unwrap_or(0);
         let deltas = || blocks.iter().filter_map(|block| block.style.delta.as_ref()).map(|delta| delta.shape);
-        // recurrent layers: rows that run again fit into rings
         let suits = |shape: &Shape| (BLOCK..=MAX_PROMPT_HEAD).contains(&shape.head_dim);
-        let are_few = !shapes.iter().all(suits) || deltas().next().is_some();
-        let prompt_rows = if are_few { MAX_ROWS } else { PROMPT_ROWS };
+        let prompt_rows = if shapes.iter().all(suits) { PROMPT_ROWS } else { MAX_ROWS };
         let parts = 4 * MAX_ROWS * segments * widest(|shape| shape.heads * (shape.head_dim + 2));
         let inputs_width = crate::layer_inputs::inputs_width(blocks);
         let values = deltas().map(|shape| shape.value_width()).max().unwrap_or(0);
@@ -109,9 +107,10 @@ impl Scratch {
         gpu.write(&self.run, slot as u64 * SLOT_BYTES, bytemuck::cast_slice(&rows.words(token)));
     }
 
-    /// Describes passes of [`Scratch::prompt_rows`] rows, the last of fewer, in the first slots.
+    /// Describes passes, each after the one before it, in the first slots.
     pub(crate) fn write_passes(&self, gpu: &Gpu, passes: &[PassRows]) {
-        let words = passes.iter().enumerate().flat_map(|(index, pass)| pass.words(index * self.prompt_rows));
+        let start = passes.first().map_or(0, |pass| pass.base);
+        let words = passes.iter().flat_map(|pass| pass.words(pass.base - start));
         gpu.write(&self.run, 0, bytemuck::cast_slice(&words.collect::<Vec<u32>>()));
     }
 }

@@ -13,7 +13,7 @@ use crate::device::Gpu;
 use crate::kernel::Kernel;
 use crate::layout::Dims;
 use crate::matrix::Matrix;
-use crate::pass::MAX_ROWS;
+use crate::pass::{MAX_ROWS, PROMPT_ROWS};
 
 /// Rows that run alone one after the other until the state moves on: as many as a pass has.
 pub(crate) const KEPT_ROWS: usize = MAX_ROWS;
@@ -75,9 +75,11 @@ impl DeltaShape {
         })
     }
 
-    /// Positions of the rings: at most two passes of rows run again, then a pass, and the convolution sees rows before.
+    /// Positions of the rings: at most two passes of rows run again, then a pass, and the convolution sees rows before. A
+    /// prompt's longer passes run none again.
     pub(crate) const fn ring(&self) -> usize {
-        (3 * MAX_ROWS + self.taps - 1).next_power_of_two()
+        let rows = if PROMPT_ROWS > 3 * MAX_ROWS { PROMPT_ROWS } else { 3 * MAX_ROWS };
+        (rows + self.taps - 1).next_multiple_of(MAX_ROWS)
     }
 
     /// Numbers of a layer's state.

@@ -190,6 +190,11 @@ impl Sequence {
         self.recurrence.is_some()
     }
 
+    /// Fewest rows of a prompt of which the first [`MAX_ROWS`] run in a pass of more, if any do.
+    pub(crate) fn rows_for_a_tile(&self) -> usize {
+        if self.is_recurrent() { 3 * MAX_ROWS + 1 } else { MAX_ROWS + 1 }
+    }
+
     /// The longest length up to `len` that it can be cut back to.
     #[must_use]
     pub fn rewindable(&self, len: usize) -> usize {
@@ -233,8 +238,8 @@ impl Sequence {
         let parts = request.tokens.chunks(most);
         let last = parts.len().saturating_sub(1);
         for (index, tokens) in parts.enumerate() {
-            let wants_logits = request.logits != Logits::Last || index == last;
-            self.submission(Request { tokens, ..request }, wants_logits, &mut output)?;
+            let goes_on = request.logits == Logits::Last && index < last;
+            self.submission(Request { tokens, ..request }, goes_on, &mut output)?;
         }
         if let Some(recurrence) = self.recurrence.as_mut().filter(|_| is_prompt) {
             recurrence.end_prompt((&self.network.gpu, &self.caches), count);
@@ -242,16 +247,19 @@ impl Sequence {
         Ok(output)
     }
 
-    /// Runs the tokens of one submission.
-    fn submission(&mut self, request: Request<'_>, wants_logits: bool, output: &mut Output) -> Result<(), GpuError> {
+    /// Runs the tokens of one submission. `goes_on`: another follows, and only the last one's logits are wanted.
+    fn submission(&mut self, request: Request<'_>, goes_on: bool, output: &mut Output) -> Result<(), GpuError> {
         let gpu = Arc::clone(&self.network.gpu);
         let (tokens, d) = (request.tokens, self.network.shape.d_model);
         let mut passes = match request.parents {
             Some(parents) => vec![PassRows::tree(self.len, parents)],
+            None if self.recurrence.is_some() && !goes_on => {
+                PassRows::cut_for_states((self.len, tokens.len()), self.scratch.prompt_rows)
+            }
             None => PassRows::cut((self.len, tokens.len()), self.scratch.prompt_rows),
         };
         if let Some(recurrence) = &mut self.recurrence {
-            recurrence.plan((&gpu, &self.caches), self.len, &mut passes);
+            recurrence.plan((&gpu, &self.caches), (self.len, goes_on), &mut passes);
         }
         let Some(last) = passes.last() else { return Ok(()) };
         self.scratch.write_passes(&gpu, &passes);
@@ -263,7 +271,7 @@ impl Sequence {
         }
         let numbers = request.states.len() * rows * d;
         recording.read_states(&self.states, 0, 4 * numbers as u64);
-        let scored = wants_logits.then(|| {
+        let scored = (!goes_on).then(|| {
             let (run, last_only) = ((last, passes.len() - 1), request.logits == Logits::Last);
             self.ending.record((&gpu, &mut recording), (&self.scratch, run), (last_only, request.logits))
         });
@@ -288,7 +296,7 @@ impl Sequence {
         let bytes = (4 * run.0.m() * d) as u64;
         let keep = |recording: &mut Recording<'_>, place: Option<usize>, from: &wgpu::Buffer| {
             for (state, _) in request.states.iter().enumerate().filter(|(_, wanted)| **wanted == place) {
-                let to = 4 * (state * rows + run.1 * self.scratch.prompt_rows) * d;
+                let to = 4 * (state * rows + run.0.base - self.len) * d;
                 recording.copy((from, 0), (&self.states, to as u64), bytes);
             }
         };

@@ -71,6 +71,15 @@ impl PassRows {
         starts.map(|start| Self::chain(base + start, most.min(count - start))).collect()
     }
 
+    /// The same, where the last two passes are of [`MAX_ROWS`] rows at most: those that recurrent layers run again.
+    pub(crate) fn cut_for_states((base, count): (usize, usize), most: usize) -> Vec<Self> {
+        let last = count.saturating_sub(1) % MAX_ROWS + 1;
+        let first = count.saturating_sub(MAX_ROWS + last);
+        let mut passes = Self::cut((base, first), most);
+        passes.extend(Self::cut((base + first, count - first), MAX_ROWS));
+        passes
+    }
+
     /// The row that each row continues; `None` for row 0.
     pub(crate) fn parents(&self) -> impl Iterator<Item = Option<usize>> {
         self.paths.iter().map(|path| path.len().checked_sub(2).map(|at| path[at]))
@@ -121,6 +130,9 @@ mod tests {
         assert_eq!(words[..4], [16, 7, 3, 0]);
         assert_eq!(words[4..8], [7, 8, 0, 0]);
         assert_eq!(words[64..68], [22, 23, 0x7654_3210, 0xfedc_ba98]);
+        let sizes = |count| PassRows::cut_for_states((7, count), 64).iter().map(PassRows::m).collect::<Vec<_>>();
+        assert_eq!([0, 9, 16, 20, 32].map(|count| sizes(count)), [&[][..], &[9], &[16], &[16, 4], &[16, 16]]);
+        assert_eq!([40, 81, 180].map(|count| sizes(count)), [&[16, 16, 8][..], &[64, 16, 1], &[64, 64, 32, 16, 4]]);
         let fork = PassRows::tree(5, &[0, 0, 0, 2]);
         assert_eq!(fork.paths, [vec![0], vec![0, 1], vec![0, 2], vec![0, 2, 3]]);
         assert_eq!(fork.words(0)[16..20], [7, 8, 0x320, 0]);

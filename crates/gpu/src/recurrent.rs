@@ -58,21 +58,33 @@ impl Recurrence {
         self.marks.iter().map(|mark| mark.at).filter(|at| *at <= len).max().unwrap_or(0)
     }
 
-    /// Says what the passes of a submission that begins at `len` run again and store.
-    pub(crate) fn plan(&mut self, (gpu, caches): (&Gpu, &[LayerCache]), len: usize, passes: &mut [PassRows]) {
+    /// Says what the passes of a submission that begins at `len` run again and store; `goes_on`: another follows.
+    ///
+    /// Passes of more than [`MAX_ROWS`](crate::pass::MAX_ROWS) rows run none again, because rings have no room for them:
+    /// they are of prompts, before which states are stored ([`Recurrence::begin_prompt`]), and so are they after each pass
+    /// but the last two.
+    pub(crate) fn plan(
+        &mut self,
+        (gpu, caches): (&Gpu, &[LayerCache]),
+        (len, goes_on): (usize, bool),
+        passes: &mut [PassRows],
+    ) {
         let again = len - self.base;
-        let count = passes.len();
-        if count > 1 {
-            // the rows of the last two passes can run again
+        if goes_on {
             for (index, pass) in passes.iter_mut().enumerate() {
-                let own = if index == 0 { again } else { 0 };
-                (pass.again, pass.store) = match count - index {
-                    1 => (crate::pass::MAX_ROWS, Store::Nothing),
-                    2 => (own, Store::Before),
-                    _ => (own, Store::After),
-                };
+                (pass.again, pass.store) = (if index == 0 { again } else { 0 }, Store::After);
             }
-            (self.base, self.older) = (passes.get(count - 2).map_or(len, |pass| pass.base), None);
+            (self.base, self.older) = (passes.last().map_or(len, |pass| pass.base + pass.m()), None);
+            return;
+        }
+        if let [first @ .., before, last] = passes {
+            // the rows of the last two passes can run again
+            let stored = first.iter_mut().map(|pass| (pass, Store::After)).chain([(&mut *before, Store::Before)]);
+            for (index, (pass, store)) in stored.enumerate() {
+                (pass.again, pass.store) = (if index == 0 { again } else { 0 }, store);
+            }
+            (last.again, last.store) = (before.m(), Store::Nothing);
+            (self.base, self.older) = (before.base, None);
             return;
         }
         let Some(pass) = passes.first_mut() else { return };
@@ -120,9 +132,6 @@ impl Recurrence {
         (gpu, caches): (&Gpu, &[LayerCache]),
         (run, slot, len): (&wgpu::Buffer, usize, usize),
     ) {
-        if len == 0 || self.marks.iter().any(|mark| mark.at == len) {
-            return;
-        }
         if len > self.base {
             let pass = PassRows { again: len - self.base, store: Store::Before, ..PassRows::chain(len, 0) };
             gpu.write(run, slot as u64 * crate::device::SLOT_BYTES, bytemuck::cast_slice(&pass.words(0)));
@@ -131,7 +140,9 @@ impl Recurrence {
             gpu.submit(encoder);
             (self.base, self.older) = (len, None);
         }
-        self.mark((gpu, caches));
+        if len > 0 {
+            self.mark((gpu, caches));
+        }
     }
 
     /// After a prompt of so many tokens: keeps a copy near its end, where the next prompt of a conversation often differs.

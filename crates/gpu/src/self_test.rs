@@ -50,23 +50,21 @@ fn differs(sequence: &mut Sequence) -> Result<Option<Difference>, GpuError> {
     prompt_differs(sequence, &alone)
 }
 
-/// Rows of a prompt: one tile.
-const PROMPT: usize = MAX_ROWS + 4;
-
-/// Compares the states of a prompt's first rows with those of passes over one row each.
+/// Compares the states of a prompt's first rows, which run in one tile, with those of passes over one row each.
 fn prompt_differs(sequence: &mut Sequence, alone: &[Output]) -> Result<Option<Difference>, GpuError> {
     let network = Arc::clone(sequence.network());
-    if network.ctx_len < PROMPT {
+    let rows = sequence.rows_for_a_tile() + 3;
+    if network.ctx_len < rows {
         return Ok(None);
     }
-    let tokens: Vec<u32> = (0..PROMPT).map(|i| token(&network, i)).collect();
+    let tokens: Vec<u32> = (0..rows).map(|i| token(&network, i)).collect();
     sequence.truncate(0);
     let request =
         Request { tokens: &tokens, layers: network.blocks.len(), logits: Logits::Last, parents: None, states: &[None] };
     let hidden = sequence.forward(request)?.hidden;
     let differs = |(row, alone): (usize, &Output)| !same_bits(&hidden, row, &alone.hidden);
     let row = alone.iter().enumerate().position(differs);
-    Ok(row.map(|row| Difference { rows: PROMPT, row }))
+    Ok(row.map(|row| Difference { rows, row }))
 }
 
 /// A token of the test.

@@ -92,7 +92,7 @@ pub(super) fn of(context: &LoadContext<'_>, weight_type: WeightType, on_kernels:
 
 /// Positions of the rings in which recurrent layers keep rows on a GPU, and copies of their states there.
 #[cfg(feature = "gpu")]
-const GPU_RING: u64 = 64;
+const GPU_RING: u64 = 80;
 #[cfg(feature = "gpu")]
 const GPU_MARKS: u64 = 3;
 

@@ -13,8 +13,8 @@ use crate::buffers::{LayerCache, Scratch};
 use crate::reference::{Acts, Weights};
 use crate::reference_delta::Delta;
 use crate::{
-    DeltaShape, DeltaWeights, Form, Gpu, Logits, MAX_ROWS, Matrix, Network, PassRows, Request, Sequence, Store,
-    StoredRows, Style,
+    DeltaShape, DeltaWeights, Form, Gpu, Logits, MAX_ROWS, Matrix, Network, PROMPT_ROWS, PassRows, Request, Sequence,
+    Store, StoredRows, Style,
 };
 
 const DELTA: DeltaShape =
@@ -72,7 +72,7 @@ fn a_recurrent_layer_has_the_bits_of_the_reference() {
         let (delta, memory) = (block.style.delta.as_ref().unwrap(), cache.delta.as_ref().unwrap());
         let ops = Binder { gpu: &gpu, run: &scratch.run }.delta((delta, &block.qkv, eps), (&scratch, memory));
         assert_eq!(ops.len(), 5, "two projections, convolution, state, gates");
-        let total = (1..=MAX_ROWS).sum::<usize>();
+        let total = (1..=MAX_ROWS).sum::<usize>() + 2 * PROMPT_ROWS;
         let x = noise.numbers(total * d);
         let acts = Acts { values: x.clone(), ..Acts::default() };
         let dot = |row: usize| {
@@ -85,10 +85,15 @@ fn a_recurrent_layer_has_the_bits_of_the_reference() {
         let expected = reference.run(&projected.collect::<Vec<_>>());
         assert!(expected.iter().all(|x| x.is_finite()));
         let (width, mut base) = (shape.value_width(), 0);
-        for m in 1..=MAX_ROWS {
-            // the rows of the pass before run again
-            let again = m - 1;
-            let pass = PassRows { again, store: Store::Before, ..PassRows::chain(base, m) };
+        let few = (1..=MAX_ROWS).map(|m| (m, m - 1, Store::Before)); // the rows of the pass before run again
+        let prompt = [(0, MAX_ROWS, Store::Before), (PROMPT_ROWS, 0, Store::After), (PROMPT_ROWS, 0, Store::After)];
+        for (m, again, store) in few.chain(prompt) {
+            let pass = PassRows { again, store, ..PassRows::chain(base, m) };
+            if m == 0 {
+                let alone = Binder { gpu: &gpu, run: &scratch.run }.delta_state(&shape, memory, &scratch.q);
+                run(&gpu, &[alone], &scratch.run, &pass);
+                continue;
+            }
             gpu.write(&scratch.acts.values, 0, bytemuck::cast_slice(&x[base * d..(base + m) * d]));
             run(&gpu, &ops, &scratch.run, &pass);
             let got = numbers(&gpu, &scratch.attended.values, m * width);
@@ -98,8 +103,12 @@ fn a_recurrent_layer_has_the_bits_of_the_reference() {
     }
 }
 
-/// A recurrent block between two that attend.
+/// An attending block between two recurrent ones.
 fn network_of(gpu: Arc<Gpu>) -> Arc<Network> {
+    network_with(gpu, 200)
+}
+
+fn network_with(gpu: Arc<Gpu>, ctx_len: usize) -> Arc<Network> {
     let plain = network_on(Arc::clone(&gpu));
     let recurrent = [31, 32].map(|seed| weights(&gpu, DELTA, &mut Noise(seed)).0);
     let [first, second] = recurrent;
@@ -109,8 +118,8 @@ fn network_of(gpu: Arc<Gpu>) -> Arc<Network> {
         final_norm: plain.final_norm.clone(),
         embedding: None,
         head: plain.head.clone(),
-        angles: plain.angles.clone(),
-        ctx_len: plain.ctx_len,
+        angles: gpu.upload(&Noise(4).numbers(ctx_len * SHAPE.head_dim)),
+        ctx_len,
         style: plain.style.clone(),
         gpu,
     })
@@ -143,10 +152,19 @@ fn states_have_the_same_bits_however_rows_are_cut_and_a_pass_makes_no_buffer() {
         }
         at += size;
     }
+    // a prompt: passes of 64, 64, 16 and 6 rows
     let mut prompt = Sequence::new(&network).unwrap();
     let before = network.gpu.work();
     let out = prompt.forward(Request { logits: Logits::Last, ..of_three(&tokens) }).unwrap();
     assert!(out.scored == singles[149].scored);
+    assert!((0..150).all(|i| out.hidden[i * 64..][..64] == singles[i].hidden[..]));
+    let [few, many] = [9, 8].map(|attending| 2 * 10 + attending + 2);
+    let dispatches = network.gpu.work().since(before).dispatches;
+    assert_eq!(
+        dispatches,
+        2 * (few + many) + 3,
+        "embedding and norm a pass; norm, head and statistics of the last row"
+    );
     // more copies of states at prompts than are kept
     for len in [100, 60, 20, 0] {
         prompt.truncate(len);
@@ -156,6 +174,39 @@ fn states_have_the_same_bits_however_rows_are_cut_and_a_pass_makes_no_buffer() {
         }
     }
     assert_eq!(network.gpu.work().since(before).buffers, 0);
+}
+
+/// A prompt of more rows than a submission has, and what follows it, against passes of 16 rows.
+#[test]
+fn a_prompt_of_two_submissions_leaves_the_states_of_short_passes() {
+    let Some(gpu) = gpu() else { return };
+    let network = network_with(gpu, 700);
+    let tokens = tokens(620);
+    let mut short = Sequence::new(&network).unwrap();
+    let mut long = Sequence::new(&network).unwrap();
+    for (start, end) in [(0, 530), (530, 533), (533, 600)] {
+        let mut last = None;
+        for tokens in tokens[start..end].chunks(MAX_ROWS) {
+            last = Some(short.forward(of_three(tokens)).unwrap());
+        }
+        let last = last.unwrap();
+        let out = long.forward(Request { logits: Logits::Last, ..of_three(&tokens[start..end]) }).unwrap();
+        let rows = last.hidden.len() / SHAPE.d_model;
+        assert!(out.scored.logits == row(&last, rows - 1).1, "rows {start} to {end}");
+    }
+    // back into the second prompt and before it
+    for len in [585, 531] {
+        let mut fork = long.fork().unwrap();
+        fork.truncate(len);
+        let at = fork.len();
+        assert_eq!(at, if len == 585 { 585 } else { 512 }, "the longest length of which states are known");
+        let mut plain = Sequence::new(&network).unwrap();
+        for tokens in tokens[..at].chunks(MAX_ROWS) {
+            plain.forward(of_three(tokens)).unwrap();
+        }
+        let next = of_three(&tokens[at..at + 2]);
+        assert!(fork.forward(next).unwrap() == plain.forward(next).unwrap(), "after {len}");
+    }
 }
 
 #[test]
