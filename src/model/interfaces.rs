@@ -19,7 +19,7 @@ use crate::model::files::{ConfigJson, Folder, GgufFile, ModelFiles, TensorNames}
 use crate::model::native::{NativeCpu, NativeLlama};
 use crate::model::nn::{MatmulBackend, PassWidths, SharedTarget, Tensors, TransformerConfig};
 use crate::model::options::{DraftVocab, LoadOptions, WeightType, device_name, device_threads};
-use crate::model::{DraftModule, Model, ModelError, ModelSpec};
+use crate::model::{Checkpoint, DraftModule, Model, ModelError, ModelSpec};
 use crate::protocol::{DrafterInfo, MemoryAccount, TokenId};
 
 pub use self::candle_target::{CandleFamily, CandleTarget};
@@ -198,6 +198,15 @@ pub type LoadResult = Result<Box<dyn LoadedTarget>, ModelError>;
 /// Draft modules, one for each depth, and their header entry.
 pub type Modules = (Vec<Box<dyn DraftModule>>, DrafterInfo);
 
+/// Runs passes of a model.
+pub type TryOut<'a> = dyn FnMut(&mut dyn Model) -> Result<(), ModelError> + 'a;
+
+/// Runs passes of a model, and empties its cache.
+pub(in crate::model) fn try_out(model: &mut dyn Model, run: &mut TryOut<'_>) -> Result<(), ModelError> {
+    let tried = run(model);
+    tried.and(model.truncate(0, &Checkpoint { len: 0 }))
+}
+
 /// A loaded target, which drafters share weights with.
 pub trait LoadedTarget: Any {
     /// Loads the draft modules of the target's own files; `None` if the family never has any.
@@ -227,6 +236,12 @@ pub trait LoadedTarget: Any {
     fn self_test(&mut self) -> Result<Option<String>, ModelError> {
         Ok(None)
     }
+
+    /// Runs passes over the target's weights. The cache is empty before, and the target's is empty after.
+    ///
+    /// # Errors
+    /// When the cache cannot be allocated, or what `run` returns.
+    fn try_out(&mut self, run: &mut TryOut<'_>) -> Result<(), ModelError>;
 
     /// The model, its cache empty.
     ///

@@ -20,12 +20,13 @@ pub struct GpuLlama {
     tap: Tap,
     /// Why rows are verified one by one.
     row_by_row: Option<String>,
+    is_tested: bool,
 }
 
 impl GpuLlama {
     /// With an empty cache.
     pub(in crate::model) fn new(network: &Arc<Network>, spec: ModelSpec) -> Result<Self, ModelError> {
-        Ok(Self { sequence: Sequence::new(network)?, spec, tap: Tap::default(), row_by_row: None })
+        Ok(Self { sequence: Sequence::new(network)?, spec, tap: Tap::default(), row_by_row: None, is_tested: false })
     }
 
     /// Its weights.
@@ -39,11 +40,15 @@ impl GpuLlama {
     }
 
     /// Why rows must be verified one by one on this adapter; `None` if their bits do not depend on the rows beside them.
-    /// Empties the cache.
+    /// Empties the cache. The weights are tested once.
     ///
     /// # Errors
     /// What the driver reports.
     pub fn self_test(&mut self) -> Result<Option<String>, ModelError> {
+        if self.is_tested {
+            self.sequence.truncate(0);
+            return Ok(self.row_by_row.clone());
+        }
         let found = self_test(&mut self.sequence)?;
         self.row_by_row = found.map(|difference| {
             format!(
@@ -53,6 +58,7 @@ impl GpuLlama {
                 difference.rows
             )
         });
+        self.is_tested = true;
         Ok(self.row_by_row.clone())
     }
 
@@ -170,7 +176,7 @@ impl Model for GpuLlama {
 
     fn fork(&self) -> Result<Box<dyn Model>, ModelError> {
         let (spec, tap, row_by_row) = (self.spec.clone(), self.tap.clone(), self.row_by_row.clone());
-        Ok(Box::new(Self { sequence: self.sequence.fork()?, spec, tap, row_by_row }))
+        Ok(Box::new(Self { sequence: self.sequence.fork()?, spec, tap, row_by_row, is_tested: self.is_tested }))
     }
 
     fn pass_bytes(&self) -> u64 {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::model::interfaces::{LoadContext, LoadedTarget, Modules, NoSharing, SharedWeights};
+use crate::model::interfaces::{LoadContext, LoadedTarget, Modules, NoSharing, SharedWeights, TryOut};
 use crate::model::nn::{Transformer, TransformerModel};
 use crate::model::{Model, ModelError, ModelSpec};
 
@@ -33,6 +33,10 @@ impl<W: CandleFamily> LoadedTarget for CandleTarget<W> {
 
     fn shared(&self) -> Result<SharedWeights<'_>, NoSharing> {
         W::shared(self)
+    }
+
+    fn try_out(&mut self, run: &mut TryOut<'_>) -> Result<(), ModelError> {
+        run(&mut TransformerModel::new(Arc::clone(&self.weights), self.spec.clone())?)
     }
 
     fn into_model(self: Box<Self>) -> Result<Box<dyn Model>, ModelError> {

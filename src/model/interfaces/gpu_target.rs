@@ -1,7 +1,7 @@
 //! A target on the GPU of a family that brings its own draft modules, or none.
 
 use crate::model::gpu::GpuLlama;
-use crate::model::interfaces::{LoadContext, LoadedTarget, Modules, NoSharing, SharedWeights};
+use crate::model::interfaces::{LoadContext, LoadedTarget, Modules, NoSharing, SharedWeights, TryOut, try_out};
 use crate::model::{Model, ModelError};
 
 /// Loads the draft modules in the files of a target on the GPU.
@@ -23,6 +23,10 @@ impl LoadedTarget for GpuTarget {
 
     fn shared(&self) -> Result<SharedWeights<'_>, NoSharing> {
         Err(self.no_sharing.clone())
+    }
+
+    fn try_out(&mut self, run: &mut TryOut<'_>) -> Result<(), ModelError> {
+        try_out(&mut self.model, run)
     }
 
     fn into_model(self: Box<Self>) -> Result<Box<dyn Model>, ModelError> {

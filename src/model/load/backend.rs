@@ -131,9 +131,9 @@ pub(super) fn load_gpu(
 ) -> Result<OnBackend, ModelError> {
     check_gpu(context)?;
     let gpu = crate::model::gpu::device::open(adapter)?;
-    // memory of an integrated or software adapter is the machine's; that of others is checked by allocating it
+    // memory of other adapters is checked by allocating it
     let need = memory_need::on_gpu(context);
-    if matches!(gpu.info().kind, AdapterKind::Integrated | AdapterKind::Software) {
+    if shares_memory(gpu.info().kind) {
         need.check(memory::available())?;
     }
     let made = |gpu: &draftscope_gpu::Gpu| gpu.work().buffer_bytes;
@@ -141,6 +141,12 @@ pub(super) fn load_gpu(
     let buffers: Buffers = Box::new(move || made(&counted) - before);
     let target = context.config.load(context, interfaces::Backend::Gpu(gpu), progress)?;
     Ok(OnBackend { target, account: need.account, notice: None, runs_on: RunsOn::Gpu, buffers: Some(buffers) })
+}
+
+/// Whether an adapter's memory is the machine's.
+#[cfg(feature = "gpu")]
+pub(super) fn shares_memory(kind: AdapterKind) -> bool {
+    matches!(kind, AdapterKind::Integrated | AdapterKind::Software)
 }
 
 #[cfg(not(feature = "gpu"))]

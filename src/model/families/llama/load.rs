@@ -6,7 +6,8 @@ use crate::model::families::llama::{Llama, LlamaWeights, config::LlamaConfig, mi
 #[cfg(feature = "gpu")]
 use crate::model::gpu;
 use crate::model::interfaces::{
-    Backend, CandleTarget, LoadContext, LoadResult, LoadedTarget, Modules, NoSharing, Progress, SharedWeights,
+    Backend, CandleTarget, LoadContext, LoadResult, LoadedTarget, Modules, NoSharing, Progress, SharedWeights, TryOut,
+    try_out,
 };
 use crate::model::native::NativeLlama;
 use crate::model::{Model, ModelError};
@@ -54,6 +55,10 @@ impl LoadedTarget for OnNative {
         Ok(SharedWeights::Native(&self.target))
     }
 
+    fn try_out(&mut self, run: &mut TryOut<'_>) -> Result<(), ModelError> {
+        try_out(&mut self.target, run)
+    }
+
     fn into_model(self: Box<Self>) -> Result<Box<dyn Model>, ModelError> {
         Ok(Box::new(self.target))
     }
@@ -75,6 +80,10 @@ impl LoadedTarget for OnGpu {
 
     fn shared(&self) -> Result<SharedWeights<'_>, NoSharing> {
         Ok(SharedWeights::Gpu(&self.target))
+    }
+
+    fn try_out(&mut self, run: &mut TryOut<'_>) -> Result<(), ModelError> {
+        try_out(&mut self.target, run)
     }
 
     fn into_model(self: Box<Self>) -> Result<Box<dyn Model>, ModelError> {
@@ -99,6 +108,10 @@ impl LoadedTarget for OnCandle {
 
     fn shared(&self) -> Result<SharedWeights<'_>, NoSharing> {
         Ok(SharedWeights::Candle(Arc::clone(&self.target.weights.trunk) as _, self.target.spec.ctx_len))
+    }
+
+    fn try_out(&mut self, run: &mut TryOut<'_>) -> Result<(), ModelError> {
+        run(&mut Llama::new(Arc::clone(&self.target.weights), self.target.spec.clone())?)
     }
 
     fn into_model(self: Box<Self>) -> Result<Box<dyn Model>, ModelError> {

@@ -11,7 +11,7 @@ use crate::model::families::qwen35::{
 };
 use crate::model::files::ModelFiles;
 use crate::model::interfaces::{
-    Backend, LoadContext, LoadResult, LoadedTarget, Modules, NoSharing, Progress, SharedWeights,
+    Backend, LoadContext, LoadResult, LoadedTarget, Modules, NoSharing, Progress, SharedWeights, TryOut,
 };
 use crate::model::nn::TransformerConfig;
 use crate::model::options::Rollback;
@@ -76,6 +76,10 @@ impl LoadedTarget for Target {
 
     fn embedding_and_head(&self) -> Result<SharedWeights<'_>, NoSharing> {
         Ok(SharedWeights::Candle(Arc::clone(&self.weights.trunk) as _, self.spec.ctx_len))
+    }
+
+    fn try_out(&mut self, run: &mut TryOut<'_>) -> Result<(), ModelError> {
+        run(&mut Qwen35::new(Arc::clone(&self.weights), self.spec.clone(), self.rollback)?)
     }
 
     fn into_model(self: Box<Self>) -> Result<Box<dyn Model>, ModelError> {

@@ -1,10 +1,11 @@
 //! `--device auto` with the GPU backend: a GPU runs the target if a pass over one row takes less time there than on the CPU.
 //!
-//! An adapter that computes on the CPU is never chosen. The first start with a model loads it on the GPU, on the CPU, and
-//! again where it runs, one after the other so that memory has to suffice for one at a time. On each it runs a short prompt
-//! and times passes for about a second. The result is remembered for the model, the adapter and its driver, and so is that
-//! the memory of one of them is short. What was chosen is said in one sentence, without a GPU nothing. A GPU that fails is
-//! reported, and the CPU runs the target; the next start tries the GPU again.
+//! An adapter that computes on the CPU is never chosen. The first start with a model loads it on the GPU and on the CPU,
+//! and keeps the faster one. Where they share memory that does not suffice for both, the one on the GPU is dropped first,
+//! and loaded again if it was faster. On each it runs a short prompt and times passes for about a second. The result is
+//! remembered for the model, the adapter and its driver, and so is that the memory of one of them is short. What was chosen
+//! is said in one sentence, without a GPU nothing. A GPU that fails is reported, and the CPU runs the target; the next
+//! start tries the GPU again.
 
 mod memory;
 mod timing;
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use draftscope_gpu::{AdapterInfo, adapters, first_gpu};
 
-use super::backend::{OnBackend, cause, check_gpu, load_elsewhere, load_gpu};
+use super::backend::{OnBackend, cause, check_gpu, load_elsewhere, load_gpu, shares_memory};
 use crate::model::ModelError;
 use crate::model::interfaces::{LoadContext, LoadedTarget, Progress};
 use crate::model::options::{Backend, Dtype};
@@ -36,8 +37,8 @@ fn asks_for_the_cpu(context: &LoadContext<'_>) -> bool {
     context.options.backend != Backend::Auto || matches!(context.options.dtype, Dtype::F32 | Dtype::Bf16)
 }
 
-/// Median time of a pass over one row of a target, which is dropped.
-type TimePass<'a> = dyn Fn(Box<dyn LoadedTarget>) -> Result<Duration, ModelError> + 'a;
+/// Median time of a pass over one row of a target.
+type TimePass<'a> = dyn Fn(&mut dyn LoadedTarget) -> Result<Duration, ModelError> + 'a;
 
 /// What the choice depends on.
 struct Choice<'a, 'c> {
@@ -66,10 +67,7 @@ impl Choice<'_, '_> {
 
     /// Loads the target on the CPU and says why.
     fn on_cpu(&self, why: &str, progress: &mut Progress<'_>) -> Result<OnBackend, ModelError> {
-        let loaded = load_elsewhere(self.context, progress)?;
-        let notice = format!("the CPU runs this model: {why}");
-        let notice = loaded.notice.as_ref().map_or(notice.clone(), |other| format!("{notice}; {other}"));
-        Ok(OnBackend { notice: Some(notice), ..loaded })
+        Ok(kept_on_cpu(load_elsewhere(self.context, progress)?, why))
     }
 
     /// Loads the target as the verdict says; on the CPU if the GPU fails.
@@ -85,15 +83,15 @@ impl Choice<'_, '_> {
             return self.on_cpu(&why, progress);
         }
         match load_gpu(self.context, Some(&on.adapter), progress) {
-            Ok(loaded) => Ok(OnBackend { notice: Some(format!("{} runs this model: {why}", on.title())), ..loaded }),
+            Ok(loaded) => Ok(on.keeps(loaded, &why)),
             Err(error) => self.on_cpu(cause(&error.to_string()), progress),
         }
     }
 
-    /// Loads the target on both, times passes, remembers what was found, and follows it.
+    /// Loads the target on both, times passes, remembers what was found, and keeps the faster one.
     fn measure(&self, on: &Named<'_>, progress: &mut Progress<'_>) -> Result<OnBackend, ModelError> {
-        let gpu_us = match self.gpu_us(on, progress) {
-            Ok(gpu_us) => gpu_us,
+        let (gpu, gpu_us) = match self.on_gpu(on, progress) {
+            Ok(timed) => timed,
             Err(error) => {
                 let positions = self.context.ctx_len as u64;
                 match error {
@@ -105,29 +103,59 @@ impl Choice<'_, '_> {
             }
         };
         let Some(gpu_us) = gpu_us else {
+            drop(gpu);
             let verdict = Verdict::RowsDiffer;
             self.remember(on, &verdict);
             return self.follow(on, &verdict, "", progress);
         };
         progress("timing passes on the CPU", 0, 1);
-        let timed = load_elsewhere(self.context, progress).and_then(|loaded| (self.time)(loaded.target));
-        let verdict = match timed {
-            Ok(time) => Verdict::Timed { gpu_us, cpu_us: time.as_secs_f64() * 1e6 },
-            Err(ModelError::DoesNotFit(_)) => Verdict::CpuShort { positions: self.context.ctx_len as u64 },
+        let (gpu, loaded) = self.beside(gpu, on, progress);
+        let timed = loaded.and_then(|mut cpu| {
+            let time = (self.time)(cpu.target.as_mut())?;
+            Ok((cpu, time))
+        });
+        let (cpu, verdict) = match timed {
+            Ok((cpu, time)) => (Some(cpu), Verdict::Timed { gpu_us, cpu_us: time.as_secs_f64() * 1e6 }),
+            Err(ModelError::DoesNotFit(_)) => (None, Verdict::CpuShort { positions: self.context.ctx_len as u64 }),
             Err(error) => return Err(error),
         };
         self.remember(on, &verdict);
-        self.follow(on, &verdict, "", progress)
+        match (cpu, gpu) {
+            (Some(cpu), _) if !verdict.takes_gpu() => Ok(kept_on_cpu(cpu, &on.sentence(&verdict, ""))),
+            (_, Some(gpu)) => Ok(on.keeps(gpu, &on.sentence(&verdict, ""))),
+            (cpu, None) => {
+                drop(cpu);
+                self.follow(on, &verdict, "", progress)
+            }
+        }
     }
 
-    /// Time of a pass on the GPU in microseconds; `None` if drafts would be verified one by one there.
-    fn gpu_us(&self, on: &Named<'_>, progress: &mut Progress<'_>) -> Result<Option<f64>, ModelError> {
-        progress("timing passes on the GPU", 0, 1);
-        let mut target = load_gpu(self.context, Some(&on.adapter), progress)?.target;
-        if target.self_test()?.is_some() {
-            return Ok(None);
+    /// Loads the target on the CPU beside the one on the GPU, which is dropped first if both share memory that does not
+    /// suffice for both.
+    fn beside(
+        &self,
+        gpu: OnBackend,
+        on: &Named<'_>,
+        progress: &mut Progress<'_>,
+    ) -> (Option<OnBackend>, Result<OnBackend, ModelError>) {
+        match load_elsewhere(self.context, progress) {
+            Err(ModelError::DoesNotFit(_)) if shares_memory(on.info.kind) => {
+                drop(gpu);
+                (None, load_elsewhere(self.context, progress))
+            }
+            loaded => (Some(gpu), loaded),
         }
-        Ok(Some((self.time)(target)?.as_secs_f64() * 1e6))
+    }
+
+    /// The target on the GPU, and the time of a pass in microseconds; no time if drafts would be verified one by one there.
+    fn on_gpu(&self, on: &Named<'_>, progress: &mut Progress<'_>) -> Result<(OnBackend, Option<f64>), ModelError> {
+        progress("timing passes on the GPU", 0, 1);
+        let mut loaded = load_gpu(self.context, Some(&on.adapter), progress)?;
+        if loaded.target.self_test()?.is_some() {
+            return Ok((loaded, None));
+        }
+        let time = (self.time)(loaded.target.as_mut())?;
+        Ok((loaded, Some(time.as_secs_f64() * 1e6)))
     }
 
     fn remember(&self, on: &Named<'_>, verdict: &Verdict) {
@@ -135,6 +163,13 @@ impl Choice<'_, '_> {
             memory::remember(file, &on.key, verdict);
         }
     }
+}
+
+/// The target on the CPU, with a sentence that says why it runs there.
+fn kept_on_cpu(loaded: OnBackend, why: &str) -> OnBackend {
+    let notice = format!("the CPU runs this model: {why}");
+    let notice = loaded.notice.as_ref().map_or(notice.clone(), |other| format!("{notice}; {other}"));
+    OnBackend { notice: Some(notice), ..loaded }
 }
 
 /// The adapter, the `--adapter` that names it, and what its measurement is valid for.
@@ -147,6 +182,11 @@ struct Named<'a> {
 impl Named<'_> {
     fn title(&self) -> String {
         format!("{} ({})", self.info.name, self.info.api)
+    }
+
+    /// The target on this GPU, with a sentence that says why it runs there.
+    fn keeps(&self, loaded: OnBackend, why: &str) -> OnBackend {
+        OnBackend { notice: Some(format!("{} runs this model: {why}", self.title())), ..loaded }
     }
 
     /// Why the verdict is as it is.

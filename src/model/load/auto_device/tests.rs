@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use draftscope_gpu::AdapterKind;
 
 use super::*;
+use crate::model::LogitRows;
 use crate::model::load::OpenModel;
 use crate::model::options::{DeviceChoice, LoadOptions};
+use crate::protocol::TokenId;
 
 /// The adapters, the first of them called a discrete GPU.
 fn called_gpu() -> Option<Vec<AdapterInfo>> {
@@ -28,7 +30,7 @@ fn options(name: &str, memory: Option<PathBuf>) -> LoadOptions {
 }
 
 /// Loads with passes that take so many milliseconds on the GPU and on the CPU; returns the backend, the notice and the
-/// stages of the load.
+/// stages of the load, `target` once for each time that weights are read.
 fn loaded(
     options: &LoadOptions,
     adapters: &[AdapterInfo],
@@ -36,6 +38,11 @@ fn loaded(
 ) -> (&'static str, Option<String>, Vec<String>) {
     let [gpu, cpu] = ms.map(|ms| move || Ok(Duration::from_millis(ms)));
     loaded_if(options, adapters, (64, [&gpu, &cpu]))
+}
+
+/// Times that weights were read.
+fn loads(stages: &[String]) -> usize {
+    stages.iter().filter(|stage| *stage == "target").count()
 }
 
 type Passes<'a> = [&'a dyn Fn() -> Result<Duration, ModelError>; 2];
@@ -50,15 +57,25 @@ fn loaded_if(
     let config = opened.config.as_ref();
     let context = LoadContext { options, source: &opened.source, config, ctx_len, ends: &[] };
     let [on_gpu, on_cpu] = passes;
-    let time = |target: Box<dyn LoadedTarget>| {
-        let model = target.into_model()?;
-        if model.spec().backend == "gpu" { on_gpu() } else { on_cpu() }
+    let time = |target: &mut dyn LoadedTarget| {
+        let mut backend = "";
+        target.try_out(&mut |model| {
+            backend = model.spec().backend;
+            model.forward(&[TokenId(1)], LogitRows::Last).map(|_| ())
+        })?;
+        if backend == "gpu" { on_gpu() } else { on_cpu() }
     };
     let stages = RefCell::new(Vec::new());
-    let mut progress = |stage: &str, _: u64, _: u64| stages.borrow_mut().push(stage.to_owned());
+    let mut progress = |stage: &str, done: u64, _: u64| {
+        if done == 0 {
+            stages.borrow_mut().push(stage.to_owned());
+        }
+    };
     let OnBackend { target, notice, .. } =
         Choice { context: &context, time: &time }.load(adapters, &mut progress).unwrap();
-    (target.into_model().unwrap().spec().backend, notice, stages.into_inner())
+    let model = target.into_model().unwrap();
+    assert!(model.is_empty(), "what was tried out is gone");
+    (model.spec().backend, notice, stages.into_inner())
 }
 
 #[test]
@@ -74,10 +91,12 @@ fn the_faster_device_runs_the_model_and_is_remembered() {
         assert_eq!(ran, backend, "{notice}");
         assert!(notice.starts_with(begin) && notice.contains("took 2.00 ms there and 3.00 ms on "), "{notice}");
         assert!(stages.iter().any(|stage| stage.starts_with("timing passes")), "{stages:?}");
+        assert_eq!(loads(&stages), 2, "the faster one is kept: {stages:?}");
         // what was remembered decides the next time, whatever passes take then
         let (ran, notice, stages) = loaded(&options, &adapters, [ms[1], ms[0]]);
         assert_eq!(ran, backend);
         assert!(notice.unwrap().ends_with("at an earlier start"));
+        assert_eq!(loads(&stages), 1);
         assert!(!stages.iter().any(|stage| stage.starts_with("timing")), "{stages:?}");
         // another driver is measured again
         let mut other = adapters.clone();

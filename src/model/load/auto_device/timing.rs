@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::model::interfaces::LoadedTarget;
-use crate::model::{LogitRows, ModelError};
+use crate::model::{LogitRows, Model, ModelError};
 use crate::protocol::TokenId;
 
 /// Positions before the timed row.
@@ -16,12 +16,20 @@ const WARM_UP: usize = 2;
 const PASSES: usize = 15;
 const LIMIT: Duration = Duration::from_secs(1);
 
-/// Median time of a pass over one row after some positions that reads what a greedy round does. The target is dropped.
+/// Median time of a pass over one row after some positions that reads what a greedy round does.
 ///
 /// # Errors
 /// When a pass fails.
-pub(super) fn one_row(target: Box<dyn LoadedTarget>) -> Result<Duration, ModelError> {
-    let mut model = target.into_model()?;
+pub(super) fn one_row(target: &mut dyn LoadedTarget) -> Result<Duration, ModelError> {
+    let mut median = Duration::ZERO;
+    target.try_out(&mut |model| {
+        median = median_of(model)?;
+        Ok(())
+    })?;
+    Ok(median)
+}
+
+fn median_of(model: &mut dyn Model) -> Result<Duration, ModelError> {
     let vocab = model.spec().info.vocab.max(1);
     let before = POSITIONS.min(model.spec().ctx_len / 2);
     let tokens: Vec<_> = (0..=before as u32).map(|i| TokenId((i * 7919 + 13) % vocab)).collect();
