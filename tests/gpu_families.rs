@@ -229,3 +229,21 @@ fn a_pass_reads_no_more_than_on_the_cpu() {
         assert!(on_gpu <= 1.05 * on_cpu, "{name}: {on_gpu} and {on_cpu}");
     }
 }
+
+/// An option that changes nothing is reported.
+#[test]
+fn rollback_is_for_recurrent_layers_on_the_cpu() {
+    use draftscope::model::options::Rollback;
+    let says = |options: LoadOptions| {
+        let loaded = open(&LoadOptions { rollback: Some(Rollback::Replay), ..options });
+        let said = loaded.warnings.into_iter().filter(|warning| warning.contains("--rollback")).collect::<Vec<_>>();
+        said.join(" ")
+    };
+    let Some(gpu) = options("qwen35") else { return };
+    assert_eq!(says(on_cpu("qwen35")), "");
+    assert!(says(gpu.clone()).starts_with("--rollback is ignored on a GPU"));
+    for options in [options("llama").unwrap(), on_cpu("llama")] {
+        assert!(says(options).starts_with("--rollback is ignored: it is for recurrent layers"));
+    }
+    assert!(!open(&gpu).warnings.iter().any(|warning| warning.contains("--rollback")), "it was not given");
+}

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use common::{real, tiny};
 use draftscope::engine::{self, CostKey, CostMemory, EngineConfig};
 use draftscope::headless::{Driver, Outcome};
-use draftscope::model::options::{Backend, DeviceChoice, Dtype, LoadOptions, Rollback};
+use draftscope::model::options::{Backend, DeviceChoice, Dtype, LoadOptions};
 use draftscope::protocol::{
     Baseline, Command, Costs, DraftLenMode, DrafterKind, Drafting, Event, EventKind, Lane, Prompt, Settings,
 };
@@ -140,7 +140,7 @@ fn simulated_counts_equal_those_of_real_runs_on_the_real_model() {
         mtp: Some(real::mtp_fp8()),
         draft_model: None,
         draft_model_required: false,
-        rollback: Rollback::default(),
+        rollback: None,
         draft_vocab: None,
         think: None,
         pass_form: None,

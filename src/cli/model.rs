@@ -48,10 +48,10 @@ pub struct ModelArgs {
     /// Whether a thinking model thinks first [default: as its template has it]
     #[arg(long, value_name = "on|off", value_parser = parse_switch)]
     pub think: Option<bool>,
-    /// How rejected rows are rolled back in recurrent layers (Qwen3.5): from a copy of the state after each verified
-    /// row, or by computing the rows again, which takes less memory
-    #[arg(long, value_enum, default_value_t = Rollback::Snapshots, help_heading = "Drafting")]
-    pub rollback: Rollback,
+    /// How rejected rows are rolled back in recurrent layers (Qwen3.5) on the CPU: from a copy of the state after each
+    /// verified row, or by computing the rows again, which takes less memory [default: snapshots]
+    #[arg(long, value_enum, help_heading = "Drafting")]
+    pub rollback: Option<Rollback>,
     /// Tokens that the target's own module (Qwen3.5, Qwen3-Next, DeepSeek-V3, GLM-4.7-Flash) or assistant may propose if its whole
     /// head costs too much: the first N (those with the most frequent merges), those in a file with one token id a
     /// line, or all, even if an assistant usually looks into a few clusters only. A module may also propose tokens of

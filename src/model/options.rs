@@ -35,8 +35,8 @@ pub struct LoadOptions {
     /// Whether a draft model (or a module named in its place) that cannot be used is an error; otherwise it is ignored
     /// with a notice.
     pub draft_model_required: bool,
-    /// How rejected rows of recurrent layers are rolled back.
-    pub rollback: Rollback,
+    /// How rejected rows of recurrent layers are rolled back on the CPU; `None` is the usual way.
+    pub rollback: Option<Rollback>,
     /// Tokens that a module from the target's own files may propose; `None` for all.
     pub draft_vocab: Option<DraftVocab>,
     /// File that remembers whether the CPU or a GPU was faster for a model, for `--device auto`; `None` forgets it.
@@ -63,7 +63,7 @@ impl LoadOptions {
             mtp,
             draft_model: None,
             draft_model_required: false,
-            rollback: Rollback::default(),
+            rollback: None,
             draft_vocab: None,
             device_memory: None,
             think: None,

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use draftscope::model::load::{Loaded, load};
-use draftscope::model::options::{Backend, DeviceChoice, Dtype, LoadOptions, Rollback};
+use draftscope::model::options::{Backend, DeviceChoice, Dtype, LoadOptions};
 use draftscope::protocol::TokenId;
 use safetensors::SafeTensors;
 use serde_json::Value;
@@ -70,7 +70,7 @@ pub fn recipe(path: PathBuf, backend: Backend) -> LoadOptions {
         mtp: None,
         draft_model: None,
         draft_model_required: false,
-        rollback: Rollback::default(),
+        rollback: None,
         draft_vocab: None,
         think: None,
         pass_form: None,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use draftscope::model::load::{Loaded, load};
-use draftscope::model::options::{Backend, DeviceChoice, Dtype, LoadOptions, ModuleFile, Rollback};
+use draftscope::model::options::{Backend, DeviceChoice, Dtype, LoadOptions, ModuleFile};
 use serde::Deserialize;
 
 use super::fp8::in_fp8;
@@ -115,7 +115,7 @@ fn recipe(backend: Backend, dtype: Dtype, mtp: ModuleFile) -> Option<LoadOptions
         mtp: Some(mtp),
         draft_model: None,
         draft_model_required: false,
-        rollback: Rollback::default(),
+        rollback: None,
         draft_vocab: None,
         think: None,
         pass_form: None,

@@ -9,7 +9,7 @@ use candle_core::quantized::gguf_file::{self, Value};
 use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{Device, Tensor};
 use draftscope::model::load::{Loaded, load};
-use draftscope::model::options::{Backend, DeviceChoice, Dtype, LoadOptions, ModuleFile, Rollback};
+use draftscope::model::options::{Backend, DeviceChoice, Dtype, LoadOptions, ModuleFile};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
@@ -60,7 +60,7 @@ impl Tiny {
             mtp: Some(mtp(9)),
             draft_model: None,
             draft_model_required: false,
-            rollback: Rollback::default(),
+            rollback: None,
             draft_vocab: None,
             think: None,
             pass_form: None,

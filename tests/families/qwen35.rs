@@ -104,7 +104,7 @@ fn rows_of_the_bigram_model_have_the_same_bits_together_and_alone() {
 }
 
 fn with(rollback: Rollback) -> Box<dyn Model> {
-    open(&LoadOptions { rollback, ..QWEN35.options(&QWEN35.runs[0]) }).target
+    open(&LoadOptions { rollback: Some(rollback), ..QWEN35.options(&QWEN35.runs[0]) }).target
 }
 
 #[test]

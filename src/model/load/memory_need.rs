@@ -48,7 +48,7 @@ pub(super) fn of(context: &LoadContext<'_>, weight_type: WeightType, on_kernels:
     };
     let value_bytes = if whole { 2 } else { options.pass_form().kv_bytes() as u64 };
     let states = KEPT_STATES * config.state_bytes()
-        + match options.rollback {
+        + match options.rollback.unwrap_or_default() {
             Rollback::Snapshots => KEPT_ROWS * config.state_bytes(), // the last one is the present one
             Rollback::Replay => config.state_bytes() + KEPT_ROWS * config.replay_bytes(),
         };
@@ -153,7 +153,7 @@ pub(super) fn by_default(path: &Path, opened: &OpenModel, ctx_len: usize) -> Mem
         mtp: Some(own),
         draft_model: None,
         draft_model_required: false,
-        rollback: Rollback::default(),
+        rollback: None,
         draft_vocab: None,
         think: None,
         pass_form: None,
@@ -240,7 +240,7 @@ mod tests {
                     mtp: None,
                     draft_model: None,
                     draft_model_required: false,
-                    rollback: Rollback::default(),
+                    rollback: None,
                     draft_vocab: None,
                     think: None,
                     pass_form: None,
@@ -277,7 +277,7 @@ mod tests {
             mtp: Some(own),
             draft_model: None,
             draft_model_required: false,
-            rollback: Rollback::default(),
+            rollback: None,
             draft_vocab,
             think: None,
             pass_form: None,

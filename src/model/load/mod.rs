@@ -117,6 +117,7 @@ pub fn load(options: &LoadOptions, progress: &mut Progress<'_>) -> Result<Loaded
     }
     let info = mtp.as_ref().map(|(_, info)| info).or(block.as_ref().map(|(_, info)| info));
     let memory = memory_need::loaded(account, target.spec(), info);
+    let on_gpu = buffers.is_some();
     let memory = buffers.map_or(memory, |made| memory_need::with_buffers(memory, made()));
     let draft_model = draft_model::load(&runs_on.of_draft_model(options), (&codec, ctx_len), progress)?;
     let (draft_model, beside) = draft_model.map_or((None, None), |(model, account)| (Some(model), account));
@@ -124,6 +125,7 @@ pub fn load(options: &LoadOptions, progress: &mut Progress<'_>) -> Result<Loaded
     let (template, broken) = template.finish_or_why()?;
     let warnings = opened.warning().into_iter().chain(broken.map(|why| warnings::template(&why)));
     let warnings = warnings.chain(warnings::think(options, &opened));
+    let warnings = warnings.chain(warnings::rollback(options, config, on_gpu));
     let warnings = warnings.chain(warnings::draft_vocab(options, config, mtp.is_some())).collect();
     Ok(Loaded { target, codec, template, mtp, deeper, block, draft_model, notice, backend_notice, warnings, memory })
 }

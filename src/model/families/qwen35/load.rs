@@ -30,7 +30,7 @@ pub(super) fn target(
     }
     let (tensors, spec) = context.on_candle(backend);
     let weights = Arc::new(Qwen35Weights::load(tensors, &config.hybrid, context.ctx_len, progress)?);
-    Ok(Box::new(Target { weights, spec, rollback: context.options.rollback }))
+    Ok(Box::new(Target { weights, spec, rollback: context.options.rollback.unwrap_or_default() }))
 }
 
 /// Says that the files have no module.
