@@ -70,6 +70,10 @@ fn serve(
     let mut header = header(target.spec(), &drafters, config, outbox.started_unix_ms());
     header.memory = Some(account);
     header.gpu = target.gpu_info();
+    if let Some(gpu) = &mut header.gpu {
+        // a device with too little memory left to measure it still runs the model
+        gpu.read_bytes_per_second = target.device_read_rate().ok().flatten().map_or(0, |rate| rate as u64);
+    }
     let mut decoder = Decoder::new(target, Box::new(drafters.drafter_set), &config.settings);
     let mut auto = Auto::new(memory, &header);
     if config.settings.draft_len_mode == DraftLenMode::Auto {

@@ -78,6 +78,15 @@ pub struct GpuInfo {
     pub memory_bytes: u64,
     /// Whether it notes times, so that those of [`DeviceWork`] are known.
     pub notes_times: bool,
+    /// Bytes that it reads from its memory in a second, by a kernel that only reads, measured when the models were loaded. 0
+    /// where it was not.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(transform = super::schema::added_later))]
+    pub read_bytes_per_second: u64,
+    /// Bytes of weights that a pass over one row reads; 0 if not known.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(transform = super::schema::added_later))]
+    pub pass_bytes: u64,
     /// Why drafts are verified one by one; none if the self-test found that rows run together have the bits of rows run
     /// alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]

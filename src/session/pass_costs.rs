@@ -28,6 +28,10 @@ pub struct PassCost {
     pub high: Option<f64>,
     /// T(m) in microseconds: ratio × T(1).
     pub us: f64,
+    /// Median time of passes over m rows on a GPU, in microseconds: from the start of the first launch to the end of the
+    /// last. `None` where the processor computes, or the device notes no times.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device_us: Option<f64>,
 }
 
 impl PassCost {
@@ -75,8 +79,11 @@ impl PassCosts {
         if measured.is_empty() {
             return None;
         }
-        let first = PassCost { rows: 1, count: one.len(), ratio: 1.0, low: None, high: None, us: one_us };
-        let others = measured.iter().filter_map(|(rows, stretches)| of_width(*rows, stretches, one_us));
+        let device_us = on_device(&one, 1);
+        let first = PassCost { rows: 1, count: one.len(), ratio: 1.0, low: None, high: None, us: one_us, device_us };
+        let others = measured.iter().filter_map(|(rows, stretches)| {
+            Some(PassCost { device_us: on_device(&wide, *rows), ..of_width(*rows, stretches, one_us)? })
+        });
         let widths: Vec<PassCost> = std::iter::once(first).chain(others).collect();
         let mut unmeasured: Vec<usize> = wide.iter().map(|timed| timed.round.rows.len()).collect();
         unmeasured.sort_unstable();
@@ -141,7 +148,14 @@ fn of_width(rows: usize, (ratios, count): &OfWidth, one_us: f64) -> Option<PassC
     let interval = mean_ratio(ratios);
     let ratio = interval.map(|interval: Interval| interval.value).or_else(|| median(ratios.clone()))?;
     let (low, high) = (interval.map(|interval| interval.low), interval.map(|interval| interval.high));
-    Some(PassCost { rows, count: *count, ratio, low, high, us: ratio * one_us })
+    Some(PassCost { rows, count: *count, ratio, low, high, us: ratio * one_us, device_us: None })
+}
+
+/// Median time on the device of the passes over so many rows, in microseconds.
+fn on_device(passes: &[Timed], rows: usize) -> Option<f64> {
+    let of_width = passes.iter().filter(|timed| timed.round.rows.len() == rows);
+    let nanoseconds = of_width.filter_map(|timed| Some(timed.round.device?.verify.nanoseconds).filter(|ns| *ns > 0));
+    median(nanoseconds.map(|ns| ns as f64 / 1e3).collect())
 }
 
 /// Time of a round's drafts in microseconds: of one token, if that is known, and of the pass that made all of them.

@@ -25,11 +25,12 @@ impl Gpu {
     /// buffer once and does nothing else. Times are the device's own where it notes them, else those of the host.
     ///
     /// # Errors
-    /// [`GpuError::OutOfMemory`] or what the driver reports.
+    /// [`GpuError::OutOfMemory`], after which the device still works, or what the driver reports.
     pub fn read_rate(&self) -> Result<f64, GpuError> {
         let wanted = if self.info().kind == AdapterKind::Software { SOFTWARE_BYTES } else { BYTES };
         let bytes = wanted.min(self.info().max_binding) / 16 * 16;
-        let (memory, sums) = (self.storage(bytes as usize), self.storage(4 * 256 * WORKGROUPS as usize));
+        let memory = self.spare_storage(bytes as usize)?;
+        let sums = self.storage(4 * 256 * WORKGROUPS as usize);
         let run = self.uniform(SLOT_BYTES);
         let pass = PassRows::chain(0, 1);
         self.write(&run, 0, bytemuck::cast_slice(&pass.words(0)));

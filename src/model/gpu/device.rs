@@ -33,7 +33,7 @@ pub(in crate::model) fn work(work: Work) -> DeviceWork {
     }
 }
 
-/// A device as the header describes it.
+/// A device as the header describes it, but for what passes read.
 pub(in crate::model) fn info(gpu: &Gpu, row_by_row: Option<String>) -> GpuInfo {
     let adapter = gpu.info();
     GpuInfo {
@@ -43,6 +43,8 @@ pub(in crate::model) fn info(gpu: &Gpu, row_by_row: Option<String>) -> GpuInfo {
         driver: adapter.driver.clone(),
         memory_bytes: gpu.memory_in_use().unwrap_or(0),
         notes_times: adapter.has_timestamps,
+        read_bytes_per_second: 0,
+        pass_bytes: 0,
         row_by_row,
     }
 }

@@ -188,7 +188,8 @@ impl Model for GpuLlama {
     }
 
     fn gpu_info(&self) -> Option<GpuInfo> {
-        Some(info(&self.network().gpu, self.row_by_row.clone()))
+        let pass_bytes = self.pass_bytes();
+        Some(GpuInfo { pass_bytes, ..info(&self.network().gpu, self.row_by_row.clone()) })
     }
 
     fn device_read_rate(&self) -> Result<Option<f64>, ModelError> {

@@ -66,13 +66,17 @@ fn label(rows: usize) -> String {
     format!("{rows:>2} row{} ", if rows == 1 { " " } else { "s" })
 }
 
-/// A bar, the ratio with its interval, the time, and how many passes.
+/// A bar, the ratio with its interval, the time (on a GPU also that on the device), and how many passes.
 fn line(screen: Screen, (cost, turn): (&PassCost, &Turn), most: f64, width: u16) -> Line<'static> {
     let label = label(cost.rows);
     let margin = cost.margin().map_or(String::new(), |margin| format!(" ±{margin:.2}"));
-    let tail = |margin: &str| format!(" {:.2}×{margin} {:>6.2} ms ({})", cost.ratio, cost.us / 1e3, cost.count);
-    let least = label.len() + Span::raw(tail(&margin)).width() + 4;
-    let tail = if least > width.into() { tail("") } else { tail(&margin) };
+    let on_device = cost.device_us.map_or(String::new(), |us| format!(", GPU {:.2}", us / 1e3));
+    let tail = |margin: &str, on_device: &str| {
+        format!(" {:.2}×{margin} {:>6.2} ms{on_device} ({})", cost.ratio, cost.us / 1e3, cost.count)
+    };
+    let forms = [tail(&margin, &on_device), tail("", &on_device), tail(&margin, ""), tail("", "")];
+    let fits = |tail: &&String| label.len() + Span::raw(tail.as_str()).width() + 4 <= width.into();
+    let tail = forms.iter().find(fits).unwrap_or(&forms[3]).clone();
     let room = usize::from(width).saturating_sub(label.len() + Span::raw(&tail).width());
     let is_disturbed = turn.has_ceiling() && cost.is_below_one_row();
     let role = if is_disturbed { Role::TextDim } else { Role::Text };

@@ -4,7 +4,7 @@
 //! a position.
 
 use super::prelude::*;
-use crate::protocol::{Header, MemoryAccount, ModelInfo};
+use crate::protocol::{GpuInfo, Header, MemoryAccount, ModelInfo};
 use crate::session::Answer;
 
 /// Height with its frame in short.
@@ -137,7 +137,32 @@ fn on_gpu(screen: Screen, header: &Header) -> Vec<(&'static str, String)> {
             ),
         ));
     }
+    rows.extend(reads(screen, header, gpu));
     rows
+}
+
+/// How fast the GPU reads its memory, and a pass over one row in comparison; nothing where that was not measured.
+fn reads(screen: Screen, header: &Header, gpu: &GpuInfo) -> Option<(&'static str, String)> {
+    let rate = gpu.read_bytes_per_second;
+    if rate == 0 {
+        return None;
+    }
+    let most = format!("{}/s", bytes(rate));
+    let one = screen.turn().and_then(|turn| Some((turn, turn.pass_costs()?.rows(1)?)));
+    let text = match one.filter(|(_, cost)| gpu.pass_bytes > 0 && cost.us > 0.0) {
+        None => format!("a kernel that only reads gets {most}"),
+        Some((turn, cost)) => {
+            let cache = cached(turn.answer(Lane::Speculative)).saturating_mul(header.model.kv_bytes_per_token);
+            let (read, us) = (gpu.pass_bytes.saturating_add(cache), cost.device_us.unwrap_or(cost.us));
+            let share = read as f64 / (us / 1e6) / rate as f64 * 100.0;
+            format!(
+                "one row reads {} in {:.2} ms: {share:.0} % of {most}, which a kernel that only reads gets",
+                bytes(read),
+                us / 1e3
+            )
+        }
+    };
+    Some(("GPU reads", text))
 }
 
 /// What passes take, and the sum of everything.
