@@ -124,6 +124,20 @@ fn simulated_counts_equal_those_of_real_runs_on_tiny_models() {
     }
 }
 
+/// What-if from probe runs on a GPU, or an adapter that stands for one.
+#[cfg(feature = "gpu")]
+#[test]
+fn simulated_counts_equal_those_of_real_runs_on_a_gpu() {
+    let files = tiny::Tiny::new(3);
+    let Some(options) = common::gpu::options("llama") else { return };
+    let options = LoadOptions { target: files.target.clone(), mtp: files.recipe().mtp, ..options };
+    for drafter in ["mtp", "ngram"].map(|name| name.parse().unwrap()) {
+        let sum = assert_simulated_equals_run(&options, drafter, &["the thin inn"], 20);
+        println!("{drafter}: {} drafted, {} accepted", sum.drafted, sum.accepted);
+        assert!(sum.drafted > 0, "nothing was compared");
+    }
+}
+
 #[test]
 fn simulated_counts_equal_those_of_real_runs_on_the_real_model() {
     let Some(target) = real::target_file() else { return };

@@ -474,6 +474,39 @@ fn two_settings_race_beside_each_other_on_a_gpu() {
     race_beside_each_other(&common::checkpoint::path("qwen3"), &on_gpu);
 }
 
+#[cfg(feature = "gpu")]
+#[test]
+fn a_lesson_runs_on_a_gpu() {
+    let Some(on_gpu) = on_gpu() else { return };
+    a_lesson_runs(&on_gpu);
+}
+
+#[test]
+fn a_lesson_runs_on_the_cpu() {
+    a_lesson_runs(&["--device", "cpu"]);
+}
+
+/// The third lesson, whose run is stepped phase by phase, with a module that drafts.
+fn a_lesson_runs(device: &[&str]) {
+    let (files, folder) = (common::tiny::Tiny::new(3), tempfile::tempdir().unwrap());
+    let module = common::tiny::mtp(9);
+    std::fs::write(folder.path().join("config.json"), &module.config).unwrap();
+    std::fs::write(folder.path().join("module.safetensors"), &module.weights).unwrap();
+    let [target, mtp] = [files.target.as_path(), folder.path()].map(|path| path.to_str().unwrap());
+    let args = ["learn", "3", "--model", target, "--mtp", mtp, "--pace", "full"];
+    let mut terminal = Terminal::start_in(folder.path(), &[&args, device].concat(), &[]);
+    terminal.wait_for("A round in slow motion");
+    terminal.wait_for("Enter");
+    terminal.press("\r"); // sends the prompt, paused before the first round
+    terminal.wait_for("the lesson has set what its run needs");
+    terminal.press("\r...");
+    terminal.wait_for("draft 3");
+    terminal.press("\r.");
+    terminal.wait_for("target p");
+    terminal.press("q");
+    assert_eq!(terminal.ends(), 0);
+}
+
 #[test]
 fn a_live_engine_is_paused_stepped_rewound_asked_what_if_and_resumed() {
     let files = common::tiny::Tiny::new(3);
