@@ -11,13 +11,16 @@ use serde_json::{Map, Value, json};
 
 use super::checkpoint;
 
+type Keys = &'static [(&'static str, usize)];
+type Parts = &'static [(&'static str, &'static [usize])];
+
 /// How a family's fixture grows.
 pub struct Growth {
     pub fixture: &'static str,
     /// Keys of the configuration that are multiplied.
-    pub keys: &'static [(&'static str, usize)],
+    pub keys: &'static [Keys],
     /// Parts of tensors' names, and the factor of each dimension; the first that matches counts.
-    pub parts: &'static [(&'static str, &'static [usize])],
+    pub parts: &'static [Parts],
     /// Of the dimensions of all other tensors.
     pub factor: usize,
     /// Numbers of the first dimension that do not grow, by a part of the name.
@@ -30,30 +33,38 @@ pub const CONTEXT: usize = 1024;
 const WIDE: usize = 32;
 const HEADS: usize = 8;
 
+/// Sizes that every transformer has.
+const SIZES: Keys = &[
+    ("hidden_size", WIDE),
+    ("intermediate_size", 3 * WIDE),
+    ("num_attention_heads", HEADS),
+    ("num_key_value_heads", HEADS),
+];
+
+/// Matrices that most blocks have.
+const BLOCK: Parts = &[
+    ("q_proj", &[HEADS, WIDE]),
+    ("k_proj", &[HEADS, WIDE]),
+    ("v_proj", &[HEADS, WIDE]),
+    ("o_proj", &[WIDE, HEADS]),
+    ("gate_proj", &[3 * WIDE, WIDE]),
+    ("up_proj", &[3 * WIDE, WIDE]),
+    ("down_proj", &[WIDE, 3 * WIDE]),
+];
+
 pub static QWEN35: Growth = Growth {
     fixture: "qwen35",
-    keys: &[
-        ("hidden_size", WIDE),
-        ("intermediate_size", 3 * WIDE),
-        ("num_attention_heads", HEADS),
-        ("num_key_value_heads", HEADS),
-        ("linear_num_key_heads", WIDE),
-        ("linear_num_value_heads", WIDE),
-    ],
+    keys: &[SIZES, &[("linear_num_key_heads", WIDE), ("linear_num_value_heads", WIDE)]],
     parts: &[
-        ("visual", &[1]),
-        ("embed_tokens", &[1, WIDE]),
-        ("q_norm", &[1]),
-        ("k_norm", &[1]),
-        ("linear_attn.norm", &[1]),
-        ("conv1d", &[WIDE, 1, 1]),
-        ("q_proj", &[HEADS, WIDE]),
-        ("k_proj", &[HEADS, WIDE]),
-        ("v_proj", &[HEADS, WIDE]),
-        ("o_proj", &[WIDE, HEADS]),
-        ("gate_proj", &[3 * WIDE, WIDE]),
-        ("up_proj", &[3 * WIDE, WIDE]),
-        ("down_proj", &[WIDE, 3 * WIDE]),
+        &[
+            ("visual", &[1]),
+            ("embed_tokens", &[1, WIDE]),
+            ("q_norm", &[1]),
+            ("k_norm", &[1]),
+            ("linear_attn.norm", &[1]),
+            ("conv1d", &[WIDE, 1, 1]),
+        ],
+        BLOCK,
     ],
     factor: WIDE,
     rest: &[],
@@ -61,73 +72,37 @@ pub static QWEN35: Growth = Growth {
 
 pub static MIMO: Growth = Growth {
     fixture: "mimo",
-    keys: &[
-        ("hidden_size", WIDE),
-        ("intermediate_size", 3 * WIDE),
-        ("num_attention_heads", HEADS),
-        ("num_key_value_heads", HEADS),
-    ],
-    parts: &[
-        ("embed_tokens", &[1, WIDE]),
-        ("lm_head", &[1, WIDE]),
-        ("q_proj", &[HEADS, WIDE]),
-        ("k_proj", &[HEADS, WIDE]),
-        ("v_proj", &[HEADS, WIDE]),
-        ("o_proj", &[WIDE, HEADS]),
-        ("gate_proj", &[3 * WIDE, WIDE]),
-        ("up_proj", &[3 * WIDE, WIDE]),
-        ("down_proj", &[WIDE, 3 * WIDE]),
-    ],
+    keys: &[SIZES],
+    parts: &[&[("embed_tokens", &[1, WIDE]), ("lm_head", &[1, WIDE])], BLOCK],
     factor: WIDE,
     rest: &[],
 };
 
 pub static QWEN3: Growth = Growth {
     fixture: "qwen3",
-    keys: MIMO.keys,
-    parts: &[
-        ("embed_tokens", &[1, WIDE]),
-        ("q_norm", &[1]),
-        ("k_norm", &[1]),
-        ("q_proj", &[HEADS, WIDE]),
-        ("k_proj", &[HEADS, WIDE]),
-        ("v_proj", &[HEADS, WIDE]),
-        ("o_proj", &[WIDE, HEADS]),
-        ("gate_proj", &[3 * WIDE, WIDE]),
-        ("up_proj", &[3 * WIDE, WIDE]),
-        ("down_proj", &[WIDE, 3 * WIDE]),
-    ],
+    keys: &[SIZES],
+    parts: &[&[("embed_tokens", &[1, WIDE]), ("q_norm", &[1]), ("k_norm", &[1])], BLOCK],
     factor: WIDE,
     rest: &[],
 };
 
 pub static GEMMA4: Growth = Growth {
     fixture: "gemma4",
-    keys: &[
-        ("hidden_size", WIDE),
-        ("intermediate_size", 3 * WIDE),
-        ("num_attention_heads", HEADS),
-        ("num_key_value_heads", HEADS),
-        ("hidden_size_per_layer_input", HEADS),
-    ],
+    keys: &[SIZES, &[("hidden_size_per_layer_input", HEADS)]],
     parts: &[
-        ("vision", &[1, 1]),
-        ("embed_tokens_per_layer", &[1, HEADS]),
-        ("embed_tokens", &[1, WIDE]),
-        ("q_norm", &[1]),
-        ("k_norm", &[1]),
-        ("layer_scalar", &[1]),
-        ("per_layer_projection_norm", &[HEADS]),
-        ("per_layer_model_projection", &[HEADS, WIDE]),
-        ("per_layer_input_gate", &[HEADS, WIDE]),
-        ("per_layer_projection", &[WIDE, HEADS]),
-        ("q_proj", &[HEADS, WIDE]),
-        ("k_proj", &[HEADS, WIDE]),
-        ("v_proj", &[HEADS, WIDE]),
-        ("o_proj", &[WIDE, HEADS]),
-        ("gate_proj", &[3 * WIDE, WIDE]),
-        ("up_proj", &[3 * WIDE, WIDE]),
-        ("down_proj", &[WIDE, 3 * WIDE]),
+        &[
+            ("vision", &[1, 1]),
+            ("embed_tokens_per_layer", &[1, HEADS]),
+            ("embed_tokens", &[1, WIDE]),
+            ("q_norm", &[1]),
+            ("k_norm", &[1]),
+            ("layer_scalar", &[1]),
+            ("per_layer_projection_norm", &[HEADS]),
+            ("per_layer_model_projection", &[HEADS, WIDE]),
+            ("per_layer_input_gate", &[HEADS, WIDE]),
+            ("per_layer_projection", &[WIDE, HEADS]),
+        ],
+        BLOCK,
     ],
     factor: WIDE,
     rest: &[],
@@ -135,24 +110,16 @@ pub static GEMMA4: Growth = Growth {
 
 pub static ASSISTANT: Growth = Growth {
     fixture: "gemma4-assistant",
-    keys: &[
-        ("backbone_hidden_size", WIDE),
-        ("hidden_size", WIDE),
-        ("intermediate_size", 3 * WIDE),
-        ("num_attention_heads", HEADS),
-        ("num_key_value_heads", HEADS),
-    ],
+    keys: &[SIZES, &[("backbone_hidden_size", WIDE)]],
     parts: &[
-        ("token_ordering", &[1]),
-        ("centroids", &[1, WIDE]),
-        ("embed_tokens", &[1, WIDE]),
-        ("q_norm", &[1]),
-        ("layer_scalar", &[1]),
-        ("q_proj", &[HEADS, WIDE]),
-        ("o_proj", &[WIDE, HEADS]),
-        ("gate_proj", &[3 * WIDE, WIDE]),
-        ("up_proj", &[3 * WIDE, WIDE]),
-        ("down_proj", &[WIDE, 3 * WIDE]),
+        &[
+            ("token_ordering", &[1]),
+            ("centroids", &[1, WIDE]),
+            ("embed_tokens", &[1, WIDE]),
+            ("q_norm", &[1]),
+            ("layer_scalar", &[1]),
+        ],
+        BLOCK,
     ],
     factor: WIDE,
     rest: &[],
@@ -162,7 +129,7 @@ const EXPERTS: usize = 40;
 
 pub static DEEPSEEK: Growth = Growth {
     fixture: "deepseek",
-    keys: &[
+    keys: &[&[
         ("hidden_size", EXPERTS),
         ("intermediate_size", EXPERTS),
         ("moe_intermediate_size", EXPERTS),
@@ -170,8 +137,8 @@ pub static DEEPSEEK: Growth = Growth {
         ("q_lora_rank", EXPERTS),
         ("num_attention_heads", 4),
         ("num_key_value_heads", 4),
-    ],
-    parts: &[
+    ]],
+    parts: &[&[
         ("embed_tokens", &[1, EXPERTS]),
         ("head.weight", &[1, EXPERTS]),
         ("e_score_correction_bias", &[1]),
@@ -179,14 +146,14 @@ pub static DEEPSEEK: Growth = Growth {
         ("q_b_proj", &[4, EXPERTS]),
         ("kv_b_proj", &[4, EXPERTS]),
         ("o_proj", &[EXPERTS, 4]),
-    ],
+    ]],
     factor: EXPERTS,
     rest: &[("kv_a_proj_with_mqa", 8)], // rotated values
 };
 
 impl Growth {
     fn shape(&self, name: &str, shape: &[usize]) -> Vec<usize> {
-        let factors = self.parts.iter().find(|(part, _)| name.contains(part));
+        let factors = self.parts.iter().copied().flatten().find(|(part, _)| name.contains(part));
         let factor = |at: usize| factors.map_or(self.factor, |(_, factors)| factors[at.min(factors.len() - 1)]);
         let rest = self.rest.iter().find(|(part, _)| name.contains(part)).map_or(0, |(_, rest)| *rest);
         let grown = |(at, dim): (usize, &usize)| match at {
@@ -219,7 +186,7 @@ impl Growth {
         }
         write(&path.join("model.safetensors"), &tensors, &small);
         checkpoint::edit(path, "config.json", |config| {
-            multiply(config, self.keys);
+            multiply(config, &self.keys.concat());
             set_context(config);
         });
         folder
