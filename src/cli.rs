@@ -3,6 +3,8 @@
 //!
 //! Flattened groups come last in a command's options: each sets the heading of everything after it.
 
+#![allow(missing_docs)] // a flattened group is described where it is declared; a test checks the options
+
 mod attach;
 mod generate;
 pub mod help;
@@ -151,10 +153,8 @@ pub struct DecodeArgs {
     #[arg(long, value_name = "RULE", default_value = "exact", value_parser = lab::rules(), help_heading = "Drafting", display_order = 1)]
     pub verify: String,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub sample: SampleArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub lab: LabArgs,
 }
 
@@ -186,16 +186,12 @@ pub struct TraceArgs {
 #[derive(Clone, Debug, Args)]
 pub struct ChatArgs {
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub model: ModelArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub decode: DecodeArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub rival: RivalArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub trace: TraceArgs,
     /// First prompt, sent at once
     #[arg(long, value_name = "TEXT", help_heading = "Screen")]
@@ -210,7 +206,6 @@ pub struct ChatArgs {
     #[arg(long, help_heading = "Screen")]
     pub autosave: bool,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub screen: ScreenArgs,
 }
 
@@ -233,7 +228,6 @@ pub struct PromptArgs {
 #[derive(Clone, Debug, Args)]
 pub struct RunArgs {
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub prompt: PromptArgs,
     /// What to write: the answer, one JSON summary, or every event
     #[arg(long, short, value_enum, default_value_t = OutputArg::Text)]
@@ -242,19 +236,14 @@ pub struct RunArgs {
     #[arg(long, value_name = "URL", conflicts_with_all = ["k", "verify", "drafter", "draft_model", "rival"])]
     pub attach: Option<String>,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub connect: ConnectArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub model: ModelArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub decode: DecodeArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub rival: RivalArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub trace: TraceArgs,
 }
 
@@ -262,7 +251,6 @@ pub struct RunArgs {
 #[derive(Clone, Debug, Args)]
 pub struct CompareArgs {
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub prompt: PromptArgs,
     /// Measured repeats; one more runs first as warm-up and is discarded
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -274,16 +262,12 @@ pub struct CompareArgs {
     #[arg(long, value_name = "URL", conflicts_with_all = ["k", "verify", "drafter", "draft_model"])]
     pub attach: Option<String>,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub connect: ConnectArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub model: ModelArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub decode: DecodeArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub trace: TraceArgs,
 }
 
@@ -312,10 +296,8 @@ pub struct ExplainArgs {
     #[arg(long, short, value_enum, default_value_t = ReportArg::Text)]
     pub output: ReportArg,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub model: ModelArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub decode: DecodeArgs,
 }
 
@@ -366,6 +348,20 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_and_option_says_what_it_does() {
+        fn check(command: &clap::Command) {
+            for sub in command.get_subcommands() {
+                assert!(sub.get_about().is_some(), "{}", sub.get_name());
+                check(sub);
+            }
+            for arg in command.get_arguments() {
+                assert!(arg.get_help().is_some(), "{} {}", command.get_name(), arg.get_id());
+            }
+        }
+        check(&Cli::command());
     }
 
     #[test]

@@ -62,13 +62,10 @@ pub struct AttachArgs {
     #[arg(long, value_name = "FILE|SOCKET", conflicts_with_all = ["urls", "watch"])]
     pub check: Option<String>,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub connect: ConnectArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub sample: SampleArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub trace: TraceArgs,
     /// First prompt, sent at once
     #[arg(long, value_name = "TEXT", help_heading = "Screen")]
@@ -83,6 +80,5 @@ pub struct AttachArgs {
     #[arg(long, help_heading = "Screen")]
     pub autosave: bool,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub screen: ScreenArgs,
 }

@@ -61,7 +61,6 @@ pub struct IdentityArgs {
     #[arg(long, short, value_enum, default_value_t = ReportArg::Text)]
     pub output: ReportArg,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub model: ModelArgs,
 }
 

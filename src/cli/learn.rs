@@ -28,12 +28,9 @@ pub struct LearnArgs {
     #[arg(long, requires = "export")]
     pub force: bool,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub model: ModelArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub decode: DecodeArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub look: LookArgs,
 }

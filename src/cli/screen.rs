@@ -34,7 +34,6 @@ pub struct ScreenArgs {
     #[arg(long)]
     pub split: bool,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub look: LookArgs,
 }
 

@@ -24,7 +24,6 @@ pub struct PlayArgs {
     #[arg(long)]
     pub paused: bool,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub screen: ScreenArgs,
 }
 
@@ -34,10 +33,8 @@ pub struct ReplayArgs {
     /// The recording; - reads it from standard input
     pub file: PathBuf,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub play: PlayArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub trace: TraceArgs,
 }
 
@@ -53,7 +50,6 @@ pub struct DemoArgs {
     #[arg(long, value_name = "LESSON", num_args = 0..=1, default_missing_value = "list", conflicts_with = "list")]
     pub learn: Option<String>,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub play: PlayArgs,
 }
 
@@ -99,7 +95,6 @@ pub struct DiffArgs {
     #[arg(long)]
     pub tui: bool,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub look: LookArgs,
 }
 
@@ -148,13 +143,10 @@ pub struct BenchArgs {
     #[arg(long, value_name = "URL", conflicts_with_all = ["k", "verify", "drafter", "draft_model", "ks", "rules", "drafters", "screen"])]
     pub attach: Option<String>,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub connect: ConnectArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub model: ModelArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub decode: DecodeArgs,
 }
 
