@@ -112,6 +112,7 @@ const TUI: &[Layer] = &[
             "filter",
             "fleet",
             "hit_map",
+            "other_screens",
             "setting_row",
             "lesson",
             "marks",

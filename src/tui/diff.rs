@@ -9,7 +9,7 @@ use crate::protocol::{Lane, TokenId};
 use crate::session::{Answer, Diff, Pair, Session, Timeline, TurnDiff, align};
 
 use super::action::Action;
-use super::app::{App, Ask, Overlay};
+use super::app::{App, Overlay};
 use super::help_page::HelpPage;
 use super::keymap::Context;
 use super::line_input::LineInput;
@@ -99,7 +99,7 @@ impl Compared {
     pub fn update(&mut self, action: Action) {
         self.app.toast = None;
         match self.app.overlay.take() {
-            Some(Overlay::Help(help)) => self.help(help, action),
+            Some(Overlay::Help(help)) => self.app.in_help(help, action),
             Some(Overlay::Palette(entry)) => self.palette(entry, action),
             _ => self.go(action),
         }
@@ -124,11 +124,8 @@ impl Compared {
             },
             Action::Help => self.app.overlay = Some(Overlay::Help(HelpPage::default())),
             Action::Palette => self.app.overlay = Some(Overlay::Palette(LineInput::default())),
-            Action::NextTheme => self.app.turn_theme(true),
-            Action::Quit | Action::StopOrQuit => self.app.quits = true,
-            Action::Suspend => self.app.asks.push(Ask::Suspend),
-            Action::Picture => self.app.asks.push(Ask::Picture),
             Action::Leave | Action::FocusNext | Action::FocusPrevious => {}
+            _ if self.app.on_every_screen(action) => {}
             _ => self.app.toast = Some("two recordings are compared here: there is nothing to do that to".to_owned()),
         }
     }
@@ -155,18 +152,6 @@ impl Compared {
             None if self.diff.is_same() => self.app.toast = Some("both wrote the same tokens".to_owned()),
             None => self.app.toast = Some("there is no further difference".to_owned()),
         }
-    }
-
-    fn help(&mut self, mut help: HelpPage, action: Action) {
-        let (page, last) = (self.app.hit_map.page.max(2) - 1, self.app.hit_map.help_max);
-        match action {
-            Action::Leave if help.search.is_some() => help = HelpPage::default(),
-            Action::Leave => return,
-            Action::Help if help.search.is_none() => return,
-            Action::Quit | Action::StopOrQuit | Action::Suspend | Action::Picture => return self.go(action),
-            _ => drop(help.scroll(action, page, last)),
-        }
-        self.app.overlay = Some(Overlay::Help(help));
     }
 
     fn palette(&mut self, mut entry: LineInput, action: Action) {

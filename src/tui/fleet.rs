@@ -8,7 +8,7 @@ use crate::protocol::ServerSample;
 use crate::session::{Fleet, Timeline};
 
 use super::action::Action;
-use super::app::{App, Ask, Overlay};
+use super::app::{App, Overlay};
 use super::help_page::HelpPage;
 use super::keymap::Context;
 use super::options::TuiOptions;
@@ -58,7 +58,7 @@ impl FleetView {
     pub(super) fn update(&mut self, action: Action) {
         self.app.toast = None;
         match self.app.overlay.take() {
-            Some(Overlay::Help(help)) => self.help(help, action),
+            Some(Overlay::Help(help)) => self.app.in_help(help, action),
             _ => self.go(action),
         }
     }
@@ -70,25 +70,10 @@ impl FleetView {
             Action::Down => self.chosen = (self.chosen + 1).min(last),
             Action::Top => self.chosen = 0,
             Action::Follow => self.chosen = last,
-            Action::NextTheme => self.app.turn_theme(true),
-            Action::Quit | Action::StopOrQuit => self.app.quits = true,
-            Action::Suspend => self.app.asks.push(Ask::Suspend),
-            Action::Picture => self.app.asks.push(Ask::Picture),
             Action::Help => self.app.overlay = Some(Overlay::Help(HelpPage::default())),
             Action::Leave => {}
+            _ if self.app.on_every_screen(action) => {}
             _ => self.app.toast = Some("servers are only watched here: no prompt is sent to them".to_owned()),
         }
-    }
-
-    fn help(&mut self, mut help: HelpPage, action: Action) {
-        let (page, last) = (self.app.hit_map.page.max(2) - 1, self.app.hit_map.help_max);
-        match action {
-            Action::Leave if help.search.is_some() => help = HelpPage::default(),
-            Action::Leave => return,
-            Action::Help if help.search.is_none() => return,
-            Action::Quit | Action::StopOrQuit | Action::Suspend | Action::Picture => return self.go(action),
-            _ => drop(help.scroll(action, page, last)),
-        }
-        self.app.overlay = Some(Overlay::Help(help));
     }
 }

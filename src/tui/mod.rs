@@ -33,6 +33,7 @@ mod line_input;
 mod marks;
 mod offscreen;
 mod options;
+mod other_screens;
 mod overlay;
 mod pace;
 mod pacing;
