@@ -1,8 +1,6 @@
 //! What an engine's stream amounts to, whatever the engine: the first token, steps, and an end.
 
-use crate::protocol::{
-    CountedRound, EventKind, Judgement, NextKind, Outcome, Piece, Prediction, StopReason, TokenId, Verification,
-};
+use crate::protocol::{CountedRound, EventKind, Piece, Prediction, StopReason, TokenId, Verification};
 
 use super::socket::Round;
 
@@ -89,20 +87,9 @@ impl Step {
             let rows = self.rows.into_iter().chain(std::iter::repeat_with(unreported)).take(drafted + 1).collect();
             events.push(EventKind::Scored { round, rows, verify_us: 0, sample_us: 0 });
         }
-        let judgement = |index: usize| Judgement {
-            p: self.probs.get(index).copied().flatten().filter(|_| index < accepted),
-            q: None,
-            u: None,
-            limit: None,
-            outcome: match index {
-                _ if index < accepted => Outcome::Accepted,
-                _ if index == accepted => Outcome::Rejected,
-                _ => Outcome::NotReached,
-            },
-        };
         let next = self.tokens.get(accepted).map_or(TokenId::UNKNOWN, |piece| piece.id);
-        let next_kind = if accepted == drafted { NextKind::Bonus } else { NextKind::Recovered };
-        let verdict = Verification::new((0..drafted).map(judgement).collect(), next, next_kind, None);
+        let p = |index: usize| self.probs.get(index).copied().flatten();
+        let verdict = Verification::counted(drafted, accepted, next, p);
         events.push(EventKind::Verified { round, verdict });
         events.push(EventKind::Committed {
             round,

@@ -18,6 +18,18 @@ pub enum Outcome {
     NotReached,
 }
 
+impl Outcome {
+    /// The result of draft `index`, from 0, in a chain of which the first `accepted` drafts were accepted.
+    #[must_use]
+    pub const fn in_chain(index: usize, accepted: usize) -> Self {
+        match index {
+            _ if index < accepted => Self::Accepted,
+            _ if index == accepted => Self::Rejected,
+            _ => Self::NotReached,
+        }
+    }
+}
+
 /// Origin of the round's last committed token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -87,6 +99,21 @@ impl Verification {
     #[must_use]
     pub const fn new(judgements: Vec<Judgement>, next: TokenId, next_kind: NextKind, next_u: Option<f32>) -> Self {
         Self { judgements, next, next_kind, next_u, lossless: true, departures: Vec::new() }
+    }
+
+    /// The verdict on a chain of which an engine reports counts: of `drafted` drafts the first `accepted` were accepted, and
+    /// `next` followed. `p` gives the target's probability of an accepted draft, if it is known.
+    #[must_use]
+    pub fn counted(drafted: usize, accepted: usize, next: TokenId, p: impl Fn(usize) -> Option<f32>) -> Self {
+        let judgement = |index| Judgement {
+            p: if index < accepted { p(index) } else { None },
+            q: None,
+            u: None,
+            limit: None,
+            outcome: Outcome::in_chain(index, accepted),
+        };
+        let next_kind = if accepted == drafted { NextKind::Bonus } else { NextKind::Recovered };
+        Self::new((0..drafted).map(judgement).collect(), next, next_kind, None)
     }
 
     /// Number of accepted drafts, 0 to k: the accepted prefix, or the accepted path of a tree.

@@ -176,11 +176,7 @@ impl Script {
             q: Some(draft.1),
             u: None,
             limit: None,
-            outcome: match index {
-                _ if index < accepted => Outcome::Accepted,
-                _ if index == accepted => Outcome::Rejected,
-                _ => Outcome::NotReached,
-            },
+            outcome: Outcome::in_chain(index, accepted),
         });
         let next = piece(target[accepted].0);
         let verdict = Verification {

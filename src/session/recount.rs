@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::protocol::{CountedRound, Judgement, NextKind, Outcome, Piece, Prediction, TokenId, Verification};
+use crate::protocol::{CountedRound, Piece, Prediction, TokenId, Verification};
 
 use super::round::provenance;
 use super::{Answer, DraftCell, LaneStats, Phase, Round};
@@ -177,20 +177,8 @@ fn rows(counts: &CountedRound, own: &[Known]) -> Vec<Prediction> {
 
 fn verdict(counts: &CountedRound, own: &[Known]) -> Verification {
     let (drafted, accepted) = (usize::from(counts.drafted), usize::from(counts.accepted));
-    let judgement = |index: usize| Judgement {
-        p: own.get(index).filter(|_| index < accepted).and_then(|token| token.prob),
-        q: None,
-        u: None,
-        limit: None,
-        outcome: match index {
-            _ if index < accepted => Outcome::Accepted,
-            _ if index == accepted => Outcome::Rejected,
-            _ => Outcome::NotReached,
-        },
-    };
     let next = own.get(accepted).map_or(TokenId::UNKNOWN, |token| token.piece.id);
-    let kind = if accepted == drafted { NextKind::Bonus } else { NextKind::Recovered };
-    Verification::new((0..drafted).map(judgement).collect(), next, kind, None)
+    Verification::counted(drafted, accepted, next, |index| own.get(index).and_then(|token| token.prob))
 }
 
 impl LaneStats {

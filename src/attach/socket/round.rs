@@ -78,12 +78,7 @@ impl Round {
         }
         let accepted = self.accepted();
         for (index, judgement) in outcomes.iter().enumerate() {
-            let expected = match index {
-                _ if index < accepted => Outcome::Accepted,
-                _ if index == accepted => Outcome::Rejected,
-                _ => Outcome::NotReached,
-            };
-            if judgement.outcome != expected {
+            if judgement.outcome != Outcome::in_chain(index, accepted) {
                 return Err(Fault::new(
                     "judgements",
                     format!(

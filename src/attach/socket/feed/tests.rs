@@ -28,11 +28,7 @@ fn round(drafted: usize, committed: &[u32], at_us: u64) -> Round {
         q: Some(1.0),
         u: None,
         limit: None,
-        outcome: match index {
-            _ if index < accepted => Outcome::Accepted,
-            _ if index == accepted => Outcome::Rejected,
-            _ => Outcome::NotReached,
-        },
+        outcome: Outcome::in_chain(index, accepted),
     });
     let kind = if accepted == drafted { NextKind::Bonus } else { NextKind::Recovered };
     let round = Round {
