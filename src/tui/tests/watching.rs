@@ -481,14 +481,14 @@ fn the_first_minute_in_colour_in_monochrome_and_in_ascii() {
 }
 
 #[test]
-fn the_footer_offers_nothing_that_an_attached_engine_cannot_do() {
-    let footer = |abilities: Option<&[Ability]>, keys: &str| {
+fn footer_and_help_offer_nothing_that_an_attached_engine_cannot_do() {
+    let screen = |abilities: Option<&[Ability]>, keys: &str| {
         let mut script = first_turn();
         let engine = |known: &[Ability]| EngineInfo { abilities: known.to_vec(), ..EngineInfo::default() };
         script.head(|header| header.engine = abilities.map(engine));
-        let screen = Stage::of(&script).pressed(keys).screen(200, 30);
-        screen.lines().last().unwrap().to_owned()
+        Stage::of(&script).pressed(keys).screen(200, 30)
     };
+    let footer = |abilities, keys: &str| screen(abilities, keys).lines().last().unwrap().to_owned();
     let (speed, compare) = ("<Esc>4", "<Esc>5");
     for (page, offer) in [(speed, " k "), (speed, " baseline "), (compare, " versus ")] {
         let (own, attached) = (footer(None, page), footer(Some(&[Ability::SetSampling]), page));
@@ -498,4 +498,12 @@ fn the_footer_offers_nothing_that_an_attached_engine_cannot_do() {
     }
     let all = [Ability::SetDraftLen, Ability::Compare];
     assert_eq!(footer(Some(&all), speed), footer(None, speed));
+    // the keys of this page, which come first in the help
+    let here = |abilities| {
+        let help = screen(abilities, "<Esc>4?");
+        assert!(help.contains("Here, on the page Speed"), "{help}");
+        help.split("Ask the model").next().unwrap().to_owned()
+    };
+    let is_offered = |help: &str| help.contains("How plain decoding is measured");
+    assert!(is_offered(&here(None)) && !is_offered(&here(Some(&[Ability::SetSampling]))));
 }

@@ -32,13 +32,12 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
 fn table(screen: Screen, turn: &Turn, costs: &PassCosts, area: Rect) -> Vec<Line<'static>> {
     let in_use =
         turn.answer(Lane::Speculative).rounds.iter().rev().map(|round| round.rows.len()).find(|rows| *rows > 0);
-    let most = costs.widths.iter().map(|cost| cost.ratio).fold(1.0, f64::max);
-    let measured = costs.widths.iter().map(|cost| (cost.rows, line(screen, (cost, turn), most, area.width)));
+    let measured = measured(screen, turn, &costs.widths, area.width.into());
     let unmeasured = costs.unmeasured.iter().map(|rows| {
         let text = format!("{} measuring", label(*rows));
         (*rows, Line::styled(text, screen.theme[Role::TextDim]))
     });
-    let mut rows: Vec<(usize, Line)> = measured.chain(unmeasured).collect();
+    let mut rows: Vec<(usize, Line)> = measured.into_iter().chain(unmeasured).collect();
     rows.sort_by_key(|(rows, _)| *rows);
     let room = usize::from(area.height);
     // one row, the unit, and the current width stay; of the others the widest go first
@@ -59,6 +58,7 @@ fn table(screen: Screen, turn: &Turn, costs: &PassCosts, area: Rect) -> Vec<Line
     if turn.has_ceiling() && costs.widths.iter().any(PassCost::is_below_one_row) {
         lines.extend(wrapped(DISTURBED, area.width, screen.theme[Role::TextDim]));
     }
+    lines.truncate(room); // a row that ends in dots would look like a number that is cut
     lines
 }
 
@@ -66,22 +66,30 @@ fn label(rows: usize) -> String {
     format!("{rows:>2} row{} ", if rows == 1 { " " } else { "s" })
 }
 
-/// A bar, the ratio with its interval, the time (on a GPU also that on the device), and how many passes.
-fn line(screen: Screen, (cost, turn): (&PassCost, &Turn), most: f64, width: u16) -> Line<'static> {
-    let label = label(cost.rows);
-    let margin = cost.margin().map_or(String::new(), |margin| format!(" ±{margin:.2}"));
-    let on_device = cost.device_us.map_or(String::new(), |us| format!(", GPU {:.2}", us / 1e3));
-    let tail = |margin: &str, on_device: &str| {
-        format!(" {:.2}×{margin} {:>6.2} ms{on_device} ({})", cost.ratio, cost.us / 1e3, cost.count)
+/// Rows of the measured widths: bars of one scale, then the ratio with its interval, the time, on a GPU also that on the device,
+/// and how many passes. Intervals are left out first where there is no room, then times on the device.
+fn measured(screen: Screen, turn: &Turn, widths: &[PassCost], width: usize) -> Vec<(usize, Line<'static>)> {
+    const LABEL: usize = 8;
+    let ends = |(with_margin, on_device): (bool, bool)| -> (Vec<String>, usize) {
+        let end = |cost: &PassCost| {
+            let margin = cost.margin().filter(|_| with_margin).map_or(String::new(), |margin| format!(" ±{margin:.2}"));
+            let device = cost.device_us.filter(|_| on_device).map_or(String::new(), |us| format!(", GPU {:.2}", us / 1e3));
+            format!(" {:.2}×{margin} {:>6.2} ms{device} ({})", cost.ratio, cost.us / 1e3, cost.count)
+        };
+        let ends: Vec<String> = widths.iter().map(end).collect();
+        let widest = ends.iter().map(|end| Span::raw(end).width()).max().unwrap_or(0);
+        (ends, width.saturating_sub(LABEL + widest))
     };
-    let forms = [tail(&margin, &on_device), tail("", &on_device), tail(&margin, ""), tail("", "")];
-    let fits = |tail: &&String| label.len() + Span::raw(tail.as_str()).width() + 4 <= width.into();
-    let tail = forms.iter().find(fits).unwrap_or(&forms[3]).clone();
-    let room = usize::from(width).saturating_sub(label.len() + Span::raw(&tail).width());
-    let is_disturbed = turn.has_ceiling() && cost.is_below_one_row();
-    let role = if is_disturbed { Role::TextDim } else { Role::Text };
-    let mut spans = vec![Span::styled(label, screen.theme[Role::TextDim])];
-    spans.extend(bar(cost.ratio / most, room, screen.theme[Role::PlotBar], screen.theme[Role::PlotRest]));
-    spans.push(Span::styled(tail, screen.theme[role]));
-    Line::from(spans)
+    let mut forms = [(true, true), (false, true), (true, false)].into_iter().map(&ends);
+    let (ends, room) = forms.find(|(_, room)| *room >= 4).unwrap_or_else(|| ends((false, false)));
+    let most = widths.iter().map(|cost| cost.ratio).fold(1.0, f64::max);
+    let row = |(cost, end): (&PassCost, String)| {
+        let is_disturbed = turn.has_ceiling() && cost.is_below_one_row();
+        let role = if is_disturbed { Role::TextDim } else { Role::Text };
+        let mut spans = vec![Span::styled(label(cost.rows), screen.theme[Role::TextDim])];
+        spans.extend(bar(cost.ratio / most, room, screen.theme[Role::PlotBar], screen.theme[Role::PlotRest]));
+        spans.push(Span::styled(end, screen.theme[role]));
+        (cost.rows, Line::from(spans))
+    };
+    widths.iter().zip(ends).map(row).collect()
 }

@@ -3,6 +3,7 @@
 //! Invariant: keys come from the keymap, never from here; this file only chooses which actions to hint at.
 
 use super::prelude::*;
+use crate::tui::app::Overlay;
 use crate::tui::quiz::Stage;
 
 /// Most lines of a message.
@@ -74,10 +75,8 @@ fn hints(screen: Screen, context: Context, width: usize) -> Line<'static> {
     let mut used: usize = spans.iter().map(Span::width).sum();
     let header = screen.session.header();
     let is_listed = header.is_some_and(|header| header.capabilities.listed.is_some());
-    // an attached engine cannot do everything, and a key that only says so is no help
-    let can = |action: &Action| action.needs().is_none_or(|ability| header.is_none_or(|header| header.can(ability)));
     let is_apt = |action: &&Action| match action {
-        _ if !can(action) => false,
+        _ if !can(screen, **action) => false,
         Action::RecordingNext => is_listed,
         Action::Open => screen.app.page != Page::Inspect || context != Context::Browse, // it is open
         Action::EditPrompt => !screen.app.opens_prompt(screen.time),                    // so does the key that opens
@@ -121,9 +120,15 @@ fn hints(screen: Screen, context: Context, width: usize) -> Line<'static> {
     Line::from(spans)
 }
 
+/// Whether the engine can do what the action needs: a key that only says that it cannot is no help.
+fn can(screen: Screen, action: Action) -> bool {
+    let header = screen.session.header();
+    action.needs().is_none_or(|ability| header.is_none_or(|header| header.can(ability)))
+}
+
 /// What the page on show is for, by keys outside the prompt.
-pub(super) fn of_page(screen: Screen) -> &'static [Action] {
-    actions(Context::Browse, screen)
+pub(super) fn of_page(screen: Screen) -> impl Iterator<Item = Action> {
+    actions(Context::Browse, screen).iter().copied().filter(move |action| can(screen, *action))
 }
 
 /// Where keys go, on the page that has a prompt.
@@ -136,19 +141,20 @@ fn mode(screen: Screen, context: Context) -> Option<Span<'static>> {
     Some(Span::styled(says, screen.theme[Role::PanelFocused]))
 }
 
-/// In the lessons, whatever is on show.
-const LESSONS: &[Action] = &[
-    Action::Up,
-    Action::Down,
-    Action::Open,
-    Action::Leave,
-    Action::PauseResume,
-    Action::StepPhase,
-    Action::BackRound,
-    Action::Help,
-    Action::StopOrQuit,
-    Action::ViewChat,
-];
+/// In the lessons: what the list takes, a step of words, one that asks, and one whose run is on show.
+fn lessons(screen: Screen) -> &'static [Action] {
+    use Action::{BackRound, Down, Help, Leave, Open, PauseResume, StepPhase, StopOrQuit, Up, ViewChat};
+    let study = &screen.app.lesson;
+    let Some((_, step)) = study.at(&screen.app.lessons) else {
+        return &[Up, Down, Open, Help, ViewChat, StopOrQuit];
+    };
+    let has_run = study.run(&screen.app.lessons).is_some_and(|run| run.turn(screen.session).is_some());
+    match step.choices.is_empty() && step.task.is_none() {
+        _ if has_run => &[Up, Down, Open, Leave, PauseResume, StepPhase, BackRound, Help, StopOrQuit, ViewChat],
+        true => &[Open, Leave, Help, ViewChat, StopOrQuit],
+        false => &[Up, Down, Open, Leave, Help, ViewChat, StopOrQuit],
+    }
+}
 
 /// In presenter mode, on every page.
 const PRESENTER: &[Action] = &[
@@ -176,6 +182,8 @@ fn actions(context: Context, screen: Screen) -> &'static [Action] {
     };
     let live = screen.time.live();
     match context {
+        // any other key ends the tour, and these do what they say
+        Context::Prompt if screen.app.tour.is_some() => &[Help, Palette, StopOrQuit],
         Context::Prompt if screen.app.is_welcome(live) => {
             &[Send, HistoryNext, ViewLearn, Demo, Tour, Help, Palette, StopOrQuit, Newline]
         }
@@ -187,12 +195,15 @@ fn actions(context: Context, screen: Screen) -> &'static [Action] {
         }
         Context::Help => &[Up, Down, Search, Leave],
         Context::Quit => &[Save, Quit, Leave],
+        Context::Panel if matches!(screen.app.overlay, Some(Overlay::Export(_) | Overlay::Themes(_))) => {
+            &[Up, Down, Confirm, Leave]
+        }
         Context::Panel => &[Up, Down, Left, Right, Confirm, Leave],
         Context::Entry => &[Confirm, Up, Down, Leave],
         Context::Quiz => quiz(screen),
         Context::Diff => &[DivergenceNext, TurnNext, Up, Down, Help, Quit],
         Context::Watch => &[Up, Down, Help, Quit],
-        Context::Browse | Context::Global if screen.app.page == Page::Learn => LESSONS,
+        Context::Browse | Context::Global if screen.app.page == Page::Learn => lessons(screen),
         Context::Browse | Context::Global if screen.app.presents => PRESENTER,
         Context::Browse | Context::Global if screen.app.is_demo() => {
             &[PauseResume, Slower, Faster, StepPhase, BackRound, Leave, RejectNext, GoTo, Help, WhatIf, StopOrQuit]
@@ -245,7 +256,7 @@ fn actions(context: Context, screen: Screen) -> &'static [Action] {
                 &[DraftLenDown, DraftLenUp, NextBaseline, Settings, FocusNext, Zoom, EditPrompt, Help, ViewChat]
             }
             Page::Compare => &[Versus, ToggleLossless, Up, Down, EditPrompt, Zoom, Help, ViewChat, ToggleSplit],
-            Page::Learn => LESSONS,
+            Page::Learn => lessons(screen),
         },
     }
 }

@@ -136,7 +136,7 @@ fn sections(screen: Screen, of: Context) -> Vec<Section> {
             return vec![keys, words("Columns and figures", WATCHED)];
         }
         _ => {
-            let here = footer::of_page(screen).iter().copied().filter(|action| !keys(screen, *action).is_empty());
+            let here = footer::of_page(screen).filter(|action| !keys(screen, *action).is_empty());
             let title = format!("Here, on the page {}", screen.app.page.name());
             Section { title, entries: here.map(describe).collect() }
         }

@@ -207,7 +207,7 @@ fn row(screen: Screen, grid: &Grid, at: RoundAt, round: &Round) -> [Line<'static
     };
     let marker = if is_here { "▸" } else { " " };
     let accepted = if round.verdict.is_some() {
-        format!("  {}/{} ✓", round.accepted(), round.drafts.len())
+        format!("{:>3} of {}", round.accepted(), round.drafts.len())
     } else {
         "  …".to_owned()
     };

@@ -23,7 +23,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
     let (origin_us, len_us) = (time_us.start, time_us.end.saturating_sub(time_us.start).max(1));
     let into = |at_us: u64| at_us.saturating_sub(origin_us).min(len_us);
     let turn = which_turn(span.as_ref()).map_or(String::new(), |turn| format!("{turn} "));
-    let start = format!(" {}{} {turn}{} ", which(screen), state(screen, end_us), clock(into(screen.time.at_us())));
+    let start = format!(" {}{} {turn}{} ", which(screen), state(screen), clock(into(screen.time.at_us())));
     let playback = screen.app.playback.label();
     let long = format!(" {} · {playback} ", clock(len_us));
     let short = format!(" {} · {}× ", clock(len_us), screen.app.playback.speed);
@@ -82,13 +82,20 @@ pub(super) fn moments(screen: Screen) -> Vec<(u64, char)> {
     marks.iter().map(|mark| (at(mark), mark_sign(mark))).collect()
 }
 
+/// Whether the recording has played to its end.
+pub(super) fn is_over(screen: Screen) -> bool {
+    let live = screen.time.live();
+    let ends_at_us = live.header().and_then(|header| header.capabilities.ends_at_us).unwrap_or(u64::MAX);
+    screen.app.has_ended || (live.is_paused() && live.at_us() >= ends_at_us)
+}
+
 /// What time does now.
-fn state(screen: Screen, end_us: u64) -> &'static str {
+fn state(screen: Screen) -> &'static str {
     let live = screen.time.live();
     match () {
         () if screen.time.is_past() && screen.app.plays => "▸ the past",
         () if screen.time.is_past() => "◀ the past",
-        () if screen.app.has_ended || (live.is_paused() && live.at_us() >= end_us) => "■ the end",
+        () if is_over(screen) => "■ the end",
         () if live.is_paused() => "‖ paused",
         () => "▶",
     }

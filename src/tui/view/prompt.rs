@@ -5,8 +5,8 @@
 
 use crate::tui::page::Pane;
 
-use super::pacing;
 use super::prelude::*;
+use super::{pacing, player};
 
 /// Height with its frame.
 pub(super) fn height(screen: Screen, area: Rect) -> u16 {
@@ -22,20 +22,19 @@ fn asks(screen: Screen, count: u8) -> String {
     format!(" You are the drafter: up to {count} tokens{score}{mark} ")
 }
 
-fn end_us(screen: Screen) -> u64 {
-    screen.time.live().header().and_then(|header| header.capabilities.ends_at_us).unwrap_or(u64::MAX)
-}
-
 /// Shown instead of the prompt while a recording plays.
 fn recording(screen: Screen, area: Rect, frame: &mut Frame) {
     let key = |action| screen.app.keymap.label(Context::Browse, action);
-    let is_over = screen.time.live().is_paused() && screen.time.live().at_us() >= end_us(screen);
-    let again = format!("The end. {} plays it again. ", key(Action::PauseResume));
+    let play = key(Action::PauseResume);
     let text = format!(
-        "{}{} opens the selected token, {} pauses and resumes, {} goes to a moment, {} and {} mark it.",
-        if is_over { again.as_str() } else { "It takes no prompt. " },
+        "{} {} opens the selected token, {}{} goes to a moment, {} and {} mark it.",
+        if player::is_over(screen) {
+            format!("The end. {play} plays it again.")
+        } else {
+            "It takes no prompt.".to_owned()
+        },
         key(Action::Open),
-        key(Action::PauseResume),
+        if player::is_over(screen) { String::new() } else { format!("{play} pauses and resumes, ") },
         key(Action::GoTo),
         key(Action::Bookmark),
         key(Action::Note),

@@ -52,27 +52,26 @@ fn failed(screen: Screen, message: &str, area: Rect, frame: &mut Frame) {
 
 pub(super) fn loading(screen: Screen, area: Rect, frame: &mut Frame) {
     let area = centre(area, area.width.min(60), 3);
-    let (stage, ratio, label) = match screen.session.loading() {
+    let (title, ratio, label) = match screen.session.loading() {
         Some(loading) => {
             let ratio =
                 if loading.total == 0 { 0.0 } else { (loading.done as f64 / loading.total as f64).clamp(0.0, 1.0) };
             // a single step has nothing between none and all
             let percent = (loading.total > 1).then(|| format!("{:.0}%", ratio * 100.0));
-            (loading.stage.as_str(), ratio, percent.unwrap_or_default())
+            (format!(" Loading: {} ", text::one_line(&loading.stage)), ratio, percent.unwrap_or_default())
         }
-        None => ("starting", 0.0, String::new()),
+        None => (" Starting ".to_owned(), 0.0, String::new()),
     };
+    let inner = boxed(screen.panel(title), area, frame);
     if label.is_empty() {
-        return goes_on(screen, stage, area, frame);
+        return goes_on(screen, inner, frame);
     }
-    let inner = boxed(screen.panel(format!(" {} ", text::one_line(stage))), area, frame);
     let gauge = Gauge::default().gauge_style(screen.theme[Role::PlotBar]).ratio(ratio).label(label);
     frame.render_widget(gauge, inner);
 }
 
 /// A bar that only shows activity: a part of it moves from side to side.
-fn goes_on(screen: Screen, stage: &str, area: Rect, frame: &mut Frame) {
-    let inner = boxed(screen.panel(format!(" {} ", text::one_line(stage))), area, frame);
+fn goes_on(screen: Screen, inner: Rect, frame: &mut Frame) {
     let width = usize::from(inner.width / 5).max(1);
     let way = usize::from(inner.width).saturating_sub(width).max(1);
     let at = screen.app.loading_ticks * 2 % (2 * way);

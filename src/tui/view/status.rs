@@ -8,7 +8,7 @@ use crate::session::Phase;
 use crate::tui::pacing::round_number;
 
 use super::prelude::*;
-use super::rival;
+use super::{player, rival};
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let (state, style) = state(screen);
@@ -222,6 +222,9 @@ fn state(screen: Screen) -> (String, Style) {
         (Phase::Idle, _) => Some("plain lane".to_owned()),
         (phase, _) => Some(phase.name().to_owned()),
     };
+    if screen.app.is_recording && player::is_over(screen) {
+        return ("■ the end".to_owned(), screen.theme[Role::StatusPaused]);
+    }
     if session.is_paused() && screen.app.plays {
         return (format!("● {}", screen.app.pace.name(round_number(session))), active);
     }

@@ -56,9 +56,9 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     };
     lines.push(row("predicts", columns.iter().map(predicted).collect()));
     let note = if is_scored {
-        "Each row predicts the token after its own; it sees only what stands left of it."
+        "Each row predicts the token after its own; it sees nothing to its right."
     } else {
-        "Each row will predict the token after its own; it sees only what stands left of it."
+        "Each row will predict the token after its own; it sees nothing to its right."
     };
     lines.push(Line::default());
     lines.extend(wrapped(note, inner.width, screen.theme[Role::TextDim]));
