@@ -80,7 +80,7 @@ fn the_tokenizer_and_template_give_the_reference_ids() {
 
 #[test]
 fn target_logits_and_states_agree_in_f32() {
-    let Some(loaded) = real::load_target(Dtype::F32, real::mtp_bf16()) else { return };
+    let Some(loaded) = real::load_target(Dtype::F32, real::mtp_fp8()) else { return };
     let reference = Reference::open(real::fixture);
     for (i, parity) in real::parity_of(real::fixture).iter().enumerate() {
         let mut target = loaded.target.fork().unwrap();
@@ -132,14 +132,14 @@ fn mtp_differences(
 
 #[test]
 fn mtp_logits_agree_at_depths_1_to_4() {
-    let Some((differences, alike)) = mtp_differences((real::mtp_bf16(), real::fixture), relative) else { return };
+    let Some((differences, alike)) = mtp_differences((real::mtp_fp8(), real::fixture), relative) else { return };
     assert!(differences.iter().all(|d| *d < 2e-3), "{differences:?}");
     assert_eq!(alike, 12, "drafted tokens");
 }
 
 #[test]
 fn the_built_in_modules_logits_agree_at_depths_1_to_4() {
-    // FP8 weights are widened exactly; the reference also has the three further layers and the tokens of the text
+    // the reference also has the three further layers and the tokens of the text
     let Some((differences, alike)) = mtp_differences((real::mtp_built_in(), real::built_in_fixture), relative) else {
         return;
     };
@@ -149,14 +149,14 @@ fn the_built_in_modules_logits_agree_at_depths_1_to_4() {
 }
 
 #[test]
-fn fp8_weights_stay_within_their_quantisation_error() {
-    let Some((differences, alike)) = mtp_differences((real::mtp_fp8(), real::fixture), relative_rms) else { return };
-    println!("FP8 against bf16 by depth: {differences:?}; {alike} of 12 drafts alike");
-    // E4M3 has 3 bits of mantissa: the root mean square error of a weight is at most 2⁻⁴/√3 = 3.6 %, and
-    // the input passes four matrices in sequence
-    assert!(differences.iter().all(|d| *d < 4.0 * 0.036), "{differences:?}");
-    assert!(alike >= 10, "only {alike} of 12 drafts alike");
-    assert!(differences.iter().any(|d| *d > 1e-4), "the FP8 file was not read: {differences:?}");
+fn bf16_weights_stay_within_their_rounding_error() {
+    let Some((differences, alike)) = mtp_differences((real::mtp_bf16(), real::fixture), relative_rms) else { return };
+    println!("bf16 against FP8 by depth: {differences:?}; {alike} of 12 drafts alike");
+    // bf16 has 7 bits of mantissa: the root mean square error of a weight is at most 2⁻⁸/√3 = 0.23 %, and the input passes
+    // four matrices in sequence
+    assert!(differences.iter().all(|d| *d < 4.0 * 0.0023), "{differences:?}");
+    assert!(alike >= 11, "only {alike} of 12 drafts alike");
+    assert!(differences.iter().any(|d| *d > 1e-5), "the bf16 file was not read: {differences:?}");
 }
 
 /// Runs rounds until the output has `len` tokens or ends; returns the output, and the rounds as in golden.json.
@@ -189,7 +189,7 @@ fn settings(draft_len: u8) -> Settings {
 
 #[test]
 fn greedy_golden_traces_are_repeated() {
-    repeat_golden_traces(real::mtp_bf16(), real::fixture);
+    repeat_golden_traces(real::mtp_fp8(), real::fixture);
 }
 
 #[test]

@@ -13,7 +13,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 logits=$(mktemp)
 trap 'rm -f "$logits"' EXIT
 
-python3 - "$root/tests/fixtures/smollm2-135m-mtp/golden.json" <<'PY' | "$root/target/peers/logits" "$model" 2 >"$logits"
+python3 - "$root/tests/fixtures/built-in-mtp/golden.json" <<'PY' | "$root/target/peers/logits" "$model" 2 >"$logits"
 import json, sys
 for golden in json.load(open(sys.argv[1]))[::4]:
     print(*golden["prompt_ids"], *golden["output_ids"])

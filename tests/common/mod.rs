@@ -2,8 +2,8 @@
 
 #![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used)] // each test file uses its own part
 
+pub mod bf16;
 pub mod checkpoint;
-pub mod fp8;
 #[cfg(feature = "gpu")]
 pub mod gpu;
 pub mod grown;

@@ -1,13 +1,12 @@
 //! The default model, and reference values of its MTP modules.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use draftscope::model::load::{Loaded, load};
 use draftscope::model::options::{Backend, DeviceChoice, Dtype, LoadOptions, ModuleFile};
 use serde::Deserialize;
 
-use super::fp8::in_fp8;
+use super::bf16::in_bf16;
 
 /// The target's file; `None` only with `DRAFTSCOPE_OFFLINE=1`.
 pub fn target_file() -> Option<PathBuf> {
@@ -18,7 +17,7 @@ pub fn target_file() -> Option<PathBuf> {
     Some(draftscope::store::resolve(None).unwrap_or_else(|error| panic!("the default model is needed: {error}")))
 }
 
-/// A file of the first module or of its reference values.
+/// A file of the unfused module: its configuration, or its reference values.
 pub fn fixture(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/smollm2-135m-mtp").join(name)
 }
@@ -28,26 +27,24 @@ pub fn built_in_fixture(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/built-in-mtp").join(name)
 }
 
-fn mtp(folder: &Path, file: &str) -> ModuleFile {
-    let config = std::fs::read(folder.join("config.json")).unwrap();
-    let weights: Arc<[u8]> = std::fs::read(folder.join(file)).unwrap().into();
-    ModuleFile { name: "smollm2-135m-mtp".into(), weights, config: config.into(), sha256: None, required: true }
-}
-
-/// The first module in bf16, with which its reference values were made.
-pub fn mtp_bf16() -> ModuleFile {
-    mtp(&fixture(""), "mtp.safetensors")
-}
-
-/// The first module in FP8, made from its file in bf16.
-pub fn mtp_fp8() -> ModuleFile {
-    let module = mtp_bf16();
-    ModuleFile { weights: in_fp8(&module.weights).into(), ..module }
-}
-
 /// The built-in module: it reads several of the target's layers, and tokens of the text join its vocabulary.
 pub fn mtp_built_in() -> ModuleFile {
-    mtp(&Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/mtp/smollm2-135m"), "mtp.fp8.safetensors")
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/mtp/smollm2-135m");
+    let [weights, config] =
+        ["mtp.fp8.safetensors", "config.json"].map(|file| std::fs::read(folder.join(file)).unwrap());
+    let (weights, config) = (weights.into(), config.into());
+    ModuleFile { name: "smollm2-135m-mtp".into(), weights, config, sha256: None, required: true }
+}
+
+/// The unfused module: the built-in one, but it reads the target's last state only, and its vocabulary is fixed.
+pub fn mtp_fp8() -> ModuleFile {
+    ModuleFile { config: std::fs::read(fixture("config.json")).unwrap().into(), ..mtp_built_in() }
+}
+
+/// The unfused module in bf16.
+pub fn mtp_bf16() -> ModuleFile {
+    let module = mtp_fp8();
+    ModuleFile { weights: in_bf16(&module.weights).into(), ..module }
 }
 
 /// The FP8 module twice, as a stack with one module per depth.
@@ -137,11 +134,11 @@ pub struct Golden {
 pub struct GoldenStep {
     pub drafted: Vec<u32>,
     pub accepted: usize,
-    pub predicted: Vec<u32>,
 }
 
+/// The golden traces of the built-in module.
 pub fn golden() -> Vec<Golden> {
-    golden_of(fixture)
+    golden_of(built_in_fixture)
 }
 
 /// The golden traces of a module with these files.

@@ -4,14 +4,16 @@
 
 MODULE is a folder for `--mtp`, with `mtp.safetensors` or `mtp.fp8.safetensors`. The target's weights are widened from its
 GGUF file and the module's from its own; every text is computed from its first token without a cache. The code is
-independent of training and of the program: if they disagree, one of the three is wrong. It writes into OUT:
+independent of training and of the program: if they disagree, one of the three is wrong. It writes in OUT:
 
     parity.safetensors  for each prompt N: `N.mtp1_hidden` [T, d], the module's states; `N.mtp1_logits_last` and `N.mtpJ_logits`,
-                        [tokens that may be drafted] each, of a chain of J = 1…4 after the last slot
+                        [tokens that may be drafted] each, of a chain of J = 1…4 after the last slot; if the module reads only
+                        the target's last state, also `N.hidden` [T, d], `N.last_logits` [v], `N.top_ids` and `N.top_values`
+                        [T, 32] of the target
     parity.json         the prompts' token ids, the target's next token, the four that the module drafts
     golden.json         draft and verify (greedy, k = 4): for each round the drafts and the number accepted
 
-The prompts are those of the existing fixtures, whose greedy answers must be reproduced.
+The prompts are those of the files that are in OUT, whose greedy answers must be reproduced.
 """
 
 import json
@@ -30,7 +32,6 @@ from .target import Target
 DRAFTS = 4
 LONGEST = 96   # tokens of an answer in golden.json
 END = 2
-PROMPTS = Path(__file__).resolve().parents[2] / "tests/fixtures/smollm2-135m-mtp"
 
 
 def rms(x, weight, eps):
@@ -132,6 +133,9 @@ def parity(reference, prompts):
         chain = reference.chain(fed, p["ids"][1:] + [following])
         tensors |= {f"{i}.mtp1_hidden": chain.states, f"{i}.mtp1_logits_last": chain.logits[0]}
         tensors |= {f"{i}.mtp{depth}_logits": chain.logits[depth - 1] for depth in range(2, DRAFTS + 1)}
+        if not reference.layers:
+            top = logits.topk(32)
+            tensors |= {f"{i}.hidden": fed, f"{i}.last_logits": logits[-1].clone(), f"{i}.top_ids": top.indices.int(), f"{i}.top_values": top.values}
         entries.append(dict(prompt=p["prompt"], ids=p["ids"], next=following, drafted=chain.drafts))
     return tensors, entries
 
@@ -175,11 +179,10 @@ def golden(reference, known):
 @torch.no_grad()
 def main(module, out, *settings):
     reference = Reference(Target(load(settings)["train"]["gguf"]), Path(module))
-    read = lambda name: json.loads((PROMPTS / name).read_text())
+    out = Path(out)
+    read = lambda name: json.loads((out / name).read_text())
     tensors, entries = parity(reference, read("parity.json"))
     traces = golden(reference, read("golden.json"))
-    out = Path(out)
-    out.mkdir(parents=True, exist_ok=True)
     save_file(tensors, out / "parity.safetensors", metadata={"format": "pt"})
     (out / "parity.json").write_text(json.dumps(entries) + "\n")
     (out / "golden.json").write_text(json.dumps(traces) + "\n")

@@ -24,7 +24,13 @@ pub(in crate::model) fn gguf_path() -> Option<PathBuf> {
     Some(crate::store::resolve(None).unwrap_or_else(|error| panic!("the default model is needed: {error}")))
 }
 
-/// A file of its first MTP module, or of the reference values beside it.
+/// The weights of its built-in MTP module, in FP8.
+pub(in crate::model) fn mtp_weights() -> Vec<u8> {
+    std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/mtp/smollm2-135m/mtp.fp8.safetensors")).unwrap()
+}
+
+/// The configuration that makes it an unfused module, which reads the target's last state only and has a fixed vocabulary, or
+/// reference values of that.
 pub(in crate::model) fn mtp_path(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/smollm2-135m-mtp").join(file)
 }

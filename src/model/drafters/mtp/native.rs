@@ -106,8 +106,8 @@ impl Packer<'_> {
 }
 
 #[cfg(test)]
-#[path = "../../../../tests/common/fp8.rs"]
-mod fp8;
+#[path = "../../../../tests/common/bf16.rs"]
+mod bf16;
 
 #[cfg(test)]
 mod tests {
@@ -116,6 +116,7 @@ mod tests {
 
     use std::sync::Arc;
 
+    use super::bf16::in_bf16;
     use super::*;
     use crate::model::load::OpenModel;
     use crate::model::nn::{MatmulBackend, SharedTarget, Tensors};
@@ -124,16 +125,15 @@ mod tests {
 
     use crate::model::drafters::core::CandleMtp;
     use crate::model::families::llama::LlamaWeights;
-    use crate::model::native::testing::{Noise, Parity, ParityPrompt, gguf_path, mtp_path, token_ids};
+    use crate::model::native::testing::{Noise, Parity, ParityPrompt, gguf_path, mtp_path, mtp_weights, token_ids};
     use crate::model::options::WeightType;
     use crate::model::tap::State;
     use crate::model::{LogitRows, Model};
 
-    /// The default target and its first module, from the file in bf16 or from the same rounded to FP8.
-    fn load(file: &str, storage: MtpStorage) -> Option<(NativeLlama, NativeMtp)> {
+    /// The default target and its unfused module, from the file in FP8 or from the same in bf16.
+    fn load(dtype: Dtype, storage: MtpStorage) -> Option<(NativeLlama, NativeMtp)> {
         let (gguf, config) = (gguf_path()?, mtp_path("config.json"));
-        let module = std::fs::read(mtp_path("mtp.safetensors")).unwrap();
-        let module = if file == "in FP8" { super::fp8::in_fp8(&module) } else { module };
+        let module = if dtype == Dtype::BF16 { in_bf16(&mtp_weights()) } else { mtp_weights() };
         let target = NativeLlama::load(OpenModel::open(&gguf).unwrap().parts(), 256, Some(2)).unwrap();
         let config = serde_json::from_slice(&std::fs::read(config).unwrap()).unwrap();
         let module = NativeMtp::load((&module, 0), &config, &target, storage).unwrap();
@@ -169,12 +169,12 @@ mod tests {
     fn drafts_are_those_of_the_reference() {
         let parity = Parity::open();
         let kinds = [
-            ("mtp.safetensors", MtpStorage::Bf16, 0.1),
-            ("mtp.safetensors", MtpStorage::Blocks, 2.0),
-            ("in FP8", MtpStorage::Blocks, 2.0),
+            (Dtype::BF16, MtpStorage::Bf16, 0.1),
+            (Dtype::BF16, MtpStorage::Blocks, 2.0),
+            (Dtype::F8_E4M3, MtpStorage::Blocks, 2.0),
         ];
-        for (file, storage, tolerance) in kinds {
-            let Some((_, mut module)) = load(file, storage) else {
+        for (dtype, storage, tolerance) in kinds {
+            let Some((_, mut module)) = load(dtype, storage) else {
                 return;
             };
             for prompt in parity.prompts() {
@@ -182,8 +182,8 @@ mod tests {
                 let (drafted, logits) = draft(&mut module, &prompt, 4);
                 let squares = logits.iter().zip(&prompt.mtp_logits).map(|(a, b)| (a - b).powi(2));
                 let error = (squares.sum::<f32>() / logits.len() as f32).sqrt();
-                println!("{file} {storage:?}: {drafted:?} of {:?}, logits off by {error} (rms)", prompt.drafted);
-                assert!(error < tolerance, "{file} {storage:?}: off by {error}");
+                println!("{dtype:?} {storage:?}: {drafted:?} of {:?}, logits off by {error} (rms)", prompt.drafted);
+                assert!(error < tolerance, "{dtype:?} {storage:?}: off by {error}");
                 assert!(storage == MtpStorage::Blocks || drafted == prompt.drafted);
             }
         }
@@ -213,11 +213,11 @@ mod tests {
 
     #[test]
     fn blocks_differ_from_the_reference_by_what_rounding_their_weights_does() {
-        let Some((target, mut module)) = load("mtp.safetensors", MtpStorage::Blocks) else {
+        let Some((target, mut module)) = load(Dtype::BF16, MtpStorage::Blocks) else {
             return;
         };
         let config = serde_json::from_slice(&std::fs::read(mtp_path("config.json")).unwrap()).unwrap();
-        let file = rounded(&std::fs::read(mtp_path("mtp.safetensors")).unwrap(), &target.weights.cpu);
+        let file = rounded(&in_bf16(&mtp_weights()), &target.weights.cpu);
         let mut plain = NativeMtp::load((&file, 0), &config, &target, MtpStorage::Bf16).unwrap();
         for prompt in Parity::open().prompts() {
             let states = [&mut module, &mut plain].map(|module| {
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn slots_run_together_or_alone_give_the_same_bits() {
-        let Some((mut target, mut module)) = load("mtp.safetensors", MtpStorage::Blocks) else {
+        let Some((mut target, mut module)) = load(Dtype::BF16, MtpStorage::Blocks) else {
             return;
         };
         let tokens = token_ids(41);
@@ -253,14 +253,14 @@ mod tests {
         assert!(matches!(module.truncate(41), Err(ModelError::Rewind { .. })));
     }
 
-    /// The fixture's module with a matrix for two inner states, so small that drafts stay sensible.
+    /// The unfused module with a matrix for two inner states, so small that drafts stay sensible.
     fn fused() -> (Vec<u8>, MtpConfig) {
-        let bytes = std::fs::read(mtp_path("mtp.safetensors")).unwrap();
+        let bytes = in_bf16(&mtp_weights());
         let numbers = Noise(3).numbers(576 * 2 * 576);
         let fuse: Vec<u8> = numbers.iter().flat_map(|x| (0.02 * x).to_le_bytes()).collect();
-        let fuse = TensorView::new(Dtype::F32, vec![576, 2 * 576], &fuse).unwrap();
+        let fuse = ("mtp.layers.0.fuse.weight", TensorView::new(Dtype::F32, vec![576, 2 * 576], &fuse).unwrap());
         let own = SafeTensors::deserialize(&bytes).unwrap();
-        let all = own.tensors().into_iter().chain([("mtp.layers.0.fuse.weight".to_owned(), fuse)]);
+        let all = own.iter().filter(|(name, _)| *name != fuse.0).chain([fuse.clone()]);
         let config = std::fs::read(mtp_path("config.json")).unwrap();
         let config = MtpConfig { hidden_layers: vec![7, 25], ..MtpConfig::from_json(&config).unwrap() };
         (safetensors::serialize(all, None).unwrap(), config)
@@ -311,9 +311,9 @@ mod tests {
         on_candle.forward(&tokens[..1], &narrow).unwrap_err();
     }
 
-    /// The fixture's module with a draft vocabulary of so many tokens, which tokens of the text may join.
+    /// The unfused module with a draft vocabulary of so many tokens, which tokens of the text may join.
     fn joined(count: usize, room: usize) -> (Vec<u8>, MtpConfig) {
-        let bytes = std::fs::read(mtp_path("mtp.safetensors")).unwrap();
+        let bytes = in_bf16(&mtp_weights());
         let own = SafeTensors::deserialize(&bytes).unwrap();
         let vocab = own.tensor("mtp.draft_vocab").unwrap().data()[..8 * count].to_vec();
         let vocab = TensorView::new(Dtype::I64, vec![count], &vocab).unwrap();
