@@ -3,10 +3,11 @@
 //! Every `unsafe` here has the same two reasons: an [`Avx2`] exists only where its instructions do
 //! (see [`Avx2::new`]), and loads and stores go through references to arrays of their full width.
 //!
-//! Without VNNI, `maddubs` adds two products in 16 bits with saturation. Nibbles stay far below
-//! (2 · 15 · 127); bytes are taken as sign and magnitude, which stays below as well (2 · 128 · 127).
+//! Without VNNI, `maddubs` adds two products in 16 bits with saturation. Bytes are taken as sign and magnitude, so that they
+//! stay below (2 · 128 · 127). Smaller codes stay so far below that the results of several words add up in 16 bits, which
+//! saves a multiplication and an addition for most words.
 
-use std::arch::x86_64::*;
+use std::arch::{asm, x86_64::*};
 
 use crate::simd::{LANES, Lanes, lanes, proven};
 
@@ -31,6 +32,16 @@ macro_rules! both {
     };
 }
 
+/// Stays where it is written. Otherwise the compiler computes one row after the other, for which it stores all codes of a
+/// block and loads them again for each row: there are only sixteen registers.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn in_turn(mut x: __m256i) -> __m256i {
+    // SAFETY: a register in, the same out, and no instruction.
+    unsafe { asm!("/* {0} */", inout(ymm_reg) x, options(nomem, nostack, preserves_flags)) };
+    x
+}
+
 impl<const VNNI: bool> Avx2<VNNI> {
     /// Unsigned codes times signed words, added up by fours.
     #[inline(always)]
@@ -39,7 +50,7 @@ impl<const VNNI: bool> Avx2<VNNI> {
             _mm256_dpbusd_avx_epi32(sum, codes, words)
         } else {
             let pairs = _mm256_maddubs_epi16(codes, words);
-            _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
+            in_turn(_mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))))
         })
     }
 }
@@ -50,6 +61,8 @@ impl<const VNNI: bool> Lanes for Avx2<VNNI> {
     type Codes = [__m256i; 2];
     /// Codes as stored with VNNI; code − 128 without.
     type Bytes = [__m256i; 2];
+    /// `i32` with VNNI; two `i16` for each without.
+    type Sums = [__m256i; 2];
 
     lanes! {
         splat(x: f32) -> Self::F = proven!([_mm256_set1_ps(x); 2]);
@@ -243,9 +256,28 @@ impl<const VNNI: bool> Lanes for Avx2<VNNI> {
     }
 
     #[inline(always)]
-    fn dot_codes(self, sum: Self::I, codes: Self::Codes, word: i32) -> Self::I {
-        let words = proven!(_mm256_set1_epi32(word));
-        [self.dot(sum[0], codes[0], words), self.dot(sum[1], codes[1], words)]
+    fn open(self, start: Self::I) -> Self::Sums {
+        if VNNI { start } else { self.splat_i(0) }
+    }
+
+    #[inline(always)]
+    fn dot_codes(self, sums: Self::Sums, codes: Self::Codes, word: i32) -> Self::Sums {
+        let words = proven!([_mm256_set1_epi32(word); 2]);
+        if VNNI {
+            return [self.dot(sums[0], codes[0], words[0]), self.dot(sums[1], codes[1], words[1])];
+        }
+        let pairs = both!(_mm256_maddubs_epi16, codes, words);
+        let sums = both!(_mm256_add_epi16, sums, pairs);
+        both!(in_turn, sums)
+    }
+
+    #[inline(always)]
+    fn close(self, start: Self::I, sums: Self::Sums) -> Self::I {
+        if VNNI {
+            return sums;
+        }
+        let ones = proven!([_mm256_set1_epi16(1); 2]);
+        self.add_i(start, both!(_mm256_madd_epi16, sums, ones))
     }
 
     #[inline(always)]

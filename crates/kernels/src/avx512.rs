@@ -25,6 +25,7 @@ impl Lanes for Avx512 {
     type I = __m512i;
     type Codes = __m512i;
     type Bytes = __m512i;
+    type Sums = __m512i;
 
     lanes! {
         splat(x: f32) -> __m512 = proven!(_mm512_set1_ps(x));
@@ -38,6 +39,8 @@ impl Lanes for Avx512 {
         fma(a: __m512, b: __m512, c: __m512) -> __m512 = proven!(_mm512_fmadd_ps(a, b, c));
         max(a: __m512, b: __m512) -> __m512 = proven!(_mm512_max_ps(a, b));
         min(a: __m512, b: __m512) -> __m512 = proven!(_mm512_min_ps(a, b));
+        open(start: __m512i) -> __m512i = start;
+        close(_start: __m512i, sums: __m512i) -> __m512i = sums;
         splat_i(x: i32) -> __m512i = proven!(_mm512_set1_epi32(x));
         add_i(a: __m512i, b: __m512i) -> __m512i = proven!(_mm512_add_epi32(a, b));
         max_i(a: __m512i, b: __m512i) -> __m512i = proven!(_mm512_max_epi32(a, b));
@@ -124,8 +127,8 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
-    fn dot_codes(self, sum: __m512i, codes: __m512i, word: i32) -> __m512i {
-        proven!(_mm512_dpbusd_epi32(sum, codes, _mm512_set1_epi32(word)))
+    fn dot_codes(self, sums: __m512i, codes: __m512i, word: i32) -> __m512i {
+        proven!(_mm512_dpbusd_epi32(sums, codes, _mm512_set1_epi32(word)))
     }
 
     #[inline(always)]

@@ -202,14 +202,34 @@ fn nibble_sums<S: Lanes, L: Layout, const M: usize>(s: S, block: &[u8], acts: &[
             sums[i] = s.splat_i(acts[i].total_down);
         }
     }
+    let mut opened = open(s, &sums);
     for group in 0..BLOCK / 8 {
         let [low, high] = s.nibbles(bytes_at(block, group * 4 * LANES));
         for i in 0..M {
-            sums[i] = s.dot_codes(sums[i], low, acts[i].words[2 * group]);
-            sums[i] = s.dot_codes(sums[i], high, acts[i].words[2 * group + 1]);
+            opened[i] = s.dot_codes(opened[i], low, acts[i].words[2 * group]);
+            opened[i] = s.dot_codes(opened[i], high, acts[i].words[2 * group + 1]);
         }
     }
+    close(s, &mut sums, opened);
     sums
+}
+
+/// [`Lanes::open`] of every row.
+#[inline(always)]
+pub(crate) fn open<S: Lanes, const M: usize>(s: S, start: &[S::I; M]) -> [S::Sums; M] {
+    let mut opened = [s.open(start[0]); M];
+    for i in 1..M {
+        opened[i] = s.open(start[i]);
+    }
+    opened
+}
+
+/// [`Lanes::close`] of every row.
+#[inline(always)]
+pub(crate) fn close<S: Lanes, const M: usize>(s: S, sums: &mut [S::I; M], opened: [S::Sums; M]) {
+    for i in 0..M {
+        sums[i] = s.close(sums[i], opened[i]);
+    }
 }
 
 /// For codes split into low and high bits.
@@ -221,8 +241,7 @@ fn code_sums<S: Lanes, L: Layout, const M: usize>(s: S, block: &[u8], acts: &[Bl
             sums[i] = s.splat_i(const { L::FORM.offset() / 8 } * acts[i].total_down);
         }
     }
-    add_words::<S, L, M>(s, block, acts, 0, &mut sums);
-    add_words::<S, L, M>(s, block, acts, BLOCK / 8, &mut sums);
+    add_words::<S, L, M>(s, block, acts, &mut sums);
     sums
 }
 

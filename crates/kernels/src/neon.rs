@@ -94,6 +94,7 @@ impl Lanes for Neon {
     type Codes = [int8x16_t; 4];
     /// Code − 128.
     type Bytes = [int8x16_t; 4];
+    type Sums = [int32x4_t; 4];
 
     lanes! {
         splat(x: f32) -> Self::F = proven!([vdupq_n_f32(x); 4]);
@@ -102,6 +103,8 @@ impl Lanes for Neon {
         mul(a: Self::F, b: Self::F) -> Self::F = quarters!(vmulq_f32, a, b);
         div(a: Self::F, b: Self::F) -> Self::F = quarters!(vdivq_f32, a, b);
         fma(a: Self::F, b: Self::F, c: Self::F) -> Self::F = quarters!(vfmaq_f32, c, a, b);
+        open(start: Self::I) -> Self::Sums = start;
+        close(_start: Self::I, sums: Self::Sums) -> Self::I = sums;
         splat_i(x: i32) -> Self::I = proven!([vdupq_n_s32(x); 4]);
         add_i(a: Self::I, b: Self::I) -> Self::I = quarters!(vaddq_s32, a, b);
         max_i(a: Self::I, b: Self::I) -> Self::I = quarters!(vmaxq_s32, a, b);
@@ -282,8 +285,8 @@ impl Lanes for Neon {
     }
 
     #[inline(always)]
-    fn dot_codes(self, sum: Self::I, codes: Self::Codes, word: i32) -> Self::I {
-        self.dot(sum, codes, word)
+    fn dot_codes(self, sums: Self::Sums, codes: Self::Codes, word: i32) -> Self::Sums {
+        self.dot(sums, codes, word)
     }
 
     #[inline(always)]

@@ -29,6 +29,7 @@ impl Lanes for Portable {
     type I = [i32; LANES];
     type Codes = [i16; 4 * LANES];
     type Bytes = [i16; 4 * LANES];
+    type Sums = [i32; LANES];
 
     lanes! {
         splat(x: f32) -> Self::F = [x; LANES];
@@ -58,7 +59,9 @@ impl Lanes for Portable {
         raw(from: &[u8; 4 * LANES]) -> Self::Codes = from.map(i16::from);
         or(a: Self::Codes, b: Self::Codes) -> Self::Codes = std::array::from_fn(|i| a[i] | b[i]);
         bytes(from: &[u8; 4 * LANES]) -> Self::Bytes = from.map(|byte| i16::from(byte) - 128);
-        dot_codes(sum: Self::I, codes: Self::Codes, word: i32) -> Self::I = dot(sum, codes, word);
+        open(start: Self::I) -> Self::Sums = start;
+        dot_codes(sums: Self::Sums, codes: Self::Codes, word: i32) -> Self::Sums = dot(sums, codes, word);
+        close(_start: Self::I, sums: Self::Sums) -> Self::I = sums;
         bytes_start(_total_down: i32) -> Self::I = [0; LANES];
         dot_bytes(sum: Self::I, codes: Self::Bytes, word: i32) -> Self::I = dot(sum, codes, word);
     }

@@ -13,6 +13,9 @@
 /// Lanes in a vector.
 pub const LANES: usize = 16;
 
+/// The largest number of codes by which 16 bits can hold the products of two with activations: 2 · 127 · 129 < 2¹⁵.
+pub(crate) const OPEN_CODES: usize = 129;
+
 /// Begins a cache line: a vector that lies in two of them takes two loads.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
@@ -28,6 +31,9 @@ pub trait Lanes: Copy {
     type Codes: Copy;
     /// Four codes of 0…255, standing for code − 128, for each of sixteen rows.
     type Bytes: Copy;
+    /// Sums to which [`Lanes::dot_codes`] adds, between [`Lanes::open`] and [`Lanes::close`]: `i32`, or several `i16` for
+    /// each.
+    type Sums: Copy;
 
     fn splat(self, x: f32) -> Self::F;
     fn load(self, from: &[f32; LANES]) -> Self::F;
@@ -82,8 +88,13 @@ pub trait Lanes: Copy {
     /// Low and high nibbles of 64 bytes.
     fn nibbles(self, from: &[u8; 4 * LANES]) -> [Self::Codes; 2];
     fn bytes(self, from: &[u8; 4 * LANES]) -> Self::Bytes;
-    /// Adds to each lane the products of its four codes with the four `i8` of `word`.
-    fn dot_codes(self, sum: Self::I, codes: Self::Codes, word: i32) -> Self::I;
+    /// Opens sums that begin with `start`.
+    fn open(self, start: Self::I) -> Self::Sums;
+    /// Adds to each lane the products of its four codes with the four of −127…127 of `word`. Until sums are closed, the
+    /// largest codes of all calls may add up to [`OPEN_CODES`].
+    fn dot_codes(self, sums: Self::Sums, codes: Self::Codes, word: i32) -> Self::Sums;
+    /// What open sums amount to; `start` as when they were opened.
+    fn close(self, start: Self::I, sums: Self::Sums) -> Self::I;
     /// Bytes to extract codes from.
     fn raw(self, from: &[u8; 4 * LANES]) -> Self::Codes;
     /// For each byte, the bits under `mask` after a shift down by `down` (up if negative). The field must not cross the

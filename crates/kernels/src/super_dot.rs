@@ -6,9 +6,9 @@
 
 use crate::{
     activations::Block,
-    dot::{add_entries, bytes_at, prefetch},
+    dot::{add_entries, bytes_at, close, open, prefetch},
     form::{BLOCK, Form, Layout},
-    simd::{LANES, Lanes},
+    simd::{LANES, Lanes, OPEN_CODES},
     super_block::{HIGHS, NUMBERS, STRIP, XS_HIGHS, XS_NUMBERS},
 };
 
@@ -57,8 +57,7 @@ fn add_whole<S: Lanes, L: Layout, const M: usize>(
     totals: &mut [S::F; M],
 ) {
     let mut sums = [s.splat_i(0); M];
-    add_words::<S, L, M>(s, codes, acts, 0, &mut sums);
-    add_words::<S, L, M>(s, codes, acts, WORDS / 2, &mut sums);
+    add_words::<S, L, M>(s, codes, acts, &mut sums);
     let [scale, min] = header.sixes(s, part);
     let (scale, min) = (s.mul(header.d, scale), s.mul(header.lift, min));
     for i in 0..M {
@@ -99,7 +98,7 @@ fn add_halves<S: Lanes, L: Layout, const M: usize>(
         for i in 0..M {
             sums[i] = s.splat_i(const { -L::FORM.offset() } * i32::from(acts[i].halves[half]));
         }
-        add_words::<S, L, M>(s, codes, acts, half * WORDS / 2, &mut sums);
+        add_half::<S, L, M>(s, codes, acts, half * WORDS / 2, &mut sums);
         for i in 0..M {
             let sum = s.to_float(sums[i]);
             x[i] = if half == 0 { s.mul(scales[half], sum) } else { s.fma(scales[half], sum, x[i]) };
@@ -113,19 +112,67 @@ fn add_halves<S: Lanes, L: Layout, const M: usize>(
     }
 }
 
-/// Four words from `first` on.
+/// Words whose products may be added before sums are closed: two, four or eight.
+const fn words_together(form: Form) -> usize {
+    match OPEN_CODES >> form.code_bits() {
+        WORDS.. => WORDS,
+        4.. => WORDS / 2,
+        _ => 2,
+    }
+}
+
+/// All words.
 #[inline(always)]
 pub(crate) fn add_words<S: Lanes, L: Layout, const M: usize>(
+    s: S,
+    codes: &[u8],
+    acts: &[Block; M],
+    sums: &mut [S::I; M],
+) {
+    if const { words_together(L::FORM) < WORDS } {
+        add_half::<S, L, M>(s, codes, acts, 0, sums);
+        return add_half::<S, L, M>(s, codes, acts, WORDS / 2, sums);
+    }
+    let mut opened = open(s, sums);
+    add_two::<S, L, M>(s, codes, acts, 0, &mut opened);
+    add_two::<S, L, M>(s, codes, acts, 2, &mut opened);
+    add_two::<S, L, M>(s, codes, acts, 4, &mut opened);
+    add_two::<S, L, M>(s, codes, acts, 6, &mut opened);
+    close(s, sums, opened);
+}
+
+/// Four words from `first` on.
+#[inline(always)]
+fn add_half<S: Lanes, L: Layout, const M: usize>(
     s: S,
     codes: &[u8],
     acts: &[Block; M],
     first: usize,
     sums: &mut [S::I; M],
 ) {
-    for word in first..first + WORDS / 2 {
+    let mut opened = open(s, sums);
+    add_two::<S, L, M>(s, codes, acts, first, &mut opened);
+    if const { words_together(L::FORM) < WORDS / 2 } {
+        close(s, sums, opened);
+        opened = open(s, sums);
+    }
+    add_two::<S, L, M>(s, codes, acts, first + 2, &mut opened);
+    close(s, sums, opened);
+}
+
+/// Two words from `first` on.
+#[inline(always)]
+fn add_two<S: Lanes, L: Layout, const M: usize>(
+    s: S,
+    codes: &[u8],
+    acts: &[Block; M],
+    first: usize,
+    opened: &mut [S::Sums; M],
+) {
+    for word in first..first + 2 {
         let word_codes = word_codes::<S, L>(s, codes, word);
         for i in 0..M {
-            sums[i] = s.dot_codes(sums[i], word_codes, acts[i].words[word]);
+            opened[i] = s.dot_codes(opened[i], word_codes, acts[i].words[word]);
         }
     }
 }

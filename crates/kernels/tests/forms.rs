@@ -9,27 +9,45 @@ const MOST: usize = 16;
 
 /// A row of `K` weights as a file stores it, with scales of a sensible size.
 fn stored(encoding: Encoding, noise: &mut Noise) -> Vec<u8> {
+    if encoding.form().is_dense() {
+        return dense(encoding, noise);
+    }
     let (weights, bytes) = encoding.block();
     let mut row: Vec<u8> = (0..K / weights * bytes).map(|_| noise.bits() as u8).collect();
-    // where f16 numbers stand in a block; all of it is numbers in dense types
+    row.chunks_exact_mut(bytes).for_each(|block| scale(encoding, block, noise));
+    row
+}
+
+/// Sets the scales of a block.
+fn scale(encoding: Encoding, block: &mut [u8], noise: &mut Noise) {
+    // where f16 numbers stand in a block
     let halves: &[usize] = match encoding {
-        Encoding::F32 | Encoding::F16 | Encoding::Bf16 => return dense(encoding, noise),
         Encoding::Q2K => &[80, 82],
         Encoding::Q3K => &[108],
         Encoding::Q6K => &[208],
         Encoding::Q4_0 | Encoding::Q5_0 | Encoding::Q8_0 | Encoding::Iq4Nl | Encoding::Iq4Xs => &[0],
         Encoding::Mxfp4 => {
-            row.chunks_exact_mut(bytes).for_each(|block| block[0] = 118 + block[0] % 8);
-            return row;
+            block[0] = 118 + block[0] % 8;
+            return;
         }
         _ => &[0, 2],
     };
-    for block in row.chunks_exact_mut(bytes) {
-        for &at in halves {
-            block[at..at + 2].copy_from_slice(&half::f16::from_f32(noise.number() / 50.0).to_le_bytes());
+    for &at in halves {
+        block[at..at + 2].copy_from_slice(&half::f16::from_f32(noise.number() / 50.0).to_le_bytes());
+    }
+}
+
+/// Sixteen such rows as a tile.
+fn tile(encoding: Encoding, mut stored: impl FnMut() -> Vec<u8>) -> Vec<u8> {
+    let form = encoding.form();
+    let mut tile = vec![0; form.tile_bytes(K)];
+    for row in 0..LANES {
+        let stored = stored();
+        for (index, block) in tile.chunks_exact_mut(form.block_bytes()).enumerate() {
+            write_block(encoding, (&stored, index), block, row);
         }
     }
-    row
+    tile
 }
 
 fn dense(encoding: Encoding, noise: &mut Noise) -> Vec<u8> {
@@ -52,13 +70,7 @@ fn acts(isa: Isa, rows: &[[f32; LANES]], operand: Operand) -> Acts {
 fn products_of_every_encoding_are_right_and_the_same_bits_everywhere() {
     for encoding in Encoding::ALL {
         let (form, mut noise) = (encoding.form(), Noise(5));
-        let mut tile = vec![0; form.tile_bytes(K)];
-        for row in 0..LANES {
-            let stored = stored(encoding, &mut noise);
-            for (index, block) in tile.chunks_exact_mut(form.block_bytes()).enumerate() {
-                write_block(encoding, (&stored, index), block, row);
-            }
-        }
+        let tile = tile(encoding, || stored(encoding, &mut noise));
         let mut weights = vec![0.0; K];
         let rows = noise.lanes(MOST * K / LANES);
         let operand = Operand { blocks: !form.is_dense(), values: form.is_dense() };
@@ -94,6 +106,35 @@ fn products_of_every_encoding_are_right_and_the_same_bits_everywhere() {
                 }
                 assert!((sum - f64::from(out[lane])).abs() <= 3e-6 * size, "{encoding:?}: {} for {sum}", out[lane]);
             }
+        }
+    }
+}
+
+#[test]
+fn the_largest_codes_and_activations_do_not_overflow() {
+    for encoding in Encoding::ALL.into_iter().filter(|encoding| !encoding.form().is_dense()) {
+        for byte in [0x00, 0x7f, 0x80, 0xff] {
+            let (form, (weights, bytes), mut noise) = (encoding.form(), encoding.block(), Noise(5));
+            let tile = tile(encoding, || {
+                let mut row = vec![byte; K / weights * bytes];
+                row.chunks_exact_mut(bytes).for_each(|block| scale(encoding, block, &mut noise));
+                row
+            });
+            let rows: Vec<_> = (0..4).flat_map(|row| vec![[[1.0, -1.0][row % 2]; LANES]; K / LANES]).collect();
+            let operand = Operand { blocks: true, values: false };
+            let products = Isa::available().map(|isa| {
+                let mut out = [[0.0; LANES]; 4];
+                multiply(
+                    isa,
+                    Tile { form, bytes: &tile, alone: true },
+                    &acts(isa, &rows, operand),
+                    Onto::Nothing,
+                    &mut out,
+                );
+                out
+            });
+            let products: Vec<_> = products.collect();
+            assert!(products.iter().all(|out| *out == products[0]), "{encoding:?}, bytes {byte:#x}");
         }
     }
 }
