@@ -73,7 +73,8 @@ fn measured(screen: Screen, turn: &Turn, widths: &[PassCost], width: usize) -> V
     let ends = |(with_margin, on_device): (bool, bool)| -> (Vec<String>, usize) {
         let end = |cost: &PassCost| {
             let margin = cost.margin().filter(|_| with_margin).map_or(String::new(), |margin| format!(" ±{margin:.2}"));
-            let device = cost.device_us.filter(|_| on_device).map_or(String::new(), |us| format!(", GPU {:.2}", us / 1e3));
+            let device =
+                cost.device_us.filter(|_| on_device).map_or(String::new(), |us| format!(", GPU {:.2}", us / 1e3));
             format!(" {:.2}×{margin} {:>6.2} ms{device} ({})", cost.ratio, cost.us / 1e3, cost.count)
         };
         let ends: Vec<String> = widths.iter().map(end).collect();
