@@ -131,8 +131,8 @@ mod tests {
         assert_eq!(words[4..8], [7, 8, 0, 0]);
         assert_eq!(words[64..68], [22, 23, 0x7654_3210, 0xfedc_ba98]);
         let sizes = |count| PassRows::cut_for_states((7, count), 64).iter().map(PassRows::m).collect::<Vec<_>>();
-        assert_eq!([0, 9, 16, 20, 32].map(|count| sizes(count)), [&[][..], &[9], &[16], &[16, 4], &[16, 16]]);
-        assert_eq!([40, 81, 180].map(|count| sizes(count)), [&[16, 16, 8][..], &[64, 16, 1], &[64, 64, 32, 16, 4]]);
+        assert_eq!([0, 9, 16, 20, 32].map(&sizes), [&[][..], &[9], &[16], &[16, 4], &[16, 16]]);
+        assert_eq!([40, 81, 180].map(&sizes), [&[16, 16, 8][..], &[64, 16, 1], &[64, 64, 32, 16, 4]]);
         let fork = PassRows::tree(5, &[0, 0, 0, 2]);
         assert_eq!(fork.paths, [vec![0], vec![0, 1], vec![0, 2], vec![0, 2, 3]]);
         assert_eq!(fork.words(0)[16..20], [7, 8, 0x320, 0]);
