@@ -66,6 +66,15 @@ pub trait BlockModule {
         Ok(())
     }
 
+    /// The chance, 0 to 1, that the target accepts the draft of row `index` of the last pass if it accepts those before
+    /// it, the last of which is `before`: DSpark's confidence head. `None` without such a head.
+    ///
+    /// # Errors
+    /// What the backend reports.
+    fn confidence(&self, _index: usize, _before: TokenId) -> Result<Option<f32>, ModelError> {
+        Ok(None)
+    }
+
     /// Drops positions `len..` of the cache.
     ///
     /// # Errors

@@ -181,7 +181,7 @@ events! {
             index: u8,
             /// The drafter's best candidate, which is not verified.
             token: Piece,
-            /// The drafter's probability of it.
+            /// The drafter's probability of it, or the acceptance that DSpark's confidence head predicts.
             #[cfg_attr(test, schemars(transform = super::schema::probability))]
             q: f32,
             /// The limit that q is below: p-min or, if the engine chooses k, that at which this draft would have paid.

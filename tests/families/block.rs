@@ -45,12 +45,12 @@ const FORMS: &[Form] = &[
 ];
 
 /// A loaded target with its block drafter.
-struct Pair {
-    target: Box<dyn Model>,
-    block: Box<dyn BlockModule>,
+pub struct Pair {
+    pub target: Box<dyn Model>,
+    pub block: Box<dyn BlockModule>,
 }
 
-fn pair(draft: &Path, backend: Backend) -> Pair {
+pub fn pair(draft: &Path, backend: Backend) -> Pair {
     loaded(draft, backend, None).0
 }
 
@@ -71,12 +71,12 @@ impl Form {
     }
 }
 
-fn text() -> Vec<TokenId> {
+pub fn text() -> Vec<TokenId> {
     oracle_text(&Golden::of("llama-deep"))
 }
 
 /// Logits of `count` drafts after `start`, corrected by the best token before each, and those tokens.
-fn drafted(pair: &mut Pair, text: &[TokenId], start: usize, count: usize) -> (Vec<f32>, Vec<TokenId>) {
+pub fn drafted(pair: &mut Pair, text: &[TokenId], start: usize, count: usize) -> (Vec<f32>, Vec<TokenId>) {
     let Pair { target, block } = pair;
     target.truncate(0, &Checkpoint { len: 0 }).unwrap();
     target.set_tap(&block.tap()).unwrap();
@@ -127,7 +127,7 @@ fn drafts_equal_the_reference() {
     }
 }
 
-fn drafter(block: &dyn BlockModule) -> Box<dyn Drafter> {
+pub fn drafter(block: &dyn BlockModule) -> Box<dyn Drafter> {
     Box::new(BlockDrafter::new(block.fork().unwrap()))
 }
 
@@ -297,6 +297,8 @@ fn what_does_not_fit_is_ignored_with_a_sentence() {
         ("dflash", "cut model.safetensors -100", "model.safetensors"),
         ("dflash", "write mask_embedding.pt x", "'mask_embedding.pt'"),
         ("dflash", "add layers.0.self_attn.q_proj.bias 64", "biases"),
+        ("dflash", "add layers.1.self_attn.sinks 2", "a tensor that is not supported ('layers.1.self_attn.sinks')"),
+        ("dspark", "add confidence_proj.bias 1", "a tensor that is not supported ('confidence_proj.bias')"),
         ("dspark", "set markov_rank 16", "markov_head.markov_w1.weight"),
         ("dspark", "set markov_head_type \"rnn\"", "'rnn' ('markov_head_type')"),
         ("dspark", "set draft_vocab_size 200", "d2t"),

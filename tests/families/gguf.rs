@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 
 use candle_core::Device;
+use candle_core::quantized::QTensor;
 use candle_core::quantized::gguf_file::{self, Value};
 
 use crate::support::{
@@ -21,6 +22,19 @@ pub fn rewritten_of(
     without: &str,
     change: impl FnOnce(&mut HashMap<String, Value>),
 ) -> tempfile::NamedTempFile {
+    written(name, (without, []), change)
+}
+
+/// A GGUF fixture with more tensors.
+pub fn with_tensors<const N: usize>(name: &str, more: [(&str, QTensor); N]) -> tempfile::NamedTempFile {
+    written(name, ("nothing", more), |_| {})
+}
+
+fn written<const N: usize>(
+    name: &str,
+    (without, more): (&str, [(&str, QTensor); N]),
+    change: impl FnOnce(&mut HashMap<String, Value>),
+) -> tempfile::NamedTempFile {
     let mut file = fs::File::open(path(name)).unwrap();
     let content = gguf_file::Content::read(&mut file).unwrap();
     let mut metadata = content.metadata.clone();
@@ -28,7 +42,7 @@ pub fn rewritten_of(
     let names = content.tensor_infos.keys().filter(|name| !name.contains(without));
     let tensors: Vec<_> =
         names.map(|name| (name.as_str(), content.tensor(&mut file, name, &Device::Cpu).unwrap())).collect();
-    let tensors: Vec<_> = tensors.iter().map(|(name, tensor)| (*name, tensor)).collect();
+    let tensors: Vec<_> = tensors.iter().chain(&more).map(|(name, tensor)| (*name, tensor)).collect();
     let metadata: Vec<_> = metadata.iter().map(|(key, value)| (key.as_str(), value)).collect();
     let mut out = tempfile::NamedTempFile::new().unwrap();
     gguf_file::write(&mut out, &metadata, &tensors).unwrap();

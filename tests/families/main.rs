@@ -11,6 +11,7 @@
 mod common;
 
 mod block;
+mod block_confidence;
 mod case;
 mod cases;
 mod clusters;

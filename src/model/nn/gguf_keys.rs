@@ -213,8 +213,10 @@ fn refuse_extras(
     let applied = |name: &str| {
         let is_step = name.ends_with(".ssm_dt.bias"); // of linear layers
         let is_correction = name.ends_with(".exp_probs_b.bias") && CORRECTED.contains(&arch);
+        let is_confidence = name == "conf_proj.bias"; // of block drafters
         is_step
             || is_correction
+            || is_confidence
             || conventions.qkv_bias
                 && [".attn_q.bias", ".attn_k.bias", ".attn_v.bias"].iter().any(|end| name.ends_with(end))
     };

@@ -3,7 +3,8 @@
 //! The module's cache follows the committed tokens but the anchor, whose states the target has not computed yet. A pass
 //! gives every position its distribution at once. Those of DFlash are independent: the token at a position does not know
 //! the one before it. DSpark corrects them one after the other, each by the token that was drafted before it, so q is the
-//! distribution that the token was drawn from and rejection sampling stays exact.
+//! distribution that the token was drawn from and rejection sampling stays exact. If it predicts acceptance too, p-min is
+//! compared with that.
 
 use super::{DraftCtx, Drafter};
 use crate::model::block_module::BlockModule;
@@ -114,7 +115,8 @@ impl Drafter for BlockDrafter {
         let mut before = anchor;
         for index in 0..count {
             let out = self.position(&logits, index, before)?;
-            let Some(draft) = ctx.pick(&out, Some(self.module.draft_vocab()), index)? else {
+            let predicted = if ctx.drafting.p_min > 0.0 { self.module.confidence(index, before)? } else { None };
+            let Some(draft) = ctx.pick_predicted(&out, Some(self.module.draft_vocab()), (index, predicted))? else {
                 break;
             };
             before = draft.token;

@@ -147,7 +147,7 @@ pub struct DraftCtx<'a> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Stopped {
     pub(super) token: TokenId,
-    /// The drafter's probability of it.
+    /// The drafter's probability of it, or the chance of acceptance that the drafter predicts.
     pub(super) q: f32,
     /// The limit that `q` is below.
     pub(super) p_min: f32,
@@ -172,12 +172,16 @@ impl DraftCtx<'_> {
         !is_last
     }
 
-    /// The next draft is proposed only if the largest probability of q is at least this.
-    fn p_min(&self) -> f32 {
-        self.progress
-            .as_ref()
-            .map(DraftProgress::p_min)
-            .map_or(self.drafting.p_min, |p_min| p_min.max(self.drafting.p_min))
+    /// The limit that ends the draft at a token, and what is below it: the largest probability of q or, where a drafter
+    /// predicts acceptance, that for p-min.
+    fn stops(&self, largest: f32, predicted: Option<f32>) -> Option<(f32, f32)> {
+        let own = self.drafting.p_min;
+        let rule = self.progress.as_ref().map_or(0.0, DraftProgress::p_min);
+        let limits = match predicted {
+            None => [(largest, rule.max(own)); 2],
+            Some(predicted) => [(predicted, own), (largest, rule)],
+        };
+        limits.into_iter().find(|(sure, p_min)| sure < p_min)
     }
 
     /// Proposals so far.
@@ -203,6 +207,20 @@ impl DraftCtx<'_> {
         vocab: Option<&[TokenId]>,
         depth: usize,
     ) -> Result<Option<Draft>, ModelError> {
+        self.pick_predicted(out, vocab, (depth, None))
+    }
+
+    /// As [`DraftCtx::pick`], with the chance of acceptance that the drafter predicts: p-min is compared with that. It
+    /// must not depend on the token that is drawn.
+    ///
+    /// # Errors
+    /// As [`DraftCtx::pick`].
+    pub fn pick_predicted(
+        &mut self,
+        out: &Forward,
+        vocab: Option<&[TokenId]>,
+        (depth, predicted): (usize, Option<f32>),
+    ) -> Result<Option<Draft>, ModelError> {
         let position = self.round.position + depth;
         // Tokens that the target lacks are removed before drawing: dropping a drawn token because of its own value
         // would change the distribution.
@@ -210,13 +228,13 @@ impl DraftCtx<'_> {
         let q = self.sampler.distribution(&row, None, position)?;
         // the largest probability, since the drawn token's own must not decide whether it is proposed
         let best = q.argmax();
-        let (sure, p_min) = (q.prob(best), self.p_min());
-        if sure < p_min {
+        let largest = q.prob(best);
+        if let Some((sure, p_min)) = self.stops(largest, predicted) {
             self.stopped = Some(Stopped { token: best, q: sure, p_min });
             return Ok(None);
         }
         if let Some(progress) = &mut self.progress {
-            progress.take(sure);
+            progress.take(largest);
         }
         let certain = self.drafting.pick == DraftPick::Argmax;
         let draft = if self.round.greedy || certain {

@@ -6,7 +6,7 @@
 //! (`layers.0.…`) and found under SafeAILab's (`midlayer.…`), with a prefix `model.`, or under the names of a GGUF file.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -80,6 +80,17 @@ impl ModuleFile {
                 .fold(0, u64::saturating_add),
             Self::Gguf(file, _) => file.tensor_bytes(),
         }
+    }
+
+    /// The first stored tensor, by name, that is none of the `known` ones.
+    pub(in crate::model) fn unknown(&self, known: impl Iterator<Item = String>) -> Option<String> {
+        let known: HashSet<String> = known.map(|name| self.place(&name).unwrap_or(name)).collect();
+        let stored: Vec<String> = match self {
+            Self::Shards(shards) => shards.iter().flat_map(|shard| shard.metadata.tensors().into_keys()).collect(),
+            Self::Torch(_, tensors) => tensors.keys().cloned().collect(),
+            Self::Gguf(file, _) => file.tensor_names().map(str::to_owned).collect(),
+        };
+        stored.into_iter().filter(|name| !known.contains(name)).min()
     }
 
     /// The name under which a tensor is stored.

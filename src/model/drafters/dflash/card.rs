@@ -42,7 +42,7 @@ pub struct BlockCard {
     pub mask_token: u32,
     /// Rank of the Markov head.
     pub markov_rank: Option<usize>,
-    /// Whether it has a head that predicts acceptance; the program does not use it.
+    /// Whether it has a head that predicts acceptance.
     pub has_confidence: bool,
     /// Tokens of the target.
     pub vocab: usize,
@@ -79,7 +79,7 @@ impl BlockCard {
             block: config.most_drafts(),
             mask_token: config.mask_token,
             markov_rank: config.markov_rank,
-            has_confidence: config.has_confidence,
+            has_confidence: config.confidence.is_some(),
             vocab: c.vocab,
             draft_vocab: config.draft_vocab,
             tensor_bytes: file.bytes(),
@@ -117,7 +117,10 @@ impl Display for BlockCard {
         });
         writeln!(f, "drafts   up to {} tokens in one pass{markov}", self.block)?;
         if self.has_confidence {
-            writeln!(f, "ignores  its confidence head: drafts end by --draft-len and the stop rule")?;
+            writeln!(
+                f,
+                "predicts the acceptance of each draft (confidence head): --p-min P ends a draft where it is below P"
+            )?;
         }
         let head = if self.draft_vocab < self.vocab { "a head of its own" } else { "the target's head" };
         let (draft, all) = (HumanCount(self.draft_vocab as u64), HumanCount(self.vocab as u64));

@@ -60,8 +60,8 @@ pub struct BlockConfig {
     pub from_anchor: bool,
     /// Rank of the Markov head, if there is one.
     pub markov_rank: Option<usize>,
-    /// Whether there is a head that predicts acceptance, which is not used.
-    pub has_confidence: bool,
+    /// Numbers that the head reads which predicts acceptance, if there is one: a state, and w1 of the token before.
+    pub confidence: Option<usize>,
     /// Tokens that can be proposed.
     pub draft_vocab: usize,
     /// Factor of embeddings.
@@ -102,6 +102,14 @@ impl BlockConfig {
         if self.kind == BlockKind::Dspark && self.markov_rank.is_none() {
             return wrong("a DSpark drafter without a Markov head ('markov_rank')".to_owned());
         }
+        let state = self.layers.d_model;
+        let readable = [state, state + self.markov_rank.unwrap_or(0)];
+        if let Some(width) = self.confidence.filter(|width| !readable.contains(width)) {
+            return wrong(format!(
+                "its confidence head reads {width} numbers, expected {} (a state), or {} with the Markov head's",
+                readable[0], readable[1]
+            ));
+        }
         if self.sight.iter().any(|sight| sight.window == Some(0)) {
             return wrong("'sliding_window' is 0".to_owned());
         }
@@ -122,7 +130,7 @@ impl BlockConfig {
         let layers = c.layers as u64 * (2 * d * q + 2 * d * kv + 3 * d * ffn);
         let markov = self.markov_rank.unwrap_or(0) as u64 * (c.vocab + self.draft_vocab) as u64;
         let head = if self.has_own_head() { d * self.draft_vocab as u64 } else { 0 };
-        layers + d * d * self.target_layers.len() as u64 + markov + head
+        layers + d * d * self.target_layers.len() as u64 + markov + head + self.confidence.unwrap_or(0) as u64
     }
 
     /// Whether it has an output head of its own: that of a smaller vocabulary.

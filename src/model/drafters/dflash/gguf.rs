@@ -27,6 +27,8 @@ pub(super) fn name(own: &str) -> Option<String> {
         "embed_tokens.weight" => Some("token_embd.weight"),
         "markov_head.markov_w1.weight" => Some("markov_w1.weight"),
         "markov_head.markov_w2.weight" => Some("markov_w2.weight"),
+        "confidence_head.proj.weight" => Some("conf_proj.weight"),
+        "confidence_head.proj.bias" => Some("conf_proj.bias"),
         _ => None,
     };
     let in_layer = || {
@@ -55,9 +57,20 @@ impl BlockConfig {
         let real = |name: &str| gguf.real(&keys.key(name), Some(1.0)).map(f64::from);
         let softcap = gguf.value(&keys.key("final_logit_softcapping")).is_ok();
         let softcap = if softcap { Some(real("final_logit_softcapping")?) } else { None };
+        let usual = 1.0 / (layers.head_dim as f64).sqrt();
+        let scale = f64::from(gguf.real(&keys.key("attention.scale"), Some(usual as f32))?);
+        let refused = |what: &str, key: &str| {
+            let key = keys.key(key);
+            Err(ModelError::Unsupported(format!("a block drafter with {what} ('{key}') is not supported")))
+        };
         if real("attention.value_scale")? != 1.0 {
-            let what = "a block drafter with scaled values ('dflash.attention.value_scale') is not supported";
-            return Err(ModelError::Unsupported(what.to_owned()));
+            return refused("scaled values", "attention.value_scale");
+        }
+        if (scale - usual).abs() > 1e-4 {
+            return refused("another factor of scores", "attention.scale");
+        }
+        if gguf.text(&keys.key("hidden_activation")).is_some_and(|act| act != "silu") {
+            return refused("another activation than SiLU", "hidden_activation");
         }
         let rank = gguf.shape("markov_w1.weight").ok().and_then(|shape| shape.last().copied());
         let kind = if rank.is_some() { BlockKind::Dspark } else { BlockKind::Dflash };
@@ -71,7 +84,7 @@ impl BlockConfig {
             mask_token: mask.ok_or_else(missing)?,
             from_anchor: rank.is_some() && keys.flag("sample_from_anchor")?.unwrap_or(true),
             markov_rank: rank,
-            has_confidence: gguf.has_tensor("conf_proj.weight"),
+            confidence: gguf.shape("conf_proj.weight").ok().and_then(|shape| shape.last().copied()),
             draft_vocab: gguf.shape("d2t").ok().and_then(|shape| shape.first().copied()).unwrap_or(vocab),
             embedding_scale: real("embedding_scale")?,
             logit_scale: real("logit_scale")?,

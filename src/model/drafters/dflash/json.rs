@@ -32,6 +32,7 @@ struct Keys {
     markov_head_type: Option<String>,
     sample_from_anchor: Option<bool>,
     enable_confidence_head: Option<bool>,
+    confidence_head_with_markov: Option<bool>,
     rope_is_neox_style: Option<bool>,
     draft_vocab_size: Option<usize>,
 }
@@ -115,6 +116,10 @@ impl BlockConfig {
         };
         let mask = || ModelError::Metadata("the key 'mask_token_id' is missing".into());
         let is_dspark = kind == BlockKind::Dspark;
+        let markov_rank = keys.markov_rank.filter(|rank| is_dspark && *rank > 0);
+        let of_markov = if keys.confidence_head_with_markov == Some(false) { 0 } else { markov_rank.unwrap_or(0) };
+        // the folder may lack the head all the same
+        let has_confidence = is_dspark && keys.enable_confidence_head != Some(false);
         Self {
             kind,
             sight: sight(block, &keys, kind, layers.layers)?,
@@ -122,8 +127,8 @@ impl BlockConfig {
             block_size: keys.block_size.unwrap_or(16),
             mask_token: keys.mask_token_id.ok_or_else(mask)?,
             from_anchor: is_dspark && keys.sample_from_anchor.unwrap_or(!is_trainers),
-            markov_rank: keys.markov_rank.filter(|rank| is_dspark && *rank > 0),
-            has_confidence: is_dspark && keys.enable_confidence_head == Some(true),
+            markov_rank,
+            confidence: has_confidence.then_some(layers.d_model.saturating_add(of_markov)),
             draft_vocab: keys.draft_vocab_size.unwrap_or(layers.vocab),
             embedding_scale: keys.input_embedding_scale.unwrap_or(1.0),
             logit_scale: keys.output_multiplier.unwrap_or(1.0),

@@ -6,7 +6,11 @@ use candle_core::Tensor;
 
 use crate::model::block_module::BlockModule;
 use crate::model::drafters::core::{OnTarget, numbers};
-use crate::model::drafters::dflash::{config::BlockConfig, layer::Layer, plan::CheckedBlock};
+use crate::model::drafters::dflash::{
+    config::BlockConfig,
+    layer::Layer,
+    plan::{CONFIDENCE, CheckedBlock},
+};
 use crate::model::nn::{Embedding, KvCache, Linear, PREFILL_ROWS, PairOrder, RmsNorm, Rope};
 use crate::model::{ModelError, Rows, Tap};
 use crate::protocol::TokenId;
@@ -25,14 +29,43 @@ struct Shared {
     norm: RmsNorm,
     /// Of the Markov head: `[vocabulary, rank]` and `[draft vocabulary, rank]`.
     markov: Option<[Linear; 2]>,
+    confidence: Option<ConfidenceHead>,
     rope: Rope, // a block more than positions
     ctx_len: usize,
+}
+
+/// DSpark's head that predicts acceptance: `sigmoid(w · [state ; w1 of the token before] + b)`; the second part may be
+/// absent (`AcceptRatePredictor` of DeepSpec, `conf_proj` of llama.cpp).
+struct ConfidenceHead {
+    weights: Vec<f32>, // d, or d + rank
+    bias: f32,
+}
+
+impl ConfidenceHead {
+    fn read(plan: &CheckedBlock, width: usize) -> Result<Self, ModelError> {
+        let [weights, bias] = CONFIDENCE;
+        let bias = if plan.file.has(bias) { plan.file.numbers(bias, &[1])?[0] } else { 0.0 };
+        Ok(Self { weights: plan.file.numbers(weights, &[1, width])?, bias })
+    }
+
+    /// Of a state `[d]` and w1 of the token before it, `[rank]`.
+    fn predict(&self, state: &[f32], before: &[f32]) -> f32 {
+        let numbers = state.iter().chain(before);
+        let sum: f32 = self.weights.iter().zip(numbers).map(|(weight, number)| weight * number).sum();
+        1.0 / (1.0 + (-sum - self.bias).exp())
+    }
+
+    fn bytes(&self) -> u64 {
+        size_of_val(self.weights.as_slice()) as u64
+    }
 }
 
 /// A block drafter.
 pub(super) struct Drafter {
     shared: Arc<Shared>,
     caches: Vec<KvCache>, // of each layer
+    /// Of the last pass, `[count, d]`, for the head that predicts acceptance.
+    states: Rows,
 }
 
 impl Drafter {
@@ -63,12 +96,14 @@ impl Drafter {
             }
             None => None,
         };
+        let confidence = plan.config.confidence.map(|width| ConfidenceHead::read(plan, width)).transpose()?;
         let own_head = plan.config.has_own_head();
         let head = if own_head { matrix("lm_head", vocab, d)? } else { head };
         let (hidden_norm, last) = (norm("hidden_norm", d)?, norm("norm", d)?);
         let bytes = fc.bytes()
             + layers.iter().map(Layer::bytes).sum::<u64>()
             + markov.iter().flatten().map(Linear::bytes).sum::<u64>()
+            + confidence.as_ref().map_or(0, ConfidenceHead::bytes)
             + if own_head { head.bytes() } else { 0 }
             + hidden_norm.bytes()
             + last.bytes();
@@ -77,9 +112,23 @@ impl Drafter {
         let caches = (0..c.layers).map(|_| KvCache::new(c.kv_heads, ctx_len, c.head_dim, (&device, form)));
         let caches = caches.collect::<Result<_, _>>()?;
         let (config, tap, vocab) = (plan.config.clone(), plan.tap.clone(), plan.vocab.clone());
-        let shared =
-            Shared { config, tap, vocab, embedding, head, fc, hidden_norm, layers, norm: last, markov, rope, ctx_len };
-        Ok((Self { shared: Arc::new(shared), caches }, bytes))
+        let norm = last;
+        let shared = Shared {
+            config,
+            tap,
+            vocab,
+            embedding,
+            head,
+            fc,
+            hidden_norm,
+            layers,
+            norm,
+            markov,
+            confidence,
+            rope,
+            ctx_len,
+        };
+        Ok((Self { shared: Arc::new(shared), caches, states: Rows::default() }, bytes))
     }
 
     /// Appends up to [`PREFILL_ROWS`] positions.
@@ -92,6 +141,15 @@ impl Drafter {
             .iter()
             .zip(&mut self.caches)
             .try_for_each(|(layer, cache)| layer.inject(&fused, &shared.rope, cache))
+    }
+
+    /// The Markov head's row of a token, `[1, rank]`.
+    fn markov_row(&self, embedding: &Linear, before: TokenId) -> Result<Tensor, ModelError> {
+        let vocab = self.shared.config.layers.vocab;
+        if before.index() >= vocab {
+            return Err(ModelError::Vocabulary { token: before.0, vocab });
+        }
+        embedding.rows(&Tensor::new(&[before.0], self.shared.embedding.device())?)
     }
 
     /// Normed states of the last `count` rows of the block, `[count, d]`.
@@ -152,7 +210,12 @@ impl BlockModule for Drafter {
             let what = format!("a block of {count} drafts; this drafter has 1 to {most}");
             return Err(ModelError::Unsupported(what));
         }
-        let mut logits = self.shared.head.forward(&self.block(anchor, count)?)?;
+        let states = self.block(anchor, count)?;
+        if self.shared.confidence.is_some() {
+            self.states = Rows::new(numbers(&states)?, config.layers.d_model);
+        }
+        let config = &self.shared.config;
+        let mut logits = self.shared.head.forward(&states)?;
         if config.logit_scale != 1.0 {
             logits = (logits * config.logit_scale)?;
         }
@@ -168,14 +231,18 @@ impl BlockModule for Drafter {
 
     fn correct(&self, logits: &mut [f32], before: TokenId) -> Result<(), ModelError> {
         let Some([embedding, project]) = &self.shared.markov else { return Ok(()) };
-        let vocab = self.shared.config.layers.vocab;
-        if before.index() >= vocab {
-            return Err(ModelError::Vocabulary { token: before.0, vocab });
-        }
-        let id = Tensor::new(&[before.0], self.shared.embedding.device())?;
-        let bias = numbers(&project.forward(&embedding.rows(&id)?)?)?;
+        let bias = numbers(&project.forward(&self.markov_row(embedding, before)?)?)?;
         logits.iter_mut().zip(bias).for_each(|(logit, bias)| *logit += bias);
         Ok(())
+    }
+
+    fn confidence(&self, index: usize, before: TokenId) -> Result<Option<f32>, ModelError> {
+        let (Some(head), true) = (&self.shared.confidence, index < self.states.len()) else { return Ok(None) };
+        let before = match &self.shared.markov {
+            Some([embedding, _]) => numbers(&self.markov_row(embedding, before)?)?,
+            None => Vec::new(),
+        };
+        Ok(Some(head.predict(self.states.row(index), &before)))
     }
 
     fn truncate(&mut self, len: usize) -> Result<(), ModelError> {
@@ -189,6 +256,6 @@ impl BlockModule for Drafter {
 
     fn fork(&self) -> Result<Box<dyn BlockModule>, ModelError> {
         let caches = self.caches.iter().map(KvCache::copy).collect::<Result<_, _>>()?;
-        Ok(Box::new(Self { shared: Arc::clone(&self.shared), caches }))
+        Ok(Box::new(Self { shared: Arc::clone(&self.shared), caches, states: self.states.clone() }))
     }
 }

@@ -13,6 +13,41 @@ use crate::model::nn::TransformerConfig;
 use crate::model::{ModelError, State, Tap};
 use crate::protocol::{MemoryAccount, TokenId};
 
+/// Names of the head that predicts acceptance.
+pub(super) const CONFIDENCE: [&str; 2] = ["confidence_head.proj.weight", "confidence_head.proj.bias"];
+
+/// Tensors outside layers: those that are read, and copies of the target's, which are not needed.
+const WHOLE: &[&str] = &[
+    "fc.weight",
+    "hidden_norm.weight",
+    "norm.weight",
+    "markov_head.markov_w1.weight",
+    "markov_head.markov_w2.weight",
+    CONFIDENCE[0],
+    CONFIDENCE[1],
+    "lm_head.weight",
+    "embed_tokens.weight",
+    "d2t",
+    "t2d",
+    "rotary_emb.inv_freq",
+    "rope_freqs.weight",
+];
+
+/// Tensors of a layer.
+const PARTS: &[&str] = &[
+    "input_layernorm",
+    "post_attention_layernorm",
+    "self_attn.q_proj",
+    "self_attn.k_proj",
+    "self_attn.v_proj",
+    "self_attn.o_proj",
+    "self_attn.q_norm",
+    "self_attn.k_norm",
+    "mlp.gate_proj",
+    "mlp.up_proj",
+    "mlp.down_proj",
+];
+
 /// Next to a checkpoint whose target has no embedding for the mask.
 const MASK_FILE: &str = "mask_embedding.pt";
 
@@ -31,16 +66,34 @@ pub(super) struct CheckedBlock {
 /// Opens a folder or GGUF file, whatever its target.
 pub(super) fn open_files(path: &Path) -> Result<(BlockConfig, ModuleFile, String), ModelError> {
     if path.is_dir() {
-        let config = BlockConfig::from_json(&SideFiles::of(path).config()?)?;
+        let mut config = BlockConfig::from_json(&SideFiles::of(path).config()?)?;
         if path.join(MASK_FILE).is_file() {
             let what = format!("a mask with an embedding of its own ('{MASK_FILE}') is not supported");
             return Err(ModelError::Unsupported(what));
         }
-        return Ok((config, ModuleFile::open(path)?, name_of(path)));
+        let file = ModuleFile::open(path)?;
+        config.confidence = config.confidence.filter(|_| file.has(CONFIDENCE[0]));
+        return Ok((config, file, name_of(path)));
     }
     let gguf = GgufFile::open(path)?;
     let (config, name) = (BlockConfig::from_gguf(&gguf)?, clean(&gguf.name()));
     Ok((config, ModuleFile::Gguf(Box::new(gguf), GgufLayout { name: gguf::name, interleaved: None }), name))
+}
+
+/// Rejects a file with a tensor that is not computed here: without it, drafts would be others than those it was trained
+/// for, which only their acceptance would show.
+fn refuse_unknown(config: &BlockConfig, file: &ModuleFile) -> Result<(), ModelError> {
+    let layers = (0..config.layers.layers)
+        .flat_map(|layer| PARTS.iter().map(move |part| format!("layers.{layer}.{part}.weight")));
+    let known = WHOLE.iter().map(|name| (*name).to_owned()).chain(layers);
+    match file.unknown(known) {
+        None => Ok(()),
+        Some(name) => Err(ModelError::Unsupported(format!(
+            "the {} drafter has a tensor that is not supported ('{}')",
+            config.kind.name(),
+            clean(&name)
+        ))),
+    }
 }
 
 impl CheckedBlock {
@@ -71,6 +124,7 @@ impl CheckedBlock {
         if let Some(name) = parts.into_iter().flat_map(biased).find(|name| file.has(name)) {
             return Err(ModelError::Unsupported(format!("biases ('{name}') are not supported in {kind} drafters")));
         }
+        refuse_unknown(&config, &file)?;
         let states = config.target_layers.iter().map(|layer| State::Behind(*layer)).collect();
         let vocab = draft_vocab(&file, config.draft_vocab, config.layers.vocab)?;
         Ok(Self { config, file, tap: Tap::new(states), vocab, name })
