@@ -408,7 +408,9 @@ mod tests {
 
     use sha2::{Digest, Sha256};
 
-    use super::super::check;
+    use super::super::{
+        Cache, CatalogueDraft, CatalogueDrafter, CatalogueModel, PullOptions, SourceKind, Store, check,
+    };
     use super::*;
 
     #[test]
@@ -503,6 +505,7 @@ mod tests {
             ("other.gguf", b"GGUF".to_vec()),
             ("generation_config.json", b"{}".to_vec()),
             ("chat_template.jinja", b"{{ bos_token }}".to_vec()),
+            ("mtp-other.gguf", b"GGUF that drafts".to_vec()),
         ]
     }
 
@@ -579,7 +582,7 @@ mod tests {
         assert!(error.contains("the next try resumes there"), "{error}");
         mirror.limit.store(usize::MAX, Ordering::SeqCst);
         let folder = mirror.resolve(dir.path(), "owner/name").unwrap();
-        for (name, contents) in files().iter().filter(|(name, _)| *name != "other.gguf") {
+        for (name, contents) in files().iter().filter(|(name, _)| !name.ends_with(".gguf")) {
             assert_eq!(&fs::read(folder.join(name)).unwrap(), contents, "{name}");
         }
         assert!(!folder.join("other.gguf").exists() && folder.ends_with(COMMIT));
@@ -665,12 +668,67 @@ mod tests {
         let name = RepoName::parse("owner/name").unwrap();
         let (again, fetched) = mirror.repos(dir.path(), None).pull(&name, true, &mut ()).unwrap();
         assert!(again == folder && fetched);
-        for (name, contents) in files().iter().filter(|(name, _)| *name != "other.gguf") {
+        for (name, contents) in files().iter().filter(|(name, _)| !name.ends_with(".gguf")) {
             assert_eq!(&fs::read(folder.join(name)).unwrap(), contents, "{name}");
         }
         let asked = mirror.asked.lock().unwrap();
         let times = |name: &str| asked.iter().filter(|line| line.contains(name)).count();
         assert_eq!((times("m-1.safetensors"), times("m-2.safetensors")), (2, 1), "{asked:?}");
+    }
+
+    /// A recommended model in the mirror with these digests of its file and its drafter's.
+    fn recommended([own, drafts]: [&str; 2]) -> CatalogueModel {
+        let draft = CatalogueDraft {
+            repository: "owner/name".into(),
+            file: Some("mtp-other.gguf".into()),
+            bytes: 16,
+            sha256: Some(drafts.to_owned()),
+            architecture: "qwen35".into(),
+            unverified: Vec::new(),
+        };
+        CatalogueModel {
+            name: "other".into(),
+            about: "a model and its drafter".into(),
+            repository: "owner/name".into(),
+            file: Some("other.gguf".into()),
+            bytes: 4,
+            sha256: Some(own.to_owned()),
+            architecture: "qwen35".into(),
+            license: "MIT".into(),
+            reads: 1.0,
+            drafter: CatalogueDrafter::Mtp,
+            draft: Some(draft),
+            unverified: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_recommended_model_and_its_drafter_are_fetched_and_the_digests_of_both_checked() {
+        let (dir, mirror) = (tempfile::tempdir().unwrap(), Mirror::start());
+        let (cache, repos) = (Cache::at(dir.path().join("models")), mirror.repos(dir.path(), None));
+        let store = Store { cache, sources: Vec::new(), repos };
+        let pull = |model: &CatalogueModel| store.pull_recommended(model, PullOptions::default(), &mut ());
+        let contents = |name: &str| files().into_iter().find(|(file, _)| *file == name).unwrap().1;
+        let [own, drafts] = ["other.gguf", "mtp-other.gguf"].map(|name| check::hex(&Sha256::digest(contents(name))));
+        let wrong = "0".repeat(64);
+        for (digests, file, left) in
+            [([&wrong, &drafts], "other.gguf", [false, false]), ([&own, &wrong], "mtp-other.gguf", [true, false])]
+        {
+            let model = recommended(digests.map(String::as_str));
+            let error = pull(&model).unwrap_err().to_string();
+            assert!(error.contains(&format!("{file} is not the file that this version recommends")), "{error}");
+            assert_eq!(store.fetched(&model).map(|path| path.is_some()), left, "{file}");
+        }
+        let model = recommended([&own, &drafts]);
+        let pulled = pull(&model).unwrap();
+        let drafter = pulled.drafter.unwrap();
+        assert_eq!((pulled.entry.name.as_str(), pulled.source), ("other", Some(SourceKind::Hub)));
+        assert_eq!(fs::read(&pulled.entry.file).unwrap(), contents("other.gguf"));
+        assert_eq!(fs::read(&drafter).unwrap(), contents("mtp-other.gguf"));
+        assert_eq!(store.fetched(&model), [Some(pulled.entry.file), Some(drafter)]);
+        mirror.asked.lock().unwrap().clear();
+        assert_eq!(pull(&model).unwrap().source, None, "what is there is not fetched again");
+        assert!(mirror.asked.lock().unwrap().is_empty());
     }
 
     #[test]
