@@ -277,3 +277,126 @@ fn drafters_of_every_kind_beside_a_model_are_recognised() {
         assert!(String::from_utf8_lossy(&text.stdout).contains("name it with --draft-model beside its target"));
     }
 }
+
+/// `llama-deep`, for which the fixtures' heads and block drafters were made, as a GGUF file: the tokenizer of `dflash.gguf`,
+/// which is the same, and rows of queries and keys in the order of interleaved pairs.
+fn deep_target() -> Vec<u8> {
+    use candle_core::quantized::gguf_file::{Content, Value as Key, write};
+    use candle_core::quantized::{GgmlDType, QTensor};
+    let device = candle_core::Device::Cpu;
+    let content = Content::read(&mut std::fs::File::open(path("dflash.gguf")).unwrap()).unwrap();
+    let mut keys: Vec<(String, Key)> =
+        content.metadata.into_iter().filter(|(key, _)| key.starts_with("tokenizer.")).collect();
+    let mut key = |name: &str, value: Key| keys.push((name.to_owned(), value));
+    key("general.architecture", Key::String("llama".to_owned()));
+    key("llama.attention.layer_norm_rms_epsilon", Key::F32(1e-5));
+    key("llama.rope.freq_base", Key::F32(10_000.0));
+    for (name, size) in [
+        ("context_length", 512),
+        ("embedding_length", 64),
+        ("block_count", 7),
+        ("feed_forward_length", 96),
+        ("attention.head_count", 2),
+        ("attention.head_count_kv", 1),
+        ("attention.key_length", 32),
+        ("attention.value_length", 32),
+        ("rope.dimension_count", 32),
+        ("vocab_size", 320),
+    ] {
+        key(&format!("llama.{name}"), Key::U32(size));
+    }
+    let stored = candle_core::safetensors::load(path("llama-deep").join("model.safetensors"), &device).unwrap();
+    let names = [
+        ("model.embed_tokens", "token_embd"),
+        ("model.norm", "output_norm"),
+        ("lm_head", "output"),
+        ("model.layers.", "blk."),
+        ("input_layernorm", "attn_norm"),
+        ("post_attention_layernorm", "ffn_norm"),
+        ("self_attn.q_proj", "attn_q"),
+        ("self_attn.k_proj", "attn_k"),
+        ("self_attn.v_proj", "attn_v"),
+        ("self_attn.o_proj", "attn_output"),
+        ("mlp.gate_proj", "ffn_gate"),
+        ("mlp.up_proj", "ffn_up"),
+        ("mlp.down_proj", "ffn_down"),
+    ];
+    let tensor = |(name, tensor): (&String, &candle_core::Tensor)| {
+        let name = names.iter().fold(name.clone(), |name, (own, gguf)| name.replace(own, gguf));
+        let is_rotated = name.contains("attn_q.") || name.contains("attn_k.");
+        let tensor = match is_rotated {
+            true => {
+                let (rows, width) = tensor.dims2().unwrap();
+                let halves = tensor.reshape((rows / 32, 2, 16, width)).unwrap().transpose(1, 2).unwrap();
+                halves.contiguous().unwrap().reshape((rows, width)).unwrap()
+            }
+            false => tensor.clone(),
+        };
+        let dtype = if tensor.rank() == 1 { GgmlDType::F32 } else { GgmlDType::BF16 };
+        (name, QTensor::quantize(&tensor.to_dtype(candle_core::DType::F32).unwrap(), dtype).unwrap())
+    };
+    let tensors: Vec<_> = stored.iter().map(tensor).collect();
+    let tensors: Vec<_> = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
+    let keys: Vec<_> = keys.iter().map(|(key, value)| (key.as_str(), value)).collect();
+    let mut out = std::io::Cursor::new(Vec::new());
+    write(&mut out, &keys, &tensors).unwrap();
+    out.into_inner()
+}
+
+#[test]
+fn drafters_of_every_kind_beside_their_target_draft_and_change_no_text() {
+    let (hub, target) = (Hub::start(Vec::new()), deep_target());
+    let run = |model: &str, more: &[&str]| {
+        let mut args = vec!["run", "--model", model, "--prompt", "the thin inn", "--raw", "--max-tokens", "40"];
+        args.extend(["--draft-len", "3", "--output", "summary"].iter().chain(more));
+        let out = hub.draftscope(&args).assert().success();
+        let said = String::from_utf8_lossy(&out.get_output().stderr).into_owned();
+        (serde_json::from_slice::<Value>(&out.get_output().stdout).unwrap(), said)
+    };
+    let plain = run(&path("llama-deep").display().to_string(), &[]).0;
+    for (fixture, name) in [
+        ("eagle3.gguf", "eagle3-Tiny.gguf"),
+        ("dflash.gguf", "dflash-Tiny-Q8_0.gguf"),
+        ("dspark.gguf", "dspark-Tiny.gguf"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| folder.path().join(name).display().to_string();
+        std::fs::write(file("Tiny-Q4_K_M.gguf"), &target).unwrap();
+        std::fs::copy(path(fixture), file(name)).unwrap();
+        let (beside, said) = run(&file("Tiny-Q4_K_M.gguf"), &[]);
+        assert!(said.contains(&format!("{name} lies beside the model and drafts for it")), "{said}");
+        assert_eq!(beside["output_token_ids"], plain["output_token_ids"], "{name}");
+        assert_eq!(beside["header"]["settings"]["drafter"], "mtp", "{name}");
+        assert!(beside["num_draft_tokens"].as_u64().unwrap() > 0, "{name}: {beside}");
+        // drafters with random weights seldom propose the likeliest token; of samples they get some accepted
+        let sampled = ["--temperature", "2", "--seed", "3", "--verify", "rejection"];
+        let (beside, _) = run(&file("Tiny-Q4_K_M.gguf"), &sampled);
+        let (named, _) = run(&file("Tiny-Q4_K_M.gguf"), &[&sampled[..], &["--draft-model", &file(name)]].concat());
+        for field in ["output_token_ids", "num_draft_tokens", "num_accepted_draft_tokens", "acceptance_histogram"] {
+            assert_eq!(beside[field], named[field], "{name}: {field}");
+        }
+        assert!(beside["num_accepted_draft_tokens"].as_u64().unwrap() > 0, "{name}: {beside}");
+        let (without, said) = run(&file("Tiny-Q4_K_M.gguf"), &["--drafter", "none"]);
+        assert_eq!(
+            (&without["output_token_ids"], &without["num_draft_tokens"]),
+            (&plain["output_token_ids"], &json!(0))
+        );
+        assert!(!said.contains("drafts for it"), "{said}");
+    }
+}
+
+#[test]
+fn drafters_of_every_kind_in_a_repository_are_offered() {
+    let names = ["mtp-Tiny.gguf", "eagle3-Tiny.gguf", "dflash-Tiny-Q8_0.gguf", "dspark-Tiny.gguf"];
+    let mut files =
+        vec![("Tiny-Q4_K_M.gguf", std::fs::read(path("qwen3.gguf")).unwrap()), ("mmproj-Tiny.gguf", Vec::new())];
+    files.extend(names.map(|name| (name, b"GGUF".to_vec())));
+    let hub = Hub::start(files);
+    let pull = hub.draftscope(&["models", "pull", "tiny/Tiny-GGUF/Tiny-Q4_K_M.gguf"]).assert().success();
+    let said = String::from_utf8_lossy(&pull.get_output().stderr).into_owned();
+    for name in names {
+        let offer = format!("the repository also has {name}, a drafter: --draft-model tiny/Tiny-GGUF/{name}");
+        assert!(said.contains(&offer), "{said}");
+    }
+    assert!(!said.contains("mmproj"), "{said}");
+}
