@@ -8,8 +8,8 @@ use candle_core::quantized::gguf_file::Value;
 
 use crate::case::Case;
 use crate::cases::{
-    DEEPSEEK2_GGUF, GEMMA4_EXPERTS, GEMMA4_EXPERTS_GGUF, GLM4_FLASH_GGUF, GLM4_MOE, GLM4_MOE_GGUF, QWEN3_MOE,
-    QWEN3_MOE_GGUF,
+    DEEPSEEK2_GGUF, DEEPSEEK2_LITE_GGUF, GEMMA4_EXPERTS, GEMMA4_EXPERTS_GGUF, GLM4_FLASH_GGUF, GLM4_MOE, GLM4_MOE_GGUF,
+    QWEN3_MOE, QWEN3_MOE_GGUF,
 };
 use crate::gguf::{rewritten, rewritten_of};
 use crate::module;
@@ -19,12 +19,13 @@ use crate::support::{
 };
 
 /// Each with its experts, experts of a row, and layers that have experts.
-const ALL: [(&Case, usize, usize, usize); 8] = [
+const ALL: [(&Case, usize, usize, usize); 9] = [
     (&GEMMA4_EXPERTS, 4, 2, 2),
     (&GEMMA4_EXPERTS_GGUF, 4, 2, 2),
     (&QWEN3_MOE, 5, 2, 2),
     (&QWEN3_MOE_GGUF, 5, 2, 2),
     (&DEEPSEEK2_GGUF, 8, 2, 1),
+    (&DEEPSEEK2_LITE_GGUF, 6, 2, 1),
     (&GLM4_FLASH_GGUF, 4, 2, 1),
     (&GLM4_MOE, 4, 2, 1),
     (&GLM4_MOE_GGUF, 4, 2, 1),
@@ -71,7 +72,7 @@ fn cards_count_the_weights_that_a_token_meets() {
         let number = |key| family_number(&card, "experts", key).unwrap();
         assert_eq!([number("count"), number("used"), number("layers")], [count, used, layers].map(|n| n as u64));
         let expert = 3 * 32 * 32;
-        let looked_up = if case.fixture == "deepseek2.gguf" { 320 * 32 } else { 0 };
+        let looked_up = if case.fixture.starts_with("deepseek2") { 320 * 32 } else { 0 };
         let unmet = ((count - used) * layers * expert) as u64 + looked_up;
         assert_eq!(card.parameters - number("active_parameters"), unmet, "{}", case.fixture);
         let text = card.to_string();
@@ -94,8 +95,24 @@ fn keys_of_gguf_files_that_do_not_go_are_named() {
         ("qwen3moe.gguf", "qwen3moe.expert_used_count", 6, "'qwen3moe.expert_count' is 5"),
         ("qwen3moe.gguf", "qwen3moe.expert_feed_forward_length", 64, "has shape"),
         ("qwen3moe.gguf", "qwen3moe.expert_count", 0, "'qwen3moe.expert_count' is 0"),
-        ("deepseek2.gguf", "deepseek2.expert_gating_func", 1, "not chosen by sigmoids ('deepseek2.expert_gating_func'"),
-        ("deepseek2.gguf", "deepseek2.expert_gating_func", 0, "not chosen by sigmoids"),
+        (
+            "deepseek2.gguf",
+            "deepseek2.expert_gating_func",
+            1,
+            "'deepseek2.expert_group_count' is 4 and experts are chosen by",
+        ),
+        (
+            "deepseek2.gguf",
+            "deepseek2.expert_gating_func",
+            0,
+            "'deepseek2.expert_group_count' is 4 and experts are chosen by",
+        ),
+        (
+            "deepseek2.gguf",
+            "deepseek2.expert_gating_func",
+            3,
+            "'deepseek2.expert_gating_func' is 3: experts are chosen by",
+        ),
         ("deepseek2.gguf", "deepseek2.expert_group_count", 3, "'deepseek2.expert_group_count' is 3"),
         ("deepseek2.gguf", "deepseek2.expert_group_used_count", 5, "'deepseek2.expert_group_used_count' is 5"),
         ("deepseek2.gguf", "deepseek2.attention.key_length_mla", 8, "'deepseek2.attention.key_length_mla' is 8"),
@@ -179,4 +196,18 @@ fn an_assistant_drafts_for_a_target_in_either_form() {
         assert_eq!((loaded.notice, loaded.target.spec().backend), (None, "native"), "{target}");
         assert!(loaded.mtp.is_some());
     }
+}
+
+#[test]
+fn files_that_do_not_say_how_experts_are_chosen_are_read_as_llama_cpp_reads_them() {
+    let logits = |file: &std::path::Path| {
+        let mut target = open(&bare_options(file.into(), Backend::Candle)).target;
+        let tokens = DEEPSEEK2_LITE_GGUF.golden().tokens("tokens");
+        target.forward(&tokens, LogitRows::All).unwrap().logits
+    };
+    let without = rewritten("deepseek2-lite.gguf", |keys| drop(keys.remove("deepseek2.expert_gating_func").unwrap()));
+    let told = logits(&path("deepseek2-lite.gguf"));
+    assert!(logits(without.path()) == told, "softmax");
+    let sigmoid = with_numbers("deepseek2-lite.gguf", &[("deepseek2.expert_gating_func", 2)]);
+    assert!(logits(sigmoid.path()) != told);
 }

@@ -90,6 +90,7 @@ mod conformance {
         qwen3moe: QWEN3_MOE is target;
         qwen3moe_gguf: QWEN3_MOE_GGUF is target;
         deepseek2_gguf: DEEPSEEK2_GGUF is target;
+        deepseek2_lite_gguf: DEEPSEEK2_LITE_GGUF is target;
         glm4_flash_gguf: GLM4_FLASH_GGUF is target & module;
         glm4moe: GLM4_MOE is target & module;
         glm4moe_gguf: GLM4_MOE_GGUF is target & module;

@@ -1,5 +1,6 @@
-//! Experts in groups, chosen by scores of their own and a correction (DeepSeek-V3, arXiv:2412.19437, section 2.1.2): sizes,
-//! keys, the choice, and reading a layer of them. DeepSeek-V3's layout and GLM-4.5 have them.
+//! Experts in groups, chosen by scores of their own and a correction (DeepSeek-V3, arXiv:2412.19437, section 2.1.2), or by
+//! their probabilities without groups (DeepSeek-V2-Lite): sizes, keys, the choice, and reading a layer of them.
+//! DeepSeek-V3's layout and GLM-4.5 have them.
 
 use std::sync::Arc;
 
@@ -12,6 +13,47 @@ use crate::model::nn::{
     Activation, Choice, ExpertSizes, FeedForward, GgufKeys, Mixture, Router, SharedExpert, Tensors, best_of,
 };
 
+/// How a router's numbers become scores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gating {
+    /// Sigmoids, each expert by itself (DeepSeek-V3).
+    Sigmoid,
+    /// Softmax over all experts (DeepSeek-V2, arXiv:2405.04434, section 2.2).
+    Softmax,
+}
+
+impl Gating {
+    /// Value of `expert_gating_func` for softmax and for sigmoids (`llama_expert_gating_func_type` of llama.cpp).
+    const NUMBERS: [u64; 2] = [1, 2];
+
+    /// Reads the key; `sigmoid`: whether scores are sigmoids where no key says so.
+    fn from_gguf(keys: &GgufKeys<'_>, sigmoid: bool) -> Result<Self, ModelError> {
+        let key = keys.key("expert_gating_func");
+        let [softmax, sigmoids] = Self::NUMBERS;
+        match keys.gguf.number(&key).filter(|number| *number != 0) {
+            None => Ok(if sigmoid { Self::Sigmoid } else { Self::Softmax }),
+            Some(number) if number == softmax => Ok(Self::Softmax),
+            Some(number) if number == sigmoids => Ok(Self::Sigmoid),
+            Some(number) => Err(ModelError::Unsupported(format!(
+                "'{key}' is {number}: experts are chosen by softmax ({softmax}) or sigmoids ({sigmoids})"
+            ))),
+        }
+    }
+
+    /// Scores of all experts of a layer.
+    fn scores(self, logits: &[f32]) -> Vec<f32> {
+        match self {
+            Self::Sigmoid => logits.iter().map(|x| 1.0 / (1.0 + (-x).exp())).collect(),
+            Self::Softmax => {
+                let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+                let exps: Vec<f32> = logits.iter().map(|x| (x - largest).exp()).collect();
+                let sum: f32 = exps.iter().sum();
+                exps.iter().map(|x| x / sum).collect()
+            }
+        }
+    }
+}
+
 /// A layer of experts, of which each row chooses some.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GroupedExperts {
@@ -23,6 +65,8 @@ pub struct GroupedExperts {
     pub width: usize,
     /// Shared experts, which every row uses: one of so many times the width.
     pub shared: usize,
+    /// How scores are computed.
+    pub gating: Gating,
     /// Groups of experts.
     pub groups: usize,
     /// Groups that a row chooses from.
@@ -75,6 +119,7 @@ impl GroupedExpertKeys {
             used: size("num_experts_per_tok", self.num_experts_per_tok, 1024)?,
             width: size("moe_intermediate_size", self.moe_intermediate_size, 1 << 20)?,
             shared,
+            gating: Gating::Sigmoid,
             groups: given("n_group", self.n_group)?,
             used_groups: given("topk_group", self.topk_group)?,
             normed: self.norm_topk_prob.unwrap_or(true),
@@ -84,22 +129,12 @@ impl GroupedExpertKeys {
     }
 }
 
-/// Value of `expert_gating_func` for a sigmoid (`llama_expert_gating_func_type` of llama.cpp).
-const SIGMOID: u64 = 2;
-
 impl GroupedExperts {
     /// Reads the keys of a GGUF file; `sigmoid`: whether scores are sigmoids where no key says so.
     ///
     /// # Errors
     /// [`ModelError::Metadata`] or [`ModelError::Unsupported`] naming the key.
     pub fn from_gguf(keys: &GgufKeys<'_>, sigmoid: bool) -> Result<Self, ModelError> {
-        let gating = keys.gguf.number(&keys.key("expert_gating_func")).filter(|gating| *gating != 0);
-        if gating.map_or(!sigmoid, |gating| gating != SIGMOID) {
-            return Err(ModelError::Unsupported(format!(
-                "experts that are not chosen by sigmoids ('{}', as in DeepSeek-V2) are not supported",
-                keys.key("expert_gating_func")
-            )));
-        }
         let optional = |name: &str| keys.gguf.number(&keys.key(name)).filter(|number| *number != 0);
         let or_one = |name: &str| optional(name).map_or(Ok(1), |_| keys.size(name, 1024));
         let names = ["expert_used_count", "expert_count", "expert_group_count", "expert_group_used_count"];
@@ -109,6 +144,7 @@ impl GroupedExperts {
             used: keys.size("expert_used_count", 1024)?,
             width: keys.size("expert_feed_forward_length", 1 << 20)?,
             shared: if optional("expert_shared_count").is_some() { keys.size("expert_shared_count", 64)? } else { 0 },
+            gating: Gating::from_gguf(keys, sigmoid)?,
             groups: or_one("expert_group_count")?,
             used_groups: or_one("expert_group_used_count")?,
             normed: keys.gguf.value(&keys.key("expert_weights_norm")).is_ok_and(|v| v.to_bool().unwrap_or(false)),
@@ -118,7 +154,13 @@ impl GroupedExperts {
     }
 
     fn checked(self, [used_name, count_name, groups_name, used_groups_name]: KeyNames<'_>) -> Result<Self, ModelError> {
-        let Self { count, used, groups, used_groups, .. } = self;
+        let Self { count, used, groups, used_groups, gating, .. } = self;
+        if gating == Gating::Softmax && groups > 1 {
+            return Err(ModelError::Unsupported(format!(
+                "'{groups_name}' is {groups} and experts are chosen by softmax (DeepSeek-V2, not Lite); groups are supported \
+                 where sigmoids choose"
+            )));
+        }
         if used > count {
             return contradiction(format!("'{used_name}' is {used} and '{count_name}' is {count}"));
         }
@@ -157,7 +199,7 @@ impl GroupedExperts {
         let correction = format!("blk.{layer}.exp_probs_b.bias");
         let bias = match tensors.source.is_checkpoint() || tensors.source.has(&correction) {
             true => tensors.source.vector(&correction, self.count)?,
-            false => vec![0.0; self.count],
+            false => Vec::new(),
         };
         let sizes = ExpertSizes { count: self.count, d: tensors.config.d_model, width: self.width };
         let experts = own.experts(sizes, Activation::Silu)?;
@@ -231,15 +273,16 @@ fn listed(types: &[String], layers: usize) -> Result<usize, ModelError> {
 #[derive(Clone, Debug)]
 struct GroupedRouter {
     shape: GroupedExperts,
-    /// Added to scores when experts are chosen, not when their results are weighted.
+    /// Added to scores when experts are chosen, not when their results are weighted; empty where there is none.
     bias: Vec<f32>,
 }
 
 impl Router for GroupedRouter {
     fn choose(&self, logits: &[f32]) -> Choice {
-        let GroupedExperts { count, used, groups, used_groups, normed, factor, .. } = self.shape;
-        let scores: Vec<f32> = logits.iter().map(|x| 1.0 / (1.0 + (-x).exp())).collect();
-        let biased: Vec<f32> = scores.iter().zip(&self.bias).map(|(score, bias)| score + bias).collect();
+        let GroupedExperts { count, used, gating, groups, used_groups, normed, factor, .. } = self.shape;
+        let scores = gating.scores(logits);
+        let mut biased = scores.clone();
+        biased.iter_mut().zip(&self.bias).for_each(|(score, bias)| *score += bias);
         let width = count / groups;
         let open = if used_groups < groups {
             // the score of a group is the sum of its two best experts
@@ -276,8 +319,17 @@ mod tests {
         GroupedRouter { shape, bias }
     }
 
-    const SHAPE: GroupedExperts =
-        GroupedExperts { count: 6, used: 2, width: 1, shared: 0, groups: 3, used_groups: 1, normed: true, factor: 2.0 };
+    const SHAPE: GroupedExperts = GroupedExperts {
+        count: 6,
+        used: 2,
+        width: 1,
+        shared: 0,
+        gating: Gating::Sigmoid,
+        groups: 3,
+        used_groups: 1,
+        normed: true,
+        factor: 2.0,
+    };
 
     #[test]
     fn groups_and_bias_choose_and_scores_weigh() {
@@ -303,6 +355,20 @@ mod tests {
         let logits = [3.0, -3.0, -3.0, -3.0, 1.0, 1.0, -3.0, -3.0, 0.5, 0.5, 0.5, 0.5];
         let chosen = router(shape, vec![0.0; 12]).choose(&logits);
         assert_eq!(chosen.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [4, 5]);
+    }
+
+    #[test]
+    fn softmax_weighs_by_probabilities_of_all_experts() {
+        let shape = GroupedExperts { gating: Gating::Softmax, groups: 1, normed: false, ..SHAPE };
+        let logits = [3.0f32, -3.0, 1.0, 1.0, 0.5, 0.9];
+        let all: f32 = logits.iter().map(|x| x.exp()).sum();
+        let chosen = router(shape, vec![0.0; 6]).choose(&logits);
+        assert_eq!(chosen.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 2]);
+        assert!(chosen.iter().all(|(at, weight)| (weight - 2.0 * logits[*at].exp() / all).abs() < 1e-6), "{chosen:?}");
+        let normed = router(GroupedExperts { normed: true, ..shape }, vec![0.0; 6]).choose(&logits);
+        assert!((normed.iter().map(|(_, weight)| weight).sum::<f32>() - 2.0).abs() < 1e-6, "{normed:?}");
+        let error = GroupedExperts { groups: 3, ..shape }.checked(JSON_NAMES).unwrap_err().to_string();
+        assert!(error.contains("'n_group' is 3"), "{error}");
     }
 
     #[test]

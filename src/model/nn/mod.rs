@@ -38,7 +38,7 @@ pub use experts::{
 pub use feed_forward::{Activation, Gated};
 pub use fusion::{Fuse, StatesNorm, norm_states};
 pub use gguf_keys::GgufKeys;
-pub use grouped_experts::{DenseLayerKeys, GroupedExpertKeys, GroupedExperts};
+pub use grouped_experts::{DenseLayerKeys, Gating, GroupedExpertKeys, GroupedExperts};
 pub use hf_keys::{Ends, Extras, HfKeys, refuse_biases};
 pub(in crate::model) use host::{best_rows, numbers_of};
 pub use kv_cache::KvCache;

@@ -51,6 +51,10 @@ pub const QWEN3_MOE_GGUF: Case =
 pub const DEEPSEEK2_GGUF: Case =
     Case { fixture: "deepseek2.gguf", golden: "deepseek2.gguf", runs: QUANTISED, draft: None, spoiled: "", ..DEEPSEEK };
 
+/// As DeepSeek-V2-Lite: direct queries, experts by probabilities that are not normalised, two shared ones, no groups.
+pub const DEEPSEEK2_LITE_GGUF: Case =
+    Case { fixture: "deepseek2-lite.gguf", golden: "deepseek2-lite.gguf", ..DEEPSEEK2_GGUF };
+
 /// GLM-4.7-Flash as GGUF, with its module.
 pub const GLM4_FLASH_GGUF: Case = Case {
     fixture: "glm4-flash-native.gguf",

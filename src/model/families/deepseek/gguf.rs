@@ -1,5 +1,5 @@
 //! The keys of a GGUF file of DeepSeek-V3's layout (`deepseek2`), as llama.cpp's converter writes them: DeepSeek-V3, R1 and
-//! V3.1, Kimi K2, GLM-4.7-Flash. Newer files split the matrices that unfold latents (`attn_k_b`, `attn_v_b`).
+//! V3.1, V2-Lite, Kimi K2, GLM-4.7-Flash. Newer files split the matrices that unfold latents (`attn_k_b`, `attn_v_b`).
 
 use crate::model::ModelError;
 use crate::model::families::deepseek::config::{DeepSeekConfig, Latent, LatentShape};

@@ -38,6 +38,15 @@ const DEEPSEEK3: [&str; 3] = [
     r"[一-龥぀-ゟ゠-ヿ]+",
     r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"##,
 ];
+/// DeepSeek-V2's splits: digits and line ends one by one, letters and marks with a space before them, Han and Hangul apart.
+const DEEPSEEK_LLM: [&str; 6] = [
+    r"[\r\n]",
+    r"\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+",
+    r"\s?[!-/:-~！-／：-～‘-‟　-。]+",
+    r"\s+$",
+    r"[一-龥ࠀ-一가-퟿]+",
+    r"\p{N}",
+];
 /// Kimi K2's splits: Han characters apart, words by the case of their letters (`tokenization_kimi.py`).
 const KIMI_K2: &str = r"[\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
@@ -67,6 +76,8 @@ enum Pre {
     Llama3,
     /// Llama 3's splits for GLM-4.5 and later: a text does not begin with a token.
     Glm4,
+    /// That of DeepSeek-V2.
+    DeepSeekLlm,
     DeepSeek3,
     KimiK2,
 }
@@ -81,10 +92,11 @@ impl Pre {
             "qwen35" => Ok(Self::Qwen35),
             "llama3" | "llama-v3" | "llama-bpe" => Ok(Self::Llama3),
             "glm4" => Ok(Self::Glm4),
+            "deepseek-llm" => Ok(Self::DeepSeekLlm),
             "deepseek-v3" => Ok(Self::DeepSeek3),
             "kimi-k2" => Ok(Self::KimiK2),
             other => Err(ModelError::Unsupported(format!(
-                "the pre-tokenizer '{}' ('tokenizer.ggml.pre') is not supported yet; gpt-2, smollm, qwen2, qwen35, llama-bpe, glm4, deepseek-v3 and kimi-k2 are",
+                "the pre-tokenizer '{}' ('tokenizer.ggml.pre') is not supported yet; gpt-2, smollm, qwen2, qwen35, llama-bpe, glm4, deepseek-llm, deepseek-v3 and kimi-k2 are",
                 clean(other)
             ))),
         }
@@ -114,6 +126,7 @@ impl Pre {
             Self::Qwen2 => splits(&[QWEN2]),
             Self::Qwen35 => splits(&[QWEN35]),
             Self::Llama3 | Self::Glm4 => splits(&[LLAMA3]),
+            Self::DeepSeekLlm => splits(&DEEPSEEK_LLM),
             Self::DeepSeek3 => splits(&DEEPSEEK3),
             Self::KimiK2 => splits(&[KIMI_K2]),
         }
@@ -254,6 +267,9 @@ mod tests {
         // digits in threes, Chinese apart, a mark with the letters after it
         let deepseek = ["Hello", "世界", ",", " it", "'s", " ", "123", "45", "abcDEF", "\n\n", " ok"];
         assert_eq!(cut(Pre::DeepSeek3, text), deepseek);
+        // digits and line ends one by one, a space before letters and marks
+        let older = ["Hello", "世界", ",", " it", "'", "s", " ", "1", "2", "3", "4", "5", "abcDEF", "\n", "\n", " ok"];
+        assert_eq!(cut(Pre::DeepSeekLlm, text), older);
         // words end where lower case turns into upper case, and keep their contractions
         let kimi = ["Hello", "世界", ",", " it's", " ", "123", "45", "abc", "DEF", "\n\n", " ok"];
         assert_eq!(cut(Pre::KimiK2, text), kimi);
