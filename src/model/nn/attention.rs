@@ -109,7 +109,6 @@ pub fn attend(
         scores = scores.broadcast_add(mask)?;
     }
     let weights = candle_nn::ops::softmax_last_dim(&scores)?.reshape((kv_heads, heads / kv_heads * m, n))?;
-    drop(scores);
     let mixed = weights.matmul(&widened(values)?)?.reshape((heads, m, head_dim))?;
     Ok(mixed.transpose(0, 1)?.contiguous()?.reshape((m, heads * head_dim))?)
 }

@@ -58,8 +58,7 @@ impl PassWidths {
         (modules, largest): (usize, usize),
     ) -> u64 {
         let rows = PREFILL_ROWS.min(ctx_len);
-        // of all heads twice, and the mask
-        let scores = if rows > ROW_BY_ROW { (2 * self.heads + 1) * ctx_len } else { 0 };
+        let scores = if rows > ROW_BY_ROW { 2 * self.heads * ctx_len } else { 0 };
         // the residual stream and its norm
         let attention = rows * (scores + self.queries + 2 * self.d_model);
         // gate, its activation, up, their product; the residual stream, its norm and the output
