@@ -78,7 +78,9 @@ impl PassWidths {
         };
         let experts = if matches!(multiplier, Multiplier::Kernels(_)) { rows * self.experts } else { 0 };
         let angles = (1 + modules) * ctx_len * self.rotary;
-        let kept = block.min(ctx_len) * self.d_model + 2 * self.vocab + rows * self.inputs;
+        // states of the rows before the last block of a pass; its own are copied when its tensors are gone
+        let before = block.min(ctx_len) - block.min(rows);
+        let kept = before * self.d_model + 2 * self.vocab + rows * self.inputs;
         ((widest + experts + angles + kept) * size_of::<f32>()) as u64
     }
 }
