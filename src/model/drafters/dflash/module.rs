@@ -45,7 +45,12 @@ impl ConfidenceHead {
     fn read(plan: &CheckedBlock, width: usize) -> Result<Self, ModelError> {
         let [weights, bias] = CONFIDENCE;
         let bias = if plan.file.has(bias) { plan.file.numbers(bias, &[1])?[0] } else { 0.0 };
-        Ok(Self { weights: plan.file.numbers(weights, &[1, width])?, bias })
+        // GGUF files leave out a last size of one
+        let weights = plan.file.numbers(weights, &[1, width]).or_else(|error| {
+            let flat = plan.file.numbers(weights, &[width]);
+            flat.map_err(|_| error)
+        })?;
+        Ok(Self { weights, bias })
     }
 
     /// Of a state `[d]` and w1 of the token before it, `[rank]`.
