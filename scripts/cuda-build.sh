@@ -61,10 +61,10 @@ make_stand_ins() {
     local version source
     version=$(sed -n '/^name = "cudarc"/{n;s/^version = "\(.*\)"/\1/p}' Cargo.lock)
     find_source() { find "${CARGO_HOME:-$HOME/.cargo}/registry/src" -maxdepth 2 -name "cudarc-$version" 2> /dev/null | head -1; }
-    source=$(find_source)
+    source=$(find_source || true)
     if [ -z "$source" ]; then
         cargo fetch --locked # waits while other builds hold cargo's cache
-        source=$(find_source)
+        source=$(find_source || true)
     fi
     if [ -z "$source" ]; then
         echo "the source of cudarc $version is not there; run cargo fetch" >&2
