@@ -87,7 +87,7 @@ pub struct PassForm {
     pub halves: bool,
     /// Whether all rows attend in one product; else up to 16 rows do one by one.
     pub batched: bool,
-    /// Whether of rows whose best logits alone are read only those are copied to the host, else all.
+    /// Whether only the best logits of a row are copied to the host where nothing else is read; else the whole row.
     pub best_only: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A target that computes each row in a separate pass, or few of them.
+//! A target that computes each row in a pass of its own, or as many together as have the same bits.
 //!
 //! Invariant: after the prompt, the inner model runs one row at a time, or as many as were seen to have the bits of rows run
 //! alone, so verification computes bit for bit what plain decoding computes. If a pass over several rows gives another

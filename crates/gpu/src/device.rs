@@ -138,7 +138,7 @@ impl Gpu {
         self.device.create_buffer(&wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false })
     }
 
-    /// The same, where the device works on without it.
+    /// As `storage`, but where memory does not suffice an error is returned and the device stays usable.
     ///
     /// # Errors
     /// [`GpuError::OutOfMemory`].

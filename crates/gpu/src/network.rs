@@ -190,7 +190,7 @@ impl Sequence {
         self.recurrence.is_some()
     }
 
-    /// Fewest rows of a prompt of which the first [`MAX_ROWS`] run in a pass of more, if any do.
+    /// Length of the shortest prompt whose first [`MAX_ROWS`] rows run in a wider pass.
     pub(crate) fn rows_for_a_tile(&self) -> usize {
         if self.is_recurrent() { 3 * MAX_ROWS + 1 } else { MAX_ROWS + 1 }
     }

@@ -61,8 +61,8 @@ impl Recurrence {
     /// Says what the passes of a submission that begins at `len` run again and store; `goes_on`: another follows.
     ///
     /// Passes of more than [`MAX_ROWS`](crate::pass::MAX_ROWS) rows run none again, because rings have no room for them:
-    /// they are of prompts, before which states are stored ([`Recurrence::begin_prompt`]), and so are they after each pass
-    /// but the last two.
+    /// a prompt's states are stored before its first pass ([`Recurrence::begin_prompt`]) and after each, except the last two
+    /// of its last submission.
     pub(crate) fn plan(
         &mut self,
         (gpu, caches): (&Gpu, &[LayerCache]),

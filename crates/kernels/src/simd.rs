@@ -13,7 +13,8 @@
 /// Lanes in a vector.
 pub const LANES: usize = 16;
 
-/// The largest number of codes by which 16 bits can hold the products of two with activations: 2 · 127 · 129 < 2¹⁵.
+/// Largest sum of the largest codes of all words that are added before they are widened: a lane of 16 bits adds two products
+/// a word, and 2 · 127 · 129 < 2¹⁵.
 pub(crate) const OPEN_CODES: usize = 129;
 
 /// Begins a cache line: a vector that lies in two of them takes two loads.

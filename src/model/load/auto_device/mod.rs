@@ -130,7 +130,7 @@ impl Choice<'_, '_> {
         }
     }
 
-    /// Loads the target on the CPU beside the one on the GPU, which is dropped first if both share memory that does not
+    /// Loads the target on the CPU beside the one on the GPU, which is dropped first if both may share memory that does not
     /// suffice for both.
     fn beside(
         &self,
