@@ -138,8 +138,7 @@ fn gguf_files_have_the_same_confidence_head() {
             let tensor = candle_core::Tensor::from_slice(numbers, shape, &Device::Cpu).unwrap();
             QTensor::quantize(&tensor, GgmlDType::F32).unwrap()
         };
-        let head =
-            [("conf_proj.weight", tensor(weights, shape)), ("conf_proj.bias", tensor(&[BIAS], &[1]))];
+        let head = [("conf_proj.weight", tensor(weights, shape)), ("conf_proj.bias", tensor(&[BIAS], &[1]))];
         with_tensors("dspark.gguf", head)
     };
     // llama.cpp's writer leaves out a last size of one

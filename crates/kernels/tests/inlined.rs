@@ -29,6 +29,9 @@ fn no_intrinsic_is_a_function_of_its_own() {
     multiply(Isa::detect(), Tile { form: Form::Q5K, bytes: &[], alone: true }, &acts, Onto::Nothing, &mut out);
     let names = function_names(&std::fs::read(std::env::current_exe().unwrap()).unwrap());
     assert!(names.iter().any(|name| name.contains("draftscope_kernels")), "this program has no names");
-    let alone: Vec<_> = names.iter().filter(|name| (name.contains("core_arch") && name.contains("_mm")) || name.contains("in_turn")).collect();
+    let alone: Vec<_> = names
+        .iter()
+        .filter(|name| (name.contains("core_arch") && name.contains("_mm")) || name.contains("in_turn"))
+        .collect();
     assert!(alone.is_empty(), "{alone:#?}");
 }
