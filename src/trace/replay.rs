@@ -540,13 +540,16 @@ mod tests {
         request(&source, Command::SkipTo { at_us: u64::MAX });
         request(&source, Command::Resume);
         let mut sent = until_paused(&mut source);
+        let is_over = |sent: &[Event]| {
+            sent.len() > events.len() && sent.last().is_some_and(|last| matches!(last.kind, EventKind::Paused))
+        };
         for _ in 0..50 {
-            if sent.len() > events.len() {
+            if is_over(&sent) {
                 break;
             }
             sent.extend(until_paused(&mut source));
         }
-        assert!(sent.len() > events.len() && matches!(sent.last().unwrap().kind, EventKind::Paused), "the end");
+        assert!(is_over(&sent), "the end: {} of {} events", sent.len(), events.len());
         request(&source, Command::PlayListed { number: 1 });
         let sent = until_paused(&mut source);
         assert_eq!(number(&sent), Some((1, 3)));
