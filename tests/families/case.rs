@@ -222,7 +222,7 @@ impl Case {
             Some(Source::Target(_)) => options(&target, run.backend),
             Some(Source::Fixture(name)) => with_draft(&target, &path(name), run.backend),
         };
-        LoadOptions { rollback: Some(run.rollback), pass_form: run.form, ..options }
+        LoadOptions { rollback: self.recurrent.then_some(run.rollback), pass_form: run.form, ..options }
     }
 
     /// Loads it, and checks that the backend is the requested one and that no module is ignored.
