@@ -257,7 +257,7 @@ fn a_signal_restores_the_terminal_and_completes_the_recording() {
     let recording = bundled("chat");
     // a replay records nothing before its first event, which names the model
     for (args, shown) in [
-        (vec!["replay", &recording, "--trace", "kept.jsonl"], "Smollm2"),
+        (vec!["replay", &recording, "--trace", "kept.jsonl"], "SmolLM2"),
         (vec!["diff", &recording, &recording, "--tui"], "chat"),
     ] {
         let mut terminal = Terminal::start_in(folder.path(), &args, &[]);
@@ -295,7 +295,7 @@ fn a_terminal_that_is_gone_ends_the_program_and_completes_the_recording() {
     let folder = tempfile::tempdir().unwrap();
     let recording = bundled("chat");
     for (args, shown) in [
-        (vec!["replay", &recording, "--trace", "kept.jsonl"], "Smollm2"),
+        (vec!["replay", &recording, "--trace", "kept.jsonl"], "SmolLM2"),
         (vec!["diff", &recording, &recording, "--tui"], "chat"),
     ] {
         let mut terminal = Terminal::start_with(folder.path(), &args, &[], false);
@@ -313,7 +313,7 @@ fn a_fatal_signal_restores_the_terminal() {
     let recording = bundled("chat");
     for signal in ["QUIT", "ABRT", "SEGV", "BUS", "ILL", "FPE"] {
         let mut terminal = Terminal::start_in(folder.path(), &["replay", &recording], &[]);
-        terminal.wait("a screen", |screen| screen.alternate_screen() && screen.contents().contains("Smollm2"));
+        terminal.wait("a screen", |screen| screen.alternate_screen() && screen.contents().contains("SmolLM2"));
         let pid = terminal.child.process_id().unwrap().to_string();
         assert!(std::process::Command::new("kill").args([&format!("-{signal}"), &pid]).status().unwrap().success());
         assert_ne!(terminal.ends(), 0, "{signal}: the exit status reports the signal");
@@ -472,39 +472,6 @@ fn a_recording_of_a_gpu_is_replayed_and_names_it() {
 fn two_settings_race_beside_each_other_on_a_gpu() {
     let Some(on_gpu) = on_gpu() else { return };
     race_beside_each_other(&common::checkpoint::path("qwen3"), &on_gpu);
-}
-
-#[cfg(feature = "gpu")]
-#[test]
-fn a_lesson_runs_on_a_gpu() {
-    let Some(on_gpu) = on_gpu() else { return };
-    a_lesson_runs(&on_gpu);
-}
-
-#[test]
-fn a_lesson_runs_on_the_cpu() {
-    a_lesson_runs(&["--device", "cpu"]);
-}
-
-/// The third lesson, whose run is stepped phase by phase, with a module that drafts.
-fn a_lesson_runs(device: &[&str]) {
-    let (files, folder) = (common::tiny::Tiny::new(3), tempfile::tempdir().unwrap());
-    let module = common::tiny::mtp(9);
-    std::fs::write(folder.path().join("config.json"), &module.config).unwrap();
-    std::fs::write(folder.path().join("module.safetensors"), &module.weights).unwrap();
-    let [target, mtp] = [files.target.as_path(), folder.path()].map(|path| path.to_str().unwrap());
-    let args = ["learn", "3", "--model", target, "--mtp", mtp, "--pace", "full"];
-    let mut terminal = Terminal::start_in(folder.path(), &[&args, device].concat(), &[]);
-    terminal.wait_for("A round in slow motion");
-    terminal.wait_for("Enter");
-    terminal.press("\r"); // sends the prompt, paused before the first round
-    terminal.wait_for("the lesson has set what its run needs");
-    terminal.press("\r...");
-    terminal.wait_for("draft 3");
-    terminal.press("\r.");
-    terminal.wait_for("target p");
-    terminal.press("q");
-    assert_eq!(terminal.ends(), 0);
 }
 
 #[test]
