@@ -169,7 +169,8 @@ fn holds(name: &str, run: &Run, session: &Session) {
             assert!(turn.answer(Lane::Rival).departures().count() > 0, "{}", text(Lane::Rival));
             assert_ne!(text(Lane::Speculative), text(Lane::Rival));
         }
-        "slow" | "losing" => assert!(turn.speedup().unwrap().value < 1.0, "{name} loses"),
+        // where wide passes cost much, few plain passes stand between the rounds, too few for a speedup
+        "slow" | "losing" => assert!(turn.speedup().is_none_or(|speedup| speedup.value < 1.0), "{name} loses"),
         "sampling" => assert!((0..own.rounds.len()).any(|round| outcomes(round).contains(&Rejected))),
         _ => {}
     }
