@@ -206,8 +206,8 @@ fn files_that_do_not_say_how_experts_are_chosen_are_read_as_llama_cpp_reads_them
         target.forward(&tokens, LogitRows::All).unwrap().logits
     };
     let without = rewritten("deepseek2-lite.gguf", |keys| drop(keys.remove("deepseek2.expert_gating_func").unwrap()));
-    let told = logits(&path("deepseek2-lite.gguf"));
-    assert!(logits(without.path()) == told, "softmax");
+    let known = logits(&path("deepseek2-lite.gguf"));
+    assert!(logits(without.path()) == known, "softmax");
     let sigmoid = with_numbers("deepseek2-lite.gguf", &[("deepseek2.expert_gating_func", 2)]);
-    assert!(logits(sigmoid.path()) != told);
+    assert!(logits(sigmoid.path()) != known);
 }
