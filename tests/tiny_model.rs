@@ -8,6 +8,7 @@ mod common;
 use std::time::Duration;
 
 use candle_core::quantized::gguf_file::Value;
+use common::chi_square::{ChiSquare, ONCE_IN_10_000};
 use common::tiny::{self, Tiny};
 use draftscope::model::load::Loaded;
 use draftscope::model::{Checkpoint, LogitRows, Model, ModelError};
@@ -555,20 +556,11 @@ fn lossless_rules_keep_the_distribution_of_the_target_over_whole_rounds_of_chain
         let share = tally.stopped as f64 / tally.rounds as f64;
         assert_eq!(is_guided, (0.2..0.8).contains(&share), "{rule}, {drafting:?}: {tally:?}");
         let support: std::collections::BTreeSet<_> = plain.keys().chain(speculative.keys()).collect();
-        let (mut chi, mut df) = (0.0, -1.0);
-        for token in support {
-            let (a, b) = (plain.get(token).unwrap_or(&0.0), speculative.get(token).unwrap_or(&0.0));
-            if a + b >= 10.0 {
-                chi += (a - b).powi(2) / (a + b);
-                df += 1.0;
-            }
-        }
-        assert!(df >= 8.0, "the test needs more outcomes");
-        let limit = df * (1.0 - 2.0 / (9.0 * df) + 3.719 * (2.0f64 / (9.0 * df)).sqrt()).powi(3);
-        assert!(
-            chi < limit,
-            "{rule}, {drafting:?}: guided {is_guided}: chi-square {chi} with {df} degrees of freedom (limit {limit})"
-        );
+        let count = |counts: &Counts, start: &_| counts.get(start).copied().unwrap_or(0.0);
+        let test =
+            ChiSquare::of_two(support.into_iter().map(|start| (count(&plain, start), count(&speculative, start))));
+        assert!(test.freedom >= 8.0, "the test needs more outcomes");
+        assert!(!test.exceeds(ONCE_IN_10_000), "{rule}, {drafting:?}: guided {is_guided}: {test:?}");
     }
 }
 

@@ -4,6 +4,7 @@
 
 pub mod bf16;
 pub mod checkpoint;
+pub mod chi_square;
 #[cfg(feature = "gpu")]
 pub mod gpu;
 pub mod grown;

@@ -1,7 +1,12 @@
 //! Tests every rule on distributions made by hand and at random.
 
+#[path = "../../../tests/common/chi_square.rs"]
+#[allow(dead_code, unreachable_pub)] // other tests compare two samples
+mod chi_square;
+
 use std::collections::BTreeMap;
 
+use chi_square::{ChiSquare, ONCE_IN_10_000};
 use proptest::prelude::*;
 
 use super::super::random::SeededDraws;
@@ -124,20 +129,9 @@ fn exact_commits_what_plain_decoding_draws() {
     }
 }
 
-/// 99.99 % quantile of chi-square, by the cube of Wilson and Hilferty (1931).
-fn chi_limit(df: f64) -> f64 {
-    df * (1.0 - 2.0 / (9.0 * df) + 3.719 * (2.0 / (9.0 * df)).sqrt()).powi(3)
-}
-
-fn chi_square(counts: &[u32], p: &Distribution, n: usize) -> (f64, f64) {
-    let cells = counts.iter().enumerate().filter(|(t, _)| p.prob(TokenId(*t as u32)) > 0.0);
-    let (mut chi, mut df) = (0.0, -1.0);
-    for (token, count) in cells {
-        let expected = f64::from(p.prob(TokenId(token as u32))) * n as f64;
-        chi += (f64::from(*count) - expected).powi(2) / expected;
-        df += 1.0;
-    }
-    (chi, df)
+fn chi_square(counts: &[u32], p: &Distribution, n: usize) -> ChiSquare {
+    let cell = |(token, p): (TokenId, f32)| (f64::from(counts[token.index()]), f64::from(p) * n as f64);
+    ChiSquare::against(p.entries().map(cell))
 }
 
 /// Draws one draft from q, verifies it against p, and counts the first committed token.
@@ -178,8 +172,8 @@ fn the_output_distribution_is_p_for_every_rule_temperature_and_truncation() {
         let q = sampler.distribution(&drafter[..].into(), None, 0).unwrap();
         for rule in lossless() {
             let counts = first_token_counts(rule, &p, &q, n);
-            let (chi, df) = chi_square(&counts, &p, n);
-            assert!(chi < chi_limit(df), "{rule} {sampling:?}: chi-square {chi} with {df} degrees of freedom");
+            let test = chi_square(&counts, &p, n);
+            assert!(!test.exceeds(ONCE_IN_10_000), "{rule} {sampling:?}: {test:?}");
             let outside = counts.iter().enumerate().filter(|(t, _)| p.prob(TokenId(*t as u32)) == 0.0);
             assert_eq!(outside.map(|(_, c)| c).sum::<u32>(), 0, "{rule} {sampling:?}");
         }
@@ -195,8 +189,8 @@ fn the_chi_square_test_can_fail() {
     for position in 0..24_000 {
         counts[q.pick(draws.uniform(Purpose::Draft, position)).index()] += 1;
     }
-    let (chi, df) = chi_square(&counts, &p, 24_000);
-    assert!(chi > chi_limit(df), "chi-square {chi}");
+    let test = chi_square(&counts, &p, 24_000);
+    assert!(test.exceeds(ONCE_IN_10_000), "{test:?}");
 }
 
 /// A language of three tokens in which the next depends on the last.
@@ -275,9 +269,8 @@ fn write(rule: VerifyRule, shape: Shape, (seed, len): (u64, usize), fresh: bool)
     (text, accepted)
 }
 
-/// Chi-square of the distribution of whole texts of four tokens, its degrees of freedom, and the mean number of
-/// accepted drafts in the first round.
-fn text_chi_square(rule: VerifyRule, shape: Shape, fresh: bool, n: u64) -> (f64, f64, f64) {
+/// The test of the distribution of whole texts of four tokens, and the mean number of accepted drafts in the first round.
+fn text_chi_square(rule: VerifyRule, shape: Shape, fresh: bool, n: u64) -> (ChiSquare, f64) {
     let mut counts = BTreeMap::<Vec<u32>, f64>::new();
     let mut accepted = 0;
     for seed in 0..n {
@@ -286,11 +279,9 @@ fn text_chi_square(rule: VerifyRule, shape: Shape, fresh: bool, n: u64) -> (f64,
         accepted += first;
     }
     let texts = (0..81u32).map(|i| [i / 27, i / 9 % 3, i / 3 % 3, i % 3]);
-    let term = |text: [u32; 4]| {
-        let expected = Toy::TARGET.probability(&text) * n as f64;
-        (counts.get(&text[..]).copied().unwrap_or(0.0) - expected).powi(2) / expected
-    };
-    (texts.map(term).sum(), 80.0, accepted as f64 / n as f64)
+    let count = |text: [u32; 4]| counts.get(&text[..]).copied().unwrap_or(0.0);
+    let cells = texts.map(|text| (count(text), Toy::TARGET.probability(&text) * n as f64));
+    (ChiSquare::against(cells), accepted as f64 / n as f64)
 }
 
 #[test]
@@ -298,19 +289,19 @@ fn whole_texts_over_many_rounds_follow_the_target_for_every_lossless_rule_and_sh
     for rule in lossless() {
         for shape in [Shape::Chain, Shape::Argmax, Shape::Tree] {
             let fresh = rule == VerifyRule::Block || matches!(shape, Shape::Tree);
-            let (chi, df, _) = text_chi_square(rule, shape, fresh, 20_000);
-            assert!(chi < chi_limit(df), "{rule}, {shape:?}: chi-square {chi} with {df} degrees of freedom");
+            let (test, _) = text_chi_square(rule, shape, fresh, 20_000);
+            assert!(!test.exceeds(ONCE_IN_10_000), "{rule}, {shape:?}: {test:?}");
         }
     }
 }
 
 #[test]
 fn block_needs_fresh_draws_and_accepts_more_than_rejection() {
-    let (chi, df, block) = text_chi_square(VerifyRule::Block, Shape::Chain, false, 20_000);
-    assert!(chi > chi_limit(df), "repeated draws must be detected, or the test above cannot fail: {chi}");
-    let (_, _, one_by_one) = text_chi_square(VerifyRule::Rejection, Shape::Chain, false, 20_000);
+    let (test, block) = text_chi_square(VerifyRule::Block, Shape::Chain, false, 20_000);
+    assert!(test.exceeds(ONCE_IN_10_000), "repeated draws must be detected, or the test above cannot fail: {test:?}");
+    let (_, one_by_one) = text_chi_square(VerifyRule::Rejection, Shape::Chain, false, 20_000);
     assert!(block > one_by_one + 0.01, "block {block}, one by one {one_by_one}");
-    let (.., tree) = text_chi_square(VerifyRule::Rejection, Shape::Tree, true, 20_000);
+    let (_, tree) = text_chi_square(VerifyRule::Rejection, Shape::Tree, true, 20_000);
     assert!(tree > one_by_one + 0.1, "tree {tree}, chain {one_by_one}");
 }
 

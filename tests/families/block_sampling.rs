@@ -1,0 +1,171 @@
+//! Block drafters at a temperature: what rounds commit follows the target's distribution.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use draftscope::model::block_module::BlockModule;
+use draftscope::model::{ModelError, Rows, Tap};
+use draftscope::protocol::{EventKind, Sampling, Settings, VerifyRule};
+use draftscope::speculate::decoder::Decoder;
+use draftscope::speculate::drafter::{DraftCtx, Drafter};
+use draftscope::speculate::random::Purpose;
+use draftscope::speculate::sampler::{LogitRow, Sampler};
+use draftscope::speculate::verify::Draft;
+
+use crate::block::{Pair, drafter, pair, text};
+use crate::common::chi_square::{ChiSquare, ONCE_IN_10_000, ONCE_IN_A_MILLION};
+use crate::decode::NoDrafter;
+use crate::support::{Backend, Checkpoint, LogitRows, Model, TokenId, path};
+
+/// The first token of an answer, which the prompt's pass gives, and the two after it.
+type Start = [TokenId; 3];
+
+/// Cold enough that the tokens listed differ in probability, so that another temperature shows.
+const SAMPLING: Sampling = Sampling { temperature: 0.3, top_k: 4, top_p: 1.0, min_p: 0.0, seed: 0 };
+
+const SAMPLES: u64 = 800;
+
+/// Length of the prompt.
+const PROMPT: usize = 9;
+
+/// Probability of each start, from the target alone.
+fn expected(target: &dyn Model, prompt: &[TokenId]) -> BTreeMap<Start, f64> {
+    let sampler = Sampler { sampling: SAMPLING };
+    let mut starts = vec![(Vec::new(), 1.0)];
+    for _ in 0..3 {
+        let mut longer = Vec::new();
+        for (start, prob) in starts {
+            let mut target = target.fork().unwrap();
+            target.truncate(0, &Checkpoint { len: 0 }).unwrap();
+            let out = target.forward(&[prompt, &start].concat(), LogitRows::Last).unwrap();
+            let next = sampler.distribution(&LogitRow::of(&out, 0, None), None, 0).unwrap();
+            let one_more = |(token, p): (TokenId, f32)| ([&start[..], &[token]].concat(), prob * f64::from(p));
+            longer.extend(next.entries().map(one_more));
+        }
+        starts = longer;
+    }
+    starts.into_iter().map(|(start, prob)| (start.try_into().unwrap(), prob)).collect()
+}
+
+/// A target with a block drafter, and what its answers must begin with.
+struct Bench {
+    pair: Pair,
+    expected: BTreeMap<Start, f64>,
+}
+
+impl Bench {
+    fn of(draft: &str) -> Self {
+        let pair = pair(&path(draft), Backend::Native);
+        let expected = expected(pair.target.as_ref(), &text()[..PROMPT]);
+        Self { pair, expected }
+    }
+
+    /// Compares what so many seeds from this one on give with what is expected; counts accepted drafts, too.
+    fn compare(&self, drafter: Box<dyn Drafter>, settings: &Settings, first_seed: u64) -> (ChiSquare, usize) {
+        let mut decoder = Decoder::new(self.pair.target.fork().unwrap(), drafter, settings);
+        let (mut counts, mut accepted) = (BTreeMap::<Start, f64>::new(), 0);
+        for seed in first_seed..first_seed + SAMPLES {
+            decoder.set(&Settings { sampling: Sampling { seed, ..settings.sampling }, ..*settings });
+            decoder.prefill(1, &text()[..PROMPT]).unwrap();
+            while decoder.committed().len() < PROMPT + 3 {
+                let round = decoder.round(&mut |event| {
+                    if let EventKind::Verified { verdict, .. } = event {
+                        accepted += verdict.accepted();
+                    }
+                    Duration::ZERO
+                });
+                round.unwrap();
+            }
+            let start: Start = decoder.committed()[PROMPT..PROMPT + 3].try_into().unwrap();
+            assert!(self.expected.contains_key(&start), "the target never begins with {start:?}");
+            *counts.entry(start).or_default() += 1.0;
+        }
+        let count = |start: &Start| counts.get(start).copied().unwrap_or(0.0);
+        let cells = self.expected.iter().map(|(start, prob)| (count(start), prob * SAMPLES as f64));
+        (ChiSquare::against(cells), accepted)
+    }
+}
+
+fn settings(rule: VerifyRule) -> Settings {
+    Settings { draft_len: 3, rule, sampling: SAMPLING, ..Settings::default() }
+}
+
+#[test]
+fn lossless_rules_commit_what_plain_decoding_draws() {
+    for (file, seed) in [("dflash", 0), ("dspark", 100_000)] {
+        let bench = Bench::of(file);
+        let plain = Settings { draft_len: 0, ..settings(VerifyRule::Rejection) };
+        let (plain, _) = bench.compare(Box::new(NoDrafter), &plain, seed + 10_000);
+        assert!(!plain.exceeds(ONCE_IN_10_000) && plain.freedom > 10.0, "{file}, plain: {plain:?}");
+        for (rule, first) in [(VerifyRule::Rejection, 20_000), (VerifyRule::Block, 30_000)] {
+            let block = drafter(bench.pair.block.as_ref());
+            let (test, accepted) = bench.compare(block, &settings(rule), seed + first);
+            println!("{file}, {rule}: {test:?}, {accepted} accepted");
+            assert!(accepted > SAMPLES as usize / 4, "{file}, {rule}: {accepted} accepted drafts prove nothing");
+            assert!(!test.exceeds(ONCE_IN_10_000), "{file}, {rule}: {test:?}");
+        }
+    }
+}
+
+#[test]
+fn another_temperature_and_a_rule_that_is_not_lossless_are_detected() {
+    for (file, seed) in [("dflash", 200_000), ("dspark", 300_000)] {
+        let bench = Bench::of(file);
+        let warmer = Sampling { temperature: 1.5 * SAMPLING.temperature, ..SAMPLING };
+        let cases = [
+            ("warmer", Settings { sampling: warmer, ..settings(VerifyRule::Rejection) }),
+            ("warmer", Settings { sampling: warmer, ..settings(VerifyRule::Block) }),
+            ("typical", settings(VerifyRule::Typical)),
+        ];
+        for ((what, settings), first) in cases.into_iter().zip([10_000, 20_000, 30_000]) {
+            let (test, _) = bench.compare(drafter(bench.pair.block.as_ref()), &settings, seed + first);
+            println!("{file}, {what}: {test:?}");
+            assert!(test.exceeds(ONCE_IN_A_MILLION), "{file}, {what}: {test:?}");
+        }
+    }
+}
+
+/// Draws a token from the corrected logits and gives q before the correction: the fault that rejection sampling would not
+/// forgive a DSpark drafter.
+struct Uncorrected(Box<dyn BlockModule>);
+
+impl Drafter for Uncorrected {
+    fn tap(&self) -> Tap {
+        self.0.tap()
+    }
+
+    fn observe(&mut self, _tokens: &[TokenId], hidden: &Rows) -> Result<(), ModelError> {
+        self.0.inject(hidden)
+    }
+
+    fn rewind(&mut self, len: usize) -> Result<(), ModelError> {
+        self.0.truncate(len.min(self.0.len()))
+    }
+
+    fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {
+        let mut before = *ctx.committed.last().unwrap();
+        let logits = self.0.draft(before, ctx.limit())?;
+        for (depth, row) in logits.iter().enumerate() {
+            let mut corrected = row.to_vec();
+            self.0.correct(&mut corrected, before)?;
+            let [stated, drawn] =
+                [row, &corrected[..]].map(|logits| ctx.sampler.distribution(&logits.into(), None, 0).unwrap());
+            before = drawn.pick(ctx.round.draw(Purpose::Draft, depth));
+            ctx.propose(Draft::drawn(before, stated));
+        }
+        Ok(())
+    }
+
+    fn fork(&self) -> Result<Box<dyn Drafter>, ModelError> {
+        Ok(Box::new(Self(self.0.fork()?)))
+    }
+}
+
+#[test]
+fn a_q_without_the_correction_is_detected() {
+    let bench = Bench::of("dspark");
+    let wrong = Box::new(Uncorrected(bench.pair.block.fork().unwrap()));
+    let (test, _) = bench.compare(wrong, &settings(VerifyRule::Rejection), 400_000);
+    println!("{test:?}");
+    assert!(test.exceeds(ONCE_IN_A_MILLION), "{test:?}");
+}
