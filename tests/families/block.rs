@@ -15,8 +15,8 @@ use crate::case::{Limit, largest};
 use crate::decode::{NoDrafter, decode, settings, start, with_conventions, with_tree};
 use crate::spoil::spoiled;
 use crate::support::{
-    Backend, Checkpoint, Golden, HeadCard, LoadOptions, Loaded, LogitRows, Model, MtpOverride, PassForm, TokenId,
-    left_out, open, oracle_text, path, with_draft,
+    Backend, Checkpoint, Golden, HeadCard, LoadOptions, Loaded, LogitRows, Model, MtpOverride, PassForm, Stored,
+    Tensor, TokenId, add, left_out, open, oracle_text, path, with_draft,
 };
 
 /// A drafter in one file format on one backend, and how near its logits are to the reference.
@@ -298,6 +298,12 @@ fn what_does_not_fit_is_ignored_with_a_sentence() {
         ("dflash", "write mask_embedding.pt x", "'mask_embedding.pt'"),
         ("dflash", "add layers.0.self_attn.q_proj.bias 64", "biases"),
         ("dflash", "add layers.1.self_attn.sinks 2", "a tensor that is not supported ('layers.1.self_attn.sinks')"),
+        (
+            "dflash",
+            "add layers.1.self_attn.rotary_emb.inv_freq 16",
+            "the rotary frequencies of the DFlash drafter ('layers.1.self_attn.rotary_emb.inv_freq') are not those",
+        ),
+        ("dspark", "add rotary_emb.inv_freq 8", "'rotary_emb.inv_freq' has shape [8], expected [16]"),
         ("dspark", "add confidence_proj.bias 1", "a tensor that is not supported ('confidence_proj.bias')"),
         ("dspark", "set markov_rank 16", "markov_head.markov_w1.weight"),
         ("dspark", "set markov_head_type \"rnn\"", "'rnn' ('markov_head_type')"),
@@ -310,6 +316,23 @@ fn what_does_not_fit_is_ignored_with_a_sentence() {
             let notice = left_out(&with_draft(&path("llama-deep"), folder.path(), backend));
             assert!(notice.starts_with("no drafter, decoding plainly: ") && notice.contains(says), "{edits}: {notice}");
         }
+    }
+}
+
+#[test]
+fn copies_of_what_the_target_and_the_configuration_say_change_nothing() {
+    let text = text();
+    for name in ["dflash", "dspark"] {
+        // `verifier_…` give the targets of training in `speculators`; frequencies are those of theta 10,000 in bf16
+        let folder = spoiled(name, "add verifier_norm.weight 64; add verifier_lm_head.weight 20480");
+        let frequencies = (0..16).map(|pair| 10_000f32.powf(-2.0 * pair as f32 / 32.0));
+        let data: Vec<u8> = frequencies.flat_map(|x| half::bf16::from_f32(x).to_le_bytes()).collect();
+        for place in ["rotary_emb", "layers.0.self_attn.rotary_emb"] {
+            let name = format!("{place}.inv_freq");
+            add(folder.path(), Tensor { name, dtype: Stored::BF16, shape: vec![16], data: data.clone() });
+        }
+        let logits = |draft: &Path| drafted(&mut pair(draft, Backend::Candle), &text, 40, 4);
+        assert!(logits(folder.path()) == logits(&path(name)), "{name}");
     }
 }
 

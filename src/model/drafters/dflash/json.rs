@@ -31,6 +31,8 @@ struct Keys {
     markov_rank: Option<usize>,
     markov_head_type: Option<String>,
     sample_from_anchor: Option<bool>,
+    /// Whether rows of sliding layers see later rows of their block (`speculators`).
+    sliding_window_non_causal: Option<bool>,
     enable_confidence_head: Option<bool>,
     confidence_head_with_markov: Option<bool>,
     rope_is_neox_style: Option<bool>,
@@ -120,13 +122,15 @@ impl BlockConfig {
         let of_markov = if keys.confidence_head_with_markov == Some(false) { 0 } else { markov_rank.unwrap_or(0) };
         // the folder may lack the head all the same
         let has_confidence = is_dspark && keys.enable_confidence_head != Some(false);
+        let slides_causally = (!is_dspark || is_trainers) && keys.sliding_window_non_causal != Some(true);
         Self {
             kind,
-            sight: sight(block, &keys, kind, layers.layers)?,
+            sight: sight(block, &keys, slides_causally, layers.layers)?,
             target_layers,
             block_size: keys.block_size.unwrap_or(16),
             mask_token: keys.mask_token_id.ok_or_else(mask)?,
-            from_anchor: is_dspark && keys.sample_from_anchor.unwrap_or(!is_trainers),
+            // files of `speculators` without the key are older than it: their anchors draft nothing
+            from_anchor: keys.sample_from_anchor.unwrap_or(is_dspark && !is_trainers),
             markov_rank,
             confidence: has_confidence.then_some(layers.d_model.saturating_add(of_markov)),
             draft_vocab: keys.draft_vocab_size.unwrap_or(layers.vocab),
@@ -162,8 +166,9 @@ fn transformer(block: &Value) -> Result<TransformerConfig, ModelError> {
     json.read::<HfKeys>()?.transformer(&BlockConfig::conventions(), Ends::of(&json, None), Extras::default())
 }
 
-/// What rows see. As in z-lab's code, sliding layers of DFlash are causal and others are not, unless a key says.
-fn sight(block: &Value, keys: &Keys, kind: BlockKind, layers: usize) -> Result<Vec<Sight>, ModelError> {
+/// What rows see. As in z-lab's code and in `speculators`, only sliding layers are causal, and those of DeepSpec are not,
+/// unless a key says.
+fn sight(block: &Value, keys: &Keys, slides_causally: bool, layers: usize) -> Result<Vec<Sight>, ModelError> {
     let own = Layers::deserialize(block).map_err(|error| wrong(&error))?;
     let everywhere = keys.use_swa == Some(true);
     let window = keys.swa_window_size.or(own.sliding_window);
@@ -178,7 +183,7 @@ fn sight(block: &Value, keys: &Keys, kind: BlockKind, layers: usize) -> Result<V
     };
     let of = |layer| {
         let is_sliding = slides(layer)?;
-        let causal = keys.is_causal.or(keys.causal).unwrap_or(kind == BlockKind::Dflash && is_sliding);
+        let causal = keys.is_causal.or(keys.causal).unwrap_or(slides_causally && is_sliding);
         let missing = || ModelError::Metadata("the key 'sliding_window' is missing".into());
         let window = if is_sliding { Some(window.ok_or_else(missing)?) } else { None };
         Ok(Sight { window, causal })
@@ -231,6 +236,31 @@ mod tests {
         let own = read(&trained).unwrap();
         assert_eq!((own.target_layers.as_slice(), own.from_anchor, own.draft_vocab), (&[2, 4][..], false, 100));
         assert!(own.has_own_head());
+        // newer files say whether the anchor drafts, for both kinds
+        for (kind, name) in [("dspark", "DSparkSpeculator"), ("dflash", "DFlashSpeculator")] {
+            let mut newer = trained.clone();
+            (newer["speculators_model_type"], newer["architectures"]) = (json!(kind), json!([name]));
+            newer["sample_from_anchor"] = json!(true);
+            let own = read(&newer).unwrap();
+            assert_eq!((own.kind.name().to_lowercase().as_str(), own.most_drafts()), (kind, 8));
+        }
+    }
+
+    #[test]
+    fn a_confidence_head_reads_the_state_and_with_the_key_the_markov_row() {
+        // `ConfidenceHead` in `speculators` and `AcceptRatePredictor` in DeepSpec are built with these widths
+        let mut config = dflash();
+        (config["architectures"], config["markov_rank"]) = (json!(["Qwen3DSparkModel"]), json!(32));
+        for (keys, width) in [
+            (json!({"enable_confidence_head": true, "confidence_head_with_markov": true}), Some(96)),
+            (json!({"enable_confidence_head": true, "confidence_head_with_markov": false}), Some(64)),
+            (json!({"enable_confidence_head": false}), None),
+            (json!({}), Some(96)), // the defaults of `speculators`
+        ] {
+            let mut config = config.clone();
+            config.as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());
+            assert_eq!(read(&config).unwrap().confidence, width, "{keys}");
+        }
     }
 
     #[test]
@@ -242,6 +272,21 @@ mod tests {
         assert_eq!(read(&config).unwrap().sight, [sliding, Sight { window: None, causal: false }]);
         config["is_causal"] = json!(false);
         assert_eq!(read(&config).unwrap().sight[0], Sight { causal: false, ..sliding });
+        for (kind, key, causal) in [
+            ("dspark", json!({}), true),
+            ("dspark", json!({"sliding_window_non_causal": true}), false),
+            ("dflash", json!({"sliding_window_non_causal": true}), false),
+            ("dflash", json!({"sliding_window_non_causal": false}), true),
+        ] {
+            let mut block = config.clone();
+            block.as_object_mut().unwrap().retain(|key, _| !["is_causal", "dflash_config"].contains(&key.as_str()));
+            let mut trained = json!({
+                "speculators_model_type": kind, "block_size": 8, "aux_hidden_state_layer_ids": [2, 4],
+                "mask_token_id": 3, "markov_rank": 32, "transformer_layer_config": block
+            });
+            trained.as_object_mut().unwrap().extend(key.as_object().unwrap().clone());
+            assert_eq!(read(&trained).unwrap().sight[0], Sight { causal, ..sliding }, "{kind}, {key}");
+        }
         config["sliding_window"] = Value::Null;
         assert!(read(&config).unwrap_err().contains("'sliding_window' is missing"));
     }

@@ -16,7 +16,8 @@ use crate::protocol::{MemoryAccount, TokenId};
 /// Names of the head that predicts acceptance.
 pub(super) const CONFIDENCE: [&str; 2] = ["confidence_head.proj.weight", "confidence_head.proj.bias"];
 
-/// Tensors outside layers: those that are read, and copies of the target's, which are not needed.
+/// Tensors outside layers: those that are read, and copies of the target's, which are not needed. `verifier_norm` and
+/// `verifier_lm_head` are copies with which `speculators` computes what a drafter is trained for.
 const WHOLE: &[&str] = &[
     "fc.weight",
     "hidden_norm.weight",
@@ -29,8 +30,9 @@ const WHOLE: &[&str] = &[
     "embed_tokens.weight",
     "d2t",
     "t2d",
-    "rotary_emb.inv_freq",
     "rope_freqs.weight",
+    "verifier_norm.weight",
+    "verifier_lm_head.weight",
 ];
 
 /// Tensors of a layer.
@@ -85,7 +87,7 @@ pub(super) fn open_files(path: &Path) -> Result<(BlockConfig, ModuleFile, String
 fn refuse_unknown(config: &BlockConfig, file: &ModuleFile) -> Result<(), ModelError> {
     let layers = (0..config.layers.layers)
         .flat_map(|layer| PARTS.iter().map(move |part| format!("layers.{layer}.{part}.weight")));
-    let known = WHOLE.iter().map(|name| (*name).to_owned()).chain(layers);
+    let known = WHOLE.iter().map(|name| (*name).to_owned()).chain(layers).chain(frequencies(config));
     match file.unknown(known) {
         None => Ok(()),
         Some(name) => Err(ModelError::Unsupported(format!(
@@ -94,6 +96,29 @@ fn refuse_unknown(config: &BlockConfig, file: &ModuleFile) -> Result<(), ModelEr
             clean(&name)
         ))),
     }
+}
+
+/// Names of tensors with rotary frequencies, which older checkpoints contain.
+fn frequencies(config: &BlockConfig) -> impl Iterator<Item = String> {
+    let of_layer = |layer| format!("layers.{layer}.self_attn.rotary_emb.inv_freq");
+    std::iter::once("rotary_emb.inv_freq".to_owned()).chain((0..config.layers.layers).map(of_layer))
+}
+
+/// Rejects a file whose rotary frequencies are others than those that its configuration describes, which are used.
+fn refuse_other_frequencies(config: &BlockConfig, file: &ModuleFile) -> Result<(), ModelError> {
+    let own = config.layers.rope.frequencies(config.layers.head_dim);
+    for name in frequencies(config).filter(|name| file.has(name)) {
+        let stored = file.numbers(&name, &[own.len()])?;
+        // bf16 has eight bits
+        let is_near = |(stored, own): (&f32, &f64)| (f64::from(*stored) / own - 1.0).abs() < 0.01;
+        if !stored.iter().zip(&own).all(is_near) {
+            return Err(ModelError::Unsupported(format!(
+                "the rotary frequencies of the {} drafter ('{name}') are not those of its config.json",
+                config.kind.name()
+            )));
+        }
+    }
+    Ok(())
 }
 
 impl CheckedBlock {
@@ -125,6 +150,7 @@ impl CheckedBlock {
             return Err(ModelError::Unsupported(format!("biases ('{name}') are not supported in {kind} drafters")));
         }
         refuse_unknown(&config, &file)?;
+        refuse_other_frequencies(&config, &file)?;
         let states = config.target_layers.iter().map(|layer| State::Behind(*layer)).collect();
         let vocab = draft_vocab(&file, config.draft_vocab, config.layers.vocab)?;
         Ok(Self { config, file, tap: Tap::new(states), vocab, name })
