@@ -241,6 +241,7 @@ fn state(screen: Screen) -> (String, Style) {
         }
         Some(phase) => (format!("● {phase}"), active),
         None if screen.app.is_awaiting(session) => ("● sent".to_owned(), active),
+        None if session.header().is_none() => ("starting".to_owned(), active),
         None => ("○ ready".to_owned(), screen.theme[Role::Status]),
     }
 }
