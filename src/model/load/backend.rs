@@ -149,6 +149,12 @@ pub(super) fn shares_memory(kind: AdapterKind) -> bool {
     matches!(kind, AdapterKind::Integrated | AdapterKind::Software)
 }
 
+/// Whether it may be: that of a GPU of unknown kind, such as one passed to a virtual machine, is either.
+#[cfg(feature = "gpu")]
+pub(super) fn may_share_memory(kind: AdapterKind) -> bool {
+    shares_memory(kind) || kind == AdapterKind::Other
+}
+
 #[cfg(not(feature = "gpu"))]
 fn load_gpu(
     _context: &LoadContext<'_>,

@@ -12,9 +12,9 @@ mod timing;
 
 use std::time::Duration;
 
-use draftscope_gpu::{AdapterInfo, adapters, first_gpu};
+use draftscope_gpu::{AdapterInfo, AdapterKind, adapters, first_gpu};
 
-use super::backend::{OnBackend, cause, check_gpu, load_elsewhere, load_gpu, shares_memory};
+use super::backend::{OnBackend, cause, check_gpu, load_elsewhere, load_gpu, may_share_memory};
 use crate::model::ModelError;
 use crate::model::interfaces::{LoadContext, LoadedTarget, Progress};
 use crate::model::options::{Backend, Dtype};
@@ -109,7 +109,7 @@ impl Choice<'_, '_> {
             return self.follow(on, &verdict, "", progress);
         };
         progress("timing passes on the CPU", 0, 1);
-        let (gpu, loaded) = self.beside(gpu, on, progress);
+        let (gpu, loaded) = beside(gpu, on.info.kind, &mut || load_elsewhere(self.context, progress));
         let timed = loaded.and_then(|mut cpu| {
             let time = (self.time)(cpu.target.as_mut())?;
             Ok((cpu, time))
@@ -130,23 +130,6 @@ impl Choice<'_, '_> {
         }
     }
 
-    /// Loads the target on the CPU beside the one on the GPU, which is dropped first if both may share memory that does not
-    /// suffice for both.
-    fn beside(
-        &self,
-        gpu: OnBackend,
-        on: &Named<'_>,
-        progress: &mut Progress<'_>,
-    ) -> (Option<OnBackend>, Result<OnBackend, ModelError>) {
-        match load_elsewhere(self.context, progress) {
-            Err(ModelError::DoesNotFit(_)) if shares_memory(on.info.kind) => {
-                drop(gpu);
-                (None, load_elsewhere(self.context, progress))
-            }
-            loaded => (Some(gpu), loaded),
-        }
-    }
-
     /// The target on the GPU, and the time of a pass in microseconds; no time if drafts would be verified one by one there.
     fn on_gpu(&self, on: &Named<'_>, progress: &mut Progress<'_>) -> Result<(OnBackend, Option<f64>), ModelError> {
         progress("timing passes on the GPU", 0, 1);
@@ -162,6 +145,22 @@ impl Choice<'_, '_> {
         if let Some(file) = &self.context.options.device_memory {
             memory::remember(file, &on.key, verdict);
         }
+    }
+}
+
+/// Loads a target on the CPU beside the one on a GPU of this kind, which is dropped first if both may share memory that
+/// does not suffice for both.
+fn beside<G, C>(
+    gpu: G,
+    kind: AdapterKind,
+    load: &mut dyn FnMut() -> Result<C, ModelError>,
+) -> (Option<G>, Result<C, ModelError>) {
+    match load() {
+        Err(ModelError::DoesNotFit(_)) if may_share_memory(kind) => {
+            drop(gpu);
+            (None, load())
+        }
+        loaded => (Some(gpu), loaded),
     }
 }
 

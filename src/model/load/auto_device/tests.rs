@@ -2,8 +2,7 @@
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
-
-use draftscope_gpu::AdapterKind;
+use std::rc::Rc;
 
 use super::*;
 use crate::model::LogitRows;
@@ -140,6 +139,32 @@ fn memory_that_is_short_on_one_device_is_remembered() {
         let fails = || Err(ModelError::Device("the GPU stopped working".into()));
         let (ran, _, stages) = loaded_if(&options, &adapters, (64, [&fails, &fast]));
         assert!(ran == "native" && stages.iter().any(|stage| stage.starts_with("timing")), "{stages:?}");
+    }
+}
+
+#[test]
+fn a_model_on_a_gpu_that_may_share_short_memory_makes_room_for_the_cpus() {
+    use AdapterKind::{Discrete, Integrated, Other};
+    let short = || ModelError::DoesNotFit("no memory left".into());
+    for (kind, shares) in [(Discrete, false), (Integrated, true), (Other, true)] {
+        let gpu = Rc::new(());
+        let held = Rc::downgrade(&gpu);
+        // memory suffices for one of them
+        let mut loads = 0;
+        let mut one_fits = || {
+            loads += 1;
+            if held.upgrade().is_some() { Err(short()) } else { Ok(()) }
+        };
+        let (kept, loaded) = beside(gpu, kind, &mut one_fits);
+        assert_eq!((kept.is_some(), loaded.is_ok(), loads), (!shares, shares, 1 + usize::from(shares)), "{kind:?}");
+        // for both, and for the GPU's alone
+        let (kept, loaded) = beside((), kind, &mut || Ok(()));
+        assert!(kept.is_some() && loaded.is_ok(), "{kind:?}");
+        let (kept, loaded) = beside((), kind, &mut || Err::<(), _>(short()));
+        assert!(kept.is_some() != shares && matches!(loaded, Err(ModelError::DoesNotFit(_))), "{kind:?}");
+        // another error frees nothing
+        let (kept, _) = beside((), kind, &mut || Err::<(), _>(ModelError::Device("it failed".into())));
+        assert!(kept.is_some(), "{kind:?}");
     }
 }
 
