@@ -205,7 +205,7 @@ impl DeviceChoice {
     /// [`ModelError::Unsupported`] with the feature that the build lacks, or what to check if it has it.
     pub fn open(self) -> Result<Device, ModelError> {
         let unavailable = |name: &str, is_built: bool, error: &candle_core::Error| {
-            ModelError::Unsupported(no_device(name, is_built, &first_line(error)))
+            ModelError::Unsupported(no_device(name, is_built, &cause(error)))
         };
         match self {
             Self::Cpu | Self::Auto => Ok(Device::Cpu),
@@ -231,8 +231,16 @@ fn no_device(name: &str, is_built: bool, error: &str) -> String {
     format!("no {name} device can be used ({error}); {advice}")
 }
 
-fn first_line(error: &candle_core::Error) -> String {
-    error.to_string().lines().next().unwrap_or_default().to_owned()
+/// The first line of candle's error; of an error of the CUDA driver, which has its texts only where it is loaded, the code.
+fn cause(error: &candle_core::Error) -> String {
+    let text = error.to_string();
+    let line = text.lines().next().unwrap_or_default();
+    let code = line.split_once("DriverError(").and_then(|(_, rest)| rest.split_once(','));
+    match code {
+        Some(("CUDA_ERROR_NO_DEVICE", _)) => "no NVIDIA GPU, or no driver for one, was found".to_owned(),
+        Some((code, _)) => code.to_owned(),
+        None => line.to_owned(),
+    }
 }
 
 /// Which tokens a draft module may propose, to save the cost of the whole head.
@@ -299,6 +307,14 @@ mod tests {
         assert!(with.contains("nvidia-smi") && !with.contains("--features"), "{with}");
         let metal = no_device("metal", true, "no device");
         assert_eq!(metal, "no metal device can be used (no device); choose --device gpu or cpu");
+        // as the CUDA build reports it where there is no driver
+        let driver = |code: &str| {
+            let text = format!("DriverError({code}, \"<Failure when calling cuGetErrorString()>\")\n   0: candle");
+            cause(&candle_core::Error::Msg(text))
+        };
+        assert_eq!(driver("CUDA_ERROR_NO_DEVICE"), "no NVIDIA GPU, or no driver for one, was found");
+        assert_eq!(driver("CUDA_ERROR_INVALID_PTX"), "CUDA_ERROR_INVALID_PTX");
+        assert_eq!(cause(&candle_core::Error::Msg("no device\n   0: candle".to_owned())), "no device");
     }
 
     #[test]
