@@ -7,7 +7,7 @@ use ratatui::style::Color;
 
 use super::views::{SIZES, styled};
 use super::*;
-use crate::protocol::{DeviceWork, GpuInfo, RoundOnDevice};
+use crate::protocol::{DeviceWork, GpuInfo, MemoryAccount, RoundOnDevice};
 use crate::session::tests::tree_round;
 use crate::tui::options::Exporter;
 use crate::tui::page::Page;
@@ -149,6 +149,8 @@ fn a_gpu_and_what_rounds_do_on_it_are_shown() {
             notes_times: true,
             ..GpuInfo::default()
         });
+        let (target_weights, passes, ctx_len) = (138_000_000, 9_000_000, 2048);
+        head.memory = Some(MemoryAccount { target_weights, passes, ctx_len, ..MemoryAccount::default() });
     });
     script.prompt("hi", "Hello");
     let work = |submissions, nanoseconds| DeviceWork {
@@ -163,12 +165,16 @@ fn a_gpu_and_what_rounds_do_on_it_are_shown() {
     script.on_device = Some(RoundOnDevice { draft: work(0, 0), verify: work(1, 3_000_000) });
     script.round(&[(" a", 0.5)], &[(" b", 0.5), (" c", 0.5)]);
     let on_speed = || TuiOptions { page: Page::Speed, ..TuiOptions::default() };
-    let screen = Stage::new(&script, on_speed()).screen(140, 42);
+    // where height is short, long texts are cut, and the other panels keep their place
+    let mut stage = Stage::new(&script, on_speed());
+    stage.shows((100, 30), &["Time per round", "mean ", "Cost of a pass", "GPU per round", "in all"]);
+    insta::assert_snapshot!("speed_on_a_gpu_100", stage.screen(100, 30));
+    let screen = stage.screen(140, 42);
     let words: Vec<&str> =
         screen.split(|c: char| c.is_whitespace() || "│┃".contains(c)).filter(|w| !w.is_empty()).collect();
     let text = words.join(" ");
     for says in
-        ["9 (vulkan, discrete", "412.0 MB in use", "self-test passed", "1.5 submissions", "300 launches", "6.0 kB"]
+        ["9, discrete GPU, vulkan,", "412.0 MB in use", "self-test passed", "1.5 submissions", "300 launches", "6.0 kB"]
     {
         assert!(text.contains(says), "'{says}' is not on the screen:\n{screen}");
     }

@@ -134,11 +134,17 @@ fn inspect(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) 
     pane(screen, Pane::Numbers, numbers, (frame, hit_map));
 }
 
+/// Least height of the times of rounds, and of the costs of passes, where the panel of the memory is long.
+const TIMES: u16 = 4;
+
 fn speed_page(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     let [body, account] = Layout::vertical([Constraint::Min(5), Constraint::Length(speed_summary::HEIGHT)]).areas(area);
     let [left, right] = Layout::horizontal([Constraint::Percentage(52), Constraint::Min(30)]).areas(body);
     let [curves, positions] = Layout::vertical([Constraint::Percentage(55), Constraint::Min(4)]).areas(left);
-    let memory = if body.height < 20 { memory::SHORT } else { memory::height(screen, right.width) };
+    let memory = match body.height {
+        0..20 => memory::SHORT,
+        _ => memory::height(screen, right.width, body.height - 2 * TIMES),
+    };
     let [times, costs, memory] =
         Layout::vertical([Constraint::Fill(2), Constraint::Fill(2), Constraint::Length(memory)]).areas(right);
     pane(screen, Pane::Curves, curves, (frame, hit_map));

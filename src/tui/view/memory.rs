@@ -1,11 +1,12 @@
 //! The model by its names, and what target, drafter and caches take in memory.
 //!
 //! Invariant: sizes are those of the header, of its account where there is one; a cache's is its current positions × bytes
-//! a position.
+//! a position. Where height is short, the longest texts are cut first, so that every row keeps a line.
 
 use super::prelude::*;
 use crate::protocol::{GpuInfo, Header, MemoryAccount, ModelInfo};
 use crate::session::Answer;
+use crate::tui::widgets::cell::cut_lines;
 
 /// Height with its frame in short.
 pub(super) const SHORT: u16 = 2 + FRAME;
@@ -20,24 +21,34 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     };
     let is_short = inner.height + FRAME <= SHORT;
     let rows = if is_short { short(screen, header) } else { rows(screen, header) };
-    put(lines(screen, rows, inner.width), inner, frame);
+    put(lines(screen, rows, (inner.width, inner.height)), inner, frame);
 }
 
-/// Height that shows all of it, with its frame.
-pub(super) fn height(screen: Screen, width: u16) -> u16 {
+/// Height that shows all of it, or as much as fits into `most`, with its frame.
+pub(super) fn height(screen: Screen, width: u16, most: u16) -> u16 {
     let rows = screen.session.header().map(|header| rows(screen, header)).unwrap_or_default();
-    lines(screen, rows, width.saturating_sub(2)).len() as u16 + FRAME
+    let lines = lines(screen, rows, (width.saturating_sub(2), most.saturating_sub(FRAME)));
+    (lines.len() as u16 + FRAME).min(most)
 }
 
-fn lines(screen: Screen, rows: Vec<(&'static str, String)>, width: u16) -> Vec<Line<'static>> {
+/// Rows in their lines. If they are more than `most`, the longest rows are cut, as far as each keeps a line.
+fn lines(screen: Screen, rows: Vec<(&'static str, String)>, (width, most): (u16, u16)) -> Vec<Line<'static>> {
     let row = |(label, text): (&'static str, String)| {
         let parts = wrapped(&text, width.saturating_sub(LABEL as u16).max(1), screen.theme[Role::Text]);
-        parts.into_iter().enumerate().map(move |(index, part)| {
+        let lines = parts.into_iter().enumerate().map(|(index, part)| {
             let label = Span::styled(fit(if index == 0 { label } else { "" }, LABEL), screen.theme[Role::TextDim]);
             Line::from_iter(std::iter::once(label).chain(part.spans))
-        })
+        });
+        lines.collect::<Vec<_>>()
     };
-    rows.into_iter().flat_map(row).collect()
+    let rows: Vec<_> = rows.into_iter().map(row).collect();
+    let mut heights: Vec<usize> = rows.iter().map(Vec::len).collect();
+    while heights.iter().sum::<usize>() > usize::from(most)
+        && let Some(longest) = heights.iter_mut().max().filter(|height| **height > 1)
+    {
+        *longest -= 1;
+    }
+    rows.into_iter().zip(heights).flat_map(|(row, height)| cut_lines(row, width, height as u16)).collect()
 }
 
 fn rows(screen: Screen, header: &Header) -> Vec<(&'static str, String)> {
@@ -113,7 +124,7 @@ fn on_gpu(screen: Screen, header: &Header) -> Vec<(&'static str, String)> {
         0 => String::new(), // its API does not report it
         used => format!(", {} in use", bytes(used)),
     };
-    let mut rows = vec![("GPU", format!("{adapter} ({api}, {kind}){memory}; {checked}"))];
+    let mut rows = vec![("GPU", format!("{adapter}, {kind}, {api}{memory}; {checked}"))];
     let stats = screen.turn().map(|turn| turn.answer(Lane::Speculative).stats());
     if let Some((rounds, work)) = stats.and_then(|stats| stats.on_device()) {
         let mean = |sum: u64| sum as f64 / rounds as f64;
@@ -156,7 +167,7 @@ fn reads(screen: Screen, header: &Header, gpu: &GpuInfo) -> Option<(&'static str
             let (read, us) = (gpu.pass_bytes.saturating_add(cache), cost.device_us.unwrap_or(cost.us));
             let share = read as f64 / (us / 1e6) / rate as f64 * 100.0;
             format!(
-                "one row reads {} in {:.2} ms: {share:.0} % of {most}, which a kernel that only reads gets",
+                "one row: {share:.0} % of {most}, which a kernel that only reads gets ({} in {:.2} ms)",
                 bytes(read),
                 us / 1e3
             )
