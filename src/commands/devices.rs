@@ -25,7 +25,7 @@ pub(crate) fn run(_json: bool) -> Result<ExitCode> {
 mod table {
     use std::fmt::{self, Display};
 
-    use draftscope::model::gpu::{AdapterInfo, AdapterKind, DRIVER_ADVICE, FAMILIES};
+    use draftscope::model::gpu::{AdapterInfo, DRIVER_ADVICE, FAMILIES, first_gpu};
     use serde_json::{Value, json};
 
     /// Adapters, for people.
@@ -33,7 +33,7 @@ mod table {
 
     /// The adapter that runs if none is named.
     fn default(all: &[AdapterInfo]) -> Option<usize> {
-        all.iter().position(|info| info.kind != AdapterKind::Software)
+        first_gpu(&all.iter().collect::<Vec<_>>())
     }
 
     /// The JSON form.
@@ -76,9 +76,13 @@ mod table {
                 )?;
                 let named = if default(self.0) == Some(index) { String::new() } else { format!(" --adapter {index}") };
                 match lacks {
-                    Some(lacks) => write!(f, "   runs no model: {lacks}{end}")?,
-                    None => write!(f, "   {FAMILIES} run here with --device gpu{named}{end}")?,
+                    Some(lacks) => write!(f, "   runs no model: {lacks}")?,
+                    None => write!(f, "   {FAMILIES} run here with --device gpu{named}")?,
                 }
+                if let Some(lacks) = info.lacks_for_layer_inputs().filter(|_| lacks.is_none()) {
+                    write!(f, "\n   but not Gemma 4 E2B and E4B: {lacks}")?;
+                }
+                f.write_str(end)?;
             }
             Ok(())
         }
@@ -86,6 +90,8 @@ mod table {
 
     #[cfg(test)]
     mod tests {
+        use draftscope::model::gpu::AdapterKind;
+
         use super::*;
 
         fn adapter(name: &str, kind: AdapterKind) -> AdapterInfo {
@@ -98,6 +104,7 @@ mod table {
                 max_binding: 128 << 20,
                 subgroups: (8, 32),
                 has_timestamps: true,
+                storage_buffers: 16,
                 lacks: None,
             }
         }
@@ -106,7 +113,8 @@ mod table {
         fn adapters_are_listed_with_the_options_that_choose_them() {
             assert!(Adapters(&[]).to_string().starts_with("No GPU driver was found"));
             let odd = AdapterInfo { lacks: Some("it is old".into()), ..adapter("Odd", AdapterKind::Other) };
-            let all = [adapter("Fast", AdapterKind::Discrete), odd, adapter("llvmpipe", AdapterKind::Software)];
+            let small = AdapterInfo { storage_buffers: 10, ..adapter("llvmpipe", AdapterKind::Software) };
+            let all = [adapter("Fast", AdapterKind::Discrete), odd, small];
             let text = Adapters(&all).to_string();
             assert_eq!(
                 text.lines().collect::<Vec<_>>(),
@@ -117,13 +125,16 @@ mod table {
                     "1  Odd: GPU, vulkan, driver 1.0",
                     "   buffers up to 2048 MiB, 128 MiB of one visible to a kernel; subgroups of 8 to 32 lanes",
                     "   runs no model: it is old",
-                    "2  llvmpipe: software (runs on the CPU), vulkan, driver 1.0",
+                    "2  llvmpipe: software on the CPU, vulkan, driver 1.0",
                     "   buffers up to 2048 MiB, 128 MiB of one visible to a kernel; subgroups of 8 to 32 lanes",
                     "   Llama, Qwen2, Qwen3, Gemma 3, Gemma 4 and Qwen3.5 without experts run here with --device gpu --adapter 2",
+                    "   but not Gemma 4 E2B and E4B: it allows 10 storage buffers per kernel and 11 are needed",
                 ]
             );
             assert_eq!(values(&all)[0]["is_default"], true);
             assert_eq!(values(&all[2..])[0]["is_default"], false, "software runs only if it is named");
+            let later = [all[1].clone(), all[0].clone()];
+            assert_eq!(values(&later)[1]["is_default"], true, "a GPU that runs no model is not the default");
         }
     }
 }

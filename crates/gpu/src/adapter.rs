@@ -25,7 +25,7 @@ impl AdapterKind {
             Self::Discrete => "discrete GPU",
             Self::Integrated => "integrated GPU",
             Self::Other => "GPU",
-            Self::Software => "software (runs on the CPU)",
+            Self::Software => "software on the CPU",
         }
     }
 }
@@ -49,12 +49,25 @@ pub struct AdapterInfo {
     pub subgroups: (u32, u32),
     /// Whether it can measure times on the device.
     pub has_timestamps: bool,
-    /// What it lacks to run the kernels.
+    /// Storage buffers that one kernel may bind.
+    pub storage_buffers: u32,
+    /// What it lacks to run the kernels that every model needs.
     pub lacks: Option<String>,
 }
 
-/// Storage buffers that one kernel binds at most.
-const STORAGE_BUFFERS: u32 = 11;
+/// Storage buffers that a kernel binds at most, but for that of [`LayerInput`](crate::LayerInput).
+pub(crate) const STORAGE_BUFFERS: u32 = 10;
+
+/// Storage buffers that the kernel of [`LayerInput`](crate::LayerInput) binds.
+pub(crate) const LAYER_INPUT_BUFFERS: u32 = 11;
+
+impl AdapterInfo {
+    /// What it lacks to run blocks that add an input for each token.
+    #[must_use]
+    pub fn lacks_for_layer_inputs(&self) -> Option<String> {
+        shortage("storage buffers per kernel", self.storage_buffers, LAYER_INPUT_BUFFERS)
+    }
+}
 
 /// An adapter and its description.
 pub struct Adapter {
@@ -137,6 +150,7 @@ fn describe(adapter: &wgpu::Adapter) -> AdapterInfo {
         max_binding: limits.max_storage_buffer_binding_size.min(limits.max_buffer_size),
         subgroups: (info.subgroup_min_size, info.subgroup_max_size),
         has_timestamps: adapter.features().contains(wgpu::Features::TIMESTAMP_QUERY),
+        storage_buffers: limits.max_storage_buffers_per_shader_stage,
         lacks: lacks(&limits),
     }
 }
@@ -149,13 +163,18 @@ fn lacks(limits: &wgpu::Limits) -> Option<String> {
         ("bytes of workgroup memory", limits.max_compute_workgroup_storage_size, 16 << 10),
         ("workgroups along one axis", limits.max_compute_workgroups_per_dimension, (1 << 16) - 1),
     ];
-    let (what, has, needs) = needs.into_iter().find(|(_, has, needs)| has < needs)?;
-    Some(format!("it allows {has} {what} and {needs} are needed"))
+    needs.into_iter().find_map(|(what, has, needs)| shortage(what, has, needs))
+}
+
+/// Says that more is needed than there is.
+fn shortage(what: &str, has: u32, needs: u32) -> Option<String> {
+    (has < needs).then(|| format!("it allows {has} {what} and {needs} are needed"))
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::Kernel;
 
     pub(crate) fn info(name: &str, kind: AdapterKind) -> AdapterInfo {
         AdapterInfo {
@@ -167,6 +186,7 @@ pub(crate) mod tests {
             max_binding: 0,
             subgroups: (0, 0),
             has_timestamps: false,
+            storage_buffers: 16,
             lacks: None,
         }
     }
@@ -198,8 +218,24 @@ pub(crate) mod tests {
 
     #[test]
     fn limits_that_do_not_suffice_are_named() {
-        assert_eq!(lacks(&wgpu::Limits { max_storage_buffers_per_shader_stage: 16, ..wgpu::Limits::default() }), None);
-        let why = lacks(&wgpu::Limits::default()).unwrap();
-        assert_eq!(why, "it allows 8 storage buffers per kernel and 11 are needed");
+        let with =
+            |buffers| lacks(&wgpu::Limits { max_storage_buffers_per_shader_stage: buffers, ..wgpu::Limits::default() });
+        assert_eq!([10, 11, 16].map(with), [None, None, None]);
+        assert_eq!(with(8).unwrap(), "it allows 8 storage buffers per kernel and 10 are needed");
+        // a model with inputs for each token needs one more
+        let gpu = |storage_buffers| AdapterInfo { storage_buffers, ..info("GPU", AdapterKind::Discrete) };
+        assert_eq!(gpu(11).lacks_for_layer_inputs(), None);
+        let why = gpu(10).lacks_for_layer_inputs().unwrap();
+        assert_eq!(why, "it allows 10 storage buffers per kernel and 11 are needed");
+    }
+
+    #[test]
+    fn buffers_that_are_needed_are_those_that_kernels_bind() {
+        let most = |is_of_inputs: bool| {
+            let kernels = Kernel::all().into_iter();
+            let some = kernels.filter(|kernel| matches!(kernel, Kernel::LayerInput(_)) == is_of_inputs);
+            some.map(|kernel| kernel.buffers().len() as u32).max()
+        };
+        assert_eq!((most(false), most(true)), (Some(STORAGE_BUFFERS), Some(LAYER_INPUT_BUFFERS)));
     }
 }

@@ -12,7 +12,7 @@ pub(in crate::model) mod module;
 pub(in crate::model) mod stats;
 pub(in crate::model) mod tensors;
 
-pub use draftscope_gpu::{AdapterInfo, AdapterKind, DRIVER_ADVICE};
+pub use draftscope_gpu::{AdapterInfo, AdapterKind, DRIVER_ADVICE, first_gpu};
 pub use llama::GpuLlama;
 
 pub use crate::model::options::GPU_FAMILIES as FAMILIES;

@@ -30,6 +30,9 @@ pub(super) fn target(
     if let Some(width) = gemma.per_layer.map(|of| of.width).filter(|width| !width.is_multiple_of(32)) {
         return Err(odd_inputs(width));
     }
+    if let Some(lacks) = gpu.info().lacks_for_layer_inputs().filter(|_| gemma.per_layer.is_some()) {
+        return Err(too_few_buffers(&gpu.info().name, &lacks));
+    }
     // the model's own angles are those of sliding layers
     let full = gemma.layers.iter().find(|layer| layer.reach == Reach::Full).map_or(2, |layer| layer.head_dim);
     let of_full = angles(gpu, &gemma.full_rope, full, ctx_len);
@@ -59,6 +62,13 @@ pub(super) fn target(
     let mut model = load::target(gpu, (source, transformer), (ctx_len, &reading), &mut on_layer)?;
     model.set_sha256(options.sha256.clone());
     Ok(Box::new(GpuTarget { model, own_modules: Box::new(|_, context| no_module(context)), no_sharing: NO_SHARING }))
+}
+
+/// Says that an adapter does not run embeddings for each layer.
+fn too_few_buffers(adapter: &str, lacks: &str) -> ModelError {
+    ModelError::Unsupported(format!(
+        "the adapter '{adapter}' does not run embeddings for each layer: {lacks}; choose another with --adapter, or --device cpu"
+    ))
 }
 
 /// Says that embeddings for each layer are not run.
