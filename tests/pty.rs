@@ -466,6 +466,9 @@ fn a_recording_of_a_gpu_is_replayed_and_names_it() {
     terminal.wait_for("committed");
     terminal.press("%100%\r");
     terminal.wait_for("■ the end");
+    terminal.press("4");
+    terminal.wait_for("GPU per round");
+    terminal.wait_for("self-test passed");
     terminal.press("q");
     assert_eq!(terminal.ends(), 0);
 }
