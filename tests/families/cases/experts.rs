@@ -48,8 +48,15 @@ pub const QWEN3_MOE_GGUF: Case =
     Case { fixture: "qwen3moe.gguf", golden: "qwen3moe.gguf", runs: QUANTISED, spoiled: "", ..QWEN3_MOE };
 
 /// DeepSeek-V3's layout as GGUF: experts in four groups, YaRN, queries of low rank, quantised.
-pub const DEEPSEEK2_GGUF: Case =
-    Case { fixture: "deepseek2.gguf", golden: "deepseek2.gguf", runs: QUANTISED, draft: None, spoiled: "", ..DEEPSEEK };
+pub const DEEPSEEK2_GGUF: Case = Case {
+    fixture: "deepseek2.gguf",
+    golden: "deepseek2.gguf",
+    runs: QUANTISED,
+    drafts: &[1, 2, 3, 4, 5, 6],
+    draft: None,
+    spoiled: "",
+    ..DEEPSEEK
+};
 
 /// As DeepSeek-V2-Lite: direct queries, experts by probabilities that are not normalised, two shared ones, no groups.
 pub const DEEPSEEK2_LITE_GGUF: Case =
