@@ -12,7 +12,7 @@ use crate::model::block_module::BlockModule;
 use crate::model::load::{Loaded, load};
 use crate::model::options::LoadOptions;
 use crate::model::{Checkpoint, DraftModule, ExpertsMet, LogitRows, Model, ModelError, Rows};
-use crate::protocol::{DeviceWork, DrafterInfo, GpuInfo, MemoryAccount, TokenId};
+use crate::protocol::{DeviceWork, DrafterInfo, GpuInfo, KernelTime, MemoryAccount, TokenId};
 use draftscope_kernels::Stream;
 
 /// Bytes that the bandwidth test reads: far more than any cache stores.
@@ -136,6 +136,10 @@ pub struct DeviceCost {
     pub read_rate: f64,
     /// (pass_bytes + cache_bytes) ÷ T(1) ÷ read_rate, T(1) on the device where it notes times.
     pub read_share: f64,
+    /// What the kernels of a pass of one row take there, slowest first; empty where it notes no times.
+    pub kernels: Vec<KernelTime>,
+    /// The same for a pass of four rows.
+    pub kernels_of_four: Vec<KernelTime>,
 }
 
 impl CostCurve {
@@ -352,6 +356,8 @@ pub fn measure(recipe: &LoadOptions, ctx: usize, turns: usize) -> Result<CostCur
     let host = on_cpu.then(|| (median(shares), median(rates)));
     let verify_times: Vec<Timing> = times.into_iter().map(Timing::of).collect();
     let rate = (pass_bytes + cache_bytes) as f64 / (verify_times[0].median_us / 1e6);
+    let kernels = timer.target.kernel_times(1)?;
+    let kernels_of_four = timer.target.kernel_times(4)?;
     let gpu = timer.target.gpu_info().zip(one_row).zip(read_rate);
     let device = gpu.map(|((gpu, pass), read_rate)| {
         let verify: Vec<Timing> = match gpu.notes_times {
@@ -360,7 +366,7 @@ pub fn measure(recipe: &LoadOptions, ctx: usize, turns: usize) -> Result<CostCur
         };
         let one = verify.first().unwrap_or(&verify_times[0]).median_us / 1e6;
         let read_share = (pass_bytes + cache_bytes) as f64 / one / read_rate.max(1.0);
-        DeviceCost { gpu, verify, pass, read_rate, read_share }
+        DeviceCost { gpu, verify, pass, read_rate, read_share, kernels, kernels_of_four }
     });
     let drafter = timer.mtp.as_ref().map(|(_, info)| info).or(timer.block.as_ref().map(|(_, info)| info));
     Ok(CostCurve {

@@ -36,7 +36,7 @@ pub use rows::{RowPool, Rows};
 pub use tap::{State, Tap};
 
 use self::shared_kv::SharedKv;
-use crate::protocol::{DeviceWork, GpuInfo, ModelInfo, MtpSpec, TokenId};
+use crate::protocol::{DeviceWork, GpuInfo, KernelTime, ModelInfo, MtpSpec, TokenId};
 
 /// Waits a moment until the GPUs that models used are closed: the end of a process that uses one.
 pub fn close_devices() {
@@ -189,6 +189,16 @@ pub trait Model {
     /// What the driver reports.
     fn device_read_rate(&self) -> Result<Option<f64>, ModelError> {
         Ok(None)
+    }
+
+    /// What the kernels of a pass over `rows` rows take on the device, slowest first; empty where none notes times. The cache
+    /// stays as it is.
+    ///
+    /// # Errors
+    /// What the driver reports.
+    fn kernel_times(&mut self, rows: usize) -> Result<Vec<KernelTime>, ModelError> {
+        let _ = rows;
+        Ok(Vec::new())
     }
 
     /// The keys and values for a drafter without a cache of its own; `None` from families without such drafters.

@@ -6,7 +6,7 @@
 
 use crate::model::shared_kv::SharedKv;
 use crate::model::{Checkpoint, ExpertsMet, Forward, LogitRows, Model, ModelError, ModelSpec, Rows, Tap};
-use crate::protocol::{DeviceWork, GpuInfo, TokenId};
+use crate::protocol::{DeviceWork, GpuInfo, KernelTime, TokenId};
 
 /// Wraps a model.
 pub struct RowByRow {
@@ -76,6 +76,10 @@ impl Model for RowByRow {
 
     fn gpu_info(&self) -> Option<GpuInfo> {
         self.inner.gpu_info()
+    }
+
+    fn kernel_times(&mut self, rows: usize) -> Result<Vec<KernelTime>, ModelError> {
+        self.inner.kernel_times(rows)
     }
 
     fn device_read_rate(&self) -> Result<Option<f64>, ModelError> {

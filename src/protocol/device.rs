@@ -19,6 +19,17 @@ pub struct DeviceWork {
     pub nanoseconds: u64,
 }
 
+/// What the launches of one kernel take in a pass on a device.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct KernelTime {
+    /// What it computes; of a product with a matrix, type, outputs × inputs too.
+    pub kernel: String,
+    /// Launches in a pass.
+    pub launches: usize,
+    /// Time of all of them in microseconds: the median of a few passes, each launch begun and ended for itself.
+    pub median_us: f64,
+}
+
 impl DeviceWork {
     /// What was done since `before`.
     #[must_use]

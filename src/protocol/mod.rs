@@ -30,7 +30,7 @@ pub(crate) use named_enum::named_enum;
 pub use branch::Branch;
 pub use command::{Again, Command, Continuation, Landmark, Message, PlainAnswer, Prompt, Speaker};
 pub use costs::Costs;
-pub use device::{DeviceWork, GpuInfo, RoundOnDevice};
+pub use device::{DeviceWork, GpuInfo, KernelTime, RoundOnDevice};
 pub use drafting::{DraftPick, DrafterKind, Drafting};
 pub use engine::{Ability, CountedRound, DraftCounts, DraftTotals, EngineInfo};
 pub(crate) use event::Private;

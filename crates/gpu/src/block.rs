@@ -131,7 +131,7 @@ pub(crate) struct Binder<'a> {
 impl Binder<'_> {
     pub(crate) fn op(&self, kernel: Kernel, dims: Dims, grid: Grid, buffers: &[&wgpu::Buffer]) -> Op {
         let dims = self.gpu.dims(dims);
-        Op { kernel, group: self.gpu.bind(kernel, (&dims, self.run), buffers), grid }
+        Op { kernel, group: self.gpu.bind(kernel, (&dims, self.run), buffers), grid, size: None }
     }
 
     /// Rows of the embedding, scaled, to `x`.
@@ -177,13 +177,14 @@ impl Binder<'_> {
             let tiles = part.rows.div_ceil(TILE) as u32;
             let grid = if pair.is_some() { Grid::Tiles(tiles) } else { Grid::Weights(grid, tiles) };
             let buffers: Vec<_> = [&part.codes, &part.scales].into_iter().chain(inputs).collect();
-            self.op(Kernel::Matrix(part.form), dims, grid, &buffers)
+            self.op(Kernel::Matrix(part.form), dims, grid, &buffers).sized(part.rows, matrix.k)
         };
         let both = |(a, b): (&Part, &Part)| {
             let (dims, grid) = dims(a, a.rows + b.rows, a.rows);
             let buffers: Vec<_> =
                 [&a.codes, &a.scales].into_iter().chain(inputs).chain([&b.codes, &b.scales]).collect();
             self.op(Kernel::MatrixPair(a.form, b.form), dims, Grid::FewRows(grid), &buffers)
+                .sized(a.rows + b.rows, matrix.k)
         };
         pair.map(both).into_iter().chain(matrix.parts.iter().map(op)).collect()
     }
@@ -226,7 +227,7 @@ impl Binder<'_> {
             let groups = (gate_part.rows / BLOCK) as u32;
             let grid = Grid::Weights([groups, 1], groups);
             let dims = Dims { a, b: [u32::from(gelu), 0, 0, 0], ..Dims::default() };
-            self.op(Kernel::GateUp(gate_part.form), dims, grid, &buffers)
+            self.op(Kernel::GateUp(gate_part.form), dims, grid, &buffers).sized(2 * gate_part.rows, gate.k)
         };
         gate.parts.iter().zip(&up.parts).map(op).collect()
     }

@@ -93,6 +93,11 @@ impl Head {
         Self { ops, best, logits, stats, found, width }
     }
 
+    /// All of its launches.
+    pub(crate) fn ops(&self) -> impl Iterator<Item = &Op> {
+        self.ops.iter().chain(&self.best)
+    }
+
     /// Bytes that the host reads of one submission at most.
     pub(crate) fn most_bytes(&self) -> usize {
         MAX_ROWS * (4 * self.width + 16 * self.width.div_ceil(STRETCH) + 8 * (BEST + 1))
@@ -180,24 +185,31 @@ impl Ending {
         Self { head, final_norm, spare: gpu.storage(4 * d_model), row_bytes: 4 * d_model as u64, slot }
     }
 
-    /// Records the head over all rows of a normed pass, or over its last row alone. Returns the rows that get logits.
+    /// The rows of a pass that get logits: all, or the last one alone, which is described to the kernels here.
+    pub(crate) fn scored(&self, (gpu, scratch): (&Gpu, &Scratch), rows: &PassRows, last_only: bool) -> PassRows {
+        if rows.m() == 1 || !last_only {
+            return rows.clone();
+        }
+        let one_row = PassRows { logits: rows.logits, ..PassRows::chain(0, 1) };
+        scratch.write_slot(gpu, (&one_row, 0), self.slot);
+        one_row
+    }
+
+    /// Records the head over the rows of a normed pass that get logits.
     pub(crate) fn record(
         &self,
-        (gpu, recording): (&Gpu, &mut Recording<'_>),
-        (scratch, run): (&Scratch, (&PassRows, usize)),
-        (last_only, wanted): (bool, Logits),
-    ) -> PassRows {
+        recording: &mut Recording<'_>,
+        (x, run): (&wgpu::Buffer, (&PassRows, usize)),
+        (scored, wanted): (&PassRows, Logits),
+    ) {
         let m = run.0.m();
-        if m == 1 || !last_only {
+        if scored.m() == m {
             self.head.record(recording, run, wanted);
-            return run.0.clone();
+            return;
         }
-        let one_row = PassRows { logits: run.0.logits, ..PassRows::chain(0, 1) };
-        scratch.write_slot(gpu, (&one_row, 0), self.slot);
-        recording.copy((&scratch.x, (m as u64 - 1) * self.row_bytes), (&self.spare, 0), self.row_bytes);
-        recording.copy((&self.spare, 0), (&scratch.x, 0), self.row_bytes);
-        recording.launch([&self.final_norm], (&one_row, self.slot));
-        self.head.record(recording, (&one_row, self.slot), wanted);
-        one_row
+        recording.copy((x, (m as u64 - 1) * self.row_bytes), (&self.spare, 0), self.row_bytes);
+        recording.copy((&self.spare, 0), (x, 0), self.row_bytes);
+        recording.launch([&self.final_norm], (scored, self.slot));
+        self.head.record(recording, (scored, self.slot), wanted);
     }
 }

@@ -100,6 +100,33 @@ impl Kernel {
         by_form.chain(others).chain(recurrent).chain(pairs).collect()
     }
 
+    /// What it computes, as shown to the user.
+    #[must_use]
+    pub fn name(self) -> String {
+        match self {
+            Self::Embed(form) => format!("embedding {}", form.name()),
+            Self::Norm => "norm".to_owned(),
+            Self::Matrix(form) => format!("product {}", form.name()),
+            Self::MatrixPair(first, other) => format!("product {} and {}", first.name(), other.name()),
+            Self::GateUp(form) => format!("gate and up {}", form.name()),
+            Self::Rope => "heads and cache".to_owned(),
+            Self::Attend => "attention".to_owned(),
+            Self::Join => "joining segments".to_owned(),
+            Self::AttendPrompt => "attention of a prompt".to_owned(),
+            Self::Stats => "statistics of logits".to_owned(),
+            Self::Pick => "best token".to_owned(),
+            Self::NormAdd => "norm and sum".to_owned(),
+            Self::Cap => "cap of logits".to_owned(),
+            Self::Convolve => "convolution".to_owned(),
+            Self::Delta(_) => "delta rule".to_owned(),
+            Self::GateNorm => "norm and gate".to_owned(),
+            Self::LayerInputs => "inputs of layers".to_owned(),
+            Self::LayerInput(form) => format!("input of a layer {}", form.name()),
+            Self::Best => "largest logits".to_owned(),
+            Self::Stream => "reading".to_owned(),
+        }
+    }
+
     /// The variant for `m` rows.
     #[must_use]
     pub fn for_rows(self, m: usize) -> Variant {
@@ -203,6 +230,7 @@ impl Variant {
         const LARGEST: &str = include_str!("shaders/largest.wgsl");
         const SCORE: &str = include_str!("shaders/attend_score.wgsl");
         const QUANTISE: &str = include_str!("shaders/quantise.wgsl");
+        const SIZE: &str = include_str!("shaders/size.wgsl");
         match self.kernel {
             Kernel::Embed(form) => {
                 let FormSource { types, values, load, weight, .. } = FormSource::of(form);
@@ -237,17 +265,17 @@ impl Variant {
                 };
                 [HEADER, buffers, &own, QUANTISE, types, values, load, &source.load_up(), input, products].concat()
             }
-            Kernel::Norm => [HEADER, include_str!("shaders/norm.wgsl"), QUANTISE].concat(),
+            Kernel::Norm => [HEADER, include_str!("shaders/norm.wgsl"), SIZE, QUANTISE].concat(),
             Kernel::Rope => [HEADER, include_str!("shaders/rope.wgsl")].concat(),
-            Kernel::Attend => [HEADER, include_str!("shaders/attend.wgsl"), SCORE].concat(),
+            Kernel::Attend => [HEADER, &each(include_str!("shaders/attend.wgsl"), "v", 16), SCORE].concat(),
             Kernel::AttendPrompt => {
-                let own = each(&each(include_str!("shaders/attend_prompt.wgsl"), "r", 4), "k", 4);
+                let own = each(&each(&each(include_str!("shaders/attend_prompt.wgsl"), "r", 4), "k", 4), "v", 8);
                 [HEADER, &own, SCORE, QUANTISE].concat()
             }
-            Kernel::Join => [HEADER, include_str!("shaders/join.wgsl"), QUANTISE].concat(),
-            Kernel::Stats => [HEADER, include_str!("shaders/stats.wgsl"), LARGEST].concat(),
+            Kernel::Join => [HEADER, &each(include_str!("shaders/join.wgsl"), "v", 4), QUANTISE].concat(),
+            Kernel::Stats => [HEADER, &each(include_str!("shaders/stats.wgsl"), "v", 8), LARGEST].concat(),
             Kernel::Pick => [HEADER, include_str!("shaders/pick.wgsl"), LARGEST].concat(),
-            Kernel::NormAdd => [HEADER, include_str!("shaders/norm_add.wgsl"), QUANTISE].concat(),
+            Kernel::NormAdd => [HEADER, include_str!("shaders/norm_add.wgsl"), SIZE, QUANTISE].concat(),
             Kernel::Cap => [HEADER, include_str!("shaders/cap.wgsl")].concat(),
             Kernel::Convolve => [HEADER, include_str!("shaders/convolve.wgsl")].concat(),
             Kernel::Delta(own) => {
@@ -260,9 +288,9 @@ impl Variant {
                 let FormSource { types, values, load, input, products, .. } = &source;
                 let own = each(include_str!("shaders/layer_input.wgsl"), "o", 4);
                 let load_project = source.load_up().replace("dims.a.y", "dims.b.z");
-                [HEADER, &own, QUANTISE, types, values, load, &load_project, input, products].concat()
+                [HEADER, &own, SIZE, QUANTISE, types, values, load, &load_project, input, products].concat()
             }
-            Kernel::Best => [HEADER, include_str!("shaders/best.wgsl"), LARGEST].concat(),
+            Kernel::Best => [HEADER, &each(include_str!("shaders/best.wgsl"), "v", 8), LARGEST].concat(),
             Kernel::Stream => [HEADER, include_str!("shaders/stream.wgsl")].concat(),
         }
     }
@@ -279,11 +307,13 @@ impl Variant {
     /// The text for so many rows, with what belongs to each row and output written out, so that sums stay in registers.
     fn unrolled(self, text: &str) -> String {
         let rows = self.rows;
-        let list = |name: &str| (0..rows).map(|row| format!("{name}_{row}u")).collect::<Vec<_>>().join(", ");
+        let list = |name: &str| (0..rows).map(|row| format!("{name}_$o_{row}u")).collect::<Vec<_>>().join(", ");
         let text = text.replace("GATES", &list("gate")).replace("UPS", &list("up"));
         let constants =
             format!("const ROWS = {rows}u;\nconst ROWS_AT_ONCE = {}u;\nconst OUTPUTS = {OUTPUTS}u;\n", rows.min(4));
-        constants + &each(&each(&text, "r", rows), "o", OUTPUTS)
+        let text = each(&each(&text, "r", rows), "o", OUTPUTS);
+        // blocks whose loads are under way together: compilers do not unroll loops of unknown length
+        constants + &each(&each(&text, "h", 2), "u", 4)
     }
 }
 

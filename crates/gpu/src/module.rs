@@ -9,8 +9,8 @@ use crate::buffers::{Acts, LayerCache, Scratch, copy_caches};
 use crate::head::{Ending, Head, Logits, Scored};
 use crate::matrix::Matrix;
 use crate::network::{Network, PASSES};
-use crate::pass::{MAX_ROWS, PROMPT_ROWS, PassRows};
-use crate::recording::{Readback, Recording};
+use crate::pass::{MAX_ROWS, PROMPT_ROWS, PassRows, SEGMENT};
+use crate::recording::{Expected, Readback, Recorded, Recording};
 use crate::work::Work;
 
 /// Most drafts that a submission runs ahead.
@@ -68,6 +68,18 @@ pub struct Slots<'a> {
     pub ahead: usize,
 }
 
+impl Slots<'_> {
+    /// What decides the commands of a submission of this pass, with so many slots that run ahead.
+    fn sizes(&self, pass: &PassRows, (ahead, is_fused): (usize, bool)) -> Vec<usize> {
+        let flags = [is_fused, self.hidden_first, self.before_norm].map(usize::from);
+        let (first, last) = (pass.segments(), (pass.base + pass.m() + ahead).div_ceil(SEGMENT));
+        // where a segment begins between them, the place counts
+        let place = if first == last { 0 } else { pass.base };
+        let sizes = [pass.m(), first, last, place, pass.logits, ahead];
+        sizes.into_iter().chain([self.logits as usize]).chain(flags).collect()
+    }
+}
+
 /// What slots computed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModuleOutput {
@@ -119,6 +131,7 @@ pub struct ModuleSequence {
     rows: Vec<wgpu::Buffer>,
     states: wgpu::Buffer,
     back: Readback,
+    expected: Expected,
     /// Rows of the target's head that joined, and their tokens.
     joining: Option<Matrix>,
     joined: Vec<u32>,
@@ -184,6 +197,7 @@ impl ModuleSequence {
             hidden: gpu.storage(4 * (1 + w.fuse.len()) * MAX_SLOTS * d),
             states: gpu.storage(4 * MAX_SLOTS * d),
             back: Readback::new(gpu, bytes),
+            expected: Expected::default(),
             ending: Ending::new(gpu, (head, final_norm), d, PASSES),
             ids,
             network: Arc::clone(network),
@@ -269,24 +283,27 @@ impl ModuleSequence {
             let rows: Vec<f32> = rows.flatten().copied().collect();
             gpu.write(&self.hidden, (4 * state * MAX_SLOTS * d) as u64, bytemuck::cast_slice(&rows));
         }
-        let mut recording = Recording::new(&gpu, &self.back);
-        self.record_joined(&mut recording);
-        for (index, pass) in passes.iter().enumerate() {
-            self.record(&mut recording, (pass, index), (&slots, count > 1));
-        }
-        let row = 4 * d as u64;
-        recording.read_states(&self.states, 0, m as u64 * row);
-        let run = (&self.scratch, (last, passes.len() - 1));
-        let last = self.ending.record((&gpu, &mut recording), run, (true, slots.logits));
-        // drafts
         let ahead = slots.ahead.min(MAX_AHEAD).min(self.network.ctx_len - self.len - m);
-        for index in 0..ahead {
-            let at = slots.at + m + index;
-            let pass = PassRows { at, logits, ..PassRows::chain(self.len + m + index, 1) };
-            self.record_ahead(&mut recording, (&pass, index), &slots);
+        let steps = self.ahead_passes((self.len + m, slots.at + m), (ahead, logits));
+        for (index, step) in steps.iter().enumerate() {
+            self.scratch.write_slot(&gpu, (step, MAX_SLOTS + index), PASSES + 1 + index);
         }
-        recording.read(&self.tokens, 4 * MAX_SLOTS as u64, 4 * ahead as u64);
-        let (mut reading, work) = recording.finish()?;
+        let is_fused = count > 1;
+        let last = self.ending.scored((&gpu, &self.scratch), last, true);
+        // rows that join are copied once
+        let repeats = passes.len() == 1 && self.copied == self.joined.len();
+        let sizes = |pass: &PassRows| if repeats { slots.sizes(pass, (ahead, is_fused)) } else { Vec::new() };
+        let mut expected = std::mem::take(&mut self.expected);
+        let recorded =
+            expected.take(&sizes(&passes[0]), || self.record_passes(&passes, (&last, &steps), (&slots, is_fused)));
+        let submitted = recorded.submit(&gpu);
+        let next = PassRows { logits, ..PassRows::chain(self.len + m, m) };
+        let scored = if m == 1 { &next } else { &last };
+        let steps = self.ahead_passes((self.len + 2 * m, slots.at + 2 * m), (ahead, logits));
+        let prepare = || self.record_passes(std::slice::from_ref(&next), (scored, &steps), (&slots, is_fused));
+        expected.prepare(sizes(&next), prepare);
+        self.expected = expected;
+        let (mut reading, work) = submitted.read(&gpu, &self.back)?;
         (self.work, self.copied) = (self.work.and(work), self.joined.len());
         let states = reading.numbers(m * d);
         let scored = self.ending.head.take(&mut reading, &last, slots.logits);
@@ -306,10 +323,41 @@ impl ModuleSequence {
         self.len += 1;
     }
 
+    /// Passes that run ahead, each over one slot, from a position in the cache and a rotary position on.
+    fn ahead_passes(&self, (base, at): (usize, usize), (count, logits): (usize, usize)) -> Vec<PassRows> {
+        (0..count).map(|index| PassRows { at: at + index, logits, ..PassRows::chain(base + index, 1) }).collect()
+    }
+
+    /// Records passes over slots that follow each other, of which these rows of the last get logits, those that run ahead,
+    /// and what the host reads of them.
+    fn record_passes(
+        &self,
+        passes: &[PassRows],
+        (scored, ahead): (&PassRows, &[PassRows]),
+        slots: (&Slots<'_>, bool),
+    ) -> Recorded {
+        let mut recording = Recording::new(&self.network.gpu, &self.back);
+        self.record_joined(&mut recording);
+        for (index, pass) in passes.iter().enumerate() {
+            self.record(&mut recording, (pass, index), slots);
+        }
+        let row = 4 * self.weights.shape.d_model as u64;
+        let m: usize = passes.iter().map(PassRows::m).sum();
+        recording.read_states(&self.states, 0, m as u64 * row);
+        if let Some(last) = passes.last() {
+            let run = (last, passes.len() - 1);
+            self.ending.record(&mut recording, (&self.scratch.x, run), (scored, slots.0.logits));
+        }
+        for (index, pass) in ahead.iter().enumerate() {
+            self.record_ahead(&mut recording, (pass, PASSES + 1 + index), slots.0);
+        }
+        recording.read(&self.tokens, 4 * MAX_SLOTS as u64, 4 * ahead.len() as u64);
+        recording.close()
+    }
+
     /// One slot that reads the best token of the slot before and its state; the host reads its own.
-    fn record_ahead(&self, recording: &mut Recording<'_>, (pass, index): (&PassRows, usize), slots: &Slots<'_>) {
-        let (row, slot) = (4 * self.weights.shape.d_model as u64, PASSES + 1 + index);
-        self.scratch.write_slot(&self.network.gpu, (pass, MAX_SLOTS + index), slot);
+    fn record_ahead(&self, recording: &mut Recording<'_>, (pass, slot): (&PassRows, usize), slots: &Slots<'_>) {
+        let row = 4 * self.weights.shape.d_model as u64;
         let state = if slots.before_norm { &self.scratch.x } else { &self.scratch.acts.values };
         recording.copy((state, 0), (&self.rows[0], 0), row);
         let Launches { embed, embedding_norm, hidden_norm, project, block, pick, .. } = &self.launches;

@@ -12,7 +12,7 @@ use crate::device::Gpu;
 use crate::head::{Ending, Head, Logits};
 use crate::matrix::Matrix;
 use crate::pass::{MAX_ROWS, PassRows};
-use crate::recording::{Readback, Recording};
+use crate::recording::{Expected, Readback, Recorded, Recording};
 use crate::recurrent::Recurrence;
 use crate::request::{Output, Request};
 use crate::style::EndStyle;
@@ -87,6 +87,7 @@ pub struct Sequence {
     /// `[states][rows][d_model]` of one submission.
     states: wgpu::Buffer,
     back: Readback,
+    expected: Expected,
     /// States that buffers have room for.
     room: usize,
     len: usize,
@@ -145,6 +146,7 @@ impl Sequence {
             tokens,
             states,
             back,
+            expected: Expected::default(),
             room: 1,
             len: 0,
             work: Work::default(),
@@ -174,6 +176,17 @@ impl Sequence {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// All launches of a pass.
+    pub(crate) fn ops(&self) -> impl Iterator<Item = &Op> {
+        let blocks = self.blocks.iter().flatten();
+        self.embed.iter().chain(blocks).chain([&self.ending.final_norm]).chain(self.ending.head.ops())
+    }
+
+    /// Describes a pass to the kernels, in the first slot.
+    pub(crate) fn write_pass(&self, pass: &PassRows) {
+        self.scratch.write_passes(&self.network.gpu, std::slice::from_ref(pass));
     }
 
     /// Drops positions `len..`, and more if [`Sequence::rewindable`] says that it must.
@@ -210,6 +223,7 @@ impl Sequence {
         if count > self.room {
             (self.states, self.back) = state_buffers(&self.network, &self.ending.head, count);
             self.room = count;
+            self.expected.forget();
         }
         self.network.gpu.check()
     }
@@ -262,20 +276,24 @@ impl Sequence {
             recurrence.plan((&gpu, &self.caches), (self.len, goes_on), &mut passes);
         }
         let Some(last) = passes.last() else { return Ok(()) };
+        let (last, rows) = (last.clone(), tokens.len());
         self.scratch.write_passes(&gpu, &passes);
         gpu.write(&self.tokens, 0, bytemuck::cast_slice(tokens));
-        let rows = tokens.len();
-        let mut recording = Recording::new(&gpu, &self.back);
-        for (slot, pass) in passes.iter().enumerate() {
-            self.record(&mut recording, (pass, slot), (&request, rows));
-        }
         let numbers = request.states.len() * rows * d;
-        recording.read_states(&self.states, 0, 4 * numbers as u64);
-        let scored = (!goes_on).then(|| {
-            let (run, last_only) = ((last, passes.len() - 1), request.logits == Logits::Last);
-            self.ending.record((&gpu, &mut recording), (&self.scratch, run), (last_only, request.logits))
-        });
-        let (mut reading, work) = recording.finish()?;
+        let last_only = request.logits == Logits::Last;
+        let scored = (!goes_on).then(|| self.ending.scored((&gpu, &self.scratch), &last, last_only));
+        let repeats = request.parents.is_none() && passes.len() == 1 && !goes_on;
+        let sizes = |pass: &PassRows| if repeats { request.sizes(pass) } else { Vec::new() };
+        let mut expected = std::mem::take(&mut self.expected);
+        let scored_rows = scored.as_ref();
+        let recorded = expected.take(&sizes(&last), || self.record_passes(&passes, &request, scored_rows));
+        let submitted = recorded.submit(&gpu);
+        let next = PassRows::chain(self.len + rows, rows);
+        let scored_next = scored.as_ref().map(|scored| if scored.m() == rows { &next } else { scored });
+        let prepare = || self.record_passes(std::slice::from_ref(&next), &request, scored_next);
+        expected.prepare(sizes(&next), prepare);
+        self.expected = expected;
+        let (mut reading, work) = submitted.read(&gpu, &self.back)?;
         self.work = self.work.and(work);
         let states = reading.numbers(numbers);
         for row in 0..rows {
@@ -290,13 +308,35 @@ impl Sequence {
         Ok(())
     }
 
-    /// One pass up to the final norm; its states go after those of the passes before.
-    fn record(&self, recording: &mut Recording<'_>, run: (&PassRows, usize), (request, rows): (&Request<'_>, usize)) {
+    /// Records passes that follow each other, and what the host reads of them: logits of these rows of the last, or none if
+    /// another submission goes on.
+    fn record_passes(&self, passes: &[PassRows], request: &Request<'_>, scored: Option<&PassRows>) -> Recorded {
+        let (rows, first) = (request.tokens.len(), passes.first().map_or(0, |pass| pass.base));
+        let mut recording = Recording::new(&self.network.gpu, &self.back);
+        for (slot, pass) in passes.iter().enumerate() {
+            self.record(&mut recording, (pass, slot), (request, rows, first));
+        }
+        let numbers = request.states.len() * rows * self.network.shape.d_model;
+        recording.read_states(&self.states, 0, 4 * numbers as u64);
+        if let Some((scored, last)) = scored.zip(passes.last()) {
+            let run = (last, passes.len() - 1);
+            self.ending.record(&mut recording, (&self.scratch.x, run), (scored, request.logits));
+        }
+        recording.close()
+    }
+
+    /// One pass up to the final norm; its states go after those of the passes before, of which the first began at `first`.
+    fn record(
+        &self,
+        recording: &mut Recording<'_>,
+        run: (&PassRows, usize),
+        (request, rows, first): (&Request<'_>, usize, usize),
+    ) {
         let d = self.network.shape.d_model;
         let bytes = (4 * run.0.m() * d) as u64;
         let keep = |recording: &mut Recording<'_>, place: Option<usize>, from: &wgpu::Buffer| {
             for (state, _) in request.states.iter().enumerate().filter(|(_, wanted)| **wanted == place) {
-                let to = 4 * (state * rows + run.0.base - self.len) * d;
+                let to = 4 * (state * rows + run.0.base - first) * d;
                 recording.copy((from, 0), (&self.states, to as u64), bytes);
             }
         };

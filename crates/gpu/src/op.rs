@@ -10,6 +10,8 @@ pub(crate) struct Op {
     pub(crate) kernel: Kernel,
     pub(crate) group: wgpu::BindGroup,
     pub(crate) grid: Grid,
+    /// Outputs and inputs of a product.
+    pub(crate) size: Option<[usize; 2]>,
 }
 
 /// How many workgroups run, for `m` rows.
@@ -39,6 +41,11 @@ pub(crate) enum Grid {
 const PROMPT_ROWS_AT_ONCE: usize = 8;
 
 impl Op {
+    /// The same, as a product of so many outputs and inputs.
+    pub(crate) fn sized(self, outputs: usize, inputs: usize) -> Self {
+        Self { size: Some([outputs, inputs]), ..self }
+    }
+
     /// Workgroups for a pass; `None` if passes of so many rows do without it.
     pub(crate) fn workgroups(&self, rows: &PassRows) -> Option<[u32; 3]> {
         let (m, is_prompt) = (rows.m(), rows.m() > MAX_ROWS);

@@ -99,31 +99,114 @@ impl<'a> Recording<'a> {
         self.read(from, at, bytes);
     }
 
-    /// Submits, waits, and reads.
-    ///
-    /// # Errors
-    /// What the driver reports.
-    pub(crate) fn finish(mut self) -> Result<(Reading, Work), GpuError> {
-        let mut end = self.end;
+    /// Ends the recording.
+    pub(crate) fn close(mut self) -> Recorded {
+        let states_end = self.end;
         if let Some(stamps) = self.back.stamps.as_ref().filter(|_| self.stamped > 0) {
             for (place, stamp) in [(0, 0), (1, self.stamped)] {
                 self.encoder.resolve_query_set(&stamps.set, stamp..stamp + 1, &stamps.resolved, place * STAMP_BYTES);
                 let from = place * STAMP_BYTES;
-                self.encoder.copy_buffer_to_buffer(&stamps.resolved, from, &self.back.buffer, end, STAMPS_READ / 2);
-                end += STAMPS_READ / 2;
+                self.encoder.copy_buffer_to_buffer(
+                    &stamps.resolved,
+                    from,
+                    &self.back.buffer,
+                    self.end,
+                    STAMPS_READ / 2,
+                );
+                self.end += STAMPS_READ / 2;
             }
         }
-        self.gpu.submit_recorded(self.encoder);
-        let mut words = self.gpu.read(&self.back.buffer, end)?;
+        let work = Work { read_bytes: self.end, ..self.work };
+        Recorded { commands: self.encoder.finish(), end: states_end, work }
+    }
+
+    /// Submits, waits, and reads.
+    ///
+    /// # Errors
+    /// What the driver reports.
+    pub(crate) fn finish(self) -> Result<(Reading, Work), GpuError> {
+        let (gpu, back) = (self.gpu, self.back);
+        self.close().submit(gpu).read(gpu, back)
+    }
+}
+
+/// A recorded submission. It holds no numbers that differ between passes of the same sizes: those are in buffers, so it can
+/// be recorded before they are known.
+#[derive(Debug)]
+pub(crate) struct Recorded {
+    commands: wgpu::CommandBuffer,
+    /// Bytes to read, without times.
+    end: u64,
+    work: Work,
+}
+
+impl Recorded {
+    /// Hands it to the device.
+    pub(crate) fn submit(self, gpu: &Gpu) -> Submitted {
+        gpu.submit_recorded(self.commands);
+        Submitted { end: self.end, work: self.work }
+    }
+}
+
+/// A submission that the device works on.
+#[must_use]
+pub(crate) struct Submitted {
+    end: u64,
+    work: Work,
+}
+
+impl Submitted {
+    /// Waits, and reads.
+    ///
+    /// # Errors
+    /// What the driver reports.
+    pub(crate) fn read(mut self, gpu: &Gpu, back: &Readback) -> Result<(Reading, Work), GpuError> {
+        let mut words = gpu.read(&back.buffer, self.work.read_bytes)?;
         let times = words.split_off((self.end / 4) as usize);
-        self.work.read_bytes = end;
         if let [from, from_high, to, to_high] = times[..] {
             let number = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
             let ticks = number(to, to_high).saturating_sub(number(from, from_high));
-            self.work.device_ns = self.gpu.nanoseconds(ticks);
+            self.work.device_ns = gpu.nanoseconds(ticks);
         }
-        self.gpu.count(self.work);
+        gpu.count(self.work);
         Ok((Reading { words, at: 0 }, self.work))
+    }
+}
+
+/// Submissions that a sequence is expected to need again, each recorded while the device worked on one of the same sizes:
+/// recording takes the host as long as some devices need for a pass.
+#[derive(Debug, Default)]
+pub(crate) struct Expected {
+    /// With what decides its commands, the latest last.
+    recorded: Vec<(Vec<usize>, Recorded)>,
+}
+
+/// Most submissions that are kept: one for each number of rows of a pass.
+const MOST_RECORDED: usize = crate::pass::MAX_ROWS;
+
+impl Expected {
+    /// The recorded submission of these sizes, or a new recording. Empty sizes are never those of another.
+    pub(crate) fn take(&mut self, sizes: &[usize], record: impl FnOnce() -> Recorded) -> Recorded {
+        match self.recorded.iter().position(|(of, _)| of == sizes && !sizes.is_empty()) {
+            Some(index) => self.recorded.remove(index).1,
+            None => record(),
+        }
+    }
+
+    /// Records a submission of these sizes, unless there is one, or they are empty.
+    pub(crate) fn prepare(&mut self, sizes: Vec<usize>, record: impl FnOnce() -> Recorded) {
+        if sizes.is_empty() || self.recorded.iter().any(|(of, _)| *of == sizes) {
+            return;
+        }
+        if self.recorded.len() == MOST_RECORDED {
+            self.recorded.remove(0);
+        }
+        self.recorded.push((sizes, record()));
+    }
+
+    /// Forgets what is recorded: its buffers are no longer those of the sequence.
+    pub(crate) fn forget(&mut self) {
+        self.recorded.clear();
     }
 }
 

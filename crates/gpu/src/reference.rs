@@ -126,7 +126,17 @@ impl Weights {
     }
 }
 
+/// 1 / sqrt(mean of squares + eps) of a row: 256 lanes add four neighbouring numbers in turn.
 pub(crate) fn inverse_size(x: &[f32], eps: f32) -> f32 {
+    let mut lanes = [0.0; 256];
+    for (four, t) in x.chunks(4).zip((0..lanes.len()).cycle()) {
+        four.iter().for_each(|x| lanes[t] += x * x);
+    }
+    1.0 / (tree(&mut lanes) / x.len() as f32 + eps).sqrt()
+}
+
+/// The same over a head, of which 64 lanes add every 64th number.
+pub(crate) fn inverse_size_of_head(x: &[f32], eps: f32) -> f32 {
     let mut lanes = [0.0; 64];
     for (t, lane) in lanes.iter_mut().enumerate() {
         x.iter().skip(t).step_by(64).for_each(|x| *lane += x * x);
@@ -135,8 +145,17 @@ pub(crate) fn inverse_size(x: &[f32], eps: f32) -> f32 {
 }
 
 pub(crate) fn norm(x: &[f32], weight: &[f32], eps: f32) -> Vec<f32> {
+    norm_by(x, weight, |x| inverse_size(x, eps))
+}
+
+/// The same with the sums of a head.
+pub(crate) fn norm_of_heads(x: &[f32], weight: &[f32], eps: f32) -> Vec<f32> {
+    norm_by(x, weight, |x| inverse_size_of_head(x, eps))
+}
+
+fn norm_by(x: &[f32], weight: &[f32], inverse: impl Fn(&[f32]) -> f32) -> Vec<f32> {
     let row = |x: &[f32]| {
-        let inverse = inverse_size(x, eps);
+        let inverse = inverse(x);
         x.iter().zip(weight).map(|(x, weight)| x * inverse * weight).collect::<Vec<_>>()
     };
     x.chunks_exact(weight.len()).flat_map(row).collect()
@@ -157,7 +176,7 @@ pub(crate) fn capped(x: f32, cap: Option<f32>) -> f32 {
 pub(crate) fn rope(head: &[f32], norm: Option<(&[f32], f32)>, angles: Option<&[[f32; 2]]>, scale: f32) -> Vec<f32> {
     let mut head = head.to_vec();
     if let Some((weight, eps)) = norm {
-        let inverse = inverse_size(&head, eps);
+        let inverse = inverse_size_of_head(&head, eps);
         head.iter_mut().zip(weight).for_each(|(x, weight)| *x = *x * inverse * weight);
     }
     let Some(angles) = angles else { return head };

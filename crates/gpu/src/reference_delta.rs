@@ -3,7 +3,7 @@
 #![allow(clippy::excessive_precision)] // the digits of the shaders
 
 use crate::delta::DeltaShape;
-use crate::reference::{exp, inverse_size, tree};
+use crate::reference::{exp, inverse_size_of_head, tree};
 
 /// `ln(1 + x)` for `x` of at least 0.
 pub(crate) fn log_of_one_and(x: f32) -> f32 {
@@ -85,7 +85,7 @@ impl Delta<'_> {
                     }
                     *answer = ((sums[0] + sums[1]) + sums[2]) + sums[3];
                 }
-                let inverse = inverse_size(&answers, self.eps);
+                let inverse = inverse_size_of_head(&answers, self.eps);
                 let gates = &own[channels + head * dv..];
                 let gated = answers.iter().zip(self.norm).zip(gates);
                 out.extend(gated.map(|((x, weight), gate)| x * inverse * weight * (gate / (1.0 + exp(-gate)))));

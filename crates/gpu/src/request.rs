@@ -1,6 +1,7 @@
 //! What a pass over a target is asked for, and what it computes.
 
 use crate::head::{Logits, Scored};
+use crate::pass::PassRows;
 
 /// What a forward pass is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -15,6 +16,14 @@ pub struct Request<'a> {
     pub parents: Option<&'a [usize]>,
     /// Hidden states of each row: after so many blocks, or after the final norm.
     pub states: &'a [Option<usize>],
+}
+
+impl Request<'_> {
+    /// What decides the commands of a submission of this pass.
+    pub(crate) fn sizes(&self, pass: &PassRows) -> Vec<usize> {
+        let sizes = [pass.m(), pass.segments(), pass.logits, self.layers, self.logits as usize];
+        sizes.into_iter().chain(self.states.iter().map(|state| state.map_or(0, |place| place + 1))).collect()
+    }
 }
 
 /// What a forward pass computed.

@@ -117,6 +117,27 @@ fn on_gpu(device: &DeviceCost, out: &mut Lines) {
     let curve = curve.map(|(i, t)| format!("T({}) {:.2}", i + 1, t.median_us / one.median_us.max(f64::MIN_POSITIVE)));
     let curve = curve.collect::<Vec<_>>().join("  ");
     out.add(format!("on the device: one row {:.2} ms; in units of that:  {curve}", one.median_us / 1e3));
+    out.add("launches of a pass of one row, each begun and ended for itself: the kernels that take longest");
+    kernels(device, out);
+}
+
+/// The slowest kernels of a pass.
+const SHOWN_KERNELS: usize = 12;
+
+/// What kernels take in passes of one row and of four.
+fn kernels(device: &DeviceCost, out: &mut Lines) {
+    let all: f64 = device.kernels.iter().map(|kernel| kernel.median_us).sum();
+    for kernel in device.kernels.iter().take(SHOWN_KERNELS) {
+        let of_four = device.kernels_of_four.iter().find(|of_four| of_four.kernel == kernel.kernel);
+        out.add(format!(
+            "  {:<40} {:>4} × {:>8.1} µs  {:>4.1} %  four rows {:>8.1} µs",
+            kernel.kernel,
+            kernel.launches,
+            kernel.median_us / kernel.launches.max(1) as f64,
+            kernel.median_us / all.max(f64::MIN_POSITIVE) * 100.0,
+            of_four.map_or(0.0, |of_four| of_four.median_us / of_four.launches.max(1) as f64),
+        ));
+    }
 }
 
 /// Why T(m) grows where layers have experts.

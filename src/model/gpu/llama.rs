@@ -10,7 +10,7 @@ use draftscope_gpu::{Logits, MAX_ROWS, Network, Output, Request, Scored, Sequenc
 use super::device::{info, work};
 use super::stats;
 use crate::model::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, Rows, Tap, check_path, tree_depths};
-use crate::protocol::{DeviceWork, GpuInfo, TokenId};
+use crate::protocol::{DeviceWork, GpuInfo, KernelTime, TokenId};
 
 /// A target on the GPU: of the Llama kind, or of a family whose blocks have more.
 #[derive(Debug)]
@@ -190,6 +190,16 @@ impl Model for GpuLlama {
     fn gpu_info(&self) -> Option<GpuInfo> {
         let pass_bytes = self.pass_bytes();
         Some(GpuInfo { pass_bytes, ..info(&self.network().gpu, self.row_by_row.clone()) })
+    }
+
+    fn kernel_times(&mut self, rows: usize) -> Result<Vec<KernelTime>, ModelError> {
+        let times = self.sequence.kernel_times(rows.clamp(1, MAX_ROWS))?;
+        let time = |time: draftscope_gpu::KernelTime| KernelTime {
+            kernel: time.kernel,
+            launches: time.launches,
+            median_us: time.ns / 1e3,
+        };
+        Ok(times.into_iter().map(time).collect())
     }
 
     fn device_read_rate(&self) -> Result<Option<f64>, ModelError> {

@@ -13,9 +13,9 @@ var<workgroup> query: array<vec4<f32>, 128>;
 var<workgroup> quarter: array<f32, 512>; // [4][128]
 var<workgroup> weight: array<f32, 128>;
 var<workgroup> place: array<u32, 128>;
-var<workgroup> tree: array<f32, 64>;
+var<workgroup> tree: array<f32, 128>;
 
-@compute @workgroup_size(64)
+@compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) t: u32) {
     let heads = dims.a.x; let hd = dims.a.z; let half = hd / 2u;
     let row = wg.y;
@@ -24,53 +24,54 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) t
     let start = wg.z * SEGMENT;
     let low = select(0u, seen - min(seen, dims.b.x), dims.b.x > 0u); // the first that the row sees
     if start >= seen || start + SEGMENT <= low { return; }
-    for (var i = t; i < hd / 4u; i += 64u) { query[i] = q[(row * heads + wg.x) * (hd / 4u) + i]; }
+    for (var i = t; i < hd / 4u; i += 256u) { query[i] = q[(row * heads + wg.x) * (hd / 4u) + i]; }
     workgroupBarrier();
     let lane = t % 4u;
-    for (var j = t / 4u; j < SEGMENT; j += 16u) {
+    for (var j = t / 4u; j < SEGMENT; j += 64u) {
         var sum = 0.0;
+        // unseen positions weigh nothing, whatever stands where they are looked up
+        let from_ = slot(row, clamp(start + j, low, seen - 1u));
+        if lane == 0u { place[j] = from_; }
         if start + j < seen && start + j >= low {
-            let from_ = slot(row, start + j);
-            if lane == 0u { place[j] = from_; }
             let at = (from_ * dims.a.y + kv) * (hd / 8u);
             for (var c = lane; c < hd / 8u; c += 4u) { sum = add_eight(sum, query[2u * c], query[2u * c + 1u], keys[at + c]); }
         }
         quarter[SEGMENT * lane + j] = sum;
     }
     workgroupBarrier();
-    var most = -3.0e38;
-    for (var j = t; j < SEGMENT; j += 64u) {
-        var score = -3.0e38;
-        if start + j < seen && start + j >= low {
-            let sum = (quarter[j] + quarter[2u * SEGMENT + j]) + (quarter[SEGMENT + j] + quarter[3u * SEGMENT + j]);
+    var score = -3.0e38;
+    if t < SEGMENT {
+        if start + t < seen && start + t >= low {
+            let sum = (quarter[t] + quarter[2u * SEGMENT + t]) + (quarter[SEGMENT + t] + quarter[3u * SEGMENT + t]);
             score = capped(sum, dims.c.x);
         }
-        weight[j] = score;
-        most = max(most, score);
+        tree[t] = score;
     }
-    tree[t] = most;
     workgroupBarrier();
-    for (var step = 32u; step > 0u; step /= 2u) {
+    for (var step = SEGMENT / 2u; step > 0u; step /= 2u) {
         if t < step { tree[t] = max(tree[t], tree[t + step]); }
         workgroupBarrier();
     }
-    most = tree[0];
-    workgroupBarrier();
-    for (var j = t; j < SEGMENT; j += 64u) {
-        weight[j] = select(0.0, exp_fixed(weight[j] - most), start + j < seen && start + j >= low);
-    }
+    let most = tree[0];
+    if t < SEGMENT { weight[t] = select(0.0, exp_fixed(score - most), start + t < seen && start + t >= low); }
     workgroupBarrier();
     let at = ((row * heads + wg.x) * dims.a.w + wg.z) * (hd + 2u);
     let from_ = max(low, start) - start;
     let count = min(SEGMENT, seen - start);
-    for (var i = t; i < half; i += 64u) {
+    for (var i = t; i < half; i += 256u) {
         var two = vec2<f32>(0.0, 0.0);
         var total = 0.0;
-        for (var j = from_; j < count; j++) {
-            let v = unpack2x16float(cached[(place[j] * dims.a.y + kv) * half + i]);
-            total += weight[j];
-            two.x += weight[j] * v.x;
-            two.y += weight[j] * v.y;
+        for (var j = from_ / 16u * 16u; j < count; j += 16u) {
+            //each v
+            let v_$v = cached[(place[j + $v] * dims.a.y + kv) * half + i];
+            //end v
+            //each v
+            let pair_$v = unpack2x16float(v_$v);
+            let weight_$v = weight[j + $v];
+            total += weight_$v;
+            two.x += weight_$v * pair_$v.x;
+            two.y += weight_$v * pair_$v.y;
+            //end v
         }
         if i == 0u {
             parts[at] = most;

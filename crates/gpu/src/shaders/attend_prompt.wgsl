@@ -10,6 +10,7 @@
 @group(0) @binding(7) var<storage, read_write> codes: array<u32>;        // [m][heads head_dim / 4]
 @group(0) @binding(8) var<storage, read_write> scales: array<vec4<f32>>; // [m][heads head_dim / 32]
 const SEGMENT = 128u;
+const WORKGROUP = 256u;
 var<workgroup> query: array<vec4<f32>, 512>;  // [8][64]
 var<workgroup> weight: array<vec4<f32>, 256>; // [2][128]: of four rows each
 var<workgroup> top: array<vec4<f32>, 256>;
@@ -79,14 +80,19 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) t
             //each r
             var two_$r = vec2<f32>();
             //end r
-            for (var n = 0u; n < count; n++) {
-                let v = unpack2x16float(cached[((start + n) * dims.a.y + kv) * half + i]);
-                let w = weight[SEGMENT * own + n];
-                here += w;
+            for (var n = 0u; n < count; n += 8u) {
+                //each v
+                let v_$v = cached[((start + min(n + $v, count - 1u)) * dims.a.y + kv) * half + i];
+                //end v
+                //each v
+                let pair_$v = unpack2x16float(v_$v);
+                let w_$v = weight[SEGMENT * own + n + $v]; // nothing after the last position
+                here += w_$v;
                 //each r
-                two_$r.x += w[$r] * v.x;
-                two_$r.y += w[$r] * v.y;
+                two_$r.x += w_$v[$r] * pair_$v.x;
+                two_$r.y += w_$v[$r] * pair_$v.y;
                 //end r
+                //end v
             }
             let largest = top[SEGMENT * own];
             let next = max(most, largest);
@@ -118,8 +124,13 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) t
     }
     storageBarrier();
     workgroupBarrier();
-    for (var b = t; b < 8u * hd / 32u; b += 256u) {
+    let all = 8u * hd / 32u;
+    for (var start = 0u; start < all; start += BLOCKS_OF_WORKGROUP) {
+        let b = min(start + t / 8u, all - 1u);
         let row = first + b / (hd / 32u);
-        if row < run.m { quantise((row * heads + wg.x) * (hd / 32u) + b % (hd / 32u)); }
+        let block = (min(row, run.m - 1u) * heads + wg.x) * (hd / 32u) + b % (hd / 32u);
+        let at = 32u * block + 4u * (t % 8u);
+        let x = vec4<f32>(values[at], values[at + 1u], values[at + 2u], values[at + 3u]);
+        quantise(t, block, start + t / 8u < all && row < run.m, x);
     }
 }

@@ -8,6 +8,7 @@
 @group(0) @binding(5) var<storage, read_write> values: array<f32>;       // [m][value heads][width of a value]
 @group(0) @binding(6) var<storage, read_write> codes: array<u32>;
 @group(0) @binding(7) var<storage, read_write> scales: array<vec4<f32>>;
+const WORKGROUP = 64u;
 var<workgroup> tree: array<f32, 64>;
 
 @compute @workgroup_size(64)
@@ -34,5 +35,5 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) t
     storageBarrier();
     workgroupBarrier();
     let blocks = dims.b.x * dv / 32u;
-    for (var block = t; block < blocks; block += 64u) { quantise(row / 32u + wg.x * blocks + block); }
+    quantise_stored(t, row / 32u + wg.x * blocks, blocks);
 }

@@ -1,4 +1,5 @@
 // What gate_up.wgsl computes, for prompts: 32 outputs of 64 rows a workgroup; columns are 32 of gate, then 32 of up.
+const WORKGROUP = 256u;
 fn load_column(first: u32, column: u32, b: u32, step: u32) -> Block {
     let n = first / 2u + column % 32u;
     if column < 32u { return load_block(n, b, step); }
@@ -19,5 +20,11 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) t
         }
     }
     storageBarrier();
-    if t < TILE && first + t < run.m { quantise(((first + t) * dims.a.z + dims.a.w) / 32u + wg.x); }
+    workgroupBarrier();
+    for (var start = first; start < first + TILE; start += BLOCKS_OF_WORKGROUP) {
+        let row = start + t / 8u;
+        let block = (min(row, run.m - 1u) * dims.a.z + dims.a.w) / 32u + wg.x;
+        let at = 32u * block + 4u * (t % 8u);
+        quantise(t, block, row < run.m, vec4<f32>(values[at], values[at + 1u], values[at + 2u], values[at + 3u]));
+    }
 }

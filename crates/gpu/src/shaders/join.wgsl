@@ -7,6 +7,7 @@
 @group(0) @binding(4) var<storage, read_write> values: array<f32>;       // [m][heads][head_dim]
 @group(0) @binding(5) var<storage, read_write> codes: array<u32>;        // [m][heads head_dim / 4]
 @group(0) @binding(6) var<storage, read_write> scales: array<vec4<f32>>; // [m][heads head_dim / 32]
+const WORKGROUP = 64u;
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) t: u32) {
@@ -22,14 +23,21 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) t
             var most = -3.0e38;
             var total = 0.0;
             var sum = 0.0;
-            for (var s = first; s < own; s++) {
-                let from_ = at + s * (hd + 2u);
-                let next = max(most, parts[from_]);
-                let before = exp_fixed(most - next);
-                let share = exp_fixed(parts[from_] - next);
-                total = total * before + parts[from_ + 1u] * share;
-                sum = sum * before + parts[from_ + 2u + i] * share;
-                most = next;
+            for (var s = first; s < own; s += 4u) {
+                //each v
+                let from_$v = at + min(s + $v, own - 1u) * (hd + 2u);
+                let part_$v = vec3<f32>(parts[from_$v], parts[from_$v + 1u], parts[from_$v + 2u + i]);
+                //end v
+                //each v
+                if s + $v < own {
+                    let next = max(most, part_$v.x);
+                    let before = exp_fixed(most - next);
+                    let share = exp_fixed(part_$v.x - next);
+                    total = total * before + part_$v.y * share;
+                    sum = sum * before + part_$v.z * share;
+                    most = next;
+                }
+                //end v
             }
             var value = sum / total;
             if dims.b.y == 1u {
@@ -43,5 +51,5 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) t
     workgroupBarrier();
     let blocks = together * hd / 32u;
     let start = (wg.y * dims.a.x + wg.x * together) * hd / 32u;
-    for (var block = t; block < blocks; block += 64u) { quantise(start + block); }
+    quantise_stored(t, start, blocks);
 }

@@ -18,7 +18,7 @@
 const LANES = 16u;
 const AT_ONCE = 64u; // outputs: four of each group of lanes
 var<workgroup> partial: array<f32, 1024>; // [4][256]
-var<workgroup> tree: array<f32, 64>;
+const WORKGROUP = 256u;
 
 fn x_value(at: u32) -> vec4<f32> {
     return vec4<f32>(values[4u * at], values[4u * at + 1u], values[4u * at + 2u], values[4u * at + 3u]);
@@ -67,19 +67,6 @@ fn add_up(is_project: bool, n: u32, all: u32, first: u32, blocks: u32, t: u32) {
     }
 }
 
-// 1 / sqrt(mean of squares + eps) of a row from the sums of 64 lanes.
-fn inverse_size(sum: f32, t: u32) -> f32 {
-    if t < 64u { tree[t] = sum; }
-    workgroupBarrier();
-    for (var step = 32u; step > 0u; step /= 2u) {
-        if t < step { tree[t] += tree[t + step]; }
-        workgroupBarrier();
-    }
-    let all = tree[0];
-    workgroupBarrier();
-    return 1.0 / sqrt(all / f32(dims.a.x) + dims.c.x);
-}
-
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) t: u32) {
     prepare(t);
@@ -90,17 +77,17 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) t
     let group = t / LANES;
     let lane = t % LANES;
     var sum = 0.0;
-    if t < 64u {
-        for (var i = t; i < d; i += 64u) { sum += y[row + i] * y[row + i]; }
+    for (var i = row + 4u * t; i < row + d; i += 4u * WORKGROUP) {
+        sum += y[i] * y[i]; sum += y[i + 1u] * y[i + 1u]; sum += y[i + 2u] * y[i + 2u]; sum += y[i + 3u] * y[i + 3u];
     }
-    let of_layer = inverse_size(sum, t);
+    let of_layer = inverse_size(t, sum, d);
     for (var i = t; i < d; i += 256u) {
         let added = x[row + i] + y[row + i] * of_layer * norms[i];
         x[row + i] = added;
         values[row + i] = added;
     }
     wait();
-    for (var block = t; block < d / 32u; block += 256u) { quantise(first + block); }
+    quantise_stored(t, first, d / 32u);
     wait();
     // y is read: it takes the gated inputs, and then the output
     for (var n = 0u; n < width; n += AT_ONCE) {
@@ -116,7 +103,7 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) t
     wait();
     for (var i = t; i < width; i += 256u) { values[row + i] = y[row + i]; }
     wait();
-    for (var block = t; block < width / 32u; block += 256u) { quantise(first + block); }
+    quantise_stored(t, first, width / 32u);
     wait();
     for (var n = 0u; n < d; n += AT_ONCE) {
         add_up(true, n + group, d, first, dims.b.z, t);
@@ -126,19 +113,19 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) t
     }
     wait();
     sum = 0.0;
-    if t < 64u {
-        for (var i = t; i < d; i += 64u) { sum += y[row + i] * y[row + i]; }
+    for (var i = row + 4u * t; i < row + d; i += 4u * WORKGROUP) {
+        sum += y[i] * y[i]; sum += y[i + 1u] * y[i + 1u]; sum += y[i + 2u] * y[i + 2u]; sum += y[i + 3u] * y[i + 3u];
     }
-    let of_input = inverse_size(sum, t);
+    let of_input = inverse_size(t, sum, d);
     for (var i = t; i < d; i += 256u) { x[row + i] = (x[row + i] + y[row + i] * of_input * norms[d + i]) * dims.c.y; }
     wait();
     if dims.b.y == 0u { return; }
     sum = 0.0;
-    if t < 64u {
-        for (var i = t; i < d; i += 64u) { sum += x[row + i] * x[row + i]; }
+    for (var i = row + 4u * t; i < row + d; i += 4u * WORKGROUP) {
+        sum += x[i] * x[i]; sum += x[i + 1u] * x[i + 1u]; sum += x[i + 2u] * x[i + 2u]; sum += x[i + 3u] * x[i + 3u];
     }
-    let next = inverse_size(sum, t);
+    let next = inverse_size(t, sum, d);
     for (var i = t; i < d; i += 256u) { values[row + i] = x[row + i] * next * norms[2u * d + i]; }
     wait();
-    for (var block = t; block < d / 32u; block += 256u) { quantise(first + block); }
+    quantise_stored(t, first, d / 32u);
 }

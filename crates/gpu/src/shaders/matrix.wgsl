@@ -19,18 +19,36 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) t
     var sum_$o_$r = 0.0;
     //end r
     //end o
-    for (var b = lane; b < blocks; b += LANES) {
-        for (var step = 0u; step < STEPS; step++) {
-            //each o
-            let block_$o = load_block(n_$o, b, step);
-            //end o
-            //each r
-            let x_$r = load_input((first + $r) * blocks + b, step);
-            //each o
-            sum_$o_$r = add_product(sum_$o_$r, block_$o, x_$r);
-            //end o
-            //end r
-        }
+    let units = (blocks + LANES - 1u - lane) / LANES * STEPS;
+    var unit = 0u;
+    for (; unit + 4u <= units; unit += 4u) {
+        //each u
+        let b_$u = lane + (unit + $u) / STEPS * LANES;
+        //each o
+        let block_$u_$o = load_block(n_$o, b_$u, (unit + $u) % STEPS);
+        //end o
+        //end u
+        //each u
+        //each r
+        let x_$u_$r = load_input((first + $r) * blocks + b_$u, (unit + $u) % STEPS);
+        //each o
+        sum_$o_$r = add_product(sum_$o_$r, block_$u_$o, x_$u_$r);
+        //end o
+        //end r
+        //end u
+    }
+    for (; unit < units; unit++) {
+        let b = lane + unit / STEPS * LANES;
+        let step = unit % STEPS;
+        //each o
+        let block_$o = load_block(n_$o, b, step);
+        //end o
+        //each r
+        let x_$r = load_input((first + $r) * blocks + b, step);
+        //each o
+        sum_$o_$r = add_product(sum_$o_$r, block_$o, x_$r);
+        //end o
+        //end r
     }
     //each o
     //each r

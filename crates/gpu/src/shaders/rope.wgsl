@@ -27,16 +27,16 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) t
     workgroupBarrier();
     let is_value = wg.x >= heads + kv_heads;
     let is_key = wg.x >= heads && !is_value;
-    var sum = 0.0;
-    for (var i = t; i < hd; i += 64u) { sum += head[i] * head[i]; }
-    tree[t] = sum;
-    workgroupBarrier();
-    for (var step = 32u; step > 0u; step /= 2u) {
-        if t < step { tree[t] += tree[t + step]; }
-        workgroupBarrier();
-    }
     let normed = select(2u, 4u, is_value);
     if (dims.a.w & normed) == normed {
+        var sum = 0.0;
+        for (var i = t; i < hd; i += 64u) { sum += head[i] * head[i]; }
+        tree[t] = sum;
+        workgroupBarrier();
+        for (var step = 32u; step > 0u; step /= 2u) {
+            if t < step { tree[t] += tree[t + step]; }
+            workgroupBarrier();
+        }
         let inverse = 1.0 / sqrt(tree[0] / f32(hd) + dims.c.x);
         let from_ = select(select(0u, hd, is_key), 2u * hd, is_value);
         for (var i = t; i < hd; i += 64u) { head[i] = head[i] * inverse * head_norms[from_ + i]; }

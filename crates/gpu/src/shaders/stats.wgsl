@@ -10,22 +10,28 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) t
     let first = wg.x * 512u;
     let last = min(first + 512u, select(run.flags / 2u, dims.a.x, run.flags < 2u));
     let row = wg.y * dims.a.x;
+    // eight of the stretch each
+    //each v
+    let i_$v = first + t + 64u * $v;
+    let x_$v = logits[row + min(i_$v, last - 1u)];
+    //end v
     var top = LOWEST;
     var at = first;
-    for (var i = first + t; i < last; i += 64u) {
-        if logits[row + i] > top { top = logits[row + i]; at = i; }
-    }
+    //each v
+    if i_$v < last && x_$v > top { top = x_$v; at = i_$v; }
+    //end v
     first_of_all(t, top, at);
     let most = best[0];
     let found = place[0];
     workgroupBarrier();
     var sum = 0.0;
     var odd = 0u; // by its bits: compilers may assume that numbers are finite
-    for (var i = first + t; i < last; i += 64u) {
-        let x = logits[row + i];
-        sum += exp_fixed(x - most);
-        if (bitcast<u32>(x) & 0x7f800000u) == 0x7f800000u { odd = 1u; }
+    //each v
+    if i_$v < last {
+        sum += exp_fixed(x_$v - most);
+        if (bitcast<u32>(x_$v) & 0x7f800000u) == 0x7f800000u { odd = 1u; }
     }
+    //end v
     best[t] = sum;
     place[t] = odd;
     workgroupBarrier();

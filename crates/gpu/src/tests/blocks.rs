@@ -284,7 +284,7 @@ fn inputs_of_blocks_have_the_bits_of_the_reference() {
     run(&gpu, &ops, &scratch.run, &PassRows::chain(0, m));
     let projected = times(&project_weights, 3 * width, &Acts::of(x), m);
     let scaled: Vec<f32> = projected.iter().map(|x| x * (1.0 / (d as f32).sqrt())).collect();
-    let normed = reference::norm(&scaled, &norm, SHAPE.eps);
+    let normed = reference::norm_of_heads(&scaled, &norm, SHAPE.eps);
     let root = (width as f32).sqrt();
     let expected = normed.iter().enumerate().map(|(i, normed)| {
         let looked_up = table_weights.weight(tokens[i / (3 * width)] as usize, i % (3 * width)) * root;
