@@ -24,6 +24,18 @@ impl MemoryNeed {
     /// # Errors
     /// [`ModelError::DoesNotFit`] with the figures and what to do.
     pub fn check(&self, available: Option<u64>) -> Result<(), ModelError> {
+        self.check_in("memory", available)
+    }
+
+    /// Rejects a model that does not fit into what is free of the memory that a device of candle computes in.
+    ///
+    /// # Errors
+    /// As [`MemoryNeed::check`].
+    pub fn check_on(&self, device: &Device) -> Result<(), ModelError> {
+        self.check_in(if device.is_cuda() { "the GPU's memory" } else { "memory" }, available_on(device))
+    }
+
+    fn check_in(&self, memory: &str, available: Option<u64>) -> Result<(), ModelError> {
         let account = &self.account;
         let Some(available) = available.filter(|available| account.total() > *available) else {
             return Ok(());
@@ -40,7 +52,7 @@ impl MemoryNeed {
             bytes => format!(", its passes {}", DecimalBytes(bytes)),
         };
         Err(ModelError::DoesNotFit(format!(
-            "the model does not fit: its weights take {} as {}, its cache {} for {} positions{passes}, and {} of memory are free; {advice}",
+            "the model does not fit: its weights take {} as {}, its cache {} for {} positions{passes}, and {} of {memory} are free; {advice}",
             DecimalBytes(account.weights()),
             self.dtype,
             DecimalBytes(account.cache()),
@@ -133,6 +145,8 @@ mod tests {
         let with_passes = MemoryNeed { account: MemoryAccount { passes: 1_000_000, ..account }, ..need.clone() };
         let says = with_passes.check(Some(10_000_000_000)).unwrap_err().to_string();
         assert!(says.contains("for 4096 positions, its passes 1.00 MB, and 10.00 GB"), "{says}");
+        let says = need.check_in("the GPU's memory", Some(5_500_000_000)).unwrap_err().to_string();
+        assert!(says.contains("and 5.50 GB of the GPU's memory are free; choose"), "{says}");
         let narrow = MemoryNeed { dtype: "bf16".into(), ..need };
         let says = narrow.check(Some(5_500_000_000)).unwrap_err().to_string();
         assert!(says.ends_with("free; choose a smaller model, or free some memory"), "{says}");

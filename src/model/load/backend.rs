@@ -188,7 +188,7 @@ fn load_candle(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result
     let device = context.options.device.open()?;
     let (weight_type, dtype) = weight_type(context.options.dtype, context.source, &device);
     let need = memory_need::of(context, weight_type, false);
-    need.check(memory::available_on(&device))?;
+    need.check_on(&device)?;
     let target = context.config.load(context, interfaces::Backend::Candle(weight_type, dtype, &device), progress)?;
     let (runs_on, notice) = match device.is_cpu() {
         true => (RunsOn::Cpu, None),

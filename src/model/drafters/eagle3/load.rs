@@ -76,7 +76,7 @@ impl CheckedModule for CheckedHead {
             )),
             SharedWeights::Candle(target, ctx_len) => {
                 let need = self.need((32, "f32"), target.form().kv_bytes() as u64, ctx_len);
-                need.check(memory::available_on(target.device()))?;
+                need.check_on(target.device())?;
                 Ok(self.modules(CandleEagle::load(self, target, ctx_len)?, "f32").into())
             }
         }
