@@ -99,7 +99,7 @@ fn on_gpu(device: &DeviceCost, out: &mut Lines) {
         0 => String::new(), // its API does not report it
         bytes => format!(", {:.1} MB of its memory in use", bytes as f64 / 1e6),
     };
-    out.add(format!("GPU: {} ({}, {}){memory}; {verdict}", gpu.adapter, gpu.api, gpu.kind));
+    out.add(format!("GPU: {}, {}, {}{memory}; {verdict}", gpu.adapter, gpu.kind, gpu.api));
     out.add(format!(
         "a pass of one row: {} submission{}, {} launches, {:.1} kB read back; weights and cached positions read at {:.0} % of the {:.1} GB/s at which a kernel that only reads reads this device's memory",
         pass.submissions,
