@@ -15,7 +15,7 @@ use std::sync::Arc;
 use candle_core::Device;
 use serde_json::{Map, Value};
 
-use crate::model::files::{ConfigJson, Folder, GgufFile, ModelFiles, TensorNames};
+use crate::model::files::{ConfigJson, Folder, GgufFile, MatrixForm, ModelFiles, TensorNames};
 use crate::model::native::{NativeCpu, NativeLlama};
 use crate::model::nn::{MatmulBackend, PassWidths, SharedTarget, Tensors, TransformerConfig};
 use crate::model::options::{DraftVocab, LoadOptions, WeightType, device_name, device_threads};
@@ -159,9 +159,8 @@ pub trait FamilyConfig: Any {
         self.transformer().pass_widths()
     }
 
-    /// Corrects figures of what this family loads in another way than tensors tell; `size`: bytes of a weight of its
-    /// dense matrices.
-    fn memory(&self, _context: &LoadContext<'_>, account: MemoryAccount, _size: u64) -> MemoryAccount {
+    /// Corrects figures of what this family loads in another way than tensors tell; `form`: that of its matrices.
+    fn memory(&self, _context: &LoadContext<'_>, account: MemoryAccount, _form: MatrixForm) -> MemoryAccount {
         account
     }
 

@@ -30,6 +30,17 @@ pub struct Folder {
     unties: bool,
 }
 
+fn loaded(info: &TensorInfo) -> LoadedTensor<'_> {
+    let encoding = match info.dtype {
+        Dtype::F32 => Some(Encoding::F32),
+        Dtype::F16 => Some(Encoding::F16),
+        Dtype::BF16 | Dtype::F8_E4M3 => Some(Encoding::Bf16),
+        _ => None,
+    };
+    let stored = (info.data_offsets.1 - info.data_offsets.0) as u64;
+    LoadedTensor { shape: &info.shape, encoding, stored, of_module: false }
+}
+
 impl Folder {
     /// Opens a folder; weights stay on disk.
     ///
@@ -239,16 +250,14 @@ impl Folder {
                 return None;
             }
             let module = self.module_of(&name)?;
-            let encoding = match info.dtype {
-                Dtype::F32 => Some(Encoding::F32),
-                Dtype::F16 => Some(Encoding::F16),
-                Dtype::BF16 | Dtype::F8_E4M3 => Some(Encoding::Bf16),
-                _ => None,
-            };
-            let stored = (info.data_offsets.1 - info.data_offsets.0) as u64;
-            let tensor = LoadedTensor { shape: &info.shape, encoding, stored, of_module: module.is_some() };
+            let tensor = LoadedTensor { of_module: module.is_some(), ..loaded(info) };
             module.is_none_or(|index| index < modules).then_some(tensor)
         })
+    }
+
+    /// A tensor of a target, by its GGUF name, as loading counts it.
+    pub(in crate::model) fn loaded_tensor(&self, name: &str) -> Option<LoadedTensor<'_>> {
+        self.info(&self.translate(name)?).map(|(_, info)| loaded(info))
     }
 
     /// The draft module that a tensor belongs to, by the checkpoint's name: `Some(None)` for one of the target's, `None`

@@ -31,10 +31,20 @@ pub enum MatrixForm {
 }
 
 impl LoadedTensor<'_> {
+    fn numbers(&self) -> u64 {
+        self.shape.iter().fold(1u64, |numbers, dim| numbers.saturating_mul(*dim as u64))
+    }
+
+    /// Bytes that it takes in f32 beyond those in this form: of matrices that loaders keep wide whatever the form is.
+    #[must_use]
+    pub fn more_in_f32(&self, form: MatrixForm) -> u64 {
+        self.numbers().saturating_mul(4).saturating_sub(self.bytes(form))
+    }
+
     /// Bytes in memory.
     #[must_use]
     pub fn bytes(&self, form: MatrixForm) -> u64 {
-        let numbers = self.shape.iter().fold(1u64, |numbers, dim| numbers.saturating_mul(*dim as u64));
+        let numbers = self.numbers();
         match (self.shape, self.encoding, form) {
             ([1], ..) => 0, // a field of its layer
             // those of experts are stacked
@@ -79,6 +89,13 @@ mod tests {
         }
         assert_eq!(bytes(&[8, 4], Encoding::F32, MatrixForm::Tiles), 128); // a convolution over four rows
         assert_eq!(bytes(&[8, 4], Encoding::F32, candle(WeightType::Bf16)), 128);
+        let wide = |encoding, form| {
+            LoadedTensor { shape: &[17, 32], encoding: Some(encoding), stored: 1000, of_module: false }
+                .more_in_f32(form)
+        };
+        assert_eq!(wide(Encoding::Q4_0, candle(WeightType::Stored)), 4 * 17 * 32 - 1000);
+        assert_eq!(wide(Encoding::Bf16, MatrixForm::Tiles), 4 * 17 * 32 - 2 * 32 * 32);
+        assert_eq!(wide(Encoding::F32, candle(WeightType::F32)), 0);
         let huge = [usize::MAX, 3, 3];
         assert_eq!(bytes(&huge, Encoding::F32, MatrixForm::Tiles), u64::MAX);
     }

@@ -126,6 +126,14 @@ impl ModelFiles {
         }
     }
 
+    /// A tensor that the target or a draft module reads, as loading counts it.
+    pub(in crate::model) fn loaded_tensor(&self, name: &str) -> Option<LoadedTensor<'_>> {
+        match self {
+            Self::Gguf(gguf) => gguf.loaded_tensor(name),
+            Self::Folder(folder) => folder.loaded_tensor(name),
+        }
+    }
+
     /// Bytes of all tensors on disk.
     #[must_use]
     pub fn tensor_bytes(&self) -> u64 {

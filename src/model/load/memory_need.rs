@@ -1,6 +1,7 @@
 //! How much memory a model and the draft modules in its files will take, from headers alone: the account that `models
 //! info`, "does it fit" and, with what was loaded besides, the program show.
 
+use std::ops::Range;
 use std::path::Path;
 
 use draftscope_kernels::PROMPT_ROWS;
@@ -38,8 +39,16 @@ pub(super) fn of(context: &LoadContext<'_>, weight_type: WeightType, on_kernels:
         }
     };
     let tensors = source.loaded_tensors(transformer.layers, modules);
+    // on candle, matrices that choose experts are never rounded
+    let wide = |layers: Range<usize>| {
+        let routers = layers.filter_map(|layer| source.loaded_tensor(&format!("blk.{layer}.ffn_gate_inp.weight")));
+        if on_kernels { 0 } else { routers.map(|router| router.more_in_f32(form)).sum::<u64>() }
+    };
+    let layers = transformer.layers;
     let bytes = |of_module: bool| {
-        tensors.iter().filter(|tensor| tensor.of_module == of_module).map(|tensor| tensor.bytes(form)).sum::<u64>()
+        let of_tensors = tensors.iter().filter(|tensor| tensor.of_module == of_module);
+        of_tensors.map(|tensor| tensor.bytes(form)).sum::<u64>()
+            + wide(if of_module { layers..layers + modules } else { 0..layers })
     };
     // rows that are only looked up stay as stored
     let looked_up = match weight_type {
@@ -87,7 +96,7 @@ pub(super) fn of(context: &LoadContext<'_>, weight_type: WeightType, on_kernels:
         passes,
         ctx_len: ctx_len as u64,
     };
-    MemoryNeed { account: config.memory(context, account, size), dtype }
+    MemoryNeed { account: config.memory(context, account, form), dtype }
 }
 
 /// Positions of the rings in which recurrent layers keep rows on a GPU, and copies of their states there.

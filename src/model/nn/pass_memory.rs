@@ -26,6 +26,8 @@ pub struct PassWidths {
     pub heads: usize,
     /// Queries, in all forms that exist while there are scores.
     pub queries: usize,
+    /// Latents that the heads of latent attention mix.
+    pub latents: usize,
     /// Width of the feed-forward layer.
     pub ffn: usize,
     /// Anything else that may be wider, such as the projections of a linear layer.
@@ -48,8 +50,8 @@ pub(in crate::model) fn expert_numbers(used: usize, d_model: usize, width: usize
 
 impl PassWidths {
     /// Most bytes of passes over a prompt that fills the context, of which the states of `block` tokens are kept, with the
-    /// angles of as many draft modules. Modules' passes take turns with the target's and need no more. `largest`: numbers
-    /// of the largest matrix that is multiplied with.
+    /// angles of as many draft modules. Modules' passes take turns with the target's and need no more besides states.
+    /// `largest`: numbers of the largest matrix that is multiplied with.
     #[must_use]
     pub fn bytes(
         &self,
@@ -58,11 +60,16 @@ impl PassWidths {
         (modules, largest): (usize, usize),
     ) -> u64 {
         let rows = PREFILL_ROWS.min(ctx_len);
-        let scores = if rows > ROW_BY_ROW { 2 * self.heads * ctx_len } else { 0 };
+        let scores = if rows > ROW_BY_ROW { self.heads * ctx_len } else { 0 };
+        // twice, or once beside the latents that they mix
+        let scores = scores + scores.max(self.latents);
         // the residual stream and its norm
         let attention = rows * (scores + self.queries + 2 * self.d_model);
+        let on_kernels = matches!(multiplier, Multiplier::Kernels(_));
+        // rows of an expert, and sums of experts before and after one is added
+        let sums = if self.experts > 0 && !on_kernels { 3 * self.d_model } else { 0 };
         // gate, its activation, up, their product; the residual stream, its norm and the output
-        let feed_forward = rows * (4 * self.ffn + 3 * self.d_model);
+        let feed_forward = rows * (4 * self.ffn + 3 * self.d_model + sums);
         let other = rows * (self.other + 3 * self.d_model);
         let widest = match multiplier {
             Multiplier::Candle => attention.max(feed_forward).max(other),
@@ -72,15 +79,19 @@ impl PassWidths {
                 attention.max(feed_forward + half + down).max(other).max(largest + rows * 3 * self.d_model)
             }
             Multiplier::Kernels(tile_rows) => {
+                // the activation and up are gone when the last matrix reads the product
                 let copies = rows * self.ffn + tile_rows.min(rows) * self.ffn;
-                attention.max(feed_forward + copies).max(other)
+                let down = rows * (2 * self.ffn + 3 * self.d_model) + copies;
+                attention.max(feed_forward).max(down).max(other)
             }
         };
-        let experts = if matches!(multiplier, Multiplier::Kernels(_)) { rows * self.experts } else { 0 };
+        let experts = if on_kernels { rows * self.experts } else { 0 };
         let angles = (1 + modules) * ctx_len * self.rotary;
         // states of the rows before the last block of a pass; its own are copied when its tensors are gone
         let before = block.min(ctx_len) - block.min(rows);
-        let kept = before * self.d_model + 2 * self.vocab + rows * self.inputs;
+        // while a module runs, all states of the target's pass, and its own
+        let of_module = if modules > 0 { (block.min(ctx_len) + block.min(rows)) * self.d_model } else { 0 };
+        let kept = before * self.d_model + of_module + 2 * self.vocab + rows * self.inputs;
         ((widest + experts + angles + kept) * size_of::<f32>()) as u64
     }
 }

@@ -235,15 +235,6 @@ impl Latent {
         self.experts.weights(width).map(|experts| fixed + (layers as u64 - dense) * experts)
     }
 
-    /// Of the weights of so many layers and modules those stored as f32 whatever the weight dtype: matrices folded into
-    /// queries and results, and routers.
-    #[must_use]
-    pub fn wide_weights(&self, d: usize, layers: usize) -> u64 {
-        let a = &self.attention;
-        let routers = layers.saturating_sub(self.dense_layers) * self.experts.count * d;
-        (layers * a.heads * (a.plain + a.value) * a.rank + routers) as u64
-    }
-
     /// Weights of a draft module, embedding and head not counted.
     #[must_use]
     pub fn module_weights(&self, d: usize) -> u64 {

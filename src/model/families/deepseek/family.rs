@@ -12,7 +12,7 @@ use crate::model::families::deepseek::{
     config::{DeepSeekConfig, LatentKeys},
     gguf, load, names,
 };
-use crate::model::files::{ConfigJson, Folder, GgufFile, Layout, ModelFiles, TensorNames, block_part};
+use crate::model::files::{ConfigJson, Folder, GgufFile, Layout, MatrixForm, ModelFiles, TensorNames, block_part};
 use crate::model::interfaces::{
     Backend, CandleTarget, Description, Family, FamilyConfig, LoadContext, LoadResult, Names, OwnModules, Progress,
 };
@@ -132,17 +132,27 @@ impl FamilyConfig for DeepSeekConfig {
         0
     }
 
-    fn memory(&self, context: &LoadContext<'_>, account: MemoryAccount, size: u64) -> MemoryAccount {
-        load::memory(self, context, account, size)
+    fn memory(&self, context: &LoadContext<'_>, account: MemoryAccount, form: MatrixForm) -> MemoryAccount {
+        load::memory(self, context, account, form)
     }
 
-    /// Queries read latents, and their scores are of all heads; a row goes through its experts and a shared one.
+    /// Queries, unfolded and folded, read latents, three forms of which a row makes, and their scores are of all heads; a
+    /// row goes through its experts and a shared one.
     fn pass_widths(&self) -> PassWidths {
         let (c, a, experts) = (&self.transformer, &self.latent.attention, &self.latent.experts);
-        let queries = 2 * a.heads * (a.rank + a.rotary);
-        let ffn = c.ffn.max(experts.width * experts.shared.max(1));
+        let queries = 2 * a.heads * (a.plain + a.rotary) + (2 * a.heads + 3) * (a.rank + a.rotary);
+        let dense = if self.latent.dense_layers > 0 { c.ffn } else { 0 };
+        let ffn = dense.max(experts.width * experts.shared.max(1));
         let experts = expert_numbers(experts.used, c.d_model, experts.width);
-        PassWidths { heads: a.heads, queries, ffn, rotary: a.rotary, experts, ..c.pass_widths() }
+        PassWidths {
+            heads: a.heads,
+            queries,
+            latents: a.heads * a.rank,
+            ffn,
+            rotary: a.rotary,
+            experts,
+            ..c.pass_widths()
+        }
     }
 
     fn describe(&self) -> Description {

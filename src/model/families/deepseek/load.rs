@@ -1,30 +1,40 @@
 //! Memory needs of a model of DeepSeek-V3's layout, and loading the draft modules in its files.
 
+use std::ops::Range;
+
 use crate::model::ModelError;
 use crate::model::drafters::core::{NextnTarget, check_modules, nextn_modules};
 use crate::model::families::deepseek::DeepSeekWeights;
 use crate::model::families::deepseek::config::DeepSeekConfig;
 use crate::model::families::deepseek::family::article;
 use crate::model::families::deepseek::reader::Reader;
+use crate::model::files::MatrixForm;
 use crate::model::interfaces::{CandleFamily, CandleTarget, LoadContext, Modules, NoSharing, SharedWeights};
 use crate::model::nn::Tensors;
 use crate::protocol::MemoryAccount;
 
-/// Adds what matrices that are f32 whatever the weight dtype take more, trimmed heads, and modules' caches.
+/// Matrices that are f32 whatever the weight dtype, because they are folded into queries and results: both in one tensor,
+/// or split.
+const FOLDED: [&str; 3] = ["attn_kv_b", "attn_k_b", "attn_v_b"];
+
+/// Adds what folded matrices take more than in the form of others, trimmed heads, and modules' caches.
 pub(super) fn memory(
     config: &DeepSeekConfig,
     context: &LoadContext<'_>,
     account: MemoryAccount,
-    size: u64,
+    form: MatrixForm,
 ) -> MemoryAccount {
     let (latent, source, c) = (&config.latent, context.source, &config.transformer);
     let modules = check_modules(source, (c, latent.modules)).ok().filter(|_| context.loads_modules()).unwrap_or(0);
-    let wide = |layers: usize| latent.wide_weights(c.d_model, layers) * (4 - size);
+    let wide = |layers: Range<usize>| {
+        let names = layers.flat_map(|layer| FOLDED.map(|part| format!("blk.{layer}.{part}.weight")));
+        names.filter_map(|name| source.loaded_tensor(&name)).map(|tensor| tensor.more_in_f32(form)).sum::<u64>()
+    };
     // rows of the head that a trimmed one copies, in f32
     let trimmed = context.draft_vocab().ok().flatten().map_or(0, |vocab| 4 * (vocab.len() * c.d_model) as u64);
     MemoryAccount {
-        target_weights: account.target_weights + wide(c.layers),
-        drafter_weights: account.drafter_weights + wide(c.layers + modules) - wide(c.layers) + trimmed * modules as u64,
+        target_weights: account.target_weights + wide(0..c.layers),
+        drafter_weights: account.drafter_weights + wide(c.layers..c.layers + modules) + trimmed * modules as u64,
         drafter_kv: account.target_kv / c.layers as u64 * modules as u64,
         ..account
     }

@@ -12,7 +12,7 @@ use crate::model::families::llama_moe::{
     config::{MoeConfig, Own, experts_in},
     names, reader,
 };
-use crate::model::files::{ConfigJson, Folder, GgufFile, ModelFiles, TensorNames};
+use crate::model::files::{ConfigJson, Folder, GgufFile, MatrixForm, ModelFiles, TensorNames};
 use crate::model::interfaces::{
     Backend, CandleFamily, CandleTarget, Description, Family, FamilyConfig, LoadContext, LoadResult, Modules, Names,
     NoSharing, OwnModules, Progress, SharedWeights,
@@ -126,12 +126,13 @@ impl FamilyConfig for MoeConfig {
 
     fn pass_widths(&self) -> PassWidths {
         let (c, [_, used, shared]) = (&self.transformer, self.experts.counts());
-        let ffn = c.ffn.max(self.experts.width() * shared);
+        let dense = if self.dense_layers > 0 { c.ffn } else { 0 };
+        let ffn = dense.max(self.experts.width() * shared.max(1));
         let experts = expert_numbers(used, c.d_model, self.experts.width());
         PassWidths { ffn, rotary: self.rotary, experts, ..c.pass_widths() }
     }
 
-    fn memory(&self, context: &LoadContext<'_>, account: MemoryAccount, _size: u64) -> MemoryAccount {
+    fn memory(&self, context: &LoadContext<'_>, account: MemoryAccount, _form: MatrixForm) -> MemoryAccount {
         // rows of the head that a trimmed one copies, in f32
         let c = &self.transformer;
         let modules = check_modules(context.source, (c, self.modules)).ok().filter(|_| context.loads_modules());

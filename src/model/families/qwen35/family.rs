@@ -10,7 +10,7 @@ use crate::model::families::qwen35::{
     experts::ExpertShape,
     load, names,
 };
-use crate::model::files::{ConfigJson, Folder, GgufFile, ModelFiles, TensorNames};
+use crate::model::files::{ConfigJson, Folder, GgufFile, MatrixForm, ModelFiles, TensorNames};
 use crate::model::interfaces::{
     Backend, Description, Family, FamilyConfig, LoadContext, LoadResult, Names, OwnModules, Progress,
 };
@@ -151,10 +151,11 @@ impl FamilyConfig for Qwen35Config {
         let other = 2 * delta.channels() + 3 * delta.value_width();
         let of = |shape: &ExpertShape| expert_numbers(shape.used, c.d_model, shape.width);
         let experts = self.hybrid.experts.as_ref().map_or(0, of);
-        PassWidths { queries: 4 * c.q_width(), other, rotary: self.hybrid.rotary, experts, ..c.pass_widths() }
+        let ffn = self.hybrid.experts.as_ref().map_or(c.ffn, |shape| shape.width.max(shape.shared));
+        PassWidths { queries: 4 * c.q_width(), ffn, other, rotary: self.hybrid.rotary, experts, ..c.pass_widths() }
     }
 
-    fn memory(&self, context: &LoadContext<'_>, account: MemoryAccount, _size: u64) -> MemoryAccount {
+    fn memory(&self, context: &LoadContext<'_>, account: MemoryAccount, _form: MatrixForm) -> MemoryAccount {
         // rows of the head that a trimmed one copies, in f32
         let vocab = context.draft_vocab().ok().flatten().filter(|_| account.drafter_kv > 0);
         let trimmed = vocab.map_or(0, |vocab| 4 * (vocab.len() * self.transformer.d_model) as u64);
