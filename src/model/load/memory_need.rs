@@ -70,7 +70,7 @@ pub(super) fn of(context: &LoadContext<'_>, weight_type: WeightType, on_kernels:
         }
         false => {
             let multiplier = match on_kernels {
-                true => Multiplier::Kernels(PROMPT_ROWS),
+                true => Multiplier::Kernels { tile_rows: PROMPT_ROWS, dense },
                 false if dtype == "bf16" => Multiplier::Widening,
                 false => Multiplier::Candle,
             };

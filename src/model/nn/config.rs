@@ -127,7 +127,7 @@ impl TransformerConfig {
             other: 0,
             inputs: 0,
             rotary: self.head_dim,
-            experts: 0,
+            experts: [0; 2],
             vocab: self.vocab,
         }
     }

@@ -13,8 +13,13 @@ pub enum Multiplier {
     Candle,
     /// candle, which widens bf16 weights to f32.
     Widening,
-    /// The native kernels, which read copies of rows and write tiles of so many rows.
-    Kernels(usize),
+    /// The native kernels, which read copies of rows, as f32 if the matrices are `dense`, else as codes, and write tiles.
+    Kernels {
+        /// Rows of a tile.
+        tile_rows: usize,
+        /// Whether the matrices are not quantised.
+        dense: bool,
+    },
 }
 
 /// Sizes of the largest layer, in numbers a row.
@@ -36,16 +41,16 @@ pub struct PassWidths {
     pub inputs: usize,
     /// Rotated values of a head, of all tables of angles together.
     pub rotary: usize,
-    /// What the native kernels keep of layers of experts: input, gate, up and their product for each expert of a row; the
-    /// row itself, its sums and its output.
-    pub experts: usize,
+    /// What the native kernels keep of layers of experts: gate and up for each expert of a row, and the row's sums and
+    /// output; then what matrices read: input and product for each expert, and the row itself.
+    pub experts: [usize; 2],
     /// Tokens of the vocabulary.
     pub vocab: usize,
 }
 
 /// [`PassWidths::experts`] of a row that runs so many experts of this width.
-pub(in crate::model) fn expert_numbers(used: usize, d_model: usize, width: usize) -> usize {
-    used * (d_model + 3 * width) + 3 * d_model
+pub(in crate::model) fn expert_numbers(used: usize, d_model: usize, width: usize) -> [usize; 2] {
+    [used * 2 * width + 2 * d_model, used * (d_model + width) + d_model]
 }
 
 impl PassWidths {
@@ -65,9 +70,9 @@ impl PassWidths {
         let scores = scores + scores.max(self.latents);
         // the residual stream and its norm
         let attention = rows * (scores + self.queries + 2 * self.d_model);
-        let on_kernels = matches!(multiplier, Multiplier::Kernels(_));
+        let on_kernels = matches!(multiplier, Multiplier::Kernels { .. });
         // rows of an expert, and sums of experts before and after one is added
-        let sums = if self.experts > 0 && !on_kernels { 3 * self.d_model } else { 0 };
+        let sums = if self.experts[0] > 0 && !on_kernels { 3 * self.d_model } else { 0 };
         // gate, its activation, up, their product; the residual stream, its norm and the output
         let feed_forward = rows * (4 * self.ffn + 3 * self.d_model + sums);
         let other = rows * (self.other + 3 * self.d_model);
@@ -78,14 +83,20 @@ impl PassWidths {
                 let half = rows * self.ffn / 2; // the product in 16 bits
                 attention.max(feed_forward + half + down).max(other).max(largest + rows * 3 * self.d_model)
             }
-            Multiplier::Kernels(tile_rows) => {
+            Multiplier::Kernels { tile_rows, .. } => {
                 // the activation and up are gone when the last matrix reads the product
                 let copies = rows * self.ffn + tile_rows.min(rows) * self.ffn;
                 let down = rows * (2 * self.ffn + 3 * self.d_model) + copies;
                 attention.max(feed_forward).max(down).max(other)
             }
         };
-        let experts = if on_kernels { rows * self.experts } else { 0 };
+        let [kept_of_experts, read] = self.experts;
+        let experts = match multiplier {
+            Multiplier::Kernels { dense: true, .. } => rows * (kept_of_experts + read),
+            // a block of codes with its scales takes 3/8 of its numbers
+            Multiplier::Kernels { dense: false, .. } => rows * (kept_of_experts + read * 3 / 8),
+            _ => 0,
+        };
         let angles = (1 + modules) * ctx_len * self.rotary;
         // states of the rows before the last block of a pass; its own are copied when its tensors are gone
         let before = block.min(ctx_len) - block.min(rows);

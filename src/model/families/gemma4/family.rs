@@ -120,7 +120,7 @@ impl FamilyConfig for Gemma4Config {
             ffn: widest(|layer| layer.ffn),
             inputs: of_layers,
             rotary: heads.iter().sum(),
-            experts: gemma.experts.map_or(0, |of| expert_numbers(of.used, c.d_model, of.width)),
+            experts: gemma.experts.map_or([0; 2], |of| expert_numbers(of.used, c.d_model, of.width)),
             ..c.pass_widths()
         }
     }

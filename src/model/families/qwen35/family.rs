@@ -150,7 +150,7 @@ impl FamilyConfig for Qwen35Config {
         let (c, delta) = (&self.transformer, &self.hybrid.delta);
         let other = 2 * delta.channels() + 3 * delta.value_width();
         let of = |shape: &ExpertShape| expert_numbers(shape.used, c.d_model, shape.width);
-        let experts = self.hybrid.experts.as_ref().map_or(0, of);
+        let experts = self.hybrid.experts.as_ref().map_or([0; 2], of);
         let ffn = self.hybrid.experts.as_ref().map_or(c.ffn, |shape| shape.width.max(shape.shared));
         PassWidths { queries: 4 * c.q_width(), ffn, other, rotary: self.hybrid.rotary, experts, ..c.pass_widths() }
     }
