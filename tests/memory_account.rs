@@ -17,7 +17,10 @@ use std::time::Duration;
 use candle_core::Device;
 use candle_core::quantized::gguf_file::Value;
 use candle_core::quantized::{GgmlDType, QStorage, QTensor};
-use common::grown::{ASSISTANT, CONTEXT, DEEPSEEK, GEMMA4, MIMO, QWEN3, QWEN35};
+use common::grown::{
+    ASSISTANT, CONTEXT, DEEPSEEK, DEEPSEEK2, GEMMA4, GEMMA4_EXPERTS, GLM4_FLASH, GLM4_MOE, Growth, MIMO, QWEN3,
+    QWEN3_MOE, QWEN3_NEXT, QWEN35, QWEN35_MOE,
+};
 use common::tiny::{TEMPLATE, Tiny, vocab_len};
 use draftscope::model::LogitRows;
 use draftscope::model::load::{Loaded, card::Card, load};
@@ -156,11 +159,11 @@ impl RawType {
     }
 }
 
-/// Bytes of the process without those that a file backs.
+/// Bytes of the process without those that a file backs: resident pages less shared ones.
 fn taken() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("RssAnon")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: Vec<u64> = statm.split_whitespace().map(|pages| pages.parse().unwrap()).collect();
+    (pages[1] - pages[2]) * 4096
 }
 
 /// The most of [`taken`] from here on.
@@ -206,8 +209,12 @@ struct Run {
 /// Environment variable with the [`Run`] of a child process.
 const RUN: &str = "DRAFTSCOPE_TEST_MEMORY_ACCOUNT";
 
-/// Positions that are decoded one by one after the prompt, so that states of as many rows are kept as ever are.
+/// Positions of recurrent models that are decoded one by one after the prompt, so that states of as many rows are kept as
+/// ever are.
 const DECODED: usize = 20;
+
+/// Those of others, whose passes take no more and whose caches hardly grow.
+const DECODED_WITHOUT_STATES: usize = 2;
 
 impl Run {
     fn of(what: &str, target: &Path, [backend, dtype]: [&str; 2]) -> Self {
@@ -264,7 +271,9 @@ impl Run {
         let peak = Peak::start();
         let tokens: Vec<TokenId> = (0..=CONTEXT as u32).map(|i| TokenId(i % 200)).collect();
         let mut at = 0;
-        let blocks = tokens[..CONTEXT - DECODED].chunks(512).chain(tokens[CONTEXT - DECODED..CONTEXT].chunks(1));
+        let decoded = if memory.states > 0 { DECODED } else { DECODED_WITHOUT_STATES };
+        let prompt = CONTEXT - DECODED;
+        let blocks = tokens[..prompt].chunks(512).chain(tokens[prompt..prompt + decoded].chunks(1));
         for block in blocks {
             let out = target.forward(block, LogitRows::Last).unwrap();
             at += block.len();
@@ -330,25 +339,67 @@ fn the_account_of_every_weight_type_is_what_the_process_takes() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// What drafts beside a target.
+#[derive(Clone, Copy, PartialEq)]
+enum Drafts {
+    Nothing,
+    OwnModule,
+    Assistant,
+}
+
+/// A way to run a family: backend, dtype, whether as on a GPU, and whether something drafts.
+type Form = ([&'static str; 2], bool, bool);
+
+/// The native kernels with and without drafts; of the others each once, with drafts where it has the least else.
+const FORMS: &[Form] = &[
+    (["native", "stored"], false, false),
+    (["native", "stored"], false, true),
+    (["candle", "bf16"], false, true),
+    (["candle", "f32"], false, false),
+    (["candle", "f32"], true, true),
+];
+
+/// The forms in which layers differ that share their passes with other families.
+const SHORT: &[Form] = &[(["native", "stored"], false, true), (["candle", "bf16"], false, false)];
+
+const FAMILIES: &[(&Growth, Drafts, &[Form])] = &[
+    (&DEEPSEEK2, Drafts::Nothing, SHORT),
+    (&QWEN3, Drafts::Nothing, FORMS),
+    (&MIMO, Drafts::OwnModule, FORMS),
+    (&QWEN35, Drafts::OwnModule, FORMS),
+    (&GEMMA4, Drafts::Assistant, FORMS),
+    (&DEEPSEEK, Drafts::OwnModule, FORMS),
+    (&QWEN3_MOE, Drafts::Nothing, SHORT),
+    (&GLM4_MOE, Drafts::OwnModule, SHORT),
+    (&QWEN35_MOE, Drafts::OwnModule, SHORT),
+    (&QWEN3_NEXT, Drafts::OwnModule, SHORT),
+    (&GEMMA4_EXPERTS, Drafts::Nothing, SHORT),
+    (&GLM4_FLASH, Drafts::OwnModule, SHORT),
+];
+
 #[test]
 fn the_account_of_every_family_is_what_the_process_takes() {
-    let assistant = ASSISTANT.make();
     let mut wrong = Vec::new();
-    for growth in [&QWEN3, &MIMO, &QWEN35, &GEMMA4, &DEEPSEEK] {
-        let folder = growth.make();
-        let [native, bf16, f32] = [["native", "stored"], ["candle", "bf16"], ["candle", "f32"]]
-            .map(|kind| Run::of(growth.fixture, folder.path(), kind));
-        let as_on_gpu = Run { what: format!("{}, as on a GPU", f32.what), as_on_gpu: true, ..f32.clone() };
-        for run in [native, bf16, f32, as_on_gpu] {
-            wrong.extend(run.check());
-            if ["mimo", "qwen35", "deepseek"].contains(&growth.fixture) {
-                let what = format!("{}, own module", run.what);
-                wrong.extend(Run { what, own_module: true, ..run.clone() }.check());
+    for (growth, drafts, forms) in FAMILIES {
+        let (_folder, path) = growth.make();
+        let assistant = (*drafts == Drafts::Assistant).then(|| ASSISTANT.make());
+        for (index, (kind, as_on_gpu, with_drafts)) in forms.iter().enumerate() {
+            // without anything that drafts, both are the same
+            let with_drafts = *with_drafts && *drafts != Drafts::Nothing;
+            if !with_drafts && forms[..index].contains(&(*kind, *as_on_gpu, false)) {
+                continue;
             }
-            if growth.fixture == "gemma4" {
-                let what = format!("{}, assistant", run.what);
-                wrong.extend(Run { what, draft_model: Some(assistant.path().to_owned()), ..run }.check());
+            let run = Run::of(growth.fixture, &path, *kind);
+            let mut what = run.what.clone();
+            if *as_on_gpu {
+                what.push_str(", as on a GPU");
             }
+            if with_drafts {
+                what.push_str(", with drafts");
+            }
+            let own_module = with_drafts && *drafts == Drafts::OwnModule;
+            let draft_model = assistant.as_ref().filter(|_| with_drafts).map(|(_, path)| path.clone());
+            wrong.extend(Run { what, as_on_gpu: *as_on_gpu, own_module, draft_model, ..run }.check());
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
