@@ -71,11 +71,10 @@ pub struct Slots<'a> {
 impl Slots<'_> {
     /// What decides the commands of a submission of this pass, with so many slots that run ahead.
     fn sizes(&self, pass: &PassRows, (ahead, is_fused): (usize, bool)) -> Vec<usize> {
-        let flags = [is_fused, self.hidden_first, self.before_norm].map(usize::from);
         let (first, last) = (pass.segments(), (pass.base + pass.m() + ahead).div_ceil(SEGMENT));
-        // where a segment begins between them, the place counts
-        let place = if first == last { 0 } else { pass.base };
+        let place = if first == last { 0 } else { pass.base }; // where a segment begins between them
         let sizes = [pass.m(), first, last, place, pass.logits, ahead];
+        let flags = [is_fused, self.hidden_first, self.before_norm].map(usize::from);
         sizes.into_iter().chain([self.logits as usize]).chain(flags).collect()
     }
 }

@@ -385,21 +385,6 @@ impl Sequence {
     }
 }
 
-/// Records launches for the pass in a slot, outside of a [`Recording`].
-pub(crate) fn launch<'a>(
-    gpu: &Gpu,
-    encoder: &mut wgpu::CommandEncoder,
-    ops: impl IntoIterator<Item = &'a Op>,
-    (rows, slot): (&PassRows, usize),
-) {
-    let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-    let mut dispatches = 0;
-    for op in ops {
-        dispatches += op.launch(gpu, &mut pass, (rows, slot));
-    }
-    gpu.count(Work { dispatches, ..Work::default() });
-}
-
 /// Room for so many states of all rows of a submission, and for all that the host reads.
 fn state_buffers(network: &Network, head: &Head, states: usize) -> (wgpu::Buffer, Readback) {
     let bytes = 4 * states * PASSES * MAX_ROWS * network.shape.d_model;

@@ -3,6 +3,7 @@
 use crate::device::Gpu;
 use crate::kernel::{Kernel, ROWS_AT_ONCE, TILE};
 use crate::pass::{MAX_ROWS, PassRows};
+use crate::work::Work;
 
 /// A bound kernel and its number of workgroups.
 #[derive(Debug)]
@@ -71,4 +72,19 @@ impl Op {
         gpu.dispatch(pass, self.kernel.for_rows(rows.m()), (&self.group, slot), grid);
         1
     }
+}
+
+/// Records launches for the pass in a slot, outside of a [`Recording`](crate::recording::Recording).
+pub(crate) fn launch<'a>(
+    gpu: &Gpu,
+    encoder: &mut wgpu::CommandEncoder,
+    ops: impl IntoIterator<Item = &'a Op>,
+    (rows, slot): (&PassRows, usize),
+) {
+    let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+    let mut dispatches = 0;
+    for op in ops {
+        dispatches += op.launch(gpu, &mut pass, (rows, slot));
+    }
+    gpu.count(Work { dispatches, ..Work::default() });
 }

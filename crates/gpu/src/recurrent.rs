@@ -8,7 +8,7 @@ use crate::block::Op;
 use crate::buffers::LayerCache;
 use crate::delta::{DeltaMemory, KEPT_ROWS};
 use crate::device::Gpu;
-use crate::network::launch;
+use crate::op::launch;
 use crate::pass::{PassRows, Store};
 
 /// Most copies of states at the ends of prompts.

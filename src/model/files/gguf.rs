@@ -92,11 +92,6 @@ pub struct GgufFile {
     file: Mapped,
 }
 
-fn loaded(info: &TensorEntry) -> LoadedTensor<'_> {
-    let (encoding, stored) = (info.kind.encoding(), info.bytes().unwrap_or(0));
-    LoadedTensor { shape: &info.shape, encoding, stored, of_module: false }
-}
-
 impl GgufFile {
     /// Opens a file and reads its header; tensors stay on disk. They may have types that do not run:
     /// [`GgufFile::check_types`].
@@ -236,17 +231,16 @@ impl GgufFile {
     ) -> impl Iterator<Item = LoadedTensor<'_>> {
         let block = |name: &str| name.strip_prefix("blk.")?.split('.').next()?.parse::<usize>().ok();
         // factors of positions become angles, which passes count
-        let tensors = self.tensors.iter().filter(|(name, _)| *name != "rope_freqs.weight");
-        tensors.filter_map(move |(name, info)| {
+        self.tensors.iter().filter(|(name, _)| *name != "rope_freqs.weight").filter_map(move |(name, info)| {
             let block = block(name).filter(|block| *block >= layers);
-            let tensor = LoadedTensor { of_module: block.is_some(), ..loaded(info) };
+            let tensor = LoadedTensor { of_module: block.is_some(), ..info.loaded() };
             block.is_none_or(|block| block < layers + modules).then_some(tensor)
         })
     }
 
     /// A tensor of a target, as loading counts it.
     pub(in crate::model) fn loaded_tensor(&self, name: &str) -> Option<LoadedTensor<'_>> {
-        self.tensors.get(name).map(loaded)
+        self.tensors.get(name).map(TensorEntry::loaded)
     }
 
     /// Name, type and bytes of each tensor; no bytes for a type that is not known.

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use crate::model::files::TensorType;
+use crate::model::files::{LoadedTensor, TensorType};
 
 /// `GGML_MAX_DIMS`.
 const MAX_DIMS: u32 = 4;
@@ -21,6 +21,12 @@ pub(super) struct TensorEntry {
 }
 
 impl TensorEntry {
+    /// As loading counts it in a target.
+    pub(super) fn loaded(&self) -> LoadedTensor<'_> {
+        let (encoding, stored) = (self.kind.encoding(), self.bytes().unwrap_or(0));
+        LoadedTensor { shape: &self.shape, encoding, stored, of_module: false }
+    }
+
     /// Bytes in the file; none if they are too many, no whole blocks, or the type is unknown.
     pub(super) fn bytes(&self) -> Option<u64> {
         let product = |product: u64, dim: &usize| product.checked_mul(u64::try_from(*dim).ok()?);

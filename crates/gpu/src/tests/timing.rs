@@ -8,7 +8,7 @@ use super::{gpu, stored};
 use crate::block::{Binder, Op};
 use crate::buffers::Acts;
 use crate::device::SLOT_BYTES;
-use crate::network::launch;
+use crate::op::launch;
 use crate::{Gpu, MAX_ROWS, Matrix, PROMPT_ROWS, PassRows, StoredRows};
 
 /// Time of launches in one submission, until the device is done.
