@@ -215,6 +215,11 @@ impl Sequence {
         self.recurrence.as_ref().map_or(len, |recurrence| recurrence.rewindable(len))
     }
 
+    /// Forgets submissions recorded ahead, which have the kernels of their time.
+    pub(crate) fn forget_recorded(&mut self) {
+        self.expected.forget();
+    }
+
     /// Makes room for so many hidden states of each row.
     ///
     /// # Errors
@@ -282,7 +287,7 @@ impl Sequence {
         let numbers = request.states.len() * rows * d;
         let last_only = request.logits == Logits::Last;
         let scored = (!goes_on).then(|| self.ending.scored((&gpu, &self.scratch), &last, last_only));
-        let repeats = request.parents.is_none() && passes.len() == 1 && !goes_on;
+        let repeats = request.parents.is_none() && passes.len() == 1 && rows <= MAX_ROWS;
         let sizes = |pass: &PassRows| if repeats { request.sizes(pass) } else { Vec::new() };
         let mut expected = std::mem::take(&mut self.expected);
         let scored_rows = scored.as_ref();

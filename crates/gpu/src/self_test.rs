@@ -26,6 +26,7 @@ pub struct Difference {
 /// What the driver reports.
 pub fn self_test(sequence: &mut Sequence) -> Result<Option<Difference>, GpuError> {
     sequence.truncate(0);
+    sequence.forget_recorded();
     let found = differs(sequence);
     sequence.truncate(0);
     found
