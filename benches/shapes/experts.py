@@ -4,16 +4,15 @@
     target/peers/venv/bin/python benches/shapes/experts.py --into FOLDER --layers 4
 
 Every width is that of the real model: 256 experts of width 512, 8 for a row, a shared one, three layers of Gated DeltaNet and one
-that attends. Types are those of Q4_K_M: experts in Q4_K, half of their down matrices in Q6_K. A layer takes 0.47 GB. Matrices are
-encoded one after the other by ggml's quantiser, so no F16 file is needed; the vocabulary is that of the default model, as in
-make.py. Nothing that exists is made again.
+that attends. Types are those of Q4_K_M: experts in Q4_K, half of their down matrices in Q6_K. A layer takes 0.47 GB. Rows of
+quantised matrices repeat as in make.py; routers do not, so that a row chooses its experts as in a trained model, by scores that
+differ. The vocabulary is that of the default model. Nothing that exists is made again.
 """
 
 import argparse
 from pathlib import Path
 
 import gguf
-import numpy
 from gguf import GGMLQuantizationType as Q
 
 import make
@@ -21,16 +20,6 @@ import make
 D, HEADS, KV, HEAD, ROTARY, EVERY = 2048, 16, 2, 256, 64, 4
 KEYS, VALUES, WIDE, KERNEL = 16, 32, 128, 4  # heads and their width, of linear layers
 EXPERTS, USED, WIDTH = 256, 8, 512
-
-
-def encode(shape: tuple[int, ...], kind: Q, noise: numpy.random.Generator) -> numpy.ndarray:
-    """Random weights of this type; experts are encoded one by one, so that memory stays small."""
-    *outer, rows, columns = (1, *shape) if len(shape) == 2 else shape
-    parts = [
-        make.encode(kind, noise.standard_normal((rows, columns), dtype=numpy.float32) * numpy.float32(0.02))
-        for _ in range(outer[0])
-    ]
-    return numpy.stack(parts).reshape((*shape[:-1], -1))
 
 
 def layer(index: int, layers: int) -> dict[str, tuple[tuple[int, ...], Q]]:
@@ -59,7 +48,6 @@ def layer(index: int, layers: int) -> dict[str, tuple[tuple[int, ...], Q]]:
 
 
 def write(path: Path, layers: int) -> None:
-    noise = numpy.random.default_rng(1)
     partial = path.with_suffix(".partial")
     writer = gguf.GGUFWriter(str(partial), "qwen35moe")
     writer.add_name(f"35B-A3B cut to {layers} layers, random weights")
@@ -86,19 +74,7 @@ def write(path: Path, layers: int) -> None:
     tensors = {"token_embd.weight": ((vocab, D), Q.Q6_K), "output_norm.weight": ((D,), Q.F32)}
     for index in range(layers):
         tensors |= {f"blk.{index}.{part}": what for part, what in layer(index, layers).items()}
-    for name, (shape, kind) in tensors.items():
-        if kind != Q.F32:
-            writer.add_tensor(name, encode(shape, kind, noise), raw_dtype=kind)
-        elif name.endswith("ssm_a"):
-            writer.add_tensor(name, -numpy.exp(noise.standard_normal(shape)).astype(numpy.float32))
-        elif len(shape) == 1:
-            writer.add_tensor(name, numpy.ones(shape, dtype=numpy.float32))
-        else:
-            writer.add_tensor(name, noise.standard_normal(shape, dtype=numpy.float32) * numpy.float32(0.02))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    make.write_tensors(writer, tensors, partial, data=True)
     partial.rename(path)
 
 

@@ -6,21 +6,21 @@
     target/peers/venv/bin/python benches/shapes/make.py --into FOLDER --shape llama-1b --types Q4_0 Q4_K_M
 
 Speed depends on sizes and types, not on what weights say, so files of models that are large to download need not be
-downloaded. gguf-py writes an F16 file, normal(0, 0.02), with the vocabulary of the default model, padded where the shape
-has more tokens; the quantiser of the llama.cpp that `llama_cpp.sh` built makes the types. The F16 file is deleted
-afterwards unless --keep-f16. Nothing that exists is made again. Files do not belong in the repository: 0.6 GB and more.
-
-The table of per-layer embeddings of Gemma 4 has more weights than all its layers, and a pass reads one row of it for each
-token. Its rows repeat, and it is Q6_K from the start, the type that the quantiser gives it in all files but Q8_0.
+downloaded. Each tensor has the type that `llama-quantize` gives it: the quantiser of the llama.cpp that `llama_cpp.sh` built
+is asked in a dry run over a file without data. Weights are normal(0, 0.02), encoded by ggml's quantiser; rows of a matrix
+repeat after 509, so that a file takes seconds, not minutes. The vocabulary is that of the default model, padded where the
+shape has more tokens. Nothing that exists is made again. Files do not belong in the repository: 0.6 GB and more.
 """
 
 import argparse
 import ctypes
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import gguf
@@ -101,17 +101,22 @@ SHAPES = {
 
 TABLE = "per_layer_token_embd.weight"
 
+# After how many rows a matrix repeats; a prime, so that repeated rows do not start at the same place of a page.
+PERIOD = 509
+
 
 class Repeated:
-    """Rows that repeat, for a tensor that is too large for memory: what GGUFWriter needs of an array."""
+    """A matrix whose rows repeat: what GGUFWriter needs of an array."""
 
-    def __init__(self, rows: numpy.ndarray, times: int):
-        self.rows, self.times = rows, times
-        self.nbytes = rows.nbytes * times
+    def __init__(self, rows: numpy.ndarray, count: int):
+        self.rows, self.count = rows, count
+        self.nbytes = rows[0].nbytes * count
 
     def tofile(self, file) -> None:
-        for _ in range(self.times):
+        times, rest = divmod(self.count, len(self.rows))
+        for _ in range(times):
             self.rows.tofile(file)
+        self.rows[:rest].tofile(file)
 
 
 class QuantizeParams(ctypes.Structure):
@@ -274,6 +279,8 @@ def add_sizes(writer: gguf.GGUFWriter, shape: Shape) -> None:
 
 def encode(kind: Q, values: numpy.ndarray) -> numpy.ndarray:
     """Rows as ggml's quantiser encodes them."""
+    if kind == Q.F16:
+        return values.astype(numpy.float16)
     block, size = gguf.GGML_QUANT_SIZES[kind]
     rows, columns = values.shape
     data = numpy.zeros((rows, columns // block * size), dtype=numpy.uint8)
@@ -284,16 +291,25 @@ def encode(kind: Q, values: numpy.ndarray) -> numpy.ndarray:
     return data
 
 
-def table(size: tuple[int, ...], noise: numpy.random.Generator) -> Repeated:
-    rows, columns = size
-    part = 1 << 10
-    assert rows % part == 0, "rows of the table repeat"
-    return Repeated(encode(Q.Q6_K, noise.standard_normal((part, columns), dtype=numpy.float32) * numpy.float32(0.02)), rows // part)
+@cache
+def period(kind: Q, columns: int) -> numpy.ndarray:
+    """The rows that repeat, of every matrix with this type and width."""
+    noise = numpy.random.default_rng(columns)
+    return encode(kind, noise.standard_normal((PERIOD, columns), dtype=numpy.float32) * numpy.float32(0.02))
 
 
-def values_of(name: str, size: tuple[int, ...], noise: numpy.random.Generator) -> numpy.ndarray | Repeated:
-    if name == TABLE:
-        return table(size, noise)
+def matrix(kind: Q, size: tuple[int, ...]) -> Repeated:
+    """Rows of all experts, where the matrix has three dimensions."""
+    *outer, columns = size
+    return Repeated(period(kind, columns), int(numpy.prod(outer)))
+
+
+def is_matrix(name: str, size: tuple[int, ...]) -> bool:
+    return len(size) > 1 and not name.endswith("ssm_conv1d.weight")
+
+
+def values_of(name: str, size: tuple[int, ...], noise: numpy.random.Generator) -> numpy.ndarray:
+    """Of a tensor in f32."""
     if name == "rope_freqs.weight":  # a quarter of the pairs turns
         return numpy.where(numpy.arange(size[0]) < size[0] // 4, 1.0, 1e30).astype(numpy.float32)
     if name.endswith("ssm_a"):
@@ -302,21 +318,37 @@ def values_of(name: str, size: tuple[int, ...], noise: numpy.random.Generator) -
         return noise.standard_normal(size, dtype=numpy.float32) * numpy.float32(0.3)
     if len(size) == 1:
         return numpy.ones(size, dtype=numpy.float32)
-    return (noise.standard_normal(size, dtype=numpy.float32) * numpy.float32(0.02)).astype(numpy.float16)
+    return noise.standard_normal(size, dtype=numpy.float32) * numpy.float32(0.02)
 
 
-def packed(size: tuple[int, ...]) -> int:
-    """Bytes of the table."""
-    block, bytes_of_block = gguf.GGML_QUANT_SIZES[Q.Q6_K]
+def bytes_of(kind: Q, size: tuple[int, ...]) -> int:
+    block, bytes_of_block = gguf.GGML_QUANT_SIZES[kind]
     return int(numpy.prod(size)) // block * bytes_of_block
 
 
-def write_f16(name: str, shape: Shape, path: Path) -> None:
+def write_tensors(writer: gguf.GGUFWriter, every: dict[str, tuple[tuple[int, ...], Q]], path: Path, data: bool) -> None:
+    """Sizes first, then one tensor after the other, so that only one is in memory; without data a hole in the file."""
+    for name, (size, kind) in every.items():
+        # the raw type decides; gguf-py wants the shape in bytes for types of bytes only
+        writer.add_tensor_info(name, size, numpy.dtype(numpy.float16), bytes_of(kind, size), kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
     noise = numpy.random.default_rng(1)
-    partial = path.with_suffix(".partial")
-    writer = gguf.GGUFWriter(str(partial), shape.arch, use_temp_file=False)
+    for name, (size, kind) in every.items() if data else ():
+        writer.write_tensor_data(values_of(name, size, noise) if kind == Q.F32 else matrix(kind, size))
+    writer.close()
+    if not data:
+        align = gguf.GGUF_DEFAULT_ALIGNMENT
+        total = sum(-(-bytes_of(kind, size) // align) * align for size, kind in every.values())
+        os.truncate(path, path.stat().st_size + total + align)
+
+
+def write(name: str, shape: Shape, path: Path, kinds: dict[str, Q] | None, ftype: int) -> None:
+    """A file with tensors of these types; without them, F16 and no data."""
+    writer = gguf.GGUFWriter(str(path), shape.arch, use_temp_file=False)
     writer.add_name(f"{name}, random weights")
-    writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
+    writer.add_file_type(ftype)
     writer.add_context_length(8192)
     writer.add_block_count(shape.layers + shape.modules)
     writer.add_embedding_length(shape.width)
@@ -326,37 +358,33 @@ def write_f16(name: str, shape: Shape, path: Path) -> None:
     writer.add_rope_freq_base(shape.rope_base)
     add_sizes(writer, shape)
     vocab = add_vocabulary(writer, shape.vocab)
-    every = tensors(shape, vocab)
-    # sizes first, then one tensor after the other, so that only one is in memory
-    for tensor, size in every.items():
-        if tensor == TABLE:
-            writer.add_tensor_info(tensor, size, numpy.dtype(numpy.float16), packed(size), Q.Q6_K)
-            continue
-        half = len(size) == 2 and not tensor.endswith("ssm_conv1d.weight")
-        count = int(numpy.prod(size))
-        dtype = numpy.dtype(numpy.float16 if half else numpy.float32)
-        writer.add_tensor_info(tensor, size, dtype, count * dtype.itemsize)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_ti_data_to_file()
-    for tensor, size in every.items():
-        writer.write_tensor_data(values_of(tensor, size, noise))
-    writer.close()
-    partial.rename(path)
+    every = {
+        tensor: (size, (kinds or {}).get(tensor, Q.F16 if kinds is None and is_matrix(tensor, size) else Q.F32))
+        for tensor, size in tensors(shape, vocab).items()
+    }
+    write_tensors(writer, every, path, data=kinds is not None)
 
 
-def quantize(source: Path, target: Path, type_name: str) -> None:
+def kinds_of(source: Path, type_name: str) -> dict[str, Q]:
+    """The types that llama.cpp's quantiser gives the matrices of this file, read from the log of a dry run."""
+    lines: list[str] = []
+    listener = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)(
+        lambda _level, text, _data: lines.append(text.decode(errors="replace"))
+    )
     library = ctypes.CDLL(str(LIBRARY))
+    library.llama_log_set(listener, None)
     library.llama_model_quantize_default_params.restype = QuantizeParams
     library.llama_model_quantize.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.POINTER(QuantizeParams)]
     library.llama_model_quantize.restype = ctypes.c_uint32
     params = library.llama_model_quantize_default_params()
-    params.ftype = TYPES[type_name]
-    params.allow_requantize = True  # the table that is Q6_K already
-    partial = target.with_suffix(".partial")
-    if library.llama_model_quantize(str(source).encode(), str(partial).encode(), ctypes.byref(params)) != 0:
-        sys.exit(f"llama.cpp could not make {target.name}")
-    partial.rename(target)
+    params.ftype, params.dry_run = TYPES[type_name], True
+    failed = library.llama_model_quantize(str(source).encode(), b"", ctypes.byref(params))
+    library.llama_log_set(None, None)
+    log = "".join(lines)
+    if failed:
+        sys.exit(f"llama.cpp would not make {type_name}: {log[-300:]}")
+    found = re.findall(r"\] +(\S+) +- \[[^]]*\], type = +(\w+), size = [^\n(]*(?:\((\w+)\))?\n", log)
+    return {name: Q[(to or was).upper()] for name, was, to in found if (to or was) != "f32"}
 
 
 def main() -> None:
@@ -365,7 +393,6 @@ def main() -> None:
     parser.add_argument("--shape", choices=SHAPES, default="llama-1b")
     parser.add_argument("--types", nargs="+", choices=TYPES, default=["Q4_0", "Q4_K_M", "Q5_K_M", "Q6_K", "Q8_0", "IQ4_XS"])
     parser.add_argument("--layers", type=int, help="fewer layers than the shape has, to check that a file loads (Gemma 4: 10, 15 …)")
-    parser.add_argument("--keep-f16", action="store_true")
     args = parser.parse_args()
     if not LIBRARY.is_file():
         sys.exit(f"{LIBRARY} is missing: run benches/peers/llama_cpp.sh")
@@ -375,13 +402,12 @@ def main() -> None:
         shape, name = replace(shape, layers=args.layers), f"{name}-{args.layers}-layers"
     wanted = {kind: args.into / f"{name}.{kind}.gguf" for kind in args.types}
     missing = {kind: path for kind, path in wanted.items() if not path.is_file()}
-    f16 = args.into / f"{name}.F16.gguf"
-    if missing and not f16.is_file():
-        write_f16(name, shape, f16)
+    partial = args.into / f"{name}.partial"
     for kind, path in missing.items():
-        quantize(f16, path, kind)
-    if not args.keep_f16:
-        f16.unlink(missing_ok=True)
+        write(name, shape, partial, None, gguf.LlamaFileType.MOSTLY_F16)
+        kinds = kinds_of(partial, kind)
+        write(name, shape, partial, kinds, TYPES[kind])
+        partial.rename(path)
     print("\n".join(str(path) for path in wanted.values()))
 
 
