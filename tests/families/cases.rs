@@ -312,7 +312,8 @@ pub const GEMMA4: Case = Case {
     fixture: "gemma4",
     golden: "gemma4",
     runs: &[
-        Run { limit: GEMMA, rows: 2e-4, module: [GEMMA; 2], drafts: 1e-3, ..CANDLE },
+        // candle's products of several rows round otherwise than those of one, and unscaled scores magnify that
+        Run { limit: GEMMA, rows: 1e-3, module: [GEMMA; 2], drafts: 4e-3, ..CANDLE },
         Run { limit: GEMMA, module: [GEMMA; 2], drafts: 1e-3, ..NATIVE },
     ],
     ends: &["<eos>", "<turn|>"],

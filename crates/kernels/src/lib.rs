@@ -1,5 +1,5 @@
-//! The arithmetic of draftscope's native CPU backend: products of quantised weights, attention, norms, rotary
-//! embedding, and the threads and memory that they use. Nearly all of the program's `unsafe` code is here.
+//! The arithmetic of draftscope's native CPU backend: products of quantised weights, attention, recurrent
+//! states, norms, rotary embedding, and the threads and memory that they use. Nearly all of the program's `unsafe` code is here.
 //!
 //! Kernels are written once, over `simd::Lanes`, and compiled for each instruction set; [`Isa`] picks one at run
 //! time. Two invariants hold for every kernel: all instruction sets give the same bits, and a row's result does not
@@ -16,12 +16,15 @@
 
 mod activations;
 mod attention;
+mod attention_plain;
 mod attention_prompt;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod delta;
 mod dot;
+mod elementwise;
 mod encoding;
 mod form;
 mod isa;
@@ -50,8 +53,11 @@ pub use stream::Stream;
 
 pub use activations::{Acts, Column, Operand};
 pub use attention::{Join, MAX_HEAD_DIM, PARTIAL_EXTRA, Queries, SEGMENT, SLAB, Stretch, attend, rows_at_once};
+pub use attention_plain::{PLAIN_HEADS, PlainAttention, PlainRows};
 pub use attention_prompt::{attend_prompt, prompt_scratch_bytes};
+pub use delta::{DeltaHead, DeltaLayer};
 pub use dot::{Onto, Tile, multiply};
+pub use elementwise::{Cap, Gate, GateActivation};
 pub use encoding::Encoding;
 pub use form::{BLOCK, Form, copy_row};
 pub use memory::{Arena, Bytes, LazyZeros};
@@ -67,6 +73,8 @@ pub const MAX_ROWS: usize = 16;
 pub const PROMPT_ROWS: usize = 128;
 
 isa::kernels! {
+    Cap<'_> => (),
+    Gate<'_> => (),
     GeluMul<'_, '_> => (),
     Join<'_, '_> => (),
     Load<'_> => (),

@@ -202,6 +202,58 @@ pub(crate) fn exp_below<S: Lanes>(s: S, x: S::F) -> S::F {
     s.raise(y, n)
 }
 
+/// The first 16 numbers; zeros after fewer.
+#[inline(always)]
+pub(crate) fn part<S: Lanes>(s: S, from: &[f32]) -> S::F {
+    match from.first_chunk() {
+        Some(whole) => s.load(whole),
+        None => {
+            let mut lanes = [0.0; LANES];
+            lanes[..from.len()].copy_from_slice(from);
+            s.load(&lanes)
+        }
+    }
+}
+
+/// As many numbers as there is room for, up to 16.
+#[inline(always)]
+pub(crate) fn put<S: Lanes>(s: S, x: S::F, to: &mut [f32]) {
+    match to.first_chunk_mut() {
+        Some(whole) => s.store(x, whole),
+        None => {
+            let (lanes, len) = (to_array(s, x), to.len());
+            to.copy_from_slice(&lanes[..len]);
+        }
+    }
+}
+
+/// `x / (1 + e^−x)`
+#[inline(always)]
+pub(crate) fn silu<S: Lanes>(s: S, x: S::F) -> S::F {
+    let below = s.add(exp(s, s.sub(s.splat(0.0), x)), s.splat(1.0));
+    s.div(x, below)
+}
+
+/// GELU by its approximation with tanh: `x / (1 + e^−2u)`, `u = √(2/π) · (x + 0.044715 x³)`.
+/// Source: Hendrycks and Gimpel, arXiv:1606.08415.
+#[inline(always)]
+pub(crate) fn gelu<S: Lanes>(s: S, x: S::F) -> S::F {
+    let slope = s.add(s.mul(s.mul(x, x), s.splat(GELU_CUBE)), s.splat(GELU_INNER));
+    s.div(x, s.add(exp(s, s.mul(x, slope)), s.splat(1.0)))
+}
+
+/// `−2 √(2/π)`
+const GELU_INNER: f32 = -1.595_769;
+/// `−2 √(2/π) · 0.044715`
+const GELU_CUBE: f32 = -0.071_354_82;
+
+/// `cap · tanh(x / cap)`, as `cap − 2 cap / (1 + e^(2 x / cap))`.
+#[inline(always)]
+pub(crate) fn capped<S: Lanes>(s: S, x: S::F, cap: f32) -> S::F {
+    let below = s.add(exp(s, s.mul(x, s.splat(2.0 / cap))), s.splat(1.0));
+    s.sub(s.splat(cap), s.div(s.splat(2.0 * cap), below))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

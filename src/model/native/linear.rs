@@ -18,7 +18,7 @@ use super::{
 use crate::model::ModelError;
 use crate::model::files::{ModelFiles, Stored};
 use crate::model::nn::{Activation, ExpertKernel, Kernels, MatMul, StoredExperts};
-use draftscope_kernels::{Acts, Isa, LANES, Onto, PROMPT_ROWS, Pool};
+use draftscope_kernels::{Acts, DeltaHead, Isa, LANES, Onto, PROMPT_ROWS, PlainAttention, Pool};
 
 /// Threads and instruction set: of their own, or those of a target whose matrices run between.
 #[derive(Clone, Debug)]
@@ -104,6 +104,14 @@ impl Kernels for NativeCpu {
         }
     }
 
+    fn attend(&self, parts: &mut [PlainAttention<'_>]) {
+        self.cpu.pool.each(parts, |_, part| part.run_on(self.cpu.isa));
+    }
+
+    fn delta(&self, heads: &mut [DeltaHead<'_>]) {
+        self.cpu.pool.each(heads, |_, head| head.run_on(self.cpu.isa));
+    }
+
     fn backend(&self) -> &'static str {
         "native"
     }
@@ -156,19 +164,26 @@ impl NativeLinear {
         Ok(cpu.wrapped(matrix))
     }
 
+    /// `[rows / 16][m]`
+    fn multiply(&self, acts: &Acts, tiles: &mut [[f32; LANES]]) {
+        let (m, grain) = (acts.m(), self.cpu.grain(self.matrix.tiles()));
+        self.cpu.pool.chunks(tiles, grain * m, |item, tiles| {
+            for (tile, tiles) in tiles.chunks_exact_mut(m).enumerate() {
+                self.matrix.multiply(&self.cpu, item * grain + tile, acts, Onto::Nothing, tiles);
+            }
+        });
+    }
+
     /// At most [`PROMPT_ROWS`] rows.
     fn pass(&self, x: &[f32], out: &mut [f32]) {
         let m = x.len() / self.matrix.k();
         let mut acts = self.acts.lock().unwrap_or_else(PoisonError::into_inner);
         head::operand(&self.cpu, &self.matrix, x.as_chunks().0, &mut acts);
+        if let (1, (tiles, [])) = (m, out.as_chunks_mut()) {
+            return self.multiply(&acts, tiles); // tiles of a single row follow each other as its outputs do
+        }
         let mut tiles = vec![[0.0; LANES]; self.matrix.tiles() * m]; // [rows / 16][m]
-        let grain = self.cpu.grain(self.matrix.tiles());
-        let acts = &*acts;
-        self.cpu.pool.chunks(&mut tiles, grain * m, |item, tiles| {
-            for (tile, tiles) in tiles.chunks_exact_mut(m).enumerate() {
-                self.matrix.multiply(&self.cpu, item * grain + tile, acts, Onto::Nothing, tiles);
-            }
-        });
+        self.multiply(&acts, &mut tiles);
         for (row, out) in out.chunks_exact_mut(self.matrix.rows()).enumerate() {
             for (to, tile) in out.chunks_mut(LANES).zip(tiles[row..].iter().step_by(m)) {
                 to.copy_from_slice(&tile[..to.len()]);

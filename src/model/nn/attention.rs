@@ -1,13 +1,14 @@
 //! Attention on candle over a [`KvCache`]: causal, within a window, and over trees.
 //!
 //! Invariant: where the cache is not read in batches, up to [`ROW_BY_ROW`](crate::model::nn::ROW_BY_ROW) rows attend one
-//! at a time with the shapes of plain decoding, so a row's result does not depend on the rows beside it. In batches all
-//! rows are one product with a mask: as many launches as a single row takes.
+//! each by itself with the operations of plain decoding, so a row's result does not depend on the rows beside it; on a CPU
+//! with f32 in the cache [`cpu`] does that. In batches all rows are one product with a mask: as many launches as a single
+//! row takes.
 
 use candle_core::{DType, Tensor};
 
 use crate::model::ModelError;
-use crate::model::nn::{KvCache, PassRows};
+use crate::model::nn::{KvCache, PassRows, ROW_BY_ROW, capped, cpu};
 
 /// How scores are worked out.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,10 +34,7 @@ impl Scores {
 
     fn of(self, products: Tensor) -> Result<Tensor, ModelError> {
         let scores = if self.scale == 1.0 { products } else { (products * self.scale)? };
-        Ok(match self.softcap {
-            Some(cap) => ((scores / cap)?.tanh()? * cap)?,
-            None => scores,
-        })
+        self.softcap.map_or(Ok(scores.clone()), |cap| capped(&scores, cap))
     }
 }
 
@@ -83,6 +81,13 @@ pub fn attend_cached(
     rows: (&PassRows, Option<usize>),
     scores: Scores,
 ) -> Result<Tensor, ModelError> {
+    if !cache.is_batched() && !rows.0.is_prompt() {
+        let seen = (0..rows.0.count()).map(|row| cache.seen(&rows.0.seen(row, rows.1)));
+        let seen = seen.collect::<Result<Vec<_>, _>>()?;
+        if let Some(attended) = cpu::attend_rows(q, &seen, scores, cache.kernels())? {
+            return Ok(attended);
+        }
+    }
     attend_rows(cache, rows, 0, |SeenBy { first, count, cached: (keys, values), mask }| {
         attend(&q.narrow(1, first, count)?, (&keys, &values), mask.as_ref(), scores)
     })
@@ -101,6 +106,12 @@ pub fn attend(
     scores: Scores,
 ) -> Result<Tensor, ModelError> {
     let (heads, m, head_dim) = q.dims3()?;
+    if mask.is_none() && m <= ROW_BY_ROW {
+        let seen = vec![(keys.clone(), values.clone()); m];
+        if let Some(attended) = cpu::attend_rows(q, &seen, scores, None)? {
+            return Ok(attended);
+        }
+    }
     let (kv_heads, n, _) = keys.dims3()?;
     let stacked = q.contiguous()?.reshape((kv_heads, heads / kv_heads * m, head_dim))?;
     let products = stacked.matmul(&widened(keys)?.t()?)?; // wide keys and values never exist together

@@ -3,7 +3,7 @@
 use candle_core::Tensor;
 
 use crate::model::ModelError;
-use crate::model::nn::Linear;
+use crate::model::nn::{Linear, gated};
 
 /// What the gate's outputs pass through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,12 +46,7 @@ impl Gated {
     /// # Errors
     /// When shapes do not fit.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor, ModelError> {
-        let gate = self.gate.forward(x)?;
-        let gate = match self.activation {
-            Activation::Silu => gate.silu()?,
-            Activation::Gelu => gate.gelu()?,
-        };
-        self.down.forward(&(gate * self.up.forward(x)?)?)
+        self.down.forward(&gated(&self.gate.forward(x)?, &self.up.forward(x)?, self.activation)?)
     }
 
     /// Bytes the matrices take in memory.

@@ -5,6 +5,7 @@
 mod attention;
 mod block;
 mod config;
+mod cpu;
 mod embedding;
 mod experts;
 mod feed_forward;
@@ -29,6 +30,7 @@ pub use attention::{Scores, SeenBy, attend, attend_cached, attend_rows, widened}
 pub use block::{Block, BlockPass, Rope};
 pub(in crate::model) use config::check_heads;
 pub use config::{Conventions, LLAMA_LAYOUT, TransformerConfig};
+pub use cpu::{capped, gated};
 pub use embedding::{Embedding, SharedTarget};
 pub(in crate::model) use embedding::{OwnEmbedding, ids, trimmed};
 pub use experts::{

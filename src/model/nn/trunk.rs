@@ -1,10 +1,13 @@
 //! What targets on candle have around their layers: embedding, last norm and output head.
 
+use std::sync::Arc;
+
 use candle_core::{Device, Tensor};
 
 use crate::model::files::ModelFiles;
 use crate::model::nn::{
-    Embedding, Linear, MatmulBackend, RmsNorm, SharedTarget, Tensors, TransformerConfig, best_rows, ids, numbers_of,
+    Embedding, Kernels, Linear, MatmulBackend, RmsNorm, SharedTarget, Tensors, TransformerConfig, best_rows, capped,
+    ids, numbers_of,
 };
 use crate::model::options::PassForm;
 use crate::model::{ExpertsMet, LogitRows, ModelError, RowStats, Rows};
@@ -92,6 +95,14 @@ impl<L: LayerWeights> Trunk<L> {
         Tensors::new(source, (self.backend.clone(), &self.device), &self.config).run_as(self.form)
     }
 
+    /// The kernels that multiply, unless candle does.
+    pub(in crate::model) fn kernels(&self) -> Option<Arc<dyn Kernels>> {
+        match &self.backend {
+            MatmulBackend::Kernels(kernels) => Some(Arc::clone(kernels)),
+            MatmulBackend::Candle(_) => None,
+        }
+    }
+
     /// Where and how caches are kept.
     pub(in crate::model) fn caching(&self) -> (&Device, PassForm) {
         (&self.device, self.form)
@@ -150,10 +161,7 @@ impl<L: LayerWeights> Trunk<L> {
     /// When a tensor operation fails.
     pub fn logits(&self, normed: &Tensor) -> Result<Tensor, ModelError> {
         let logits = self.head.forward(normed)?;
-        Ok(match self.softcap {
-            Some(cap) => ((logits / cap)?.tanh()? * cap)?,
-            None => logits,
-        })
+        self.softcap.map_or(Ok(logits.clone()), |cap| capped(&logits, cap))
     }
 }
 

@@ -11,7 +11,7 @@ use crate::model::drafters::dflash::{
     layer::Layer,
     plan::{CONFIDENCE, CheckedBlock},
 };
-use crate::model::nn::{Embedding, KvCache, Linear, PREFILL_ROWS, PairOrder, RmsNorm, Rope};
+use crate::model::nn::{Embedding, KvCache, Linear, PREFILL_ROWS, PairOrder, RmsNorm, Rope, capped};
 use crate::model::{ModelError, Rows, Tap};
 use crate::protocol::TokenId;
 
@@ -225,7 +225,7 @@ impl BlockModule for Drafter {
             logits = (logits * config.logit_scale)?;
         }
         if let Some(cap) = config.softcap {
-            logits = ((logits / cap)?.tanh()? * cap)?;
+            logits = capped(&logits, cap)?;
         }
         Ok(Rows::new(numbers(&logits)?, self.shared.vocab.len()))
     }

@@ -9,7 +9,9 @@ use candle_core::Tensor;
 
 use crate::model::families::gemma4::config::LayerShape;
 use crate::model::families::gemma4::experts::GemmaExperts;
-use crate::model::nn::{BlockPass, Gated, KvCache, LayerWeights, Linear, RmsNorm, Scores, attend_cached};
+use crate::model::nn::{
+    Activation, BlockPass, Gated, KvCache, LayerWeights, Linear, RmsNorm, Scores, attend_cached, gated,
+};
 use crate::model::{ExpertsMet, ModelError};
 
 /// The matrices and norms of keys and values.
@@ -100,14 +102,14 @@ impl Layer {
     pub(super) fn rest(&self, x: &Tensor, attended: &Tensor, per_layer: Option<&Tensor>) -> Result<Tensor, ModelError> {
         let x = (x + self.post_attn_norm.forward(&self.o.forward(attended)?)?)?;
         // 2. feed forward
-        let mut gated = self.ffn.forward(&self.ffn_norm.forward(&x)?)?;
+        let mut update = self.ffn.forward(&self.ffn_norm.forward(&x)?)?;
         if let Some(experts) = &self.experts {
-            gated = experts.add(&gated, &x)?;
+            update = experts.add(&update, &x)?;
         }
-        let mut x = (&x + self.post_ffn_norm.forward(&gated)?)?;
+        let mut x = (&x + self.post_ffn_norm.forward(&update)?)?;
         // 3. the token's embedding for this layer
         if let (Some(input), Some(embedded)) = (&self.per_layer, per_layer) {
-            let gated = (input.gate.forward(&x)?.gelu()? * embedded)?;
+            let gated = gated(&input.gate.forward(&x)?, embedded, Activation::Gelu)?;
             x = (&x + input.norm.forward(&input.project.forward(&gated)?)?)?;
         }
         Ok((x * self.scale)?)

@@ -85,41 +85,49 @@ pub(super) struct DeltaNet {
     pub(super) weights: Arc<DeltaWeights>,
 }
 
-/// The states of one linear layer in a pass.
+/// What a pass keeps of its rows, so that a state between them can be returned to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Keep {
+    /// The state after each row.
+    Each,
+    /// The inputs of each row, and the last state.
+    Inputs,
+    /// The states before and after the last row.
+    Ends,
+}
+
+/// What is kept of one linear layer in a pass.
 pub(super) struct DeltaRows {
     pub(super) inputs: Vec<DeltaInput>,
-    /// After each row if requested, else before and after the last one only.
+    /// The last one is that after all rows.
     pub(super) states: Vec<Arc<DeltaState>>,
 }
 
 impl DeltaNet {
     /// `[m, d] -> [m, d]`, starting from the state before the rows.
-    fn forward(&self, x: &Tensor, state: &Arc<DeltaState>, keep_all: bool) -> Result<(Tensor, DeltaRows), ModelError> {
+    fn forward(&self, x: &Tensor, before: &Arc<DeltaState>, keep: Keep) -> Result<(Tensor, DeltaRows), ModelError> {
         let m = x.dim(0)?;
         let projected = [&self.mixed, &self.gate, &self.alpha, &self.beta].map(|linear| linear.forward(x));
         let [mixed, gates, alpha, beta] = projected;
-        let rows = numbers_of([&mixed?, &gates?, &alpha?, &beta?])?;
-        let [mixed, gates, alpha, beta] =
-            rows.map(|rows| rows.chunks(rows.len() / m).map(<[f32]>::to_vec).collect::<Vec<_>>());
-        let mut state = Arc::clone(state);
-        let mut out = Vec::with_capacity(m * self.weights.shape.value_width());
-        let mut kept = DeltaRows { inputs: Vec::new(), states: Vec::new() };
-        let mut before = Arc::clone(&state);
-        for (((mixed, alpha), beta), gate) in mixed.into_iter().zip(alpha).zip(beta).zip(&gates) {
-            let input = DeltaInput { mixed, alpha, beta };
-            let (after, answers) = self.weights.step(&state, &input, gate);
-            before = std::mem::replace(&mut state, Arc::new(after));
-            out.extend(answers);
-            if keep_all {
-                kept.states.push(Arc::clone(&state));
-                kept.inputs.push(input);
-            }
-        }
-        if !keep_all {
-            kept.states.extend([before, state]);
-        }
+        let [mixed, gates, alpha, beta] = numbers_of([&mixed?, &gates?, &alpha?, &beta?])?;
+        let rows = |all: &[f32]| all.chunks(all.len() / m).map(<[f32]>::to_vec).collect::<Vec<_>>();
+        let inputs: Vec<_> = rows(&mixed)
+            .into_iter()
+            .zip(rows(&alpha).into_iter().zip(rows(&beta)))
+            .map(|(mixed, (alpha, beta))| DeltaInput { mixed, alpha, beta })
+            .collect();
+        let marks: Vec<usize> = match keep {
+            Keep::Each => (0..m).collect(),
+            Keep::Inputs => vec![m - 1],
+            Keep::Ends => (m.saturating_sub(2)..m).collect(),
+        };
+        let gates: Vec<&[f32]> = gates.chunks(gates.len() / m).collect();
+        let (out, after) = self.weights.pass(before, &inputs.iter().collect::<Vec<_>>(), &gates, &marks);
+        let alone = (keep == Keep::Ends && m == 1).then(|| Arc::clone(before));
+        let states = alone.into_iter().chain(after.into_iter().map(Arc::new)).collect();
+        let inputs = if keep == Keep::Inputs { inputs } else { Vec::new() };
         let out = Tensor::from_vec(out, (m, self.weights.shape.value_width()), x.device())?;
-        Ok((self.out.forward(&out)?, kept))
+        Ok((self.out.forward(&out)?, DeltaRows { inputs, states }))
     }
 
     fn bytes(&self) -> u64 {
@@ -156,13 +164,13 @@ impl Layer {
         &self,
         x: &Tensor,
         pass: BlockPass<'_>,
-        (memory, keep_all): (&mut Memory, bool),
+        (memory, keep): (&mut Memory, Keep),
     ) -> Result<(Tensor, Option<DeltaRows>), ModelError> {
         let normed = self.mixer_norm.forward(x)?;
         let (mixed, rows) = match (&self.mixer, memory) {
             (Mixer::Attention(attention), Memory::Kv(cache)) => (attention.forward(&normed, pass, cache)?, None),
             (Mixer::Delta(delta), Memory::State(state)) => {
-                let (out, rows) = delta.forward(&normed, state, keep_all)?;
+                let (out, rows) = delta.forward(&normed, state, keep)?;
                 if let Some(last) = rows.states.last() {
                     *state = Arc::clone(last);
                 }

@@ -3,9 +3,13 @@
 //!
 //! Invariant: a row goes through the same operations in the same order whatever rows run with it, so its bits depend
 //! only on the tokens before it; running rows again from a stored state gives the same bits. The caller computes
-//! projections.
+//! projections; value heads run on the threads of the native kernels.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use draftscope_kernels::{DeltaHead, DeltaLayer, Isa};
+
+use crate::model::nn::MatmulBackend;
 
 /// Sizes of the linear layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,8 +88,8 @@ pub struct DeltaWeights {
     pub shape: DeltaShape,
     /// Which key head a value head reads.
     pub order: HeadOrder,
-    /// `[channels, kernel]`
-    pub conv: Vec<f32>,
+    /// Weights of the convolution, `[kernel, channels]`.
+    pub taps: Vec<f32>,
     /// `−exp(A_log)`, one per value head.
     pub decay: Vec<f32>,
     /// Added to α before softplus, one per value head.
@@ -94,21 +98,62 @@ pub struct DeltaWeights {
     pub norm: Vec<f32>,
     /// Epsilon of the output norm.
     pub eps: f32,
+    /// Whose threads run the value heads; without kernels the calling thread does.
+    pub backend: MatmulBackend,
+    /// Memory for states.
+    pub spare: Arc<Spare>,
 }
 
 impl DeltaWeights {
     /// Bytes in memory.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        let numbers = [&self.conv, &self.decay, &self.dt_bias, &self.norm];
+        let numbers = [&self.taps, &self.decay, &self.dt_bias, &self.norm];
         numbers.iter().map(|numbers| size_of_val(numbers.as_slice()) as u64).sum()
     }
 }
 
+/// Memory of states that are gone, for those to come: fresh memory costs a page fault for every 4 KiB.
+#[derive(Debug, Default)]
+pub struct Spare(Mutex<Vec<Vec<f32>>>);
+
+/// States whose memory is kept; that of further ones is returned at once.
+const MOST_SPARE: usize = 4;
+
+impl Spare {
+    /// Numbers to be overwritten.
+    fn take(self: &Arc<Self>, len: usize) -> Matrices {
+        let spare = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().filter(|numbers| numbers.len() == len);
+        Matrices { numbers: spare.unwrap_or_else(|| vec![0.0; len]), home: Arc::clone(self) }
+    }
+}
+
+/// Numbers whose memory returns to where it came from.
+#[derive(Debug)]
+struct Matrices {
+    numbers: Vec<f32>,
+    home: Arc<Spare>,
+}
+
+impl Drop for Matrices {
+    fn drop(&mut self) {
+        let mut spare = self.home.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if spare.len() < MOST_SPARE {
+            spare.push(std::mem::take(&mut self.numbers));
+        }
+    }
+}
+
+impl PartialEq for Matrices {
+    fn eq(&self, other: &Self) -> bool {
+        self.numbers == other.numbers
+    }
+}
+
 /// A layer's state from row to row.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug, PartialEq)]
 pub struct DeltaState {
-    matrices: Vec<f32>, // [value_heads][key_dim][value_dim]
+    matrices: Matrices, // [value_heads][key_dim][value_dim]
     window: Vec<f32>,   // [kernel − 1][channels], the oldest row first
 }
 
@@ -116,7 +161,7 @@ impl DeltaState {
     /// Before the first token.
     #[must_use]
     pub fn new(shape: &DeltaShape) -> Self {
-        let matrices = vec![0.0; shape.value_width() * shape.key_dim];
+        let matrices = Matrices { numbers: vec![0.0; shape.value_width() * shape.key_dim], home: Arc::default() };
         Self { matrices, window: vec![0.0; (shape.kernel - 1) * shape.channels()] }
     }
 }
@@ -141,13 +186,6 @@ fn softplus(x: f32) -> f32 {
     if x > 20.0 { x } else { x.exp().ln_1p() }
 }
 
-/// `x / sqrt(Σ x² + 1e-6) · scale`
-fn normalise(x: &mut [f32], scale: f32) {
-    let squares: f32 = x.iter().map(|x| x * x).sum();
-    let factor = scale / (squares + 1e-6).sqrt();
-    x.iter_mut().for_each(|x| *x *= factor);
-}
-
 impl DeltaWeights {
     fn key_head(&self, value_head: usize) -> usize {
         match self.order {
@@ -156,95 +194,100 @@ impl DeltaWeights {
         }
     }
 
-    /// The state after one more row, and the row's results `[value_heads · value_dim]`, normed and gated.
+    /// Runs rows after `before`: their results `[m][value width]`, normed and gated, and the states after the rows that
+    /// `marks` names, ascending. Without gates there are no results.
     #[must_use]
-    pub fn step(&self, before: &DeltaState, input: &DeltaInput, gate: &[f32]) -> (DeltaState, Vec<f32>) {
-        let (after, mut out) = self.advance(before, input);
-        for (out, gate) in out.chunks_exact_mut(self.shape.value_dim).zip(gate.chunks_exact(self.shape.value_dim)) {
-            let mean = out.iter().map(|x| x * x).sum::<f32>() / self.shape.value_dim as f32;
-            let factor = 1.0 / (mean + self.eps).sqrt();
-            for ((out, gate), weight) in out.iter_mut().zip(gate).zip(&self.norm) {
-                *out = *out * factor * weight * (gate * sigmoid(*gate));
+    pub fn pass(
+        &self,
+        before: &DeltaState,
+        rows: &[&DeltaInput],
+        gates: &[&[f32]],
+        marks: &[usize],
+    ) -> (Vec<f32>, Vec<DeltaState>) {
+        let (shape, m) = (&self.shape, rows.len());
+        let window = before.window.chunks_exact(shape.channels());
+        let seen: Vec<&[f32]> = window.chain(rows.iter().map(|row| &row.mixed[..])).collect();
+        let mut after: Vec<_> = marks.iter().map(|_| self.spare.take(before.matrices.numbers.len())).collect();
+        let mut out = vec![0.0; m * shape.value_width()]; // [value heads][m][value_dim]
+        let mut heads = self.heads(before, (rows, &seen, gates), &mut out);
+        let each = shape.key_dim * shape.value_dim;
+        for (&row, matrices) in marks.iter().zip(&mut after) {
+            for (head, state) in heads.iter_mut().zip(matrices.numbers.chunks_exact_mut(each)) {
+                head.after.push((row, state));
             }
         }
-        (after, out)
+        match self.backend.kernels() {
+            Some(kernels) => kernels.delta(&mut heads),
+            None => heads.iter_mut().for_each(|head| head.run_on(Isa::detect())),
+        }
+        drop(heads);
+        let states = marks.iter().zip(after).map(|(row, matrices)| {
+            let window = seen[row + 1..row + shape.kernel].concat();
+            DeltaState { matrices, window }
+        });
+        (by_rows(&out, shape), states.collect())
     }
 
-    /// The state after one more row, and the results before norm and gate.
-    fn advance(&self, before: &DeltaState, input: &DeltaInput) -> (DeltaState, Vec<f32>) {
-        let shape = &self.shape;
-        let (dk, dv) = (shape.key_dim, shape.value_dim);
-        let mut mixed = self.convolve(&before.window, &input.mixed);
-        let keys_at = shape.key_heads * dk;
-        let (queries, rest) = mixed.split_at_mut(keys_at);
-        let (keys, values) = rest.split_at_mut(keys_at);
-        queries.chunks_exact_mut(dk).for_each(|query| normalise(query, 1.0 / (dk as f32).sqrt()));
-        keys.chunks_exact_mut(dk).for_each(|key| normalise(key, 1.0));
-        let mut matrices = Vec::with_capacity(before.matrices.len());
-        let mut out = vec![0.0; shape.value_width()];
-        for (head, from) in before.matrices.chunks_exact(dk * dv).enumerate() {
-            let (key, query) = (&keys[self.key_head(head) * dk..][..dk], &queries[self.key_head(head) * dk..][..dk]);
-            let keep = (self.decay[head] * softplus(input.alpha[head] + self.dt_bias[head])).exp();
-            // 1. decay; what the state returns for the key
-            let start = matrices.len();
-            matrices.extend(from.iter().map(|x| x * keep));
-            let state = &mut matrices[start..];
-            let mut known = vec![0.0; dv];
-            for (row, key) in state.chunks_exact(dv).zip(key) {
-                known.iter_mut().zip(row).for_each(|(known, x)| *known += x * key);
-            }
-            // 2. correct it towards the value, and query it
-            let rate = sigmoid(input.beta[head]);
-            let value = &values[head * dv..][..dv];
-            known.iter_mut().zip(value).for_each(|(known, value)| *known = (value - *known) * rate);
-            let out = &mut out[head * dv..][..dv];
-            for ((row, key), query) in state.chunks_exact_mut(dv).zip(key).zip(query) {
-                for ((x, change), out) in row.iter_mut().zip(&known).zip(&mut *out) {
-                    *x += key * change;
-                    *out += *x * query;
-                }
-            }
-        }
-        let channels = shape.channels();
-        let window = before.window.iter().skip(channels).chain(&input.mixed);
-        let window = window.skip(if shape.kernel == 1 { channels } else { 0 }).copied().collect();
-        (DeltaState { matrices, window }, out)
+    /// The value heads of a pass, which stores no states yet.
+    fn heads<'a>(
+        &'a self,
+        before: &'a DeltaState,
+        (rows, seen, gates): (&[&DeltaInput], &'a [&'a [f32]], &'a [&'a [f32]]),
+        out: &'a mut [f32],
+    ) -> Vec<DeltaHead<'a>> {
+        let DeltaShape { key_heads, key_dim, value_dim, .. } = self.shape;
+        let layer = DeltaLayer { seen, taps: &self.taps, gates, norm: &self.norm, eps: self.eps, key_dim, value_dim };
+        let states = before.matrices.numbers.chunks_exact(key_dim * value_dim);
+        let heads = states.zip(out.chunks_exact_mut(rows.len() * value_dim)).enumerate();
+        let head = |(head, (before, out)): (usize, (&'a [f32], &'a mut [f32]))| {
+            let (key, value) = (self.key_head(head) * key_dim, 2 * key_heads * key_dim + head * value_dim);
+            let rates = rows.iter().map(|row| self.rates(row, head)).collect();
+            let channels = [key, key_heads * key_dim + key, value];
+            DeltaHead { layer, channels, gate: head * value_dim, rates, before, after: Vec::new(), out }
+        };
+        heads.map(head).collect()
     }
 
-    /// SiLU of the depthwise convolution over the window and the row.
-    fn convolve(&self, window: &[f32], row: &[f32]) -> Vec<f32> {
-        let (kernel, channels) = (self.shape.kernel, self.shape.channels());
-        let mut sums = vec![0.0; channels];
-        for (tap, seen) in window.chunks_exact(channels).chain(std::iter::once(row)).enumerate() {
-            for ((sum, x), weights) in sums.iter_mut().zip(seen).zip(self.conv.chunks_exact(kernel)) {
-                *sum += weights[tap] * x;
-            }
-        }
-        sums.iter_mut().for_each(|sum| *sum *= sigmoid(*sum));
-        sums
+    /// What remains of a head's state, and the strength of its correction.
+    fn rates(&self, row: &DeltaInput, head: usize) -> [f32; 2] {
+        let keep = (self.decay[head] * softplus(row.alpha[head] + self.dt_bias[head])).exp();
+        [keep, sigmoid(row.beta[head])]
     }
 
     /// The state after these rows.
     #[must_use]
     pub fn replay<'a>(&self, from: &Arc<DeltaState>, rows: impl Iterator<Item = &'a DeltaInput>) -> Arc<DeltaState> {
-        rows.fold(Arc::clone(from), |state, row| Arc::new(self.advance(&state, row).0))
+        let rows: Vec<_> = rows.collect();
+        let Some(last) = rows.len().checked_sub(1) else { return Arc::clone(from) };
+        let (_, mut states) = self.pass(from, &rows, &[], &[last]);
+        states.pop().map_or_else(|| Arc::clone(from), Arc::new)
     }
+}
+
+/// `[value heads][m][value_dim] -> [m][value heads · value_dim]`
+fn by_rows(heads: &[f32], shape: &DeltaShape) -> Vec<f32> {
+    let m = heads.len() / shape.value_width();
+    let row = |row| heads.chunks_exact(shape.value_dim).skip(row).step_by(m);
+    (0..m).flat_map(row).flatten().copied().collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::options::WeightType;
 
     fn weights() -> DeltaWeights {
         let shape = DeltaShape { key_heads: 1, value_heads: 2, key_dim: 2, value_dim: 2, kernel: 2 };
         DeltaWeights {
             shape,
             order: HeadOrder::Grouped,
-            conv: (0..shape.channels()).flat_map(|_| [0.0, 1.0]).collect(),
+            taps: [0.0, 1.0].iter().flat_map(|tap| vec![*tap; shape.channels()]).collect(),
             decay: vec![-1.0, 0.0],
             dt_bias: vec![0.0; 2],
             norm: vec![1.0; 2],
             eps: 0.0,
+            backend: MatmulBackend::Candle(WeightType::F32),
+            spare: Arc::default(),
         }
     }
 
@@ -256,17 +299,25 @@ mod tests {
         mixed.extend([2.0, 3.0, 4.0, 5.0]);
         let input = DeltaInput { mixed, alpha: vec![0.0; 2], beta: vec![100.0; 2] };
         let empty = DeltaState::new(&weights.shape);
-        let (state, out) = weights.advance(&empty, &input);
+        let gates = [30.0; 4]; // SiLU leaves them as they are
+        let (out, mut states) = weights.pass(&empty, &[&input, &input], &[&gates, &gates], &[0, 1]);
+        let (again, state) = (states.pop().unwrap(), states.pop().unwrap());
         let silu = |x: f32| x * sigmoid(x);
-        for (out, value) in out.iter().zip([2.0, 3.0, 4.0, 5.0]) {
-            // the result is scaled by 1 / √dk
-            assert!((out * 2f32.sqrt() - silu(value)).abs() < 1e-4, "{out} for {value}");
+        let values = [2.0, 3.0, 4.0, 5.0].map(silu);
+        let stored = &state.matrices.numbers; // [heads][key][value]: the key is the first axis
+        for (stored, value) in [stored[0], stored[1], stored[4], stored[5]].into_iter().zip(values) {
+            assert!((stored - value).abs() < 1e-4, "{stored} for {value}");
+        }
+        assert!([2, 3, 6, 7].iter().all(|at| stored[*at] == 0.0));
+        // a head's result is its value, normed, times the gate
+        for (out, value) in out[..4].chunks_exact(2).zip(values.chunks_exact(2)) {
+            let size = ((value[0] * value[0] + value[1] * value[1]) / 2.0).sqrt();
+            assert!((out[0] / 30.0 - value[0] / size).abs() < 1e-4 && (out[1] / 30.0 - value[1] / size).abs() < 1e-4);
         }
         assert_eq!(state.window, input.mixed);
         // the same again: nothing is left to correct in the head without decay
-        let (again, _) = weights.advance(&state, &input);
-        let half = again.matrices.len() / 2;
-        let moved = again.matrices[half..].iter().zip(&state.matrices[half..]).map(|(a, b)| (a - b).abs());
+        let half = stored.len() / 2;
+        let moved = again.matrices.numbers[half..].iter().zip(&stored[half..]).map(|(a, b)| (a - b).abs());
         assert!(moved.fold(0.0, f32::max) < 1e-5);
     }
 

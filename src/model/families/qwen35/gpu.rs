@@ -13,7 +13,7 @@ use crate::model::families::qwen35::config::{Hybrid, Qwen35Config};
 use crate::model::families::qwen35::delta::HeadOrder;
 use crate::model::families::qwen35::load::{no_module, no_sharing};
 use crate::model::families::qwen35::module::{conventions, own_tensors};
-use crate::model::families::qwen35::reader::delta_weights;
+use crate::model::families::qwen35::reader::{delta_weights, transposed};
 use crate::model::gpu::GpuLlama;
 use crate::model::gpu::load::{self, Reading};
 use crate::model::gpu::module::{GpuModule, GpuMtp, GpuMtpWeights, Norms};
@@ -110,7 +110,7 @@ fn recurrent(uploader: &Uploader<'_>, hybrid: &Hybrid, index: usize) -> Result<B
     let projections = uploader.stack(c.d_model, &parts)?;
     let delta = DeltaWeights {
         shape: delta_shape(hybrid),
-        taps: uploader.gpu.upload(&weights.conv),
+        taps: uploader.gpu.upload(&transposed(&weights.taps, weights.shape.channels())),
         heads: uploader.gpu.upload(&[weights.decay, weights.dt_bias].concat()),
         norm: uploader.gpu.upload(&weights.norm),
     };

@@ -134,6 +134,8 @@ impl History {
 mod tests {
     use super::*;
     use crate::model::families::qwen35::delta::{DeltaShape, HeadOrder};
+    use crate::model::nn::MatmulBackend;
+    use crate::model::options::WeightType;
 
     const SHAPE: DeltaShape = DeltaShape { key_heads: 1, value_heads: 1, key_dim: 2, value_dim: 2, kernel: 3 };
 
@@ -141,11 +143,13 @@ mod tests {
         DeltaWeights {
             shape: SHAPE,
             order: HeadOrder::Grouped,
-            conv: (0..3 * SHAPE.channels()).map(|i| (i % 5) as f32 / 4.0 - 0.3).collect(),
+            taps: (0..3 * SHAPE.channels()).map(|i| (i % 5) as f32 / 4.0 - 0.3).collect(),
             decay: vec![-0.5],
             dt_bias: vec![0.1],
             norm: vec![1.0; 2],
             eps: 1e-6,
+            backend: MatmulBackend::Candle(WeightType::F32),
+            spare: Arc::default(),
         }
     }
 

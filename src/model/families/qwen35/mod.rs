@@ -21,7 +21,7 @@ mod reader;
 
 use std::sync::Arc;
 
-use crate::model::families::qwen35::block::{DeltaRows, Layer, Memory, Mixer};
+use crate::model::families::qwen35::block::{DeltaRows, Keep, Layer, Memory, Mixer};
 use crate::model::families::qwen35::delta::{DeltaState, DeltaWeights};
 use crate::model::families::qwen35::history::{History, KEPT_ROWS, States, Step};
 use crate::model::families::qwen35::reader::Reader;
@@ -102,7 +102,8 @@ impl Qwen35 {
         let fresh = Arc::new(DeltaState::new(delta));
         let memory = |layer: &Layer| match layer.mixer {
             Mixer::Attention(_) => {
-                KvCache::new(c.kv_heads, spec.ctx_len, c.head_dim, weights.trunk.caching()).map(Memory::Kv)
+                let cache = KvCache::new(c.kv_heads, spec.ctx_len, c.head_dim, weights.trunk.caching());
+                cache.map(|cache| Memory::Kv(cache.on(weights.trunk.kernels())))
             }
             Mixer::Delta(_) => Ok(Memory::State(Arc::clone(&fresh))),
         };
@@ -126,7 +127,7 @@ impl Qwen35 {
     }
 
     /// Runs some rows through all layers: states after the final norm, and those of the tap.
-    fn hidden(&mut self, tokens: &[TokenId], keep_all: bool) -> Result<Passed, ModelError> {
+    fn hidden(&mut self, tokens: &[TokenId], keep: Keep) -> Result<Passed, ModelError> {
         let weights = Arc::clone(&self.weights);
         let places = self.tap.places(weights.trunk.layers.len())?;
         let place = PassRows::chain(self.len, tokens.len());
@@ -136,12 +137,12 @@ impl Qwen35 {
         streams.keep(0, &x);
         let mut rows: Vec<DeltaRows> = Vec::new();
         for (index, (layer, memory)) in weights.trunk.layers.iter().zip(&mut self.memories).enumerate() {
-            let (out, did) = layer.forward(&x, pass, (memory, keep_all))?;
+            let (out, did) = layer.forward(&x, pass, (memory, keep))?;
             x = out;
             rows.extend(did);
             streams.keep(index + 1, &x);
         }
-        if keep_all {
+        if keep != Keep::Ends {
             self.remember(tokens.len(), &rows);
         }
         let before_last = rows.iter().filter_map(|rows| rows.states.iter().rev().nth(1).map(Arc::clone)).collect();
@@ -170,6 +171,11 @@ impl Qwen35 {
         let weights = Arc::clone(&self.weights);
         self.history.begin(first, &states(&self.memories), tokens.len(), &weights.deltas());
         let (mut hidden, mut last): (_, Option<Passed>) = (Vec::new(), None);
+        let keep = match self.history.rollback() {
+            _ if !few => Keep::Ends,
+            Rollback::Snapshots => Keep::Each,
+            Rollback::Replay => Keep::Inputs,
+        };
         let widest = if is_prompt { PREFILL_ROWS } else { tokens.len().max(1) };
         // the next prompt of a conversation often differs from this one where the answer begins
         let tail = if is_prompt && tokens.len() > 2 * TAIL_ROWS { tokens.len() - TAIL_ROWS } else { 0 };
@@ -180,7 +186,7 @@ impl Qwen35 {
             if let Some(passed) = last.take() {
                 hidden.extend(numbers_of([&passed.hidden.tapped])?.concat());
             }
-            last = Some(self.hidden(block, few)?);
+            last = Some(self.hidden(block, keep)?);
         }
         let Passed { hidden: states_of_last, before_last } =
             last.ok_or_else(|| ModelError::Unsupported("a pass needs at least one token".into()))?;

@@ -13,7 +13,10 @@ use crate::model::families::qwen35::config::Hybrid;
 use crate::model::families::qwen35::delta::DeltaWeights;
 use crate::model::families::qwen35::experts::ExpertShape;
 use crate::model::files::ModelFiles;
-use crate::model::nn::{Activation, ExpertSizes, FeedForward, Mixture, MostProbable, SharedExpert, Tensors};
+use crate::model::nn::{
+    Activation, ExpertSizes, FeedForward, MatmulBackend, Mixture, MostProbable, SharedExpert, Tensors,
+};
+use crate::model::options::WeightType;
 
 /// Reads tensors by name.
 #[derive(Clone, Copy)]
@@ -70,7 +73,8 @@ impl Reader<'_> {
         let (c, shape, own) = (self.tensors.config, self.hybrid.delta, self.tensors.block(layer));
         let d = c.d_model;
         let [values, heads] = [shape.value_width(), shape.value_heads];
-        let weights = delta_weights((self.tensors.source, self.hybrid), layer, c.norm_eps)?;
+        let mut weights = delta_weights((self.tensors.source, self.hybrid), layer, c.norm_eps)?;
+        weights.backend = self.tensors.backend.clone();
         let sorted = |part: &str, all, rows: &[usize]| own.linear_rows(part, (all, d), rows);
         let (mixed, gate) = match own.has("ssm_in") {
             true => {
@@ -110,10 +114,11 @@ pub(super) fn delta_weights(
         true => vec![shape.channels(), 1, shape.kernel],
         false => vec![shape.channels(), shape.kernel],
     };
+    let conv = source.stored(&name("ssm_conv1d.weight"), &conv)?.to_f32(&conv)?;
     let weights = DeltaWeights {
         shape,
         order: hybrid.order,
-        conv: source.stored(&name("ssm_conv1d.weight"), &conv)?.to_f32(&conv)?,
+        taps: transposed(&conv, shape.kernel),
         decay: match is_checkpoint {
             true => vector("ssm_a", heads)?.into_iter().map(|log| -log.exp()).collect(),
             false => vector("ssm_a", heads)?,
@@ -121,9 +126,16 @@ pub(super) fn delta_weights(
         dt_bias: vector("ssm_dt.bias", heads)?,
         norm: vector("ssm_norm.weight", shape.value_dim)?,
         eps,
+        backend: MatmulBackend::Candle(WeightType::F32),
+        spare: Arc::default(),
     };
     if weights.decay.iter().any(|decay| !decay.is_finite() || *decay > 0.0) {
         return Err(ModelError::Metadata(format!("'{}' lets a state grow, which it never does", name("ssm_a"))));
     }
     Ok(weights)
+}
+
+/// Rows of `width` numbers as columns.
+pub(super) fn transposed(rows: &[f32], width: usize) -> Vec<f32> {
+    (0..width).flat_map(|column| rows.iter().skip(column).step_by(width)).copied().collect()
 }
