@@ -15,13 +15,29 @@ use draftscope::model::text::template::process;
 /// Exit status of an error; 1 means that a comparison found a difference.
 const ERROR: u8 = 2;
 
+/// How many threads candle and its pool use.
+const THREADS: &str = "RAYON_NUM_THREADS";
+
 fn main() -> ExitCode {
+    name_threads();
     if let Some(code) = process::start() {
         return code; // this process was started to render one chat template
     }
     let code = start();
     draftscope::model::close_devices();
     code
+}
+
+/// Names the number of threads, unless the user has: otherwise candle reads from a file how many cores there are, before each
+/// product, and knows nothing of a container's quota.
+#[allow(unsafe_code)]
+fn name_threads() {
+    if std::env::var_os(THREADS).is_none()
+        && let Ok(threads) = std::thread::available_parallelism()
+    {
+        // SAFETY: this thread is the only one yet.
+        unsafe { std::env::set_var(THREADS, threads.to_string()) };
+    }
 }
 
 /// Runs the command; returns the exit status.

@@ -38,12 +38,22 @@ impl Deref for Processor {
     }
 }
 
+/// Rows in the form that matrices read, and their products in the form that matrices write, `[rows / 16][m]`.
+#[derive(Debug, Default)]
+struct RowMemory {
+    acts: Acts,
+    tiles: Vec<[f32; LANES]>,
+}
+
+/// Most tiles that are kept for the next product: 16 MiB.
+const KEPT_TILES: usize = 1 << 18;
+
 /// Threads and memory that matrices of one model share.
 #[derive(Clone, Debug)]
 pub struct NativeCpu {
     cpu: Processor,
-    /// Rows in the form that matrices read: they run one after the other, so one such memory is enough.
-    acts: Arc<Mutex<Acts>>,
+    /// Matrices run one after the other, so one such memory is enough.
+    rows: Arc<Mutex<RowMemory>>,
     /// The same for layers of experts.
     experts: Arc<Mutex<Scratch>>,
 }
@@ -53,12 +63,12 @@ impl NativeCpu {
     #[must_use]
     pub fn new(threads: Option<usize>) -> Self {
         let cpu = Cpu::new(Pool::new(threads.unwrap_or_else(threads::available)), Isa::detect());
-        Self { cpu: Processor::Own(Arc::new(cpu)), acts: Arc::default(), experts: Arc::default() }
+        Self { cpu: Processor::Own(Arc::new(cpu)), rows: Arc::default(), experts: Arc::default() }
     }
 
     /// The threads of a target: for matrices that run between its passes.
     pub(in crate::model) fn of_target(target: &NativeLlama) -> Self {
-        Self { cpu: Processor::Target(Arc::clone(&target.weights)), acts: Arc::default(), experts: Arc::default() }
+        Self { cpu: Processor::Target(Arc::clone(&target.weights)), rows: Arc::default(), experts: Arc::default() }
     }
 
     /// Packs rows of `k` numbers in blocks of 8-bit codes: lossy, for drafters.
@@ -72,7 +82,7 @@ impl NativeCpu {
 
     /// A matrix that exists already, memory shared.
     pub(in crate::model) fn wrapped(&self, matrix: Matrix) -> NativeLinear {
-        NativeLinear { cpu: self.cpu.clone(), matrix, acts: Arc::clone(&self.acts) }
+        NativeLinear { cpu: self.cpu.clone(), matrix, rows: Arc::clone(&self.rows) }
     }
 
     /// Makes room for the matrices of a target and of its first modules.
@@ -139,7 +149,7 @@ fn check_width(name: &str, k: usize) -> Result<(), ModelError> {
 pub struct NativeLinear {
     cpu: Processor,
     matrix: Matrix,
-    acts: Arc<Mutex<Acts>>,
+    rows: Arc<Mutex<RowMemory>>,
 }
 
 impl NativeLinear {
@@ -177,17 +187,20 @@ impl NativeLinear {
     /// At most [`PROMPT_ROWS`] rows.
     fn pass(&self, x: &[f32], out: &mut [f32]) {
         let m = x.len() / self.matrix.k();
-        let mut acts = self.acts.lock().unwrap_or_else(PoisonError::into_inner);
-        head::operand(&self.cpu, &self.matrix, x.as_chunks().0, &mut acts);
+        let RowMemory { acts, tiles } = &mut *self.rows.lock().unwrap_or_else(PoisonError::into_inner);
+        head::operand(&self.cpu, &self.matrix, x.as_chunks().0, acts);
         if let (1, (tiles, [])) = (m, out.as_chunks_mut()) {
-            return self.multiply(&acts, tiles); // tiles of a single row follow each other as its outputs do
+            return self.multiply(acts, tiles); // tiles of a single row follow each other as its outputs do
         }
-        let mut tiles = vec![[0.0; LANES]; self.matrix.tiles() * m]; // [rows / 16][m]
-        self.multiply(&acts, &mut tiles);
+        tiles.resize(self.matrix.tiles() * m, [0.0; LANES]);
+        self.multiply(acts, tiles);
         for (row, out) in out.chunks_exact_mut(self.matrix.rows()).enumerate() {
             for (to, tile) in out.chunks_mut(LANES).zip(tiles[row..].iter().step_by(m)) {
                 to.copy_from_slice(&tile[..to.len()]);
             }
+        }
+        if tiles.len() > KEPT_TILES {
+            *tiles = Vec::new();
         }
     }
 }

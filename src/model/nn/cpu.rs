@@ -1,6 +1,5 @@
 //! What few rows do between matrices, on a CPU: plain loops over the numbers of tensors with the instructions of the
-//! native kernels. candle computes them number by number, and before each of its products it reads how many cores there
-//! are from a file, which takes longer than the attention of a row.
+//! native kernels. candle computes them number by number on one thread, and its products are made for many rows.
 
 use std::ops::Deref;
 
@@ -41,19 +40,31 @@ impl<G: Deref<Target = Storage>> Numbers<'_, G> {
     }
 }
 
+/// Calls `work` with the numbers of a tensor, one row after the other; they are copied only if they are not stored so.
+///
+/// # Errors
+/// When they are not f32, or memory is short.
+pub(super) fn with_numbers<R>(tensor: &Tensor, work: impl FnOnce(&[f32]) -> R) -> Result<R, ModelError> {
+    if tensor.is_contiguous()
+        && let Some(numbers) = numbers(tensor)
+    {
+        return Ok(work(&numbers.all()[..tensor.elem_count()]));
+    }
+    Ok(work(&tensor.flatten_all()?.to_vec1()?))
+}
+
 /// `activation(gate) · up`, `[m, n]` each.
 ///
 /// # Errors
 /// When shapes do not fit.
 pub fn gated(gate: &Tensor, up: &Tensor, activation: Activation) -> Result<Tensor, ModelError> {
-    let up = &up.contiguous()?;
-    if let (true, Some(other)) = (gate.dims() == up.dims(), numbers(up)) {
+    if gate.device().is_cpu() && gate.dims() == up.dims() {
         let mut products: Vec<f32> = gate.flatten_all()?.to_vec1()?;
         let activation = match activation {
             Activation::Silu => GateActivation::Silu,
             Activation::Gelu => GateActivation::Gelu,
         };
-        Gate { up: &other.all()[..products.len()], gate: &mut products, activation }.run_on(Isa::detect());
+        with_numbers(up, |up| Gate { gate: &mut products, up, activation }.run_on(Isa::detect()))?;
         return Ok(Tensor::from_vec(products, gate.shape(), gate.device())?);
     }
     let gate = match activation {
@@ -93,6 +104,9 @@ pub(super) fn attend_rows(
     let Some((keys, values)) = seen.first().filter(|_| q.device().is_cpu() && seen.len() == m) else {
         return Ok(None);
     };
+    if keys.dims[2] != head_dim {
+        return Ok(None);
+    }
     let (group, width) = (heads / keys.dims[0], values.dims[2]);
     let queries: Vec<f32> = q.transpose(0, 1)?.flatten_all()?.to_vec1()?; // [m][heads][hd]
     let mut out = vec![0.0; m * heads * width];

@@ -11,6 +11,7 @@ use draftscope_kernels::Encoding;
 
 use crate::model::ModelError;
 use crate::model::files::Stored;
+use crate::model::nn::cpu;
 use crate::model::options::WeightType;
 
 /// A weight matrix `[out, in]` that a backend other than candle multiplies.
@@ -110,7 +111,7 @@ impl Linear {
             }
             Weight::Candle { weight, .. } => weight.forward(x)?,
             Weight::Other(weight) => {
-                let (m, out) = (x.dim(0)?, weight.forward(&x.flatten_all()?.to_vec1::<f32>()?));
+                let (m, out) = (x.dim(0)?, cpu::with_numbers(x, |x| weight.forward(x))?);
                 let width = out.len() / m.max(1);
                 Tensor::from_vec(out, (m, width), x.device())?
             }
