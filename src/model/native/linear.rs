@@ -45,8 +45,8 @@ struct RowMemory {
     tiles: Vec<[f32; LANES]>,
 }
 
-/// Most tiles that are kept for the next product: 16 MiB.
-const KEPT_TILES: usize = 1 << 18;
+/// Most tiles that are kept for the next product: 512 KiB.
+const KEPT_TILES: usize = 1 << 13;
 
 /// Threads and memory that matrices of one model share.
 #[derive(Clone, Debug)]

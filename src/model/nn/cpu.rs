@@ -57,15 +57,16 @@ pub(super) fn with_numbers<R>(tensor: &Tensor, work: impl FnOnce(&[f32]) -> R) -
 ///
 /// # Errors
 /// When shapes do not fit.
-pub fn gated(gate: &Tensor, up: &Tensor, activation: Activation) -> Result<Tensor, ModelError> {
+pub fn gated(gate: Tensor, up: &Tensor, activation: Activation) -> Result<Tensor, ModelError> {
     if gate.device().is_cpu() && gate.dims() == up.dims() {
-        let mut products: Vec<f32> = gate.flatten_all()?.to_vec1()?;
+        let (mut products, shape): (Vec<f32>, _) = (gate.flatten_all()?.to_vec1()?, gate.shape().clone());
+        drop(gate); // a prompt's is large
         let activation = match activation {
             Activation::Silu => GateActivation::Silu,
             Activation::Gelu => GateActivation::Gelu,
         };
         with_numbers(up, |up| Gate { gate: &mut products, up, activation }.run_on(Isa::detect()))?;
-        return Ok(Tensor::from_vec(products, gate.shape(), gate.device())?);
+        return Ok(Tensor::from_vec(products, shape, up.device())?);
     }
     let gate = match activation {
         Activation::Silu => gate.silu()?,

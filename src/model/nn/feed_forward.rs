@@ -46,7 +46,10 @@ impl Gated {
     /// # Errors
     /// When shapes do not fit.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor, ModelError> {
-        self.down.forward(&gated(&self.gate.forward(x)?, &self.up.forward(x)?, self.activation)?)
+        let (gate, up) = (self.gate.forward(x)?, self.up.forward(x)?);
+        let products = gated(gate, &up, self.activation)?;
+        drop(up);
+        self.down.forward(&products)
     }
 
     /// Bytes the matrices take in memory.

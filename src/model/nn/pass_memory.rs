@@ -1,6 +1,6 @@
 //! What passes on candle take beside weights and cache, for the account of a model's memory.
 //!
-//! Tensors live until the function that made them ends. So a pass takes most in attention, whose scores exist twice,
+//! Most tensors live until the function that made them ends. So a pass takes most in attention, whose scores exist twice,
 //! before and after a step of the softmax (wide copies of cached halves exist when one of them does, and are smaller); or in
 //! the feed-forward layer; or, with bf16 weights, where candle widens the largest matrix to multiply with it.
 
@@ -73,20 +73,20 @@ impl PassWidths {
         let on_kernels = matches!(multiplier, Multiplier::Kernels { .. });
         // rows of an expert, and sums of experts before and after one is added
         let sums = if self.experts[0] > 0 && !on_kernels { 3 * self.d_model } else { 0 };
-        // gate, its activation, up, their product; the residual stream, its norm and the output
-        let feed_forward = rows * (4 * self.ffn + 3 * self.d_model + sums);
+        // gate, up, their product; the residual stream, its norm and the output
+        let feed_forward = rows * (3 * self.ffn + 3 * self.d_model + sums);
         let other = rows * (self.other + 3 * self.d_model);
         let widest = match multiplier {
             Multiplier::Candle => attention.max(feed_forward).max(other),
             Multiplier::Widening => {
+                // gate and up are gone when the last matrix is widened, but it does not fit into the places that they leave
                 let down = self.ffn * self.d_model;
                 let half = rows * self.ffn / 2; // the product in 16 bits
                 attention.max(feed_forward + half + down).max(other).max(largest + rows * 3 * self.d_model)
             }
             Multiplier::Kernels { tile_rows, .. } => {
-                // the activation and up are gone when the last matrix reads the product
-                let copies = rows * self.ffn + tile_rows.min(rows) * self.ffn;
-                let down = rows * (2 * self.ffn + 3 * self.d_model) + copies;
+                // gate and up are gone when the last matrix reads the product
+                let down = rows * (self.ffn + 3 * self.d_model) + tile_rows.min(rows) * self.ffn;
                 attention.max(feed_forward).max(down).max(other)
             }
         };

@@ -109,7 +109,7 @@ impl Layer {
         let mut x = (&x + self.post_ffn_norm.forward(&update)?)?;
         // 3. the token's embedding for this layer
         if let (Some(input), Some(embedded)) = (&self.per_layer, per_layer) {
-            let gated = gated(&input.gate.forward(&x)?, embedded, Activation::Gelu)?;
+            let gated = gated(input.gate.forward(&x)?, embedded, Activation::Gelu)?;
             x = (&x + input.norm.forward(&input.project.forward(&gated)?)?)?;
         }
         Ok((x * self.scale)?)
