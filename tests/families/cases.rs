@@ -312,8 +312,7 @@ pub const GEMMA4: Case = Case {
     fixture: "gemma4",
     golden: "gemma4",
     runs: &[
-        // candle's products of several rows round otherwise than those of one, its attention over a prompt otherwise than
-        // that of few rows, and unscaled scores magnify that
+        // candle's products of several rows round otherwise than those of one, and unscaled scores magnify that
         Run { limit: GEMMA, rows: 1e-3, module: [GEMMA; 2], drafts: 4e-3, ..CANDLE },
         Run { limit: GEMMA, module: [GEMMA; 2], drafts: 4e-3, ..NATIVE },
     ],

@@ -16,7 +16,6 @@
 
 mod activations;
 mod attention;
-mod attention_plain;
 mod attention_prompt;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -53,7 +52,6 @@ pub use stream::Stream;
 
 pub use activations::{Acts, Column, Operand};
 pub use attention::{Join, MAX_HEAD_DIM, PARTIAL_EXTRA, Queries, SEGMENT, SLAB, Stretch, attend, rows_at_once};
-pub use attention_plain::{PLAIN_HEADS, PlainAttention, PlainRows};
 pub use attention_prompt::{attend_prompt, prompt_scratch_bytes};
 pub use delta::{DeltaHead, DeltaLayer};
 pub use dot::{Onto, Tile, multiply};

@@ -1,14 +1,13 @@
 //! Attention on candle over a [`KvCache`]: causal, within a window, and over trees.
 //!
 //! Invariant: where the cache is not read in batches, up to [`ROW_BY_ROW`](crate::model::nn::ROW_BY_ROW) rows attend one
-//! each by itself with the operations of plain decoding, so a row's result does not depend on the rows beside it; on a CPU
-//! with f32 in the cache [`cpu`] does that. In batches all rows are one product with a mask: as many launches as a single
-//! row takes.
+//! at a time with the shapes of plain decoding, so a row's result does not depend on the rows beside it. In batches all
+//! rows are one product with a mask: as many launches as a single row takes.
 
 use candle_core::{DType, Tensor};
 
 use crate::model::ModelError;
-use crate::model::nn::{KvCache, PassRows, ROW_BY_ROW, capped, cpu};
+use crate::model::nn::{KvCache, PassRows, capped};
 
 /// How scores are worked out.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -81,13 +80,6 @@ pub fn attend_cached(
     rows: (&PassRows, Option<usize>),
     scores: Scores,
 ) -> Result<Tensor, ModelError> {
-    if !cache.is_batched() && !rows.0.is_prompt() {
-        let seen = (0..rows.0.count()).map(|row| cache.seen(&rows.0.seen(row, rows.1)));
-        let seen = seen.collect::<Result<Vec<_>, _>>()?;
-        if let Some(attended) = cpu::attend_rows(q, &seen, scores, cache.kernels())? {
-            return Ok(attended);
-        }
-    }
     attend_rows(cache, rows, 0, |SeenBy { first, count, cached: (keys, values), mask }| {
         attend(&q.narrow(1, first, count)?, (&keys, &values), mask.as_ref(), scores)
     })
@@ -106,12 +98,6 @@ pub fn attend(
     scores: Scores,
 ) -> Result<Tensor, ModelError> {
     let (heads, m, head_dim) = q.dims3()?;
-    if mask.is_none() && m <= ROW_BY_ROW {
-        let seen = vec![(keys.clone(), values.clone()); m];
-        if let Some(attended) = cpu::attend_rows(q, &seen, scores, None)? {
-            return Ok(attended);
-        }
-    }
     let (kv_heads, n, _) = keys.dims3()?;
     let stacked = q.contiguous()?.reshape((kv_heads, heads / kv_heads * m, head_dim))?;
     let products = stacked.matmul(&widened(keys)?.t()?)?; // wide keys and values never exist together

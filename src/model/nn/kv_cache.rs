@@ -8,13 +8,10 @@
 //! Invariant: positions `0..len` contain what was appended; those after are garbage that the next append overwrites.
 //! Cutting back is therefore a number, not a copy.
 
-use std::sync::Arc;
-
 use candle_core::{DType, Device, Tensor};
 
 use crate::fatal::OutOfMemory;
 use crate::model::ModelError;
-use crate::model::nn::Kernels;
 use crate::model::nn::pass_rows::Seen;
 use crate::model::options::PassForm;
 
@@ -24,8 +21,6 @@ pub struct KvCache {
     values: Values,
     len: usize,
     form: PassForm,
-    /// Whose threads attend; without kernels the calling thread does.
-    kernels: Option<Arc<dyn Kernels>>,
 }
 
 /// Unwinds if the system refuses memory for so many numbers; a device reports errors itself.
@@ -57,7 +52,7 @@ impl KvCache {
         ensure_room(2 * kv_heads * ctx * head_dim, on);
         let (device, form) = on;
         let zeros = || Tensor::zeros((kv_heads, ctx, head_dim), dtype(form), device);
-        Ok(Self { keys: zeros()?, values: Values::Own(zeros()?), len: 0, form, kernels: None })
+        Ok(Self { keys: zeros()?, values: Values::Own(zeros()?), len: 0, form })
     }
 
     /// An empty cache for `ctx` rows that are keys of `width` numbers, the first `value` of which are the value.
@@ -68,18 +63,7 @@ impl KvCache {
         ensure_room(ctx * width, on);
         let (device, form) = on;
         let keys = Tensor::zeros((1, ctx, width), dtype(form), device)?;
-        Ok(Self { keys, values: Values::OfKeys(value), len: 0, form, kernels: None })
-    }
-
-    /// A cache over which these kernels attend.
-    #[must_use]
-    pub fn on(self, kernels: Option<Arc<dyn Kernels>>) -> Self {
-        Self { kernels, ..self }
-    }
-
-    /// Whose threads attend.
-    pub(in crate::model) fn kernels(&self) -> Option<&dyn Kernels> {
-        self.kernels.as_deref()
+        Ok(Self { keys, values: Values::OfKeys(value), len: 0, form })
     }
 
     /// Cached positions.
@@ -200,7 +184,7 @@ impl KvCache {
             let (keys, values) = self.prefix(self.len)?;
             copy.append(&keys, &values)?;
         }
-        Ok(copy.on(self.kernels.clone()))
+        Ok(copy)
     }
 
     /// Bytes one position of this cache takes.
