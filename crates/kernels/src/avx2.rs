@@ -9,7 +9,7 @@
 
 use std::arch::{asm, x86_64::*};
 
-use crate::simd::{LANES, Lanes, lanes, proven};
+use crate::simd::{Aligned, LANES, Lanes, lanes, proven};
 
 /// Proof of AVX2, FMA and F16C, and of AVX-VNNI when `VNNI`.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +40,25 @@ fn in_turn(mut x: __m256i) -> __m256i {
     // SAFETY: a register in, the same out, and no instruction.
     unsafe { asm!("/* {0} */", inout(ymm_reg) x, options(nomem, nostack, preserves_flags)) };
     x
+}
+
+/// Lane `i` of row `j` becomes lane `j` of row `i`: pairs, then fours, then halves change places.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn transpose_8(r: [__m256; 8]) -> [__m256; 8] {
+    let pairs = |a: __m256, b: __m256| [_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b)];
+    let [a, b] = [pairs(r[0], r[1]), pairs(r[2], r[3])];
+    let [c, d] = [pairs(r[4], r[5]), pairs(r[6], r[7])];
+    let fours = |a: __m256, b: __m256| [_mm256_shuffle_ps::<0x44>(a, b), _mm256_shuffle_ps::<0xee>(a, b)];
+    let above = [fours(a[0], b[0]), fours(a[1], b[1])];
+    let below = [fours(c[0], d[0]), fours(c[1], d[1])];
+    let (a, b) = (above.as_flattened(), below.as_flattened());
+    let mut out = r;
+    for i in 0..4 {
+        out[i] = _mm256_permute2f128_ps::<0x20>(a[i], b[i]);
+        out[i + 4] = _mm256_permute2f128_ps::<0x31>(a[i], b[i]);
+    }
+    out
 }
 
 impl<const VNNI: bool> Avx2<VNNI> {
@@ -130,6 +149,20 @@ impl<const VNNI: bool> Lanes for Avx2<VNNI> {
             _mm_storeu_si128(to, _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x[0]));
             _mm_storeu_si128(to.add(1), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x[1]));
         });
+    }
+
+    #[inline(always)]
+    fn transpose(self, rows: [Self::F; LANES], out: &mut [Aligned<[f32; LANES]>; LANES]) {
+        for (below, right) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+            let mut block = [rows[0][0]; 8];
+            for j in 0..8 {
+                block[j] = rows[8 * below + j][right];
+            }
+            let block = proven!(transpose_8(block));
+            for i in 0..8 {
+                proven!(_mm256_store_ps(out[8 * right + i].0.as_mut_ptr().add(8 * below), block[i]));
+            }
+        }
     }
 
     #[inline(always)]

@@ -16,6 +16,8 @@
 
 mod activations;
 mod attention;
+mod attention_f32;
+mod attention_partial;
 mod attention_prompt;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -52,6 +54,8 @@ pub use stream::Stream;
 
 pub use activations::{Acts, Column, Operand};
 pub use attention::{Join, MAX_HEAD_DIM, PARTIAL_EXTRA, Queries, SEGMENT, SLAB, Stretch, attend, rows_at_once};
+pub use attention_f32::{HEAD_CHUNK, HEAD_SEGMENT, HeadAttention, HeadRows, ScoreRule};
+pub use attention_partial::{HEAD_EXTRA, JoinHead};
 pub use attention_prompt::{attend_prompt, prompt_scratch_bytes};
 pub use delta::{DeltaHead, DeltaLayer};
 pub use dot::{Onto, Tile, multiply};
@@ -75,6 +79,7 @@ isa::kernels! {
     Gate<'_> => (),
     GeluMul<'_, '_> => (),
     Join<'_, '_> => (),
+    JoinHead<'_> => (),
     Load<'_> => (),
     Norm<'_> => bool,
     NormHead<'_> => (),

@@ -20,7 +20,7 @@ pub(crate) const OPEN_CODES: usize = 129;
 /// Begins a cache line: a vector that lies in two of them takes two loads.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
-pub(crate) struct Aligned<T>(pub(crate) T);
+pub struct Aligned<T>(pub(crate) T);
 
 /// Vectors of sixteen lanes on one instruction set.
 pub trait Lanes: Copy {
@@ -60,6 +60,17 @@ pub trait Lanes: Copy {
     fn max(self, a: Self::F, b: Self::F) -> Self::F;
     /// `if a < b { a } else { b }`.
     fn min(self, a: Self::F, b: Self::F) -> Self::F;
+
+    /// Lane `i` of row `j` becomes lane `j` of row `i`.
+    #[inline(always)]
+    fn transpose(self, rows: [Self::F; LANES], out: &mut [Aligned<[f32; LANES]>; LANES]) {
+        for j in 0..LANES {
+            let row = to_array(self, rows[j]);
+            for i in 0..LANES {
+                out[i].0[j] = row[i];
+            }
+        }
+    }
 
     fn splat_i(self, x: i32) -> Self::I;
     /// Bytes 0…255, widened.
