@@ -18,7 +18,7 @@ use super::{
 use crate::model::ModelError;
 use crate::model::files::{ModelFiles, Stored};
 use crate::model::nn::{Activation, ExpertKernel, Kernels, MatMul, StoredExperts};
-use draftscope_kernels::{Acts, DeltaHead, Isa, LANES, Onto, PROMPT_ROWS, Pool};
+use draftscope_kernels::{Acts, DeltaHead, HeadAttention, Isa, LANES, Onto, PROMPT_ROWS, Pool};
 
 /// Threads and instruction set: of their own, or those of a target whose matrices run between.
 #[derive(Clone, Debug)]
@@ -112,6 +112,10 @@ impl Kernels for NativeCpu {
             Processor::Own(cpu) => Ok(Arc::new(ExpertStack::pack(cpu, &self.experts, stored, activation)?)),
             Processor::Target(_) => Err(ModelError::Unsupported("experts in a module of its own".into())),
         }
+    }
+
+    fn attend(&self, jobs: &mut [HeadAttention<'_>]) {
+        self.cpu.pool.each(jobs, |_, job| job.run_on(self.cpu.isa));
     }
 
     fn delta(&self, heads: &mut [DeltaHead<'_>]) {

@@ -1,12 +1,14 @@
-//! Attention on candle over a [`KvCache`]: causal, within a window, and over trees.
+//! Attention over a [`KvCache`]: causal, within a window, and over trees; on the native kernels where they multiply, else
+//! on candle.
 //!
-//! Invariant: where the cache is not read in batches, up to [`ROW_BY_ROW`](crate::model::nn::ROW_BY_ROW) rows attend one
-//! at a time with the shapes of plain decoding, so a row's result does not depend on the rows beside it. In batches all
-//! rows are one product with a mask: as many launches as a single row takes.
+//! Invariant: a row's result does not depend on the rows beside it. On candle, up to
+//! [`ROW_BY_ROW`](crate::model::nn::ROW_BY_ROW) rows therefore attend one at a time with the shapes of plain decoding,
+//! unless the cache is read in batches: then all rows are one product with a mask, as many launches as a single row takes.
 
 use candle_core::{DType, Tensor};
 
 use crate::model::ModelError;
+use crate::model::nn::cpu_attention::attend_on_kernels;
 use crate::model::nn::{KvCache, PassRows, capped};
 
 /// How scores are worked out.
@@ -80,6 +82,9 @@ pub fn attend_cached(
     rows: (&PassRows, Option<usize>),
     scores: Scores,
 ) -> Result<Tensor, ModelError> {
+    if let Some(attended) = attend_on_kernels(q, cache, rows, scores)? {
+        return Ok(attended);
+    }
     attend_rows(cache, rows, 0, |SeenBy { first, count, cached: (keys, values), mask }| {
         attend(&q.narrow(1, first, count)?, (&keys, &values), mask.as_ref(), scores)
     })

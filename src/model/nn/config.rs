@@ -122,6 +122,7 @@ impl TransformerConfig {
             d_model: self.d_model,
             heads: self.heads,
             queries: self.q_width(),
+            answers: self.q_width(),
             latents: 0,
             ffn: self.ffn,
             other: 0,

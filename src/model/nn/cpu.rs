@@ -3,32 +3,41 @@
 use std::ops::Deref;
 
 use candle_core::{CpuStorage, Storage, Tensor};
-use draftscope_kernels::{Cap, Gate, GateActivation, Isa};
+use draftscope_kernels::{Cap, Gate, GateActivation, HeadRows, Isa};
 
 use crate::model::ModelError;
 use crate::model::nn::Activation;
 
 /// The numbers of an f32 tensor on a CPU, not copied; `G` keeps them from being written.
-struct Numbers<G> {
+pub(super) struct Numbers<'a, G> {
     storage: G,
     start: usize,
+    strides: &'a [usize],
+    dims: &'a [usize],
 }
 
 /// `None` for numbers that are elsewhere, of another type, or not adjacent in the last dimension.
-fn numbers(tensor: &Tensor) -> Option<Numbers<impl Deref<Target = Storage>>> {
+pub(super) fn numbers(tensor: &Tensor) -> Option<Numbers<'_, impl Deref<Target = Storage>>> {
     let (storage, layout) = tensor.storage_and_layout();
     let is_plain = matches!(&*storage, Storage::Cpu(CpuStorage::F32(_))) && layout.stride().last() == Some(&1);
-    let start = layout.start_offset();
-    is_plain.then_some(Numbers { storage, start })
+    let (start, strides, dims) = (layout.start_offset(), layout.stride(), layout.dims());
+    is_plain.then_some(Numbers { storage, start, strides, dims })
 }
 
-impl<G: Deref<Target = Storage>> Numbers<G> {
+impl<G: Deref<Target = Storage>> Numbers<'_, G> {
     /// From the tensor's first number on.
     fn all(&self) -> &[f32] {
         match &*self.storage {
             Storage::Cpu(CpuStorage::F32(numbers)) => &numbers[self.start..],
             _ => &[],
         }
+    }
+
+    /// The heads of `[heads, n, width]`.
+    pub(super) fn heads(&self) -> Vec<HeadRows<'_>> {
+        let (&[heads, _, width], &[next, stride, _]) = (self.dims, self.strides) else { return Vec::new() };
+        let numbers = self.all();
+        (0..heads).map(|head| HeadRows { numbers: &numbers[head * next..], stride, width }).collect()
     }
 }
 

@@ -8,10 +8,13 @@
 //! Invariant: positions `0..len` contain what was appended; those after are garbage that the next append overwrites.
 //! Cutting back is therefore a number, not a copy.
 
+use std::sync::Arc;
+
 use candle_core::{DType, Device, Tensor};
 
 use crate::fatal::OutOfMemory;
 use crate::model::ModelError;
+use crate::model::nn::Kernels;
 use crate::model::nn::pass_rows::Seen;
 use crate::model::options::PassForm;
 
@@ -21,6 +24,8 @@ pub struct KvCache {
     values: Values,
     len: usize,
     form: PassForm,
+    /// What attends; `None` = candle.
+    kernels: Option<Arc<dyn Kernels>>,
 }
 
 /// Unwinds if the system refuses memory for so many numbers; a device reports errors itself.
@@ -52,7 +57,7 @@ impl KvCache {
         ensure_room(2 * kv_heads * ctx * head_dim, on);
         let (device, form) = on;
         let zeros = || Tensor::zeros((kv_heads, ctx, head_dim), dtype(form), device);
-        Ok(Self { keys: zeros()?, values: Values::Own(zeros()?), len: 0, form })
+        Ok(Self { keys: zeros()?, values: Values::Own(zeros()?), len: 0, form, kernels: None })
     }
 
     /// An empty cache for `ctx` rows that are keys of `width` numbers, the first `value` of which are the value.
@@ -63,7 +68,18 @@ impl KvCache {
         ensure_room(ctx * width, on);
         let (device, form) = on;
         let keys = Tensor::zeros((1, ctx, width), dtype(form), device)?;
-        Ok(Self { keys, values: Values::OfKeys(value), len: 0, form })
+        Ok(Self { keys, values: Values::OfKeys(value), len: 0, form, kernels: None })
+    }
+
+    /// A cache over which these kernels attend.
+    #[must_use]
+    pub fn on(self, kernels: Option<Arc<dyn Kernels>>) -> Self {
+        Self { kernels, ..self }
+    }
+
+    /// What attends, unless candle does.
+    pub(in crate::model) fn kernels(&self) -> Option<&dyn Kernels> {
+        self.kernels.as_deref()
     }
 
     /// Cached positions.
@@ -184,7 +200,7 @@ impl KvCache {
             let (keys, values) = self.prefix(self.len)?;
             copy.append(&keys, &values)?;
         }
-        Ok(copy)
+        Ok(copy.on(self.kernels.clone()))
     }
 
     /// Bytes one position of this cache takes.

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use candle_core::{Device, Tensor};
-use draftscope_kernels::DeltaHead;
+use draftscope_kernels::{DeltaHead, HeadAttention};
 
 use crate::model::ModelError;
 use crate::model::files::{ModelFiles, Stored};
@@ -35,6 +35,9 @@ pub trait Kernels: Debug + Send + Sync {
     /// # Errors
     /// [`ModelError::Unsupported`] for widths that the kernels do not support.
     fn experts(&self, stored: &StoredExperts<'_>, activation: Activation) -> Result<Arc<dyn ExpertKernel>, ModelError>;
+
+    /// Runs jobs of attention.
+    fn attend(&self, jobs: &mut [HeadAttention<'_>]);
 
     /// Runs value heads of Gated DeltaNet.
     fn delta(&self, heads: &mut [DeltaHead<'_>]);

@@ -6,6 +6,7 @@ mod attention;
 mod block;
 mod config;
 mod cpu;
+mod cpu_attention;
 mod embedding;
 mod experts;
 mod feed_forward;

@@ -1,8 +1,11 @@
 //! What passes on candle take beside weights and cache, for the account of a model's memory.
 //!
-//! Most tensors live until the function that made them ends. So a pass takes most in attention, whose scores exist twice,
-//! before and after a step of the softmax (wide copies of cached halves exist when one of them does, and are smaller); or in
-//! the feed-forward layer; or, with bf16 weights, where candle widens the largest matrix to multiply with it.
+//! Most tensors live until the function that made them ends. So a pass takes most in attention, whose scores exist twice on
+//! candle, before and after a step of the softmax (wide copies of cached halves exist when one of them does, and are
+//! smaller), and never as a whole on the native kernels; or in the feed-forward layer; or, with bf16 weights, where candle
+//! widens the largest matrix to multiply with it.
+
+use draftscope_kernels::{HEAD_EXTRA, HEAD_SEGMENT};
 
 use crate::model::nn::{PREFILL_ROWS, ROW_BY_ROW};
 
@@ -31,7 +34,9 @@ pub struct PassWidths {
     pub heads: usize,
     /// Queries, in all forms that exist while there are scores.
     pub queries: usize,
-    /// Latents that the heads of latent attention mix.
+    /// What all query heads give: heads × width of a value.
+    pub answers: usize,
+    /// Latents that the heads of latent attention mix, which runs on candle whatever multiplies.
     pub latents: usize,
     /// Width of the feed-forward layer.
     pub ffn: usize,
@@ -54,6 +59,18 @@ pub(in crate::model) fn expert_numbers(used: usize, d_model: usize, width: usize
 }
 
 impl PassWidths {
+    /// What candle's attention keeps of a row beside its queries: scores twice, or once beside the latents that they mix.
+    fn candle_scores(&self, rows: usize, ctx_len: usize) -> usize {
+        let scores = if rows > ROW_BY_ROW { self.heads * ctx_len } else { 0 };
+        scores + scores.max(self.latents)
+    }
+
+    /// The same for attention on the native kernels: queries row by row, sums and answers; and of half the rows, which run
+    /// at once, queries in groups, sums of a chunk and weights of a segment.
+    fn kernel_scores(&self) -> usize {
+        3 * self.answers + self.heads * HEAD_EXTRA + (2 * self.answers + self.heads * HEAD_SEGMENT) / 2
+    }
+
     /// Most bytes of passes over a prompt that fills the context, of which the states of `block` tokens are kept, with the
     /// angles of as many draft modules. Modules' passes take turns with the target's and need no more besides states.
     /// `largest`: numbers of the largest matrix that is multiplied with.
@@ -65,12 +82,11 @@ impl PassWidths {
         (modules, largest): (usize, usize),
     ) -> u64 {
         let rows = PREFILL_ROWS.min(ctx_len);
-        let scores = if rows > ROW_BY_ROW { self.heads * ctx_len } else { 0 };
-        // twice, or once beside the latents that they mix
-        let scores = scores + scores.max(self.latents);
+        let on_kernels = matches!(multiplier, Multiplier::Kernels { .. });
+        let scores =
+            if on_kernels && self.latents == 0 { self.kernel_scores() } else { self.candle_scores(rows, ctx_len) };
         // the residual stream and its norm
         let attention = rows * (scores + self.queries + 2 * self.d_model);
-        let on_kernels = matches!(multiplier, Multiplier::Kernels { .. });
         // rows of an expert, and sums of experts before and after one is added
         let sums = if self.experts[0] > 0 && !on_kernels { 3 * self.d_model } else { 0 };
         // gate, up, their product; the residual stream, its norm and the output

@@ -83,6 +83,11 @@ impl PassRows {
         self.count
     }
 
+    /// Whether they are those of a tree.
+    pub(in crate::model) fn is_tree(&self) -> bool {
+        self.tree.is_some()
+    }
+
     /// Whether they are too many to attend one by one.
     pub(in crate::model) fn is_prompt(&self) -> bool {
         self.tree.is_none() && self.count > ROW_BY_ROW

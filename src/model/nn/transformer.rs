@@ -45,7 +45,11 @@ pub trait Transformer: Send + Sync {
     /// When memory is short.
     fn caches(&self, ctx_len: usize) -> Result<Vec<KvCache>, ModelError> {
         let c = &self.trunk().config;
-        (0..c.layers).map(|_| KvCache::new(c.kv_heads, ctx_len, c.head_dim, self.trunk().caching())).collect()
+        let cache = |_| {
+            let cache = KvCache::new(c.kv_heads, ctx_len, c.head_dim, self.trunk().caching())?;
+            Ok(cache.on(self.trunk().kernels()))
+        };
+        (0..c.layers).map(cache).collect()
     }
 
     /// Which of the caches the layer of this index reads.

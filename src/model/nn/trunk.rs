@@ -1,11 +1,13 @@
 //! What targets on candle have around their layers: embedding, last norm and output head.
 
+use std::sync::Arc;
+
 use candle_core::{Device, Tensor};
 
 use crate::model::files::ModelFiles;
 use crate::model::nn::{
-    Embedding, Linear, MatmulBackend, RmsNorm, SharedTarget, Tensors, TransformerConfig, best_rows, capped, ids,
-    numbers_of,
+    Embedding, Kernels, Linear, MatmulBackend, RmsNorm, SharedTarget, Tensors, TransformerConfig, best_rows, capped,
+    ids, numbers_of,
 };
 use crate::model::options::PassForm;
 use crate::model::{ExpertsMet, LogitRows, ModelError, RowStats, Rows};
@@ -91,6 +93,14 @@ impl<L: LayerWeights> Trunk<L> {
     /// Reads more of the target's files for the same backend.
     pub(in crate::model) fn tensors<'a>(&'a self, source: &'a ModelFiles) -> Tensors<'a> {
         Tensors::new(source, (self.backend.clone(), &self.device), &self.config).run_as(self.form)
+    }
+
+    /// The kernels that multiply, unless candle does.
+    pub(in crate::model) fn kernels(&self) -> Option<Arc<dyn Kernels>> {
+        match &self.backend {
+            MatmulBackend::Kernels(kernels) => Some(Arc::clone(kernels)),
+            MatmulBackend::Candle(_) => None,
+        }
     }
 
     /// Where and how caches are kept.

@@ -19,8 +19,8 @@ use candle_core::Tensor;
 use crate::model::draft_tokens::DraftTokens;
 use crate::model::module_core::{ModuleBackend, ModuleCore, ModuleFacts, NormWeights, Reads, Slots};
 use crate::model::nn::{
-    BlockPass, Embedding, Fuse, KvCache, Linear, PREFILL_ROWS, PassRows, RmsNorm, Rope, TransformerConfig, numbers_of,
-    trimmed,
+    BlockPass, Embedding, Fuse, Kernels, KvCache, Linear, PREFILL_ROWS, PassRows, RmsNorm, Rope, TransformerConfig,
+    numbers_of, trimmed,
 };
 use crate::model::options::PassForm;
 use crate::model::{ModelError, RowStats};
@@ -74,6 +74,8 @@ pub struct MtpShared {
     pub vocab: Vec<TokenId>,
     /// The full head, if tokens of the text may join, and how many may.
     pub whole: Option<(Linear, usize)>,
+    /// What attends; `None` = candle.
+    pub kernels: Option<Arc<dyn Kernels>>,
 }
 
 /// Shape of a module's cache.
@@ -122,7 +124,7 @@ impl MtpOnCandle {
         spec: MtpSpec,
         (shape, rope): (MtpShape, Rope),
     ) -> Result<CandleMtp, ModelError> {
-        let cache = parts.block.cache(&shape, shared.embedding.device())?;
+        let cache = parts.block.cache(&shape, shared.embedding.device())?.on(shared.kernels.clone());
         let blocks = parts.fuse.as_ref().map_or(&[][..], Fuse::blocks);
         let fuse = parts.fuse.as_ref().map_or(0, |fuse| fuse.matrix.bytes());
         let norms = parts.embedding_norm.bytes() + parts.hidden_norm.bytes() + parts.norm.bytes();

@@ -146,7 +146,8 @@ fn load<L: LayerWeights + 'static>(
     // a head of its own is not kept whole beside its rows
     let whole = (heads.vocab.is_some() && head.is_none()).then(|| (trunk.head.clone(), CONTEXT_VOCAB));
     let (head, head_bytes) = heads.head(head)?;
-    let shared = MtpShared { embedding, head, vocab: heads.tokens(), whole };
+    let kernels = trunk.kernels();
+    let shared = MtpShared { embedding, head, vocab: heads.tokens(), whole, kernels };
     let shape = MtpShape::of(config, ctx_len, trunk.form);
     let module = MtpOnCandle::module(shared, parts, MtpSpec::default(), (shape, target.rope.clone()))?;
     Ok((module, rows_bytes + head_bytes))

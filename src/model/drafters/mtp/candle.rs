@@ -54,7 +54,8 @@ impl CandleMtp {
         let rope = Rope::new(&c.rope, c.head_dim, ctx_len + 1, (PairOrder::HalfSplit, &device))?;
         let head = trimmed(&target.head(), &vocab, &device)?;
         let whole = Some((target.head(), config.context_vocab_size));
-        let shared = MtpShared { head, embedding: Arc::clone(target) as Arc<dyn Embedding>, vocab, whole };
+        let shared =
+            MtpShared { head, embedding: Arc::clone(target) as Arc<dyn Embedding>, vocab, whole, kernels: None };
         MtpOnCandle::module(shared, parts, config.spec(), (shape, rope))
     }
 }

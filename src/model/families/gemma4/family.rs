@@ -117,6 +117,7 @@ impl FamilyConfig for Gemma4Config {
             .map(|reach| layers.iter().find(|layer| layer.reach == reach).map_or(2, |layer| layer.head_dim));
         PassWidths {
             queries: c.heads * widest(|layer| layer.head_dim),
+            answers: c.heads * widest(|layer| layer.head_dim),
             ffn: widest(|layer| layer.ffn),
             inputs: of_layers,
             rotary: heads.iter().sum(),

@@ -90,17 +90,22 @@ impl Layer {
         per_layer: Option<&Tensor>,
         cache: &mut KvCache,
     ) -> Result<Tensor, ModelError> {
-        // 1. attend
+        self.rest(x, self.attend(x, pass, cache)?, per_layer)
+    }
+
+    /// `[m, d] -> [m, heads · hd]`
+    fn attend(&self, x: &Tensor, pass: BlockPass<'_>, cache: &mut KvCache) -> Result<Tensor, ModelError> {
         let normed = self.attn_norm.forward(x)?;
         let q = pass.rotate(&self.queries(&normed)?)?;
         self.remember(&normed, pass, cache)?;
-        let attended = attend_cached(&q, cache, (pass.rows, pass.window), Scores::plain())?;
-        self.rest(x, &attended, per_layer)
+        attend_cached(&q, cache, (pass.rows, pass.window), Scores::plain())
     }
 
     /// The rest of the layer after attention: `x [m, d]`, attended `[m, heads · hd] -> [m, d]`.
-    pub(super) fn rest(&self, x: &Tensor, attended: &Tensor, per_layer: Option<&Tensor>) -> Result<Tensor, ModelError> {
-        let x = (x + self.post_attn_norm.forward(&self.o.forward(attended)?)?)?;
+    pub(super) fn rest(&self, x: &Tensor, attended: Tensor, per_layer: Option<&Tensor>) -> Result<Tensor, ModelError> {
+        // 1. add what attention gives
+        let x = (x + self.post_attn_norm.forward(&self.o.forward(&attended)?)?)?;
+        drop(attended); // a prompt's is large
         // 2. feed forward
         let mut update = self.ffn.forward(&self.ffn_norm.forward(&x)?)?;
         if let Some(experts) = &self.experts {

@@ -113,8 +113,10 @@ impl Transformer for Gemma4Weights {
 
     fn caches(&self, ctx_len: usize) -> Result<Vec<KvCache>, ModelError> {
         let keeping = self.trunk.layers.iter().filter(|layer| layer.kv.is_some());
-        let cache =
-            |layer: &Layer| KvCache::new(layer.shape.kv_heads, ctx_len, layer.shape.head_dim, self.trunk.caching());
+        let cache = |layer: &Layer| {
+            let (kv_heads, head_dim) = (layer.shape.kv_heads, layer.shape.head_dim);
+            Ok(KvCache::new(kv_heads, ctx_len, head_dim, self.trunk.caching())?.on(self.trunk.kernels()))
+        };
         keeping.map(cache).collect()
     }
 

@@ -56,8 +56,8 @@ pub(super) fn candle(
     let module = |index: usize| -> Result<CandleMtp, ModelError> {
         let parts = own.parts(&tensors, index, Box::new(block(&tensors, c.layers + index)?))?;
         let rope = Rope::new(&c.rope, c.head_dim, ctx_len + 1, (PairOrder::HalfSplit, &trunk.device))?;
-        let embedding = Arc::clone(trunk) as Arc<dyn Embedding>;
-        let shared = MtpShared { embedding, head: trunk.head.clone(), vocab: c.tokens(), whole: None };
+        let (embedding, kernels) = (Arc::clone(trunk) as Arc<dyn Embedding>, trunk.kernels());
+        let shared = MtpShared { embedding, head: trunk.head.clone(), vocab: c.tokens(), whole: None, kernels };
         MtpOnCandle::module(shared, parts, SPEC, (MtpShape::of(c, ctx_len, trunk.form), rope))
     };
     let modules = (0..count).map(module).collect::<Result<Vec<_>, _>>()?;

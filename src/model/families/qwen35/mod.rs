@@ -102,7 +102,8 @@ impl Qwen35 {
         let fresh = Arc::new(DeltaState::new(delta));
         let memory = |layer: &Layer| match layer.mixer {
             Mixer::Attention(_) => {
-                KvCache::new(c.kv_heads, spec.ctx_len, c.head_dim, weights.trunk.caching()).map(Memory::Kv)
+                let cache = KvCache::new(c.kv_heads, spec.ctx_len, c.head_dim, weights.trunk.caching());
+                cache.map(|cache| Memory::Kv(cache.on(weights.trunk.kernels())))
             }
             Mixer::Delta(_) => Ok(Memory::State(Arc::clone(&fresh))),
         };

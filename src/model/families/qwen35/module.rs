@@ -60,7 +60,8 @@ pub(super) fn load_module(context: &LoadContext<'_>, target: &Qwen35Weights) -> 
         Some(vocab) => (trimmed(&trunk.head, &vocab, &trunk.device)?, vocab, Some((trunk.head.clone(), CONTEXT_VOCAB))),
     };
     let rope = Rope::new(&config.rope, target.hybrid.rotary, ctx_len + 1, (PairOrder::HalfSplit, &trunk.device))?;
-    let shared = MtpShared { embedding: Arc::clone(trunk) as Arc<dyn Embedding>, head, vocab, whole };
+    let (embedding, kernels) = (Arc::clone(trunk) as Arc<dyn Embedding>, trunk.kernels());
+    let shared = MtpShared { embedding, head, vocab, whole, kernels };
     let spec = conventions(source);
     MtpOnCandle::module(shared, parts, spec, (MtpShape::of(config, ctx_len, trunk.form), rope)).map(Some)
 }

@@ -122,7 +122,7 @@ impl ModuleBackend for AssistantOnCandle {
             let q = layer.queries(&layer.attn_norm.forward(&x)?)?;
             let q = shared.target.rope(reach).rotate(&q, slots.at, None)?;
             let kv = self.seen(lent.layer(reach)?, reach, slots.at)?;
-            x = layer.rest(&x, &attend(&q, (&kv.0, &kv.1), None, Scores::plain())?, None)?;
+            x = layer.rest(&x, attend(&q, (&kv.0, &kv.1), None, Scores::plain())?, None)?;
         }
         let u = norms.last.forward(&x)?;
         copy_to(&shared.post.forward(slots.recycle(&x, &u))?, recycled)?;
