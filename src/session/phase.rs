@@ -23,5 +23,3 @@ named_enum! {
         Committing = "committing",
     }
 }
-
-impl Phase {}

@@ -251,6 +251,15 @@ fn the_tour_goes_on_at_a_key_and_ends_at_any_other_which_is_typed() {
     assert_eq!((stage.app.tour, seen.get()), (None, 0), "who has a prompt sees its answer");
 }
 
+#[test]
+fn a_model_that_is_loaded_is_no_longer_said_to_load() {
+    let mut stage = Stage::new(&Script::default(), ramp());
+    stage.press("h<Enter>");
+    stage.shows((80, 24), &["still loading"]);
+    update::greet(&mut stage.app, &stage.time);
+    assert!(!stage.screen(80, 24).contains("still loading"));
+}
+
 /// An answered prompt that can be saved.
 fn unsaved(options: TuiOptions) -> Stage {
     let save = Saver(Rc::new(|_| Ok("saved".to_owned())));

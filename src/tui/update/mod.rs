@@ -157,10 +157,13 @@ fn ask_rows(app: &mut App, session: &Session) -> Vec<Command> {
     }
 }
 
+/// What a key says that comes before the model is there.
+const STILL_LOADING: &str = "still loading";
+
 /// Why a source does not take settings or prompts (yet).
 fn refusal(session: &Session) -> Option<&'static str> {
     match session.header() {
-        None => Some("still loading"),
+        None => Some(STILL_LOADING),
         Some(header) if !header.capabilities.can_generate => Some("this is a recording: it stays as it was"),
         Some(_) => None,
     }
@@ -200,6 +203,7 @@ fn send(app: &mut App, time: &mut Timeline) -> Vec<Command> {
 /// The commands that the options ask for when a source has just begun.
 pub(super) fn greet(app: &mut App, time: &Timeline) -> Vec<Command> {
     tour::greet(app, time);
+    app.toast.take_if(|toast| toast == STILL_LOADING);
     let session = time.live();
     let mut commands = Vec::new();
     if app.split {
