@@ -75,12 +75,23 @@ impl<'a> Stored<'a> {
         Stored { encoding: self.encoding, bytes, widened: self.widened }
     }
 
-    /// Some rows of a matrix of `all` rows, in this order.
-    #[must_use]
-    pub(in crate::model) fn rows(&self, all: usize, rows: &[usize]) -> Stored<'static> {
-        let len = self.bytes().len() / all;
+    /// Some rows of a matrix `[all, columns]`, in this order.
+    ///
+    /// # Errors
+    /// [`ModelError::Unsupported`] if a row is not whole blocks.
+    pub(in crate::model) fn rows(
+        &self,
+        [all, columns]: [usize; 2],
+        rows: &[usize],
+    ) -> Result<Stored<'static>, ModelError> {
+        let len = self.encoding.row_bytes(columns).filter(|len| len.checked_mul(all) == Some(self.bytes().len()));
+        let Some(len) = len else {
+            let name = self.encoding.form().name();
+            return Err(ModelError::Unsupported(format!("rows of {columns} {name} weights are not whole blocks")));
+        };
+        OutOfMemory::unless_there_are(len.saturating_mul(rows.len()));
         let bytes = rows.iter().flat_map(|row| &self.bytes()[row * len..(row + 1) * len]).copied().collect();
-        Stored { encoding: self.encoding, bytes: Cow::Owned(bytes), widened: self.widened }
+        Ok(Stored { encoding: self.encoding, bytes: Cow::Owned(bytes), widened: self.widened })
     }
 
     /// All numbers as f32; `shape` is the tensor's.
@@ -127,6 +138,11 @@ impl<'a> Stored<'a> {
     /// If candle does not support the type.
     pub fn quantised(&self, shape: &[usize], device: &Device) -> Result<QTensor, ModelError> {
         let dtype = candle_dtype(self.encoding).ok_or_else(|| ModelError::Unsupported(self.not_on_candle()))?;
+        // candle reads as many bytes as the shape needs
+        let weights = shape.iter().try_fold(1usize, |product, dim| product.checked_mul(*dim));
+        if weights.and_then(|weights| self.encoding.row_bytes(weights)) != Some(self.bytes().len()) {
+            return Err(ModelError::Unsupported(format!("{shape:?} weights are not whole blocks of their type")));
+        }
         // blocks contain f16 numbers, so unaligned bytes are copied to an aligned address
         let aligned = self.bytes().as_ptr().addr().is_multiple_of(align_of::<u64>());
         OutOfMemory::unless_there_are(self.bytes().len());

@@ -140,7 +140,7 @@ impl<'a> Tensors<'a> {
         (all, input): (usize, usize),
         rows: &[usize],
     ) -> Result<Linear, ModelError> {
-        let stored = self.source.stored(name, &[all, input])?.rows(all, rows);
+        let stored = self.source.stored(name, &[all, input])?.rows([all, input], rows)?;
         self.linear_of(stored, name, [rows.len(), input])
     }
 
