@@ -288,7 +288,7 @@ pub struct LoadContext<'a> {
 
 impl LoadContext<'_> {
     /// The tensors of a target for the native kernels or candle, and the model's info; candle computes at least
-    /// everything between its matrices.
+    /// norms, rotations and sums.
     pub(in crate::model) fn on_candle<'t>(&'t self, backend: &'t Backend<'_>) -> (Tensors<'t>, ModelSpec) {
         let (matmul, dtype, device) = match backend {
             Backend::Native => {

@@ -11,6 +11,15 @@ use crate::model::ModelError;
 use crate::model::nn::cpu_attention::attend_on_kernels;
 use crate::model::nn::{KvCache, PassRows, capped};
 
+/// Which answers of attention lie together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AnswerOrder {
+    /// Those of a row.
+    Rows,
+    /// Those of a head.
+    Heads,
+}
+
 /// How scores are worked out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scores {
@@ -51,6 +60,12 @@ pub struct SeenBy {
     pub mask: Option<Tensor>,
 }
 
+/// Whether candle computes the rows of a pass one by one, so that a row's bits do not depend on the rows beside it.
+#[must_use]
+pub fn runs_one_by_one(cache: &KvCache, rows: &PassRows) -> bool {
+    !cache.is_batched() && !rows.is_prompt()
+}
+
 /// Joins, along this dimension, the answers of all rows of a pass, which `answer` computes all at once or one by one.
 /// `window`: positions that a row sees, including its own; `None` = all.
 ///
@@ -62,7 +77,7 @@ pub fn attend_rows(
     dimension: usize,
     answer: impl Fn(SeenBy) -> Result<Tensor, ModelError>,
 ) -> Result<Tensor, ModelError> {
-    if cache.is_batched() || rows.is_prompt() {
+    if !runs_one_by_one(cache, rows) {
         let cached = cache.range(rows.first(window)..rows.end())?;
         let mask = rows.mask(window, cached.0.device())?;
         return answer(SeenBy { first: 0, count: rows.count(), cached, mask });
@@ -72,7 +87,7 @@ pub fn attend_rows(
 }
 
 /// Attention of `q [heads, m, hd]` over what each row sees of the cache, which contains the rows already: -> `[m, heads ·
-/// hd]`. `window` as for [`attend_rows`].
+/// width of a value]`. `window` as for [`attend_rows`].
 ///
 /// # Errors
 /// When shapes do not fit.
@@ -82,21 +97,50 @@ pub fn attend_cached(
     rows: (&PassRows, Option<usize>),
     scores: Scores,
 ) -> Result<Tensor, ModelError> {
-    if let Some(attended) = attend_on_kernels(q, cache, rows, scores)? {
-        return Ok(attended);
+    if let Some(answers) = attend_on_kernels(q, cache, rows, (scores, AnswerOrder::Rows))? {
+        return Ok(answers.flatten_from(1)?);
     }
     attend_rows(cache, rows, 0, |SeenBy { first, count, cached: (keys, values), mask }| {
         attend(&q.narrow(1, first, count)?, (&keys, &values), mask.as_ref(), scores)
     })
 }
 
-/// Attention of `q [heads, m, hd]` over keys and values `[kv_heads, n, hd]`, f32 or halves: softmax(scores + mask)·v ->
-/// `[m, heads · hd]`. Query heads that share a key/value head (Ainslie et al., 2023) are stacked as rows of one product.
+/// As [`attend_cached`], with the answers of a head together: -> `[heads, m, width of a value]`.
+///
+/// # Errors
+/// When shapes do not fit.
+pub fn attend_by_head(
+    q: &Tensor,
+    cache: &KvCache,
+    rows: (&PassRows, Option<usize>),
+    scores: Scores,
+) -> Result<Tensor, ModelError> {
+    if let Some(answers) = attend_on_kernels(q, cache, rows, (scores, AnswerOrder::Heads))? {
+        return Ok(answers);
+    }
+    attend_rows(cache, rows, 1, |SeenBy { first, count, cached: (keys, values), mask }| {
+        mix(&q.narrow(1, first, count)?, (&keys, &values), mask.as_ref(), scores)
+    })
+}
+
+/// Attention of `q [heads, m, hd]` over keys and values `[kv_heads, n, …]`, f32 or halves: softmax(scores + mask)·v -> `[m,
+/// heads · width of a value]`. Query heads that share a key/value head (Ainslie et al., 2023) are stacked as rows of one product.
 /// `mask`: `[m, n]`.
 ///
 /// # Errors
 /// If shapes do not fit.
 pub fn attend(
+    q: &Tensor,
+    (keys, values): (&Tensor, &Tensor),
+    mask: Option<&Tensor>,
+    scores: Scores,
+) -> Result<Tensor, ModelError> {
+    let mixed = mix(q, (keys, values), mask, scores)?;
+    Ok(mixed.transpose(0, 1)?.contiguous()?.flatten_from(1)?)
+}
+
+/// The same, `-> [heads, m, width of a value]`.
+fn mix(
     q: &Tensor,
     (keys, values): (&Tensor, &Tensor),
     mask: Option<&Tensor>,
@@ -111,8 +155,12 @@ pub fn attend(
         scores = scores.broadcast_add(mask)?;
     }
     let weights = candle_nn::ops::softmax_last_dim(&scores)?.reshape((kv_heads, heads / kv_heads * m, n))?;
-    let mixed = weights.matmul(&widened(values)?)?.reshape((heads, m, head_dim))?;
-    Ok(mixed.transpose(0, 1)?.contiguous()?.reshape((m, heads * head_dim))?)
+    drop(scores);
+    // candle multiplies rows with gaps between them, as those of latents, only on the CPU
+    let (values, width) = (widened(values)?, values.dim(2)?);
+    let has_gaps = values.stride().get(1) != Some(&width) && !values.device().is_cpu();
+    let values = if has_gaps { values.contiguous()? } else { values };
+    Ok(weights.matmul(&values)?.reshape((heads, m, width))?)
 }
 
 /// Cached numbers as f32: products are summed in f32, and scores, which may be large, keep its precision.

@@ -77,9 +77,18 @@ impl KvCache {
         Self { kernels, ..self }
     }
 
-    /// What attends, unless candle does.
+    /// What attends, unless candle does, as it does over halves.
     pub(in crate::model) fn kernels(&self) -> Option<&dyn Kernels> {
-        self.kernels.as_deref()
+        self.kernels.as_deref().filter(|_| !self.form.halves)
+    }
+
+    /// Key heads, and the width of a value.
+    pub(in crate::model) fn values_shape(&self) -> (usize, usize) {
+        let width = match &self.values {
+            Values::Own(values) => values.dims()[2],
+            Values::OfKeys(width) => *width,
+        };
+        (self.keys.dims()[0], width)
     }
 
     /// Cached positions.
@@ -158,11 +167,11 @@ impl KvCache {
     ///
     /// # Errors
     /// If there are fewer.
-    pub(in crate::model) fn seen(&self, Seen { range, and }: &Seen) -> Result<(Tensor, Tensor), ModelError> {
-        if and.is_empty() {
-            return self.range(range.clone());
+    pub(in crate::model) fn seen(&self, seen: &Seen) -> Result<(Tensor, Tensor), ModelError> {
+        if let Some(range) = seen.whole() {
+            return self.range(range);
         }
-        let ids: Vec<u32> = range.clone().chain(and.iter().copied()).map(|at| at as u32).collect();
+        let ids: Vec<u32> = seen.range.clone().chain(seen.and.iter().copied()).map(|at| at as u32).collect();
         let count = ids.len();
         let ids = Tensor::from_vec(ids, count, self.keys.device())?;
         self.with_values(self.keys.index_select(&ids, 1)?, |values| values.index_select(&ids, 1))

@@ -40,6 +40,23 @@ impl TreeRows {
 pub(in crate::model) struct Seen {
     pub(in crate::model) range: Range<usize>,
     pub(in crate::model) and: Vec<usize>,
+    /// The position after the row's, if the rows before it were a chain.
+    pub(in crate::model) end: usize,
+}
+
+impl Seen {
+    /// The positions as they would be in a chain.
+    pub(in crate::model) fn in_chain(&self) -> Range<usize> {
+        self.end - self.range.len() - self.and.len()..self.end
+    }
+
+    /// The same positions as one range, if they have no gaps.
+    pub(in crate::model) fn whole(&self) -> Option<Range<usize>> {
+        let start = if self.range.is_empty() { *self.and.first()? } else { self.range.start };
+        let next = start + self.range.len();
+        let follows = self.and.iter().zip(next..).all(|(at, next)| *at == next);
+        follows.then(|| start..next + self.and.len())
+    }
 }
 
 /// The rows of a pass, which the caches contain from position `start` on once a layer has appended them.
@@ -104,13 +121,14 @@ impl PassRows {
         match &self.tree {
             None => {
                 let end = self.start + row + 1;
-                Seen { range: first(end)..end, and: Vec::new() }
+                Seen { range: first(end)..end, and: Vec::new(), end }
             }
             Some(TreeRows(paths)) => {
                 let path = &paths[row];
-                let from = first(self.start + path.len());
+                let end = self.start + path.len();
+                let from = first(end);
                 let and = path[from.saturating_sub(self.start)..].iter().map(|row| self.start + row).collect();
-                Seen { range: from.min(self.start)..self.start, and }
+                Seen { range: from.min(self.start)..self.start, and, end }
             }
         }
     }
@@ -131,7 +149,7 @@ impl PassRows {
         let (first, width) = (self.first(window), self.end() - self.first(window));
         let mut values = vec![f32::NEG_INFINITY; self.count * width];
         for (row, values) in values.chunks_mut(width).enumerate() {
-            let Seen { range, and } = self.seen(row, window);
+            let Seen { range, and, .. } = self.seen(row, window);
             range.chain(and).for_each(|position| values[position - first] = 0.0);
         }
         let mask = Tensor::from_vec(values, (self.count, width), device)?;
@@ -179,6 +197,21 @@ mod tests {
         assert_eq!(mask(&tree, Some(3)), ["###....", ".###...", "..###..", ".##..#.", "...##.#"]);
         assert_eq!(tree.depths(&Device::Cpu).unwrap().unwrap().to_vec1::<u32>().unwrap(), [0, 1, 2, 1, 3]);
         assert_eq!(TreeRows::new(&[0, 0, 1, 0, 2]).unwrap().parents().collect::<Vec<_>>(), [0, 1, 0, 2]);
+    }
+
+    #[test]
+    fn a_row_of_a_tree_has_the_positions_of_a_chain() {
+        let tree = PassRows::tree(5, &TreeRows::new(&[0, 0, 1, 0, 2]).unwrap());
+        let of = |row, window| {
+            let seen = tree.seen(row, window);
+            (seen.in_chain(), seen.whole())
+        };
+        assert_eq!(of(2, None), (0..8, Some(0..8)), "rows 0, 1 and 2 follow each other");
+        assert_eq!(of(3, None), (0..7, None), "row 3 continues row 0");
+        assert_eq!(of(2, Some(2)), (6..8, Some(6..8)), "the window starts within the rows");
+        assert_eq!(of(4, Some(2)), (7..9, None), "rows 2 and 4");
+        let chain = PassRows::chain(5, 3).seen(1, Some(4));
+        assert_eq!((chain.in_chain(), chain.whole()), (3..7, Some(3..7)));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::model::shared_kv::SharedKv;
 use crate::model::{Checkpoint, ExpertsMet, Forward, LogitRows, Model, ModelError, ModelSpec, Rows, Tap, check_path};
 use crate::protocol::{ModelInfo, TokenId};
 
-/// Rows of a prefill that run at once: limits the memory of attention scores.
+/// Rows of a prefill that run at once: limits the memory of a pass.
 pub(in crate::model) const PREFILL_ROWS: usize = 256;
 
 /// A family's weights, as a target's passes need them; shared by its forks and its drafters.

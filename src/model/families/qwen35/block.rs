@@ -1,8 +1,9 @@
 //! Layers of Qwen3.5: a mixer (gated attention over a KV cache, or Gated DeltaNet over a state), then a gated
 //! feed-forward layer or a mixture of experts, each after an RMSNorm and added to the residual stream.
 //!
-//! Invariant: as in [`attention`](crate::model::nn::attention), few rows attend one by one; the state is always
-//! computed row by row. So with matrices on the native kernels a row's bits do not depend on the rows beside it.
+//! Invariant: the state is always computed row by row, and attention is that of every family
+//! ([`attend_cached`](crate::model::nn::attend_cached)). So with matrices on the native kernels a row's bits do not depend
+//! on the rows beside it.
 //! Activations are f32 whatever the dtype of the weights.
 
 use std::sync::Arc;
