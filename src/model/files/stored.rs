@@ -32,6 +32,35 @@ impl<'a> Stored<'a> {
         Self { encoding: Encoding::F32, bytes: Cow::Owned(bytes), widened: true }
     }
 
+    /// Numbers in f32.
+    pub(in crate::model) fn of_numbers(numbers: &[f32]) -> Stored<'static> {
+        OutOfMemory::unless_there_are(size_of_val(numbers));
+        let bytes = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
+        Stored { encoding: Encoding::F32, bytes: Cow::Owned(bytes), widened: false }
+    }
+
+    /// So many matrices `[rows, columns]`, transposed. Quantised numbers become f32.
+    ///
+    /// # Errors
+    /// As [`Stored::to_f32`].
+    pub(in crate::model) fn transposed(
+        &self,
+        count: usize,
+        [rows, columns]: [usize; 2],
+    ) -> Result<Stored<'static>, ModelError> {
+        if self.is_quantised() {
+            return Stored::of_numbers(&self.to_f32(&[count, rows, columns])?).transposed(count, [rows, columns]);
+        }
+        let (size, from) = (self.encoding.block().1, self.bytes());
+        OutOfMemory::unless_there_are(from.len());
+        let mut bytes = vec![0; count * rows * columns * size];
+        for (at, to) in bytes.chunks_exact_mut(size).enumerate() {
+            let (matrix, column, row) = (at / (rows * columns), at / rows % columns, at % rows);
+            to.copy_from_slice(&from[((matrix * rows + row) * columns + column) * size..][..size]);
+        }
+        Ok(Stored { encoding: self.encoding, bytes: Cow::Owned(bytes), widened: self.widened })
+    }
+
     /// How the bytes are decoded.
     #[must_use]
     pub fn encoding(&self) -> Encoding {
@@ -207,5 +236,33 @@ mod tests {
                 assert!(worst < 2.0 * 2.1 / (1 << bits) as f32, "{dtype:?} at {shift}: off by {worst}");
             }
         }
+    }
+
+    #[test]
+    fn rows_that_are_no_whole_blocks_are_rejected() {
+        let bytes = [0; 18 * 4]; // four blocks of Q4_0
+        for columns in [1, 8, 16] {
+            let stored = Stored::new(Encoding::Q4_0, &bytes);
+            let error = stored.rows([128 / columns, columns], &[0]).map(|_| ()).unwrap_err().to_string();
+            assert!(error.contains("not whole blocks"), "{columns}: {error}");
+        }
+        let stored = Stored::new(Encoding::Q4_0, &bytes);
+        assert_eq!(stored.rows([4, 32], &[2, 0]).unwrap().bytes().len(), 36);
+        assert!(stored.quantised(&[4, 33], &Device::Cpu).is_err() && stored.to_f32(&[5, 32]).is_err());
+    }
+
+    #[test]
+    fn transposed_matrices_keep_the_numbers_of_a_dense_type() {
+        let numbers: Vec<f32> = (0..2 * 3 * 4).map(|i| i as f32 - 7.5).collect();
+        let order = |i: usize| numbers[i / 12 * 12 + i % 3 * 4 + i / 3 % 4];
+        let expected: Vec<f32> = (0..24).map(order).collect();
+        let bytes: Vec<u8> = numbers.iter().flat_map(|x| bf16::from_f32(*x).to_le_bytes()).collect();
+        for stored in [Stored::of_numbers(&numbers), Stored::new(Encoding::Bf16, &bytes)] {
+            let transposed = stored.transposed(2, [3, 4]).unwrap();
+            assert_eq!(transposed.encoding(), stored.encoding());
+            assert_eq!(transposed.to_f32(&[2, 4, 3]).unwrap(), expected);
+        }
+        let quantised = Stored::new(Encoding::Q8_0, &[0; 34 * 4]);
+        assert_eq!(quantised.transposed(2, [2, 32]).unwrap().encoding(), Encoding::F32);
     }
 }

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::{
     experts::{ExpertStack, Scratch},
     head,
+    heads::{HeadMatrices, HeadMemory},
     llama::{NativeLlama, Weights},
     load::tiled_bytes,
     matrix::{Bits, Cpu, Matrix, RowOrder},
@@ -17,12 +18,12 @@ use super::{
 };
 use crate::model::ModelError;
 use crate::model::files::{ModelFiles, Stored};
-use crate::model::nn::{Activation, ExpertKernel, Kernels, MatMul, StoredExperts};
+use crate::model::nn::{Activation, ExpertKernel, HeadMatMul, HeadShape, Kernels, MatMul, StoredExperts};
 use draftscope_kernels::{Acts, DeltaHead, HeadAttention, Isa, LANES, Onto, PROMPT_ROWS, Pool};
 
 /// Threads and instruction set: of their own, or those of a target whose matrices run between.
 #[derive(Clone, Debug)]
-enum Processor {
+pub(super) enum Processor {
     Own(Arc<Cpu>),
     Target(Arc<Weights>),
 }
@@ -46,7 +47,7 @@ struct RowMemory {
 }
 
 /// Most tiles that are kept for the next product: 512 KiB.
-const KEPT_TILES: usize = 1 << 13;
+pub(super) const KEPT_TILES: usize = 1 << 13;
 
 /// Threads and memory that matrices of one model share.
 #[derive(Clone, Debug)]
@@ -56,6 +57,8 @@ pub struct NativeCpu {
     rows: Arc<Mutex<RowMemory>>,
     /// The same for layers of experts.
     experts: Arc<Mutex<Scratch>>,
+    /// The same for matrices of heads.
+    heads: Arc<Mutex<HeadMemory>>,
 }
 
 impl NativeCpu {
@@ -63,12 +66,16 @@ impl NativeCpu {
     #[must_use]
     pub fn new(threads: Option<usize>) -> Self {
         let cpu = Cpu::new(Pool::new(threads.unwrap_or_else(threads::available)), Isa::detect());
-        Self { cpu: Processor::Own(Arc::new(cpu)), rows: Arc::default(), experts: Arc::default() }
+        Self::on(Processor::Own(Arc::new(cpu)))
     }
 
     /// The threads of a target: for matrices that run between its passes.
     pub(in crate::model) fn of_target(target: &NativeLlama) -> Self {
-        Self { cpu: Processor::Target(Arc::clone(&target.weights)), rows: Arc::default(), experts: Arc::default() }
+        Self::on(Processor::Target(Arc::clone(&target.weights)))
+    }
+
+    fn on(cpu: Processor) -> Self {
+        Self { cpu, rows: Arc::default(), experts: Arc::default(), heads: Arc::default() }
     }
 
     /// Packs rows of `k` numbers in blocks of 8-bit codes: lossy, for drafters.
@@ -112,6 +119,10 @@ impl Kernels for NativeCpu {
             Processor::Own(cpu) => Ok(Arc::new(ExpertStack::pack(cpu, &self.experts, stored, activation)?)),
             Processor::Target(_) => Err(ModelError::Unsupported("experts in a module of its own".into())),
         }
+    }
+
+    fn heads(&self, stored: Stored<'_>, name: &str, shape: HeadShape) -> Result<Arc<dyn HeadMatMul>, ModelError> {
+        Ok(Arc::new(HeadMatrices::pack(stored, name, shape, (&self.cpu, &self.heads))?))
     }
 
     fn attend(&self, jobs: &mut [HeadAttention<'_>]) {

@@ -13,6 +13,7 @@ pub(in crate::model) mod experts;
 pub(in crate::model) mod fuse;
 pub(in crate::model) mod gate_up;
 pub(in crate::model) mod head;
+pub(in crate::model) mod heads;
 pub(in crate::model) mod hidden_tap;
 pub(in crate::model) mod layer;
 pub(in crate::model) mod linear;

@@ -11,8 +11,8 @@ use draftscope_kernels::{DeltaHead, HeadAttention};
 use crate::model::ModelError;
 use crate::model::files::{ModelFiles, Stored};
 use crate::model::nn::{
-    Activation, ExpertKernel, ExpertNames, ExpertSizes, Experts, Gated, Linear, MatMul, RmsNorm, StoredExperts,
-    TransformerConfig,
+    Activation, ExpertKernel, ExpertNames, ExpertSizes, Experts, Gated, HeadMatMul, HeadMatrix, HeadShape, Linear,
+    MatMul, RmsNorm, StoredExperts, TransformerConfig,
 };
 use crate::model::options::{PassForm, WeightType};
 
@@ -35,6 +35,12 @@ pub trait Kernels: Debug + Send + Sync {
     /// # Errors
     /// [`ModelError::Unsupported`] for widths that the kernels do not support.
     fn experts(&self, stored: &StoredExperts<'_>, activation: Activation) -> Result<Arc<dyn ExpertKernel>, ModelError>;
+
+    /// Packs a matrix of each head; the tensor's name is for messages.
+    ///
+    /// # Errors
+    /// As [`Kernels::load`].
+    fn heads(&self, stored: Stored<'_>, name: &str, shape: HeadShape) -> Result<Arc<dyn HeadMatMul>, ModelError>;
 
     /// Runs jobs of attention.
     fn attend(&self, jobs: &mut [HeadAttention<'_>]);
@@ -159,6 +165,19 @@ impl<'a> Tensors<'a> {
                 Linear::new(stored, shape, *weight_type, self.device)
             }
             MatmulBackend::Kernels(kernels) => kernels.pack(stored, name, shape).map(Linear::of),
+        }
+    }
+
+    /// Matrices `[heads, out, in]`; on candle in f32. The tensor's name is for messages.
+    pub(in crate::model) fn head_matrix(
+        &self,
+        stored: Stored<'_>,
+        name: &str,
+        shape: HeadShape,
+    ) -> Result<HeadMatrix, ModelError> {
+        match &self.backend {
+            MatmulBackend::Candle(_) => HeadMatrix::on_candle(&stored, shape, self.device),
+            MatmulBackend::Kernels(kernels) => kernels.heads(stored, name, shape).map(HeadMatrix::Other),
         }
     }
 

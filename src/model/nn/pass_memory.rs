@@ -5,7 +5,7 @@
 //! smaller), and never as a whole on the native kernels; or in the feed-forward layer; or, with bf16 weights, where candle
 //! widens the largest matrix to multiply with it.
 
-use draftscope_kernels::{HEAD_EXTRA, HEAD_SEGMENT};
+use draftscope_kernels::{HEAD_CHUNK, HEAD_EXTRA, HEAD_SEGMENT};
 
 use crate::model::nn::{PREFILL_ROWS, ROW_BY_ROW};
 
@@ -34,12 +34,12 @@ pub struct PassWidths {
     pub heads: usize,
     /// Queries, in all forms that exist while there are scores.
     pub queries: usize,
-    /// What all query heads give: heads × width of a value.
+    /// What all query heads give: heads × width of a value; of latents, where these are what is cached.
     pub answers: usize,
-    /// Latents that the heads of latent attention mix, which runs on candle whatever multiplies.
-    pub latents: usize,
-    /// Width of the feed-forward layer.
+    /// Width of the feed-forward layer; where there are experts, of the shared ones or of one.
     pub ffn: usize,
+    /// Width of the layers without experts in a model that has experts; 0 if there are none.
+    pub dense_ffn: usize,
     /// Anything else that may be wider, such as the projections of a linear layer.
     pub other: usize,
     /// What all layers read besides the residual stream.
@@ -59,16 +59,21 @@ pub(in crate::model) fn expert_numbers(used: usize, d_model: usize, width: usize
 }
 
 impl PassWidths {
-    /// What candle's attention keeps of a row beside its queries: scores twice, or once beside the latents that they mix.
+    /// What candle's attention keeps of a row beside its queries: scores twice, or once beside the answers.
     fn candle_scores(&self, rows: usize, ctx_len: usize) -> usize {
         let scores = if rows > ROW_BY_ROW { self.heads * ctx_len } else { 0 };
-        scores + scores.max(self.latents)
+        scores + scores.max(self.answers)
     }
 
     /// The same for attention on the native kernels: queries row by row, sums and answers; and of half the rows, which run
     /// at once, queries in groups, sums of a chunk and weights of a segment.
     fn kernel_scores(&self) -> usize {
         3 * self.answers + self.heads * HEAD_EXTRA + (2 * self.answers + self.heads * HEAD_SEGMENT) / 2
+    }
+
+    /// The same for each of a few rows, for which every chunk has sums of its own.
+    fn few_scores(&self, ctx_len: usize) -> usize {
+        3 * self.answers + ctx_len.div_ceil(HEAD_CHUNK) * (self.answers + self.heads * HEAD_EXTRA)
     }
 
     /// Most bytes of passes over a prompt that fills the context, of which the states of `block` tokens are kept, with the
@@ -83,26 +88,34 @@ impl PassWidths {
     ) -> u64 {
         let rows = PREFILL_ROWS.min(ctx_len);
         let on_kernels = matches!(multiplier, Multiplier::Kernels { .. });
-        let scores =
-            if on_kernels && self.latents == 0 { self.kernel_scores() } else { self.candle_scores(rows, ctx_len) };
-        // the residual stream and its norm
-        let attention = rows * (scores + self.queries + 2 * self.d_model);
+        // beside the residual stream and its norm
+        let attending = |rows: usize, scores: usize| rows * (scores + self.queries + 2 * self.d_model);
+        let attention = match on_kernels {
+            true => {
+                let few = attending(ROW_BY_ROW.min(ctx_len), self.few_scores(ctx_len));
+                attending(rows, self.kernel_scores()).max(few)
+            }
+            false => attending(rows, self.candle_scores(rows, ctx_len)),
+        };
         // rows of an expert, and sums of experts before and after one is added
         let sums = if self.experts[0] > 0 && !on_kernels { 3 * self.d_model } else { 0 };
         // gate, up, their product; the residual stream, its norm and the output
-        let feed_forward = rows * (3 * self.ffn + 3 * self.d_model + sums);
+        let gated = |width: usize| rows * (3 * width + 3 * self.d_model);
+        let feed_forward = (gated(self.ffn) + rows * sums).max(gated(self.dense_ffn));
         let other = rows * (self.other + 3 * self.d_model);
         let widest = match multiplier {
             Multiplier::Candle => attention.max(feed_forward).max(other),
             Multiplier::Widening => {
                 // gate and up are gone when the last matrix is widened, but it does not fit into the places that they leave
-                let down = self.ffn * self.d_model;
-                let half = rows * self.ffn / 2; // the product in 16 bits
-                attention.max(feed_forward + half + down).max(other).max(largest + rows * 3 * self.d_model)
+                let product = |width: usize| rows * width / 2; // in 16 bits
+                let widened = |width: usize| gated(width) + product(width) + width * self.d_model;
+                let feed_forward = (widened(self.ffn) + rows * sums).max(widened(self.dense_ffn));
+                attention.max(feed_forward).max(other).max(largest + rows * 3 * self.d_model)
             }
             Multiplier::Kernels { tile_rows, .. } => {
                 // gate and up are gone when the last matrix reads the product
-                let down = rows * (self.ffn + 3 * self.d_model) + tile_rows.min(rows) * self.ffn;
+                let ffn = self.ffn.max(self.dense_ffn);
+                let down = rows * (ffn + 3 * self.d_model) + tile_rows.min(rows) * ffn;
                 attention.max(feed_forward).max(down).max(other)
             }
         };

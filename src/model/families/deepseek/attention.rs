@@ -2,14 +2,14 @@
 //!
 //! A head's key is `W_k c` beside that rotated key, its value `W_v c`, c being the latent. Neither is computed: `W_k`
 //! is multiplied into the query and `W_v` into the result, so that all heads attend over the same short rows
-//! (DeepSeek-V2, arXiv:2405.04434, section 2.1). Invariant: unless the cache is read in batches, few rows are computed one
-//! by one ([`attend_rows`]), so with matrices on the native kernels a row's bits do not depend on the rows beside it.
+//! (DeepSeek-V2, arXiv:2405.04434, section 2.1). Invariant: on the native kernels a row's bits do not depend on the rows
+//! beside it; nor do they on candle, where few rows are computed one by one, unless the cache is read in batches.
 
 use candle_core::Tensor;
 
 use crate::model::ModelError;
 use crate::model::families::deepseek::config::LatentShape;
-use crate::model::nn::{BlockPass, KvCache, Linear, RmsNorm, SeenBy, attend_rows, widened};
+use crate::model::nn::{BlockPass, HeadMatrix, KvCache, Linear, RmsNorm, Scores, attend_by_head, runs_one_by_one};
 
 /// Epsilon of the norms inside attention, whatever `rms_norm_eps` is: as in `modeling_deepseek_v3.py`.
 pub(super) const EPS: f32 = 1e-6;
@@ -32,10 +32,10 @@ pub(super) struct LatentAttention {
     pub(super) kv: Linear,
     /// Norm of the latent.
     pub(super) kv_norm: RmsNorm,
-    /// `W_k`: `[heads, plain, rank]`, f32.
-    pub(super) to_keys: Tensor,
-    /// `W_v`: `[heads, rank, value]`, f32.
-    pub(super) to_values: Tensor,
+    /// `W_k` transposed: `[heads, rank, plain]`.
+    pub(super) to_keys: HeadMatrix,
+    /// `W_v`: `[heads, value, rank]`.
+    pub(super) to_values: HeadMatrix,
     /// `[d, heads · value]`
     pub(super) out: Linear,
 }
@@ -59,30 +59,15 @@ impl LatentAttention {
         let key = pass.rotate(&kept.narrow(1, rank, rotary)?.unsqueeze(0)?)?;
         let rows = Tensor::cat(&[latent, key], 2)?; // [1, m, rank + rotary]
         cache.append(&rows, &rows)?;
-        // 3. attend over everything up to each row
-        let answers = attend_rows(cache, (pass.rows, None), 1, |seen| {
-            let of_rows = |x: &Tensor| x.narrow(1, seen.first, seen.count);
-            self.attend((&of_rows(&q)?, &of_rows(&turned)?), &seen)
-        })?;
-        self.out.forward(&answers.transpose(0, 1)?.contiguous()?.reshape((m, heads * value))?) // [h, m, value] -> [m, d]
-    }
-
-    /// Attention of `m` rows (`[heads, m, plain]` and `[heads, m, rotary]`) over the `n` positions seen: `-> [heads, m,
-    /// value]`.
-    fn attend(&self, (q, turned): (&Tensor, &Tensor), seen: &SeenBy) -> Result<Tensor, ModelError> {
-        let (heads, m, _) = q.dims3()?;
-        let (keys, values) = &seen.cached; // [1, n, rank + rotary], [1, n, rank]
-        let (_, n, width) = keys.dims3()?;
-        let q = q.contiguous()?.matmul(&self.to_keys)?; // [h, m, plain] -> [h, m, rank]
-        let q = Tensor::cat(&[&q, turned], 2)?.reshape((1, heads * m, width))?;
-        let products = q.matmul(&widened(keys)?.t()?)?; // wide keys and values never exist together
-        let scores = (products * self.shape.scale)?.reshape((heads, m, n))?;
-        let weights = weigh(scores, seen.mask.as_ref())?.reshape((1, heads * m, n))?;
-        // candle multiplies rows with gaps between them only on the CPU
-        let values = widened(values)?;
-        let values = if values.device().is_cpu() { values } else { values.contiguous()? };
-        let latents = weights.matmul(&values)?.reshape((heads, m, self.shape.rank))?;
-        Ok(latents.matmul(&self.to_values)?)
+        // 3. attend over everything up to each row, in latents
+        let one_by_one = runs_one_by_one(cache, pass.rows);
+        let q = Tensor::cat(&[self.to_keys.forward(&q, one_by_one)?, turned], 2)?; // [h, m, rank + rotary]
+        let scores = Scores { scale: self.shape.scale, softcap: None };
+        let latents = attend_by_head(&q, cache, (pass.rows, None), scores)?; // [h, m, rank]
+        drop(q);
+        // 4. latents to values
+        let answers = self.to_values.forward(&latents, one_by_one)?; // [h, m, value]
+        self.out.forward(&answers.transpose(0, 1)?.contiguous()?.reshape((m, heads * value))?)
     }
 
     pub(super) fn shifted(&self, by: f64) -> Result<Self, ModelError> {
@@ -99,15 +84,7 @@ impl LatentAttention {
             Queries::Direct(q) => q.bytes(),
             Queries::Squeezed(a, norm, b) => a.bytes() + norm.bytes() + b.bytes(),
         };
-        let folded = [&self.to_keys, &self.to_values].map(|w| (w.elem_count() * w.dtype().size_in_bytes()) as u64);
-        queries + self.kv.bytes() + self.kv_norm.bytes() + self.out.bytes() + folded.iter().sum::<u64>()
+        let folded = self.to_keys.bytes() + self.to_values.bytes();
+        queries + self.kv.bytes() + self.kv_norm.bytes() + self.out.bytes() + folded
     }
-}
-
-/// Scores `[heads, m, n]` to weights with sum 1; at most two tensors of their size exist at once.
-fn weigh(scores: Tensor, mask: Option<&Tensor>) -> Result<Tensor, ModelError> {
-    let Some(mask) = mask else { return Ok(candle_nn::ops::softmax_last_dim(&scores)?) };
-    let seen = scores.broadcast_add(mask)?;
-    drop(scores);
-    Ok(candle_nn::ops::softmax_last_dim(&seen)?)
 }

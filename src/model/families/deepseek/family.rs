@@ -136,19 +136,20 @@ impl FamilyConfig for DeepSeekConfig {
         load::memory(self, context, account, form)
     }
 
-    /// Queries, unfolded and folded, read latents, three forms of which a row makes, and their scores are of all heads; a
+    /// Queries, before and after they read latents, three forms of which a row makes, and their scores are of all heads; a
     /// row goes through its experts and a shared one.
     fn pass_widths(&self) -> PassWidths {
         let (c, a, experts) = (&self.transformer, &self.latent.attention, &self.latent.experts);
-        let queries = 2 * a.heads * (a.plain + a.rotary) + (2 * a.heads + 3) * (a.rank + a.rotary);
-        let dense = if self.latent.dense_layers > 0 { c.ffn } else { 0 };
-        let ffn = dense.max(experts.width * experts.shared.max(1));
+        let queries = a.heads * (a.plain + 2 * a.rotary) + (a.heads + 3) * (a.rank + a.rotary);
+        let dense_ffn = if self.latent.dense_layers > 0 { c.ffn } else { 0 };
+        let ffn = experts.width * experts.shared.max(1);
         let experts = expert_numbers(experts.used, c.d_model, experts.width);
         PassWidths {
             heads: a.heads,
             queries,
-            latents: a.heads * a.rank,
+            answers: a.heads * a.rank,
             ffn,
+            dense_ffn,
             rotary: a.rotary,
             experts,
             ..c.pass_widths()

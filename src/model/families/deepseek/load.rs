@@ -2,20 +2,43 @@
 
 use std::ops::Range;
 
+use draftscope_kernels::{BLOCK, Encoding, LANES};
+
 use crate::model::ModelError;
 use crate::model::drafters::core::{NextnTarget, check_modules, nextn_modules};
 use crate::model::families::deepseek::DeepSeekWeights;
-use crate::model::families::deepseek::config::DeepSeekConfig;
+use crate::model::families::deepseek::config::{DeepSeekConfig, LatentShape};
 use crate::model::families::deepseek::family::article;
 use crate::model::families::deepseek::reader::Reader;
-use crate::model::files::MatrixForm;
+use crate::model::files::{LoadedTensor, MatrixForm};
 use crate::model::interfaces::{CandleFamily, CandleTarget, LoadContext, Modules, NoSharing, SharedWeights};
 use crate::model::nn::Tensors;
 use crate::protocol::MemoryAccount;
 
-/// Matrices that are f32 whatever the weight dtype, because they are folded into queries and results: both in one tensor,
-/// or split.
+/// Matrices that are folded into queries and results: both in one tensor, or split.
 const FOLDED: [&str; 3] = ["attn_kv_b", "attn_k_b", "attn_v_b"];
+
+/// Bytes that a folded matrix takes: f32 on candle; on the native kernels as stored, but keys of quantised tensors that
+/// have both are f32 too, since they are transposed, and heads are padded.
+fn folded_bytes(tensor: &LoadedTensor<'_>, a: &LatentShape, form: MatrixForm) -> u64 {
+    let (Some(encoding), MatrixForm::Tiles) = (tensor.encoding, form) else {
+        return tensor.bytes(form) + tensor.more_in_f32(form);
+    };
+    let heads = |encoding: Encoding, out: usize, input: usize| {
+        let whole = out.is_multiple_of(LANES) && input.is_multiple_of(BLOCK);
+        let form = if whole { encoding.form() } else { Encoding::F32.form() };
+        let tiles = a.heads.saturating_mul(out.div_ceil(LANES));
+        tiles.saturating_mul(form.tile_bytes(input.next_multiple_of(BLOCK))) as u64
+    };
+    match tensor.shape {
+        [_, out, _] if *out == a.rank => heads(encoding, a.rank, a.plain),
+        [_, _, _] => heads(encoding, a.value, a.rank),
+        _ => {
+            let of_keys = if encoding.form().is_dense() { encoding } else { Encoding::F32 };
+            heads(of_keys, a.rank, a.plain) + heads(encoding, a.value, a.rank)
+        }
+    }
+}
 
 /// Adds what folded matrices take more than in the form of others, trimmed heads, and modules' caches.
 pub(super) fn memory(
@@ -26,15 +49,19 @@ pub(super) fn memory(
 ) -> MemoryAccount {
     let (latent, source, c) = (&config.latent, context.source, &config.transformer);
     let modules = check_modules(source, (c, latent.modules)).ok().filter(|_| context.loads_modules()).unwrap_or(0);
-    let wide = |layers: Range<usize>| {
+    let more = |layers: Range<usize>| {
         let names = layers.flat_map(|layer| FOLDED.map(|part| format!("blk.{layer}.{part}.weight")));
-        names.filter_map(|name| source.loaded_tensor(&name)).map(|tensor| tensor.more_in_f32(form)).sum::<u64>()
+        let bytes = |tensor: LoadedTensor<'_>| {
+            folded_bytes(&tensor, &latent.attention, form) as i64 - tensor.bytes(form) as i64
+        };
+        names.filter_map(|name| source.loaded_tensor(&name)).map(bytes).sum::<i64>()
     };
     // rows of the head that a trimmed one copies, in f32
     let trimmed = context.draft_vocab().ok().flatten().map_or(0, |vocab| 4 * (vocab.len() * c.d_model) as u64);
     MemoryAccount {
-        target_weights: account.target_weights + wide(0..c.layers),
-        drafter_weights: account.drafter_weights + wide(c.layers..c.layers + modules) + trimmed * modules as u64,
+        target_weights: account.target_weights.saturating_add_signed(more(0..c.layers)),
+        drafter_weights: account.drafter_weights.saturating_add_signed(more(c.layers..c.layers + modules))
+            + trimmed * modules as u64,
         drafter_kv: account.target_kv / c.layers as u64 * modules as u64,
         ..account
     }

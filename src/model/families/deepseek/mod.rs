@@ -1,5 +1,5 @@
 //! DeepSeek-V3's layout, also used by GLM-4.7-Flash: latent attention, dense layers and then layers of experts, and a
-//! stack of draft modules of its own. Matrices run on candle or on the native kernels.
+//! stack of draft modules of its own. Matrices and attention run on candle or on the native kernels.
 //!
 //! Invariant: the cache of a position is its latent row, which is rolled back like any other key; passes, caches and
 //! rollback are those of every [stack](crate::model::nn::Transformer).
@@ -60,7 +60,8 @@ impl Transformer for DeepSeekWeights {
     }
 
     fn caches(&self, ctx_len: usize) -> Result<Vec<KvCache>, ModelError> {
-        self.trunk.layers.iter().map(|layer| layer.cache(ctx_len, self.trunk.caching())).collect()
+        let cache = |layer: &Layer| Ok(layer.cache(ctx_len, self.trunk.caching())?.on(self.trunk.kernels()));
+        self.trunk.layers.iter().map(cache).collect()
     }
 
     fn forward_layer(

@@ -1,12 +1,12 @@
 //! Reading the tensors of DeepSeek-V3's layout.
 
-use candle_core::{DType, Tensor};
+use std::ops::Range;
 
 use crate::model::ModelError;
 use crate::model::families::deepseek::attention::{EPS, LatentAttention, Queries};
 use crate::model::families::deepseek::block::Layer;
 use crate::model::families::deepseek::config::Latent;
-use crate::model::nn::{Activation, FeedForward, Tensors};
+use crate::model::nn::{Activation, FeedForward, HeadMatrix, HeadShape, Tensors};
 
 /// Reads tensors by name.
 #[derive(Clone, Copy)]
@@ -51,10 +51,7 @@ impl Reader<'_> {
             }
             None => Queries::Direct(own.linear("attn_q", width, d)?),
         };
-        let (to_keys, to_values) = match own.has("attn_k_b") {
-            true => self.unfolded(layer)?,
-            false => self.unfolding(&own.name("attn_kv_b"))?,
-        };
+        let [to_keys, to_values] = self.unfolding(layer)?;
         Ok(LatentAttention {
             shape,
             queries,
@@ -66,28 +63,33 @@ impl Reader<'_> {
         })
     }
 
-    /// The matrices as llama.cpp's converter splits them: keys transposed, `[heads, rank, plain]`, and values
-    /// `[heads, value, rank]`.
-    fn unfolded(&self, layer: usize) -> Result<(Tensor, Tensor), ModelError> {
+    /// The matrices that turn queries into latents, and latents into values: as llama.cpp's converter splits them, keys
+    /// transposed, or in one tensor, as in checkpoints.
+    fn unfolding(&self, layer: usize) -> Result<[HeadMatrix; 2], ModelError> {
         let (a, own) = (&self.latent.attention, self.tensors.block(layer));
-        let read = |part: &str, shape: [usize; 3]| -> Result<Tensor, ModelError> {
-            let (name, device) = (own.name(part), self.tensors.device);
-            let tensor = self.tensors.source.stored(&name, &shape)?.to_tensor(&shape, DType::F32, device)?;
-            self.tensors.source.release(&name);
-            Ok(tensor.transpose(1, 2)?.contiguous()?)
+        let shape = |out, input| HeadShape { heads: a.heads, out, input };
+        let (keys, values) = (shape(a.rank, a.plain), shape(a.value, a.rank));
+        if own.has("attn_k_b") {
+            let read = |part: &str, shape: HeadShape| -> Result<HeadMatrix, ModelError> {
+                let name = own.name(part);
+                let stored = self.tensors.source.stored(&name, &[shape.heads, shape.out, shape.input])?;
+                let matrix = self.tensors.head_matrix(stored, &name, shape)?;
+                self.tensors.source.release(&name);
+                Ok(matrix)
+            };
+            return Ok([read("attn_k_b", keys)?, read("attn_v_b", values)?]);
+        }
+        let (name, width) = (own.name("attn_kv_b"), a.plain + a.value);
+        let both = self.tensors.source.stored(&name, &[a.heads * width, a.rank])?;
+        let rows = |of: Range<usize>| {
+            let rows: Vec<usize> =
+                (0..a.heads).flat_map(|head| of.clone().map(move |row| head * width + row)).collect();
+            both.rows([a.heads * width, a.rank], &rows)
         };
-        Ok((read("attn_k_b", [a.heads, a.rank, a.plain])?, read("attn_v_b", [a.heads, a.value, a.rank])?))
-    }
-
-    /// The matrices that turn latents into keys and values, f32: `[heads, plain, rank]` and `[heads, rank, value]`.
-    fn unfolding(&self, name: &str) -> Result<(Tensor, Tensor), ModelError> {
-        let a = &self.latent.attention;
-        let shape = [a.heads * (a.plain + a.value), a.rank];
-        let both = self.tensors.source.stored(name, &shape)?.to_tensor(&shape, DType::F32, self.tensors.device)?;
-        self.tensors.source.release(name);
-        let both = both.reshape((a.heads, a.plain + a.value, a.rank))?;
-        let keys = both.narrow(1, 0, a.plain)?.contiguous()?;
-        let values = both.narrow(1, a.plain, a.value)?.transpose(1, 2)?.contiguous()?;
-        Ok((keys, values))
+        let of_keys = rows(0..a.plain)?.transposed(a.heads, [a.plain, a.rank])?;
+        let [keys, values] = [(of_keys, keys), (rows(a.plain..width)?, values)]
+            .map(|(stored, shape)| self.tensors.head_matrix(stored, &name, shape));
+        self.tensors.source.release(&name);
+        Ok([keys?, values?])
     }
 }

@@ -126,10 +126,10 @@ impl FamilyConfig for MoeConfig {
 
     fn pass_widths(&self) -> PassWidths {
         let (c, [_, used, shared]) = (&self.transformer, self.experts.counts());
-        let dense = if self.dense_layers > 0 { c.ffn } else { 0 };
-        let ffn = dense.max(self.experts.width() * shared.max(1));
+        let dense_ffn = if self.dense_layers > 0 { c.ffn } else { 0 };
+        let ffn = self.experts.width() * shared.max(1);
         let experts = expert_numbers(used, c.d_model, self.experts.width());
-        PassWidths { ffn, rotary: self.rotary, experts, ..c.pass_widths() }
+        PassWidths { ffn, dense_ffn, rotary: self.rotary, experts, ..c.pass_widths() }
     }
 
     fn memory(&self, context: &LoadContext<'_>, account: MemoryAccount, _form: MatrixForm) -> MemoryAccount {
