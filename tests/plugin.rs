@@ -342,7 +342,7 @@ fn rejections_of_drafts_with_p_equal_to_q_are_a_finding() {
 }
 
 #[test]
-fn the_preload_librarys_rounds_are_those_of_the_stream() {
+fn rounds_of_the_preload_library_are_those_of_the_stream() {
     let sampling = Sampling { temperature: 1.0, ..Sampling::default() };
     let settings = Settings { sampling, ..Settings::default() };
     let [(alone, ..), (joined, ..)] = ["", LLAMA_LINES].map(|lines| asked((llama(LLAMA), lines), settings));

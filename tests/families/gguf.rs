@@ -258,7 +258,7 @@ fn a_part_of_a_split_file_and_a_drafter_are_described() {
 }
 
 #[test]
-fn layers_that_read_anothers_keys_have_as_many_heads() {
+fn layers_that_read_keys_of_another_have_as_many_heads() {
     let with = |last: u32| {
         rewritten("gemma4.gguf", |keys| {
             let heads = [2, 2, 2, 2, last, 2].map(Value::U32).to_vec();
