@@ -48,46 +48,14 @@ impl Scores {
     }
 }
 
-/// Rows `first..first + count` of a pass, and what they see.
-pub struct SeenBy {
-    /// The first row.
-    pub first: usize,
-    /// Number of rows.
-    pub count: usize,
-    /// Keys and values as cached, `[kv_heads, n, …]`.
-    pub cached: (Tensor, Tensor),
-    /// What is added to the scores, `[count, n]`; `None` if all rows see everything.
-    pub mask: Option<Tensor>,
-}
-
 /// Whether candle computes the rows of a pass one by one, so that a row's bits do not depend on the rows beside it.
 #[must_use]
 pub fn runs_one_by_one(cache: &KvCache, rows: &PassRows) -> bool {
     !cache.is_batched() && !rows.is_prompt()
 }
 
-/// Joins, along this dimension, the answers of all rows of a pass, which `answer` computes all at once or one by one.
-/// `window`: positions that a row sees, including its own; `None` = all.
-///
-/// # Errors
-/// Those of `answer`.
-pub fn attend_rows(
-    cache: &KvCache,
-    (rows, window): (&PassRows, Option<usize>),
-    dimension: usize,
-    answer: impl Fn(SeenBy) -> Result<Tensor, ModelError>,
-) -> Result<Tensor, ModelError> {
-    if !runs_one_by_one(cache, rows) {
-        let cached = cache.range(rows.first(window)..rows.end())?;
-        let mask = rows.mask(window, cached.0.device())?;
-        return answer(SeenBy { first: 0, count: rows.count(), cached, mask });
-    }
-    let one = |row| answer(SeenBy { first: row, count: 1, cached: cache.seen(&rows.seen(row, window))?, mask: None });
-    Ok(Tensor::cat(&(0..rows.count()).map(one).collect::<Result<Vec<_>, _>>()?, dimension)?)
-}
-
 /// Attention of `q [heads, m, hd]` over what each row sees of the cache, which contains the rows already: -> `[m, heads ·
-/// width of a value]`. `window` as for [`attend_rows`].
+/// width of a value]`. `window`: positions that a row sees, including its own; `None` = all.
 ///
 /// # Errors
 /// When shapes do not fit.
@@ -100,9 +68,7 @@ pub fn attend_cached(
     if let Some(answers) = attend_on_kernels(q, cache, rows, (scores, AnswerOrder::Rows))? {
         return Ok(answers.flatten_from(1)?);
     }
-    attend_rows(cache, rows, 0, |SeenBy { first, count, cached: (keys, values), mask }| {
-        attend(&q.narrow(1, first, count)?, (&keys, &values), mask.as_ref(), scores)
-    })
+    by_rows(&mix_rows(q, cache, rows, scores)?)
 }
 
 /// As [`attend_cached`], with the answers of a head together: -> `[heads, m, width of a value]`.
@@ -118,9 +84,30 @@ pub fn attend_by_head(
     if let Some(answers) = attend_on_kernels(q, cache, rows, (scores, AnswerOrder::Heads))? {
         return Ok(answers);
     }
-    attend_rows(cache, rows, 1, |SeenBy { first, count, cached: (keys, values), mask }| {
-        mix(&q.narrow(1, first, count)?, (&keys, &values), mask.as_ref(), scores)
-    })
+    mix_rows(q, cache, rows, scores)
+}
+
+/// The same on candle, all rows at once or one by one.
+fn mix_rows(
+    q: &Tensor,
+    cache: &KvCache,
+    (rows, window): (&PassRows, Option<usize>),
+    scores: Scores,
+) -> Result<Tensor, ModelError> {
+    if !runs_one_by_one(cache, rows) {
+        let (keys, values) = cache.range(rows.first(window)..rows.end())?;
+        return mix(q, (&keys, &values), rows.mask(window, keys.device())?.as_ref(), scores);
+    }
+    let one = |row| {
+        let (keys, values) = cache.seen(&rows.seen(row, window))?;
+        mix(&q.narrow(1, row, 1)?, (&keys, &values), None, scores)
+    };
+    Ok(Tensor::cat(&(0..rows.count()).map(one).collect::<Result<Vec<_>, _>>()?, 1)?)
+}
+
+/// `[heads, m, width] -> [m, heads · width]`
+fn by_rows(answers: &Tensor) -> Result<Tensor, ModelError> {
+    Ok(answers.transpose(0, 1)?.contiguous()?.flatten_from(1)?)
 }
 
 /// Attention of `q [heads, m, hd]` over keys and values `[kv_heads, n, …]`, f32 or halves: softmax(scores + mask)·v -> `[m,
@@ -135,8 +122,7 @@ pub fn attend(
     mask: Option<&Tensor>,
     scores: Scores,
 ) -> Result<Tensor, ModelError> {
-    let mixed = mix(q, (keys, values), mask, scores)?;
-    Ok(mixed.transpose(0, 1)?.contiguous()?.flatten_from(1)?)
+    by_rows(&mix(q, (keys, values), mask, scores)?)
 }
 
 /// The same, `-> [heads, m, width of a value]`.

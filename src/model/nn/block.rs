@@ -2,7 +2,7 @@
 //! feed-forward layer, each after an RMSNorm and added to the residual stream. Qwen3's blocks norm queries and keys
 //! too, head by head; Gemma 3's also the outputs before they are added.
 //!
-//! Invariant: unless the cache is read in batches ([`attention`](crate::model::nn::attend_rows)), a row's result does not
+//! Invariant: unless the cache is read in batches ([`attention`](crate::model::nn::attend_cached)), a row's result does not
 //! depend on how many rows run with it. Activations are f32 whatever the dtype of the weights.
 
 use candle_core::{Device, Tensor};

@@ -28,7 +28,7 @@ mod streams;
 mod transformer;
 mod trunk;
 
-pub use attention::{Scores, SeenBy, attend, attend_by_head, attend_cached, attend_rows, runs_one_by_one, widened};
+pub use attention::{Scores, attend, attend_by_head, attend_cached, runs_one_by_one, widened};
 pub use block::{Block, BlockPass, Rope};
 pub(in crate::model) use config::check_heads;
 pub use config::{Conventions, LLAMA_LAYOUT, TransformerConfig};

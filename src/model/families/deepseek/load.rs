@@ -20,7 +20,7 @@ const FOLDED: [&str; 3] = ["attn_kv_b", "attn_k_b", "attn_v_b"];
 
 /// Bytes that a folded matrix takes: f32 on candle; on the native kernels as stored, but keys of quantised tensors that
 /// have both are f32 too, since they are transposed, and heads are padded.
-fn folded_bytes(tensor: &LoadedTensor<'_>, a: &LatentShape, form: MatrixForm) -> u64 {
+fn folded_bytes(part: &str, tensor: &LoadedTensor<'_>, a: &LatentShape, form: MatrixForm) -> u64 {
     let (Some(encoding), MatrixForm::Tiles) = (tensor.encoding, form) else {
         return tensor.bytes(form) + tensor.more_in_f32(form);
     };
@@ -30,9 +30,9 @@ fn folded_bytes(tensor: &LoadedTensor<'_>, a: &LatentShape, form: MatrixForm) ->
         let tiles = a.heads.saturating_mul(out.div_ceil(LANES));
         tiles.saturating_mul(form.tile_bytes(input.next_multiple_of(BLOCK))) as u64
     };
-    match tensor.shape {
-        [_, out, _] if *out == a.rank => heads(encoding, a.rank, a.plain),
-        [_, _, _] => heads(encoding, a.value, a.rank),
+    match part {
+        "attn_k_b" => heads(encoding, a.rank, a.plain),
+        "attn_v_b" => heads(encoding, a.value, a.rank),
         _ => {
             let of_keys = if encoding.form().is_dense() { encoding } else { Encoding::F32 };
             heads(of_keys, a.rank, a.plain) + heads(encoding, a.value, a.rank)
@@ -50,11 +50,12 @@ pub(super) fn memory(
     let (latent, source, c) = (&config.latent, context.source, &config.transformer);
     let modules = check_modules(source, (c, latent.modules)).ok().filter(|_| context.loads_modules()).unwrap_or(0);
     let more = |layers: Range<usize>| {
-        let names = layers.flat_map(|layer| FOLDED.map(|part| format!("blk.{layer}.{part}.weight")));
-        let bytes = |tensor: LoadedTensor<'_>| {
-            folded_bytes(&tensor, &latent.attention, form) as i64 - tensor.bytes(form) as i64
+        let parts = layers.flat_map(|layer| FOLDED.map(|part| (part, format!("blk.{layer}.{part}.weight"))));
+        let bytes = |(part, name): (&str, String)| {
+            let tensor = source.loaded_tensor(&name)?;
+            Some(folded_bytes(part, &tensor, &latent.attention, form) as i64 - tensor.bytes(form) as i64)
         };
-        names.filter_map(|name| source.loaded_tensor(&name)).map(bytes).sum::<i64>()
+        parts.filter_map(bytes).sum::<i64>()
     };
     // rows of the head that a trimmed one copies, in f32
     let trimmed = context.draft_vocab().ok().flatten().map_or(0, |vocab| 4 * (vocab.len() * c.d_model) as u64);
