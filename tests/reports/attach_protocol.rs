@@ -1,0 +1,1 @@
+//! What servers send, and which model and address are meant.

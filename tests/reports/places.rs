@@ -1,0 +1,1 @@
+//! Where models, prompts and recordings lie, and how they are written.

@@ -1,0 +1,1 @@
+//! Chat templates and the prompts that they make.

@@ -1,0 +1,1 @@
+//! Vocabularies and how they split text.
