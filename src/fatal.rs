@@ -1,18 +1,29 @@
-//! Restores the terminal before a fatal signal ends the process.
+//! Restores the terminal before a signal ends the process, and notes the first signal that asks it to end.
 //!
-//! Invariant: after that the signal ends the process as if there were no handler. The handler can interrupt any code,
+//! Invariant: a signal that is not noted ends the process as if there were no handler. The handler can interrupt any code,
 //! so it makes only system calls and reads only atomics and values that are set once. If a mapped model file is
 //! truncated while the program reads it, the program prints an error and ends. Child processes end with this one, see
 //! [`GroupChild`].
 
+#[cfg(unix)]
+mod asking;
+#[cfg(not(unix))]
+mod asking_elsewhere;
 mod child;
+#[cfg(unix)]
+mod empty_file;
 #[cfg(unix)]
 mod handler;
 mod mapped;
+mod panics;
 
+#[cfg(unix)]
+pub use self::asking::{EndRequest, end_requested};
+#[cfg(not(unix))]
+pub use self::asking_elsewhere::EndRequest;
 pub use self::child::GroupChild;
 #[cfg(unix)]
-pub use self::child::is_ignored;
+pub use self::empty_file::EmptyFile;
 pub use self::mapped::Mapping;
 pub use draftscope_kernels::OutOfMemory;
 
@@ -20,8 +31,9 @@ pub use draftscope_kernels::OutOfMemory;
 #[cfg(unix)]
 const RESTORE: &[u8] = b"\x1b[?1006l\x1b[?1015l\x1b[?1003l\x1b[?1002l\x1b[?1000l\x1b[?2004l\x1b[?1049l\x1b[?25h";
 
-/// Installs the handler of fatal signals for this process. Called once, in `main`.
+/// Installs the handler of fatal signals and the hook of panics for this process. Called once, in `main`.
 pub fn install() {
+    panics::install();
     #[cfg(unix)]
     handler::install();
 }
@@ -36,4 +48,10 @@ pub fn screen_is_taken() {
 pub fn screen_is_free() {
     #[cfg(unix)]
     handler::screen_is_free();
+}
+
+/// Ends the process by a signal with its default action, so that whoever sent it sees the effect.
+#[cfg(unix)]
+pub fn die_of(signal: i32) {
+    handler::die_of(signal);
 }

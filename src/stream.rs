@@ -7,7 +7,10 @@
 mod gate;
 
 use std::io;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::mpsc::{Receiver, UnboundedReceiver};
@@ -22,6 +25,15 @@ pub struct Source {
     pub commands: mpsc::Sender<Command>,
     /// Its events.
     pub events: Feed,
+}
+
+/// Wakes a thread that is parked.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
 }
 
 /// Events as they arrive.
@@ -47,6 +59,24 @@ impl Feed {
         match self {
             Self::Live(events) => events.blocking_recv(),
             Self::Recorded(events) => events.blocking_recv(),
+        }
+    }
+
+    /// Blocks the thread until the next event, at most so long. Ready without an event when the source has ended.
+    pub fn recv_within(&mut self, time: Duration) -> Poll<Option<Event>> {
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let mut context = Context::from_waker(&waker);
+        let until = Instant::now() + time;
+        loop {
+            let next = match self {
+                Self::Live(events) => events.poll_recv(&mut context),
+                Self::Recorded(events) => events.poll_recv(&mut context),
+            };
+            let left = until.saturating_duration_since(Instant::now());
+            if next.is_ready() || left.is_zero() {
+                return next;
+            }
+            thread::park_timeout(left);
         }
     }
 

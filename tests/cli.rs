@@ -776,6 +776,11 @@ fn a_signal_stops_an_answer_and_completes_its_recording() {
     for (signal, status, ignored) in [("-TERM", 143, false), ("-HUP", 129, false), ("-HUP", 143, true)] {
         stopped_by(signal, status, ignored);
     }
+    for (signal, status) in
+        [("-QUIT", 131), ("-ABRT", 134), ("-USR1", 138), ("-ALRM", 142), ("-XCPU", 152), ("-XFSZ", 153)]
+    {
+        stopped_by(signal, status, false);
+    }
 }
 
 /// Stops an answer by a signal; if that is ignored, as `nohup` has it, by SIGTERM after it.

@@ -29,7 +29,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("generate", &["speculate", "model", "protocol", "file_access"]),
     ("engine", &["speculate", "model", "protocol", "stream", "fatal"]),
     ("identity", &["speculate", "model", "protocol"]),
-    ("trace", &["protocol", "stream", "file_access"]),
+    ("trace", &["protocol", "stream", "file_access", "fatal"]),
     (
         "session",
         &["protocol", "speculate::verify", "speculate::distribution", "speculate::random", "speculate::policy"],
@@ -343,6 +343,7 @@ const MODEL: &[Layer] = &[
             "draft_tokens",
             "block_module",
             "shared_kv",
+            "thread_pool",
             "module_core",
             "mod",
         ],

@@ -309,21 +309,38 @@ fn a_terminal_that_is_gone_ends_the_program_and_completes_the_recording() {
     assert!(kept.lines().last().unwrap().contains("\"ended\""), "{kept:.200}");
 }
 
+/// Sends a signal to a replay, which ends by it and gives back the terminal; the lines of its recording.
 #[cfg(unix)]
-#[test]
-fn a_fatal_signal_restores_the_terminal() {
+fn recorded_until(signal: i32) -> String {
     let folder = tempfile::tempdir().unwrap();
     let recording = bundled("chat");
-    for signal in ["QUIT", "ABRT", "SEGV", "BUS", "ILL", "FPE"] {
-        let mut terminal = Terminal::start_in(folder.path(), &["replay", &recording], &[]);
-        terminal.wait("a screen", |screen| screen.alternate_screen() && screen.contents().contains("SmolLM2"));
-        let pid = terminal.child.process_id().unwrap().to_string();
-        assert!(std::process::Command::new("kill").args([&format!("-{signal}"), &pid]).status().unwrap().success());
-        assert_ne!(terminal.ends(), 0, "{signal}: the exit status reports the signal");
-        let screen = terminal.screen.screen();
-        assert_eq!(screen.mouse_protocol_mode(), vt100::MouseProtocolMode::None, "{signal}");
-        let says = terminal.text().contains("the program was aborted");
-        assert_eq!(says, signal == "ABRT", "{signal}: {}", terminal.text());
+    let mut terminal = Terminal::start_in(folder.path(), &["replay", &recording, "--trace", "kept.jsonl"], &[]);
+    terminal.wait("a screen", |screen| screen.alternate_screen() && screen.contents().contains("SmolLM2"));
+    let pid = terminal.child.process_id().unwrap().to_string();
+    assert!(std::process::Command::new("kill").args([&format!("-{signal}"), &pid]).status().unwrap().success());
+    assert_ne!(terminal.ends(), 0, "{signal}: the exit status reports the signal");
+    let screen = terminal.screen.screen();
+    assert!(!screen.alternate_screen(), "{signal}");
+    assert_eq!(screen.mouse_protocol_mode(), vt100::MouseProtocolMode::None, "{signal}");
+    assert!(!terminal.text().contains("the program was aborted"), "{signal}: it was asked to end");
+    std::fs::read_to_string(folder.path().join("kept.jsonl")).unwrap()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn every_signal_that_ends_the_program_restores_the_terminal() {
+    use libc::{
+        SIGABRT, SIGALRM, SIGIO, SIGPROF, SIGPWR, SIGQUIT, SIGSTKFLT, SIGUSR1, SIGUSR2, SIGVTALRM, SIGXCPU, SIGXFSZ,
+    };
+    use libc::{SIGBUS, SIGFPE, SIGILL, SIGRTMAX, SIGRTMIN, SIGSEGV, SIGSYS, SIGTRAP};
+    for signal in
+        [SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGXCPU, SIGXFSZ, SIGABRT, SIGIO, SIGPWR, SIGSTKFLT]
+    {
+        let kept = recorded_until(signal);
+        assert!(kept.lines().last().unwrap().contains("\"ended\""), "{signal}: {kept:.200}");
+    }
+    for signal in [SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGSYS, SIGTRAP, SIGRTMIN(), SIGRTMAX()] {
+        recorded_until(signal);
     }
 }
 

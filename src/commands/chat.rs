@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal, StdinLock, Write};
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 
 use anyhow::{Result, bail};
 use draftscope::cli::{ChatArgs, SampleArgs};
@@ -13,6 +14,7 @@ use draftscope::trace::Recorder;
 use draftscope::tui::TuiOptions;
 
 use super::prompts::{Division, Prompts, label};
+use super::signals::StopSignal;
 use super::terminal;
 
 pub(crate) fn run(args: &ChatArgs, files: &UserFiles) -> Result<ExitCode> {
@@ -73,9 +75,16 @@ pub(super) fn answer_all(
             super::output::print(format!("{gap}{}", label(number, &text)))?;
         }
         driver.drop_old_answers();
+        // only meanwhile: a signal that comes while a prompt is waited for ends the program
+        let stop = StopSignal::listen()?;
+        stop.watch(&mut driver);
         let outcome = driver.answer(next_prompt(sample, &mut messages, text));
         super::output::report_new_notices(&driver, &mut reported);
         match outcome {
+            Outcome::Stopped if stop.flag().load(Ordering::Relaxed) => {
+                super::output::complete(driver.finish())?;
+                bail!(stop.stopped());
+            }
             Outcome::Failed(message) if per_line => bail!("prompt {number}: {message}"),
             Outcome::Failed(message) => bail!(message),
             _ => {}

@@ -1,6 +1,6 @@
 //! Child processes that end with this one.
 //!
-//! Invariant: while a [`GroupChild`] runs, a signal that asks this process to end (SIGINT, SIGTERM, SIGHUP) is first
+//! Invariant: while a [`GroupChild`] runs, a signal that asks this process to end is first
 //! passed to all processes of the child's group; then it has its previous effect. On Linux the child also ends if this
 //! process is killed outright.
 
@@ -8,7 +8,7 @@ use std::io;
 use std::process::{Child, Command, ExitStatus};
 
 #[cfg(unix)]
-pub use unix::is_ignored;
+pub(super) use unix::is_ignored;
 
 /// A child with a process group of its own. Dropping it ends the group.
 #[derive(Debug)]
@@ -63,14 +63,13 @@ mod unix {
 
     use libc::{c_int, sigaction};
 
-    /// Signals that ask a process to end.
-    const ENDING: [c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+    use crate::fatal::asking::ASKING;
 
     /// Group of the running child; 0 without one.
     static GROUP: AtomicI32 = AtomicI32::new(0);
 
     /// What each signal did before. The values live as long as the process, because a handler may be reading them.
-    static BEFORE: [AtomicPtr<sigaction>; ENDING.len()] = [const { AtomicPtr::new(null_mut()) }; ENDING.len()];
+    static BEFORE: [AtomicPtr<sigaction>; ASKING.len()] = [const { AtomicPtr::new(null_mut()) }; ASKING.len()];
 
     pub(super) fn spawn(command: &mut Command) -> io::Result<Child> {
         install();
@@ -90,7 +89,7 @@ mod unix {
             kill(group);
         }
         GROUP.store(0, Ordering::SeqCst);
-        for (signal, before) in ENDING.into_iter().zip(&BEFORE) {
+        for (signal, before) in ASKING.into_iter().zip(&BEFORE) {
             let before = before.swap(null_mut(), Ordering::SeqCst);
             if !before.is_null() {
                 set(signal, before);
@@ -99,8 +98,7 @@ mod unix {
     }
 
     /// Whether this process ignores a signal, as `nohup` sets it.
-    #[must_use]
-    pub fn is_ignored(signal: c_int) -> bool {
+    pub(in crate::fatal) fn is_ignored(signal: c_int) -> bool {
         current(signal).is_some_and(|action| action.sa_sigaction == libc::SIG_IGN)
     }
 
@@ -113,7 +111,7 @@ mod unix {
 
     #[allow(unsafe_code, reason = "the system's interface for signals is unsafe, see below")]
     fn install() {
-        for (signal, before) in ENDING.into_iter().zip(&BEFORE) {
+        for (signal, before) in ASKING.into_iter().zip(&BEFORE) {
             let Some(old) = current(signal).filter(|old| old.sa_sigaction != libc::SIG_IGN) else { continue };
             if before.load(Ordering::SeqCst).is_null() {
                 before.store(Box::into_raw(Box::new(old)), Ordering::SeqCst);
@@ -146,7 +144,7 @@ mod unix {
         if group > 1 {
             kill(group);
         }
-        let index = ENDING.iter().position(|own| *own == signal);
+        let index = ASKING.iter().position(|own| *own == signal);
         let before = index.map_or(null_mut(), |index| BEFORE[index].load(Ordering::SeqCst));
         // SAFETY: zeros are a valid `sigaction`, which is the default effect; `before` leads to a value that is never
         // freed. A raised signal waits until this returns.

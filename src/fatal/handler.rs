@@ -12,27 +12,27 @@ use rustix::stdio::{stderr, stdin, stdout};
 use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcsetattr};
 
 use super::RESTORE;
+use super::asking::ASKING;
+use super::child::is_ignored;
 use super::mapped::is_mapped;
 
-/// Signals of errors in the process, and SIGQUIT, with which a user requests a core file.
-const FATAL: [c_int; 10] = [
+/// Signals of errors in the process, and that of a file that grows beyond its limit.
+const ERRORS: [c_int; 8] = [
     libc::SIGABRT,
     libc::SIGBUS,
     libc::SIGFPE,
     libc::SIGILL,
-    libc::SIGQUIT,
     libc::SIGSEGV,
     libc::SIGSYS,
     libc::SIGTRAP,
-    libc::SIGXCPU,
     libc::SIGXFSZ,
 ];
 
 /// Signals that come again when the instruction is repeated.
 const FAULTS: [c_int; 4] = [libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGSEGV];
 
-/// The previous handler of each signal: that of Rust's library reports a stack overflow.
-static BEFORE: [OnceLock<libc::sigaction>; FATAL.len()] = [const { OnceLock::new() }; FATAL.len()];
+/// The previous handler of each fault: that of Rust's library reports a stack overflow.
+static BEFORE: [OnceLock<libc::sigaction>; FAULTS.len()] = [const { OnceLock::new() }; FAULTS.len()];
 
 /// The terminal, and its mode before it was first taken over.
 static TERMINAL: OnceLock<(OwnedFd, Termios)> = OnceLock::new();
@@ -68,58 +68,99 @@ fn terminal() -> Option<(OwnedFd, Termios)> {
     Some((fd, mode))
 }
 
-#[allow(unsafe_code, reason = "the system's interface for signals is unsafe, see below")]
+/// Every signal whose default ends the process, so that none leaves the terminal taken over. A signal that the process was
+/// started to ignore (`nohup`, a job in the background) stays ignored.
 pub(super) fn install() {
-    for (signal, before) in FATAL.into_iter().zip(&BEFORE) {
-        let mut old = MaybeUninit::<libc::sigaction>::zeroed();
-        // SAFETY: `handle` has the signature that SA_SIGINFO asks for and is safe in a signal handler; a zeroed
-        // `sigaction` is a valid one, both pointers are valid for the calls, and the system fills `old` if it
-        // returns 0.
-        let old = unsafe {
-            let mut new = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
-            new.sa_sigaction = handle as *const () as usize;
-            new.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK; // the stack may have overflowed
-            libc::sigemptyset(&raw mut new.sa_mask);
-            if libc::sigaction(signal, null(), old.as_mut_ptr()) != 0 {
-                continue;
-            }
-            // set before the handler can run
-            let _ = before.set(old.assume_init());
-            libc::sigaction(signal, &raw const new, null_mut())
-        };
-        debug_assert_eq!(old, 0, "the signal exists");
+    for signal in ERRORS.into_iter().chain(ASKING).chain(real_time()) {
+        if !is_ignored(signal) {
+            install_for(signal);
+        }
     }
 }
 
-/// Restores the terminal, reports what it knows, and lets the signal come again with the previous handler.
-#[allow(unsafe_code, reason = "it reads what the system passes, and raises signals, see below")]
+#[cfg(target_os = "linux")]
+fn real_time() -> impl Iterator<Item = c_int> {
+    libc::SIGRTMIN()..=libc::SIGRTMAX()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn real_time() -> impl Iterator<Item = c_int> {
+    std::iter::empty()
+}
+
+#[allow(unsafe_code, reason = "the system's interface for signals is unsafe, see below")]
+fn install_for(signal: c_int) {
+    let mut old = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: `handle` has the signature that SA_SIGINFO asks for and is safe in a signal handler; a zeroed `sigaction` is a
+    // valid one, both pointers are valid for the calls, and the system fills `old` if it returns 0.
+    unsafe {
+        if libc::sigaction(signal, null(), old.as_mut_ptr()) != 0 {
+            return;
+        }
+        if let Some(index) = FAULTS.iter().position(|fault| *fault == signal) {
+            let _ = BEFORE[index].set(old.assume_init()); // set before the handler can run
+        }
+        let mut new = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
+        new.sa_sigaction = handle as *const () as usize;
+        // the stack may have overflowed; a call that waits goes on after a signal that is only noted
+        new.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
+        libc::sigemptyset(&raw mut new.sa_mask);
+        libc::sigaction(signal, &raw const new, null_mut());
+    }
+}
+
+/// Restores the terminal, reports what it knows, and lets the signal come again with the previous handler; or notes that
+/// somebody asks the process to end.
+#[allow(unsafe_code, reason = "it reads what the system passes, see below")]
 extern "C" fn handle(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
     // SAFETY: with SA_SIGINFO the system passes a valid pointer. With a positive code these signals are faults of
-    // this thread, for which the address is set.
+    // this thread, for which the address is set; with the code SI_USER the sender is set.
     let (is_from_system, address) = unsafe { ((*info).si_code > 0, (*info).si_addr() as usize) };
     let is_fault = is_from_system && FAULTS.contains(&signal);
+    // SAFETY: as above.
+    let sender = unsafe { ((*info).si_code == libc::SI_USER).then(|| (*info).si_pid()) };
+    let is_own = sender == Some(rustix::process::getpid().as_raw_nonzero().get());
+    if signal == libc::SIGXFSZ && is_own {
+        return; // the write that was too much fails, and the program reports that
+    }
+    let is_sent = sender.is_some() && !is_own && [libc::SIGABRT, libc::SIGXFSZ].contains(&signal);
+    if (is_sent || ASKING.contains(&signal)) && super::asking::note(signal) {
+        return;
+    }
     put_back_terminal();
+    super::empty_file::remove();
     if signal == libc::SIGBUS && is_fault && is_mapped(address) {
         say(CUT_SHORT);
         // SAFETY: it ends the process and touches nothing.
         unsafe { libc::_exit(ERROR) };
     }
-    if signal == libc::SIGABRT {
+    if signal == libc::SIGABRT && !is_sent {
         say(ABORTED);
     }
     // A fault comes again, and the handler of Rust's library then reports a stack overflow. That handler ignores a
     // signal sent by a process, since it expects a fault to come again; so such a signal gets the default action.
-    let index = FATAL.iter().position(|own| *own == signal).filter(|_| is_fault);
-    let before = index.and_then(|index| BEFORE[index].get());
-    // SAFETY: the pointer leads to a value that the system filled in, or to zeros, which is the default action. A
-    // raised signal waits until this returns.
+    let index = FAULTS.iter().position(|own| *own == signal).filter(|_| is_fault);
+    end_by(signal, index.and_then(|index| BEFORE[index].get()));
+}
+
+/// Gives the signal the previous handler, or the default, and raises it unless it comes again by itself. A signal that a
+/// handler raises waits until the handler returns.
+#[allow(unsafe_code, reason = "the system's interface for signals is unsafe, see below")]
+fn end_by(signal: c_int, before: Option<&libc::sigaction>) {
+    // SAFETY: the pointer leads to a value that the system filled in, or to zeros, which is the default action.
     unsafe {
         let default = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
         libc::sigaction(signal, before.map_or(&raw const default, std::ptr::from_ref), null_mut());
-        if !is_fault {
+        if before.is_none() {
             libc::raise(signal);
         }
     }
+}
+
+/// Ends the process by this signal, so that whoever sent it sees the effect.
+pub(super) fn die_of(signal: c_int) {
+    put_back_terminal();
+    end_by(signal, None);
 }
 
 fn put_back_terminal() {

@@ -3,10 +3,15 @@
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::time::Duration;
 
 use crate::protocol::{Baseline, Command, EventKind, Lane, Prompt, Settings, StopReason};
 use crate::session::Session;
 use crate::stream::{Consumer, Dropped, FanOut, Source};
+
+/// Longest time until a request to stop is noticed.
+const TICK: Duration = Duration::from_millis(100);
 
 /// How a turn ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +77,11 @@ impl Driver {
         self.stop.load(Ordering::Relaxed) || self.is_unheard()
     }
 
+    /// Whether to stop while the model loads: nothing has begun that needs an end.
+    fn is_to_stop_loading(&self) -> bool {
+        self.session.header().is_none() && self.is_to_stop()
+    }
+
     /// Whether those who took events are gone, the last one because its reader has enough.
     fn is_unheard(&self) -> bool {
         self.consumers.is_empty() && self.dropped.iter().any(|dropped| dropped.error.kind() == ErrorKind::BrokenPipe)
@@ -87,20 +97,26 @@ impl Driver {
         let mut open = vec![Lane::Speculative];
         let (mut has_begun, mut is_reported) = (false, false);
         while !open.is_empty() {
-            let Some(event) = self.source.events.blocking_recv() else {
-                return Outcome::Failed("the engine ended without a word; please report this".into());
-            };
-            self.dropped.extend(self.consumers.event(&event));
-            self.session.apply(&event);
-            if self.is_to_stop() && self.session.header().is_none() {
-                return Outcome::Stopped; // it still loads: nothing has begun that needs an end
-            }
-            // earlier it would take the prompt back, and nothing would say that it ended
-            has_begun |= matches!(event.kind, EventKind::Prompted { .. });
+            // before the answer has begun it would take the prompt back, and nothing would say that it ended
             if has_begun && !is_reported && self.is_to_stop() {
                 is_reported = true;
                 self.send(Command::Stop);
             }
+            let next = self.source.events.recv_within(TICK);
+            let event = match next {
+                Poll::Ready(Some(event)) => event,
+                Poll::Ready(None) => {
+                    return Outcome::Failed("the engine ended without a word; please report this".into());
+                }
+                Poll::Pending if self.is_to_stop_loading() => return Outcome::Stopped,
+                Poll::Pending => continue,
+            };
+            self.dropped.extend(self.consumers.event(&event));
+            self.session.apply(&event);
+            if self.is_to_stop_loading() {
+                return Outcome::Stopped;
+            }
+            has_begun |= matches!(event.kind, EventKind::Prompted { .. });
             match event.kind {
                 EventKind::Failed { message } => return Outcome::Failed(message),
                 EventKind::Finished { reason: StopReason::Refused | StopReason::BrokenOff } => {
@@ -198,6 +214,21 @@ mod tests {
         assert_eq!(driver.answer(Prompt::Raw("x".into())), Outcome::Stopped);
         source.join().unwrap();
         assert_eq!(driver.finish()[0].error.kind(), ErrorKind::BrokenPipe);
+    }
+
+    #[test]
+    fn a_source_that_is_silent_while_it_loads_is_not_waited_for() {
+        let (commands, _inbox) = mpsc::channel();
+        let (_events, feed) = tokio::sync::mpsc::unbounded_channel();
+        let flag = Arc::new(AtomicBool::new(false));
+        let mut driver = Driver::new(Source { commands, events: feed.into() });
+        driver.stop_on(Arc::clone(&flag));
+        let signal = std::thread::spawn(move || {
+            std::thread::sleep(TICK * 2);
+            flag.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(driver.answer(Prompt::Raw("x".into())), Outcome::Stopped, "there was no event at all");
+        signal.join().unwrap();
     }
 
     #[test]

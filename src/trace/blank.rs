@@ -18,6 +18,9 @@ pub(super) struct Blank {
     path: PathBuf,
     /// Whether it was created now.
     is_new: bool,
+    /// Removes a new file if a signal ends the process.
+    #[cfg(unix)]
+    _removed: Option<crate::fatal::EmptyFile>,
 }
 
 /// A file to write to.
@@ -28,12 +31,14 @@ pub(super) struct Begun {
 }
 
 impl Blank {
-    /// Creates the file, or opens an existing one with `force`.
+    /// Creates the file, or opens an existing one with `force`, or if it is empty.
     pub(super) fn open(path: &Path, force: bool) -> Result<Self, RecordError> {
         let made = OpenOptions::new().write(true).create_new(true).open(path);
         let is_new = made.is_ok();
         let opened = match made {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && force => file_access::overwrite(path),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && (force || is_empty(path)) => {
+                file_access::overwrite(path)
+            }
             made => made,
         };
         let file = opened.map_err(|error| match error.kind() {
@@ -43,7 +48,13 @@ impl Blank {
         if !lock(&file) {
             return Err(RecordError::Busy(path.to_owned()));
         }
-        Ok(Self { file, path: path.to_owned(), is_new })
+        Ok(Self {
+            file,
+            path: path.to_owned(),
+            is_new,
+            #[cfg(unix)]
+            _removed: is_new.then(|| crate::fatal::EmptyFile::created(path)),
+        })
     }
 
     /// Whether its name asks for zstd compression.
@@ -71,6 +82,11 @@ impl Blank {
     pub(super) fn discard(self) -> io::Result<()> {
         if self.is_new { fs::remove_file(self.path) } else { Ok(()) }
     }
+}
+
+/// Whether this is a file without content, as a run leaves it that was killed before its first event.
+fn is_empty(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|there| there.is_file() && there.len() == 0)
 }
 
 /// Replaces a file by an empty one with the same permissions. A link stays, and its target is replaced.
@@ -124,6 +140,16 @@ mod tests {
             assert_eq!(fs::read(&path).unwrap(), text);
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary file remains");
+    }
+
+    #[test]
+    fn what_a_killed_run_left_empty_is_written_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.jsonl");
+        File::create(&path).unwrap();
+        drop(write(Blank::open(&path, false).unwrap(), b"events"));
+        assert_eq!(fs::read(&path).unwrap(), b"events");
+        assert!(matches!(Blank::open(&path, false), Err(RecordError::Exists(_))));
     }
 
     #[cfg(unix)]

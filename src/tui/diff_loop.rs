@@ -7,7 +7,7 @@ use crossterm::event::{Event as Input, KeyEventKind, MouseButton, MouseEventKind
 use super::action::Action;
 use super::app::Ask;
 use super::diff::Compared;
-use super::terminal::{Guard, Stage as _, TuiError, end_on_signals};
+use super::terminal::{Guard, Stage as _, TuiError, end_on_hangup};
 use super::view;
 
 impl Compared {
@@ -16,7 +16,7 @@ impl Compared {
     /// # Errors
     /// When the terminal cannot be set up, drawn to or read. It is restored in every case.
     pub fn run(mut self) -> Result<(), TuiError> {
-        end_on_signals()?;
+        end_on_hangup()?;
         let mut guard = Guard::enter(!self.app.options.no_mouse)?;
         while !self.quits() {
             self.draw(&mut guard)?;

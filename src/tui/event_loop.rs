@@ -25,7 +25,7 @@ use super::action::Action;
 use super::app::App;
 use super::conversation;
 use super::options::TuiOptions;
-use super::terminal::{Guard, HANGUP, Stage, TuiError, asked_to_end, die_of, end_at_once, take_panic};
+use super::terminal::{Guard, HANGUP, Stage, TuiError, asked_to_end, die_of, take_panic};
 use super::terminal_input::{inputs, is_gone};
 use super::update;
 use super::view::View;
@@ -329,19 +329,21 @@ pub fn run(source: Source, options: TuiOptions, consumers: FanOut) -> Result<End
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().enable_io().build()?;
     let mut event_loop = EventLoop::new(source, options, consumers);
     let signal = runtime.block_on(async {
-        let end = asked_to_end()?;
+        let (listening, end) = asked_to_end()?;
         let mut guard = Guard::enter(event_loop.wants_mouse())?;
         let shown = tokio::select! {
             shown = event_loop.show(&mut guard, inputs()?, |_| false) => shown.map(|()| None),
-            signal = end => Ok(Some(signal)),
+            () = end => Ok(Some(Some(listening.signal()).filter(|signal| *signal != 0).unwrap_or(HANGUP))),
         };
         // drawing may fail before the hang-up is reported
         let shown = if shown.is_err() && is_gone() { Ok(Some(HANGUP)) } else { shown };
         drop(guard);
-        end_at_once()?; // a consumer may wait for a disk or a reader for ever
+        drop(listening); // a consumer may wait for a disk or a reader for ever: from here on a signal ends the process
         event_loop.leave().await;
         shown
     })?;
-    signal.map_or(Ok(()), die_of)?;
+    if let Some(signal) = signal {
+        die_of(signal);
+    }
     Ok(event_loop.ended())
 }

@@ -9,7 +9,7 @@ use crate::protocol::ServerSample;
 
 use super::app::Ask;
 use super::fleet::FleetView;
-use super::terminal::{Guard, Stage as _, TuiError, end_on_signals};
+use super::terminal::{Guard, Stage as _, TuiError, end_on_hangup};
 use super::view;
 
 /// Longest time in which a sample is not looked at.
@@ -21,7 +21,7 @@ impl FleetView {
     /// # Errors
     /// When the terminal cannot be set up, drawn to or read. It is restored in every case.
     pub fn run(mut self, samples: &Receiver<ServerSample>) -> Result<(), TuiError> {
-        end_on_signals()?;
+        end_on_hangup()?;
         let mut guard = Guard::enter(!self.app.options.no_mouse)?;
         let mut is_new = true;
         while !self.quits() {

@@ -19,10 +19,10 @@ use ratatui::backend::CrosstermBackend;
 use ratatui::layout::Rect;
 use ratatui::{Terminal, TerminalOptions, Viewport};
 
-use crate::fatal;
+use crate::fatal::{self, EndRequest};
 
 #[cfg(unix)]
-use super::terminal_input::on_hangup;
+use super::terminal_input::on_end;
 
 /// Why the front end could not run.
 #[derive(Debug, thiserror::Error)]
@@ -179,10 +179,6 @@ pub(super) fn take_panic() -> Option<String> {
     PANIC.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-/// Signals that end a process.
-#[cfg(unix)]
-const ENDING: [i32; 3] = [signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP, signal_hook::consts::SIGINT];
-
 /// The signal for a terminal that is gone.
 #[cfg(unix)]
 pub(super) const HANGUP: i32 = signal_hook::consts::SIGHUP;
@@ -190,77 +186,38 @@ pub(super) const HANGUP: i32 = signal_hook::consts::SIGHUP;
 #[cfg(not(unix))]
 pub(super) const HANGUP: i32 = 1;
 
-/// The first signal that asks the process to end; a terminal that is gone counts as [`HANGUP`].
+/// Listens for signals, and waits until one asks the process to end or the terminal is gone.
 #[cfg(unix)]
-pub(super) fn asked_to_end() -> io::Result<impl Future<Output = i32>> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut signals = Vec::new();
-    for number in ENDING {
-        signals.push((number, signal(SignalKind::from_raw(number))?));
-    }
-    let (sender, gone) = tokio::sync::oneshot::channel();
-    on_hangup(|| {
+pub(super) fn asked_to_end() -> io::Result<(EndRequest, impl Future<Output = ()>)> {
+    let request = EndRequest::listen()?;
+    let (sender, ended) = tokio::sync::oneshot::channel();
+    on_end(|| {
         let _ = sender.send(()); // fails if the front end has ended
     })?;
-    let signal = std::future::poll_fn(move |context| {
-        let mut each = signals.iter_mut();
-        let come = each.find_map(|(number, signal)| signal.poll_recv(context).is_ready().then_some(*number));
-        come.map_or(std::task::Poll::Pending, std::task::Poll::Ready)
-    });
-    Ok(async move {
-        tokio::select! {
-            number = signal => number,
-            Ok(()) = gone => HANGUP,
+    Ok((request, async move {
+        if ended.await.is_err() {
+            std::future::pending().await // there is nothing to wait for
         }
-    })
+    }))
 }
 
 #[cfg(not(unix))]
-pub(super) fn asked_to_end() -> io::Result<impl Future<Output = i32>> {
-    Ok(std::future::pending())
-}
-
-/// From here on a signal ends the process as if there were no handler.
-#[cfg(unix)]
-pub(super) fn end_at_once() -> io::Result<()> {
-    let always = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
-    ENDING.iter().try_for_each(|signal| {
-        signal_hook::flag::register_conditional_default(*signal, std::sync::Arc::clone(&always)).map(drop)
-    })
-}
-
-#[cfg(not(unix))]
-pub(super) fn end_at_once() -> io::Result<()> {
-    Ok(())
+pub(super) fn asked_to_end() -> io::Result<(EndRequest, impl Future<Output = ()>)> {
+    Ok((EndRequest::listen()?, std::future::pending()))
 }
 
 /// Ends the process as the signal would have, so that its sender sees the effect.
-#[cfg(unix)]
-pub(super) fn die_of(signal: i32) -> io::Result<()> {
-    signal_hook::low_level::emulate_default_handler(signal)
+pub(super) fn die_of(signal: i32) {
+    #[cfg(unix)]
+    fatal::die_of(signal);
+    #[cfg(not(unix))]
+    let _ = signal;
 }
 
-#[cfg(not(unix))]
-pub(super) fn die_of(_: i32) -> io::Result<()> {
-    Ok(())
-}
-
-#[cfg(unix)]
-fn restore_and_die(signal: i32) {
-    restore();
-    // an error could be reported to nobody
-    let _ = die_of(signal);
-}
-
-/// For a screen without a loop of its own: restores the terminal and exits on a signal.
-#[cfg(unix)]
-pub(super) fn end_on_signals() -> io::Result<()> {
-    let mut signals = signal_hook::iterator::Signals::new(ENDING)?;
-    thread::spawn(move || signals.forever().next().map(restore_and_die));
-    on_hangup(|| restore_and_die(HANGUP))
-}
-
-#[cfg(not(unix))]
-pub(super) fn end_on_signals() -> io::Result<()> {
-    Ok(())
+/// For a screen without a loop of its own: ends once the terminal is gone. Signals end it by themselves.
+pub(super) fn end_on_hangup() -> io::Result<()> {
+    on_end(|| {
+        restore();
+        die_of(HANGUP);
+    })
 }

@@ -32,12 +32,12 @@ async fn forward(sender: &UnboundedSender<io::Result<Event>>) {
     }
 }
 
-/// Calls `then` once the terminal is gone: its window was closed, or the connection to it was lost. The kernel sends
-/// SIGHUP for that only to processes whose controlling terminal it is.
+/// Calls `then` once the terminal is gone, or somebody asks the process to end. The terminal's window was closed, or the
+/// connection to it was lost; the kernel sends SIGHUP for that only to processes whose controlling terminal it is.
 #[cfg(unix)]
-pub(super) fn on_hangup(then: impl FnOnce() + Send + 'static) -> io::Result<()> {
+pub(super) fn on_end(then: impl FnOnce() + Send + 'static) -> io::Result<()> {
     thread::Builder::new().name("hangup".to_owned()).spawn(|| {
-        if is_hung_up(None) {
+        if has_ended(None) {
             then();
         }
     })?;
@@ -47,20 +47,22 @@ pub(super) fn on_hangup(then: impl FnOnce() + Send + 'static) -> io::Result<()> 
 /// Whether the terminal is gone.
 #[cfg(unix)]
 pub(super) fn is_gone() -> bool {
-    is_hung_up(Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 }))
+    has_ended(Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 }))
 }
 
-/// Waits until a terminal on standard input or output hangs up, or until a timeout. Without a terminal, or if the
-/// system cannot poll terminals, there is no hang-up.
+/// Waits until a terminal on standard input or output hangs up or a signal asks the process to end, or until a timeout. If
+/// there is neither a terminal nor somebody who listens for signals, or the system cannot poll terminals, this never happens.
 #[cfg(unix)]
-fn is_hung_up(wait: Option<&rustix::event::Timespec>) -> bool {
+fn has_ended(wait: Option<&rustix::event::Timespec>) -> bool {
     use rustix::event::{PollFd, PollFlags, poll};
     let (input, output) = (io::stdin(), io::stdout());
+    let signal = crate::fatal::end_requested();
     // without events to wait for, poll reports errors and hang-ups alone
     let watched = |is_terminal: bool, fd| is_terminal.then_some(fd);
     let mut fds: Vec<PollFd<'_>> = [
         watched(rustix::termios::isatty(&input), PollFd::new(&input, PollFlags::empty())),
         watched(rustix::termios::isatty(&output), PollFd::new(&output, PollFlags::empty())),
+        signal.as_ref().map(|signal| PollFd::new(signal, PollFlags::IN)),
     ]
     .into_iter()
     .flatten()
@@ -69,11 +71,11 @@ fn is_hung_up(wait: Option<&rustix::event::Timespec>) -> bool {
         return false;
     }
     while let Err(rustix::io::Errno::INTR) = poll(&mut fds, wait) {}
-    fds.iter().any(|fd| fd.revents().intersects(PollFlags::HUP | PollFlags::ERR))
+    fds.iter().any(|fd| fd.revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::IN))
 }
 
 #[cfg(not(unix))]
-pub(super) fn on_hangup(_: impl FnOnce() + Send + 'static) -> io::Result<()> {
+pub(super) fn on_end(_: impl FnOnce() + Send + 'static) -> io::Result<()> {
     Ok(())
 }
 
