@@ -18,6 +18,12 @@ pub(super) type Out<'a> = &'a mut dyn Write;
 /// Size of the write buffer, in bytes.
 const BUFFER: usize = 1 << 18;
 
+/// How often a folder of the same name is replaced, when several programs write it.
+const TRIES: usize = 8;
+
+/// Name of a folder that is replaced, inside a temporary one.
+const OLD: &str = "old";
+
 fn parent(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
@@ -89,20 +95,56 @@ pub(super) fn folder(
     check_own(path, is_own)?;
     let folder = with_usual_mode(0o777).tempdir_in(parent(path))?;
     write(folder.path())?;
-    let old = tempfile::Builder::new().prefix(".draftscope-").tempdir_in(parent(path))?;
-    let had_one = path.symlink_metadata().is_ok();
-    if had_one {
-        check_own(path, is_own)?; // another program may have written there meanwhile
-        fs::rename(path, old.path().join("old"))?;
-    }
-    if let Err(error) = fs::rename(folder.path(), path) {
-        if had_one {
-            fs::rename(old.path().join("old"), path)?;
+    let mut replaced = None; // kept until the new folder has its name
+    for _ in 0..TRIES {
+        match rename_new(folder.path(), path) {
+            Ok(()) => {
+                let _ = folder.keep(); // it has its final name now
+                return Ok(());
+            }
+            Err(error) if force && error.kind() == io::ErrorKind::AlreadyExists => {
+                check_own(path, is_own)?; // another program may have written there meanwhile
+                let aside = tempfile::Builder::new().prefix(".draftscope-").tempdir_in(parent(path))?;
+                match fs::rename(path, aside.path().join(OLD)) {
+                    Ok(()) => replaced = Some(aside),
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            Err(error) => {
+                if let Some(old) = replaced {
+                    rename_new(&old.path().join(OLD), path)?;
+                }
+                return Err(error.into());
+            }
         }
-        return Err(error.into());
     }
-    let _ = folder.keep(); // it has its final name now
-    Ok(())
+    Err(WriteError::InTheWay("other programs write there at the same time".to_owned()))
+}
+
+/// Renames a folder; an error if the new name exists.
+#[cfg(any(target_os = "linux", target_vendor = "apple"))]
+fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    use rustix::io::Errno;
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // this file system has no such call
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => rename_onto_nothing(from, to),
+        renamed => Ok(renamed?),
+    }
+}
+
+#[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
+fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    rename_onto_nothing(from, to)
+}
+
+/// Looks first. A folder with files that appears between the two calls is not replaced either: the system refuses that.
+fn rename_onto_nothing(from: &Path, to: &Path) -> io::Result<()> {
+    match to.symlink_metadata() {
+        Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+        Err(_) => fs::rename(from, to),
+    }
 }
 
 /// Checks that a folder contains only files that this format writes.

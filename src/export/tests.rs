@@ -129,6 +129,27 @@ fn only_the_output_of_an_export_is_replaced() {
     }
 }
 
+#[test]
+fn of_exports_to_one_name_at_once_only_one_succeeds() {
+    let fixture = ExportFixture::new();
+    for format in built() {
+        let to = fixture.folder.path().join(format!("race-{format:?}"));
+        let at_once = std::sync::Barrier::new(6);
+        let succeeded = std::thread::scope(|scope| {
+            let racing = (0..6).map(|_| {
+                scope.spawn(|| {
+                    at_once.wait();
+                    export(&fixture.recording, format, &to, &ExportOptions::default()).is_ok()
+                })
+            });
+            racing.collect::<Vec<_>>().into_iter().filter_map(|racer| racer.join().ok()).filter(|won| *won).count()
+        });
+        assert_eq!(succeeded, 1, "{format:?}");
+    }
+    let left = fs::read_dir(fixture.folder.path()).unwrap().filter_map(Result::ok);
+    assert_eq!(left.filter(|entry| entry.file_name().to_string_lossy().starts_with(".draftscope-")).count(), 0);
+}
+
 #[cfg(unix)]
 #[test]
 fn links_stay_and_devices_are_written_through() {
