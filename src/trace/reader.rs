@@ -23,7 +23,7 @@ pub const MAX_LINE_BYTES: usize = 16 << 20;
 const HAS_END_LINE: u32 = 2;
 
 /// First bytes of a zstd frame.
-const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+pub(super) const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 /// How much of a file has been read.
 #[derive(Clone, Debug, Default)]

@@ -3,7 +3,7 @@
 //! Invariant: opening a recording stores only these figures, so its length does not matter. It checks all lines, so
 //! that damage is reported before anything is shown (after the first `CHECKED` lines only the head of each line).
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use crate::protocol::{Event, Head, Header, TurnEdge, TurnTimes};
 
 use super::error::{Cut, TraceError};
 use super::parallel_reader::{ParallelReader, Parse};
-use super::reader::{Gauge, Reader, event};
+use super::reader::{Gauge, Reader, ZSTD_MAGIC, event};
 
 /// Lines between two reports of progress.
 const WATCHED: u64 = 4096;
@@ -38,22 +38,31 @@ impl Origin {
     /// The origin that a path names: a file, or a pipe (`-` is standard input), which is read to its end.
     fn at(path: &Path) -> Result<Self, TraceError> {
         let failed = |source| TraceError::Read { name: path.display().to_string(), source };
-        let mut bytes = Vec::new();
-        if path == Path::new("-") {
-            std::io::stdin().lock().take(PIPED + 1).read_to_end(&mut bytes).map_err(failed)?;
+        let bytes = if path == Path::new("-") {
+            piped(std::io::stdin().lock())
         } else if std::fs::metadata(path).is_ok_and(|known| !known.is_file() && !known.is_dir()) {
-            crate::file_access::open(path)
-                .and_then(|pipe| pipe.take(PIPED + 1).read_to_end(&mut bytes))
-                .map_err(failed)?;
+            crate::file_access::open(path).and_then(piped)
         } else {
             return Ok(Self::File(path.to_owned()));
-        }
+        };
+        let bytes = bytes.map_err(failed)?;
         if bytes.len() as u64 > PIPED {
             let text = format!("the pipe sent more than {} MiB; write the recording to a file first", PIPED >> 20);
             return Err(failed(std::io::Error::other(text)));
         }
         Ok(Self::Memory { name: path.to_string_lossy().into(), bytes: bytes.into() })
     }
+}
+
+/// All that comes through a pipe, or its first bytes if they are no recording: the reader then says what is wrong with them.
+fn piped(mut pipe: impl Read) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    pipe.by_ref().take(HEAD_BYTES as u64).read_to_end(&mut bytes)?;
+    let starts_a_line = |byte: &u8| byte.is_ascii_whitespace() || b"{\xef\xbb\xbf".contains(byte);
+    if bytes.starts_with(&ZSTD_MAGIC) || bytes.first().is_some_and(starts_a_line) {
+        pipe.take(PIPED + 1 - bytes.len() as u64).read_to_end(&mut bytes)?;
+    }
+    Ok(bytes)
 }
 
 /// A recording, which can be read from its start several times.
@@ -264,6 +273,23 @@ impl Origin {
         match self {
             Self::File(path) => path.display().to_string(),
             Self::Memory { name, .. } => name.to_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_recording_is_not_read_to_its_end() {
+        for endless in [0, b'x', 0xff] {
+            assert_eq!(piped(io::repeat(endless)).unwrap().len(), HEAD_BYTES);
+        }
+        let mut packed = ZSTD_MAGIC.to_vec();
+        packed.resize(3 * HEAD_BYTES, 7);
+        for whole in [&packed[..], &b"{".repeat(1000), b"\n{}", b"\xef\xbb\xbf{}", b""] {
+            assert_eq!(piped(whole).unwrap(), whole);
         }
     }
 }
