@@ -18,10 +18,19 @@ const ERROR: u8 = 2;
 /// How many threads candle and its pool use.
 const THREADS: &str = "RAYON_NUM_THREADS";
 
+/// More threads than the largest machines have cores, and few enough that the system starts them at once.
+const MOST_THREADS: usize = 512;
+
+/// Whether errors capture a backtrace; panics follow `RUST_BACKTRACE`.
+const ERROR_BACKTRACES: &str = "RUST_LIB_BACKTRACE";
+
 fn main() -> ExitCode {
-    name_threads();
+    let reduced = set_environment();
     if let Some(code) = process::start() {
         return code; // this process was started to render one chat template
+    }
+    if let Some(reduced) = reduced {
+        commands::output::say(&reduced);
     }
     let code = start();
     draftscope::model::close_devices();
@@ -29,15 +38,26 @@ fn main() -> ExitCode {
 }
 
 /// Names the number of threads, unless the user has: otherwise candle reads from a file how many cores there are, before each
-/// product, and knows nothing of a container's quota.
+/// product, and knows nothing of a container's quota. More than [`MOST_THREADS`] are reduced, with a sentence.
+///
+/// Errors never capture a backtrace: they are no bugs, a message has no room for one, and where memory is short, looking up
+/// its symbols fails and hangs the program.
 #[allow(unsafe_code)]
-fn name_threads() {
-    if std::env::var_os(THREADS).is_none()
-        && let Ok(threads) = std::thread::available_parallelism()
-    {
-        // SAFETY: this thread is the only one yet.
-        unsafe { std::env::set_var(THREADS, threads.to_string()) };
+fn set_environment() -> Option<String> {
+    let asked = std::env::var(THREADS).ok().and_then(|asked| asked.trim().parse::<usize>().ok()).filter(|n| *n > 0);
+    let threads = match asked {
+        Some(asked) => Some(asked.min(MOST_THREADS)),
+        None => std::thread::available_parallelism().ok().map(usize::from),
+    };
+    // SAFETY: this thread is the only one yet.
+    unsafe {
+        if let Some(threads) = threads {
+            std::env::set_var(THREADS, threads.to_string());
+        }
+        std::env::set_var(ERROR_BACKTRACES, "0");
     }
+    let asked = asked.filter(|asked| *asked > MOST_THREADS)?;
+    Some(format!("{THREADS} asks for {asked} threads; {MOST_THREADS} are used, which is the most"))
 }
 
 /// Runs the command; returns the exit status.

@@ -9,6 +9,7 @@ use std::fs::OpenOptions;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use common::checkpoint;
 use common::tiny::Tiny;
@@ -78,48 +79,77 @@ fn other_signals_end_the_program_by_the_signal() {
     assert!(errors.contains("has overflowed its stack"), "{errors}");
 }
 
-/// Runs a tiny model with at most this many KiB of address space.
-fn run_within(kib: u32, backend: &str, model: &Path) -> (Output, String) {
-    let mut command = Command::new("sh");
-    command.args(["-c", "ulimit -c 0; ulimit -v \"$1\"; shift; exec \"$@\"", "sh", &kib.to_string()]);
-    command.arg(env!("CARGO_BIN_EXE_draftscope")).args([
-        "run",
-        "--device",
-        "cpu",
-        "--threads",
-        "2",
-        "--max-tokens",
-        "2",
-    ]);
-    command.args(["--backend", backend, "--drafter", "none", "--prompt", "the inn", "--model"]).arg(model);
-    let out = command.env_remove("DRAFTSCOPE_MODEL").env("NO_COLOR", "1").output().unwrap();
-    let errors = String::from_utf8_lossy(&out.stderr).into_owned();
-    (out, errors)
+/// Longest run of a tiny model, on a busy machine too.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A run of a tiny model with bounded address space.
+struct Bounded<'a> {
+    model: &'a Path,
+    backend: &'a str,
+    /// Positions of the cache.
+    ctx: u32,
+    backtrace: &'a str,
+}
+
+impl Bounded<'_> {
+    /// Runs with at most this many KiB of address space. How it ended, and what it said.
+    fn within(&self, kib: u64) -> (Output, String) {
+        let mut command = assert_cmd::Command::new("sh");
+        command.args(["-c", "ulimit -c 0; ulimit -v \"$1\"; shift; exec \"$@\"", "sh", &kib.to_string()]);
+        command.arg(env!("CARGO_BIN_EXE_draftscope")).args(["run", "--device", "cpu", "--threads", "2"]);
+        command.args(["--max-tokens", "2", "--drafter", "none", "--prompt", "the inn", "--backend", self.backend]);
+        command.args(["--ctx", &self.ctx.to_string(), "--model"]).arg(self.model).timeout(PATIENCE);
+        command.env_remove("DRAFTSCOPE_MODEL").env("NO_COLOR", "1").env("RUST_BACKTRACE", self.backtrace);
+        let out = command.output().unwrap();
+        let errors = String::from_utf8_lossy(&out.stderr).into_owned();
+        (out, errors)
+    }
+
+    /// Runs, and checks that the program answered or ended with a message. Whether it answered.
+    fn answers_or_says_why(&self, kib: u64) -> bool {
+        let (out, errors) = self.within(kib);
+        let backend = self.backend;
+        let is_last = |lines: usize| errors.lines().rev().take(lines).any(|line| line.starts_with("draftscope: "));
+        match (out.status.code(), out.status.signal()) {
+            (Some(0), _) => return true,
+            // the dynamic loader or the shell cannot start the program
+            (Some(127), _) | (_, Some(signal_hook::consts::SIGKILL | signal_hook::consts::SIGSEGV)) if kib < 60_000 => {
+            }
+            (Some(2), _) => assert!(is_last(1), "{kib} {backend}: {errors}"),
+            // the rest of what a second thread prints, whose allocation fails too, may follow as a line
+            (_, Some(SIGABRT)) => assert!(is_last(2), "{kib} {backend}: {errors}"),
+            other => panic!("{kib} {backend}: {other:?} {errors}"),
+        }
+        false
+    }
+}
+
+/// A tiny model whose cache may take more than the rest of the program.
+#[cfg(target_os = "linux")]
+fn with_a_long_context() -> tempfile::TempDir {
+    let folder = checkpoint::copy("qwen3");
+    checkpoint::edit(folder.path(), "config.json", |config| config["max_position_embeddings"] = (1 << 18).into());
+    folder
 }
 
 #[cfg(target_os = "linux")] // only there is the address space limited
 #[test]
 fn refused_memory_ends_the_program_with_a_message() {
-    let (model, mut refused) = (checkpoint::path("qwen3"), 0);
-    for kib in (40_000..140_000).step_by(8_000) {
-        for backend in ["native", "candle"] {
-            let (out, errors) = run_within(kib, backend, &model);
-            let last = errors.lines().last().unwrap_or_default();
-            refused += usize::from(last.starts_with("draftscope: there is not enough memory: the system refuses "));
-            match (out.status.code(), out.status.signal()) {
-                (Some(0), _) => {}
-                // the dynamic loader or the shell cannot start the program
-                (Some(127), _) | (_, Some(signal_hook::consts::SIGKILL | signal_hook::consts::SIGSEGV))
-                    if kib < 60_000 => {}
-                (Some(2), _) => assert!(last.starts_with("draftscope: "), "{kib} {backend}: {errors}"),
-                // the rest of what a second thread prints, whose allocation fails too, may follow as a line
-                (_, Some(SIGABRT)) => {
-                    let is_reported = errors.lines().rev().take(2).any(|line| line.starts_with("draftscope: "));
-                    assert!(is_reported, "{kib} {backend}: {errors}");
-                }
-                other => panic!("{kib} {backend}: {other:?} {errors}"),
-            }
+    let folder = with_a_long_context();
+    for (backend, backtrace) in [("native", "1"), ("candle", "0"), ("native", "0"), ("candle", "1")] {
+        let small = Bounded { model: folder.path(), backend, ctx: 64, backtrace };
+        // the limit above which it runs, to 1 MiB
+        let (mut refused, mut enough) = (20_000, 2_000_000);
+        assert!(small.answers_or_says_why(enough), "{backend}: it runs with {enough} KiB");
+        while enough - refused > 1024 {
+            let kib = u64::midpoint(refused, enough);
+            *(if small.answers_or_says_why(kib) { &mut enough } else { &mut refused }) = kib;
         }
+        // what is enough for a small cache is not for one of 128 MiB or more
+        let large = Bounded { ctx: 1 << 18, ..small };
+        let (out, errors) = large.within(enough + 60_000);
+        assert_eq!(out.status.code(), Some(2), "{backend}: {errors}");
+        let last = errors.lines().last().unwrap_or_default();
+        assert!(last.starts_with("draftscope: there is not enough memory: the system refuses "), "{backend}: {errors}");
     }
-    assert!(refused > 0, "no run was refused memory for its weights or its cache");
 }

@@ -29,6 +29,7 @@ mod rows;
 pub mod shared_kv;
 mod tap;
 pub mod text;
+mod thread_pool;
 
 pub use error::ModelError;
 pub use forward::{BEST_LOGITS, Best, Forward, LogitRows, RowStats, STRETCH};

@@ -71,6 +71,7 @@ pub type DraftModel = (Box<dyn Model>, DrafterInfo);
 /// The first thing that is missing, damaged or not supported.
 pub fn load(options: &LoadOptions, progress: &mut Progress<'_>) -> Result<Loaded, ModelError> {
     progress("tokenizer", 0, 1);
+    crate::model::thread_pool::start();
     let opened = OpenModel::open(&options.target)?;
     let codec = opened.codec()?;
     let (vocab, most) = (opened.transformer().vocab, opened.transformer().context_length);

@@ -9,6 +9,7 @@
 use std::{ops::Range, sync::Arc};
 
 use super::tree::{put_row, take_row};
+use crate::fatal::OutOfMemory;
 use crate::model::ModelError;
 use crate::model::nn::RopeSpec;
 use draftscope_kernels::{Angles, LANES, LazyZeros, SEGMENT, SLAB};
@@ -178,7 +179,11 @@ impl AngleTable {
         let (frequencies, amplitude) = (rope.frequencies(head_dim), rope.amplitude());
         let table = |of: fn(f64) -> f64| -> Arc<[[f32; LANES]]> {
             let lanes = (0..ctx_len).flat_map(|p| frequencies.as_chunks::<LANES>().0.iter().map(move |f| (p, f)));
-            lanes.map(|(p, f)| f.map(|f| (of(p as f64 * f) * amplitude) as f32)).collect()
+            let count = ctx_len * half / LANES;
+            OutOfMemory::unless_there_are(count.saturating_mul(2 * size_of::<[f32; LANES]>())); // `Arc` copies the list
+            let mut table = Vec::with_capacity(count);
+            table.extend(lanes.map(|(p, f)| f.map(|f| (of(p as f64 * f) * amplitude) as f32)));
+            table.into()
         };
         Self { half: half / LANES, cos: table(f64::cos), sin: table(f64::sin) }
     }

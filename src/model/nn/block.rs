@@ -7,6 +7,7 @@
 
 use candle_core::{Device, Tensor};
 
+use crate::fatal::OutOfMemory;
 use crate::model::nn::{
     Activation, FeedForward, Gated, KvCache, LayerWeights, Linear, PairOrder, PassRows, RmsNorm, RopeSpec, Scores,
     TransformerConfig, attend_cached,
@@ -38,7 +39,9 @@ impl Rope {
         let amplitude = spec.amplitude();
         let table = |of: fn(f64) -> f64| {
             let angles = (0..ctx).flat_map(|p| frequencies.iter().map(move |frequency| p as f64 * frequency));
-            let values: Vec<f32> = angles.map(|angle| (of(angle) * amplitude) as f32).collect();
+            OutOfMemory::unless_there_are((ctx * width / 2).saturating_mul(size_of::<f32>()));
+            let mut values = Vec::with_capacity(ctx * width / 2);
+            values.extend(angles.map(|angle| (of(angle) * amplitude) as f32));
             Tensor::from_vec(values, (ctx, width / 2), device)
         };
         Ok(Self { width, cos: table(f64::cos)?, sin: table(f64::sin)?, order })
