@@ -98,7 +98,7 @@ impl UserFiles {
         paths.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
         paths.sort();
         paths.truncate(MAX_FILES);
-        let read = |path: PathBuf| Some((path.file_stem()?.to_str()?.to_owned(), self.text(&path)?));
+        let read = |path: PathBuf| Some((path.file_stem()?.to_string_lossy().into_owned(), self.text(&path)?));
         paths.into_iter().filter_map(read).collect()
     }
 

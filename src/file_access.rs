@@ -8,6 +8,12 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+mod encoding;
+mod part_name;
+
+pub use encoding::{decode, other_encoding, without_mark};
+pub use part_name::{part_name, split_part, split_stem};
+
 /// Longest wait for the program at the other end of a pipe.
 const OTHER_END: Duration = Duration::from_secs(5);
 
@@ -99,12 +105,12 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     bounded(open(path)?, most)
 }
 
-/// The text of what a person named, of at most `most` bytes.
+/// The text of what a person named, of at most `most` bytes, as [`decode`] reads it.
 ///
 /// # Errors
 /// When it cannot be read, has more bytes or is not UTF-8.
 pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
-    text(read(path, most)?)
+    decode(read(path, most)?)
 }
 
 /// The bytes of a regular file, at most `most` of them. `/dev/null` counts as an empty file: people name it for none.
@@ -118,12 +124,12 @@ pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     bounded(open_regular(path)?, most)
 }
 
-/// The text of a regular file, of at most `most` bytes.
+/// The text of a regular file, of at most `most` bytes, as [`decode`] reads it.
 ///
 /// # Errors
 /// As [`read_regular`], or when it is not UTF-8.
 pub fn read_regular_text(path: &Path, most: u64) -> io::Result<String> {
-    text(read_regular(path, most)?)
+    decode(read_regular(path, most)?)
 }
 
 fn bounded(file: impl Read, most: u64) -> io::Result<Vec<u8>> {
@@ -133,10 +139,6 @@ fn bounded(file: impl Read, most: u64) -> io::Result<Vec<u8>> {
         true => Err(io::Error::other(format!("it has more than {}", size(most)))),
         false => Ok(bytes),
     }
-}
-
-fn text(bytes: Vec<u8>) -> io::Result<String> {
-    String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8 text"))
 }
 
 fn size(bytes: u64) -> String {
@@ -218,7 +220,7 @@ mod tests {
         File::create(&path).unwrap().set_len(3 << 20).unwrap();
         assert_eq!(says(read(&path, 2 << 20)), "it has more than 2 MiB");
         std::fs::write(&path, [0xff]).unwrap();
-        assert_eq!(says(read_text(&path, 9)), "it is not UTF-8 text");
+        assert!(says(read_text(&path, 9)).starts_with("it is not UTF-8 text"));
         for error in [says(open(folder.path())), says(open_regular(folder.path()))] {
             assert_eq!(error, "it is a folder");
         }

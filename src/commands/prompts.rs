@@ -7,6 +7,7 @@ use std::fmt::Display;
 use std::io::{BufRead, Read};
 
 use anyhow::{Context, Result, bail};
+use draftscope::file_access;
 use draftscope::session::text::one_line;
 
 /// Largest prompt, in bytes: far more than any context holds.
@@ -41,7 +42,7 @@ fn text(mut bytes: Vec<u8>) -> Result<String> {
     if bytes.len() as u64 > MAX_PROMPT_BYTES {
         bail!("it is larger than {} MiB", MAX_PROMPT_BYTES >> 20);
     }
-    String::from_utf8(bytes).context("it is not UTF-8 text")
+    Ok(file_access::decode(bytes)?)
 }
 
 /// How standard input is divided into prompts.

@@ -94,7 +94,7 @@ impl TaskFile {
                 break;
             }
             sum.update(&line);
-            let task = parse(&line).map_err(|reason| GenerateError::Task {
+            let task = parse(crate::file_access::without_mark(&line)).map_err(|reason| GenerateError::Task {
                 path: path.to_owned(),
                 line: tasks.len() + 1,
                 reason,
@@ -109,6 +109,9 @@ impl TaskFile {
 fn parse(line: &[u8]) -> Result<Task, String> {
     if line.len() as u64 == MAX_LINE {
         return Err(format!("it is longer than {} KiB", MAX_LINE >> 10));
+    }
+    if let Some(what) = crate::file_access::other_encoding(line) {
+        return Err(what);
     }
     let task: Task = serde_json::from_slice(line).map_err(|error| error.to_string())?;
     task.check()?;

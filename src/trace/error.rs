@@ -65,6 +65,17 @@ pub enum TraceError {
         /// What is wrong with it.
         why: String,
     },
+    /// A second recording starts at this line.
+    #[error(
+        "{name} has several recordings: another one starts at line {line}; separate them with: {0} | head -n {1} > FIRST; {0} | tail -n +{line} > REST",
+        shown(name), line - 1
+    )]
+    Joined {
+        /// The file.
+        name: String,
+        /// Number of the line, from 1.
+        line: u64,
+    },
     /// Reading was stopped by [`Recording::stopped_by`](super::Recording::stopped_by).
     #[error("reading was stopped before the end of the recording")]
     Stopped,

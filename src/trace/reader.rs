@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Deserialize;
 
+use crate::file_access;
 use crate::protocol::{Event, EventKind, Head, Header, TRACE_VERSION};
 
 use super::error::{Cut, TraceError};
@@ -80,8 +81,7 @@ impl Reader {
     /// When it cannot be read, is not a trace or has a newer format.
     pub fn open(path: &Path) -> Result<Self, TraceError> {
         let name = path.display().to_string();
-        let file =
-            crate::file_access::open_regular(path).map_err(|source| TraceError::Read { name: name.clone(), source })?;
+        let file = file_access::open_regular(path).map_err(|source| TraceError::Read { name: name.clone(), source })?;
         let gauge = Gauge { bytes: file.metadata().map_or(0, |known| known.len()), ..Gauge::default() };
         let counted = Counted { file, read: Arc::clone(&gauge.read) };
         let mut reader = Self::new(name, BufReader::with_capacity(1 << 18, counted))?;
@@ -106,6 +106,10 @@ impl Reader {
         } else {
             Box::new(input)
         };
+        let mut input = input;
+        if let Some(what) = file_access::other_encoding(input.fill_buf().unwrap_or_default()) {
+            return Err(failed(io::Error::other(what)));
+        }
         let mut reader = Self {
             header: Box::default(),
             name,
@@ -200,14 +204,17 @@ impl Reader {
         }
         let has_end = self.line.last() == Some(&b'\n');
         // a JSON object ends with its last byte, so a line that can be parsed is complete even without a newline
-        if !has_end && (is_torn || Event::of_line(&self.line).is_err()) {
+        if !has_end && (is_torn || Event::of_line(file_access::without_mark(&self.line)).is_err()) {
             self.cut = Some(Cut::InLine(self.number));
             self.number -= 1;
             return Ok(false);
         }
         if has_end {
             self.line.pop();
+            self.line.pop_if(|last| *last == b'\r');
         }
+        let mark = self.line.len() - file_access::without_mark(&self.line).len();
+        self.line.drain(..mark);
         self.ended |= is_end(&self.line);
         Ok(true)
     }
@@ -256,7 +263,15 @@ impl Reader {
 /// A line as an event.
 pub(super) fn event(name: &str, number: u64, line: &[u8]) -> Result<Event, TraceError> {
     let damaged = |error| TraceError::Damaged { name: name.to_owned(), line: number, why: plain(&error) };
-    Event::of_line(line).map_err(damaged)
+    match Event::of_line(line).map_err(damaged)? {
+        Event { kind: EventKind::Started { .. }, .. } if number > 1 => Err(joined(name, number)),
+        event => Ok(event),
+    }
+}
+
+/// The error for a line at which a second recording starts.
+pub(super) fn joined(name: &str, line: u64) -> TraceError {
+    TraceError::Joined { name: name.to_owned(), line }
 }
 
 /// Whether a line ends the run.

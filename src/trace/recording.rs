@@ -12,7 +12,7 @@ use crate::protocol::{Event, Head, Header, TurnEdge, TurnTimes};
 
 use super::error::{Cut, TraceError};
 use super::parallel_reader::{ParallelReader, Parse};
-use super::reader::{Gauge, Reader, ZSTD_MAGIC, event};
+use super::reader::{Gauge, Reader, ZSTD_MAGIC, event, joined};
 
 /// Lines between two reports of progress.
 const WATCHED: u64 = 4096;
@@ -204,6 +204,7 @@ fn when(name: &str, number: u64, line: &[u8]) -> Result<(u64, Option<TurnEdge>),
     let start = &line[..line.len().min(HEAD_BYTES)];
     let start = String::from_utf8_lossy(start); // a character may be cut
     match Head::quick(&start).filter(|_| number > CHECKED && line.ends_with(b"}")) {
+        Some(head) if head.kind == "started" => Err(joined(name, number)),
         Some(head) => Ok((head.at_us, TurnEdge::of_name(&head.kind))),
         None => event(name, number, line).map(|event| (event.at_us, TurnEdge::of(&event.kind))),
     }

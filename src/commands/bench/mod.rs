@@ -147,7 +147,8 @@ const MOST_BASELINE: u64 = 256 << 20;
 fn read(path: &Path) -> Result<Report> {
     let bytes = file_access::read(path, MOST_BASELINE)
         .with_context(|| format!("cannot read the baseline {}", path.display()))?;
-    serde_json::from_slice(&bytes).with_context(|| format!("{} was not written by bench --json", path.display()))
+    serde_json::from_slice(file_access::without_mark(&bytes))
+        .with_context(|| format!("{} was not written by bench --json", path.display()))
 }
 
 /// The cases of one drafter.

@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::file_access;
 use crate::model::ModelError;
 
 /// Largest JSON file that is read: tokenizers of large vocabularies take tens of megabytes.
@@ -27,7 +28,7 @@ impl SideFiles {
         &self.0
     }
 
-    /// The bytes of a file; `None` if it does not exist.
+    /// The bytes of a file, without a byte order mark; `None` if it does not exist.
     ///
     /// # Errors
     /// If it exists and cannot be read, or is longer than 256 MiB.
@@ -37,7 +38,9 @@ impl SideFiles {
             return Ok(None);
         }
         let read_error = |source| ModelError::Read { path: path.clone(), source };
-        crate::file_access::read_regular(&path, MAX_JSON).map(Some).map_err(read_error)
+        let bytes = file_access::read_regular(&path, MAX_JSON).map_err(read_error)?;
+        let is_json = name.ends_with(".json"); // a mark in a template is a part of it, as in transformers
+        Ok(Some(if is_json { file_access::without_mark(&bytes).to_vec() } else { bytes }))
     }
 
     /// `config.json`.
