@@ -18,7 +18,7 @@ use serde_json::Value;
 use super::catalogue::CatalogueRows;
 
 pub(crate) fn run(action: ModelsAction) -> Result<ExitCode> {
-    let store = super::recipe::store()?;
+    let store = super::recipe::store();
     let progress = &mut Terminal::default();
     match action {
         ModelsAction::Pull { name, force, from, json } => {
@@ -76,6 +76,11 @@ impl Info {
         info.problem = info.read().err().map(|error| error.to_string());
         info.runs = Some(info.problem.is_none());
         info.gguf = GgufSummary::read(&info.entry.file);
+        if let Some(gguf) = info.gguf.as_ref().filter(|gguf| gguf.files > 1) {
+            info.entry.bytes = gguf.file_bytes;
+            info.entry.about =
+                format!("one of {} parts of a split GGUF file; the size is that of all parts", gguf.files);
+        }
         info
     }
 

@@ -21,6 +21,9 @@ pub enum ModelError {
         /// What is wrong.
         what: String,
     },
+    /// Parts of a split file are missing or do not belong together.
+    #[error("{0}")]
+    Split(String),
     /// Recognised, but not supported.
     #[error("{0}")]
     Unsupported(String),

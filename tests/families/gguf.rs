@@ -119,10 +119,16 @@ fn older_names_of_the_scaling_factor_are_read() {
 
 #[test]
 fn a_part_of_a_split_file_is_rejected_with_advice() {
-    let of = |parts| rewritten("qwen3.gguf", |keys| drop(keys.insert("split.count".to_owned(), Value::U16(parts))));
+    let of = |parts| {
+        rewritten("qwen3.gguf", |keys| {
+            keys.insert("split.count".to_owned(), Value::U16(parts));
+            keys.insert("split.no".to_owned(), Value::U16(0));
+        })
+    };
     assert!(OpenModel::open(of(1).path()).is_ok());
     let error = refusal(&bare_options(of(3).path().into(), Backend::Auto));
-    assert!(error.contains("is one of 3 parts of a split GGUF file") && error.contains("--merge"), "{error}");
+    let is_named = error.contains("is part 1 of 3 of a split GGUF file") && error.contains("missing; download");
+    assert!(is_named, "{error}");
 }
 
 /// `mixed.gguf` with another type for some of its matrices.

@@ -3,6 +3,7 @@
 //! `general.name` of a GGUF file is often made by a converter ("Smollm2 135M 8k Lc100K Mix1 Ep2"), so the file's name
 //! comes first if it can be that of a model.
 
+use crate::file_access::split_stem;
 use crate::model::error::clean;
 use crate::model::files::GgufFile;
 
@@ -26,20 +27,12 @@ pub(super) fn of_gguf(gguf: &GgufFile) -> String {
 fn without_format(file: &str) -> &str {
     let mut stem = file.strip_suffix(".gguf").or_else(|| file.strip_suffix(".GGUF")).unwrap_or(file);
     loop {
-        let shorter = without_part(stem).or_else(|| without_last(stem, is_quantisation));
+        let shorter = split_stem(stem).map(|(name, ..)| name).or_else(|| without_last(stem, is_quantisation));
         match shorter {
             Some(shorter) if !shorter.is_empty() => stem = shorter,
             _ => return stem,
         }
     }
-}
-
-/// Without `-00001-of-00003`.
-fn without_part(stem: &str) -> Option<&str> {
-    let is_number = |text: &str| text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit());
-    let (rest, count) = stem.rsplit_once("-of-")?;
-    let (rest, part) = rest.rsplit_once('-')?;
-    (is_number(count) && is_number(part)).then_some(rest)
 }
 
 /// Without the last word after `.` or `-`, if it is of this kind.

@@ -13,6 +13,7 @@ use candle_core::quantized::gguf_file::{Content, Value, VersionedMagic};
 
 use crate::model::ModelError;
 use crate::model::catch_panic::catch_panic;
+use crate::model::files::gguf_parts::{self, Part};
 use crate::model::files::gguf_tensors::{self, TensorEntry};
 use crate::model::files::{LoadedTensor, Mapped, Stored, TensorType, display_name, file_type};
 
@@ -82,34 +83,41 @@ impl Seek for Head<'_> {
     }
 }
 
-/// An open GGUF file and its header.
+/// An open GGUF file and its header. All parts of a split file are one file here.
 pub struct GgufFile {
-    path: PathBuf,
-    metadata: HashMap<String, Value>,
-    tensors: HashMap<String, TensorEntry>,
-    /// Where tensors begin.
-    data: u64,
-    file: Mapped,
+    /// Of the first part.
+    pub(super) path: PathBuf,
+    /// Of the first part.
+    pub(super) metadata: HashMap<String, Value>,
+    /// Of all parts.
+    pub(super) tensors: HashMap<String, TensorEntry>,
+    /// One, or all parts of a split file in their order.
+    pub(super) parts: Vec<Part>,
 }
 
 impl GgufFile {
     /// Opens a file and reads its header; tensors stay on disk. They may have types that do not run:
-    /// [`GgufFile::check_types`].
+    /// [`GgufFile::check_types`]. From any part of a split file all its parts are opened.
     ///
     /// # Errors
     /// [`ModelError::Read`] if it cannot be opened, [`ModelError::Corrupt`] if it is not a complete GGUF file,
-    /// [`ModelError::Unsupported`] if it is one part of a split file.
+    /// [`ModelError::Split`] if parts of a split file are missing or do not belong together.
     pub fn open(path: &Path) -> Result<Self, ModelError> {
-        let gguf = Self::open_part(path)?;
-        gguf.check_whole()?;
-        Ok(gguf)
+        gguf_parts::joined(Self::open_part(path)?)
     }
 
-    /// The same, but also one part of a split file, whose header lists the tensors of that part.
+    /// The same, but of a split file only this part, whose header lists the tensors of that part.
     ///
     /// # Errors
     /// As [`GgufFile::open`].
     pub fn open_part(path: &Path) -> Result<Self, ModelError> {
+        let gguf = Self::read_header(path)?;
+        gguf.check_extent()?;
+        Ok(gguf)
+    }
+
+    /// Reads the header, also of a file whose tensors are cut off.
+    pub(super) fn read_header(path: &Path) -> Result<Self, ModelError> {
         let file = Mapped::open(path)?;
         let head = &file.bytes()[..file.bytes().len().min(MAX_HEADER)];
         let mut head = Head { bytes: Cursor::new(head), alignment: Alignment::Unseen, reads: 0, tensors: 0 };
@@ -123,29 +131,16 @@ impl GgufFile {
         let (tensors, length) = listed.map_err(|what| corrupt(crate::model::error::clean(&what)))?;
         let alignment = content.metadata.get("general.alignment").and_then(whole).unwrap_or(ALIGNMENT).max(1);
         let data = (position + length as u64).checked_next_multiple_of(alignment).unwrap_or(u64::MAX);
-        let gguf = Self { path: path.to_owned(), metadata: content.metadata, tensors, data, file };
-        gguf.check_extent()?;
-        Ok(gguf)
-    }
-
-    /// Rejects a part of a split file, whose header lists only the tensors of that part.
-    fn check_whole(&self) -> Result<(), ModelError> {
-        match self.number("split.count") {
-            Some(parts) if parts > 1 => Err(ModelError::Unsupported(format!(
-                "{} is one of {parts} parts of a split GGUF file ('split.count'), which is not supported; join them with `llama-gguf-split --merge FIRST-PART WHOLE.gguf`",
-                self.path.display()
-            ))),
-            _ => Ok(()),
-        }
+        Ok(Self { path: path.to_owned(), metadata: content.metadata, tensors, parts: vec![Part { file, data }] })
     }
 
     /// Compares the header with the file's length: a truncated file still has a good header.
     fn check_extent(&self) -> Result<(), ModelError> {
-        let size = self.file.bytes().len();
         for (name, info) in &self.tensors {
             // bytes of an unknown type cannot be counted; nothing reads them
-            if info.kind.is_known() && self.range(info).is_none_or(|range| range.end > size) {
+            if info.kind.is_known() && self.bytes_at(info).is_none() {
                 let name = crate::model::error::clean(name);
+                let size = self.parts.get(info.part).map_or(0, |part| part.file.bytes().len());
                 return Err(ModelError::Corrupt {
                     path: self.path.clone(),
                     what: format!("tensor '{name}' reaches beyond the end of the file ({size} bytes)"),
@@ -155,9 +150,14 @@ impl GgufFile {
         Ok(())
     }
 
-    /// Byte range of a tensor in the file.
+    /// A tensor's bytes; none if they are not all there.
+    fn bytes_at(&self, info: &TensorEntry) -> Option<&[u8]> {
+        self.parts.get(info.part)?.file.bytes().get(self.range(info)?)
+    }
+
+    /// Byte range of a tensor in its file.
     fn range(&self, info: &TensorEntry) -> Option<Range<usize>> {
-        let start = usize::try_from(self.data.checked_add(info.offset)?).ok()?;
+        let start = usize::try_from(self.parts.get(info.part)?.data.checked_add(info.offset)?).ok()?;
         Some(start..start.checked_add(usize::try_from(info.bytes()?).ok()?)?)
     }
 
@@ -178,7 +178,7 @@ impl GgufFile {
         }
     }
 
-    /// Path of the file.
+    /// Path of the file, or of the first part.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -248,7 +248,7 @@ impl GgufFile {
         self.tensors.iter().map(|(name, info)| (name.as_str(), info.kind, info.bytes()))
     }
 
-    /// Bytes of all tensors in the file.
+    /// Bytes of all tensors.
     #[must_use]
     pub fn tensor_bytes(&self) -> u64 {
         self.tensors.values().filter_map(TensorEntry::bytes).sum()
@@ -275,7 +275,7 @@ impl GgufFile {
         }
         let encoding = info.kind.encoding().ok_or_else(|| info.kind.unsupported(name, 0))?;
         // the extent was checked when the file was opened
-        let bytes = self.range(info).and_then(|range| self.file.bytes().get(range)).unwrap_or(&[]);
+        let bytes = self.bytes_at(info).unwrap_or(&[]);
         Ok(Stored::new(encoding, bytes))
     }
 
@@ -297,7 +297,7 @@ impl GgufFile {
             let (got, expected) = (info.shape.clone(), vec![len]);
             return Err(ModelError::Shape { name: name.to_owned(), got, expected });
         }
-        let bytes = self.range(info).and_then(|range| self.file.bytes().get(range)).unwrap_or(&[]);
+        let bytes = self.bytes_at(info).unwrap_or(&[]);
         Ok(match info.kind.name().as_ref() {
             "I64" => bytes.as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect(),
             "I32" => bytes.as_chunks().0.iter().map(|bytes| i32::from_le_bytes(*bytes).into()).collect(),
@@ -311,8 +311,8 @@ impl GgufFile {
 
     /// Frees the pages of a tensor that was copied.
     pub(in crate::model) fn release(&self, name: &str) {
-        if let Some(range) = self.tensors.get(name).and_then(|info| self.range(info)) {
-            self.file.release(range);
+        if let Some((info, range)) = self.tensors.get(name).and_then(|info| Some((info, self.range(info)?))) {
+            self.parts[info.part].file.release(range);
         }
     }
 

@@ -18,6 +18,8 @@ pub(super) struct TensorEntry {
     pub(super) shape: Vec<usize>,
     /// From the start of the data.
     pub(super) offset: u64,
+    /// Which part of a split file has it, from 0.
+    pub(super) part: usize,
 }
 
 impl TensorEntry {
@@ -70,7 +72,7 @@ impl<'a> Reader<'a> {
         let mut shape = (0..dims).map(|_| self.length()).collect::<Result<Vec<_>, _>>()?;
         shape.reverse();
         let kind = TensorType(self.number::<4>()? as u32);
-        Ok((name, TensorEntry { kind, shape, offset: self.number::<8>()? }))
+        Ok((name, TensorEntry { kind, shape, offset: self.number::<8>()?, part: 0 }))
     }
 }
 

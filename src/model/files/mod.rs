@@ -8,6 +8,7 @@ mod file_type;
 mod folder;
 pub(in crate::model) mod fp8;
 mod gguf;
+mod gguf_parts;
 mod gguf_tensors;
 mod loaded;
 mod mapped;

@@ -93,7 +93,7 @@ impl GgufDrafting {
     /// Reads the header of a file; `None` if it is not a complete GGUF file.
     #[must_use]
     pub fn read(path: &Path) -> Option<Self> {
-        let gguf = GgufFile::open_part(path).ok().filter(|_| !path.is_dir())?;
+        let gguf = GgufFile::open(path).or_else(|_| GgufFile::open_part(path)).ok().filter(|_| !path.is_dir())?;
         Some(Self::of(&gguf, gguf.text("general.architecture").unwrap_or("(none)")))
     }
 
@@ -103,7 +103,7 @@ impl GgufDrafting {
         let key = |name: &str| gguf.number(&format!("{architecture}.{name}"));
         let announced = key("nextn_predict_layers").unwrap_or(0);
         let (modules, module_bytes) = modules(gguf);
-        let is_split = gguf.number("split.count").is_some_and(|parts| parts > 1);
+        let is_split = gguf.parts() == 1 && gguf.number("split.count").is_some_and(|parts| parts > 1);
         let role = match architecture {
             "dflash" if gguf.has_tensor("markov_w1.weight") => GgufRole::Dspark,
             "dflash" if gguf.tensor_names().any(|name| name.starts_with("selector_")) => GgufRole::Dflash2,

@@ -37,7 +37,12 @@ pub struct GgufSummary {
     pub dtype: String,
     /// Bytes of the tensors.
     pub tensor_bytes: u64,
-    /// Which part of a split file it is, from 1, and the number of parts.
+    /// Files that it consists of: more than 1 for a split file whose parts are all there.
+    pub files: usize,
+    /// Bytes of all these files.
+    #[serde(skip)]
+    pub file_bytes: u64,
+    /// Which part of a split file it is, from 1, and the number of parts; null if all parts are there.
     pub part: Option<(u64, u64)>,
     /// Types of its tensors, the one with the most bytes first.
     pub types: Vec<TypeShare>,
@@ -100,12 +105,13 @@ impl GgufSummary {
         if path.is_dir() {
             return None;
         }
-        let gguf = GgufFile::open_part(path).ok()?;
+        // a part whose others are missing still has its own header
+        let gguf = GgufFile::open(path).or_else(|_| GgufFile::open_part(path)).ok()?;
         let architecture = gguf.text("general.architecture").unwrap_or("(none)").to_owned();
         let number = |name: &str| gguf.number(&format!("{architecture}.{name}")).filter(|number| *number > 0);
-        let parts = gguf.number("split.count").filter(|parts| *parts > 1);
+        let announced = gguf.number("split.count").filter(|parts| *parts > 1 && gguf.parts() == 1);
         let drafting = GgufDrafting::of(&gguf, &architecture);
-        let engines = ServerFlags::of(path, &gguf, &drafting);
+        let engines = ServerFlags::of(gguf.path(), &gguf, &drafting);
         Some(Self {
             title: gguf.name(),
             own_name: gguf.text("general.name").map(clean),
@@ -116,7 +122,9 @@ impl GgufSummary {
             context_length: number("context_length"),
             dtype: gguf.main_dtype(),
             tensor_bytes: gguf.tensor_bytes(),
-            part: parts.map(|parts| (gguf.number("split.no").map_or(1, |part| part.saturating_add(1)), parts)),
+            files: gguf.parts(),
+            file_bytes: gguf.file_bytes(),
+            part: announced.map(|parts| (gguf.number("split.no").map_or(1, |part| part.saturating_add(1)), parts)),
             types: types(&gguf),
             drafting,
             engines,
@@ -127,7 +135,12 @@ impl GgufSummary {
     /// What `models info` prints of a model that runs, beside its card: types, draft module and options of engines.
     #[must_use]
     pub fn beside_card(&self) -> String {
-        [self.types_line(), format!("drafts   {}", self.drafting), self.engines.to_string()].join("\n")
+        let split = (self.files > 1).then(|| format!("split    {} parts, all there", self.files));
+        split
+            .into_iter()
+            .chain([self.types_line(), format!("drafts   {}", self.drafting), self.engines.to_string()])
+            .collect::<Vec<_>>()
+            .join("\n")
     }
 
     fn types_line(&self) -> String {
