@@ -7,7 +7,9 @@
 mod agent;
 mod certificate;
 mod download;
+mod error;
 mod first_byte;
+mod proxy;
 mod redirect;
 
 use std::io::{BufRead, BufReader, Read};
@@ -22,6 +24,8 @@ use ureq::{Agent, Body, BodyReader};
 
 pub use certificate::CA_VARIABLE;
 pub use download::Download;
+pub use error::HttpError;
+pub use proxy::has_proxy;
 
 /// Longest answer that is read as a whole, in bytes.
 const MAX_BODY: u64 = 8 << 20;
@@ -63,93 +67,6 @@ pub struct Access {
     pub ca_file: Option<PathBuf>,
 }
 
-/// Why a request failed: one sentence without a final stop.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum HttpError {
-    /// The address cannot be used.
-    #[error("'{0}' is no http or https address")]
-    Address(String),
-    /// The address carries a name or password.
-    #[error("the address must not contain a password; use --header NAME=ENVVAR or DRAFTSCOPE_API_KEY")]
-    Credentials,
-    /// The file of authorities cannot be used.
-    #[error("cannot use '{path}' as a file of authorities: {why}")]
-    Authorities {
-        /// The file.
-        path: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// The server's certificate, or what it sends instead of TLS.
-    #[error("{host} {what}")]
-    Tls {
-        /// Host and port.
-        host: String,
-        /// What is wrong, as the predicate of a sentence.
-        what: String,
-    },
-    /// No answer, or an answer that is no HTTP.
-    #[error("no answer from {host}: {why}")]
-    Failed {
-        /// Host and port.
-        host: String,
-        /// What the connection reported.
-        why: String,
-    },
-    /// The server sends nothing.
-    #[error("{host}: no answer for {seconds} s")]
-    Silent {
-        /// Host and port.
-        host: String,
-        /// How long was waited.
-        seconds: String,
-    },
-    /// The answer cannot be used.
-    #[error("{host} {what}")]
-    Refused {
-        /// Host and port.
-        host: String,
-        /// What the server does, as the predicate of a sentence.
-        what: &'static str,
-    },
-    /// The answer is an error.
-    #[error("{host} answers {path} with status {status}: {message}")]
-    Status {
-        /// Host and port.
-        host: String,
-        /// The path that was requested.
-        path: String,
-        /// The HTTP status.
-        status: u16,
-        /// The error that the server names.
-        message: String,
-    },
-    /// The server redirects to another host.
-    #[error("{host} redirects to another host ({to}), which is not followed; give that address instead")]
-    Redirect {
-        /// Host and port.
-        host: String,
-        /// Where it redirects to.
-        to: String,
-    },
-    /// A line or a body is too long.
-    #[error("{host} sends more than {limit} bytes in one piece")]
-    TooLong {
-        /// Host and port.
-        host: String,
-        /// The limit.
-        limit: u64,
-    },
-    /// The answer is no JSON.
-    #[error("{host} answers {path} with something that is not JSON")]
-    NotJson {
-        /// Host and port.
-        host: String,
-        /// The path that was requested.
-        path: String,
-    },
-}
-
 /// How an answer is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Answer {
@@ -165,6 +82,9 @@ pub struct Client {
     asking: Option<Arc<Self>>,
     base: Uri,
     host: String,
+    tls: TlsConfig,
+    /// Name of the proxy, if one leads to the server.
+    proxy: Option<String>,
     headers: Vec<(String, String)>,
     patience: Patience,
 }
@@ -173,7 +93,8 @@ impl Client {
     /// A client of the server at `url`.
     ///
     /// # Errors
-    /// When `url` is no http or https address, or contains credentials, or the file of authorities cannot be used.
+    /// When `url` is no http or https address, or contains credentials, or the file of authorities or the proxy of the
+    /// environment cannot be used.
     pub fn new(url: &str, access: Access, patience: Patience) -> Result<Self, HttpError> {
         let Access { headers, ca_file } = access;
         let address = || HttpError::Address(url.chars().take(200).collect());
@@ -186,7 +107,7 @@ impl Client {
             return Err(address());
         }
         let host = authority.to_string();
-        let is_local = matches!(authority.host(), "localhost" | "[::1]") || authority.host().starts_with("127.");
+        let route = proxy::route(&base)?;
         let tls = match base.scheme_str() {
             Some("https") => {
                 let roots = certificate::roots(ca_file.as_deref())?;
@@ -195,10 +116,12 @@ impl Client {
             _ => TlsConfig::default(),
         };
         let client = |patience| Self {
-            agent: agent::of(patience, tls.clone(), is_local),
+            agent: agent::of(patience, tls.clone(), route.as_ref()),
             asking: None,
             base: base.clone(),
             host: host.clone(),
+            tls: tls.clone(),
+            proxy: route.as_ref().map(|route| route.name.clone()),
             headers: headers.clone(),
             patience,
         };
@@ -347,9 +270,16 @@ impl Client {
             ureq::Error::Timeout(ureq::Timeout::RecvBody) => return self.refused(TOO_SLOW),
             ureq::Error::Timeout(_) => self.patience.silence,
             error => {
-                return match certificate::fault(error) {
-                    Some(what) => HttpError::Tls { host, what },
-                    None => HttpError::Failed { host, why: error.to_string() },
+                return match (certificate::fault(error), &self.proxy) {
+                    (Some(what), _) => HttpError::Tls { host, what },
+                    (None, Some(proxy)) => {
+                        let why = match error {
+                            ureq::Error::ConnectProxyFailed(why) => why.clone(),
+                            error => error.to_string(),
+                        };
+                        HttpError::ThroughProxy { host, proxy: proxy.clone(), why }
+                    }
+                    (None, None) => HttpError::Failed { host, why: error.to_string() },
                 };
             }
         };

@@ -7,9 +7,10 @@ use ureq::unversioned::transport::{Connector as _, DefaultConnector};
 
 use super::Patience;
 use super::first_byte::FirstByte;
+use super::proxy::Route;
 
-/// What sends the requests of a client. `is_local` says that the server is on this machine.
-pub(super) fn of(patience: Patience, tls: TlsConfig, is_local: bool) -> Agent {
+/// What sends the requests of a client, through a proxy if one leads to the server.
+pub(super) fn of(patience: Patience, tls: TlsConfig, route: Option<&Route>) -> Agent {
     let config = Agent::config_builder()
         .http_status_as_error(false)
         .max_redirects(0)
@@ -22,8 +23,8 @@ pub(super) fn of(patience: Patience, tls: TlsConfig, is_local: bool) -> Agent {
         .timeout_connect(Some(patience.connect))
         .timeout_recv_response(Some(patience.answer))
         .tls_config(tls);
-    // a proxy cannot reach this machine
-    let config = if is_local { config.proxy(None) } else { config };
+    // ureq reads the environment itself, and takes one proxy for all schemes
+    let config = config.proxy(route.map(|route| route.proxy.clone()));
     let waits = FirstByte { answer: patience.answer, silence: patience.silence };
     let connector = DefaultConnector::default().chain(waits);
     Agent::with_parts(config.build(), connector, DefaultResolver::default())

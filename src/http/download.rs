@@ -8,7 +8,7 @@ use std::io::Read;
 use ureq::http::{HeaderMap, Uri};
 use ureq::{Body, BodyReader};
 
-use super::{Client, HttpError, redirect};
+use super::{Client, HttpError, agent, proxy, redirect};
 
 /// Most redirects that are followed.
 const MAX_REDIRECTS: usize = 5;
@@ -36,7 +36,7 @@ impl Client {
         let mut own = HeaderMap::new();
         for _ in 0..=MAX_REDIRECTS {
             let is_own = redirect::is_same_server(&base, &at);
-            let here = if is_own { self.clone() } else { self.stranger(&at) };
+            let here = if is_own { self.clone() } else { self.stranger(&at)? };
             let mut request = here.agent.get(&at).header("range", range);
             for (name, value) in &here.headers {
                 request = request.header(name, value);
@@ -63,9 +63,11 @@ impl Client {
     }
 
     /// The same client without credentials, for another server.
-    fn stranger(&self, at: &Uri) -> Self {
+    fn stranger(&self, at: &Uri) -> Result<Self, HttpError> {
         let host = at.authority().map_or_else(String::new, ToString::to_string);
-        Self { host, headers: Vec::new(), ..self.clone() }
+        let route = proxy::route(at)?;
+        let agent = agent::of(self.patience, self.tls.clone(), route.as_ref());
+        Ok(Self { host, agent, proxy: route.map(|route| route.name), headers: Vec::new(), ..self.clone() })
     }
 }
 
