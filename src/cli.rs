@@ -306,7 +306,7 @@ pub struct ExplainArgs {
 pub enum ModelsAction {
     /// Fetch a model into the cache
     Pull {
-        /// Name of a known model, or owner/name of a repository of the Hub [default: the default model]
+        /// Name of a known model, or owner/name or owner/name:TYPE of a repository of the Hub [default: the default model]
         name: Option<String>,
         /// Fetch it again even if it is there; for a repository, take the newest commit and replace files that differ
         #[arg(long)]
@@ -326,8 +326,8 @@ pub enum ModelsAction {
     },
     /// Print what is known about a model, and check its file; a repository is fetched first
     Info {
-        /// Name, file, folder or repository
-        name: String,
+        /// Name, file, folder, repository, or the address of its page
+        name: PathBuf,
         /// Write JSON
         #[arg(long)]
         json: bool,
@@ -335,7 +335,7 @@ pub enum ModelsAction {
     /// Remove a model from the program's own cache
     Rm {
         /// Name or file name
-        name: String,
+        name: PathBuf,
     },
 }
 

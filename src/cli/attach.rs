@@ -60,7 +60,7 @@ pub struct AttachArgs {
     pub json: bool,
     /// Check the lines of an engine's plugin, from a file or from its socket, and name line and field of what is wrong
     #[arg(long, value_name = "FILE|SOCKET", conflicts_with_all = ["urls", "watch"])]
-    pub check: Option<String>,
+    pub check: Option<PathBuf>,
     #[command(flatten)]
     pub connect: ConnectArgs,
     #[command(flatten)]

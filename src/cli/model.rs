@@ -1,5 +1,6 @@
 //! The options on models: what to load and where to run it.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -12,8 +13,9 @@ use crate::model::options::{Backend, DeviceChoice, Dtype, Rollback};
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Model")]
 pub struct ModelArgs {
-    /// GGUF file, model folder (safetensors), name of a known model, or repository of the Hugging Face Hub (owner/name
-    /// or owner/name@revision) [default: the default model, downloaded on first use]
+    /// GGUF file, model folder (safetensors), name of a known model, or repository of the Hugging Face Hub (owner/name,
+    /// owner/name@revision, owner/name:TYPE, or the address of its page) [default: the default model, downloaded on first
+    /// use]
     #[arg(long, short, value_name = "MODEL", env = "DRAFTSCOPE_MODEL", value_parser = model_name())]
     pub model: Option<PathBuf>,
     /// Data type of the target's weights; auto takes the fastest on the device
@@ -57,5 +59,5 @@ pub struct ModelArgs {
     /// line, or all, even if an assistant usually looks into a few clusters only. A module may also propose tokens of
     /// the text
     #[arg(long, value_name = "N|FILE|all", help_heading = "Drafting")]
-    pub draft_vocab: Option<String>,
+    pub draft_vocab: Option<OsString>,
 }

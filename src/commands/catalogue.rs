@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     fn row(name: &str, memory: Option<u64>) -> CatalogueRow {
-        let store = Store::from_env().unwrap();
+        let store = Store::from_env();
         CatalogueRow::new(draftscope::store::recommended(name).unwrap(), &store, memory, 20e9)
     }
 
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn the_table_lines_up_and_says_what_is_estimated() {
-        let store = Store::from_env().unwrap();
+        let store = Store::from_env();
         let rows = catalogue().iter().map(|model| CatalogueRow::new(model, &store, Some(16 << 30), 20e9)).collect();
         let bandwidth = Bandwidth { bytes_per_second: 20e9, is_remembered: false };
         let text = CatalogueRows { rows, memory: Some(16 << 30), bandwidth }.to_string();

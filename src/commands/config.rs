@@ -68,7 +68,9 @@ pub(crate) fn run(action: &ConfigAction, parsed: &Parsed) -> Result<ExitCode> {
         ConfigAction::Show => show(parsed)?,
         ConfigAction::Init => {
             let folder = path.parent().unwrap_or(std::path::Path::new("."));
-            std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+            std::fs::create_dir_all(folder).with_context(|| {
+                format!("cannot create {} (DRAFTSCOPE_CONFIG names another file)", folder.display())
+            })?;
             if path.exists() {
                 bail!("{} exists already; remove it first to get a new one", path.display());
             }

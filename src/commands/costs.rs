@@ -19,7 +19,7 @@ const MAX_BYTES: u64 = 64 << 10;
 
 /// The user's memory; without a cache directory nothing is remembered.
 pub(super) fn memory() -> Arc<dyn CostMemory> {
-    let dir = Store::from_env().ok().and_then(|store| Some(store.cache().dir().parent()?.join("costs")));
+    let dir = Store::from_env().cache().dir().parent().map(|dir| dir.join("costs"));
     Arc::new(Folder(dir))
 }
 

@@ -77,7 +77,10 @@ fn write(index: usize, events: &mut dyn Iterator<Item = &Event>) -> Result<PathB
 }
 
 fn written(format: Format, path: &Path, events: &mut dyn Iterator<Item = &Event>) -> Result<()> {
-    let mut file = tempfile::Builder::new().suffix(".dscope.jsonl").tempfile()?;
+    // beside the result: the system's folder for temporary files may be missing or small
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let file = tempfile::Builder::new().prefix(".draftscope-").suffix(".dscope.jsonl").tempfile_in(folder);
+    let mut file = file.with_context(|| format!("cannot write into {}", folder.display()))?;
     lines(events, file.as_file_mut())?;
     let recording = Recording::open(file.path())?;
     Ok(export::export(&recording, format, path, &ExportOptions::default())?)

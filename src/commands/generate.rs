@@ -30,7 +30,7 @@ struct Line {
 
 pub(crate) fn run(args: &GenerateArgs) -> Result<ExitCode> {
     let tasks = TaskFile::read(&args.tasks)?;
-    let store = super::recipe::store()?;
+    let store = super::recipe::store();
     let path = store.resolve(args.model.as_deref(), &mut Terminal::default())?;
     let opened = OpenModel::open(&path)?;
     let family = opened.transformer().conventions.name;

@@ -16,9 +16,10 @@ const SILENCE: Duration = Duration::from_secs(10);
 const MAX_LINES: usize = 100_000;
 
 /// Prints what is wrong, line by line, and what the lines amount to.
-pub(crate) fn run(place: &str) -> Result<ExitCode> {
-    let report = if Path::new(place).is_file() {
-        let file = file_access::open(Path::new(place)).with_context(|| format!("cannot read {place}"))?;
+pub(crate) fn run(path: &Path) -> Result<ExitCode> {
+    let place = path.to_string_lossy();
+    let report = if path.is_file() {
+        let file = file_access::open(path).with_context(|| format!("cannot read {place}"))?;
         socket::check(FileLines(BufReader::new(file)))
     } else {
         let address: Address = place.parse().map_err(|why: String| anyhow!(why))?;

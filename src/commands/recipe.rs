@@ -2,6 +2,7 @@
 //!
 //! Invariant: everything that can be rejected without loading weights is rejected here, before the engine starts.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ const MTP_NAME: &str = "smollm2-135m-mtp-9 (fp8)";
 pub(crate) fn recipe(args: &ModelArgs) -> Result<LoadOptions> {
     // loaded for every drafter, so that the user can switch to it
     let mtp = if args.drafter == DrafterKind::None.name() { None } else { Some(mtp_recipe(args.mtp.as_deref())?) };
-    let store = store()?;
+    let store = store();
     let target = store.resolve(args.model.as_deref(), &mut Terminal::default())?;
     let draft_model = match &args.draft_model {
         Some(model) => Some(drafter(&store, model)?),
@@ -90,22 +91,23 @@ fn drafter(store: &Store, model: &Path) -> Result<PathBuf> {
 }
 
 /// The store; it rejects an unsupported repository before its weights are fetched.
-pub(crate) fn store() -> Result<Store> {
+pub(crate) fn store() -> Store {
     let preflight = |folder: &Path| preflight(&SideFiles::of(folder)).map_err(|error| error.to_string());
-    Ok(Store::from_env()?.with_preflight(preflight))
+    Store::from_env().with_preflight(preflight)
 }
 
 /// A number of tokens, all of them, or a file that lists them.
-fn draft_vocab(text: &str) -> Result<DraftVocab> {
-    if let Ok(count) = text.parse() {
+fn draft_vocab(value: &OsStr) -> Result<DraftVocab> {
+    if let Some(count) = value.to_str().and_then(|text| text.parse().ok()) {
         return Ok(DraftVocab::First(count));
     }
+    let text = value.to_string_lossy();
     if text == "all" {
         return Ok(DraftVocab::All);
     }
     const MOST: u64 = 16 << 20;
     let list =
-        file_access::read_text(Path::new(text), MOST).with_context(|| format!("--draft-vocab: cannot read {text}"))?;
+        file_access::read_text(Path::new(value), MOST).with_context(|| format!("--draft-vocab: cannot read {text}"))?;
     let ids = list.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).map(|(at, line)| {
         line.trim()
             .parse()

@@ -32,7 +32,7 @@ pub(crate) fn look(args: &LookArgs, files: &UserFiles) -> TuiOptions {
         theme: args.theme.clone().or_else(fitting),
         themes: files.themes.clone(),
         keymap: files.keymap.clone(),
-        ascii: args.ascii,
+        ascii: args.ascii || options.ascii,
         marks: args.marks,
         no_mouse: args.no_mouse,
         warnings: files.warnings.clone(),

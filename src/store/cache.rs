@@ -15,6 +15,7 @@ use super::catalog::{self, KnownModel};
 use super::check::{self, Mismatch};
 use super::entry::{ModelEntry, Removed, Status};
 use super::fetch::RESUMABLE;
+use super::gguf_choice;
 use super::lock::Lock;
 use super::progress::Progress;
 
@@ -22,25 +23,31 @@ use super::progress::Progress;
 #[derive(Clone, Debug)]
 pub struct Cache {
     dir: PathBuf,
+    /// Whether there is no place for it: it is empty, and nothing can be put into it.
+    is_nowhere: bool,
 }
 
+/// A path below which nothing can be.
+const NOWHERE: &str = "/dev/null/draftscope";
+
 impl Cache {
-    /// The user's cache.
-    ///
-    /// # Errors
-    /// When there is neither a home directory nor `DRAFTSCOPE_CACHE`.
-    pub fn from_env() -> Result<Self, StoreError> {
-        let root = match std::env::var_os("DRAFTSCOPE_CACHE").filter(|dir| !dir.is_empty()) {
-            Some(dir) => std::path::absolute(&dir).unwrap_or_else(|_| dir.into()),
-            None => etcetera::choose_base_strategy().map_err(|_| StoreError::NoHome)?.cache_dir().join("draftscope"),
-        };
-        Ok(Self::at(root.join("models")))
+    /// The user's cache; an empty one that takes no files where there is neither a home directory nor
+    /// `DRAFTSCOPE_CACHE`, so that the user's own files run.
+    #[must_use]
+    pub fn from_env() -> Self {
+        let own = std::env::var_os("DRAFTSCOPE_CACHE").filter(|dir| !dir.is_empty());
+        let own = own.map(|dir| std::path::absolute(&dir).unwrap_or_else(|_| dir.into()));
+        let root = own.or_else(|| Some(etcetera::choose_base_strategy().ok()?.cache_dir().join("draftscope")));
+        match root {
+            Some(root) => Self::at(root.join("models")),
+            None => Self { dir: NOWHERE.into(), is_nowhere: true },
+        }
     }
 
     /// The cache in this directory, which need not exist.
     #[must_use]
     pub fn at(dir: PathBuf) -> Self {
-        Self { dir }
+        Self { dir, is_nowhere: false }
     }
 
     /// Its path.
@@ -82,6 +89,9 @@ impl Cache {
 
     /// Status of a known model's file as far as it is known without reading the file.
     fn unread_status(&self, model: &KnownModel) -> Status {
+        if self.is_nowhere {
+            return Status::Missing;
+        }
         let file = self.path_of(model);
         let bytes = match fs::metadata(&file) {
             Ok(meta) if meta.is_file() => meta.len(),
@@ -119,7 +129,8 @@ impl Cache {
     /// When the directory exists and cannot be read.
     pub fn find(&self, name: &str) -> Result<Option<ModelEntry>, StoreError> {
         let answers_to = |entry: &ModelEntry| {
-            entry.name.eq_ignore_ascii_case(name) || entry.file.file_name().is_some_and(|file| file == name)
+            entry.name.eq_ignore_ascii_case(name)
+                || entry.file.file_name().is_some_and(|file| file.to_string_lossy() == name)
         };
         Ok(self.list()?.into_iter().find(answers_to))
     }
@@ -131,7 +142,7 @@ impl Cache {
     pub fn remove(&self, name: &str, progress: &mut dyn Progress) -> Result<Removed, StoreError> {
         let absent = || StoreError::NotCached { name: name.to_owned(), dir: self.dir.clone() };
         if !self.dir.is_dir() {
-            return Err(absent());
+            return Err(if self.is_nowhere { StoreError::NoHome } else { absent() });
         }
         let _lock = self.lock(progress)?;
         let entry = self.find(name)?.filter(|entry| entry.status != Status::Missing);
@@ -147,6 +158,9 @@ impl Cache {
 
     /// Waits for the lock on the cache, which is created if necessary.
     pub(super) fn lock(&self, progress: &mut dyn Progress) -> Result<Lock, StoreError> {
+        if self.is_nowhere {
+            return Err(StoreError::NoHome);
+        }
         fs::create_dir_all(&self.dir).map_err(StoreError::cache("create", &self.dir))?;
         let path = self.lock_file();
         Lock::wait(&path, "the model cache", progress).map_err(StoreError::cache("lock", &path))
@@ -200,6 +214,7 @@ impl Cache {
 
     fn files(&self) -> Result<Vec<PathBuf>, StoreError> {
         match fs::read_dir(&self.dir) {
+            _ if self.is_nowhere => Ok(Vec::new()),
             Ok(_) => Ok(paths_in(&self.dir).into_iter().filter(|path| is_model(path)).collect()),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
             Err(error) => Err(StoreError::cache("read", &self.dir)(error)),
@@ -207,16 +222,18 @@ impl Cache {
     }
 }
 
-/// The entry of a file that is not in the catalog.
+/// The entry of a file that is not in the catalog; its size is that of all its parts.
 pub(super) fn foreign(file: PathBuf) -> Result<ModelEntry, std::io::Error> {
-    let bytes = fs::metadata(&file)?.len();
+    let own = fs::metadata(&file)?.len();
+    let bytes =
+        gguf_choice::all_parts(&file).iter().filter_map(|part| fs::metadata(part).ok()).map(|part| part.len()).sum();
     Ok(ModelEntry {
         name: file.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
         about: "a file that is not in the catalog".to_owned(),
         is_default: false,
         sha256: check::noted(&file),
         file,
-        bytes,
+        bytes: own.max(bytes),
         license: None,
         status: Status::Foreign,
     })

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
-use super::repo::RepoName;
+use super::repo_name::RepoName;
 
 /// The file that the entries are read from.
 const SOURCE: &str = include_str!("../../assets/catalogue.toml");

@@ -32,6 +32,22 @@ pub enum StoreError {
         /// The known names.
         known: String,
     },
+    /// An address names no model.
+    #[error("'{address}' cannot be used as a model: {why}")]
+    Address {
+        /// The address without its query.
+        address: String,
+        /// Why, and what can be used.
+        why: String,
+    },
+    /// A folder has several models, or none.
+    #[error("{} {why}", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// What it has, and the next step.
+        why: String,
+    },
     /// Nothing under this name in the cache.
     #[error("'{name}' is not in the cache at {}; `draftscope models list` shows what is", dir.display())]
     NotCached {

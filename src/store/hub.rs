@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::http::{Access, Client, HttpError, Patience};
+use crate::http::{Access, Client, HttpError, Patience, has_proxy};
 
 use super::catalog::KnownModel;
 use super::error::SourceError;
@@ -37,12 +37,10 @@ pub(super) struct Hub {
 impl Hub {
     /// The hub at this endpoint, or the public one.
     pub(super) fn new(endpoint: Option<String>, off: Option<String>) -> Self {
-        let names = ["ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY"];
-        let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let endpoint = endpoint.unwrap_or_else(|| ENDPOINT.to_owned());
         Self {
             endpoint: endpoint.trim_end_matches('/').to_owned(),
-            has_proxy: names.iter().any(|name| is_set(name) || is_set(&name.to_lowercase())),
+            has_proxy: has_proxy(&endpoint),
             patience: PATIENCE,
             off,
         }
@@ -89,7 +87,16 @@ impl Hub {
 
     /// The files of a repository, and its commit.
     pub(super) fn info(&self, repo: &HubRepo, token: Option<&str>) -> Result<RepoInfo, SourceError> {
-        let answer = self.client(token)?.get_json(&repo.info_path())?;
+        self.described(&repo.info_path(), token)
+    }
+
+    /// The same with the sizes of files.
+    pub(super) fn info_with_sizes(&self, repo: &HubRepo, token: Option<&str>) -> Result<RepoInfo, SourceError> {
+        self.described(&format!("{}?blobs=true", repo.info_path()), token)
+    }
+
+    fn described(&self, path: &str, token: Option<&str>) -> Result<RepoInfo, SourceError> {
+        let answer = self.client(token)?.get_json(path)?;
         let info: RepoInfo = serde_json::from_value(answer)
             .map_err(|_| SourceError::Failed("its answer is no description of a repository".to_owned()))?;
         if !is_commit(&info.sha) {

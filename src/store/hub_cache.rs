@@ -61,6 +61,9 @@ pub(super) struct Sibling {
     /// Its path in the repository.
     #[serde(rename = "rfilename")]
     pub(super) name: String,
+    /// Bytes, if they were asked for.
+    #[serde(default)]
+    pub(super) size: Option<u64>,
 }
 
 /// The cache of repositories in a folder.

@@ -8,6 +8,7 @@
 
 use std::path::{MAIN_SEPARATOR, Path, PathBuf};
 
+mod address;
 mod cache;
 mod catalog;
 mod catalogue;
@@ -15,6 +16,7 @@ mod check;
 mod entry;
 mod error;
 mod fetch;
+mod gguf_choice;
 mod hub;
 mod hub_cache;
 mod hub_file;
@@ -23,6 +25,8 @@ mod pip;
 mod progress;
 mod reach;
 mod repo;
+mod repo_gguf;
+mod repo_name;
 mod side;
 mod sidecar;
 #[cfg(test)]
@@ -38,8 +42,10 @@ pub use progress::{Progress, Terminal};
 pub use repo::Preflight;
 pub use sidecar::{sidecar_kind, sidecars};
 
+use address::Address;
 use fetch::ModelSource;
-use repo::{RepoName, Repos};
+use repo::Repos;
+use repo_name::RepoName;
 
 /// The cache, and the sources that fill it.
 pub struct Store {
@@ -55,24 +61,22 @@ pub struct Store {
 /// # Errors
 /// As [`Store::resolve`].
 pub fn resolve(explicit: Option<&Path>) -> Result<PathBuf, StoreError> {
-    Store::from_env()?.resolve(explicit, &mut Terminal::default())
+    Store::from_env().resolve(explicit, &mut Terminal::default())
 }
 
 impl Store {
     /// The user's cache, the hub, and pip, as the environment sets them: `DRAFTSCOPE_CACHE`,
     /// `DRAFTSCOPE_OFFLINE`, `HF_ENDPOINT`, `HF_HUB_OFFLINE`, `HF_HOME`, `HF_HUB_CACHE`, `HF_TOKEN`.
-    ///
-    /// # Errors
-    /// When there is no directory for a cache.
-    pub fn from_env() -> Result<Self, StoreError> {
+    #[must_use]
+    pub fn from_env() -> Self {
         let offline = switched_on("DRAFTSCOPE_OFFLINE");
         let endpoint = std::env::var("HF_ENDPOINT").ok().filter(|text| !text.is_empty());
         let hub = || hub::Hub::new(endpoint.clone(), offline.clone().or_else(|| switched_on("HF_HUB_OFFLINE")));
-        Ok(Self {
-            cache: Cache::from_env()?,
+        Self {
+            cache: Cache::from_env(),
             sources: vec![Box::new(hub()), Box::new(pip::Pip::new(offline.clone()))],
             repos: Repos::from_env(hub()),
-        })
+        }
     }
 
     /// The same store, but `check` judges a repository's small files before its weights are fetched.
@@ -91,8 +95,9 @@ impl Store {
     /// The file or folder of the model to run, fetched first if necessary.
     ///
     /// `explicit` is the name of a known model, a path, the name of a file in the cache, or a repository
-    /// of the hub (`owner/name`, `owner/name@revision`, `owner/name/FILE.gguf`), tried in this order
-    /// (`./name` is always a path); `None` is the default model.
+    /// of the hub (`owner/name`, `owner/name@revision`, `owner/name:TYPE`, `owner/name/FILE.gguf`, or the address of its
+    /// page), tried in this order (`./name` is always a path); `None` is the default model. Of a folder with one GGUF
+    /// file this file is taken.
     ///
     /// # Errors
     /// When there is no such file or name, or no source delivers the model.
@@ -136,10 +141,17 @@ impl Store {
 
     fn resolve_own(&self, path: &Path, progress: &mut dyn Progress) -> Result<PathBuf, StoreError> {
         let error = match readable(path) {
+            Ok(()) if path.is_dir() => return in_folder(path),
             Ok(()) => return Ok(path.to_owned()),
             Err(error) => error,
         };
         let name = path.to_string_lossy();
+        let address = if path.exists() { None } else { address::read(&name)? };
+        match address {
+            Some(Address::Path(path)) => return self.resolve_own(&path, progress),
+            Some(Address::Repo(repo)) => return self.repos.resolve(&repo, progress),
+            None => {}
+        }
         if let Some(entry) = self.cache.find(&name)?.filter(|entry| entry.status == Status::Foreign) {
             return Ok(entry.file);
         }
@@ -172,7 +184,7 @@ impl Store {
         }
         let model = match name {
             None => &DEFAULT,
-            Some(name) => match (catalog::find(name), RepoName::parse(name)) {
+            Some(name) => match (catalog::find(name), repo_of(name)?) {
                 (Some(model), _) => model,
                 (None, Some(_)) if options.from == Some(SourceKind::Pip) => {
                     return Err(StoreError::HubOnly { name: name.to_owned() });
@@ -244,13 +256,14 @@ impl Store {
     ///
     /// # Errors
     /// When there is no such name or file.
-    pub fn info(&self, name: &str, progress: &mut dyn Progress) -> Result<ModelEntry, StoreError> {
+    pub fn info(&self, path: &Path, progress: &mut dyn Progress) -> Result<ModelEntry, StoreError> {
+        let name = path.to_str().unwrap_or_default();
         if let Some(model) = catalog::find(name) {
             return Ok(self.cache.entry(model, self.cache.check(model)));
         }
         let file = match recommended(name) {
             Some(model) => self.recommended(model, false, progress)?.0,
-            None => self.resolve_own(Path::new(name), progress)?,
+            None => self.resolve_own(path, progress)?,
         };
         if file.is_dir() {
             return cache::folder(&file).map_err(|source| StoreError::Read { path: file.clone(), source });
@@ -271,8 +284,39 @@ impl Store {
     ///
     /// # Errors
     /// When the cache has no such file, or it cannot be removed.
-    pub fn remove(&self, name: &str, progress: &mut dyn Progress) -> Result<Removed, StoreError> {
-        self.cache.remove(name, progress)
+    pub fn remove(&self, name: &Path, progress: &mut dyn Progress) -> Result<Removed, StoreError> {
+        self.cache.remove(&name.to_string_lossy(), progress)
+    }
+}
+
+/// The repository that a name or an address means.
+fn repo_of(name: &str) -> Result<Option<RepoName>, StoreError> {
+    Ok(match address::read(name)? {
+        Some(Address::Repo(repo)) => Some(repo),
+        Some(Address::Path(_)) => None,
+        None => RepoName::parse(name),
+    })
+}
+
+/// What a folder stands for: itself if it is a model folder, else the one GGUF file in it.
+fn in_folder(folder: &Path) -> Result<PathBuf, StoreError> {
+    let files = gguf_choice::in_folder(folder);
+    let has = |name: &str| files.iter().any(|(file, _)| file == name);
+    let has_weights = || files.iter().any(|(file, _)| file.ends_with(".safetensors") || file == repo::TORCH);
+    let choices = gguf_choice::choices(files.iter().map(|(name, bytes)| (name.as_str(), *bytes)));
+    match choices.as_slice() {
+        [] => Ok(folder.to_owned()),
+        _ if has(repo::CONFIG) && has_weights() => Ok(folder.to_owned()),
+        [one] => Ok(folder.join(one.name())),
+        several => Err(StoreError::Folder {
+            path: folder.to_owned(),
+            why: format!(
+                "has {} models: {}; name the file, as in {}",
+                several.len(),
+                gguf_choice::list(several),
+                folder.join(several[0].name()).display()
+            ),
+        }),
     }
 }
 

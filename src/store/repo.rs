@@ -20,61 +20,21 @@ use super::hub::Hub;
 use super::hub_cache::{HubCache, HubRepo, Sibling};
 use super::lock::Lock;
 use super::progress::Progress;
+use super::repo_name::{RepoName, Wanted};
 use super::side;
-use super::sidecar::sidecar_kind;
 
 /// Judges a folder whose weights are not there yet; the error is the reason why its model is not supported.
 pub type Preflight = fn(&Path) -> Result<(), String>;
 
 pub(super) const CONFIG: &str = "config.json";
 const TOKENIZER: &str = "tokenizer.json";
-const SINGLE: &str = "model.safetensors";
+pub(super) const SINGLE: &str = "model.safetensors";
 /// Weights of older draft heads.
-const TORCH: &str = "pytorch_model.bin";
-const INDEX: &str = "model.safetensors.index.json";
+pub(super) const TORCH: &str = "pytorch_model.bin";
+pub(super) const INDEX: &str = "model.safetensors.index.json";
 
 /// Most shards.
 const MAX_SHARDS: usize = 4096;
-
-/// `owner/name[@revision][/FILE.gguf]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct RepoName {
-    id: String,
-    revision: Option<String>,
-    /// One file instead of the folder.
-    file: Option<String>,
-}
-
-impl RepoName {
-    /// Parses what a user typed; none if it cannot be such a name.
-    pub(super) fn parse(text: &str) -> Option<Self> {
-        let (owner, rest) = text.split_once('/')?;
-        let (rest, file) = match rest.split_once('/') {
-            Some((rest, file)) => (rest, Some(file.to_owned())),
-            None => (rest, None),
-        };
-        let (name, revision) = match rest.split_once('@') {
-            Some((name, revision)) => (name, Some(revision.to_owned())),
-            None => (rest, None),
-        };
-        let plain = |part: &str| {
-            let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-            !part.is_empty() && !part.starts_with('.') && part.len() <= 96 && part.chars().all(fits)
-        };
-        let is_file = |file: &String| file.ends_with(".gguf") && file.split('/').all(plain);
-        let is_gguf = file.is_none() && name.ends_with(".gguf"); // that is a path
-        let fits = plain(owner) && plain(name) && revision.as_deref().is_none_or(plain) && file.iter().all(is_file);
-        (fits && !is_gguf).then(|| Self { id: format!("{owner}/{name}"), revision, file })
-    }
-
-    fn at(&self, revision: &str) -> HubRepo {
-        HubRepo::new(&self.id, revision)
-    }
-
-    fn revision(&self) -> &str {
-        self.revision.as_deref().unwrap_or("main")
-    }
-}
 
 /// Deletes a file of a snapshot, which is a link to its contents, and the contents. What cannot be deleted is emptied,
 /// if possible, so that no later start takes it for the model.
@@ -169,7 +129,7 @@ impl Repos {
                 Ok(()) => "so it was deleted".to_owned(),
                 Err(error) => format!("and it cannot be deleted ({error}), so delete {}", path.display()),
             };
-            let file = name.file.as_deref().unwrap_or_default();
+            let file = if let Wanted::File(file) = &name.wanted { file } else { "" };
             let why = format!(
                 "{file} is not the file that this version recommends (its sha256 differs), {fate}; to use it, name it: --model {}/{file}",
                 name.id
@@ -189,17 +149,20 @@ impl Repos {
         let (cache, repo) = (HubCache::new(dir.to_owned()), name.at(name.revision()));
         let commit = cache.noted_commit(&repo).unwrap_or_else(|| name.revision().to_owned());
         let folder = cache.snapshot(&repo, &commit);
-        match &name.file {
-            Some(file) => Some(folder.join(file)).filter(|path| path.is_file()),
-            None => is_complete(&folder).then_some(folder),
+        match name.wanted {
+            Wanted::Model if is_complete(&folder) => Some(folder),
+            ref wanted => Self::find_gguf(&folder, wanted),
         }
     }
 
     /// Fetches the small files of a complete folder that another program did not fetch, if the hub has them; returns
     /// whether there were any. The folder works without them, so a failure is reported and is no error.
     fn complete(&self, dir: &Path, (name, folder): (&RepoName, &Path), progress: &mut dyn Progress) -> bool {
+        if folder.is_file() {
+            return false;
+        }
         let missing = side::missing(folder);
-        if name.file.is_some() || missing.is_empty() {
+        if missing.is_empty() {
             return false;
         }
         let fetched = self.hub.ready().and_then(|()| {
@@ -233,12 +196,17 @@ impl Repos {
         let has = |file: &str| info.siblings.iter().any(|sibling| sibling.name == file);
         let there: Vec<_> = missing.into_iter().filter(|file| has(file)).collect();
         there.iter().try_for_each(|file| self.get((&repo, file, false), &cache, progress).map(drop))?;
-        side::note_absent(folder, has);
+        side::note_absent(folder, &side::FILES, has);
         Ok(!there.is_empty())
     }
 
+    /// The files of a repository with their sizes.
+    pub(super) fn describe(&self, repo: &HubRepo) -> Result<Vec<Sibling>, SourceError> {
+        self.hub.info_with_sizes(repo, self.token.as_deref()).map(|info| info.siblings)
+    }
+
     /// Reports the step, then gets the file as [`Hub::get`] does.
-    fn get(
+    pub(super) fn get(
         &self,
         (repo, file, force): (&HubRepo, &str, bool),
         cache: &HubCache,
@@ -258,25 +226,19 @@ impl Repos {
         let info = self.hub.info(&name.at(name.revision()), self.token.as_deref())?;
         let has = |file: &str| info.siblings.iter().any(|sibling| sibling.name == file);
         let repo = name.at(&info.sha);
-        let mut get = |file: &str| self.get((&repo, file, force), &cache, &mut *progress);
-        let path = if let Some(file) = &name.file {
-            if is_part(file) {
-                return Err(SourceError::Lacks(format!("'{file}' is one part of a split GGUF file; {WHOLE}")));
-            }
-            if !has(file) {
-                return Err(SourceError::Lacks(format!("the repository has no file '{file}'")));
-            }
-            let path = get(file)?;
-            offer_sidecars(name, &info.siblings, progress);
-            path
+        let is_folder = has(CONFIG) && [SINGLE, INDEX, TORCH].into_iter().any(has);
+        let has_gguf = || info.siblings.iter().any(|sibling| sibling.name.ends_with(".gguf"));
+        let path = if name.wanted != Wanted::Model || (!is_folder && has_gguf()) {
+            self.fetch_gguf((name, force), (&info.sha, &info.siblings), &cache, progress)?
         } else {
-            if !has(CONFIG) || ![SINGLE, INDEX, TORCH].into_iter().any(has) {
+            if !is_folder {
                 return Err(SourceError::Lacks(no_folder(&info.siblings)));
             }
+            let mut get = |file: &str| self.get((&repo, file, force), &cache, &mut *progress);
             let path = get(CONFIG)?;
             side::FILES.into_iter().filter(|file| has(file)).try_for_each(|file| get(file).map(drop))?;
             let folder = path.parent().map_or_else(PathBuf::new, Path::to_owned);
-            side::note_absent(&folder, has);
+            side::note_absent(&folder, &side::FILES, has);
             // an unsupported model is rejected before gigabytes are fetched
             self.preflight.map_or(Ok(()), |check| check(&folder)).map_err(SourceError::Lacks)?;
             match (has(SINGLE), has(INDEX)) {
@@ -316,17 +278,6 @@ impl Repos {
     }
 }
 
-/// Names the files of a repository that draft for its models, so that the user can take one.
-fn offer_sidecars(name: &RepoName, siblings: &[Sibling], progress: &mut dyn Progress) {
-    let files = siblings.iter().map(|sibling| sibling.name.as_str()).filter(|file| sidecar_kind(file).is_some());
-    for file in files.filter(|file| Some(*file) != name.file.as_deref()).take(8) {
-        let place = format!("{}/{file}", name.id);
-        if RepoName::parse(&place).is_some() {
-            progress.step(&format!("the repository also has {file}, a drafter: --draft-model {place}"));
-        }
-    }
-}
-
 /// Waits for the lock on a repository, which is where the hub's own programs keep their locks.
 fn locked(dir: &Path, name: &RepoName, progress: &mut dyn Progress) -> Result<Lock, SourceError> {
     let folder = dir.join(".locks").join(name.at("").folder_name());
@@ -335,33 +286,12 @@ fn locked(dir: &Path, name: &RepoName, progress: &mut dyn Progress) -> Result<Lo
     lock.map_err(|source| SourceError::Lock { path, source })
 }
 
-/// Why a repository is no model folder, and what to do.
+/// Why a repository without GGUF files is no model folder.
 fn no_folder(siblings: &[Sibling]) -> String {
-    let files = || siblings.iter().map(|sibling| sibling.name.as_str());
-    let ggufs = files().filter(|file| file.ends_with(".gguf")).count();
-    match files().find(|file| file.ends_with(".gguf") && !is_part(file)) {
-        Some(whole) => {
-            let whole: String = whole.chars().filter(|c| !c.is_control()).take(80).collect();
-            format!("it has GGUF files ({ggufs}) and no {SINGLE}: name one, as in owner/name/{whole}")
-        }
-        None if ggufs > 0 => format!("it has no {SINGLE}, and only parts of split GGUF files; {WHOLE}"),
-        None if files().any(|file| file == CONFIG) => format!("the repository has no {SINGLE}"),
-        None => "it has no config.json, so it is no model folder".to_owned(),
+    match siblings.iter().any(|sibling| sibling.name == CONFIG) {
+        true => format!("the repository has no {SINGLE} and no GGUF files"),
+        false => "it has no config.json and no GGUF files, so it is no model".to_owned(),
     }
-}
-
-/// What to do about split files.
-const WHOLE: &str =
-    "parts are not supported: choose a file that is whole, or join them with `llama-gguf-split --merge`";
-
-/// Whether a file's name is that of one of several parts: `…-00001-of-00003.gguf`.
-fn is_part(file: &str) -> bool {
-    let counted = |(name, count): (&str, &str)| {
-        let number = name.rsplit_once('-')?.1;
-        let are_digits = [number, count].iter().all(|part| part.len() == 5 && part.bytes().all(|b| b.is_ascii_digit()));
-        (are_digits && count != "00001").then_some(())
-    };
-    file.strip_suffix(".gguf").and_then(|stem| stem.rsplit_once("-of-")).and_then(counted).is_some()
 }
 
 /// Whether a folder has everything that a model needs.
@@ -412,22 +342,6 @@ mod tests {
         Cache, CatalogueDraft, CatalogueDrafter, CatalogueModel, PullOptions, SourceKind, Store, check,
     };
     use super::*;
-
-    #[test]
-    fn repository_names_and_paths_are_distinguished() {
-        let repo = |text: &str| RepoName::parse(text).map(|name| (name.id, name.revision, name.file));
-        let some = |id: &str, revision: Option<&str>, file: Option<&str>| {
-            Some((id.to_owned(), revision.map(str::to_owned), file.map(str::to_owned)))
-        };
-        assert_eq!(repo("Qwen/Qwen3-0.6B"), some("Qwen/Qwen3-0.6B", None, None));
-        assert_eq!(repo("a/b@refs-pr-1"), some("a/b", Some("refs-pr-1"), None));
-        assert_eq!(repo("a/b@v1/sub/x.gguf"), some("a/b", Some("v1"), Some("sub/x.gguf")));
-        for text in
-            ["model", "a/b.gguf", "./a/b", "/a/b", "../b", "a/..", "a/b/c", "a/b/../c.gguf", "a/b@", "a b/c", "a/b/"]
-        {
-            assert_eq!(repo(text), None, "{text}");
-        }
-    }
 
     #[test]
     fn a_folder_is_complete_when_all_shards_are_there() {
@@ -773,22 +687,13 @@ mod tests {
     }
 
     #[test]
-    fn a_repository_without_a_model_folder_is_rejected_with_advice() {
+    fn a_repository_without_a_model_is_rejected() {
         let says = |files: &[&str]| {
-            let siblings = files.iter().map(|file| Sibling { name: (*file).to_owned() });
+            let siblings = files.iter().map(|file| Sibling { name: (*file).to_owned(), size: None });
             no_folder(&siblings.collect::<Vec<_>>())
         };
-        let [part, other] = ["q/a-00001-of-00002.gguf", "q/a-00002-of-00002.gguf"];
-        let one = says(&[CONFIG, part, other, "b-Q4_K_M.gguf"]);
-        assert_eq!(one, "it has GGUF files (3) and no model.safetensors: name one, as in owner/name/b-Q4_K_M.gguf");
-        assert!(
-            says(&[part, other]).contains("only parts of split GGUF files; parts are not supported: choose a file")
-        );
-        assert_eq!(says(&[CONFIG, "model.onnx"]), "the repository has no model.safetensors");
-        assert_eq!(says(&["README.md"]), "it has no config.json, so it is no model folder");
-        for whole in ["a-00001-of-00001.gguf", "a-of-00002.gguf", "a-1-of-2.gguf", "a-00001-of-00002.bin", "a.gguf"] {
-            assert!(!is_part(whole), "{whole}");
-        }
+        assert_eq!(says(&[CONFIG, "model.onnx"]), "the repository has no model.safetensors and no GGUF files");
+        assert_eq!(says(&["README.md"]), "it has no config.json and no GGUF files, so it is no model");
     }
 
     #[test]
@@ -810,8 +715,9 @@ mod tests {
         let file = mirror.resolve(dir.path(), "owner/name/other.gguf").unwrap();
         assert_eq!(fs::read(file).unwrap(), b"GGUF");
         let says = |name: &str| mirror.resolve(dir.path(), name).unwrap_err();
-        assert!(says("owner/name/none.gguf").ends_with("the repository has no file 'none.gguf'"));
-        assert!(says("owner/name/a-00001-of-00002.gguf").contains("is one part of a split GGUF file; parts are not"));
+        let none = says("owner/name/none.gguf");
+        assert!(none.ends_with("the repository has no file 'none.gguf'; its GGUF files are other.gguf"), "{none}");
+        assert!(says("owner/name:Q4_K_M").ends_with("no GGUF file of type Q4_K_M; its GGUF files are other.gguf"));
         assert!(says("owner/nothing").contains("that your token may read it"));
         let offline = mirror.repos(dir.path(), Some("HF_HUB_OFFLINE is set"));
         let error = offline.resolve(&RepoName::parse("owner/other").unwrap(), &mut ()).unwrap_err().to_string();

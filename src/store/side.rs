@@ -27,18 +27,22 @@ pub(super) fn missing(snapshot: &Path) -> Vec<&'static str> {
         return Vec::new(); // it reads its target's tokens
     }
     let has_template = has_template(snapshot);
-    let is_known =
-        |file: &str| snapshot.join(file).is_file() || absent(snapshot, file).is_some_and(|note| note.is_file());
+    let is_known = |file: &str| snapshot.join(file).is_file() || is_noted_absent(snapshot, file);
     let is_needed = |file: &str| !(has_template && file.starts_with("chat_template."));
     FILES.into_iter().filter(|file| !is_known(file) && is_needed(file)).collect()
 }
 
 /// Notes which files the repository does not have; a failure only costs another request.
-pub(super) fn note_absent(snapshot: &Path, has: impl Fn(&str) -> bool) {
-    for note in FILES.into_iter().filter(|file| !has(file)).filter_map(|file| absent(snapshot, file)) {
+pub(super) fn note_absent(snapshot: &Path, files: &[&str], has: impl Fn(&str) -> bool) {
+    for note in files.iter().filter(|file| !has(file)).filter_map(|file| absent(snapshot, file)) {
         let _ = note.parent().map(fs::create_dir_all);
         let _ = File::create(note);
     }
+}
+
+/// Whether it is noted that the repository does not have the file.
+pub(super) fn is_noted_absent(snapshot: &Path, file: &str) -> bool {
+    absent(snapshot, file).is_some_and(|note| note.is_file())
 }
 
 /// Path of the note that a file is absent from this commit.
@@ -73,7 +77,7 @@ mod tests {
         put(TOKENIZER_CONFIG, r#"{"chat_template": "x"}"#);
         assert_eq!(missing(&snapshot), [GENERATION], "the template may be in the tokenizer's configuration");
         put(TOKENIZER_CONFIG, "{}");
-        note_absent(&snapshot, |file| file == TEMPLATE);
+        note_absent(&snapshot, &FILES, |file| file == TEMPLATE);
         assert_eq!(missing(&snapshot), [TEMPLATE]);
         assert!(dir.path().join(".no_exist").join("c0ffee").join(GENERATION).is_file());
         put(TEMPLATE, "");

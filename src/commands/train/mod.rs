@@ -50,7 +50,7 @@ struct Step {
 
 pub(crate) fn run(args: &TrainArgs) -> Result<ExitCode> {
     let recipe = recipe(&args.recipe)?;
-    let model = super::recipe::store()?.resolve(args.model.as_deref(), &mut Terminal::default())?;
+    let model = super::recipe::store().resolve(args.model.as_deref(), &mut Terminal::default())?;
     let model = model.canonicalize().with_context(|| format!("cannot find {}", model.display()))?;
     let source = trainable(&model)?.source;
     std::fs::create_dir_all(&args.work).with_context(|| format!("cannot make {}", args.work.display()))?;
