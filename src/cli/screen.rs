@@ -15,7 +15,7 @@ pub struct LookArgs {
     /// Marks at fates in the answer: where colours are missing, always or never
     #[arg(long, value_enum, default_value_t = Marks::Auto)]
     pub marks: Marks,
-    /// Draw without box, block and braille glyphs
+    /// Draw without box, block and braille glyphs, as in a locale without UTF-8
     #[arg(long)]
     pub ascii: bool,
     /// Leave the mouse to the terminal

@@ -3,6 +3,8 @@
 //! Invariant: a paste only inserts (its line breaks never send), and no control character gets in. `update.rs` decides
 //! when to send, `view/prompt.rs` draws the box.
 
+use std::cell::Cell;
+
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -22,11 +24,22 @@ pub(super) struct Editor {
     /// The recalled prompt of the history.
     recalled: Option<usize>,
     look: Option<Theme>,
+    /// Size of the box as it was drawn last.
+    drawn: Cell<(u16, u16)>,
+    /// The size for which the text was scrolled last.
+    settled: (u16, u16),
 }
 
 impl Default for Editor {
     fn default() -> Self {
-        Self { area: blank(Vec::new()), history: Vec::new(), recalled: None, look: None }
+        Self {
+            area: blank(Vec::new()),
+            history: Vec::new(),
+            recalled: None,
+            look: None,
+            drawn: Cell::default(),
+            settled: (0, 0),
+        }
     }
 }
 
@@ -61,6 +74,7 @@ pub(super) const KEYS: &[(&str, &str)] = &[
 impl Editor {
     /// Draws the text with its cursor.
     pub(super) fn render(&self, space: Rect, buffer: &mut Buffer) {
+        self.drawn.set((space.width, space.height));
         let DataCursor(row, column) = self.area.cursor();
         let stops = stops(&self.area.lines()[row]);
         let behind = stops.partition_point(|stop| *stop <= column);
@@ -84,6 +98,28 @@ impl Editor {
         if let Some(cell) = buffer.cell_mut(place).filter(|_| space.contains(place.into())) {
             cell.set_style(self.area.cursor_style());
         }
+    }
+
+    /// Scrolls back after the box was drawn in another size, in which more of the text may fit: the text area itself only
+    /// scrolls as far as its cursor needs. Returns whether the box is to be drawn again.
+    pub(super) fn settle(&mut self) -> bool {
+        let size = self.drawn.get();
+        let is_other = std::mem::replace(&mut self.settled, size) != size;
+        if !is_other || self.area.scroll_offset().0 == 0 {
+            return false;
+        }
+        let DataCursor(row, column) = self.area.cursor();
+        let lines = self.area.lines();
+        let is_at_end = row + 1 == lines.len() && column == lines[row].chars().count();
+        let back = match (u16::try_from(row), u16::try_from(column)) {
+            _ if is_at_end => vec![CursorMove::Bottom, CursorMove::End],
+            (Ok(row), Ok(column)) => vec![CursorMove::Jump(row, column)],
+            _ => return false, // the text area jumps no further
+        };
+        // rows are counted in 16 bits, and one step has 15
+        (0..=2).for_each(|_| self.area.scroll((-i16::MAX, 0)));
+        back.into_iter().for_each(|step| self.area.move_cursor(step));
+        true
     }
 
     /// Rows that the text takes at this width, 1 to `most`.
@@ -177,6 +213,14 @@ impl Editor {
         let kept: String = text.chars().filter(|c| *c == '\n' || !c.is_control()).collect();
         self.area.insert_str(kept);
         self.recalled = None;
+    }
+
+    /// Inserts characters that were typed one after the other, at the cost of one.
+    pub(super) fn type_text(&mut self, text: &str) {
+        let mut before = text.chars();
+        let Some(last) = before.next_back() else { return };
+        self.area.insert_str(before.as_str());
+        self.input(KeyEvent::from(KeyCode::Char(last)));
     }
 
     /// Takes the text for sending and remembers it.

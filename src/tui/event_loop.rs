@@ -7,11 +7,12 @@
 
 mod requests;
 
+use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::time::Duration;
 
 use crossterm::event::{Event as Input, KeyEventKind, MouseButton, MouseEvent, MouseEventKind};
-use futures::{Stream, StreamExt};
+use futures::{FutureExt, Stream, StreamExt};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -38,6 +39,9 @@ const REST: u32 = 40;
 
 /// Longest delay of the screen.
 const LAG: Duration = Duration::from_millis(200);
+
+/// Most inputs that are taken at once.
+const MAX_WAITING: usize = 1 << 16;
 
 /// How long a source may take to end after `Shutdown`.
 const FAREWELL: Duration = Duration::from_millis(1500);
@@ -124,8 +128,9 @@ impl EventLoop {
         let mut is_dirty = true;
         let mut next_frame = Instant::now();
         let mut ticked = Instant::now();
+        let mut waiting = VecDeque::new();
         while !self.app.quits() && !is_done(self) {
-            if is_dirty && Instant::now() >= next_frame {
+            if is_dirty && Instant::now() >= next_frame + if waiting.is_empty() { Duration::ZERO } else { LAG } {
                 let began = Instant::now();
                 self.draw(stage.terminal()?)?;
                 is_dirty = false;
@@ -136,14 +141,17 @@ impl EventLoop {
             let due = update::next_tick(&self.app, &self.time).map(|gap| ticked + gap);
             tokio::select! {
                 biased;
-                input = inputs.next() => match input {
+                input = next_input(&mut waiting, &mut inputs) => match input {
                     Some(input) => {
                         let input = input?;
                         // crossterm forgets that there are keys to read if a new size arrives with them
                         if let Input::Resize(..) = input {
                             stage.nudge()?;
                         }
-                        self.input(input);
+                        match self.typed(&input, &mut waiting) {
+                            Some(text) => update::type_text(&mut self.app, &text),
+                            None => self.input(input),
+                        }
                         // the reply to a key is shown at once
                         next_frame = next_frame.min(Instant::now() + FRAME);
                     }
@@ -164,12 +172,31 @@ impl EventLoop {
         Ok(())
     }
 
+    /// The text that an input and those waiting after it type into the prompt, which are taken; none if it does something
+    /// else.
+    fn typed(&self, input: &Input, waiting: &mut VecDeque<io::Result<Input>>) -> Option<String> {
+        let typed = |input: &Input| match input {
+            Input::Key(key) if key.kind != KeyEventKind::Release => update::typed(&self.app, *key),
+            _ => None,
+        };
+        let mut text = String::from(typed(input)?);
+        while let Some(next) = waiting.front().and_then(|next| typed(next.as_ref().ok()?)) {
+            text.push(next);
+            waiting.pop_front();
+        }
+        Some(text)
+    }
+
     fn draw<W: Write>(&mut self, terminal: &mut Terminal<CrosstermBackend<W>>) -> io::Result<()> {
         let mut hit_map = None;
         let (time, app, view) = (&self.time, &self.app, &self.view);
         terminal.draw(|frame| hit_map = Some(view.draw(time, app, app.theme(), frame)))?;
         if let Some(hit_map) = hit_map {
             self.app.set_hit_map(hit_map);
+        }
+        if self.app.editor.settle() {
+            let (time, app, view) = (&self.time, &self.app, &self.view);
+            terminal.draw(|frame| drop(view.draw(time, app, app.theme(), frame)))?;
         }
         self.draws += 1;
         Ok(())
@@ -318,6 +345,23 @@ impl EventLoop {
             let _ = writeln!(io::stderr(), "draftscope: {}", printable(line));
         }
     }
+}
+
+/// The next input. Those that wait already are taken with it, at most [`MAX_WAITING`]: text that arrives without bracketed
+/// paste comes as a key for each character.
+async fn next_input(
+    waiting: &mut VecDeque<io::Result<Input>>,
+    inputs: &mut (impl Stream<Item = io::Result<Input>> + Unpin),
+) -> Option<io::Result<Input>> {
+    if waiting.is_empty() {
+        waiting.push_back(inputs.next().await?);
+    }
+    while waiting.len() < MAX_WAITING
+        && let Some(Some(next)) = inputs.next().now_or_never()
+    {
+        waiting.push_back(next);
+    }
+    waiting.pop_front()
 }
 
 /// Shows a source until the user quits. Consumers see each event before the screen does and are finished at the end;

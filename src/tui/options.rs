@@ -177,12 +177,20 @@ pub struct TuiOptions {
     pub quiz: Option<QuizFiles>,
 }
 
+/// Whether a locale is one of UTF-8 by its name: `de_DE.UTF-8`, `C.utf8@euro`, and `UTF-8` alone, as macOS has it.
+fn is_utf8(locale: &str) -> bool {
+    let codeset = locale.split('@').next().unwrap_or_default().rsplit('.').next().unwrap_or_default();
+    ["utf-8", "utf8"].iter().any(|name| codeset.eq_ignore_ascii_case(name))
+}
+
 impl TuiOptions {
-    /// Defaults with the environment's colour settings.
+    /// Defaults with the environment's colour settings and character set.
     #[must_use]
     pub fn from_env() -> Self {
         let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set);
         Self {
+            ascii: cfg!(unix) && locale.is_some_and(|locale| !is_utf8(&locale)),
             no_color: set("NO_COLOR").is_some(),
             depth: ColorDepth::of(set("COLORTERM").as_deref(), set("TERM").as_deref()),
             ..Self::default()
@@ -194,6 +202,23 @@ impl TuiOptions {
         match &self.pictures {
             Some(pictures) => (pictures.0)(screen).unwrap_or_else(|error| error),
             None => "pictures cannot be written from here".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_locale_names_its_character_set() {
+        for utf8 in ["C.UTF-8", "en_US.UTF-8", "de_DE.utf8", "de_DE.UTF-8@euro", "UTF-8"] {
+            assert!(is_utf8(utf8), "{utf8}");
+        }
+        for other in
+            ["C", "POSIX", "de_DE", "de_DE.ISO-8859-1", "de_DE@euro", "zh_CN.GB18030", "ru_RU.KOI8-R", "x.UTF-16"]
+        {
+            assert!(!is_utf8(other), "{other}");
         }
     }
 }

@@ -16,7 +16,7 @@ mod settings;
 mod time;
 mod tour;
 
-use crossterm::event::KeyEvent;
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::protocol::{Ability, Command};
 use crate::session::text::one_line;
@@ -44,6 +44,25 @@ pub fn press(app: &mut App, time: &mut Timeline, key: KeyEvent) -> Vec<Command> 
             Vec::new()
         }
     }
+}
+
+/// The character that a key types into the prompt, where it does nothing else.
+pub(super) fn typed(app: &App, key: KeyEvent) -> Option<char> {
+    let is_plain = app.overlay.is_none() && app.tour.is_none() && app.is_typing();
+    match key.code {
+        KeyCode::Char(c)
+            if is_plain && !c.is_control() && !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) =>
+        {
+            app.keymap.action(app.context(), key).is_none().then_some(c)
+        }
+        _ => None,
+    }
+}
+
+/// Characters that were typed into the prompt one after the other.
+pub(super) fn type_text(app: &mut App, text: &str) {
+    app.toast = None;
+    app.editor.type_text(text);
 }
 
 /// Pasted text goes into the prompt from every page; it never sends.
