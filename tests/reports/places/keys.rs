@@ -1,0 +1,99 @@
+//! Text in the prompt box: boxes of another size, and keys that arrive faster than a screen is drawn.
+#![cfg(unix)]
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use super::terminal::Screen;
+use super::tiny::Tiny;
+
+/// A session with a tiny model, at its prompt.
+fn session(environment: &[(&str, &str)], size: (u16, u16)) -> (Screen, Tiny) {
+    let tiny = Tiny::new(5);
+    let mut screen =
+        Screen::start(tiny.folder.path(), &["--model", "tiny.gguf", "--drafter", "none"], environment, size);
+    screen.wait_for("Prompt");
+    screen.press("\u{1b}");
+    std::thread::sleep(Duration::from_millis(300));
+    screen.press("i");
+    screen.wait_for("Prompt ▸");
+    (screen, tiny)
+}
+
+/// Rows of the prompt box, without its frame.
+fn rows(text: &str) -> Vec<String> {
+    let lines: Vec<&str> = text.lines().collect();
+    let top = lines.iter().rposition(|line| line.contains("Prompt")).unwrap_or(0);
+    let inside = lines[top + 1..].iter().take_while(|line| line.starts_with('│'));
+    inside.map(|line| line.trim_matches(['│', ' ']).to_owned()).collect()
+}
+
+#[test]
+fn a_larger_box_shows_as_much_text_as_it_has_rows() {
+    let (mut screen, _tiny) = session(&[], (100, 30));
+    screen.paste("line 1\rline 2\rline 3\rline 4\rline 5\rline 6\rlast");
+    let whole = ["line 3", "line 4", "line 5", "line 6", "last"];
+    let is_full = |text: &str| {
+        rows(text).len() > 2 && whole.ends_with(&rows(text).iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    screen.wait("the pasted lines", is_full);
+    let before = rows(&screen.text());
+    for (cols, lines) in [(62, 18), (80, 24), (62, 16)] {
+        screen.resize(cols, lines);
+        screen.wait("the small box", |text| {
+            rows(text).last().is_some_and(|last| last == "last") && text.lines().count() <= lines.into()
+        });
+        screen.resize(100, 30);
+        screen.wait("the large box", |text| rows(text) == before);
+    }
+    // a cursor in the middle stays in view
+    screen.press("\u{1b}[A\u{1b}[A\u{1b}[A\u{1b}[A\u{1b}[A");
+    screen.resize(62, 16);
+    screen.resize(100, 30);
+    screen.press("x");
+    screen.wait("the line with the cursor", |text| {
+        rows(text).len() == before.len() && rows(text).iter().any(|row| row.contains('x'))
+    });
+    assert!(rows(&screen.text()).iter().all(|row| !row.is_empty()), "{}", screen.text());
+}
+
+#[test]
+fn keys_without_bracketed_paste_cost_as_much_as_a_paste() {
+    let (mut screen, _tiny) = session(&[], (100, 30));
+    let mut took = Vec::new();
+    for count in [10_000, 40_000] {
+        let mut text = String::new();
+        for number in 0..count / 10 {
+            write!(text, "word {number:04} ").unwrap();
+        }
+        let began = Instant::now();
+        screen.press(&text);
+        screen.press("end");
+        screen.wait_for("end");
+        took.push(began.elapsed());
+        screen.press("\u{3}"); // clears the prompt
+        screen.wait_for("Type a prompt");
+    }
+    assert!(took[1] < Duration::from_secs(15), "{took:?}");
+    screen.press("\u{3}");
+    screen.wait_for_end();
+}
+
+#[test]
+fn a_locale_without_utf8_draws_with_ascii() {
+    let glyphs = |text: &str| text.contains(['│', '─', '┌', '└', '▸']);
+    for (environment, draws) in [
+        (&[("LC_ALL", "C")][..], false),
+        (&[("LC_ALL", "de_DE.ISO-8859-1")], false),
+        (&[("LANG", "POSIX")], false),
+        (&[("LC_CTYPE", "ru_RU.KOI8-R"), ("LANG", "C.UTF-8")], false),
+        (&[("LC_ALL", "C.UTF-8"), ("LANG", "C")], true),
+        (&[("LC_ALL", ""), ("LANG", "en_US.utf8")], true),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut screen = Screen::start(folder.path(), &["demo"], environment, (90, 20));
+        let is_drawn = |text: &str| text.lines().count() >= 15 && text.contains(['│', '|']);
+        screen.wait("a whole screen", is_drawn);
+        assert_eq!(glyphs(&screen.text()), draws, "{environment:?}\n{}", screen.text());
+    }
+}
