@@ -171,7 +171,7 @@ fn tokens_of(
         }
         (Prompt::Branch(from), _) => check_tokens(&from.tokens, decoder.target().spec().info.vocab)?,
         (Prompt::Chat(messages), Some(template)) => {
-            let text = template.render(messages)?;
+            let text = template.render_or_advise(messages)?;
             codec.check_length(&text, ctx_len)?;
             codec.encode(&text)?
         }

@@ -200,7 +200,7 @@ impl Bench {
             self.codec.check_length(text, ctx_len)?;
             return Ok(self.codec.encode_raw(text)?);
         };
-        let text = template.render(&[Message { role: Speaker::User, content: text.to_owned() }])?;
+        let text = template.render_or_advise(&[Message { role: Speaker::User, content: text.to_owned() }])?;
         self.codec.check_length(&text, ctx_len)?;
         Ok(self.codec.encode(&text)?)
     }

@@ -39,7 +39,7 @@ pub struct Loaded {
     pub target: Box<dyn Model>,
     /// Text to tokens and back.
     pub codec: TextCodec,
-    /// The chat template, if the file has one.
+    /// The chat template, if the file has one; it may be one that does not run, which says so when it is rendered.
     pub template: Option<ChatTemplate>,
     /// The draft module, its cache empty, and its header entry.
     pub mtp: Option<(Box<dyn DraftModule>, DrafterInfo)>,
@@ -124,10 +124,11 @@ pub fn load(options: &LoadOptions, progress: &mut Progress<'_>) -> Result<Loaded
     let (draft_model, beside) = draft_model.map_or((None, None), |(model, account)| (Some(model), account));
     let memory = beside.iter().fold(memory, MemoryAccount::with_draft_model);
     let (template, broken) = template.finish_or_why()?;
-    let warnings = opened.warning().into_iter().chain(broken.map(|why| warnings::template(&why)));
-    let warnings = warnings.chain(warnings::think(options, &opened));
+    let warnings = opened.warning().into_iter().chain(broken.as_deref().map(warnings::template));
+    let warnings = warnings.chain(warnings::think(options, template.as_ref()));
     let warnings = warnings.chain(warnings::rollback(options, config, on_gpu));
     let warnings = warnings.chain(warnings::draft_vocab(options, config, mtp.is_some())).collect();
+    let template = template.or_else(|| broken.map(ChatTemplate::broken));
     Ok(Loaded { target, codec, template, mtp, deeper, block, draft_model, notice, backend_notice, warnings, memory })
 }
 

@@ -8,7 +8,7 @@ use crate::model::files::{ConfigJson, Folder, GgufFile, ModelFiles, SideFiles};
 use crate::model::interfaces::{Family, FamilyConfig};
 use crate::model::load::named_module;
 use crate::model::nn::TransformerConfig;
-use crate::model::text::{template::ChatTemplate, template::with_thinking, tokenizer::TextCodec};
+use crate::model::text::{template::ChatTemplate, tokenizer::TextCodec};
 use crate::model::{ModelError, families};
 
 /// An open model. Weights stay on disk.
@@ -92,12 +92,6 @@ impl OpenModel {
         self.compile_template(codec, None).finish()
     }
 
-    /// Whether the chat template decides by a variable whether the model thinks, so that `think` has an effect.
-    #[must_use]
-    pub fn knows_thinking(&self) -> bool {
-        self.template_source().is_ok_and(|source| source.is_some_and(|source| with_thinking(&source, true).is_some()))
-    }
-
     fn template_source(&self) -> Result<Option<String>, ModelError> {
         match &self.source {
             ModelFiles::Gguf(gguf) => Ok(gguf.text("tokenizer.chat_template").map(str::to_owned)),
@@ -110,9 +104,8 @@ impl OpenModel {
     pub fn compile_template(&self, codec: &TextCodec, think: Option<bool>) -> CompilingTemplate {
         let source = self.template_source();
         let (bos, eos) = (codec.bos_name(), codec.eos_name());
-        let thinking = |source: String| think.and_then(|think| with_thinking(&source, think)).unwrap_or(source);
-        let compile = |source: String| thread::spawn(move || ChatTemplate::new(&source, bos, eos));
-        CompilingTemplate(source.map(|source| source.map(thinking).map(compile)))
+        let new = move |source: String| ChatTemplate::new(&source, bos, eos).map(|template| template.thinking(think));
+        CompilingTemplate(source.map(|source| source.map(|source| thread::spawn(move || new(source)))))
     }
 }
 

@@ -1,20 +1,24 @@
 //! Warnings about options and files that were ignored.
 
-use super::{OpenModel, named_module};
+use super::named_module;
 use crate::model::interfaces::FamilyConfig;
 use crate::model::options::LoadOptions;
+use crate::model::text::template::ChatTemplate;
 
 /// A chat template that does not run here, and why.
 pub(super) fn template(why: &str) -> String {
-    format!(
-        "the model's chat template is ignored, since it does not run here ({why}); use --raw to send text as it stands"
-    )
+    format!("the model's chat template does not run here ({why}); use --raw to send text as it stands")
 }
 
 /// `--think` for a template that does not know it.
-pub(super) fn think(options: &LoadOptions, opened: &OpenModel) -> Option<String> {
-    (options.think.is_some() && !opened.knows_thinking()).then(|| {
-        "--think is ignored: the model's chat template has no variable for it (enable_thinking or thinking)".to_owned()
+pub(super) fn think(options: &LoadOptions, template: Option<&ChatTemplate>) -> Option<String> {
+    let knows = template.is_some_and(ChatTemplate::knows_thinking);
+    (options.think.is_some() && !knows).then(|| {
+        let why = match template {
+            Some(_) => "the model's chat template has no variable for it (enable_thinking or thinking)",
+            None => "the model has no chat template that runs",
+        };
+        format!("--think is ignored: {why}")
     })
 }
 

@@ -1,35 +1,28 @@
 //! The chat template of a model: messages in, prompt text out.
 //!
 //! A template is Jinja code from an untrusted file. It runs with limited steps and sees only the messages, the names
-//! of two tokens and the date. The interpreter limits neither the depth of expressions and values nor their memory
-//! (`~`, `+` and `==` cannot be replaced), so the program renders in a separate process with limits of the
-//! operating system: see [`process`]. A library user who does not call [`process::start`] renders in the calling
-//! thread; do this only with trusted templates.
+//! of two tokens, whether the model is to think, and the time. The interpreter limits neither the depth of values nor
+//! their memory, so the program renders in a separate process with limits of the operating system: see [`process`].
+//! A library user who does not call [`process::start`] renders in the calling thread; do this only with trusted
+//! templates.
 
-mod date;
+mod advice;
+mod jinja;
 mod limits;
 pub mod process;
 
 use std::io;
 
-use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Kwargs, Serde, StringInput};
-use minijinja::{Environment, Error, ErrorKind, State, Value, context, filters};
-use minijinja_contrib::pycompat::unknown_method_callback;
+use minijinja::value::Serde;
+use minijinja::{Environment, Error, Value, context};
 
-use self::date::Day;
+use self::jinja::MAX_OUTPUT;
 use self::process::Contained;
 use crate::model::ModelError;
 use crate::protocol::Message;
 
 /// Most steps of a template; real ones need some fifty per message.
 const FUEL: u64 = 2_000_000;
-
-/// Most bytes of the rendered text: far more than the longest context.
-const MAX_OUTPUT: usize = 16 << 20;
-
-/// Widest indentation, in characters.
-const MAX_INDENT: usize = 256;
 
 /// Longest template, in bytes.
 const MAX_SOURCE: usize = 1 << 20;
@@ -55,8 +48,15 @@ impl io::Write for Bounded {
     }
 }
 
+/// Variables by which templates decide whether a model thinks: Qwen3.x, GLM, Gemma 4 and SmolLM3; DeepSeek and Kimi.
+const SWITCHES: &[&str] = &["enable_thinking", "thinking"];
+
 /// A compiled chat template.
-pub struct ChatTemplate(Renderer);
+pub struct ChatTemplate {
+    renderer: Renderer,
+    /// The value of [`SWITCHES`]; `None` leaves the decision to the template.
+    thinks: Option<bool>,
+}
 
 /// Where a template is rendered.
 enum Renderer {
@@ -64,6 +64,8 @@ enum Renderer {
     Here(Box<Compiled>),
     /// In a separate process.
     Apart(Contained),
+    /// Nowhere, since it does not run.
+    Nowhere(String),
 }
 
 impl ChatTemplate {
@@ -82,7 +84,29 @@ impl ChatTemplate {
             Some(program) => Renderer::Apart(Contained::new(program, source, bos, eos)?),
             None => Renderer::Here(Box::new(Compiled::new(source, bos, eos)?)),
         };
-        Ok(Self(renderer))
+        Ok(Self { renderer, thinks: None })
+    }
+
+    /// A template that does not run, and why: rendering gives this error.
+    #[must_use]
+    pub fn broken(why: String) -> Self {
+        Self { renderer: Renderer::Nowhere(why), thinks: None }
+    }
+
+    /// Sets whether the model is to think first; `None` leaves it to the template.
+    #[must_use]
+    pub fn thinking(self, thinks: Option<bool>) -> Self {
+        Self { thinks, ..self }
+    }
+
+    /// Whether the template reads a variable that says whether the model is to think.
+    #[must_use]
+    pub fn knows_thinking(&self) -> bool {
+        match &self.renderer {
+            Renderer::Here(compiled) => compiled.knows_thinking(),
+            Renderer::Apart(contained) => contained.knows_thinking(),
+            Renderer::Nowhere(_) => false,
+        }
     }
 
     /// Renders a conversation up to where the assistant's answer begins.
@@ -90,9 +114,10 @@ impl ChatTemplate {
     /// # Errors
     /// [`ModelError::Template`] if the template rejects the messages or exceeds a limit.
     pub fn render(&self, messages: &[Message]) -> Result<String, ModelError> {
-        match &self.0 {
-            Renderer::Here(compiled) => compiled.render(messages),
-            Renderer::Apart(contained) => contained.render(messages),
+        match &self.renderer {
+            Renderer::Here(compiled) => compiled.render(messages, self.thinks),
+            Renderer::Apart(contained) => contained.render(messages, self.thinks),
+            Renderer::Nowhere(why) => Err(ModelError::Template(why.clone())),
         }
     }
 }
@@ -106,117 +131,28 @@ struct Compiled {
 
 impl Compiled {
     fn new(source: &str, bos: String, eos: String) -> Result<Self, ModelError> {
-        let mut environment = Environment::new();
-        environment.set_syntax(syntax()?);
+        let mut environment = jinja::environment(jinja::date::now());
         environment.set_fuel(Some(FUEL));
-        environment.set_unknown_method_callback(method);
-        environment.remove_filter("format");
-        environment.add_filter("indent", indent);
-        environment.add_function("raise_exception", |message: String| -> Result<String, Error> {
-            Err(Error::new(ErrorKind::InvalidOperation, message))
-        });
-        let today = Day::today();
-        environment.add_function("strftime_now", move |format: String| -> Result<String, Error> {
-            let wrong = || {
-                Error::new(
-                    ErrorKind::InvalidOperation,
-                    "strftime_now gives only the date, and the format asks for something else",
-                )
-            };
-            today.format(&format).ok_or_else(wrong)
-        });
-        environment.add_template_owned("chat", without_marks(source)).map_err(|error| failed(&error))?;
+        let prepared = jinja::prepared(source).map_err(|error| failed(&error))?;
+        environment.add_template_owned(jinja::NAME, prepared).map_err(|error| failed(&error))?;
         Ok(Self { environment, bos, eos })
     }
 
-    fn render(&self, messages: &[Message]) -> Result<String, ModelError> {
-        let template = self.environment.get_template("chat").map_err(|error| failed(&error))?;
+    fn knows_thinking(&self) -> bool {
+        let names = self.environment.get_template(jinja::NAME).map(|template| template.undeclared_variables(false));
+        names.is_ok_and(|names| SWITCHES.iter().any(|switch| names.contains(*switch)))
+    }
+
+    fn render(&self, messages: &[Message], thinks: Option<bool>) -> Result<String, ModelError> {
+        let template = self.environment.get_template(jinja::NAME).map_err(|error| failed(&error))?;
         // `transformers` passes `none` for tools and documents too; many templates test for it
         let given = context! { messages => Value::from(Serde(messages)), add_generation_prompt => true, bos_token => self.bos.as_str(), eos_token => self.eos.as_str(), tools => (), documents => () };
+        let switches = thinks.into_iter().flat_map(|thinks| SWITCHES.iter().map(move |name| (*name, thinks)));
+        let switches = Value::from_pairs(switches);
         let mut out = Bounded::default();
-        template.render_captured_to(given, &mut out).map_err(|error| failed(&error))?;
+        template.render_captured_to(context! { ..switches, ..given }, &mut out).map_err(|error| failed(&error))?;
         String::from_utf8(out.0).map_err(|_| ModelError::Template("it does not write UTF-8 text".to_owned()))
     }
-}
-
-/// Variables by which templates decide whether a model thinks: Qwen3.x, GLM, Gemma 4 and SmolLM3; DeepSeek and Kimi.
-const SWITCHES: &[&str] = &["enable_thinking", "thinking"];
-
-/// The source with its variables for thinking set; `None` if it knows none.
-#[must_use]
-pub fn with_thinking(source: &str, thinks: bool) -> Option<String> {
-    let known: Vec<_> = SWITCHES.iter().filter(|name| names_variable(source, name)).collect();
-    let set = |name: &&&str| format!("{{% set {name} = {thinks} %}}");
-    (!known.is_empty()).then(|| known.iter().map(set).collect::<String>() + source)
-}
-
-/// Whether code of a template names a variable: as a word of its own, within a tag, and not as a field or text.
-fn names_variable(source: &str, name: &str) -> bool {
-    let is_word = |c: char| c.is_alphanumeric() || "_.'\"".contains(c);
-    source.split("{%").skip(1).filter_map(|rest| rest.split("%}").next()).any(|tag| {
-        tag.match_indices(name).any(|(at, _)| {
-            let (before, after) = (tag[..at].chars().next_back(), tag[at + name.len()..].chars().next());
-            before.is_some_and(|c| !is_word(c)) && after.is_none_or(|c| !is_word(c))
-        })
-    })
-}
-
-/// The source with `{% generation %}` … `{% endgeneration %}` replaced by blocks that always run. `transformers` marks the
-/// answers of a training text with them; here their content is rendered as if there were no marks.
-fn without_marks(source: &str) -> String {
-    let mut out = String::with_capacity(source.len());
-    let mut rest = source;
-    while let Some(at) = rest.find("{%") {
-        let (before, tag) = rest.split_at(at + 2);
-        out.push_str(before);
-        rest = tag;
-        let Some((lead, name, put)) = mark(tag) else { continue };
-        out.push_str(&tag[..lead]);
-        out.push_str(put);
-        rest = &tag[lead + name..];
-    }
-    out.push_str(rest);
-    out
-}
-
-/// Reads a tag that follows `{%`: bytes before the name of a mark, bytes of the name, and its replacement.
-fn mark(tag: &str) -> Option<(usize, usize, &'static str)> {
-    let body = tag.trim_start_matches(['-', '+']).trim_start();
-    let marks = [("generation", "if true"), ("endgeneration", "endif")];
-    let (name, put) = marks.into_iter().find(|(name, _)| body.starts_with(name))?;
-    let end = body[name.len()..].trim_start().trim_start_matches(['-', '+']);
-    end.starts_with("%}").then_some((tag.len() - body.len(), name.len(), put))
-}
-
-/// Methods of Python's strings, lists and dictionaries, except `format`, which could pad to any width.
-fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
-    if name == "format" {
-        return Err(Error::new(ErrorKind::UnknownMethod, "format is not supported in chat templates"));
-    }
-    unknown_method_callback(state, value, name, args)
-}
-
-/// The filter `indent`, up to [`MAX_INDENT`].
-fn indent(
-    value: StringInput<'_>,
-    width: Option<usize>,
-    first: Option<bool>,
-    blank: Option<bool>,
-    options: Kwargs,
-) -> Result<Value, Error> {
-    let asked = options.peek::<usize>("width").ok().or(width);
-    if asked.is_some_and(|width| width > MAX_INDENT) {
-        return Err(Error::new(
-            ErrorKind::InvalidOperation,
-            format!("it indents by more than {MAX_INDENT} characters"),
-        ));
-    }
-    filters::indent(value, width, first, blank, options)
-}
-
-/// Block tags leave no blanks or line breaks, as in `transformers`.
-fn syntax() -> Result<SyntaxConfig, ModelError> {
-    SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().map_err(|error| failed(&error))
 }
 
 fn failed(error: &Error) -> ModelError {
@@ -242,29 +178,45 @@ mod tests {
 
     const CHATML: &str = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'].strip() + '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
 
+    fn compiled(source: &str) -> Result<ChatTemplate, ModelError> {
+        ChatTemplate::new(source, "<s>".to_owned(), "</s>".to_owned())
+    }
+
+    fn rendered(source: &str) -> Result<String, ModelError> {
+        compiled(source)?.render(&user("x"))
+    }
+
     #[test]
     fn a_template_that_knows_thinking_differs_from_one_that_mentions_it() {
         let qwen = "{%- if enable_thinking is defined and enable_thinking is false %}{{ '<think></think>' }}{%- else %}{{ '<think>' }}{%- endif %}";
         let deepseek =
             "{% if not thinking is defined %}{% set thinking = false %}{% endif %}{% if thinking %}<think>{% endif %}";
-        let render = |source: &str| ChatTemplate::new(source, String::new(), String::new()).unwrap().render(&user("x"));
+        let glm = "{{- '/nothink' if (enable_thinking is defined and not enable_thinking) else '' }}\n";
         for (source, thinks, text) in [
             (qwen, true, "<think>"),
             (qwen, false, "<think></think>"),
             (deepseek, true, "<think>"),
             (deepseek, false, ""),
+            (glm, true, ""),
+            (glm, false, "/nothink"),
+            ("\n{% if thinking %}x{% endif %}", true, "\nx"),
+            ("{% macro m() %}{{ thinking }}{% endmacro %}{{ m() }}", false, "False"),
         ] {
-            assert_eq!(render(&with_thinking(source, thinks).unwrap()).unwrap(), text, "{source}");
+            let template = compiled(source).unwrap();
+            assert!(template.knows_thinking(), "{source}");
+            assert_eq!(template.thinking(Some(thinks)).render(&user("x")).unwrap(), text, "{source}");
         }
-        assert_eq!(render(qwen).unwrap(), "<think>", "without the option the template decides");
+        assert_eq!(rendered(qwen).unwrap(), "<think>", "without the option the template decides");
         for source in [
             CHATML,
             "thinking",
             "{% set a = 'thinking' %}",
-            "{% if message.thinking %}{% endif %}",
-            "{% if rethinking %}",
+            "{% if messages[0].thinking %}{% endif %}",
+            "{% if rethinking %}{% endif %}",
+            "{% set thinking = true %}{{ thinking }}",
+            "{{ dict(thinking=1) }}",
         ] {
-            assert_eq!(with_thinking(source, true), None, "{source}");
+            assert!(!compiled(source).unwrap().knows_thinking(), "{source}");
         }
     }
 
@@ -300,16 +252,22 @@ mod tests {
     }
 
     #[test]
-    fn a_template_gets_no_tools_and_the_date() {
-        let source = "{% if tools is defined and tools is none and documents is none %}{{ strftime_now('%d %B %Y') }}{% endif %}";
-        let template = ChatTemplate::new(source, String::new(), String::new()).unwrap();
-        let before = Day::today();
+    fn a_template_gets_no_tools_and_the_time_of_loading() {
+        let source =
+            "{% if tools is defined and tools is none and documents is none %}{{ strftime_now('%s %F') }}{% endif %}";
+        let before = jinja::date::now();
+        let template = compiled(source).unwrap();
         let said = template.render(&user("x")).unwrap();
-        let days = [before, Day::today()].map(|day| day.format("%d %B %Y").unwrap());
-        assert!(days.contains(&said), "{said}");
+        let seconds: i64 = said.split_once(' ').unwrap().0.parse().unwrap();
+        assert!((before..=jinja::date::now()).contains(&seconds), "{said}");
         assert_eq!(template.render(&user("y")).unwrap(), said);
-        let clock = ChatTemplate::new("{{ strftime_now('%H:%M') }}", String::new(), String::new()).unwrap();
-        assert!(clock.render(&user("x")).unwrap_err().to_string().contains("strftime_now gives only the date"));
+    }
+
+    #[test]
+    fn a_template_that_does_not_run_says_so_when_it_is_asked() {
+        let broken = ChatTemplate::broken("it is a test".to_owned());
+        assert!(!broken.knows_thinking());
+        assert_eq!(broken.render(&user("x")).unwrap_err().to_string(), "chat template: it is a test");
     }
 
     #[test]
@@ -326,7 +284,16 @@ mod tests {
             "{{ 'x'|indent(99999999999999) }}",
             "{{ 'x'|indent(width=99999999999999) }}",
             "{{ '{:9999}'.format('x') }}",
+            "{{ '{:{}}'.format('x', 9999) }}",
+            "{{ '{:.9999f}'.format(1.5) }}",
             "{{ '%9999s'|format('x') }}",
+            "{{ '%*d' % (9999, 1) }}",
+            "{{ '%.9999f' % 1.5 }}",
+            "{{ 'x'.ljust(9999) }}",
+            "{{ [1]|tojson(indent=99999) }}",
+            "{{ strftime_now('%99999d') }}",
+            "{{ 'x' * 99999999999 }}",
+            "{{ [1] * 99999999999 }}",
         ] {
             let template = ChatTemplate::new(wide, String::new(), String::new());
             assert!(template.and_then(|template| template.render(&user("x"))).is_err(), "{wide}");

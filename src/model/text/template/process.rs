@@ -15,7 +15,8 @@ use std::thread;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Compiled, MAX_OUTPUT, date, limits, sentence};
+use super::jinja::date;
+use super::{Compiled, MAX_OUTPUT, limits, sentence};
 use crate::model::ModelError;
 use crate::protocol::Message;
 
@@ -69,6 +70,9 @@ struct Request<'a> {
     eos: Cow<'a, str>,
     /// `None`: only compile.
     messages: Option<Cow<'a, [Message]>>,
+    /// Whether the model is to think; `None` leaves it to the template.
+    #[serde(default)]
+    thinks: Option<bool>,
 }
 
 /// A template that compiles, to be rendered in separate processes.
@@ -77,26 +81,39 @@ pub(super) struct Contained {
     source: String,
     bos: String,
     eos: String,
-    /// Seconds since 1970 when the template was first compiled; every process uses this date.
-    day: i64,
+    /// Seconds since 1970 when the template was first compiled; every process uses this time.
+    seconds: i64,
+    knows_thinking: bool,
 }
+
+/// The answer to a request without messages, if the template reads a variable for thinking.
+const KNOWS_THINKING: &str = "thinking";
 
 impl Contained {
     pub(super) fn new(program: &'static Path, source: &str, bos: String, eos: String) -> Result<Self, ModelError> {
-        let new = Self { program, source: source.to_owned(), bos, eos, day: date::now() };
-        new.ask(None).map(|_| new)
+        let source = source.to_owned();
+        let mut new = Self { program, source, bos, eos, seconds: date::now(), knows_thinking: false };
+        new.knows_thinking = new.ask(None, None)? == KNOWS_THINKING;
+        Ok(new)
     }
 
-    pub(super) fn render(&self, messages: &[Message]) -> Result<String, ModelError> {
-        self.ask(Some(messages.into()))
+    pub(super) fn knows_thinking(&self) -> bool {
+        self.knows_thinking
     }
 
-    fn ask(&self, messages: Option<Cow<'_, [Message]>>) -> Result<String, ModelError> {
+    pub(super) fn render(&self, messages: &[Message], thinks: Option<bool>) -> Result<String, ModelError> {
+        self.ask(Some(messages.into()), thinks)
+    }
+
+    fn ask(&self, messages: Option<Cow<'_, [Message]>>, thinks: Option<bool>) -> Result<String, ModelError> {
         let [source, bos, eos] = [&self.source, &self.bos, &self.eos].map(Cow::from);
-        let request = Request { source, bos, eos, messages };
+        let request = Request { source, bos, eos, messages, thinks };
         let asked = serde_json::to_vec(&request).map_err(io::Error::from).and_then(|request| self.run(request));
-        let (status, said, complaint) =
-            asked.map_err(|error| ModelError::Template(format!("it cannot be rendered in a process: {error}")))?;
+        let (status, said, complaint) = asked.map_err(|error| {
+            ModelError::Template(format!(
+                "the process that renders it could not be started or read ({error}); start the program again"
+            ))
+        })?;
         understood(status, said).unwrap_or_else(|| Err(ModelError::Template(limits::exceeded(status, &complaint))))
     }
 
@@ -114,7 +131,7 @@ impl Contained {
 
     fn spawn(&self) -> io::Result<Child> {
         let mut command = Command::new(self.program);
-        command.arg(ARGUMENT).env(date::EPOCH, self.day.to_string());
+        command.arg(ARGUMENT).env(date::EPOCH, self.seconds.to_string());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         #[cfg(unix)]
         // Ctrl-C stops the program only; this process soon ends by itself
@@ -177,12 +194,24 @@ fn answer() -> ExitCode {
 fn reply(request: Request<'_>) -> (u8, String) {
     let compiled = Compiled::new(&request.source, request.bos.into_owned(), request.eos.into_owned());
     let rendered = compiled.and_then(|compiled| match request.messages {
-        Some(messages) => compiled.render(&messages),
-        None => Ok(String::new()),
+        Some(messages) => compiled.render(&messages, request.thinks),
+        None => Ok(if compiled.knows_thinking() { KNOWS_THINKING } else { "" }.to_owned()),
     });
     match rendered {
         Ok(text) => (RENDERED, text),
         Err(ModelError::Template(why)) => (REFUSED, why),
         Err(other) => (REFUSED, other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_cannot_be_started_is_an_error() {
+        let missing = Path::new("/does/not/exist");
+        let error = Contained::new(missing, "{{ 1 }}", String::new(), String::new()).err().unwrap().to_string();
+        assert!(error.contains("the process that renders it could not be started"), "{error}");
     }
 }
