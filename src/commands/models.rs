@@ -9,6 +9,7 @@ use draftscope::cli::ModelsAction;
 use draftscope::model::ModelError;
 use draftscope::model::interfaces::ModuleCard;
 use draftscope::model::load::card::Card;
+use draftscope::model::load::check;
 use draftscope::model::load::gguf_summary::GgufSummary;
 use draftscope::model::load::named_module::{MODULE_KINDS, kind_in};
 use draftscope::store::{ModelEntry, ModelTable, PullOptions, Status, Store, Terminal};
@@ -73,18 +74,22 @@ impl Info {
         if !there {
             return info;
         }
-        info.problem = info.read().err().map(|error| error.to_string());
-        info.runs = Some(info.problem.is_none());
         info.gguf = GgufSummary::read(&info.entry.file);
         if let Some(gguf) = info.gguf.as_ref().filter(|gguf| gguf.files > 1) {
             info.entry.bytes = gguf.file_bytes;
             info.entry.about =
                 format!("one of {} parts of a split GGUF file; the size is that of all parts", gguf.files);
         }
+        if let Err(error) = info.read() {
+            info.problem = Some(error.to_string());
+            let is_broken = matches!(error, ModelError::MissingTensor(_) | ModelError::Shape { .. });
+            info.gguf.iter_mut().filter(|_| is_broken).for_each(GgufSummary::drop_engines);
+        }
+        info.runs = Some(info.problem.is_none());
         info
     }
 
-    /// Reads the headers of the model or module.
+    /// Reads the headers of the model or module, and makes the checks of loading.
     fn read(&mut self) -> Result<(), ModelError> {
         let file = &self.entry.file;
         match kind_in(file) {
@@ -93,7 +98,10 @@ impl Info {
                 self.modules.insert(kind.field(), Some(card.json()));
                 self.module = Some(card);
             }
-            None => self.model = Some(Card::read(file)?),
+            None => {
+                self.model = Some(Card::read(file)?);
+                check(file)?;
+            }
         }
         Ok(())
     }

@@ -186,6 +186,8 @@ pub enum Backend<'a> {
     Gpu(std::sync::Arc<draftscope_gpu::Gpu>),
     /// candle: the weights' type, its name, and the device.
     Candle(WeightType, String, &'a Device),
+    /// None: tensors are checked, and matrices are not read.
+    Unread,
 }
 
 /// Reports (what is being loaded, units done, number of units).
@@ -303,6 +305,7 @@ impl LoadContext<'_> {
             Backend::Candle(weight_type, dtype, device) => {
                 (MatmulBackend::Candle(*weight_type), dtype.clone(), *device)
             }
+            Backend::Unread => (MatmulBackend::Unread, self.source.loaded_dtype(), &Device::Cpu),
         };
         let spec = self.spec(&matmul, dtype, device);
         let tensors = Tensors::new(self.source, (matmul, device), self.config.transformer());

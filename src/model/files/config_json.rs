@@ -4,6 +4,7 @@
 //! The families interpret them.
 
 use std::fmt::Display;
+use std::path::Path;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -11,6 +12,8 @@ use serde_json::{Map, Value};
 
 use crate::model::ModelError;
 use crate::model::error::clean;
+use crate::model::files::foreign::Foreign;
+use crate::model::files::quantisation;
 
 /// A parsed `config.json`.
 #[derive(Clone, Debug)]
@@ -44,8 +47,8 @@ impl ConfigJson {
         };
         let nested = inner.is_some();
         let mut keys = inner.unwrap_or_else(|| outer.clone());
-        // nested files have these two keys outside `text_config`
-        for key in ["tie_word_embeddings", "quantization_config"] {
+        // nested files have these keys outside `text_config`
+        for key in ["tie_word_embeddings", "quantization_config", "quantization"] {
             if let Some(value) = outer.get(key)
                 && keys.get(key).is_none_or(Value::is_null)
             {
@@ -53,6 +56,16 @@ impl ConfigJson {
             }
         }
         Ok(Self { model_type, keys, nested })
+    }
+
+    /// The same for the text of a folder's `config.json`.
+    ///
+    /// # Errors
+    /// As [`ConfigJson::parse`]; [`ModelError::Unsupported`] saying what the file is if it is no JSON.
+    pub fn parse_in(folder: &Path, json: &[u8]) -> Result<Self, ModelError> {
+        let path = folder.join("config.json");
+        let foreign = || Foreign::of(&path, json).filter(|_| json.first() != Some(&b'{'));
+        Self::parse(json).map_err(|error| foreign().map_or(error, |foreign| foreign.error(&path)))
     }
 
     /// The outermost `model_type`.
@@ -120,38 +133,7 @@ impl ConfigJson {
     /// # Errors
     /// [`ModelError::Unsupported`] for any quantisation except block-scaled FP8.
     pub fn fp8_block(&self) -> Result<Option<[usize; 2]>, ModelError> {
-        let Some(value) = self.keys.get("quantization_config").filter(|value| !value.is_null()) else {
-            return Ok(None);
-        };
-        let quantization: Quantization = serde_json::from_value(value.clone()).map_err(|error| wrong(&error))?;
-        quantization.fp8_block().map(Some)
-    }
-}
-
-/// `quantization_config`.
-#[derive(Clone, Debug, Deserialize)]
-pub struct Quantization {
-    quant_method: Option<String>,
-    weight_block_size: Option<[usize; 2]>,
-}
-
-impl Quantization {
-    /// Rows and columns that share a scale.
-    ///
-    /// # Errors
-    /// [`ModelError::Unsupported`] for any quantisation except block-scaled FP8.
-    pub fn fp8_block(&self) -> Result<[usize; 2], ModelError> {
-        let method = self.quant_method.as_deref().unwrap_or("(none)");
-        match (method, self.weight_block_size) {
-            ("fp8", Some(block)) if block.iter().all(|size| (1..=1 << 20).contains(size)) => Ok(block),
-            ("fp8", _) => Err(ModelError::Unsupported(
-                "'quantization_config' is fp8 without a 'weight_block_size'; only block-scaled FP8 is supported".into(),
-            )),
-            (other, _) => Err(ModelError::Unsupported(format!(
-                "'quantization_config.quant_method' is '{}', which is not supported; use the unquantised checkpoint, an FP8 one or a GGUF file",
-                clean(other)
-            ))),
-        }
+        quantisation::fp8_block(&self.keys)
     }
 }
 
@@ -248,24 +230,4 @@ pub(in crate::model) fn positive(key: &str, value: f64) -> Result<f64, ModelErro
         return Ok(value);
     }
     contradiction(format!("'{key}' is {value}, expected a positive number"))
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn other_quantisations_than_block_scaled_fp8_are_rejected_with_their_name() {
-        let block = |json: Value| serde_json::from_value::<Quantization>(json).unwrap().fp8_block();
-        assert_eq!(block(json!({"quant_method": "fp8", "weight_block_size": [128, 128]})).unwrap(), [128, 128]);
-        for (config, says) in [
-            (json!({"quant_method": "awq"}), "'awq'"),
-            (json!({"quant_method": "fp8"}), "weight_block_size"),
-            (json!({"quant_method": "fp8", "weight_block_size": [0, 128]}), "weight_block_size"),
-        ] {
-            assert!(block(config).unwrap_err().to_string().contains(says));
-        }
-    }
 }

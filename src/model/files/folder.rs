@@ -14,7 +14,7 @@ use safetensors::tensor::TensorInfo;
 
 use crate::model::ModelError;
 use crate::model::error::name_of;
-use crate::model::files::{ConfigJson, Layout, LoadedTensor, Shard, SideFiles, Stored, TensorNames, fp8};
+use crate::model::files::{ConfigJson, Layout, LoadedTensor, Shard, SideFiles, Stored, TensorNames, folder_kind, fp8, quantisation};
 
 /// An open folder.
 pub struct Folder {
@@ -41,6 +41,18 @@ fn loaded(info: &TensorInfo) -> LoadedTensor<'_> {
     LoadedTensor { shape: &info.shape, encoding, stored, of_module: false }
 }
 
+/// How a tensor of this type is read.
+fn encoding(name: &str, dtype: Dtype) -> Result<Encoding, ModelError> {
+    match dtype {
+        Dtype::F32 => Ok(Encoding::F32),
+        Dtype::F16 => Ok(Encoding::F16),
+        Dtype::BF16 => Ok(Encoding::Bf16),
+        other => Err(ModelError::Unsupported(format!(
+            "tensor '{name}' is stored as {other:?}, which is not supported; F32, F16, BF16 and F8_E4M3 are"
+        ))),
+    }
+}
+
 impl Folder {
     /// Opens a folder; weights stay on disk.
     ///
@@ -54,6 +66,7 @@ impl Folder {
             .enumerate()
             .flat_map(|(index, shard)| shard.metadata.offset_keys().into_iter().map(move |name| (name, index)));
         let place: HashMap<String, usize> = place.collect();
+        quantisation::check_names(place.keys().map(String::as_str))?;
         let prefixes = ["model.", "", "model.language_model.", "language_model.model."];
         let prefix = prefixes.into_iter().find(|prefix| place.contains_key(&format!("{prefix}embed_tokens.weight")));
         let prefix = prefix.ok_or_else(|| ModelError::MissingTensor("model.embed_tokens.weight".to_owned()))?;
@@ -92,6 +105,15 @@ impl Folder {
             "'tie_word_embeddings' is ignored: 'lm_head.weight' differs from the embedding, so it is the head; set the key to false in config.json to avoid this notice"
                 .to_owned()
         })
+    }
+
+    /// A sentence about an adapter that is in the folder beside the model.
+    #[must_use]
+    pub fn adapter_warning(&self) -> Option<String> {
+        let adapter = folder_kind::adapter(&self.side_files)?;
+        Some(format!(
+            "the folder holds {adapter} too (adapter_config.json), which is ignored; to run it, merge it into its model first (`merge_and_unload` of peft)"
+        ))
     }
 
     /// Path of the folder.
@@ -169,16 +191,21 @@ impl Folder {
         let name = self.translate(name).ok_or_else(|| ModelError::MissingTensor(name.to_owned()))?;
         let (bytes, dtype) = self.raw(&name, shape)?;
         Ok(match dtype {
-            Dtype::F32 => Stored::new(Encoding::F32, bytes),
-            Dtype::F16 => Stored::new(Encoding::F16, bytes),
-            Dtype::BF16 => Stored::new(Encoding::Bf16, bytes),
             Dtype::F8_E4M3 => Stored::widened(&self.widen(&name, bytes, shape)?),
-            other => {
-                return Err(ModelError::Unsupported(format!(
-                    "tensor '{name}' is stored as {other:?}, which is not supported; F32, F16, BF16 and F8_E4M3 are"
-                )));
-            }
+            other => Stored::new(encoding(&name, other)?, bytes),
         })
+    }
+
+    /// Checks a tensor of the given shape without reading it; returns the encoding that it is loaded in.
+    ///
+    /// # Errors
+    /// As [`Folder::stored`].
+    pub(in crate::model) fn check(&self, name: &str, shape: &[usize]) -> Result<Encoding, ModelError> {
+        let name = self.translate(name).ok_or_else(|| ModelError::MissingTensor(name.to_owned()))?;
+        match self.raw(&name, shape)? {
+            (_, Dtype::F8_E4M3) => self.scales(&name, shape).map(|_| Encoding::Bf16),
+            (_, other) => encoding(&name, other),
+        }
     }
 
     fn raw(&self, name: &str, shape: &[usize]) -> Result<(&[u8], Dtype), ModelError> {
@@ -190,23 +217,31 @@ impl Folder {
         Ok((shard.bytes(info), info.dtype))
     }
 
-    /// weight = stored × scale of its block. `weight_scale_inv` is that scale and not its inverse, despite the name.
-    fn widen(&self, name: &str, bytes: &[u8], shape: &[usize]) -> Result<Vec<f32>, ModelError> {
-        let (Some([rows, columns]), [out, input]) = (self.fp8_block, shape) else {
+    /// The scales of an FP8 tensor, their shape, and rows and columns of the blocks that share one.
+    fn scales(&self, name: &str, shape: &[usize]) -> Result<(Stored<'_>, [usize; 2], [usize; 2]), ModelError> {
+        let (Some(block), [out, input]) = (self.fp8_block, shape) else {
             return Err(ModelError::Unsupported(format!(
                 "tensor '{name}' is FP8, but config.json does not describe its scales ('quantization_config')"
             )));
         };
-        let scales_name = format!("{name}_scale_inv");
-        let scales_shape = [out.div_ceil(rows), input.div_ceil(columns)];
-        let (scales, dtype) = self.raw(&scales_name, &scales_shape)?;
-        let scales = match dtype {
-            Dtype::F32 => Stored::new(Encoding::F32, scales).to_f32(&scales_shape)?,
-            Dtype::BF16 => Stored::new(Encoding::Bf16, scales).to_f32(&scales_shape)?,
-            other => return Err(ModelError::Unsupported(format!("tensor '{scales_name}' is stored as {other:?}"))),
+        let name = format!("{name}_scale_inv");
+        let shape = [out.div_ceil(block[0]), input.div_ceil(block[1])];
+        let (scales, dtype) = self.raw(&name, &shape)?;
+        let encoding = match dtype {
+            Dtype::F32 => Encoding::F32,
+            Dtype::BF16 => Encoding::Bf16,
+            other => return Err(ModelError::Unsupported(format!("tensor '{name}' is stored as {other:?}"))),
         };
+        Ok((Stored::new(encoding, scales), shape, block))
+    }
+
+    /// weight = stored × scale of its block. `weight_scale_inv` is that scale and not its inverse, despite the name.
+    fn widen(&self, name: &str, bytes: &[u8], shape: &[usize]) -> Result<Vec<f32>, ModelError> {
+        let (scales, scales_shape, [rows, columns]) = self.scales(name, shape)?;
+        let scales = scales.to_f32(&scales_shape)?;
+        let input = shape.last().copied().unwrap_or(1).max(1);
         let mut numbers = Vec::with_capacity(bytes.len());
-        for (row, codes) in bytes.chunks_exact(*input).enumerate() {
+        for (row, codes) in bytes.chunks_exact(input).enumerate() {
             let scales = &scales[row / rows * scales_shape[1]..];
             numbers.extend(codes.iter().enumerate().map(|(at, code)| fp8::from_e4m3(*code) * scales[at / columns]));
         }

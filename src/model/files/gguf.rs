@@ -10,15 +10,16 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use candle_core::quantized::gguf_file::{Content, Value, VersionedMagic};
+use draftscope_kernels::Encoding;
 
 use crate::model::ModelError;
 use crate::model::catch_panic::catch_panic;
 use crate::model::files::gguf_parts::{self, Part};
 use crate::model::files::gguf_tensors::{self, TensorEntry};
-use crate::model::files::{LoadedTensor, Mapped, Stored, TensorType, display_name, file_type};
+use crate::model::files::{LoadedTensor, Mapped, Stored, TensorType, display_name, file_type, gguf_start, unfinished};
 
 /// Longest header, in bytes: vocabularies of 256,000 tokens take some 20 MB.
-const MAX_HEADER: usize = 128 << 20;
+pub(super) const MAX_HEADER: usize = 128 << 20;
 
 /// Most values in a header, each 32 bytes in memory: such vocabularies have some 2 million, lengths included.
 const MAX_READS: u32 = 20_000_000;
@@ -119,6 +120,7 @@ impl GgufFile {
     /// Reads the header, also of a file whose tensors are cut off.
     pub(super) fn read_header(path: &Path) -> Result<Self, ModelError> {
         let file = Mapped::open(path)?;
+        gguf_start::check(path, file.bytes())?;
         let head = &file.bytes()[..file.bytes().len().min(MAX_HEADER)];
         let mut head = Head { bytes: Cursor::new(head), alignment: Alignment::Unseen, reads: 0, tensors: 0 };
         let corrupt = |what: String| ModelError::Corrupt { path: path.to_owned(), what };
@@ -128,7 +130,10 @@ impl GgufFile {
         let rest = usize::try_from(position).ok().and_then(|position| head.bytes.get_ref().get(position..));
         let wide = !matches!(content.magic, VersionedMagic::GgufV1);
         let listed = gguf_tensors::read(rest.unwrap_or_default(), head.tensors, wide);
-        let (tensors, length) = listed.map_err(|what| corrupt(crate::model::error::clean(&what)))?;
+        let (tensors, length) = listed.map_err(|what| match what.as_str() {
+            gguf_tensors::CUT_OFF => corrupt(gguf_start::cut_off(path, file.bytes().len())),
+            what => corrupt(crate::model::error::clean(what)),
+        })?;
         let alignment = content.metadata.get("general.alignment").and_then(whole).unwrap_or(ALIGNMENT).max(1);
         let data = (position + length as u64).checked_next_multiple_of(alignment).unwrap_or(u64::MAX);
         Ok(Self { path: path.to_owned(), metadata: content.metadata, tensors, parts: vec![Part { file, data }] })
@@ -136,18 +141,34 @@ impl GgufFile {
 
     /// Compares the header with the file's length: a truncated file still has a good header.
     fn check_extent(&self) -> Result<(), ModelError> {
-        for (name, info) in &self.tensors {
-            // bytes of an unknown type cannot be counted; nothing reads them
-            if info.kind.is_known() && self.bytes_at(info).is_none() {
-                let name = crate::model::error::clean(name);
-                let size = self.parts.get(info.part).map_or(0, |part| part.file.bytes().len());
-                return Err(ModelError::Corrupt {
-                    path: self.path.clone(),
-                    what: format!("tensor '{name}' reaches beyond the end of the file ({size} bytes)"),
-                });
-            }
+        for (number, part) in self.parts.iter().enumerate() {
+            self.check_extent_of(number, part)?;
         }
         Ok(())
+    }
+
+    fn check_extent_of(&self, number: usize, part: &Part) -> Result<(), ModelError> {
+        let size = part.file.bytes().len();
+        // bytes of an unknown type cannot be counted; nothing reads them
+        let known = self.tensors.iter().filter(|(_, info)| info.part == number && info.kind.is_known());
+        let end = |info| self.range(info).map_or(usize::MAX, |range| range.end);
+        let last = known.map(|(name, info)| (end(info), name)).max();
+        let corrupt = |what: String| Err(ModelError::Corrupt { path: self.path.clone(), what });
+        match last {
+            Some((end, name)) if end > size => {
+                let name = crate::model::error::clean(name);
+                let of = if end == usize::MAX { String::new() } else { format!(" of {end}") };
+                let why = unfinished::clause(&self.path).map_or_else(String::new, |why| format!("; {why}"));
+                corrupt(format!(
+                    "it is cut off at {size}{of} bytes: tensor '{name}' reaches beyond the end of the file{why}"
+                ))
+            }
+            Some((end, _)) => match part.file.hole_before(end) {
+                Some(there) => corrupt(unfinished::hole(there, size)),
+                None => Ok(()),
+            },
+            None => Ok(()),
+        }
     }
 
     /// A tensor's bytes; none if they are not all there.
@@ -268,15 +289,34 @@ impl GgufFile {
     /// # Errors
     /// [`ModelError::MissingTensor`], [`ModelError::Shape`], or [`ModelError::Unsupported`] for its type.
     pub fn stored(&self, name: &str, shape: &[usize]) -> Result<Stored<'_>, ModelError> {
+        let (info, encoding) = self.found(name, shape)?;
+        // the extent was checked when the file was opened
+        Ok(Stored::new(encoding, self.bytes_at(info).unwrap_or(&[])))
+    }
+
+    fn found(&self, name: &str, shape: &[usize]) -> Result<(&TensorEntry, Encoding), ModelError> {
         let info = self.tensors.get(name).ok_or_else(|| ModelError::MissingTensor(name.to_owned()))?;
         if info.shape != shape {
             let (got, expected) = (info.shape.clone(), shape.to_vec());
             return Err(ModelError::Shape { name: name.to_owned(), got, expected });
         }
-        let encoding = info.kind.encoding().ok_or_else(|| info.kind.unsupported(name, 0))?;
-        // the extent was checked when the file was opened
-        let bytes = self.bytes_at(info).unwrap_or(&[]);
-        Ok(Stored::new(encoding, bytes))
+        Ok((info, info.kind.encoding().ok_or_else(|| info.kind.unsupported(name, 0))?))
+    }
+
+    /// Checks a tensor of the given shape without reading it; returns its encoding.
+    ///
+    /// # Errors
+    /// As [`GgufFile::stored`]; [`ModelError::Unsupported`] if its rows are not whole blocks.
+    pub(in crate::model) fn check(&self, name: &str, shape: &[usize]) -> Result<Encoding, ModelError> {
+        let (_, encoding) = self.found(name, shape)?;
+        let width = shape.last().copied().unwrap_or(1);
+        match encoding.row_bytes(width) {
+            Some(_) => Ok(encoding),
+            None => Err(ModelError::Unsupported(format!(
+                "tensor '{name}' has rows of {width} {} weights, which are not whole blocks of its type",
+                encoding.form().name()
+            ))),
+        }
     }
 
     /// A vector of plain numbers.
@@ -336,12 +376,32 @@ impl GgufFile {
         whole(self.metadata.get(key)?)
     }
 
-    /// A size: a whole number from 1 up to `most`.
+    /// A whole number, or one for each layer if all are equal; `None` if the key is missing.
     ///
     /// # Errors
-    /// [`ModelError::Metadata`] with the key if it is missing or out of range.
+    /// [`ModelError::Unsupported`] if layers differ, [`ModelError::Metadata`] if the value is something else.
+    pub fn uniform(&self, key: &str) -> Result<Option<u64>, ModelError> {
+        let Some(value) = self.metadata.get(key) else { return Ok(None) };
+        let wrong = || ModelError::Metadata(format!("'{key}' is not a whole number"));
+        let Value::Array(values) = value else {
+            return whole(value).map(Some).ok_or_else(wrong);
+        };
+        let numbers = values.iter().map(whole).collect::<Option<Vec<u64>>>().ok_or_else(wrong)?;
+        let first = *numbers.first().ok_or_else(wrong)?;
+        match numbers.iter().find(|number| **number != first) {
+            None => Ok(Some(first)),
+            Some(other) => Err(ModelError::Unsupported(format!(
+                "'{key}' is {first} in the first layer and {other} in another; layers that differ in it are not supported"
+            ))),
+        }
+    }
+
+    /// A size: a whole number from 1 up to `most`, or one for each layer if all are equal.
+    ///
+    /// # Errors
+    /// [`ModelError::Metadata`] with the key if it is missing or out of range, and those of [`GgufFile::uniform`].
     pub fn size(&self, key: &str, most: usize) -> Result<usize, ModelError> {
-        let number = self.number(key).ok_or_else(|| ModelError::Metadata(format!("the key '{key}' is missing")))?;
+        let number = self.uniform(key)?.ok_or_else(|| ModelError::Metadata(format!("the key '{key}' is missing")))?;
         usize::try_from(number)
             .ok()
             .filter(|size| (1..=most).contains(size))
@@ -357,6 +417,7 @@ impl GgufFile {
         let real = match (self.metadata.get(key), default) {
             (Some(Value::F32(real)), _) => *real,
             (Some(Value::F64(real)), _) => *real as f32,
+            (Some(value), _) if whole(value).is_some() => whole(value).unwrap_or_default() as f32,
             (None, Some(default)) => default,
             (None, None) => return Err(wrong("is missing")),
             (Some(_), _) => return Err(wrong("is not a real number")),
@@ -393,7 +454,6 @@ fn unreadable(error: &candle_core::Error) -> String {
     let text = error.to_string();
     match text.lines().next().unwrap_or("unreadable") {
         what if what.contains("fill whole buffer") => "it is truncated".to_owned(),
-        what if what.contains("unknown magic") => "it is not a GGUF file".to_owned(),
         what => crate::model::error::clean(what),
     }
 }
@@ -403,16 +463,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn other_files_than_gguf_are_rejected_in_one_line() {
+    fn damaged_headers_are_rejected_in_one_line() {
         let folder = tempfile::tempdir().unwrap();
-        for (name, bytes) in
-            [("empty", &b""[..]), ("text", b"hello world, I am no model"), ("cut", b"GGUF\x03\0\0\0\xff")]
-        {
-            let path = folder.path().join(name);
-            std::fs::write(&path, bytes).unwrap();
-            let error = GgufFile::open(&path).err().unwrap().to_string();
-            assert!(error.contains("damaged or incomplete") && error.lines().count() == 1, "{error}");
-        }
+        let path = folder.path().join("cut");
+        std::fs::write(&path, b"GGUF\x03\0\0\0\xff").unwrap();
+        let error = GgufFile::open(&path).err().unwrap().to_string();
+        assert!(error.contains("damaged or incomplete: it is cut off at 9 bytes") && error.lines().count() == 1, "{error}");
         for (alignment, fails) in [(0u32, true), (32, false)] {
             let key = b"general.alignment";
             let mut bytes = b"GGUF\x03\0\0\0".to_vec();

@@ -10,6 +10,9 @@ use crate::model::files::{LoadedTensor, TensorType};
 /// `GGML_MAX_DIMS`.
 const MAX_DIMS: u32 = 4;
 
+/// The reason where the bytes end before the list does.
+pub(super) const CUT_OFF: &str = "it is truncated";
+
 /// A tensor in the list.
 #[derive(Debug)]
 pub(super) struct TensorEntry {
@@ -46,7 +49,7 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn take(&mut self, len: usize) -> Result<&'a [u8], String> {
-        let (taken, rest) = self.bytes.split_at_checked(len).ok_or("it is truncated")?;
+        let (taken, rest) = self.bytes.split_at_checked(len).ok_or(CUT_OFF)?;
         self.bytes = rest;
         Ok(taken)
     }
@@ -59,7 +62,7 @@ impl<'a> Reader<'a> {
 
     fn length(&mut self) -> Result<usize, String> {
         let length = if self.wide { self.number::<8>() } else { self.number::<4>() }?;
-        usize::try_from(length).map_err(|_| "it is truncated".to_owned())
+        usize::try_from(length).map_err(|_| CUT_OFF.to_owned())
     }
 
     fn entry(&mut self) -> Result<(String, TensorEntry), String> {
@@ -85,7 +88,9 @@ pub(super) fn read(bytes: &[u8], count: u64, wide: bool) -> Result<(HashMap<Stri
     let mut entries = HashMap::new();
     for _ in 0..count {
         let (name, entry) = reader.entry()?;
-        entries.insert(name, entry);
+        if let Some(old) = entries.insert(name, entry) {
+            return Err(format!("two tensors have the same name (one of shape {:?})", old.shape));
+        }
     }
     Ok((entries, bytes.len() - reader.bytes.len()))
 }
@@ -122,7 +127,7 @@ mod tests {
     fn damaged_lists_are_rejected_whatever_they_announce() {
         let bytes = listed(b"name", &[256, 3], 0, 0);
         for end in 0..bytes.len() {
-            assert_eq!(read(&bytes[..end], 1, true).err().as_deref(), Some("it is truncated"), "{end} bytes");
+            assert_eq!(read(&bytes[..end], 1, true).err().as_deref(), Some(CUT_OFF), "{end} bytes");
         }
         assert!(read(&bytes, u64::MAX, true).is_err());
         assert!(read(&listed(b"name", &[1; 5], 0, 0), 1, true).unwrap_err().contains("5 dimensions"));

@@ -10,10 +10,17 @@ use memmap2::Mmap;
 
 use crate::fatal::Mapping;
 use crate::model::ModelError;
+use crate::model::files::unfinished;
 
 /// A mapped file.
 #[derive(Debug)]
-pub(in crate::model) struct Mapped(Mmap, #[allow(dead_code, reason = "dropped with the map")] Mapping);
+pub(in crate::model) struct Mapped {
+    map: Mmap,
+    /// Bytes on disk, if the file has large holes.
+    on_disk: Option<u64>,
+    #[allow(dead_code, reason = "dropped with the map")]
+    mapping: Mapping,
+}
 
 impl Mapped {
     /// Maps a whole file.
@@ -29,14 +36,22 @@ impl Mapped {
         let map = unsafe { Mmap::map(&file) };
         map.map(|map| {
             let mapping = Mapping::of(&map);
-            Self(map, mapping)
+            Self { map, on_disk: unfinished::bytes_on_disk(&file), mapping }
         })
         .map_err(read_error)
     }
 
     /// All bytes.
     pub(in crate::model) fn bytes(&self) -> &[u8] {
-        &self.0
+        &self.map
+    }
+
+    /// Bytes on disk of a file whose tensors end here, if it has large holes and those bytes end in one: space that a
+    /// download tool reserved and did not fill. `None` for a complete file.
+    pub(super) fn hole_before(&self, end: usize) -> Option<u64> {
+        let there = self.on_disk?;
+        let last = self.bytes().get(end.checked_sub(4096)?..end)?;
+        last.iter().all(|byte| *byte == 0).then_some(there)
     }
 
     /// Frees the pages of a range that was copied and is not needed again soon.
@@ -44,7 +59,7 @@ impl Mapped {
     pub(in crate::model) fn release(&self, range: Range<usize>) {
         #[cfg(unix)]
         // SAFETY: dropping pages of a read-only file map loses no data: they are read again when touched.
-        let _ = unsafe { self.0.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, range.start, range.len()) };
+        let _ = unsafe { self.map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, range.start, range.len()) };
         #[cfg(not(unix))]
         let _ = range;
     }

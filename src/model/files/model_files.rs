@@ -4,6 +4,10 @@
 //! Invariant: a returned tensor has the requested shape and as many bytes as its type needs, so callers
 //! need no further checks. Its bytes are those of the mapped file, except for FP8, which is widened.
 
+use std::path::Path;
+
+use draftscope_kernels::Encoding;
+
 use crate::model::ModelError;
 use crate::model::files::{Folder, GgufFile, LoadedTensor, Stored};
 
@@ -39,6 +43,17 @@ impl ModelFiles {
         match self {
             Self::Gguf(gguf) => gguf.stored(name, shape),
             Self::Folder(folder) => folder.stored(name, shape),
+        }
+    }
+
+    /// Checks a tensor of the given shape without reading it; returns the encoding that it is loaded in.
+    ///
+    /// # Errors
+    /// As [`ModelFiles::stored`].
+    pub(in crate::model) fn check(&self, name: &str, shape: &[usize]) -> Result<Encoding, ModelError> {
+        match self {
+            Self::Gguf(gguf) => gguf.check(name, shape),
+            Self::Folder(folder) => folder.check(name, shape),
         }
     }
 
@@ -82,14 +97,19 @@ impl ModelFiles {
         self.own_name().map(crate::model::error::clean).filter(|own| *own != self.name())
     }
 
+    /// Path of the file or folder.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Gguf(gguf) => gguf.path(),
+            Self::Folder(folder) => folder.path(),
+        }
+    }
+
     /// Name of the file or folder, without its path.
     #[must_use]
     pub fn file_name(&self) -> String {
-        let path = match self {
-            Self::Gguf(gguf) => gguf.path(),
-            Self::Folder(folder) => folder.path(),
-        };
-        path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+        self.path().file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
     }
 
     /// Bytes of a tensor on disk; `None` if there is no such tensor.

@@ -8,10 +8,12 @@ use std::path::Path;
 use safetensors::tensor::{Metadata, TensorInfo};
 use safetensors::{SafeTensorError, SafeTensors};
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::model::ModelError;
 use crate::model::error::clean;
-use crate::model::files::{Mapped, SideFiles};
+use crate::model::files::foreign::Foreign;
+use crate::model::files::{Mapped, SideFiles, folder_kind, unfinished};
 
 /// Most shards that an index may list.
 const MAX_SHARDS: usize = 4096;
@@ -57,16 +59,63 @@ impl Shard {
     fn open(path: &Path) -> Result<Self, ModelError> {
         let map = Mapped::open(path)?;
         let corrupt = |what: String| ModelError::Corrupt { path: path.to_owned(), what };
-        let (header, metadata) = SafeTensors::read_metadata(map.bytes()).map_err(|error| {
-            corrupt(match error {
-                SafeTensorError::MetadataIncompleteBuffer => {
-                    "it is truncated, or contains more than its tensors".to_owned()
-                }
-                error => format!("its header cannot be read ({})", clean(&error.to_string())),
-            })
-        })?;
+        if !is_safetensors(map.bytes()) {
+            return Err(not_safetensors(path, map.bytes()));
+        }
+        let (header, metadata) =
+            SafeTensors::read_metadata(map.bytes()).map_err(|error| corrupt(unreadable(path, map.bytes(), &error)))?;
         let data = header + 8; // 8 bytes for the header's length come first
+        if let Some(there) = map.hole_before(data + metadata.data_len()) {
+            return Err(corrupt(unfinished::hole(there, map.bytes().len())));
+        }
         Ok(Self { map, data, metadata })
+    }
+}
+
+/// Longest header of the format.
+const MAX_HEADER: u64 = 100_000_000;
+
+/// Length of the header, if this is the start of a safetensors file.
+fn header_len(bytes: &[u8]) -> Option<u64> {
+    let (len, rest) = bytes.split_first_chunk::<8>()?;
+    let len = u64::from_le_bytes(*len);
+    (rest.first() == Some(&b'{') && (2..=MAX_HEADER).contains(&len)).then_some(len)
+}
+
+/// Whether a file begins like a safetensors file: the length of the header, then the header, which is a JSON object.
+pub(super) fn is_safetensors(bytes: &[u8]) -> bool {
+    header_len(bytes).is_some()
+}
+
+/// The error for a file that is something else.
+fn not_safetensors(path: &Path, bytes: &[u8]) -> ModelError {
+    if bytes.starts_with(b"GGUF") {
+        return ModelError::Unsupported(format!("{} is a GGUF file; name the file itself and not its folder", path.display()));
+    }
+    match Foreign::of(path, bytes) {
+        Some(foreign) => foreign.error(path),
+        None => ModelError::Corrupt { path: path.to_owned(), what: "it is not a safetensors file".to_owned() },
+    }
+}
+
+/// A clause on what is wrong with a safetensors file.
+fn unreadable(path: &Path, bytes: &[u8], error: &SafeTensorError) -> String {
+    let why = unfinished::clause(path).map_or_else(String::new, |why| format!("; {why}"));
+    let (len, header) = (bytes.len() as u64, header_len(bytes).unwrap_or(0));
+    let Some(text) = bytes.get(8..8 + header as usize) else {
+        return format!("it is cut off at {len} bytes, within its header{why}");
+    };
+    match error {
+        SafeTensorError::MetadataIncompleteBuffer => {
+            let tensors: HashMap<String, Value> = serde_json::from_slice(text).unwrap_or_default();
+            let ends = tensors.values().filter_map(|tensor| tensor["data_offsets"][1].as_u64());
+            let needed = ends.max().unwrap_or(0).saturating_add(8 + header);
+            match len < needed {
+                true => format!("it is cut off at {len} of {needed} bytes{why}"),
+                false => format!("it has {len} bytes and its tensors need {needed}: something else follows them, or is between them"),
+            }
+        }
+        error => format!("its header cannot be read ({})", clean(&error.to_string())),
     }
 }
 
@@ -79,8 +128,9 @@ fn names(path: &Path) -> Result<Vec<String>, ModelError> {
     let index = path.join(INDEX);
     if !index.is_file() {
         return Err(ModelError::Unsupported(format!(
-            "{} has neither {SINGLE} nor {INDEX}; checkpoints in other formats (.bin, .pth) are not supported",
-            path.display()
+            "{} has neither {SINGLE} nor {INDEX}: {}",
+            path.display(),
+            folder_kind::without_weights(path)
         )));
     }
     let damaged = |what: String| ModelError::Corrupt { path: index.clone(), what };
@@ -96,9 +146,11 @@ fn names(path: &Path) -> Result<Vec<String>, ModelError> {
         if name.contains(['/', '\\']) || name.starts_with('.') {
             return Err(damaged(format!("'{}' is not a plain file name", clean(name))));
         }
-        if !path.join(name).is_file() {
-            return Err(damaged(format!("the shard '{}' that it names is missing", clean(name))));
-        }
+    }
+    let missing: Vec<_> = names.iter().filter(|name| !path.join(name).is_file()).collect();
+    if let [first, ref others @ ..] = missing[..] {
+        let more = if others.is_empty() { String::new() } else { format!(" (and {} more)", others.len()) };
+        return Err(damaged(format!("the shard '{}' that it names is missing{more}", clean(first))));
     }
     Ok(names)
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::file_access;
 use crate::model::ModelError;
+use crate::model::files::folder_kind;
 
 /// Largest JSON file that is read: tokenizers of large vocabularies take tens of megabytes.
 const MAX_JSON: u64 = 256 << 20;
@@ -48,12 +49,13 @@ impl SideFiles {
     /// # Errors
     /// If it is missing or cannot be read.
     pub fn config(&self) -> Result<Vec<u8>, ModelError> {
-        self.read("config.json")?.ok_or_else(|| {
-            ModelError::Unsupported(format!(
-                "{} has no config.json; a model folder needs one beside its safetensors, and for a GGUF file name the file itself",
-                self.0.display()
-            ))
-        })
+        self.read("config.json")?.ok_or_else(|| ModelError::Unsupported(folder_kind::without_config(self)))
+    }
+
+    /// Why a folder without `tokenizer.json` does not run: what there is in its place, and the next step.
+    #[must_use]
+    pub fn without_tokenizer(&self) -> ModelError {
+        ModelError::Unsupported(folder_kind::without_tokenizer(self))
     }
 
     /// The chat template: a file of its own, or a key of `tokenizer_config.json`.

@@ -85,6 +85,8 @@ pub struct Card {
     pub has_template: bool,
     /// Why the chat template does not run; `None` if it runs or does not exist.
     pub template_fault: Option<String>,
+    /// Metadata and files that loading ignores or guesses, a sentence each.
+    pub warnings: Vec<String>,
     /// Lines that only its family has.
     #[serde(skip)]
     pub lines: Description,
@@ -145,6 +147,7 @@ impl Card {
             ends,
             has_template: template.is_some(),
             template_fault,
+            warnings: opened.warnings(),
             layers: config.layers,
             d_model: config.d_model,
             heads: config.heads,
@@ -248,6 +251,9 @@ impl Display for Card {
         writeln!(f, "reads    {}", text(&self.tokenizer))?;
         let ends: Vec<_> = self.ends.iter().map(|end| text(end)).collect();
         writeln!(f, "ends at  {}", if ends.is_empty() { "nothing that is known".to_owned() } else { ends.join(" ") })?;
+        for warning in &self.warnings {
+            writeln!(f, "note     {}", warning.replace(char::is_control, " "))?;
+        }
         match &self.template_fault {
             Some(why) => write!(f, "chat     no template that runs: use --raw ({why})"),
             None if self.has_template => write!(f, "chat     with the model's own template"),

@@ -1,4 +1,5 @@
-//! Loads a second, smaller model that drafts. It must have the target's tokens: same number, same bytes.
+//! Loads a second, smaller model that drafts. The ids that both vocabularies have must mean the same tokens; one may have a
+//! few more at its end.
 //!
 //! What is wrong with it is an error if it is required; otherwise a sentence, and decoding goes on without it.
 

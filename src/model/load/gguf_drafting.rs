@@ -8,14 +8,17 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::model::error::clean;
 use crate::model::files::GgufFile;
+use crate::model::load::gguf_kind::OtherGguf;
 
 /// What a file is to speculative decoding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GgufDrafting {
     /// Which kind of file it is.
     pub role: GgufRole,
+    /// What a file is that holds no model, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub what: Option<String>,
     /// MTP modules whose tensors are in it.
     pub modules: u64,
     /// MTP modules that it announces.
@@ -86,9 +89,6 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
     (&["deepseek2"], "conversions of DeepSeek-V3 and R1 leave their MTP module out"),
 ];
 
-/// Architectures that are no models: what llama.cpp stores beside them.
-const OTHERS: &[&str] = &["clip", "imatrix", "controlvector", "adapter", "(none)"];
-
 impl GgufDrafting {
     /// Reads the header of a file; `None` if it is not a complete GGUF file.
     #[must_use]
@@ -104,13 +104,14 @@ impl GgufDrafting {
         let announced = key("nextn_predict_layers").unwrap_or(0);
         let (modules, module_bytes) = modules(gguf);
         let is_split = gguf.parts() == 1 && gguf.number("split.count").is_some_and(|parts| parts > 1);
+        let other = OtherGguf::of(gguf);
         let role = match architecture {
+            _ if other.is_some() || architecture == "(none)" => GgufRole::Other,
             "dflash" if gguf.has_tensor("markov_w1.weight") => GgufRole::Dspark,
             "dflash" if gguf.tensor_names().any(|name| name.starts_with("selector_")) => GgufRole::Dflash2,
             "dflash" => GgufRole::Dflash,
             "eagle3" => GgufRole::Eagle3,
             "gemma4-assistant" | "gemma4_assistant" => GgufRole::Assistant,
-            other if OTHERS.contains(&other) => GgufRole::Other,
             _ if modules > 0 && !is_split && !gguf.tensor_names().any(|name| name.starts_with("blk.0.")) => {
                 GgufRole::MtpModule
             }
@@ -122,6 +123,7 @@ impl GgufDrafting {
         let layers = gguf.list(&format!("{architecture}.target_layers")).unwrap_or_default();
         Self {
             role,
+            what: other.map(|other| other.what),
             modules,
             announced,
             module_bytes,
@@ -146,7 +148,7 @@ impl Display for GgufDrafting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plural = |count: u64| if count == 1 { "" } else { "s" };
         if self.role != GgufRole::Target {
-            write!(f, "it is {}", clean(self.role.title()))?;
+            write!(f, "it is {}", self.what.as_deref().unwrap_or(self.role.title()))?;
             if self.role.is_drafter() {
                 f.write_str(": it drafts for another model")?;
             }

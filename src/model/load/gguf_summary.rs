@@ -143,6 +143,11 @@ impl GgufSummary {
             .join("\n")
     }
 
+    /// Leaves out the options of engines: for a file that none of them loads.
+    pub fn drop_engines(&mut self) {
+        self.engines = ServerFlags { llama_server: None, vllm: None };
+    }
+
     fn types_line(&self) -> String {
         let share = |share: &TypeShare| {
             let bytes = share.bytes.map_or_else(|| "size unknown".to_owned(), |bytes| DecimalBytes(bytes).to_string());

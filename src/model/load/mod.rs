@@ -7,9 +7,11 @@ mod auto_device;
 mod backend;
 mod batch_test;
 pub mod card;
+mod check;
 mod draft_model;
 mod dtype;
 pub mod gguf_drafting;
+mod gguf_kind;
 pub mod gguf_summary;
 mod memory_need;
 mod mtp_sidecar;
@@ -26,10 +28,11 @@ use crate::model::options::{DEFAULT_CTX, LoadOptions};
 use crate::model::row_by_row::RowByRow;
 use crate::model::text::{template::ChatTemplate, tokenizer::TextCodec};
 use crate::model::{DraftModule, Model, ModelError};
-use crate::protocol::{DrafterInfo, MemoryAccount, TokenId};
+use crate::protocol::{DrafterInfo, MemoryAccount};
 
 use self::backend::{OnBackend, load_target};
 use self::named_module::Requested;
+pub use self::check::check;
 pub use self::open::OpenModel;
 pub use self::server_flags::ServerFlags;
 
@@ -59,9 +62,6 @@ pub struct Loaded {
     pub memory: MemoryAccount,
 }
 
-/// Most special tokens that a tokenizer may name beyond the rows of the embedding.
-const MAX_TOKENS_WITHOUT_ROW: usize = 8;
-
 /// A second model that drafts.
 pub type DraftModel = (Box<dyn Model>, DrafterInfo);
 
@@ -73,16 +73,8 @@ pub fn load(options: &LoadOptions, progress: &mut Progress<'_>) -> Result<Loaded
     progress("tokenizer", 0, 1);
     crate::model::thread_pool::start();
     let opened = OpenModel::open(&options.target)?;
-    let codec = opened.codec()?;
-    let (vocab, most) = (opened.transformer().vocab, opened.transformer().context_length);
-    // Gemma 3 has a token for a picture, for which the text model has no row
-    let all_special = (vocab..codec.len()).all(|id| codec.piece(TokenId(id as u32)).special);
-    if codec.len() > vocab && !(all_special && codec.len() - vocab <= MAX_TOKENS_WITHOUT_ROW) {
-        return Err(ModelError::Metadata(format!(
-            "the tokenizer has {} tokens and the model embeds {vocab}; the files do not belong together",
-            codec.len()
-        )));
-    }
+    let codec = opened.checked()?;
+    let most = opened.transformer().context_length;
     let template = opened.compile_template(&codec, options.think);
     let ctx_len = options.ctx_len.unwrap_or(DEFAULT_CTX.min(most));
     if ctx_len > most {
@@ -124,7 +116,7 @@ pub fn load(options: &LoadOptions, progress: &mut Progress<'_>) -> Result<Loaded
     let (draft_model, beside) = draft_model.map_or((None, None), |(model, account)| (Some(model), account));
     let memory = beside.iter().fold(memory, MemoryAccount::with_draft_model);
     let (template, broken) = template.finish_or_why()?;
-    let warnings = opened.warning().into_iter().chain(broken.as_deref().map(warnings::template));
+    let warnings = opened.warnings().into_iter().chain(broken.as_deref().map(warnings::template));
     let warnings = warnings.chain(warnings::think(options, template.as_ref()));
     let warnings = warnings.chain(warnings::rollback(options, config, on_gpu));
     let warnings = warnings.chain(warnings::draft_vocab(options, config, mtp.is_some())).collect();

@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 use crate::model::error::clean;
 use crate::model::files::{ConfigJson, Folder, GgufFile, ModelFiles, SideFiles};
 use crate::model::interfaces::{Family, FamilyConfig};
-use crate::model::load::named_module;
+use crate::model::load::{gguf_kind::OtherGguf, named_module};
 use crate::model::nn::TransformerConfig;
 use crate::model::text::{template::ChatTemplate, tokenizer::TextCodec};
 use crate::model::{ModelError, families};
@@ -30,10 +30,15 @@ impl OpenModel {
     }
 
     fn open_gguf(gguf: GgufFile) -> Result<Self, ModelError> {
+        if let Some(other) = OtherGguf::of(&gguf) {
+            return Err(other.error(&gguf));
+        }
         if let Some(kind) = named_module::kind_of_gguf(&gguf) {
             return Err(named_module::is_no_model(gguf.path(), kind));
         }
-        let family = families::of_gguf(gguf.text("general.architecture").unwrap_or("(none)"))?;
+        let architecture = gguf.text("general.architecture");
+        let none = || ModelError::Metadata("the key 'general.architecture' is missing".into());
+        let family = families::of_gguf(architecture.ok_or_else(none)?)?;
         let config = family.read_gguf(&gguf)?;
         gguf.check_types()?;
         Ok(Self { source: ModelFiles::Gguf(gguf), config, family })
@@ -44,8 +49,9 @@ impl OpenModel {
         if let Some(kind) = named_module::kind_of(&text) {
             return Err(named_module::is_no_model(path, kind));
         }
-        let json = ConfigJson::parse(&text)?;
+        let json = ConfigJson::parse_in(path, &text)?;
         let family = families::of_json(&json)?;
+        json.fp8_block()?;
         family.read_json(&json, None)?; // a wrong key is reported before a missing shard
         let folder = Folder::open(path, json, family.tensor_names())?;
         let config = family.read_json(folder.config(), Some(&folder))?;
@@ -75,12 +81,12 @@ impl OpenModel {
         }
     }
 
-    /// Metadata that was ignored or had to be guessed, in a sentence.
+    /// Metadata and files that were ignored or had to be guessed, a sentence each.
     #[must_use]
-    pub fn warning(&self) -> Option<String> {
+    pub fn warnings(&self) -> Vec<String> {
         match &self.source {
-            ModelFiles::Gguf(gguf) => TextCodec::guess(gguf),
-            ModelFiles::Folder(folder) => folder.warning(),
+            ModelFiles::Gguf(gguf) => TextCodec::guess(gguf).into_iter().collect(),
+            ModelFiles::Folder(folder) => folder.warning().into_iter().chain(folder.adapter_warning()).collect(),
         }
     }
 

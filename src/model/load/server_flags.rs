@@ -145,6 +145,7 @@ mod tests {
     fn drafting(role: GgufRole, modules: u64) -> GgufDrafting {
         GgufDrafting {
             role,
+            what: None,
             modules,
             announced: modules,
             module_bytes: 0,

@@ -85,16 +85,20 @@ impl<'a> StoredExperts<'a> {
     /// # Errors
     /// When a tensor is missing, misshapen, or of a type that is not supported.
     pub fn find(source: &'a ModelFiles, names: &'a ExpertNames, sizes: ExpertSizes) -> Result<Self, ModelError> {
+        let stored = |(name, shape): (&String, Vec<usize>)| source.stored(name, &shape);
+        Self::of(names, sizes, names.all().zip(Self::shapes(names, sizes)).map(stored).collect::<Result<Vec<_>, _>>()?)
+    }
+
+    /// The shapes of the tensors, in the order of their names.
+    pub(in crate::model) fn shapes(names: &ExpertNames, sizes: ExpertSizes) -> Vec<Vec<usize>> {
         let ExpertSizes { count, d, width } = sizes;
-        let shapes: Vec<Vec<usize>> = match names {
+        match names {
             ExpertNames::Stacked(_) => vec![vec![count, width, d], vec![count, width, d], vec![count, d, width]],
             ExpertNames::Joined(_) => vec![vec![count, 2 * width, d], vec![count, d, width]],
             ExpertNames::Single(names) => {
                 names.iter().flat_map(|_| [vec![width, d], vec![width, d], vec![d, width]]).collect()
             }
-        };
-        let stored = |(name, shape): (&String, Vec<usize>)| source.stored(name, &shape);
-        Self::of(names, sizes, names.all().zip(shapes).map(stored).collect::<Result<Vec<_>, _>>()?)
+        }
     }
 
     /// Tensors of the right shapes, in the order of their names.

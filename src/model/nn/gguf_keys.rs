@@ -34,9 +34,9 @@ impl GgufKeys<'_> {
     /// # Errors
     /// [`ModelError::Metadata`] when it is out of range.
     pub fn size_or(&self, name: &str, most: usize, default: usize) -> Result<usize, ModelError> {
-        match self.gguf.number(&self.key(name)) {
-            Some(_) => self.size(name, most),
-            None => Ok(default),
+        match self.gguf.value(&self.key(name)) {
+            Ok(_) => self.size(name, most),
+            Err(_) => Ok(default),
         }
     }
 
@@ -134,8 +134,8 @@ impl GgufKeys<'_> {
     /// Width of the feed-forward layers, or of the experts in files without other layers.
     fn feed_forward(&self) -> Result<usize, ModelError> {
         let [dense, experts] = ["feed_forward_length", "expert_feed_forward_length"];
-        let only_experts =
-            self.gguf.number(&self.key(dense)).is_none() && self.gguf.number(&self.key(experts)).is_some();
+        let has = |name: &str| self.gguf.value(&self.key(name)).is_ok();
+        let only_experts = !has(dense) && has(experts);
         self.size(if only_experts { experts } else { dense }, 1 << 20)
     }
 

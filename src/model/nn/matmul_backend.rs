@@ -12,7 +12,7 @@ use crate::model::ModelError;
 use crate::model::files::{ModelFiles, Stored};
 use crate::model::nn::{
     Activation, ExpertKernel, ExpertNames, ExpertSizes, Experts, Gated, HeadMatMul, HeadMatrix, HeadShape, Linear,
-    MatMul, RmsNorm, StoredExperts, TransformerConfig,
+    MatMul, RmsNorm, StoredExperts, TransformerConfig, unread,
 };
 use crate::model::options::{PassForm, WeightType};
 
@@ -65,6 +65,8 @@ pub enum MatmulBackend {
     Candle(WeightType),
     /// Other kernels, weights as stored.
     Kernels(Arc<dyn Kernels>),
+    /// Nothing multiplies: names, shapes and types of tensors are checked, and matrices are not read.
+    Unread,
 }
 
 impl MatmulBackend {
@@ -73,7 +75,7 @@ impl MatmulBackend {
     pub fn kernels(&self) -> Option<&dyn Kernels> {
         match self {
             Self::Kernels(kernels) => Some(kernels.as_ref()),
-            Self::Candle(_) => None,
+            Self::Candle(_) | Self::Unread => None,
         }
     }
 }
@@ -120,6 +122,7 @@ impl<'a> Tensors<'a> {
         match &self.backend {
             MatmulBackend::Candle(weight_type) => self.linear_as(name, [out, input], *weight_type),
             MatmulBackend::Kernels(kernels) => kernels.load(self.source, name, [out, input]).map(Linear::of),
+            MatmulBackend::Unread => unread::linear(self.source, name, &[out, input]),
         }
     }
 
@@ -130,10 +133,13 @@ impl<'a> Tensors<'a> {
         shape: [usize; 2],
         weight_type: WeightType,
     ) -> Result<Linear, ModelError> {
-        let stored = self.source.stored(name, &shape)?;
         if weight_type == WeightType::Stored {
-            stored.check_candle(name)?;
+            Stored::new(self.source.check(name, &shape)?, &[]).check_candle(name)?;
         }
+        if self.is_unread() {
+            return unread::linear(self.source, name, &shape);
+        }
+        let stored = self.source.stored(name, &shape)?;
         let linear = Linear::new(stored, shape, weight_type, self.device)?;
         self.source.release(name);
         Ok(linear)
@@ -146,12 +152,19 @@ impl<'a> Tensors<'a> {
         (all, input): (usize, usize),
         rows: &[usize],
     ) -> Result<Linear, ModelError> {
+        if self.is_unread() {
+            return unread::linear(self.source, name, &[all, input]);
+        }
         let stored = self.source.stored(name, &[all, input])?.rows([all, input], rows)?;
         self.linear_of(stored, name, [rows.len(), input])
     }
 
     /// A matrix `[out, input]` that a file may store as a vector, if it has one row.
     pub(in crate::model) fn linear_row(&self, name: &str, input: usize) -> Result<Linear, ModelError> {
+        if self.is_unread() {
+            return unread::linear(self.source, name, &[1, input])
+                .or_else(|_| unread::linear(self.source, name, &[input]));
+        }
         let stored = self.source.stored(name, &[1, input]).or_else(|_| self.source.stored(name, &[input]))?;
         self.linear_of(stored, name, [1, input])
     }
@@ -165,7 +178,18 @@ impl<'a> Tensors<'a> {
                 Linear::new(stored, shape, *weight_type, self.device)
             }
             MatmulBackend::Kernels(kernels) => kernels.pack(stored, name, shape).map(Linear::of),
+            MatmulBackend::Unread => unread::linear(self.source, name, &shape),
         }
+    }
+
+    /// Whether matrices are not read.
+    pub(in crate::model) fn is_unread(&self) -> bool {
+        matches!(self.backend, MatmulBackend::Unread)
+    }
+
+    /// Checks matrices of heads, stored with this shape, without reading them.
+    pub(in crate::model) fn unread_heads(&self, name: &str, shape: &[usize]) -> Result<HeadMatrix, ModelError> {
+        unread::heads(self.source, name, shape)
     }
 
     /// Matrices `[heads, out, in]`; on candle in f32. The tensor's name is for messages.
@@ -176,7 +200,7 @@ impl<'a> Tensors<'a> {
         shape: HeadShape,
     ) -> Result<HeadMatrix, ModelError> {
         match &self.backend {
-            MatmulBackend::Candle(_) => HeadMatrix::on_candle(&stored, shape, self.device),
+            MatmulBackend::Candle(_) | MatmulBackend::Unread => HeadMatrix::on_candle(&stored, shape, self.device),
             MatmulBackend::Kernels(kernels) => kernels.heads(stored, name, shape).map(HeadMatrix::Other),
         }
     }
@@ -268,12 +292,16 @@ impl BlockTensors<'_> {
             }
             (false, false) => ExpertNames::Stacked(["ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"].map(of)),
         };
+        if self.tensors.is_unread() {
+            return unread::experts(self.tensors.source, &names, sizes);
+        }
         let stored = StoredExperts::find(self.tensors.source, &names, sizes)?;
         let experts = match &self.tensors.backend {
             MatmulBackend::Kernels(kernels) => Experts::of(kernels.experts(&stored.compact(), activation)?, sizes),
             MatmulBackend::Candle(weight_type) => {
                 Experts::on_candle(&stored, activation, (*weight_type, self.tensors.device))?
             }
+            MatmulBackend::Unread => unread::experts(self.tensors.source, &names, sizes)?,
         };
         names.all().for_each(|name| self.tensors.source.release(name));
         Ok(experts)
@@ -284,7 +312,7 @@ impl BlockTensors<'_> {
         let (name, d) = (self.name("ffn_gate_inp"), self.tensors.config.d_model);
         match &self.tensors.backend {
             MatmulBackend::Candle(_) => self.tensors.linear_as(&name, [experts, d], WeightType::F32),
-            MatmulBackend::Kernels(_) => self.tensors.linear(&name, experts, d),
+            MatmulBackend::Kernels(_) | MatmulBackend::Unread => self.tensors.linear(&name, experts, d),
         }
     }
 }

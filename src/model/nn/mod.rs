@@ -27,6 +27,7 @@ mod rope;
 mod streams;
 mod transformer;
 mod trunk;
+mod unread;
 
 pub use attention::{Scores, attend, attend_by_head, attend_cached, runs_one_by_one, widened};
 pub use block::{Block, BlockPass, Rope};

@@ -99,7 +99,7 @@ impl<L: LayerWeights> Trunk<L> {
     pub(in crate::model) fn kernels(&self) -> Option<Arc<dyn Kernels>> {
         match &self.backend {
             MatmulBackend::Kernels(kernels) => Some(Arc::clone(kernels)),
-            MatmulBackend::Candle(_) => None,
+            MatmulBackend::Candle(_) | MatmulBackend::Unread => None,
         }
     }
 

@@ -33,7 +33,9 @@ impl ModelDrafter {
         if same == tokens.len() {
             return Ok(None);
         }
-        let out = self.model.forward(&tokens[same..], LogitRows::Last)?;
+        let vocab = self.model.spec().info.vocab;
+        let known: Vec<TokenId> = tokens[same..].iter().map(|token| known(*token, vocab)).collect();
+        let out = self.model.forward(&known, LogitRows::Last)?;
         self.cached.extend_from_slice(&tokens[same..]);
         Ok(Some(out))
     }
@@ -57,6 +59,12 @@ impl ModelDrafter {
         self.cached.truncate(len);
         self.model.truncate(len, &START)
     }
+}
+
+/// What a draft model with so many tokens reads of a text: its first token for one that only the target has at the end of
+/// its vocabulary. The target decides about every draft, so this only makes drafts after it worse.
+fn known(token: TokenId, vocab: u32) -> TokenId {
+    if token.0 < vocab { token } else { TokenId(0) }
 }
 
 impl Drafter for ModelDrafter {

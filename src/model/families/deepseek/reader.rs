@@ -72,6 +72,9 @@ impl Reader<'_> {
         if own.has("attn_k_b") {
             let read = |part: &str, shape: HeadShape| -> Result<HeadMatrix, ModelError> {
                 let name = own.name(part);
+                if self.tensors.is_unread() {
+                    return self.tensors.unread_heads(&name, &[shape.heads, shape.out, shape.input]);
+                }
                 let stored = self.tensors.source.stored(&name, &[shape.heads, shape.out, shape.input])?;
                 let matrix = self.tensors.head_matrix(stored, &name, shape)?;
                 self.tensors.source.release(&name);
@@ -80,6 +83,10 @@ impl Reader<'_> {
             return Ok([read("attn_k_b", keys)?, read("attn_v_b", values)?]);
         }
         let (name, width) = (own.name("attn_kv_b"), a.plain + a.value);
+        if self.tensors.is_unread() {
+            let both = || self.tensors.unread_heads(&name, &[a.heads * width, a.rank]);
+            return Ok([both()?, both()?]);
+        }
         let both = self.tensors.source.stored(&name, &[a.heads * width, a.rank])?;
         let rows = |of: Range<usize>| {
             let rows: Vec<usize> =

@@ -28,13 +28,13 @@ pub(super) fn target(
         target.set_sha256(options.sha256.clone());
         return Ok(Box::new(OnGpu { target, announced }));
     }
-    let Backend::Candle(..) = backend else {
+    if matches!(backend, Backend::Native) {
         let mut on_layer = |done: usize, total: usize| progress("target", done as u64, total as u64);
         let from = (source, &config.transformer);
         let mut target = NativeLlama::load_reporting((from, ctx_len), options.threads, &mut on_layer)?;
         target.set_sha256(options.sha256.clone());
         return Ok(Box::new(OnNative { target, announced }));
-    };
+    }
     let (tensors, spec) = context.on_candle(backend);
     let weights = Arc::new(LlamaWeights::load(&tensors, ctx_len, progress)?);
     Ok(Box::new(OnCandle { target: CandleTarget { weights, spec }, announced }))

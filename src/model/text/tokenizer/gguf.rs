@@ -14,6 +14,7 @@ use tokenizers::{AddedToken, SplitDelimiterBehavior, Tokenizer};
 use crate::model::ModelError;
 use crate::model::error::clean;
 use crate::model::files::{GgufFile, whole};
+use crate::model::text::tokenizer::named::{more_ends, named_token};
 use crate::model::text::tokenizer::{Ends, TextCodec, byte_level, byte_table, is_end_mark, sentence_piece};
 use crate::protocol::{Piece, TokenId};
 
@@ -179,15 +180,15 @@ pub(in crate::model) fn codec(gguf: &GgufFile) -> Result<TextCodec, ModelError> 
         USER_DEFINED => Piece::new(TokenId(id), name.as_bytes().to_vec()),
         _ => Piece::new(TokenId(id), byte_level(name, &bytes_of)),
     });
-    let known = |key: &str| gguf.number(key).and_then(|id| u32::try_from(id).ok()).map(TokenId);
+    let known = |key: &str| named_token(gguf, key, names.len());
     let ends = Ends {
-        bos: known("tokenizer.ggml.bos_token_id"),
+        bos: known("tokenizer.ggml.bos_token_id")?,
         begins: match gguf.value("tokenizer.ggml.add_bos_token") {
             Ok(value) => value.to_bool().unwrap_or(false),
             Err(_) => pre.begins(), // as in llama.cpp
         },
-        eos: known("tokenizer.ggml.eos_token_id"),
-        others: ["eot", "eom"].iter().filter_map(|end| known(&format!("tokenizer.ggml.{end}_token_id"))).collect(),
+        eos: known("tokenizer.ggml.eos_token_id")?,
+        others: more_ends(gguf, names.len())?,
     };
     let kind = format!("byte-level BPE ({})", clean(pre_name));
     Ok(TextCodec::new((tokenizer, kind), GROWTH, pieces.collect(), &ends))

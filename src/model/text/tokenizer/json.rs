@@ -32,20 +32,19 @@ struct TokenizerConfig {
     add_bos_token: Option<bool>,
 }
 
-/// `generation_config.json`, or `config.json` if that is missing.
+/// `generation_config.json` or `config.json`.
 #[derive(Default, Deserialize)]
 struct Generation {
     #[serde(default)]
     eos_token_id: Value,
+    #[serde(default)]
+    text_config: Value,
 }
 
 /// Reads the folder's tokenizer.
 pub(in crate::model) fn codec(folder: &SideFiles, begins: bool) -> Result<TextCodec, ModelError> {
     let Some(text) = folder.read("tokenizer.json")? else {
-        return Err(ModelError::Unsupported(format!(
-            "{} has no tokenizer.json; tokenizers in other formats (tokenizer.model, vocab.json) are not supported",
-            folder.path().display()
-        )));
+        return Err(folder.without_tokenizer());
     };
     let failed = |name: &str, error: &dyn std::fmt::Display| {
         ModelError::Tokenizer(format!("{name}: {}", clean(&error.to_string())))
@@ -63,13 +62,12 @@ pub(in crate::model) fn codec(folder: &SideFiles, begins: bool) -> Result<TextCo
     };
     let mut ends = ends(&tokenizer, &config)?;
     ends.begins |= begins;
+    // every token that any of the files names ends an answer; models with further towers nest the key
     for name in ["generation_config.json", "config.json"] {
         let Some(text) = folder.read(name)? else { continue };
         let generation: Generation = serde_json::from_slice(&text).map_err(|error| failed(name, &error))?;
-        let ids = ids(&generation.eos_token_id);
-        ends.others.extend(ids.iter().copied().filter(|id| id.index() < pieces.len()));
-        if !ids.is_empty() {
-            break;
+        for named in [&generation.eos_token_id, &generation.text_config["eos_token_id"]] {
+            ends.others.extend(ids(named).into_iter().filter(|id| id.index() < pieces.len()));
         }
     }
     let kind = match spelling {

@@ -8,6 +8,7 @@ mod gguf;
 mod growth;
 mod json;
 mod length;
+mod named;
 mod sentence_piece;
 
 use std::collections::HashMap;
@@ -24,6 +25,10 @@ const END_NAMES: &[&str] = &["</s>", "<end_of_turn>", "<turn|>", "<EOT>"];
 
 /// Names that no text contains: such tokens always end an answer and are always special, as in llama.cpp.
 const END_MARKS: &[&str] = &["<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>"];
+
+/// Tokens that one of two vocabularies may have more at its end for one model to draft for the other, as in llama.cpp
+/// (`SPEC_VOCAB_MAX_SIZE_DIFFERENCE`).
+const MOST_EXTRA: usize = 128;
 
 fn is_end_mark(name: &[u8]) -> bool {
     END_MARKS.iter().any(|mark| mark.as_bytes() == name)
@@ -148,8 +153,8 @@ impl TextCodec {
         &self.kind
     }
 
-    /// How another vocabulary differs from this one; `None` if every token has the same bytes. Padding at
-    /// the end does not count.
+    /// Why a model with another vocabulary cannot draft for this one; `None` if the ids that both have mean the same. Padding
+    /// at the end does not count, and one side may have up to [`MOST_EXTRA`] tokens more at its end.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Option<String> {
         let (a, b) = (self.without_padding(), other.without_padding());
@@ -157,7 +162,7 @@ impl TextCodec {
             // Rust's quotes escape control characters, which a file may contain
             return Some(format!("token {} is {:?} there and {:?} in the target", a.id, b.lossy(), a.lossy()));
         }
-        (a.len() != b.len()).then(|| format!("{} tokens, the target has {}", b.len(), a.len()))
+        (a.len().abs_diff(b.len()) > MOST_EXTRA).then(|| format!("{} tokens, the target has {}", b.len(), a.len()))
     }
 
     /// The tokens without the padding at the end.

@@ -13,6 +13,7 @@ use tokenizers::{AddedToken, Tokenizer};
 
 use crate::model::ModelError;
 use crate::model::files::{GgufFile, whole};
+use crate::model::text::tokenizer::named::{more_ends, named_token};
 use crate::model::text::tokenizer::{Ends, TextCodec};
 use crate::protocol::{Piece, TokenId};
 
@@ -148,20 +149,19 @@ pub(super) fn codec(
     let is_gemma4 = merges.is_some();
     let vocabulary = Vocabulary::read(gguf, names, merges)?;
     let flag = |key: &str| gguf.value(key).ok().and_then(|value| value.to_bool().ok()).unwrap_or(true);
-    let id = |key: &str, usual: u32| {
-        let id = gguf.number(key).and_then(|id| u32::try_from(id).ok()).unwrap_or(usual);
-        Some(TokenId(id)).filter(|id| id.index() < vocabulary.names.len())
+    let vocab = vocabulary.names.len();
+    let id = |key: &str, usual: u32| -> Result<Option<TokenId>, ModelError> {
+        let usual = Some(TokenId(usual)).filter(|id| id.index() < vocab);
+        Ok(named_token(gguf, key, vocab)?.or(usual))
     };
     // defaults of llama.cpp for this kind
     let tokenizer = vocabulary.tokenizer(!is_gemma4 && flag("tokenizer.ggml.add_space_prefix"))?;
     let named = vocabulary.names.iter().position(|name| ENDS[..2].contains(name));
-    let other =
-        |end: &str| gguf.number(&format!("tokenizer.ggml.{end}_token_id")).and_then(|id| u32::try_from(id).ok());
     let ends = Ends {
-        bos: id("tokenizer.ggml.bos_token_id", 1),
+        bos: id("tokenizer.ggml.bos_token_id", 1)?,
         begins: is_gemma4 || flag("tokenizer.ggml.add_bos_token"),
-        eos: id("tokenizer.ggml.eos_token_id", 2),
-        others: ["eot", "eom"].into_iter().filter_map(other).chain(named.map(|at| at as u32)).map(TokenId).collect(),
+        eos: id("tokenizer.ggml.eos_token_id", 2)?,
+        others: more_ends(gguf, vocab)?.into_iter().chain(named.map(|at| TokenId(at as u32))).collect(),
     };
     let kind = if is_gemma4 { "SentencePiece (gemma4)" } else { "SentencePiece (llama)" };
     Ok(TextCodec::new((tokenizer, kind.to_owned()), GROWTH, vocabulary.pieces(), &ends))

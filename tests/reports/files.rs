@@ -1,1 +1,0 @@
-//! What a file is, and whether it runs.
