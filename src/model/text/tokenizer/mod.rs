@@ -9,6 +9,7 @@ mod growth;
 mod json;
 mod length;
 mod named;
+mod pre;
 mod sentence_piece;
 
 use std::collections::HashMap;
@@ -21,7 +22,22 @@ use crate::model::files::{GgufFile, SideFiles};
 use crate::protocol::{Piece, TokenId};
 
 /// Names of tokens that end an answer in some family, if the file marks them as special: otherwise they may be text.
-const END_NAMES: &[&str] = &["</s>", "<end_of_turn>", "<turn|>", "<EOT>"];
+const END_NAMES: &[&str] = &[
+    "</s>",
+    "<end_of_turn>",
+    "<turn|>",
+    "<EOT>",
+    "_<EOT>",
+    "[EOT]",
+    "[EOS]",
+    "[e~[",
+    "<end_of_utterance>",
+    "<｜end▁of▁sentence｜>",
+    "<|return|>",
+    "<|call|>",
+    "<|calls|>",
+    "<|flush|>",
+];
 
 /// Names that no text contains: such tokens always end an answer and are always special, as in llama.cpp.
 const END_MARKS: &[&str] = &["<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>"];
@@ -29,6 +45,12 @@ const END_MARKS: &[&str] = &["<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom
 /// Tokens that one of two vocabularies may have more at its end for one model to draft for the other, as in llama.cpp
 /// (`SPEC_VOCAB_MAX_SIZE_DIFFERENCE`).
 const MOST_EXTRA: usize = 128;
+/// Ends a message and not the answer in vocabularies with other tokens for that (gpt-oss, Solar), as in llama.cpp.
+const END_OF_MESSAGE: &str = "<|end|>";
+
+/// Pairs of names of special tokens that together say that [`END_OF_MESSAGE`] does not end an answer.
+const ENDS_OF_ANSWERS: [[&str; 2]; 3] =
+    [["<|return|>", "<|call|>"], ["<|return|>", "<|calls|>"], ["<|flush|>", "<|calls|>"]];
 
 fn is_end_mark(name: &[u8]) -> bool {
     END_MARKS.iter().any(|mark| mark.as_bytes() == name)
@@ -86,6 +108,9 @@ impl TextCodec {
     fn new((tokenizer, kind): (Tokenizer, String), growth: usize, mut pieces: Vec<Piece>, ends: &Ends) -> Self {
         pieces.iter_mut().filter(|piece| is_end_mark(&piece.bytes)).for_each(|mark| mark.special = true);
         let is_end = |name: &[u8]| is_end_mark(name) || END_NAMES.iter().any(|end| end.as_bytes() == name);
+        let has = |name: &str| pieces.iter().any(|piece| piece.special && *piece.bytes == *name.as_bytes());
+        let has_others = has(END_OF_MESSAGE) && ENDS_OF_ANSWERS.iter().any(|names| names.iter().all(|name| has(name)));
+        let is_end = |name: &[u8]| is_end(name) && !(has_others && name == END_OF_MESSAGE.as_bytes());
         let by_name = pieces.iter().filter(|piece| piece.special && is_end(&piece.bytes));
         let mut all: Vec<TokenId> = by_name.map(|p| p.id).chain(ends.eos).chain(ends.others.iter().copied()).collect();
         all.sort_unstable();
