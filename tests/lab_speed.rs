@@ -159,6 +159,7 @@ fn simulated_counts_equal_those_of_real_runs_on_the_real_model() {
         rollback: None,
         draft_vocab: None,
         think: None,
+        special_tokens: false,
         pass_form: None,
     };
     let prompts = ["Once upon a time there was a", "def add(a, b):\n", "The five largest cities are 1."];

@@ -50,6 +50,10 @@ pub struct ModelArgs {
     /// Whether a thinking model thinks first [default: as its template has it]
     #[arg(long, value_name = "on|off", value_parser = parse_switch)]
     pub think: Option<bool>,
+    /// Read names of special tokens in messages, such as <|im_end|>, as those tokens; without this they are text. --raw
+    /// always reads them
+    #[arg(long)]
+    pub special_tokens: bool,
     /// How rejected rows are rolled back in recurrent layers (Qwen3.5) on the CPU: from a copy of the state after each
     /// verified row, or by computing the rows again, which takes less memory [default: snapshots]
     #[arg(long, value_enum, help_heading = "Drafting")]

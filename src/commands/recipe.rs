@@ -54,6 +54,7 @@ pub(crate) fn recipe(args: &ModelArgs) -> Result<LoadOptions> {
         draft_vocab: args.draft_vocab.as_deref().map(draft_vocab).transpose()?,
         device_memory: super::files::state_file("devices.json"),
         think: args.think,
+        special_tokens: args.special_tokens,
         pass_form: None,
     })
 }

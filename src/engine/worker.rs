@@ -11,6 +11,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::fatal::OutOfMemory;
 use crate::model::load::{Loaded, load};
+use crate::model::text::prompt as chat;
 use crate::model::text::template::ChatTemplate;
 use crate::model::text::tokenizer::TextCodec;
 use crate::model::{ModelError, ModelSpec};
@@ -170,11 +171,7 @@ fn tokens_of(
             codec.encode_raw(text)?
         }
         (Prompt::Branch(from), _) => check_tokens(&from.tokens, decoder.target().spec().info.vocab)?,
-        (Prompt::Chat(messages), Some(template)) => {
-            let text = template.render_or_advise(messages)?;
-            codec.check_length(&text, ctx_len)?;
-            codec.encode(&text)?
-        }
+        (Prompt::Chat(messages), Some(template)) => chat::tokens_of(codec, template, messages, ctx_len)?,
         (Prompt::Chat(_), None) => {
             let message = "this model file has no chat template; use --raw to send the text unchanged";
             return Err(ModelError::Template(message.into()).into());

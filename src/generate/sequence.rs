@@ -144,11 +144,11 @@ impl<'a> Sequence<'a> {
     fn open_turn(&mut self) -> Result<(), ModelError> {
         let Frame { opening, closing, between } = self.setting.frame;
         let before = if self.next_turn == 0 { opening } else { between };
-        let whole = match &self.task.turns[self.next_turn] {
-            UserTurn::Whole(text) => format!("{before}{}{closing}", text.trim()),
-            UserTurn::Invented { invent } => format!("{before}{}", invent.trim()),
+        let (typed, after) = match &self.task.turns[self.next_turn] {
+            UserTurn::Whole(text) => (text, closing.as_str()),
+            UserTurn::Invented { invent } => (invent, ""),
         };
-        let tokens = self.setting.codec.encode(&whole)?;
+        let tokens = self.setting.codec.encode_between(before, typed.trim(), after)?;
         self.push(&tokens, Role::Given);
         let from = self.tokens.len();
         self.phase = match self.task.turns[self.next_turn] {

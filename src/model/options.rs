@@ -43,6 +43,8 @@ pub struct LoadOptions {
     pub device_memory: Option<PathBuf>,
     /// Whether the chat template is asked for a thought before the answer; `None` leaves it to the template.
     pub think: Option<bool>,
+    /// Whether names of special tokens in messages become those tokens; otherwise they are text.
+    pub special_tokens: bool,
     /// How passes on candle run; `None` is what suits the device.
     pub pass_form: Option<PassForm>,
 }
@@ -67,6 +69,7 @@ impl LoadOptions {
             draft_vocab: None,
             device_memory: None,
             think: None,
+            special_tokens: false,
             pass_form: None,
         }
     }

@@ -73,6 +73,7 @@ pub fn recipe(path: PathBuf, backend: Backend) -> LoadOptions {
         rollback: None,
         draft_vocab: None,
         think: None,
+        special_tokens: false,
         pass_form: None,
     }
 }

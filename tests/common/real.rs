@@ -115,6 +115,7 @@ fn recipe(backend: Backend, dtype: Dtype, mtp: ModuleFile) -> Option<LoadOptions
         rollback: None,
         draft_vocab: None,
         think: None,
+        special_tokens: false,
         pass_form: None,
     })
 }

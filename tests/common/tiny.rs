@@ -63,6 +63,7 @@ impl Tiny {
             rollback: None,
             draft_vocab: None,
             think: None,
+            special_tokens: false,
             pass_form: None,
         }
     }

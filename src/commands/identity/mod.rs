@@ -13,6 +13,7 @@ use draftscope::engine;
 use draftscope::model::Model;
 use draftscope::model::load::{Loaded, load};
 use draftscope::model::row_by_row::RowByRow;
+use draftscope::model::text::prompt;
 use draftscope::model::text::template::ChatTemplate;
 use draftscope::model::text::tokenizer::TextCodec;
 use draftscope::protocol::{
@@ -200,8 +201,7 @@ impl Bench {
             self.codec.check_length(text, ctx_len)?;
             return Ok(self.codec.encode_raw(text)?);
         };
-        let text = template.render_or_advise(&[Message { role: Speaker::User, content: text.to_owned() }])?;
-        self.codec.check_length(&text, ctx_len)?;
-        Ok(self.codec.encode(&text)?)
+        let message = Message { role: Speaker::User, content: text.to_owned() };
+        Ok(prompt::tokens_of(&self.codec, template, &[message], ctx_len)?)
     }
 }

@@ -165,6 +165,7 @@ pub(super) fn by_default(path: &Path, opened: &OpenModel, ctx_len: usize) -> Mem
         rollback: None,
         draft_vocab: None,
         think: None,
+        special_tokens: false,
         pass_form: None,
     };
     let (source, config) = (&opened.source, opened.config.as_ref());
@@ -252,6 +253,7 @@ mod tests {
                     rollback: None,
                     draft_vocab: None,
                     think: None,
+                    special_tokens: false,
                     pass_form: None,
                 };
                 let opened = OpenModel::open(folder.path()).unwrap();
@@ -289,6 +291,7 @@ mod tests {
             rollback: None,
             draft_vocab,
             think: None,
+            special_tokens: false,
             pass_form: None,
         }
     }

@@ -73,7 +73,7 @@ pub fn load(options: &LoadOptions, progress: &mut Progress<'_>) -> Result<Loaded
     progress("tokenizer", 0, 1);
     crate::model::thread_pool::start();
     let opened = OpenModel::open(&options.target)?;
-    let codec = opened.checked()?;
+    let codec = opened.checked()?.with_special_names(options.special_tokens);
     let most = opened.transformer().context_length;
     let template = opened.compile_template(&codec, options.think);
     let ctx_len = options.ctx_len.unwrap_or(DEFAULT_CTX.min(most));

@@ -11,6 +11,7 @@ mod length;
 mod named;
 mod pre;
 mod sentence_piece;
+mod typed;
 
 use std::collections::HashMap;
 
@@ -20,6 +21,8 @@ use crate::model::ModelError;
 use crate::model::catch_panic::catch_panic;
 use crate::model::files::{GgufFile, SideFiles};
 use crate::protocol::{Piece, TokenId};
+
+pub use self::typed::Marked;
 
 /// Names of tokens that end an answer in some family, if the file marks them as special: otherwise they may be text.
 const END_NAMES: &[&str] = &[
@@ -69,6 +72,8 @@ pub struct TextCodec {
     /// Whether a text begins with `bos`.
     begins: bool,
     kind: String,
+    /// Whether names of special tokens in messages become those tokens.
+    parses_typed: bool,
 }
 
 /// The tokens with which a text begins and ends, as a file names them.
@@ -125,6 +130,7 @@ impl TextCodec {
             bos: ends.bos,
             begins: ends.begins && ends.bos.is_some(),
             kind,
+            parses_typed: false,
         }
     }
 
