@@ -149,8 +149,8 @@ fn with_marks(text: &str, names: &[Range<usize>], mark: char) -> String {
 
 /// A character that none of these texts contains: one that Unicode assigns to nothing, or else for private use.
 fn unused(texts: &[&str]) -> Result<char, ModelError> {
-    let free = ('\u{fdd0}'..='\u{fdef}').chain('\u{f0000}'..='\u{ffffd}');
-    free.into_iter().find(|mark| !texts.iter().any(|text| text.contains(*mark))).ok_or_else(cannot_mark)
+    let mut free = ('\u{fdd0}'..='\u{fdef}').chain('\u{f0000}'..='\u{ffffd}');
+    free.find(|mark| !texts.iter().any(|text| text.contains(*mark))).ok_or_else(cannot_mark)
 }
 
 fn cannot_mark() -> ModelError {
