@@ -2,17 +2,22 @@
 //!
 //! Invariant: credentials and prompts go to the host that the caller named and to no other. A redirect to another host is
 //! an error, except for a [`Download`], which follows it without credentials. Errors name the host, never a header's
-//! value.
+//! value, and in all text of a server the secrets that it was sent are masked.
 
 mod agent;
 mod certificate;
 mod download;
+mod encoding;
 mod error;
+mod error_words;
 mod first_byte;
+mod lines;
 mod proxy;
 mod redirect;
+mod resolver;
+mod secrets;
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,12 +25,18 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use ureq::http::{Response, Uri};
 use ureq::tls::TlsConfig;
-use ureq::{Agent, Body, BodyReader};
+use ureq::{Agent, Body};
 
 pub use certificate::CA_VARIABLE;
 pub use download::Download;
 pub use error::HttpError;
+pub use error_words::error_words;
+pub use lines::{Lines, MAX_LINE};
 pub use proxy::has_proxy;
+pub use secrets::MASK;
+
+use first_byte::SpeaksTls;
+use secrets::Secrets;
 
 /// Longest answer that is read as a whole, in bytes.
 const MAX_BODY: u64 = 8 << 20;
@@ -39,9 +50,6 @@ const MAX_QUESTION: Duration = Duration::from_secs(60);
 
 /// What such a server does.
 const TOO_SLOW: &str = "sends its answer too slowly";
-
-/// Longest line of a stream, in bytes.
-pub const MAX_LINE: usize = 1 << 20;
 
 /// Most redirects within a host that are followed.
 const MAX_REDIRECTS: usize = 3;
@@ -86,6 +94,8 @@ pub struct Client {
     /// Name of the proxy, if one leads to the server.
     proxy: Option<String>,
     headers: Vec<(String, String)>,
+    /// What of the headers may not appear in any text.
+    secrets: Arc<Secrets>,
     patience: Patience,
 }
 
@@ -115,6 +125,7 @@ impl Client {
             }
             _ => TlsConfig::default(),
         };
+        let secrets = Arc::new(Secrets::of(&headers));
         let client = |patience| Self {
             agent: agent::of(patience, tls.clone(), route.as_ref()),
             asking: None,
@@ -123,6 +134,7 @@ impl Client {
             tls: tls.clone(),
             proxy: route.as_ref().map(|route| route.name.clone()),
             headers: headers.clone(),
+            secrets: Arc::clone(&secrets),
             patience,
         };
         let question = Patience { answer: patience.answer.min(MAX_QUESTION), ..patience };
@@ -133,6 +145,18 @@ impl Client {
     #[must_use]
     pub fn host(&self) -> &str {
         &self.host
+    }
+
+    /// How long it waits.
+    #[must_use]
+    pub fn patience(&self) -> Patience {
+        self.patience
+    }
+
+    /// Whether any header is sent that may hold a key.
+    #[must_use]
+    pub fn has_credentials(&self) -> bool {
+        !self.headers.is_empty()
     }
 
     /// Requests a path as text.
@@ -153,6 +177,16 @@ impl Client {
         self.json(path, &self.get(path)?)
     }
 
+    /// Requests a path as JSON, from a server that may have to compute for it: it waits as for an answer.
+    ///
+    /// # Errors
+    /// See [`HttpError`].
+    pub fn get_json_slowly(&self, path: &str) -> Result<Value, HttpError> {
+        let response = self.request(path, None, Answer::Whole)?;
+        let text = self.text(response)?;
+        self.json(path, &text)
+    }
+
     /// Posts JSON and reads the answer as JSON.
     ///
     /// # Errors
@@ -169,8 +203,7 @@ impl Client {
     /// See [`HttpError`].
     pub fn post_lines(&self, path: &str, body: &Value) -> Result<Lines, HttpError> {
         let response = self.request(path, Some(body), Answer::Lines)?;
-        let reader = BufReader::new(response.into_body().into_reader());
-        Ok(Lines { reader, client: self.clone() })
+        Ok(Lines::new(self.body(response)?, self.clone()))
     }
 
     fn json(&self, path: &str, text: &str) -> Result<Value, HttpError> {
@@ -201,7 +234,11 @@ impl Client {
 
     fn status_error(&self, path: &str, response: Response<Body>) -> HttpError {
         let status = response.status().as_u16();
-        let message = self.text(response).map_or_else(|error| error.to_string(), |text| named_error(&text));
+        let text = self.text(response);
+        if status == 400 && text.as_ref().is_ok_and(|text| is_about_tls(text)) {
+            return HttpError::Tls { host: self.host.clone(), what: SpeaksTls.to_string() };
+        }
+        let message = text.map_or_else(|error| error.to_string(), |text| error_words::of_body(&text));
         HttpError::Status { host: self.host.clone(), path: path.to_owned(), status, message }
     }
 
@@ -237,13 +274,16 @@ impl Client {
         if redirect::is_same_server(&self.base, &to) {
             return Ok(to.to_string());
         }
-        Err(HttpError::Redirect { host: self.host.clone(), to: to.to_string().chars().take(200).collect() })
+        Err(HttpError::Redirect {
+            host: self.host.clone(),
+            to: self.secrets.mask(to.to_string()).chars().take(200).collect(),
+        })
     }
 
     fn text(&self, response: Response<Body>) -> Result<String, HttpError> {
         let longest = self.longest_body();
         let mut first = None; // when the first bytes came, which may take as long as the head
-        let mut reader = response.into_body().into_reader().take(MAX_BODY + 1);
+        let mut reader = self.body(response)?.take(MAX_BODY + 1);
         let (mut bytes, mut chunk) = (Vec::new(), vec![0; 1 << 14]);
         loop {
             match reader.read(&mut chunk).map_err(|error| self.failure(&error.into()))? {
@@ -258,7 +298,7 @@ impl Client {
         if bytes.len() as u64 > MAX_BODY {
             return Err(HttpError::TooLong { host: self.host.clone(), limit: MAX_BODY });
         }
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+        Ok(self.secrets.mask(String::from_utf8_lossy(&bytes).into_owned()))
     }
 
     /// What went wrong with a connection.
@@ -270,16 +310,16 @@ impl Client {
             ureq::Error::Timeout(ureq::Timeout::RecvBody) => return self.refused(TOO_SLOW),
             ureq::Error::Timeout(_) => self.patience.silence,
             error => {
-                return match (certificate::fault(error), &self.proxy) {
-                    (Some(what), _) => HttpError::Tls { host, what },
+                return match (tls_fault(error), &self.proxy) {
+                    (Some(what), _) => HttpError::Tls { host, what: self.secrets.mask(what) },
                     (None, Some(proxy)) => {
                         let why = match error {
                             ureq::Error::ConnectProxyFailed(why) => why.clone(),
                             error => error.to_string(),
                         };
-                        HttpError::ThroughProxy { host, proxy: proxy.clone(), why }
+                        HttpError::ThroughProxy { host, proxy: proxy.clone(), why: self.secrets.mask(why) }
                     }
-                    (None, None) => HttpError::Failed { host, why: error.to_string() },
+                    (None, None) => HttpError::Failed { host, why: self.secrets.mask(error.to_string()) },
                 };
             }
         };
@@ -291,33 +331,19 @@ impl Client {
     }
 }
 
-/// The message of an error in JSON, as OpenAI-compatible servers send it, else the beginning of the text.
-fn named_error(text: &str) -> String {
-    let json: Option<Value> = serde_json::from_str(text).ok();
-    let named =
-        json.as_ref().and_then(|json| json.pointer("/error/message").or(json.get("error")).or(json.get("message")));
-    named.and_then(Value::as_str).unwrap_or(text).chars().take(300).collect()
+/// What is wrong with the other side's TLS, or that it wants TLS, as the predicate of a sentence.
+fn tls_fault(error: &ureq::Error) -> Option<String> {
+    let wants_tls = match error {
+        ureq::Error::Io(error) => error.get_ref().is_some_and(|inner| inner.is::<SpeaksTls>()),
+        _ => false,
+    };
+    if wants_tls { Some(SpeaksTls.to_string()) } else { certificate::fault(error) }
 }
 
-/// The lines of an answer as they arrive. Dropping it closes the connection.
-pub struct Lines {
-    reader: BufReader<BodyReader<'static>>,
-    client: Client,
-}
-
-impl Lines {
-    /// The next line without its end; none at the end of the answer. Bytes that are not UTF-8 become U+FFFD.
-    ///
-    /// # Errors
-    /// When the connection breaks, is silent for too long, or sends a line of more than [`MAX_LINE`] bytes.
-    pub fn next_line(&mut self) -> Result<Option<String>, HttpError> {
-        let mut line = Vec::new();
-        let read = (&mut self.reader).take(MAX_LINE as u64 + 1).read_until(b'\n', &mut line);
-        read.map_err(|error| self.client.failure(&error.into()))?;
-        if line.len() > MAX_LINE {
-            return Err(HttpError::TooLong { host: self.client.host.clone(), limit: MAX_LINE as u64 });
-        }
-        let end = line.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r')).map_or(0, |last| last + 1);
-        Ok((!line.is_empty()).then(|| String::from_utf8_lossy(&line[..end]).into_owned()))
-    }
+/// Whether an error says that a request without TLS reached a port for TLS, in the words of nginx, Go and Apache.
+fn is_about_tls(text: &str) -> bool {
+    let text = text.to_lowercase();
+    ["http request was sent to https port", "http request to an https server", "speaking plain http to an ssl-enabled"]
+        .iter()
+        .any(|words| text.contains(words))
 }

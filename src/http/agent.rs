@@ -2,12 +2,12 @@
 
 use ureq::Agent;
 use ureq::tls::TlsConfig;
-use ureq::unversioned::resolver::DefaultResolver;
 use ureq::unversioned::transport::{Connector as _, DefaultConnector};
 
 use super::Patience;
 use super::first_byte::FirstByte;
 use super::proxy::Route;
+use super::resolver::Lookup;
 
 /// What sends the requests of a client, through a proxy if one leads to the server.
 pub(super) fn of(patience: Patience, tls: TlsConfig, route: Option<&Route>) -> Agent {
@@ -27,5 +27,5 @@ pub(super) fn of(patience: Patience, tls: TlsConfig, route: Option<&Route>) -> A
     let config = config.proxy(route.map(|route| route.proxy.clone()));
     let waits = FirstByte { answer: patience.answer, silence: patience.silence };
     let connector = DefaultConnector::default().chain(waits);
-    Agent::with_parts(config.build(), connector, DefaultResolver::default())
+    Agent::with_parts(config.build(), connector, Lookup)
 }

@@ -5,7 +5,7 @@
 
 use std::io::Read;
 
-use ureq::http::{HeaderMap, Uri};
+use ureq::http::{HeaderMap, HeaderValue, Uri};
 use ureq::{Body, BodyReader};
 
 use super::{Client, HttpError, agent, proxy, redirect};
@@ -44,7 +44,8 @@ impl Client {
             let response = request.call().map_err(|error| here.failure(&error))?;
             if is_own {
                 // of a header that several answers have, the last one counts
-                response.headers().iter().for_each(|(name, value)| drop(own.insert(name.clone(), value.clone())));
+                let masked = |value: &HeaderValue| self.masked_header(value);
+                response.headers().iter().for_each(|(name, value)| drop(own.insert(name.clone(), masked(value))));
             }
             let status = response.status();
             if status.is_redirection() {
@@ -64,10 +65,18 @@ impl Client {
 
     /// The same client without credentials, for another server.
     fn stranger(&self, at: &Uri) -> Result<Self, HttpError> {
-        let host = at.authority().map_or_else(String::new, ToString::to_string);
+        let host = self.secrets.mask(at.authority().map_or_else(String::new, ToString::to_string));
         let route = proxy::route(at)?;
         let agent = agent::of(self.patience, self.tls.clone(), route.as_ref());
         Ok(Self { host, agent, proxy: route.map(|route| route.name), headers: Vec::new(), ..self.clone() })
+    }
+}
+
+impl Client {
+    /// A header of the server without the secrets that it was sent.
+    fn masked_header(&self, value: &HeaderValue) -> HeaderValue {
+        let masked = value.to_str().ok().map(|text| self.secrets.mask(text.to_owned()));
+        masked.and_then(|text| HeaderValue::from_str(&text).ok()).unwrap_or_else(|| value.clone())
     }
 }
 

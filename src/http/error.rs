@@ -95,6 +95,9 @@ pub enum HttpError {
         /// The limit.
         limit: u64,
     },
+    /// The thread that reads the answer panicked.
+    #[error("reading stopped on an internal error; please report it")]
+    Stopped,
     /// The answer is no JSON.
     #[error("{host} answers {path} with something that is not JSON")]
     NotJson {

@@ -60,6 +60,9 @@ impl<In: Transport> Transport for Waiting<In> {
             Error::Timeout(Timeout::PerRead) if is_first => Error::Timeout(Timeout::RecvResponse),
             error => error,
         })?;
+        if is_head && !self.inner.is_tls() && is_tls_record(self.inner.buffers().input()) {
+            return Err(Error::Io(std::io::Error::other(SpeaksTls)));
+        }
         self.has_body |= if is_head { has_body(self.inner.buffers().input()) } else { read };
         Ok(read)
     }
@@ -71,6 +74,16 @@ impl<In: Transport> Transport for Waiting<In> {
     fn is_tls(&self) -> bool {
         self.inner.is_tls()
     }
+}
+
+/// The server answers a request without TLS with a record of TLS.
+#[derive(Debug, thiserror::Error)]
+#[error("speaks TLS here; write https:// in front of the address")]
+pub(super) struct SpeaksTls;
+
+/// Whether these bytes begin as an alert of TLS.
+fn is_tls_record(input: &[u8]) -> bool {
+    input.starts_with(&[0x15, 0x03])
 }
 
 /// Whether anything follows the head.
