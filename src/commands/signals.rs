@@ -4,7 +4,7 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
 use draftscope::fatal::EndRequest;
@@ -41,6 +41,17 @@ impl StopSignal {
     /// Set once a signal came.
     pub(crate) fn flag(&self) -> Arc<AtomicBool> {
         self.0.flag()
+    }
+
+    /// Whether there is no answer that a signal could stop, as while input is waited for: then the first one ends the
+    /// program.
+    pub(crate) fn is_idle(&self, is_idle: bool) {
+        self.0.pause(is_idle);
+    }
+
+    /// Whether a signal came.
+    pub(crate) fn is_set(&self) -> bool {
+        self.flag().load(Ordering::Relaxed)
     }
 
     /// The error to end with.

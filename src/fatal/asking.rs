@@ -75,6 +75,11 @@ impl EndRequest {
         Ok(Self(()))
     }
 
+    /// Lets signals end the process while it is paused; and after one came.
+    pub fn pause(&self, is_paused: bool) {
+        IS_ARMED.store(!is_paused && self.signal() == 0, Ordering::SeqCst);
+    }
+
     /// Set once a signal came.
     #[must_use]
     pub fn flag(&self) -> Arc<AtomicBool> {

@@ -32,6 +32,9 @@ impl EndRequest {
         Ok(new)
     }
 
+    /// Has no effect on these systems.
+    pub fn pause(&self, _is_paused: bool) {}
+
     /// Set once a signal came.
     #[must_use]
     pub fn flag(&self) -> Arc<AtomicBool> {

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::protocol::{Baseline, Command, EventKind, Lane, Prompt, Settings, StopReason};
 use crate::session::Session;
@@ -12,6 +12,9 @@ use crate::stream::{Consumer, Dropped, FanOut, Source};
 
 /// Longest time until a request to stop is noticed.
 const TICK: Duration = Duration::from_millis(100);
+
+/// How long a source may take to stop an answer before its events are no longer waited for.
+const LONGEST_STOP: Duration = Duration::from_secs(5);
 
 /// How a turn ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,20 +98,20 @@ impl Driver {
         // a source that is gone says why in its last event
         let _ = self.source.commands.send(Command::Generate { prompt });
         let mut open = vec![Lane::Speculative];
-        let (mut has_begun, mut is_reported) = (false, false);
+        let (mut has_begun, mut reported) = (false, None::<Instant>);
         while !open.is_empty() {
             // before the answer has begun it would take the prompt back, and nothing would say that it ended
-            if has_begun && !is_reported && self.is_to_stop() {
-                is_reported = true;
+            if has_begun && reported.is_none() && self.is_to_stop() {
+                reported = Some(Instant::now());
                 self.send(Command::Stop);
             }
-            let next = self.source.events.recv_within(TICK);
-            let event = match next {
+            let is_deaf = || reported.is_some_and(|reported| reported.elapsed() > LONGEST_STOP);
+            let event = match self.source.events.recv_within(TICK) {
                 Poll::Ready(Some(event)) => event,
                 Poll::Ready(None) => {
                     return Outcome::Failed("the engine ended without a word; please report this".into());
                 }
-                Poll::Pending if self.is_to_stop_loading() => return Outcome::Stopped,
+                Poll::Pending if self.is_to_stop_loading() || is_deaf() => return Outcome::Stopped,
                 Poll::Pending => continue,
             };
             self.dropped.extend(self.consumers.event(&event));

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::protocol::Piece;
 
-use super::{Answer, LaneStats, Round};
+use super::{Answer, LaneStats, Round, Token};
 
 /// Opening and closing marks: Qwen3.x, GLM, DeepSeek and SmolLM3; Gemma 4; Kimi; Mistral.
 const MARKS: &[(&str, &str)] =
@@ -51,7 +51,11 @@ impl ThoughtScan {
     /// Reads a token; returns whether it is thought, marks included.
     pub(super) fn read(&mut self, piece: &Piece) -> bool {
         let mut is_thought = self.is_open();
-        self.tail.push_str(&text_of(piece));
+        let text = text_of(piece);
+        // a control token that is no part of a mark is no text of the answer
+        let is_silent =
+            piece.special && !MARKS.iter().any(|(open, close)| open.contains(&*text) || close.contains(&*text));
+        self.tail.push_str(if is_silent { "" } else { &text });
         loop {
             let (at, mark, next) = match self.open {
                 Some(open) => match self.tail.find(MARKS[open].1) {
@@ -146,6 +150,31 @@ impl Answer {
         self.thought[0].tokens
     }
 
+    /// Whether thought goes on at the end of what there is.
+    #[must_use]
+    pub fn is_thinking(&self) -> bool {
+        self.thought[0].is_open()
+    }
+
+    /// The text after the thought, as a conversation goes on with it; empty if the thought never ended.
+    #[must_use]
+    pub fn reply(&self) -> String {
+        let Some(last) = self.tokens.iter().rposition(|token| token.is_thought) else { return self.text() };
+        if self.is_thinking() {
+            return String::new();
+        }
+        let mut joiner = super::text::Joiner::default();
+        let mut join = |tokens: &[Token]| tokens.iter().map(|t| joiner.push(t.piece.text_bytes())).collect::<String>();
+        let before = join(&self.tokens[..last]);
+        let token = join(&self.tokens[last..=last]);
+        let after = join(&self.tokens[last + 1..]) + &joiner.finish();
+        // the token that completes the mark may hold text of the answer, too
+        let head = before.clone() + &token;
+        let ends = MARKS.iter().filter_map(|(_, close)| Some(head.rfind(close)? + close.len()));
+        let cut = ends.filter(|end| *end > before.len()).max().unwrap_or(head.len());
+        (head[cut..].to_owned() + &after).trim_start().to_owned()
+    }
+
     /// Whether the token of this index is thought; for one that is not there yet, whether thought goes on.
     pub(super) fn is_thought_at(&self, index: usize) -> bool {
         self.tokens.get(index).map_or_else(|| self.thought[0].is_open(), |token| token.is_thought)
@@ -200,6 +229,27 @@ mod tests {
         let far: Vec<&str> = std::iter::once("<think>").chain([" a"; 20]).collect();
         assert_eq!(thoughts(&far, &["Yes"]), [false], "a question may name the mark");
         assert_eq!(thoughts(&[], &["no", " mark", "</think>", " é".repeat(40).as_str(), "x"]), [false; 5]);
+    }
+
+    #[test]
+    fn a_reply_is_what_follows_the_thought() {
+        use crate::protocol::{Lane, StopReason};
+        use crate::session::fixture::Script;
+        use crate::session::tests::fold;
+        let reply = |tokens: &[&str]| {
+            let mut script = Script::prompted("Why?", tokens[0]);
+            for token in &tokens[1..] {
+                script.round(&[], &[(token, 0.9)]);
+            }
+            script.finish(Lane::Speculative, StopReason::Eos);
+            let session = fold(&script.events);
+            let answer = session.turns()[0].answer(Lane::Speculative).clone();
+            (answer.reply(), answer.is_thinking())
+        };
+        assert_eq!(reply(&["<think>", "so", "</think>", "\n\n", "Yes", "."]), ("Yes.".to_owned(), false));
+        assert_eq!(reply(&["<think>so", "</", "think>Yes", "."]), ("Yes.".to_owned(), false));
+        assert_eq!(reply(&["Use ", "<think>", " tags"]), ("Use <think> tags".to_owned(), false));
+        assert_eq!(reply(&["<think>", "so", " on"]), (String::new(), true));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 use std::io;
 use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -54,7 +55,7 @@ pub fn spawn(recordings: Vec<Recording>, options: ReplayOptions) -> io::Result<S
         at_us: 0,
         due: Instant::now(),
     };
-    std::thread::Builder::new().name("replay".into()).spawn(move || player.play(&recordings))?;
+    std::thread::Builder::new().name("replay".into()).spawn(move || player.guard(|player| player.play(&recordings)))?;
     Ok(Source { commands, events: events.into() })
 }
 
@@ -108,6 +109,14 @@ struct Player {
 }
 
 impl Player {
+    /// Plays; a panic becomes an event, so that nobody waits for the rest.
+    fn guard(&mut self, play: impl FnOnce(&mut Self)) {
+        if catch_unwind(AssertUnwindSafe(|| play(self))).is_err() {
+            let message = "replaying stopped on an internal error; please report it".to_owned();
+            let _ = self.send(Lane::Speculative, EventKind::Failed { message });
+        }
+    }
+
     fn play(&mut self, recordings: &[Recording]) {
         let mut again = Some(0);
         while let Some(recording) = recordings.get(self.playing) {
@@ -405,6 +414,32 @@ mod tests {
         events.iter().for_each(|e| recorder.event(e).unwrap());
         recorder.finish().unwrap();
         (Recording::of_bytes("a", std::fs::read(path).unwrap()).unwrap(), events)
+    }
+
+    #[test]
+    fn a_panic_is_an_event() {
+        let (_commands, inbox) = std::sync::mpsc::channel();
+        let (sender, mut events) = tokio::sync::mpsc::channel(4);
+        let mut player = Player {
+            inbox,
+            sender,
+            speed: None,
+            options: ReplayOptions::default(),
+            gate: Gate::default(),
+            skip_to: 0,
+            seeks: None,
+            waits: false,
+            marks: Vec::new(),
+            playing: 0,
+            of: 1,
+            sent: 0,
+            seq: 0,
+            at_us: 0,
+            due: Instant::now(),
+        };
+        player.guard(|_| panic!("a test's panic"));
+        let event = events.blocking_recv().unwrap();
+        assert!(matches!(event.kind, EventKind::Failed { message } if message.contains("internal error")));
     }
 
     fn options(speed: Option<f32>) -> ReplayOptions {

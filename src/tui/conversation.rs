@@ -43,7 +43,7 @@ pub(super) fn prompt(app: &App, session: &Session, text: String) -> Prompt {
         let answer = turn.answer(Lane::Speculative);
         if !answer.tokens.is_empty() {
             messages.push(message(Speaker::User, turn.typed.clone()));
-            messages.push(message(Speaker::Assistant, answer.text()));
+            messages.push(message(Speaker::Assistant, answer.reply()));
         }
     }
     messages.push(message(Speaker::User, text));

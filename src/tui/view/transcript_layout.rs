@@ -99,9 +99,11 @@ fn turns_laid_out(screen: Screen, lane: Lane, (first, turns): (usize, &[Turn]), 
     laid
 }
 
-/// Tokens of the thought, if there is one and it is folded: unless the key opened it, or a round of it is selected.
+/// Tokens of the thought, if there is one and it is folded: unless the key opened it, a round of it is selected, or the answer
+/// ended without anything after it.
 fn folded(screen: Screen, answer: &Answer, selected: Option<Option<usize>>) -> Option<usize> {
-    if screen.app.shows_thought {
+    let is_all = answer.finished.is_some() && answer.is_thinking();
+    if screen.app.shows_thought || is_all {
         return None;
     }
     let chosen = selected.map(|round| round.and_then(|at| answer.rounds.get(at)).map_or(0, |round| round.first_token));
