@@ -23,7 +23,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
-pub use attach::{AttachArgs, ConnectArgs};
+pub use attach::{AttachArgs, ConnectArgs, SamplingOf};
 pub use generate::GenerateArgs;
 pub use identity::IdentityArgs;
 pub use lab::LabArgs;
@@ -38,9 +38,13 @@ pub use values::{DraftLenArg, OutputArg, ReportArg, Threads, TraceTextArg};
 
 use crate::tui::Pace;
 
+/// Options of our own engine that mean nothing where a server is asked.
+const OWN_ENGINE: [&str; 10] =
+    ["dtype", "device", "adapter", "backend", "threads", "ctx", "mtp", "think", "rollback", "draft_vocab"];
+
 /// What the exit status means.
 const STATUS: &str = "Exit status: 0 on success; 1 if a comparison or measurement found a difference that must not be \
-    there; 2 on an error; 130 or 143 if a signal stopped an answer.";
+    there, or an attached server's answer is an error or broke off; 2 on any other error; 130 or 143 if a signal stopped an answer.";
 
 const EXPLAIN_NOTE: &str = "Answers are greedy, under the rule exact, and at most 128 tokens long, even if \
     --max-tokens is larger. -k matters only as the depth of --tree; --verify and --p-min have no effect.";
@@ -233,7 +237,7 @@ pub struct RunArgs {
     #[arg(long, short, value_enum, default_value_t = OutputArg::Text)]
     pub output: OutputArg,
     /// Ask this server in place of an engine of our own, such as http://127.0.0.1:8080
-    #[arg(long, value_name = "URL", conflicts_with_all = ["k", "verify", "drafter", "draft_model", "rival"])]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["k", "verify", "drafter", "draft_model", "rival"], conflicts_with_all = OWN_ENGINE)]
     pub attach: Option<String>,
     #[command(flatten)]
     pub connect: ConnectArgs,
@@ -259,7 +263,7 @@ pub struct CompareArgs {
     #[arg(long, short, value_enum, default_value_t = OutputArg::Text)]
     pub output: OutputArg,
     /// Ask this server in place of an engine of our own; --plain-url names the one to compare it with
-    #[arg(long, value_name = "URL", conflicts_with_all = ["k", "verify", "drafter", "draft_model"])]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["k", "verify", "drafter", "draft_model"], conflicts_with_all = OWN_ENGINE)]
     pub attach: Option<String>,
     #[command(flatten)]
     pub connect: ConnectArgs,

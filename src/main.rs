@@ -81,6 +81,9 @@ fn start() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             commands::output::say(&printing_failed(&error).unwrap_or_else(|| format_error(&error)));
+            if error.is::<commands::output::AnswerFailed>() {
+                return ExitCode::FAILURE;
+            }
             error.downcast_ref::<commands::signals::Stopped>().map_or(ExitCode::from(ERROR), |stopped| stopped.status())
         }
     }

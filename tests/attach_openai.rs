@@ -207,7 +207,8 @@ fn the_api_can_be_given_and_a_server_without_any_is_an_error_in_one_sentence() {
     let wrong = why(config(&nothing));
     assert!(wrong.contains("neither llama-server's /props nor an OpenAI-compatible /v1/models"), "{wrong}");
     let (closed, _) = serve(vec![("/props", "401 Unauthorized", r#"{"error":{"message":"wrong key"}}"#.to_owned())]);
-    assert!(why(config(&closed)).contains("status 401: wrong key"));
+    let wrong = why(config(&closed));
+    assert!(wrong.contains("wants a key (wrong key): set DRAFTSCOPE_API_KEY"), "{wrong}");
 }
 
 #[test]

@@ -1,57 +1,23 @@
-//! Attaching to a real llama-server: that of the Python wheel `xllamacpp`, pinned with its checksum, in a virtual
-//! environment that stays in the target folder.
+//! Attaching to a real llama-server with the default model.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
+#[path = "common/llama_wheel.rs"]
+mod llama_wheel;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
 
 use draftscope::attach::{AttachConfig, PlainServer, spawn};
 use draftscope::headless::{Driver, Outcome};
 use draftscope::http::Access;
 use draftscope::protocol::{Baseline, Lane, Prompt, Sampling, Settings, StopReason};
-
-fn fixtures() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/attach")
-}
-
-/// The Python that has the wheel; none with a sentence where it cannot be installed.
-fn python() -> Option<PathBuf> {
-    static PYTHON: OnceLock<Option<PathBuf>> = OnceLock::new();
-    PYTHON.get_or_init(install).clone()
-}
-
-fn install() -> Option<PathBuf> {
-    if std::env::var_os("DRAFTSCOPE_OFFLINE").is_some() {
-        eprintln!("left out: DRAFTSCOPE_OFFLINE is set");
-        return None;
-    }
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("xllamacpp-2026.10.11549");
-    let python = folder.join("bin/python");
-    let has_wheel = |python: &Path| {
-        let tried = Command::new(python).args(["-c", "import xllamacpp"]).stderr(Stdio::null()).status();
-        tried.is_ok_and(|status| status.success())
-    };
-    if !has_wheel(&python) {
-        let made = Command::new("python3").args(["-m", "venv"]).arg(&folder).status();
-        let wanted = fixtures().join("requirements.txt");
-        let arguments = ["-m", "pip", "install", "-q", "--no-deps", "--only-binary=:all:", "--require-hashes", "-r"];
-        let installed = made.and_then(|_| Command::new(&python).args(arguments).arg(wanted).status());
-        if !installed.is_ok_and(|status| status.success()) || !has_wheel(&python) {
-            eprintln!(
-                "left out: the wheel xllamacpp could not be installed (no package registry, or another platform)"
-            );
-            return None;
-        }
-    }
-    Some(python)
-}
+use llama_wheel::{Running, free_port, python};
 
 struct Server {
-    child: Child,
+    running: Running,
     url: String,
     address: String,
 }
@@ -59,14 +25,9 @@ struct Server {
 impl Server {
     fn start(python: &Path, drafter: &str, port: u16) -> Self {
         let model = draftscope::store::resolve(None).unwrap();
-        let script = fixtures().join("llama_server.py");
-        let mut command = Command::new(python);
-        command.arg(script).arg(model).args([drafter, &port.to_string()]);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let listening = lines.map(Result::unwrap).find_map(|line| line.strip_prefix("LISTENING ").map(str::to_owned));
-        let url = listening.expect("the server starts");
-        Self { child, address: url.trim_start_matches("http://").to_owned(), url }
+        let running = Running::start_at(python, &model, drafter, port, &[]);
+        let url = running.url.clone();
+        Self { running, address: url.trim_start_matches("http://").to_owned(), url }
     }
 
     /// A counter of `/metrics`.
@@ -78,21 +39,6 @@ impl Server {
         let value = text.lines().find_map(|line| line.strip_prefix(&format!("llamacpp:{name} ")));
         value.unwrap().trim().parse::<f64>().unwrap() as u64
     }
-
-    fn kill(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// Greedy, with the server's own speculation.
@@ -156,7 +102,7 @@ fn a_killed_server_breaks_the_answer_off_and_the_next_prompt_connects_anew() {
     let port = free_port();
     let mut server = Server::start(&python, "ngram-simple", port);
     let mut driver = driver(&server.url, 1500, 0.0);
-    let pid = server.child.id();
+    let pid = server.running.child.id();
     let killer = std::thread::spawn(move || {
         std::thread::sleep(std::time::Duration::from_secs(3));
         Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap();
@@ -165,7 +111,7 @@ fn a_killed_server_breaks_the_answer_off_and_the_next_prompt_connects_anew() {
         panic!("the server was killed in mid-answer");
     };
     killer.join().unwrap();
-    server.kill();
+    server.running.kill();
     assert!(why.starts_with("the answer broke off: ") && !why.contains('\n'), "{why}");
     let answer = driver.session().turn().unwrap().answer(Lane::Speculative).clone();
     assert_eq!(answer.finished, Some(StopReason::BrokenOff));

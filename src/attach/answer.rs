@@ -4,12 +4,13 @@
 //! sends: it has little more than the requested tokens, and few lines without any.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::http::HttpError;
 use crate::protocol::{EventKind, Lane, Piece, StopReason, TokenId};
 
 use super::read::Read;
-use super::server::{Line, Reader, Server};
+use super::server::{Line, Reader, Server, in_words};
 use super::socket::join::{Joined, Plugin};
 use super::step::{MAX_DRAFTS, Part, unreported};
 
@@ -37,6 +38,10 @@ pub(super) struct Answer {
     garbage: u32,
     /// Bytes since the last part of the answer.
     idle_bytes: usize,
+    /// When the last part of the answer came, in microseconds since the request.
+    last_us: u64,
+    /// Longest time without any part of the answer, in microseconds.
+    longest_us: u64,
     /// Most tokens of the answer before it is given up.
     max_tokens: usize,
     pub(super) ended: Option<StopReason>,
@@ -47,7 +52,7 @@ pub(super) struct Answer {
 pub(super) struct Taken {
     pub(super) events: Vec<EventKind>,
     /// The server refused an option that it can do without: the request should be sent once more.
-    pub(super) refusal: Option<String>,
+    pub(super) again: bool,
 }
 
 impl Answer {
@@ -65,6 +70,8 @@ impl Answer {
             round,
             garbage: 0,
             idle_bytes: 0,
+            last_us: 0,
+            longest_us: u64::MAX,
             max_tokens: usize::MAX,
             ended: None,
         }
@@ -73,6 +80,11 @@ impl Answer {
     /// The same answer, which is given up if it has more than so many tokens, and those of a last round.
     pub(super) fn at_most(self, tokens: u32) -> Self {
         Self { max_tokens: (tokens as usize).saturating_add(MAX_DRAFTS + 1), ..self }
+    }
+
+    /// The same answer, which is given up after so long without any part of it, whatever else is sent.
+    pub(super) fn within(self, longest: Duration) -> Self {
+        Self { longest_us: u64::try_from(longest.as_micros()).unwrap_or(u64::MAX), ..self }
     }
 
     /// The same answer, with the detail that the engine's plugin reports.
@@ -88,50 +100,74 @@ impl Answer {
         let line = match read.line {
             Ok(Some(line)) => line,
             Ok(None) => return self.close(server, Some("the server closed the connection")),
-            Err(HttpError::Status { status: 400..=499, message, .. }) if !self.has_first => {
-                if server.relax(&message) {
-                    return Taken { refusal: Some(message), ..Taken::default() };
-                }
-                self.ended = Some(StopReason::Refused);
-                return notice(format!("{} refuses the prompt: {message}", server.name()));
-            }
+            Err(error @ HttpError::Status { .. }) if !self.has_first => return self.refused(&error, server),
             Err(error) => return self.close(server, Some(&error.to_string())),
         };
         let bytes = line.len() + 64; // a line costs something, also a blank one
         match self.reader.line(&line, read.at_us, server.names()) {
-            Line::Empty => self.idle(bytes, server),
+            Line::Empty => self.idle((bytes, read.at_us), server),
             Line::Garbage if self.garbage < MAX_GARBAGE => {
                 self.garbage += 1;
                 Taken::default()
             }
             Line::Garbage => self.close(server, Some("the server sends no chunks")),
-            Line::Error(message) => self.close(server, Some(&message)),
-            Line::Parts(parts) if parts.is_empty() => self.idle(bytes, server),
+            Line::Error(message) => match server.relax(&message).filter(|_| !self.has_first) {
+                Some(notice) => again(notice),
+                None => self.close(server, Some(&message)),
+            },
+            Line::Parts(parts) if parts.is_empty() => self.idle((bytes, read.at_us), server),
             Line::Parts(parts) => {
                 self.idle_bytes = 0;
+                self.last_us = read.at_us;
                 let mut events = self.parts(parts, server);
                 if self.ended.is_none() && self.tokens.len() - self.prompt_len > self.max_tokens {
                     let why = "the server sends more tokens than it was asked for";
                     events.extend(self.close(server, Some(why)).events);
                 }
-                Taken { events, refusal: None }
+                Taken { events, again: false }
             }
         }
     }
 
-    /// A line that counts as so many bytes says nothing of the answer.
-    fn idle(&mut self, bytes: usize, server: &mut dyn Server) -> Taken {
-        self.idle_bytes = self.idle_bytes.saturating_add(bytes);
-        match self.idle_bytes > MAX_IDLE_BYTES {
-            true => self.close(server, Some("the server sends no part of the answer any more")),
-            false => Taken::default(),
+    /// The server answered with an error in place of an answer.
+    fn refused(&mut self, error: &HttpError, server: &mut dyn Server) -> Taken {
+        let HttpError::Status { status, message, .. } = error else {
+            return self.close(server, Some(&error.to_string()));
+        };
+        let is_about_key = matches!(status, 401 | 403);
+        if !is_about_key && let Some(notice) = server.relax(message) {
+            return again(notice);
         }
+        if !(400..=499).contains(status) {
+            let why = in_words(error, server.client(), self.lane == Lane::Plain);
+            return self.close(server, Some(&why));
+        }
+        self.ended = Some(StopReason::Refused);
+        notice(match is_about_key {
+            true => in_words(error, server.client(), self.lane == Lane::Plain),
+            false => format!("{} refuses the prompt: {message}", server.name()),
+        })
+    }
+
+    /// A line that counts as so many bytes, and came at this time, says nothing of the answer.
+    fn idle(&mut self, (bytes, at_us): (usize, u64), server: &mut dyn Server) -> Taken {
+        self.idle_bytes = self.idle_bytes.saturating_add(bytes);
+        if self.idle_bytes > MAX_IDLE_BYTES {
+            return self.close(server, Some("the server sends no part of the answer any more"));
+        }
+        if at_us.saturating_sub(self.last_us) > self.longest_us {
+            let seconds = self.longest_us / 1_000_000;
+            let why =
+                format!("the server has sent no part of the answer for {seconds} s (--patience), only other lines");
+            return self.close(server, Some(&why));
+        }
+        Taken::default()
     }
 
     /// Nothing more is read: because it was stopped, or broke off for this reason.
     pub(super) fn close(&mut self, server: &mut dyn Server, why: Option<&str>) -> Taken {
         let parts = self.reader.close();
-        let mut taken = Taken { events: self.parts(parts, server), refusal: None };
+        let mut taken = Taken { events: self.parts(parts, server), again: false };
         if self.ended.is_some() {
             return taken;
         }
@@ -180,5 +216,10 @@ impl Answer {
 }
 
 fn notice(message: String) -> Taken {
-    Taken { events: vec![EventKind::Notice { message }], refusal: None }
+    Taken { events: vec![EventKind::Notice { message }], again: false }
+}
+
+/// The prompt is sent once more, for this reason.
+fn again(message: String) -> Taken {
+    Taken { again: true, ..notice(message) }
 }

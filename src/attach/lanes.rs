@@ -31,9 +31,11 @@ pub(super) fn ask(
     sender: &SyncSender<Read>,
 ) -> Result<Answer, String> {
     let request = server.request(prompt, settings)?;
-    let started = read::start(server.client(), request.path, request.body, lane, sender.clone());
-    started.map_err(|error| error.to_string())?;
-    Ok(Answer::new(lane, turn, round, (server.reader(), request.prompt)).at_most(settings.max_tokens))
+    let patience = server.client().patience().answer;
+    read::start(server.client(), request, lane, sender.clone()).map(|prompt| {
+        let answer = Answer::new(lane, turn, round, (server.reader(), prompt));
+        answer.at_most(settings.max_tokens).within(patience)
+    })
 }
 
 /// The server of a lane.

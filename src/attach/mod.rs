@@ -4,14 +4,20 @@
 //! reads each answer, so that a stop is obeyed at once. Invariant: the thread never ends without an event, text of the
 //! server reaches events only as text, and no header that may hold a key is written to an event.
 
+pub mod address;
 mod answer;
+mod doubts;
 mod lanes;
+mod lenient;
 pub mod llama;
 pub mod metrics;
+mod models;
 pub mod names;
 pub mod openai;
 mod outbox;
 mod read;
+mod repair;
+mod router;
 mod run;
 mod server;
 pub mod socket;
@@ -28,7 +34,8 @@ use crate::http::{Access, Patience};
 use crate::protocol::Settings;
 use crate::stream::Source;
 
-pub use server::{Api, read_stream};
+pub use models::WantedModel;
+pub use server::{API_KEY, Api, PLAIN_API_KEY, read_stream};
 
 /// A server to attach to.
 #[derive(Clone)]
@@ -37,6 +44,10 @@ pub struct AttachConfig {
     pub url: String,
     /// Its API; none to ask.
     pub api: Option<Api>,
+    /// The model of several; none for the only one.
+    pub model: Option<WantedModel>,
+    /// Whether the server's own sampling counts, and that of the settings is not sent.
+    pub leaves_sampling: bool,
     /// Its credentials, and who may sign its certificate.
     pub access: Access,
     /// A second server with the same model and without speculation, which answers the same prompts.
@@ -65,7 +76,18 @@ impl AttachConfig {
     #[must_use]
     pub fn new(url: &str, settings: Settings) -> Self {
         let (url, access, patience) = (url.to_owned(), Access::default(), PATIENCE);
-        Self { url, api: None, access, plain: None, socket: None, probe: false, settings, patience }
+        Self {
+            url,
+            api: None,
+            model: None,
+            leaves_sampling: false,
+            access,
+            plain: None,
+            socket: None,
+            probe: false,
+            settings,
+            patience,
+        }
     }
 }
 

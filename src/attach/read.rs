@@ -4,17 +4,17 @@
 //! fills up. Once the run has let go of the receiver, the next line ends the thread and closes the connection, which stops
 //! the server.
 
-use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
-
 use crate::http::{Client, HttpError};
-use crate::protocol::Lane;
+use crate::protocol::{Lane, Piece};
+
+use super::server::Request;
 
 /// Most lines that wait.
 pub(super) const WAITING: usize = 4096;
@@ -61,40 +61,55 @@ pub(super) struct Read {
     pub(super) _weight: Weight,
 }
 
-/// Posts a request and reads its answer line by line. The last thing sent is no line.
+/// Posts a request and reads its answer line by line; returns the tokens of its prompt. The last thing sent is no line,
+/// whatever happens to the thread.
 ///
 /// # Errors
-/// When the system cannot start a thread.
+/// A sentence when the system cannot start a thread.
 pub(super) fn start(
     client: &Client,
-    path: &'static str,
-    body: Value,
+    request: Request,
     lane: Lane,
     sender: SyncSender<Read>,
-) -> io::Result<()> {
+) -> Result<Vec<Piece>, String> {
     let client = client.clone();
-    thread::Builder::new().name("attach-read".into()).spawn(move || {
-        let asked = Instant::now();
-        let waiting = Arc::default();
-        let send = |line: Result<Option<String>, HttpError>| {
+    let Request { path, body, prompt } = request;
+    let read = move |send: &dyn Fn(Line) -> bool| match client.post_lines(&path, &body) {
+        Err(error) => drop(send(Err(error))),
+        Ok(mut answer) => loop {
+            let line = answer.next_line();
+            let is_last = !matches!(line, Ok(Some(_)));
+            if !send(line) || is_last {
+                return;
+            }
+        },
+    };
+    start_with(read, lane, sender).map(|()| prompt)
+}
+
+/// A line of an answer, none at its end, or an error.
+type Line = Result<Option<String>, HttpError>;
+
+/// Reads on a thread of its own. `read` sends what it reads, until it is told that nobody takes it any longer.
+fn start_with(
+    read: impl FnOnce(&dyn Fn(Line) -> bool) + Send + 'static,
+    lane: Lane,
+    sender: SyncSender<Read>,
+) -> Result<(), String> {
+    let run = move || {
+        let (asked, waiting) = (Instant::now(), Arc::default());
+        let send = |line: Line| {
             let at_us = u64::try_from(asked.elapsed().as_micros()).unwrap_or(u64::MAX);
             let bytes = line.as_ref().map_or(0, |line| line.as_ref().map_or(0, String::len));
             let _weight = Weight::wait(bytes + OVERHEAD, &waiting);
-            sender.send(Read { lane, at_us, line, _weight })
+            sender.send(Read { lane, at_us, line, _weight }).is_ok()
         };
-        let mut answer = match client.post_lines(path, &body) {
-            Ok(answer) => answer,
-            Err(error) => return drop(send(Err(error))),
-        };
-        loop {
-            let line = answer.next_line();
-            let is_last = !matches!(line, Ok(Some(_)));
-            if send(line).is_err() || is_last {
-                return;
-            }
+        if catch_unwind(AssertUnwindSafe(|| read(&send))).is_err() {
+            send(Err(HttpError::Stopped));
         }
-    })?;
-    Ok(())
+    };
+    let started = thread::Builder::new().name("attach-read".into()).spawn(run);
+    started.map(drop).map_err(|error| format!("the system cannot start a thread to read the answer: {error}"))
 }
 
 #[cfg(test)]
@@ -129,7 +144,8 @@ mod tests {
     fn lines_that_nobody_takes_wait_within_a_bound() {
         let (client, sent, server) = flood();
         let (sender, lines) = sync_channel(WAITING);
-        start(&client, "/", Value::Null, Lane::Speculative, sender).unwrap();
+        let request = Request { path: "/".to_owned(), body: serde_json::Value::Null, prompt: Vec::new() };
+        start(&client, request, Lane::Speculative, sender).unwrap();
         let (mut before, mut now) = (0, 1);
         while now != before {
             thread::sleep(Duration::from_millis(400));
@@ -144,5 +160,18 @@ mod tests {
         assert!(sent.load(Ordering::Acquire) > now, "there is room again");
         drop(lines);
         server.join().unwrap(); // hangs here if the connection stays open
+    }
+
+    #[test]
+    fn a_thread_that_panics_says_so_in_place_of_an_end() {
+        let (sender, lines) = sync_channel(WAITING);
+        let read = |send: &dyn Fn(Line) -> bool| {
+            send(Ok(Some("a".to_owned())));
+            panic!("a test's panic");
+        };
+        start_with(read, Lane::Speculative, sender.clone()).unwrap();
+        assert_eq!(lines.recv().unwrap().line, Ok(Some("a".to_owned())));
+        let last = lines.recv_timeout(Duration::from_secs(5)).unwrap().line;
+        assert_eq!(last, Err(HttpError::Stopped), "the run keeps a sender, so a silent end would be waited for");
     }
 }

@@ -16,13 +16,14 @@ use crate::http::{Access, Client, Patience};
 use crate::protocol::{Ability, Baseline, Command, Event, EventKind, Lane, Prompt, Settings, StopReason};
 use crate::stream::{Gate, Step};
 
-use super::AttachConfig;
 use super::answer::Answer;
 use super::lanes::{ask, server_of, unlike};
+use super::models::WantedModel;
 use super::outbox::Outbox;
 use super::read::{Read, WAITING};
-use super::server::{Server, connect};
+use super::server::{Server, Wishes, connect};
 use super::socket::join::Plugin;
+use super::{AttachConfig, PlainServer, address};
 
 /// Longest time in which a command is not looked at.
 const TICK: Duration = Duration::from_millis(10);
@@ -51,14 +52,8 @@ pub(super) fn run(config: &AttachConfig, inbox: Receiver<Command>, sender: Unbou
 }
 
 fn serve(config: &AttachConfig, inbox: Receiver<Command>, outbox: &mut Outbox) -> Result<(), String> {
-    let reach = |url: &str, access: &Access, outbox: &mut Outbox| {
-        let client = |patience| Client::new(url, access.clone(), patience).map_err(|error| error.to_string());
-        let (client, quick) = (client(config.patience)?, client(QUICK)?);
-        outbox.send(EventKind::Loading { stage: format!("asking {}", client.host()), done: 0, total: 0 });
-        connect(&client, &quick, config.api)
-    };
-    let mut server = reach(&config.url, &config.access, outbox)?;
-    let mut plain = config.plain.as_ref().map(|plain| reach(&plain.url, &plain.access, outbox)).transpose()?;
+    let mut server = reach(config, outbox)?;
+    let mut plain = config.plain.as_ref().map(|plain| reach_plain(config, plain, outbox)).transpose()?;
     let baseline = if plain.is_some() { Baseline::Race } else { Baseline::Off };
     let (header, mut notices) = server.header(Settings { baseline, ..config.settings }, outbox.started_unix_ms);
     if let Some(plain) = &mut plain {
@@ -93,6 +88,32 @@ fn serve(config: &AttachConfig, inbox: Receiver<Command>, outbox: &mut Outbox) -
     }
     run.serve();
     Ok(())
+}
+
+/// Connects to the server that is attached to.
+fn reach(config: &AttachConfig, outbox: &mut Outbox) -> Result<Box<dyn Server>, String> {
+    let wishes = Wishes { api: config.api, model: config.model.clone(), leaves_sampling: config.leaves_sampling };
+    connect_to((&config.url, &config.access, config.patience), &wishes, false, outbox)
+}
+
+/// Connects to the plain server, which need not have the named model.
+fn reach_plain(config: &AttachConfig, plain: &PlainServer, outbox: &mut Outbox) -> Result<Box<dyn Server>, String> {
+    let model = config.model.clone().map(|model| WantedModel { hint_of: Some("--model"), ..model });
+    let wishes = Wishes { api: config.api, model, leaves_sampling: config.leaves_sampling };
+    connect_to((&plain.url, &plain.access, config.patience), &wishes, true, outbox)
+}
+
+fn connect_to(
+    (url, access, patience): (&str, &Access, Patience),
+    wishes: &Wishes,
+    is_plain: bool,
+    outbox: &mut Outbox,
+) -> Result<Box<dyn Server>, String> {
+    let url = address::base(url);
+    let client = |patience| Client::new(&url, access.clone(), patience).map_err(|error| error.to_string());
+    let (client, quick) = (client(patience)?, client(QUICK)?);
+    outbox.send(EventKind::Loading { stage: format!("asking {}", client.host()), done: 0, total: 0 });
+    connect(&client, &quick, wishes).map_err(|error| error.in_words(&client, is_plain))
 }
 
 /// The state of a run.
@@ -281,15 +302,18 @@ impl Run<'_> {
             };
             let server = server_of(&mut self.server, &mut self.plain, lane);
             let taken = answer.take(read, server);
-            if taken.refusal.is_some() {
+            if taken.again {
+                taken.events.into_iter().for_each(|event| self.outbox.send_in(lane, event));
                 let before = answer.round;
                 match ask(server, (prompt, &self.settings), (lane, self.turn, before), sender) {
                     Ok(again) => *answer = again.joined(self.plugin.as_ref()),
                     Err(message) => {
                         answer.ended = Some(StopReason::Refused);
                         self.outbox.notice(message);
+                        self.end(answer);
                     }
                 }
+                continue;
             }
             self.learn_rule();
             self.show_all(lane, taken.events);

@@ -5,11 +5,29 @@ use serde_json::Value;
 use crate::http::{Client, HttpError};
 use crate::protocol::{Header, Piece, Prediction, Prompt, Settings, TokenId, named_enum};
 
-use super::llama::Llama;
 use super::llama::rounds::Rounds;
+use super::models::WantedModel;
 use super::names::Names;
 use super::openai::{Dialect, OpenAi};
+use super::router;
 use super::step::Part;
+
+/// The variable with the API key of the server at URL.
+pub const API_KEY: &str = "DRAFTSCOPE_API_KEY";
+
+/// The variable with the API key of the server of `--plain-url`.
+pub const PLAIN_API_KEY: &str = "DRAFTSCOPE_PLAIN_API_KEY";
+
+/// What is wanted of a server.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wishes {
+    /// Its API; none to ask.
+    pub(super) api: Option<Api>,
+    /// The model; none for the only one.
+    pub(super) model: Option<WantedModel>,
+    /// Whether the server's own sampling counts.
+    pub(super) leaves_sampling: bool,
+}
 
 named_enum! {
     /// The API of a server.
@@ -38,7 +56,7 @@ impl std::str::FromStr for Api {
 /// A request that streams an answer.
 #[derive(Debug)]
 pub(super) struct Request {
-    pub(super) path: &'static str,
+    pub(super) path: String,
     pub(super) body: Value,
     /// Tokens of the prompt, as far as they are known before the answer.
     pub(super) prompt: Vec<Piece>,
@@ -67,10 +85,13 @@ pub(super) trait Server: Send {
     /// What is known of tokens.
     fn names(&mut self) -> &mut Names;
 
-    /// Whether the same prompt should be sent once more: the server refused an option that it can do without.
-    fn relax(&mut self, _refusal: &str) -> bool {
-        false
+    /// A sentence if the same prompt should be sent once more: the server refused an option that it can do without.
+    fn relax(&mut self, _refusal: &str) -> Option<String> {
+        None
     }
+
+    /// From now on the sampling of the settings is sent, also where the server's own counted.
+    fn send_sampling(&mut self);
 
     /// The target's prediction after these tokens, asked with a request of its own.
     ///
@@ -103,23 +124,71 @@ pub(super) trait Reader: Send {
     fn close(&mut self) -> Vec<Part>;
 }
 
+/// An error of a server as a sentence. A refused key names the variable that holds it, that of `--plain-url` if `is_plain`.
+pub(super) fn in_words(error: &HttpError, client: &Client, is_plain: bool) -> String {
+    let (variable, option) = if is_plain { (PLAIN_API_KEY, "--plain-header") } else { (API_KEY, "--header") };
+    match error {
+        HttpError::Status { host, status: 401 | 403, message, .. } if client.has_credentials() => {
+            format!("{host} refuses the key in {variable} or {option}: {message}")
+        }
+        HttpError::Status { host, status: 401 | 403, message, .. } => format!(
+            "{host} wants a key ({message}): set {variable}, or {option} NAME=ENVVAR for a header of another name"
+        ),
+        HttpError::Status { host, status: 503, message, .. } if message.to_lowercase().contains("loading") => {
+            format!("{host} is loading its model ({message}): wait, and try again")
+        }
+        error => error.to_string(),
+    }
+}
+
 /// Asks a server which API it has, unless that is given.
 ///
 /// # Errors
-/// One sentence: nothing answers, the key is refused, or the server has another API.
-pub(super) fn connect(client: &Client, quick: &Client, api: Option<Api>) -> Result<Box<dyn Server>, String> {
-    match api {
-        Some(Api::Llama) => match llama(client).map_err(|error| error.to_string())? {
-            Some(llama) => Ok(llama),
-            None => Err(format!("{} is no llama-server: it has no /props", client.host())),
+/// Nothing answers, the key is refused, the server has another API, or several models of which none is named.
+pub(super) fn connect(client: &Client, quick: &Client, wishes: &Wishes) -> Result<Box<dyn Server>, ConnectError> {
+    match wishes.api {
+        Some(Api::Llama) => match router::llama(client, wishes)? {
+            Some(llama) => Ok(Box::new(llama)),
+            None => Err(ConnectError::Words(format!("{} is no llama-server: it has no /props", client.host()))),
         },
-        Some(Api::Vllm) => openai(client, quick, Some(Dialect::Vllm)),
-        Some(Api::Sglang) => openai(client, quick, Some(Dialect::Sglang)),
-        Some(Api::Openai) => openai(client, quick, Some(Dialect::Plain)),
-        None => match llama(client).map_err(|error| error.to_string())? {
-            Some(llama) => Ok(llama),
-            None => openai(client, quick, None),
+        Some(Api::Vllm) => openai(client, quick, wishes, Some(Dialect::Vllm)),
+        Some(Api::Sglang) => openai(client, quick, wishes, Some(Dialect::Sglang)),
+        Some(Api::Openai) => openai(client, quick, wishes, Some(Dialect::Plain)),
+        None => match router::llama(client, wishes)? {
+            Some(llama) => Ok(Box::new(llama)),
+            None => openai(client, quick, wishes, None),
         },
+    }
+}
+
+/// Why a server cannot be attached to.
+#[derive(Debug)]
+pub(super) enum ConnectError {
+    /// A request failed.
+    Http(HttpError),
+    /// A sentence.
+    Words(String),
+}
+
+impl From<HttpError> for ConnectError {
+    fn from(error: HttpError) -> Self {
+        Self::Http(error)
+    }
+}
+
+impl From<String> for ConnectError {
+    fn from(words: String) -> Self {
+        Self::Words(words)
+    }
+}
+
+impl ConnectError {
+    /// The sentence for the user; see [`in_words`].
+    pub(super) fn in_words(&self, client: &Client, is_plain: bool) -> String {
+        match self {
+            Self::Http(error) => in_words(error, client, is_plain),
+            Self::Words(words) => words.clone(),
+        }
     }
 }
 
@@ -144,24 +213,19 @@ pub fn read_stream(api: Api, text: &str) -> Vec<Part> {
     parts
 }
 
-/// A llama-server; none if something else answers.
-fn llama(client: &Client) -> Result<Option<Box<dyn Server>>, HttpError> {
-    match client.get_json("/props") {
-        Ok(props) if props.get("default_generation_settings").is_some() => {
-            Ok(Some(Box::new(Llama::new(client, props))))
-        }
-        Ok(_) | Err(HttpError::NotJson { .. }) => Ok(None),
-        Err(HttpError::Status { status, .. }) if !matches!(status, 401 | 403 | 503) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-fn openai(client: &Client, quick: &Client, dialect: Option<Dialect>) -> Result<Box<dyn Server>, String> {
-    match OpenAi::connect(client, quick, dialect) {
+fn openai(
+    client: &Client,
+    quick: &Client,
+    wishes: &Wishes,
+    dialect: Option<Dialect>,
+) -> Result<Box<dyn Server>, ConnectError> {
+    match OpenAi::connect(client, quick, wishes, dialect) {
         Ok(server) => Ok(Box::new(server)),
-        Err(HttpError::Status { status: 404 | 405 | 501, host, .. } | HttpError::NotJson { host, .. }) => Err(format!(
+        Err(ConnectError::Http(
+            HttpError::Status { status: 404 | 405 | 501, host, .. } | HttpError::NotJson { host, .. },
+        )) => Err(ConnectError::Words(format!(
             "{host} has neither llama-server's /props nor an OpenAI-compatible /v1/models: draftscope cannot attach to it"
-        )),
-        Err(error) => Err(error.to_string()),
+        ))),
+        Err(error) => Err(error),
     }
 }

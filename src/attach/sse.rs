@@ -1,30 +1,242 @@
-//! Lines of server-sent events.
+//! What a stream sends, put together from its lines: server-sent events, and JSON that stands there without that framing.
+//!
+//! Invariant: an event that is whole is given at once, without waiting for the empty line after it; what waits is bounded.
 
-/// What a line of a stream holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Data<'a> {
-    /// Data, JSON by all that is known.
-    Json(&'a str),
+use serde_json::Value;
+
+use super::repair;
+
+/// Most bytes of an event whose end has not come.
+const MAX_PENDING: usize = 8 << 20;
+
+/// Something that was sent.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Sent {
+    /// JSON, by all that is known a chunk of the answer.
+    Json(Value),
+    /// JSON in an event that says that it is an error.
+    Error(Value),
     /// The mark after the last chunk.
     Done,
-    /// Nothing: an empty line, a comment, a field of no interest.
-    Empty,
     /// Something that is no event.
-    Garbage,
+    Garbage(String),
 }
 
-impl<'a> Data<'a> {
-    /// Reads a line.
-    #[must_use]
-    pub fn of(line: &'a str) -> Self {
-        let Some((field, data)) = line.split_once(':') else {
-            return if line.trim().is_empty() { Self::Empty } else { Self::Garbage };
-        };
-        match (field, data.trim()) {
-            ("" | "event" | "id" | "retry", _) | ("data", "") => Self::Empty,
-            ("data", "[DONE]") => Self::Done,
-            ("data" | "error", data) => Self::Json(data),
-            _ => Self::Garbage,
+/// How the JSON that waits is framed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Framing {
+    #[default]
+    Data,
+    /// Lines of JSON without `data:`.
+    Bare,
+}
+
+/// Puts lines together.
+#[derive(Debug, Default)]
+pub struct Events {
+    pending: String,
+    framing: Framing,
+    depth: Depth,
+    /// Whether the event under way says that it is an error.
+    is_error: bool,
+    has_begun: bool,
+}
+
+impl Events {
+    /// Takes a line without its end.
+    pub fn line(&mut self, line: &str) -> Vec<Sent> {
+        let line =
+            if std::mem::replace(&mut self.has_begun, true) { line } else { line.trim_start_matches('\u{feff}') };
+        let field = line.split_once(':').map_or((line, ""), |(field, data)| (field, data.trim()));
+        match field {
+            ("data", data) => self.data(data),
+            ("error", data) if line.contains(':') => {
+                self.is_error = true;
+                self.data(data)
+            }
+            _ if self.waits_for_bare() => self.append(line),
+            ("event", name) => {
+                let sent = self.flush();
+                self.is_error = name.to_ascii_lowercase().contains("error");
+                sent
+            }
+            ("" | "id" | "retry", _) if line.contains(':') => Vec::new(),
+            _ if line.trim().is_empty() => {
+                let sent = self.flush();
+                self.is_error = false;
+                sent
+            }
+            _ if line.trim_start().starts_with(['{', '[']) => {
+                let mut sent = self.flush();
+                self.framing = Framing::Bare;
+                sent.extend(self.append(line));
+                sent
+            }
+            _ => {
+                let mut sent = self.flush();
+                sent.push(Sent::Garbage(line.to_owned()));
+                sent
+            }
         }
+    }
+
+    /// The stream is over: what waits cannot become whole any more.
+    pub fn close(&mut self) -> Vec<Sent> {
+        self.flush()
+    }
+
+    fn waits_for_bare(&self) -> bool {
+        self.framing == Framing::Bare && !self.pending.is_empty()
+    }
+
+    fn data(&mut self, data: &str) -> Vec<Sent> {
+        let mut sent = Vec::new();
+        if self.waits_for_bare() {
+            sent.extend(self.flush());
+        }
+        if data.is_empty() {
+            return sent;
+        }
+        if matches!(data, "[DONE]" | "\"[DONE]\"") {
+            sent.extend(self.flush());
+            sent.push(Sent::Done);
+            return sent;
+        }
+        // a chunk that is whole by itself belongs to no earlier one that was cut off
+        if !self.pending.is_empty() && data.starts_with('{') && Depth::of(data).is_closed() {
+            sent.extend(self.flush());
+        }
+        self.framing = Framing::Data;
+        sent.extend(self.append(data));
+        sent
+    }
+
+    fn append(&mut self, text: &str) -> Vec<Sent> {
+        if !self.pending.is_empty() {
+            self.pending.push('\n');
+        }
+        self.pending.push_str(text);
+        self.depth.read(text);
+        if self.depth.is_closed() || self.pending.len() > MAX_PENDING { self.flush() } else { Vec::new() }
+    }
+
+    fn flush(&mut self) -> Vec<Sent> {
+        self.depth = Depth::default();
+        let (text, framing) = (std::mem::take(&mut self.pending), std::mem::take(&mut self.framing));
+        if text.is_empty() {
+            return Vec::new();
+        }
+        vec![match repair::parse(&text) {
+            Some(json) if self.is_error => Sent::Error(json),
+            Some(json) => Sent::Json(json),
+            None if self.is_error && framing == Framing::Data => Sent::Error(Value::String(text)),
+            None => Sent::Garbage(text),
+        }]
+    }
+}
+
+/// How many brackets are open in JSON that arrives in pieces.
+#[derive(Clone, Copy, Debug, Default)]
+struct Depth {
+    open: usize,
+    in_string: bool,
+    after_backslash: bool,
+}
+
+impl Depth {
+    fn of(text: &str) -> Self {
+        let mut depth = Self::default();
+        depth.read(text);
+        depth
+    }
+
+    fn read(&mut self, text: &str) {
+        for byte in text.bytes() {
+            if self.in_string {
+                let escaped = std::mem::take(&mut self.after_backslash);
+                match byte {
+                    b'\\' => self.after_backslash = !escaped,
+                    b'"' if !escaped => self.in_string = false,
+                    _ => {}
+                }
+                continue;
+            }
+            match byte {
+                b'"' => self.in_string = true,
+                b'{' | b'[' => self.open += 1,
+                b'}' | b']' => self.open = self.open.saturating_sub(1),
+                _ => {}
+            }
+        }
+    }
+
+    fn is_closed(self) -> bool {
+        self.open == 0 && !self.in_string
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn sent(text: &str) -> Vec<Sent> {
+        let mut events = Events::default();
+        let mut all: Vec<Sent> = text.lines().flat_map(|line| events.line(line)).collect();
+        all.extend(events.close());
+        all
+    }
+
+    fn one() -> Sent {
+        Sent::Json(json!({"a": 1}))
+    }
+
+    #[test]
+    fn framed_and_bare_json_on_one_line_or_several_is_one_event() {
+        for text in [
+            "data: {\"a\":1}\n\n",
+            "\u{feff}data:{\"a\":1}\n",
+            ": hi\nid: 3\nevent: message\ndata: {\"a\":1}\n\n",
+            "data: {\ndata:  \"a\": 1\ndata: }\n\n",
+            "{\"a\":1}",
+            "{\n  \"a\": 1\n}\n",
+            "\n\n{\n  \"a\":\n\n 1\n}",
+        ] {
+            assert_eq!(sent(text), [one()], "{text:?}");
+        }
+        let two = sent("data: {\"a\":1}\ndata: {\"a\":1}\ndata: [DONE]\n");
+        assert_eq!(two, [one(), one(), Sent::Done]);
+        assert_eq!(sent("{\"a\":1}\n{\"a\":1}\n").len(), 2, "a JSON value a line");
+    }
+
+    #[test]
+    fn errors_are_known_by_their_event() {
+        let error = Sent::Error(json!({"detail": "no"}));
+        assert_eq!(sent("event: error\ndata: {\"detail\":\"no\"}\n\ndata: {\"a\":1}\n"), [error.clone(), one()]);
+        assert_eq!(sent("error: {\"detail\":\"no\"}\n"), [error]);
+        assert_eq!(sent("event: error\ndata: too long\n"), [Sent::Error(json!("too long"))]);
+    }
+
+    #[test]
+    fn what_is_cut_off_hides_nothing_that_follows() {
+        let cut = |text: &str| Sent::Garbage(text.to_owned());
+        assert_eq!(sent("data: {\"a\ndata: {\"a\":1}\n"), [cut("{\"a"), one()]);
+        assert_eq!(sent("data: {\"a\n\ndata: {\"a\":1}\n"), [cut("{\"a"), one()]);
+        assert_eq!(sent("{\n \"b\"\ndata: {\"a\":1}\n"), [cut("{\n \"b\""), one()]);
+        assert_eq!(sent("<html>\ndata: {\"a\":1}\nhello"), [cut("<html>"), one(), cut("hello")]);
+        assert_eq!(sent("data: oops\n\ndata: {\"a\":1}\n"), [cut("oops"), one()]);
+    }
+
+    #[test]
+    fn what_waits_is_bounded() {
+        let mut events = Events::default();
+        let line = "x".repeat(1 << 20);
+        let mut given = events.line("[").len();
+        for _ in 0..20 {
+            given += events.line(&line).len();
+            assert!(events.pending.len() <= MAX_PENDING + line.len() + 1);
+        }
+        assert!(given > 0);
     }
 }

@@ -37,9 +37,26 @@ pub struct ConnectArgs {
     /// As --header, for the server of --plain-url, which gets no header of the other one
     #[arg(long = "plain-header", value_name = "NAME=ENVVAR", requires = "plain_url")]
     pub plain_headers: Vec<String>,
+    /// Whose temperature, top-k, top-p, min-p and seed count: those of the options here, which are sent with each prompt, or
+    /// the server's own
+    #[arg(long, value_enum, default_value_t = SamplingOf::Options, value_name = "options|server", hide_possible_values = true)]
+    #[arg(conflicts_with_all = ["temperature", "top_k", "top_p", "min_p", "seed"])]
+    pub sampling: SamplingOf,
+    /// Give an answer up after so many seconds in which no part of it came, whatever else the server sends
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub patience: u64,
     /// After each answer, ask llama-server for its predictions at every token: one request for one token each
     #[arg(long)]
     pub probe: bool,
+}
+
+/// Whose sampling counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum SamplingOf {
+    /// That of the options.
+    Options,
+    /// The server's own.
+    Server,
 }
 
 fn parse_socket(text: &str) -> Result<Address, String> {
@@ -61,6 +78,9 @@ pub struct AttachArgs {
     /// Check the lines of an engine's plugin, from a file or from its socket, and name line and field of what is wrong
     #[arg(long, value_name = "FILE|SOCKET", conflicts_with_all = ["urls", "watch"])]
     pub check: Option<PathBuf>,
+    /// The model of a server that has several, as it lists it
+    #[arg(long, short, value_name = "NAME", conflicts_with = "watch", help_heading = "Server")]
+    pub model: Option<String>,
     #[command(flatten)]
     pub connect: ConnectArgs,
     #[command(flatten)]

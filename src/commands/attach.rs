@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use draftscope::attach::{self, AttachConfig, PlainServer};
-use draftscope::cli::{AttachArgs, ConnectArgs, SampleArgs};
+use draftscope::attach::{self, API_KEY, AttachConfig, PLAIN_API_KEY, PlainServer, WantedModel};
+use draftscope::cli::{AttachArgs, ConnectArgs, ModelArgs, SampleArgs, SamplingOf};
 use draftscope::config::UserFiles;
 use draftscope::headless::write_json_line;
-use draftscope::http::Access;
+use draftscope::http::{Access, Patience};
 use draftscope::protocol::{Baseline, Settings};
 use draftscope::session::Fleet;
 use draftscope::stream::Source;
@@ -17,11 +17,8 @@ use draftscope::tui::{FleetView, TuiOptions};
 
 use super::{chat, run_args, terminal};
 
-/// The variable with the API key.
-const API_KEY: &str = "DRAFTSCOPE_API_KEY";
-
-/// The variable with the API key of the server of `--plain-url`.
-const PLAIN_API_KEY: &str = "DRAFTSCOPE_PLAIN_API_KEY";
+/// The variable with the model of our own engine.
+const MODEL: &str = "DRAFTSCOPE_MODEL";
 
 pub(crate) fn run(args: &AttachArgs, files: &UserFiles) -> Result<ExitCode> {
     if let Some(place) = &args.check {
@@ -34,7 +31,8 @@ pub(crate) fn run(args: &AttachArgs, files: &UserFiles) -> Result<ExitCode> {
     let is_live = terminal::can_draw() && !args.per_line;
     let prompts = if is_live { None } else { Some(chat::prompts(args.prompt.as_deref(), args.per_line)?) };
     let recorder = super::trace::recorder(&args.trace)?;
-    let source = start(url, &args.connect, &args.sample)?;
+    let model = args.model.clone().map(|name| WantedModel { name, hint_of: None });
+    let source = start(url, model, &args.connect, &args.sample)?;
     if let Some(prompts) = prompts {
         run_args::report_idle_system(&args.sample);
         return chat::answer_all(source, &args.sample, (prompts, args.per_line), recorder);
@@ -53,7 +51,8 @@ pub(crate) fn run(args: &AttachArgs, files: &UserFiles) -> Result<ExitCode> {
 
 /// Follows servers that others use, on the terminal or as JSON lines.
 fn watch(args: &AttachArgs, files: &UserFiles) -> Result<ExitCode> {
-    let samples = attach::watch::watch(&args.urls, &access(&args.connect)?, Duration::from_secs(1));
+    let urls: Vec<String> = args.urls.iter().map(|url| attach::address::base(url)).collect();
+    let samples = attach::watch::watch(&urls, &access(&args.connect)?, Duration::from_secs(1));
     let samples = samples.map_err(anyhow::Error::msg)?;
     if terminal::can_draw() && !args.json {
         FleetView::new(args.urls.len(), terminal::look(&args.screen.look, files)).run(&samples)?;
@@ -72,8 +71,20 @@ fn watch(args: &AttachArgs, files: &UserFiles) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The model that `--model` names for a server. The variable names one of our own engine, which a server need not have.
+pub(crate) fn named(args: &ModelArgs) -> Option<WantedModel> {
+    let path = args.model.as_ref().filter(|path| !path.as_os_str().is_empty())?;
+    let is_variable = std::env::var_os(MODEL).is_some_and(|value| value == path.as_os_str());
+    Some(WantedModel { name: path.to_string_lossy().into_owned(), hint_of: is_variable.then_some(MODEL) })
+}
+
 /// Attaches to a server.
-pub(crate) fn start(url: &str, connect: &ConnectArgs, sample: &SampleArgs) -> Result<Source> {
+pub(crate) fn start(
+    url: &str,
+    model: Option<WantedModel>,
+    connect: &ConnectArgs,
+    sample: &SampleArgs,
+) -> Result<Source> {
     let settings = Settings {
         draft_len: 0,
         sampling: run_args::sampling(sample),
@@ -82,7 +93,12 @@ pub(crate) fn start(url: &str, connect: &ConnectArgs, sample: &SampleArgs) -> Re
         ..Settings::default()
     };
     settings.validate()?;
+    let longest = Duration::from_secs(connect.patience);
+    let patience = Patience { answer: longest, silence: attach::PATIENCE.silence.min(longest), ..attach::PATIENCE };
     let config = AttachConfig {
+        patience,
+        model,
+        leaves_sampling: connect.sampling == SamplingOf::Server,
         api: connect.api,
         access: access(connect)?,
         plain: plain(connect)?,

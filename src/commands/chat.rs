@@ -2,7 +2,6 @@
 
 use std::io::{self, IsTerminal, StdinLock, Write};
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
 
 use anyhow::{Result, bail};
 use draftscope::cli::{ChatArgs, SampleArgs};
@@ -63,36 +62,41 @@ pub(super) fn answer_all(
     recorder: Option<Recorder>,
 ) -> Result<ExitCode> {
     let mut driver = Driver::new(source);
+    let stop = StopSignal::listen()?;
+    stop.watch(&mut driver);
     if let Some(recorder) = recorder {
         driver.add(Box::new(recorder));
     }
     driver.add(Box::new(Text::new(io::stdout(), !io::stdout().is_terminal())));
     let (mut messages, mut reported, mut number) = (Vec::new(), 0, 0);
-    while let Some(text) = prompts.next()? {
+    loop {
+        stop.is_idle(true);
+        let Some(text) = prompts.next()? else { break };
+        stop.is_idle(false);
         number += 1;
         if per_line {
             let gap = if number > 1 { "\n" } else { "" };
             super::output::print(format!("{gap}{}", label(number, &text)))?;
         }
         driver.drop_old_answers();
-        // only meanwhile: a signal that comes while a prompt is waited for ends the program
-        let stop = StopSignal::listen()?;
-        stop.watch(&mut driver);
         let outcome = driver.answer(next_prompt(sample, &mut messages, text));
-        super::output::report_new_notices(&driver, &mut reported);
+        let last = if let Outcome::Failed(message) = &outcome { Some(message.as_str()) } else { None };
+        super::output::report_notices_before(&driver, &mut reported, last);
         match outcome {
-            Outcome::Stopped if stop.flag().load(Ordering::Relaxed) => {
+            Outcome::Stopped if stop.is_set() => {
                 super::output::complete(driver.finish())?;
                 bail!(stop.stopped());
             }
-            Outcome::Failed(message) if per_line => bail!("prompt {number}: {message}"),
-            Outcome::Failed(message) => bail!(message),
+            Outcome::Failed(message) => {
+                let place = if per_line { format!("prompt {number}: ") } else { String::new() };
+                return Err(super::output::answer_failed(&driver, place + &message));
+            }
             _ => {}
         }
         super::output::report_rival(&driver);
         let own = driver.session().turn().map(|turn| Summary::of(turn, Lane::Speculative));
         own.as_ref().and_then(super::output::departures).iter().for_each(|text| super::output::say(text));
-        let answer = driver.session().turn().map(|turn| turn.answer(Lane::Speculative).text());
+        let answer = driver.session().turn().map(|turn| turn.answer(Lane::Speculative).reply());
         messages.push(Message { role: Speaker::Assistant, content: answer.unwrap_or_default() });
         io::stdout().flush()?;
     }

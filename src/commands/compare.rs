@@ -23,7 +23,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode> {
     let prompt = super::run_args::prompt(&args.prompt, &args.decode)?;
     let recorder = super::trace::recorder(&args.trace)?;
     let source = match &args.attach {
-        Some(url) => super::attach::start(url, &args.connect, &args.decode.sample)?,
+        Some(url) => super::attach::start(url, super::attach::named(&args.model), &args.connect, &args.decode.sample)?,
         None => super::engine::start(&args.model, &args.decode, Baseline::Race)?,
     };
     let mut driver = Driver::new(source);

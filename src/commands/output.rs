@@ -48,6 +48,17 @@ pub(crate) fn report_notices(driver: &Driver, outcome: &Outcome) {
     report_seed(driver.session().settings());
 }
 
+/// A server answered with an error, or broke its answer off.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct AnswerFailed(String);
+
+/// The error to end with after an answer failed: an attached server's answer has a status of its own.
+pub(crate) fn answer_failed(driver: &Driver, message: String) -> anyhow::Error {
+    let is_attached = driver.session().header().is_some_and(|header| header.engine.is_some());
+    if is_attached { AnswerFailed(message).into() } else { anyhow::Error::msg(message) }
+}
+
 /// Warns about options that have no effect with this drafter.
 pub(crate) fn report_idle(driver: &Driver) {
     let settings = driver.session().settings();
@@ -95,11 +106,16 @@ fn report_unused_draft_model(driver: &Driver) {
 
 /// Prints the notices after the first `reported` ones, and counts them there.
 pub(crate) fn report_new_notices(driver: &Driver, reported: &mut u64) {
+    report_notices_before(driver, reported, None);
+}
+
+/// The same, without the sentence that the program ends with.
+pub(crate) fn report_notices_before(driver: &Driver, reported: &mut u64, last: Option<&str>) {
     let session = driver.session();
     let new = session.notices_seen().saturating_sub(*reported);
     let kept: Vec<_> = session.notices().collect();
     let first = kept.len().saturating_sub(usize::try_from(new).unwrap_or(usize::MAX));
-    kept[first..].iter().for_each(|notice| say(notice));
+    kept[first..].iter().filter(|notice| Some(**notice) != last).for_each(|notice| say(notice));
     *reported = session.notices_seen();
 }
 

@@ -12,6 +12,9 @@ use draftscope::file_access::{self, Input};
 /// A socket is read until nothing has come for so long.
 const SILENCE: Duration = Duration::from_secs(10);
 
+/// How long a connection may take.
+const CONNECT: Duration = Duration::from_secs(5);
+
 /// Most lines that are read from a socket.
 const MAX_LINES: usize = 100_000;
 
@@ -23,7 +26,7 @@ pub(crate) fn run(path: &Path) -> Result<ExitCode> {
         socket::check(FileLines(BufReader::new(file)))
     } else {
         let address: Address = place.parse().map_err(|why: String| anyhow!(why))?;
-        let lines = socket::connect(&address).with_context(|| format!("no file and no plugin at {place}"))?;
+        let lines = socket::connect_within(&address, CONNECT).map_err(|error| no_plugin(place, error))?;
         super::output::say(&format!(
             "reading {place}: send the engine a prompt; it ends after {} s of silence",
             SILENCE.as_secs()
@@ -33,6 +36,15 @@ pub(crate) fn run(path: &Path) -> Result<ExitCode> {
     };
     println!("{report}");
     Ok(if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn no_plugin(place: &str, error: io::Error) -> anyhow::Error {
+    let is_stuck = error.kind() == io::ErrorKind::TimedOut;
+    anyhow::Error::new(error).context(if is_stuck {
+        place.to_owned()
+    } else {
+        format!("no file and no plugin at {place}")
+    })
 }
 
 /// Lines of a file, of bounded length.

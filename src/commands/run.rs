@@ -27,7 +27,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     let prompt = super::run_args::prompt(&args.prompt, &args.decode)?;
     let recorder = super::trace::recorder(&args.trace)?;
     let source = match &args.attach {
-        Some(url) => super::attach::start(url, &args.connect, &args.decode.sample)?,
+        Some(url) => super::attach::start(url, super::attach::named(&args.model), &args.connect, &args.decode.sample)?,
         None => super::engine::start_against(&args.rival, &args.model, &args.decode, Baseline::Off)?,
     };
     let mut driver = Driver::new(source);
@@ -51,9 +51,19 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     if args.output == OutputArg::Text {
         super::output::report_rival(&driver);
     }
+    let was_stopped = outcome == Outcome::Stopped;
+    let failed = match outcome {
+        Outcome::Failed(message) => Some(super::output::answer_failed(&driver, message)),
+        _ => None,
+    };
     let whole = super::output::complete(driver.finish());
-    if let Outcome::Failed(message) = outcome {
-        bail!(message);
+    // what came of an answer that broke off has its figures, too
+    let has_text = summary.as_ref().is_some_and(|summary| summary.figures.own.output_tokens > 0);
+    if let Some(failed) = failed {
+        if let (OutputArg::Summary, true, Some(summary)) = (args.output, has_text, &summary) {
+            super::output::print_json(summary)?;
+        }
+        return Err(failed);
     }
     let printed = match (args.output, summary) {
         (OutputArg::Summary, Some(summary)) => super::output::print_json(&summary),
@@ -67,7 +77,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     };
     // an incomplete recording is an error, but what was measured is printed all the same
     whole.and(printed)?;
-    if outcome == Outcome::Stopped {
+    if was_stopped {
         bail!(stop.stopped());
     }
     Ok(ExitCode::SUCCESS)

@@ -8,11 +8,12 @@ use serde_json::{Value, json};
 use crate::http::{Client, HttpError};
 use crate::protocol::{
     Ability, Candidate, Capabilities, DrafterInfo, DrafterKind, EngineInfo, Header, Message, ModelInfo, Piece,
-    Prediction, Prompt, Settings, TRACE_VERSION, TokenId,
+    Prediction, Prompt, Sampling, Settings, TRACE_VERSION, TokenId,
 };
 
 use super::metrics;
 use super::names::Names;
+use super::router;
 use super::server::{Reader, Request, Server};
 use rounds::Rounds;
 
@@ -25,11 +26,21 @@ const ABILITIES: &[Ability] = &[Ability::SetSampling, Ability::Branch, Ability::
 /// Candidates of a prediction that is asked afterwards.
 const TOP: usize = 20;
 
+/// Marks of thought, which may be control tokens whose text no answer repeats.
+const MARKS: &str = "<think></think><|channel>thought<channel|>[THINK][/THINK]";
+
 /// A llama-server, and what was learned from it.
 pub(super) struct Llama {
     client: Client,
     props: Value,
+    /// The model of a router, which every request names.
+    model: Option<String>,
+    /// Whether the server's own sampling counts.
+    leaves_sampling: bool,
+    /// Sentences of the time of connecting.
+    notices: Vec<String>,
     names: Names,
+    knows_marks: bool,
 }
 
 impl Server for Llama {
@@ -43,22 +54,24 @@ impl Server for Llama {
 
     /// The drafter is that of the last request on any slot.
     fn header(&mut self, settings: Settings, started_unix_ms: u64) -> (Header, Vec<String>) {
-        let slots = self.client.get_json("/slots").unwrap_or_default();
-        let models = self.client.get_json("/v1/models").unwrap_or_default();
-        let meta = models.pointer("/data/0/meta").cloned().unwrap_or_default();
+        let slots = self.client.get_json(&self.path("/slots")).unwrap_or_default();
+        let meta = self.meta();
         let model = self.model(&meta);
         let speculates = slots.pointer("/0/speculative").and_then(Value::as_bool);
         let named = slots.pointer("/0/params/speculative.types").and_then(Value::as_str).map(str::to_owned);
         // a server names its drafter with its first request; until then there is no cache that one could disturb
         let types = named.or_else(|| (speculates == Some(true)).then(|| self.ask_drafter()).flatten());
         let kind = if speculates == Some(false) { DrafterKind::None } else { kind(types.as_deref().unwrap_or("none")) };
-        let mut notices = Vec::new();
+        let mut notices = std::mem::take(&mut self.notices);
+        if self.leaves_sampling {
+            notices.push("sampling is the server's own, as its /props shows it".to_owned());
+        }
         if speculates.is_none() {
             notices.push(
                 "the server does not show its slots (--no-slots), so whether it drafts is seen in answers".to_owned(),
             );
         }
-        let counters = self.client.get("/metrics").map(|text| metrics::parse(&text)).unwrap_or_default();
+        let counters = self.client.get(&self.path("/metrics")).map(|text| metrics::parse(&text)).unwrap_or_default();
         notices.extend(counters.sentence());
         let drafter = (kind != DrafterKind::None).then(|| DrafterInfo {
             name: drafters(&types.unwrap_or_default()),
@@ -72,7 +85,7 @@ impl Server for Llama {
             drafters: drafter.iter().cloned().collect(),
             drafter,
             lossless: true,
-            settings: Settings { drafter: kind, rival: None, ..settings },
+            settings: Settings { drafter: kind, rival: None, sampling: self.sampling(&settings), ..settings },
             ctx_len: context.map_or(model.context_length, small),
             memory: None,
             device: self.client.host().to_owned(),
@@ -96,7 +109,8 @@ impl Server for Llama {
 
     fn request(&mut self, prompt: &Prompt, settings: &Settings) -> Result<Request, String> {
         let prompt = self.tokens(prompt)?;
-        Ok(Request { path: COMPLETION, body: request(&prompt, settings), prompt })
+        let body = self.body(request(&prompt, settings, self.leaves_sampling));
+        Ok(Request { path: COMPLETION.to_owned(), body, prompt })
     }
 
     fn reader(&self) -> Box<dyn Reader> {
@@ -107,26 +121,77 @@ impl Server for Llama {
         &mut self.names
     }
 
+    fn send_sampling(&mut self) {
+        self.leaves_sampling = false;
+    }
+
     /// One request for one token, which is never speculative; the cache has what comes before.
     fn row_after(&mut self, tokens: &[TokenId]) -> Result<Prediction, String> {
         let prompt: Vec<u32> = tokens.iter().map(|id| id.0).collect();
         let body = json!({
             "prompt": prompt, "n_predict": 1, "n_probs": TOP, "cache_prompt": true, "temperature": 0,
         });
-        let answer = self.client.post_json(COMPLETION, &body).map_err(|error| error.to_string())?;
+        let answer = self.client.post_json(COMPLETION, &self.body(body)).map_err(|error| error.to_string())?;
         prediction(&answer).ok_or_else(|| "llama-server reports no probabilities (n_probs)".to_owned())
     }
 }
 
 impl Llama {
-    /// A llama-server that answered `/props` with this.
-    pub(super) fn new(client: &Client, props: Value) -> Self {
-        Self { client: client.clone(), props, names: Names::default() }
+    /// A llama-server that answered `/props` with this, as the router to this model if one is named.
+    pub(super) fn new(client: &Client, props: Value, model: Option<String>, leaves_sampling: bool) -> Self {
+        let (notices, names) = (Vec::new(), Names::default());
+        Self { client: client.clone(), props, model, leaves_sampling, notices, names, knows_marks: false }
+    }
+
+    /// The same server, which has these sentences for the user.
+    pub(super) fn with_notices(self, notices: Vec<String>) -> Self {
+        Self { notices, ..self }
+    }
+
+    /// A path of a question, with the model where a router needs it.
+    fn path(&self, path: &str) -> String {
+        self.model.as_ref().map_or_else(|| path.to_owned(), |model| router::with_model(path, model))
+    }
+
+    /// The body of a request, with the model where a router needs it.
+    fn body(&self, mut body: Value) -> Value {
+        if let Some(model) = &self.model {
+            body["model"] = json!(model);
+        }
+        body
+    }
+
+    /// What the server lists about the model.
+    fn meta(&self) -> Value {
+        let models = self.client.get_json("/v1/models").unwrap_or_default();
+        let entries = models.get("data").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let is_own = |entry: &&Value| self.model.as_deref().is_none_or(|model| entry["id"] == json!(model));
+        entries.iter().find(is_own).and_then(|entry| entry.get("meta")).cloned().unwrap_or_default()
+    }
+
+    /// The sampling that counts: the server's own if it is left to it.
+    fn sampling(&self, settings: &Settings) -> Sampling {
+        let sent = settings.sampling;
+        if !self.leaves_sampling {
+            return sent;
+        }
+        let own = |name: &str| self.props.pointer(&format!("/default_generation_settings/params/{name}"));
+        let number = |name: &str| own(name).and_then(Value::as_f64).map(|number| number as f32);
+        let own = Sampling {
+            temperature: number("temperature").unwrap_or(sent.temperature),
+            top_k: own("top_k").and_then(Value::as_u64).map_or(sent.top_k, small),
+            top_p: number("top_p").unwrap_or(sent.top_p),
+            min_p: number("min_p").unwrap_or(sent.min_p),
+            seed: own("seed").and_then(Value::as_u64).unwrap_or(sent.seed),
+        };
+        let is_valid = Settings { sampling: own, ..*settings }.validate().is_ok();
+        if is_valid { own } else { sent }
     }
 
     /// The drafter, from a request for one token.
     fn ask_drafter(&self) -> Option<String> {
-        let answer = self.client.post_json(COMPLETION, &json!({ "prompt": " ", "n_predict": 1 })).ok()?;
+        let body = self.body(json!({ "prompt": " ", "n_predict": 1 }));
+        let answer = self.client.post_json(COMPLETION, &body).ok()?;
         Some(answer.pointer("/generation_settings/speculative.types")?.as_str()?.to_owned())
     }
 
@@ -151,26 +216,40 @@ impl Llama {
     }
 
     /// The tokens of a prompt: the server renders the chat template and encodes.
+    ///
+    /// As in its own chat, it puts the begin token first where the model wants one: `/apply-template` leaves it out then.
     fn tokens(&mut self, prompt: &Prompt) -> Result<Vec<Piece>, String> {
         let (text, is_raw) = match prompt {
             Prompt::Raw(text) => (text.clone(), true),
-            Prompt::Chat(messages) => (self.render(messages).map_err(|error| error.to_string())?, false),
+            Prompt::Chat(messages) => (self.render(messages).map_err(|error| self.in_words(&error))?, false),
             Prompt::Branch(from) if from.again.is_some() => {
                 return Err("llama-server cannot run a round again".to_owned());
             }
             Prompt::Branch(from) => return self.names.all(&from.tokens, "llama-server"),
         };
-        let body = json!({ "content": text, "add_special": is_raw, "parse_special": !is_raw, "with_pieces": true });
-        let answer = self.client.post_json("/tokenize", &body).map_err(|error| error.to_string())?;
-        let list = answer.get("tokens").and_then(Value::as_array).cloned().unwrap_or_default();
-        let pieces: Option<Vec<Piece>> = list.iter().map(piece).collect();
-        let pieces = pieces.ok_or("llama-server's /tokenize sends no ids and pieces; a newer server is needed")?;
+        if !is_raw && !std::mem::replace(&mut self.knows_marks, true) {
+            let marks = self.tokenize(MARKS, (false, true)).unwrap_or_default();
+            marks.iter().for_each(|piece| self.names.learn(piece));
+        }
+        let pieces = self.tokenize(&text, (true, !is_raw))?;
         pieces.iter().for_each(|piece| self.names.learn(piece));
         Ok(pieces)
     }
 
+    fn tokenize(&self, text: &str, (adds, parses): (bool, bool)) -> Result<Vec<Piece>, String> {
+        let body = json!({ "content": text, "add_special": adds, "parse_special": parses, "with_pieces": true });
+        let answer = self.client.post_json("/tokenize", &self.body(body)).map_err(|error| self.in_words(&error))?;
+        let list = answer.get("tokens").and_then(Value::as_array).cloned().unwrap_or_default();
+        let pieces: Option<Vec<Piece>> = list.iter().map(piece).collect();
+        pieces.ok_or_else(|| "llama-server's /tokenize sends no ids and pieces; a newer server is needed".to_owned())
+    }
+
+    fn in_words(&self, error: &HttpError) -> String {
+        super::server::in_words(error, &self.client, false)
+    }
+
     fn render(&self, messages: &[Message]) -> Result<String, HttpError> {
-        let answer = self.client.post_json("/apply-template", &json!({ "messages": messages }))?;
+        let answer = self.client.post_json("/apply-template", &self.body(json!({ "messages": messages })))?;
         let path = "/apply-template".to_owned();
         let no_text = HttpError::NotJson { host: self.client.host().to_owned(), path };
         answer.get("prompt").and_then(Value::as_str).map(str::to_owned).ok_or(no_text)
@@ -178,21 +257,24 @@ impl Llama {
 }
 
 /// The body of a request that streams an answer with its counts.
-fn request(prompt: &[Piece], settings: &Settings) -> Value {
-    let sampling = &settings.sampling;
-    json!({
+fn request(prompt: &[Piece], settings: &Settings, leaves_sampling: bool) -> Value {
+    let mut body = json!({
         "prompt": prompt.iter().map(|piece| piece.id.0).collect::<Vec<_>>(),
         "n_predict": settings.max_tokens,
-        "temperature": sampling.temperature,
-        "top_k": sampling.top_k,
-        "top_p": sampling.top_p,
-        "min_p": sampling.min_p,
-        "seed": sampling.seed & u64::from(u32::MAX),
         "stream": true,
         "return_tokens": true,
         "timings_per_token": true,
         "cache_prompt": true,
-    })
+    });
+    if !leaves_sampling {
+        let sampling = &settings.sampling;
+        body["temperature"] = json!(sampling.temperature);
+        body["top_k"] = json!(sampling.top_k);
+        body["top_p"] = json!(sampling.top_p);
+        body["min_p"] = json!(sampling.min_p);
+        body["seed"] = json!(sampling.seed & u64::from(u32::MAX));
+    }
+    body
 }
 
 /// A token of `/tokenize`, whose piece is text or a list of bytes.

@@ -7,10 +7,15 @@
 //! accepts at most what it drafted, and the clock never runs backwards. Counts that contradict each other are cut to
 //! these limits, and reported once.
 
+use serde_json::Value;
+
+use crate::attach::doubts::Doubts;
 use crate::attach::names::Names;
+use crate::attach::openai::content::is_error;
 use crate::attach::server::{Line, Reader};
-use crate::attach::sse::Data;
+use crate::attach::sse::{Events, Sent};
 use crate::attach::step::{MAX_DRAFTS, Part, Step};
+use crate::http::error_words;
 use crate::protocol::{Piece, StopReason, TokenId};
 
 use super::chunk::{Chunk, Timings};
@@ -18,6 +23,8 @@ use super::chunk::{Chunk, Timings};
 /// Collects chunks of one answer.
 #[derive(Debug, Default)]
 pub struct Rounds {
+    events: Events,
+    left_out: Doubts,
     has_first: bool,
     has_ended: bool,
     doubts: bool,
@@ -46,24 +53,53 @@ impl Open {
 
 impl Reader for Rounds {
     fn line(&mut self, line: &str, _at_us: u64, names: &mut Names) -> Line {
-        let data = match Data::of(line) {
-            Data::Empty | Data::Done => return Line::Empty,
-            Data::Garbage => return Line::Garbage,
-            Data::Json(data) => data,
-        };
-        match serde_json::from_str::<Chunk>(data) {
-            Err(_) => Line::Garbage,
-            Ok(Chunk { error: Some(error), .. }) => Line::Error(error.message),
-            Ok(chunk) => Line::Parts(self.push(&chunk, names)),
+        let sent = self.events.line(line);
+        if sent.is_empty() {
+            return Line::Empty;
         }
+        let (mut parts, mut is_garbage) = (Vec::new(), false);
+        for one in sent {
+            match one {
+                Sent::Done => {}
+                Sent::Error(json) => return Line::Error(words(&json)),
+                Sent::Json(json) if is_error(&json) => return Line::Error(words(&json)),
+                Sent::Json(json) => parts.extend(self.json(json, names)),
+                Sent::Garbage(text) => {
+                    self.left_out.note(&text);
+                    is_garbage = true;
+                }
+            }
+        }
+        if is_garbage && parts.is_empty() { Line::Garbage } else { Line::Parts(parts) }
     }
 
     fn close(&mut self) -> Vec<Part> {
-        self.end_step().into_iter().collect()
+        let step = self.end_step();
+        step.into_iter().chain(self.left_out.notice()).collect()
     }
 }
 
+/// Fields of which every chunk has some.
+const FIELDS: &[&str] = &["content", "tokens", "stop", "timings", "generation_settings", "index", "prompt_progress"];
+
+/// The server's own words in an error; the error itself if it has none.
+fn words(json: &Value) -> String {
+    error_words(json).unwrap_or_else(|| json.to_string().chars().take(300).collect())
+}
+
 impl Rounds {
+    /// Takes JSON, by all that is known a chunk; what is none is noted.
+    fn json(&mut self, json: Value, names: &Names) -> Vec<Part> {
+        let is_chunk = json
+            .as_object()
+            .is_some_and(|chunk| chunk.is_empty() || FIELDS.iter().any(|name| chunk.contains_key(*name)));
+        if !is_chunk {
+            self.left_out.note(&json.to_string());
+            return Vec::new();
+        }
+        serde_json::from_value::<Chunk>(json).map_or_else(|_| Vec::new(), |chunk| self.push(&chunk, names))
+    }
+
     /// Takes the next chunk. `names` holds the texts of tokens of the prompt: control tokens are named after them.
     pub fn push(&mut self, chunk: &Chunk, names: &Names) -> Vec<Part> {
         let mut parts = Vec::new();
@@ -74,6 +110,7 @@ impl Rounds {
         self.take_tokens(chunk, &timings, names, &mut parts);
         if chunk.stop {
             parts.extend(self.end_step());
+            parts.extend(self.left_out.notice());
             parts.push(Part::End(match chunk.stop_type.as_str() {
                 "limit" => StopReason::MaxTokens,
                 _ => StopReason::Eos,

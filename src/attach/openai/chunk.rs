@@ -4,54 +4,52 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde_json::Value;
 
-/// A chunk. Fields that a server leaves out have their defaults.
+use crate::attach::lenient::{count, entries, field, number};
+
+/// A chunk. Fields that a server leaves out, or sends in another form, have their defaults.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct Chunk {
-    /// The answers; only one is asked for. None in the last chunk.
-    pub choices: Vec<Choice>,
+    /// What the answer grew by, the only one that is asked for. None in the last chunk.
+    #[serde(skip)]
+    pub choice: Option<Choice>,
     /// vLLM, chat: ids of the prompt, in the first chunk.
+    #[serde(deserialize_with = "field")]
     pub prompt_token_ids: Option<Vec<u32>>,
     /// Number of tokens, in the last chunk.
+    #[serde(deserialize_with = "field")]
     pub usage: Option<Usage>,
     /// vLLM: figures of the request, in the last chunk.
+    #[serde(deserialize_with = "field")]
     pub metrics: Option<Metrics>,
     /// SGLang: its additions.
+    #[serde(deserialize_with = "field")]
     pub sglext: Option<SglExt>,
-    /// An error that ended the stream.
-    pub error: Option<Value>,
 }
 
 /// What an answer grew by.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct Choice {
-    /// Chat: the text.
-    pub delta: Option<Delta>,
-    /// Completions: the text.
-    pub text: Option<String>,
-    /// Probabilities of the tokens.
-    pub logprobs: Option<LogProbs>,
-    /// Why the answer ended.
+    /// What a thinking model writes before its answer.
+    #[serde(skip)]
+    pub thought: String,
+    /// The answer.
+    #[serde(skip)]
+    pub text: String,
+    /// Why the answer ended; none while it goes on.
+    #[serde(skip)]
     pub finish_reason: Option<String>,
+    /// Probabilities of the tokens.
+    #[serde(deserialize_with = "field")]
+    pub logprobs: Option<LogProbs>,
     /// Ids of the tokens.
+    #[serde(deserialize_with = "field")]
     pub token_ids: Option<Vec<u32>>,
     /// vLLM, completions: ids of the prompt, in the first chunk.
+    #[serde(deserialize_with = "field")]
     pub prompt_token_ids: Option<Vec<u32>>,
-}
-
-/// Text of a chat message.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct Delta {
-    /// The answer.
-    pub content: Option<String>,
-    /// What a thinking model writes first.
-    pub reasoning_content: Option<String>,
-    /// The same under its newer name.
-    pub reasoning: Option<String>,
 }
 
 /// Probabilities, in the form of the chat route or of the older one.
@@ -59,26 +57,34 @@ pub struct Delta {
 #[serde(default)]
 pub struct LogProbs {
     /// Chat: one entry a token.
+    #[serde(deserialize_with = "field")]
     pub content: Option<Vec<Logged>>,
     /// Completions: the tokens.
+    #[serde(deserialize_with = "field")]
     pub tokens: Option<Vec<String>>,
     /// Completions: the logarithm of each one's probability.
+    #[serde(deserialize_with = "field")]
     pub token_logprobs: Option<Vec<Option<f64>>>,
     /// Completions: the best candidates of each position.
+    #[serde(deserialize_with = "field")]
     pub top_logprobs: Option<Vec<Option<BTreeMap<String, f64>>>>,
 }
 
 /// A token with the logarithm of its probability.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct Logged {
     /// Its text, which may have lost a part of a character.
+    #[serde(deserialize_with = "field")]
     pub token: String,
-    /// Natural logarithm.
+    /// Natural logarithm; NaN if the server sends none.
+    #[serde(deserialize_with = "number")]
     pub logprob: f64,
     /// Its bytes.
+    #[serde(deserialize_with = "field")]
     pub bytes: Option<Vec<u8>>,
     /// The best candidates.
+    #[serde(deserialize_with = "entries")]
     pub top_logprobs: Vec<Logged>,
 }
 
@@ -87,6 +93,7 @@ pub struct Logged {
 #[serde(default)]
 pub struct Usage {
     /// In the answer.
+    #[serde(deserialize_with = "count")]
     pub completion_tokens: u64,
 }
 
@@ -95,6 +102,7 @@ pub struct Usage {
 #[serde(default)]
 pub struct Metrics {
     /// With `--per-request-spec-decode-metrics`.
+    #[serde(deserialize_with = "field")]
     pub speculative_decoding: Option<PerRequest>,
 }
 
@@ -103,16 +111,22 @@ pub struct Metrics {
 #[serde(default)]
 pub struct PerRequest {
     /// Steps with drafts.
+    #[serde(deserialize_with = "count")]
     pub num_spec_steps: u64,
     /// Accepted drafts.
+    #[serde(deserialize_with = "count")]
     pub num_accepted_draft_tokens: u64,
     /// Drafted tokens.
+    #[serde(deserialize_with = "count")]
     pub num_draft_tokens: u64,
     /// k: the longest draft.
+    #[serde(deserialize_with = "field")]
     pub num_spec_tokens: Option<u64>,
     /// Accepted drafts of each step, with `detailed`.
+    #[serde(deserialize_with = "field")]
     pub per_step_accepted: Option<Vec<u64>>,
     /// Drafted tokens of each step, with `detailed`.
+    #[serde(deserialize_with = "field")]
     pub per_step_drafted: Option<Vec<u64>>,
 }
 
@@ -121,8 +135,10 @@ pub struct PerRequest {
 #[serde(default)]
 pub struct SglExt {
     /// With `return_spec_tokens_details`.
+    #[serde(deserialize_with = "field")]
     pub spec_tokens_details: Option<SpecTokens>,
     /// With `return_output_ids_in_sglext`.
+    #[serde(deserialize_with = "field")]
     pub output_ids: Option<Vec<u32>>,
 }
 
@@ -131,29 +147,26 @@ pub struct SglExt {
 #[serde(default)]
 pub struct SpecTokens {
     /// Accepted drafts.
+    #[serde(deserialize_with = "field")]
     pub spec_num_correct_drafts: Option<u64>,
     /// Drafted tokens.
+    #[serde(deserialize_with = "field")]
     pub spec_num_proposed_drafts: Option<u64>,
     /// Verification steps.
+    #[serde(deserialize_with = "field")]
     pub spec_verify_ct: Option<u64>,
 }
 
-impl Chunk {
-    /// The error in a sentence.
-    #[must_use]
-    pub fn error_message(&self) -> Option<String> {
-        let error = self.error.as_ref()?;
-        let message = error.get("message").unwrap_or(error);
-        Some(message.as_str().map_or_else(|| message.to_string(), str::to_owned).chars().take(300).collect())
+impl Default for Logged {
+    fn default() -> Self {
+        Self { token: String::new(), logprob: f64::NAN, bytes: None, top_logprobs: Vec::new() }
     }
 }
 
 impl Choice {
-    /// The text that the chunk adds.
+    /// The text that the chunk adds, thought first.
     #[must_use]
     pub fn added_text(&self) -> String {
-        let delta = self.delta.clone().unwrap_or_default();
-        let parts = [delta.reasoning_content.or(delta.reasoning), delta.content, self.text.clone()];
-        parts.into_iter().flatten().collect()
+        [self.thought.as_str(), &self.text].concat()
     }
 }

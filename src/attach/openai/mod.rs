@@ -1,8 +1,12 @@
 //! Servers with OpenAI routes: vLLM and SGLang with their own fields, and any other one for text and speed.
 
 pub mod chunk;
+pub(super) mod content;
 pub mod recount;
+mod refusal;
 mod steps;
+mod stream;
+mod thought;
 pub mod tokens;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,13 +20,19 @@ use crate::protocol::{
 };
 
 use super::metrics;
+use super::models::{self, Chosen};
 use super::names::Names;
-use super::server::{Reader, Request, Server};
+use super::server::{ConnectError, Reader, Request, Server, Wishes};
 use recount::Totals;
+use refusal::Refused;
 use steps::Steps;
+use stream::Stream;
 
-const CHAT: &str = "/v1/chat/completions";
-const COMPLETIONS: &str = "/v1/completions";
+const CHAT: &str = "/chat/completions";
+const COMPLETIONS: &str = "/completions";
+
+/// What stands before the routes: as OpenAI has it, or nothing where the address names another version.
+const ROOTS: [&str; 2] = ["/v1", ""];
 
 /// Candidates of each position that are asked for: the most that vLLM gives without a changed setting.
 const TOP: u32 = 20;
@@ -39,11 +49,22 @@ pub(super) enum Dialect {
 pub(super) struct OpenAi {
     client: Client,
     dialect: Dialect,
+    /// What stands before the routes.
+    root: &'static str,
+    /// The model that requests name.
+    id: String,
+    /// What the server lists about it.
     model: Value,
     version: String,
     names: Names,
-    /// Candidates of each position that are asked for; 0 once the server refused.
-    top: u32,
+    /// Whether the server's own sampling counts.
+    leaves_sampling: bool,
+    /// What the server refused of requests.
+    refused: Refused,
+    /// The last request.
+    sent: Map<String, Value>,
+    /// Sentences of the time of connecting.
+    notices: Vec<String>,
     shared: Shared,
 }
 
@@ -115,12 +136,16 @@ impl OpenAi {
     /// Asks for the model, and which fields the server adds unless that is given.
     ///
     /// # Errors
-    /// When nothing answers, or there is no such route.
-    pub(super) fn connect(client: &Client, quick: &Client, dialect: Option<Dialect>) -> Result<Self, HttpError> {
-        let models = client.get_json("/v1/models")?;
-        let no_list = || HttpError::NotJson { host: client.host().to_owned(), path: "/v1/models".to_owned() };
-        let model = models.pointer("/data/0").filter(|model| model.get("id").is_some()).cloned().ok_or_else(no_list)?;
-        let owner = model.get("owned_by").and_then(Value::as_str).unwrap_or_default();
+    /// When nothing answers, there is no such route, or the model that is meant cannot be found out.
+    pub(super) fn connect(
+        client: &Client,
+        quick: &Client,
+        wishes: &Wishes,
+        dialect: Option<Dialect>,
+    ) -> Result<Self, ConnectError> {
+        let (root, listed) = listed(client)?;
+        let Chosen { model, notices, .. } = models::choose(&listed, wishes.model.as_ref(), client.host())?;
+        let owner = model.entry.get("owned_by").and_then(Value::as_str).unwrap_or_default();
         let version = |path: &str| {
             let answer = client.get_json(path).unwrap_or_default();
             answer.get("version").and_then(Value::as_str).map(|text| text.chars().take(80).collect::<String>())
@@ -146,53 +171,56 @@ impl OpenAi {
         Ok(Self {
             client: client.clone(),
             dialect: found,
+            root,
             version: version.unwrap_or_default(),
-            model,
+            id: model.id,
+            model: model.entry,
             names: Names::default(),
-            top: if found == Dialect::Plain { 0 } else { TOP },
+            leaves_sampling: wishes.leaves_sampling,
+            refused: Refused::default(),
+            sent: Map::new(),
+            notices,
             shared,
         })
     }
 
     /// Reads a stream that comes from no server.
     pub(super) fn offline_reader(dialect: Dialect) -> Box<dyn Reader> {
-        Box::new(Steps::new(dialect, Shared::offline(dialect)))
-    }
-
-    fn id(&self) -> &str {
-        self.model.get("id").and_then(Value::as_str).unwrap_or_default()
+        Box::new(Stream::new(Steps::new(dialect, Shared::offline(dialect))))
     }
 
     fn body(&self, is_chat: bool, settings: &Settings) -> Map<String, Value> {
         let sampling = &settings.sampling;
         let mut body = json!({
-            "model": self.id(),
+            "model": self.id,
             "max_tokens": settings.max_tokens,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "seed": sampling.seed & (u64::MAX >> 1),
             "stream": true,
             "stream_options": { "include_usage": true },
         });
         let mut add = |name: &str, value: Value| body[name] = value;
+        if !self.leaves_sampling {
+            add("temperature", json!(sampling.temperature));
+            add("top_p", json!(sampling.top_p));
+            add("seed", json!(sampling.seed & (u64::MAX >> 1)));
+            if self.dialect != Dialect::Plain {
+                add("top_k", if sampling.top_k == 0 { json!(-1) } else { json!(sampling.top_k) });
+                add("min_p", json!(sampling.min_p));
+            }
+        }
         if self.dialect != Dialect::Plain {
-            add("top_k", if sampling.top_k == 0 { json!(-1) } else { json!(sampling.top_k) });
-            add("min_p", json!(sampling.min_p));
             add("return_token_ids", json!(true));
+            if is_chat {
+                add("logprobs", json!(true));
+                add("top_logprobs", json!(TOP));
+            } else {
+                add("logprobs", json!(TOP));
+            }
         }
         if self.dialect == Dialect::Vllm {
             add("stream_interval", json!(1));
         }
         if self.dialect == Dialect::Sglang {
             add("return_spec_tokens_details", json!(true));
-        }
-        match (self.top, is_chat) {
-            (0, _) => {}
-            (top, true) => {
-                add("logprobs", json!(true));
-                add("top_logprobs", json!(top));
-            }
-            (top, false) => add("logprobs", json!(top)),
         }
         match body {
             Value::Object(map) => map,
@@ -239,6 +267,25 @@ impl OpenAi {
     }
 }
 
+/// The models of a server, and what stands before its routes.
+fn listed(client: &Client) -> Result<(&'static str, Vec<models::Listed>), ConnectError> {
+    let mut first = None;
+    for root in ROOTS {
+        let path = format!("{root}/models");
+        let not_json = HttpError::NotJson { host: client.host().to_owned(), path: path.clone() };
+        let found = client.get_json(&path).and_then(|answer| models::list(&answer).ok_or(not_json));
+        match found {
+            Ok(listed) => return Ok((root, listed)),
+            Err(error @ (HttpError::Status { status: 404 | 405 | 501, .. } | HttpError::NotJson { .. })) => {
+                first.get_or_insert(error);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let none = || HttpError::NotJson { host: client.host().to_owned(), path: ROOTS[0].to_owned() };
+    Err(first.unwrap_or_else(none).into())
+}
+
 /// Whether SGLang's own route answers.
 fn is_sglang(client: &Client) -> bool {
     let has_model = |path| client.get_json(path).is_ok_and(|info| info.get("model_path").is_some());
@@ -261,9 +308,14 @@ impl Server for OpenAi {
     fn header(&mut self, settings: Settings, started_unix_ms: u64) -> (Header, Vec<String>) {
         let context = self.model.get("max_model_len").and_then(Value::as_u64).unwrap_or(0);
         let context = u32::try_from(context).unwrap_or(u32::MAX);
-        let name: String = self.id().rsplit('/').next().unwrap_or_default().chars().take(200).collect();
+        let name: String = self.id.rsplit('/').next().unwrap_or_default().chars().take(200).collect();
         let counters = if self.dialect == Dialect::Vllm { self.shared.counters() } else { None }.unwrap_or_default();
-        let (drafter, notices) = self.drafter(0, &counters);
+        let (drafter, more) = self.drafter(0, &counters);
+        let mut notices = std::mem::take(&mut self.notices);
+        notices.extend(more);
+        if self.leaves_sampling {
+            notices.push("sampling is the server's own, which it does not report: temperature and others shown here are not used".to_owned());
+        }
         let (engine, abilities, draft_counts) = match self.dialect {
             Dialect::Vllm => ("vLLM", vec![Ability::SetSampling, Ability::Branch], DraftCounts::AtEnd),
             Dialect::Sglang => ("SGLang", vec![Ability::SetSampling, Ability::Branch], DraftCounts::AtEnd),
@@ -313,25 +365,26 @@ impl Server for OpenAi {
                 body.insert("prompt".to_owned(), json!(from.tokens.iter().map(|id| id.0).collect::<Vec<_>>()))
             }
         };
+        self.refused.apply(&mut body);
+        self.sent.clone_from(&body);
         self.shared.begin();
-        let path = if is_chat { CHAT } else { COMPLETIONS };
+        let path = format!("{}{}", self.root, if is_chat { CHAT } else { COMPLETIONS });
         Ok(Request { path, body: Value::Object(body), prompt: known })
     }
 
     fn reader(&self) -> Box<dyn Reader> {
-        Box::new(Steps::new(self.dialect, self.shared.clone()))
+        Box::new(Stream::new(Steps::new(self.dialect, self.shared.clone())))
     }
 
     fn names(&mut self) -> &mut Names {
         &mut self.names
     }
 
-    /// A server may allow fewer candidates.
-    fn relax(&mut self, refusal: &str) -> bool {
-        let is_about_them = refusal.contains("logprobs") && self.top > 0;
-        if is_about_them {
-            self.top = 0;
-        }
-        is_about_them
+    fn send_sampling(&mut self) {
+        self.leaves_sampling = false;
+    }
+
+    fn relax(&mut self, refusal: &str) -> Option<String> {
+        self.refused.learn(refusal, &self.sent)
     }
 }

@@ -4,8 +4,6 @@
 //! only accepted drafts are known; at its end the server's counts say what every round drafted.
 
 use crate::attach::names::Names;
-use crate::attach::server::{Line, Reader};
-use crate::attach::sse::Data;
 use crate::attach::step::{MAX_DRAFTS, Part, Step, unreported};
 use crate::protocol::{Piece, StopReason, TokenId};
 
@@ -36,31 +34,6 @@ pub(super) struct Steps {
     has_ended: bool,
 }
 
-impl Reader for Steps {
-    fn line(&mut self, line: &str, at_us: u64, names: &mut Names) -> Line {
-        let data = match Data::of(line) {
-            Data::Empty => return Line::Empty,
-            Data::Garbage => return Line::Garbage,
-            Data::Done => return Line::Parts(self.close()),
-            Data::Json(data) => data,
-        };
-        let Ok(chunk) = serde_json::from_str::<Chunk>(data) else { return Line::Garbage };
-        match chunk.error_message() {
-            Some(message) => Line::Error(message),
-            None => Line::Parts(self.push(chunk, at_us, names)),
-        }
-    }
-
-    fn close(&mut self) -> Vec<Part> {
-        let Some(reason) = self.finish.filter(|_| !std::mem::replace(&mut self.has_ended, true)) else {
-            return Vec::new();
-        };
-        let mut parts = self.recount();
-        parts.push(Part::End(reason));
-        parts
-    }
-}
-
 impl Steps {
     pub(super) fn new(dialect: Dialect, shared: Shared) -> Self {
         Self {
@@ -80,12 +53,27 @@ impl Steps {
         }
     }
 
-    fn push(&mut self, chunk: Chunk, at_us: u64, names: &mut Names) -> Vec<Part> {
+    /// The end, once a chunk said why; its figures come before it.
+    pub(super) fn close(&mut self) -> Vec<Part> {
+        let Some(reason) = self.finish.filter(|_| !std::mem::replace(&mut self.has_ended, true)) else {
+            return Vec::new();
+        };
+        let mut parts = self.recount();
+        parts.push(Part::End(reason));
+        parts
+    }
+
+    /// The answer is whole, and the server did not say why it ended.
+    pub(super) fn end_without_reason(&mut self) {
+        self.finish = self.finish.or(Some(StopReason::Eos));
+    }
+
+    pub(super) fn push(&mut self, chunk: Chunk, at_us: u64, names: &mut Names) -> Vec<Part> {
         let mut parts = Vec::new();
         if self.has_ended {
             return parts;
         }
-        let prompt = chunk.prompt_token_ids.as_ref().or_else(|| chunk.choices.first()?.prompt_token_ids.as_ref());
+        let prompt = chunk.prompt_token_ids.as_ref().or_else(|| chunk.choice.as_ref()?.prompt_token_ids.as_ref());
         if let Some(ids) = prompt.filter(|_| !self.has_prompt) {
             self.has_prompt = true;
             parts.push(Part::Prompt(ids.iter().map(|id| names.of(TokenId(*id))).collect()));
@@ -94,7 +82,7 @@ impl Steps {
         self.per_request = chunk.metrics.and_then(|metrics| metrics.speculative_decoding).or(self.per_request.take());
         let sglext = chunk.sglext.unwrap_or_default();
         self.spec_tokens = sglext.spec_tokens_details.or(self.spec_tokens.take());
-        if let Some(mut choice) = chunk.choices.into_iter().next() {
+        if let Some(mut choice) = chunk.choice {
             choice.token_ids = choice.token_ids.or(sglext.output_ids);
             self.take_choice(&choice, at_us, names, &mut parts);
         }
@@ -228,8 +216,8 @@ fn doubts(recount: &Recount) -> Option<String> {
 
 fn reason(finish: &str) -> StopReason {
     match finish {
-        "length" => StopReason::MaxTokens,
-        "abort" | "error" => StopReason::BrokenOff,
+        "length" | "max_tokens" | "model_length" | "max_length" | "limit" => StopReason::MaxTokens,
+        "abort" | "aborted" | "error" | "cancelled" | "canceled" | "timeout" => StopReason::BrokenOff,
         _ => StopReason::Eos,
     }
 }

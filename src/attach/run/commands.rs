@@ -45,7 +45,11 @@ impl Run<'_> {
             }
             Command::Resume => self.open(),
             Command::AskRows => self.asks_rows = true,
-            Command::SetSampling { sampling } => self.change(Settings { sampling, ..self.settings }),
+            Command::SetSampling { sampling } => {
+                self.server.send_sampling();
+                self.plain.iter_mut().for_each(|plain| plain.send_sampling());
+                self.change(Settings { sampling, ..self.settings });
+            }
             Command::SetMaxTokens { max_tokens } => self.change(Settings { max_tokens, ..self.settings }),
             Command::Note { text, round, turn } => self.outbox.send(EventKind::Noted { text, round, turn }),
             Command::Bookmark { round, turn, label } => {

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -35,6 +36,13 @@ pub struct Feed {
     misses: u32,
 }
 
+/// Reads a plugin; a panic becomes a sentence, and nobody waits for the plugin any longer.
+fn follow(store: &Store, read: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(read)).is_err() {
+        store.disconnected("reading it stopped on an internal error; please report it");
+    }
+}
+
 impl Feed {
     /// Reads the plugin at `address` from now on, also after it was gone.
     ///
@@ -43,7 +51,8 @@ impl Feed {
     pub fn start(address: Address) -> io::Result<Self> {
         let store = Arc::new(Store::default());
         let shared = Arc::clone(&store);
-        thread::Builder::new().name("attach-plugin".into()).spawn(move || read::follow(&address, &shared))?;
+        let follow = move || follow(&shared, || read::follow(&address, &shared));
+        thread::Builder::new().name("attach-plugin".into()).spawn(follow)?;
         Ok(Self { store, request: None, misses: 0 })
     }
 

@@ -16,7 +16,7 @@ mod store;
 pub use check::{Report, check};
 pub use feed::Feed;
 pub use lines::{Collector, Fault, Said};
-pub use read::{LineReader, connect};
+pub use read::{LineReader, connect_within};
 pub use round::Round;
 
 /// Longest line in bytes.

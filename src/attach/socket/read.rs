@@ -8,6 +8,7 @@ use std::net::TcpStream;
 #[cfg(unix)]
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -43,11 +44,27 @@ impl std::fmt::Debug for LineReader {
     }
 }
 
+/// Connects to a plugin, which may take so long: a Unix socket whose queue is full keeps a connection waiting for ever.
+///
+/// # Errors
+/// When nobody listens there, nobody accepts the connection, or the system cannot start a thread.
+pub fn connect_within(address: &Address, longest: Duration) -> io::Result<LineReader> {
+    let (sender, connected) = sync_channel(1);
+    let address = address.clone();
+    // a thread that still waits then ends with the program
+    let wait = move || drop(sender.send(connect(&address)));
+    thread::Builder::new().name("attach-connect".into()).spawn(wait)?;
+    connected.recv_timeout(longest).unwrap_or_else(|_| {
+        let why = format!("somebody listens there, and accepted no connection for {} s", longest.as_secs());
+        Err(io::Error::new(ErrorKind::TimedOut, why))
+    })
+}
+
 /// Connects to a plugin.
 ///
 /// # Errors
 /// When nobody listens there.
-pub fn connect(address: &Address) -> io::Result<LineReader> {
+fn connect(address: &Address) -> io::Result<LineReader> {
     let stream: Box<dyn Stream> = match address {
         Address::Tcp(address) => {
             let stream = TcpStream::connect_timeout(address, Duration::from_secs(2))?;

@@ -21,7 +21,8 @@ pub(super) fn measure(
     let url = args.attach.as_deref().context("no server is named; please report this")?;
     let sample = &args.decode.sample;
     let sample = SampleArgs { max_tokens: sample.max_tokens.min(ANSWER_TOKENS), ..sample.clone() };
-    let mut driver = Driver::new(super::super::attach::start(url, &args.connect, &sample)?);
+    let model = super::super::attach::named(&args.model);
+    let mut driver = Driver::new(super::super::attach::start(url, model, &args.connect, &sample)?);
     stop.watch(&mut driver);
     let (_, warm_up) = suite.first().context("the suite holds no prompts")?;
     super::answer(&mut driver, (args, stop), warm_up)?;

@@ -2,11 +2,13 @@
 
 use proptest::prelude::*;
 
+use super::super::stream::Stream;
 use super::*;
+use crate::attach::server::{Line, Reader as _};
 use crate::protocol::CountedRound;
 
-fn reader(dialect: Dialect) -> Steps {
-    Steps::new(dialect, Shared::offline(dialect))
+fn reader(dialect: Dialect) -> Stream {
+    Stream::new(Steps::new(dialect, Shared::offline(dialect)))
 }
 
 /// Parts of a stream whose lines arrive a millisecond apart.

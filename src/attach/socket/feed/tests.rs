@@ -150,3 +150,12 @@ fn rounds_that_nobody_takes_are_bounded_in_bytes() {
     let newest = state.requests.iter().flat_map(|waiting| &waiting.rounds).map(|round| round.at_us).max();
     assert_eq!(newest, Some(199));
 }
+
+#[test]
+fn a_panic_of_the_reading_thread_is_a_sentence_and_ends_the_wait() {
+    let store = Store::default();
+    follow(&store, || panic!("a test's panic"));
+    let mut state = store.lock();
+    assert!(!state.is_connected());
+    assert!(state.take_notices()[0].contains("internal error"));
+}

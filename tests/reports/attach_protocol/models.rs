@@ -1,0 +1,192 @@
+//! Which model and which address are meant.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+use super::asked::{Asked, Reply, bytes, chunk, js, models, serve, stream};
+use super::{ask, run};
+
+const CHAT: &str = "small-chat-Q4_K_M";
+const EMBEDDINGS: &str = "small-embed-Q8_0";
+
+/// The model that a request names.
+fn named(asked: &Asked) -> Option<String> {
+    let query = asked.query.strip_prefix("model=").map(str::to_owned);
+    query.or_else(|| Some(asked.body.get("model")?.as_str()?.to_owned()))
+}
+
+/// A router to these models; the first is loaded.
+fn router(ids: &'static [&'static str]) -> (String, Arc<Mutex<Vec<Asked>>>) {
+    serve(move |asked| {
+        let status = |id: &str| json!({"value": if id == ids[0] { "loaded" } else { "unloaded" }});
+        let Some(model) = named(asked) else {
+            return Some(match asked.path.as_str() {
+                "/v1/models" => {
+                    let data: Vec<Value> = ids.iter().map(|id| json!({"id": id, "status": status(id)})).collect();
+                    js(200, &json!({"object": "list", "data": data}))
+                }
+                "/props" => js(
+                    200,
+                    &json!({"role": "router", "model_path": "none", "default_generation_settings": {"params": {}, "n_ctx": 0}}),
+                ),
+                _ => js(400, &json!({"error": {"code": 400, "message": "model name is missing from the request"}})),
+            });
+        };
+        Some(match asked.path.as_str() {
+            "/props" => js(
+                200,
+                &json!({"default_generation_settings": {"n_ctx": 4096}, "model_path": format!("/m/{model}.gguf")}),
+            ),
+            "/slots" => {
+                js(200, &json!([{"id": 0, "speculative": true, "params": {"speculative.types": "draft-simple"}}]))
+            }
+            "/apply-template" => js(200, &json!({"prompt": asked.said()})),
+            "/tokenize" => js(200, &json!({"tokens": [{"id": 1, "piece": "x"}]})),
+            "/completion" => completion(&model),
+            _ => return None,
+        })
+    })
+}
+
+fn completion(text: &str) -> Reply {
+    let timings = |n: u32, d: u32| json!({"prompt_ms": 1.0, "predicted_n": n, "predicted_ms": n, "draft_n": d, "draft_n_accepted": d / 2});
+    bytes(super::asked::events(&[
+        json!({"content": text, "tokens": [7], "stop": false, "timings": timings(1, 0)}),
+        json!({"content": "!", "tokens": [8], "stop": false, "timings": timings(2, 2)}),
+        json!({"content": ".", "tokens": [9], "stop": false, "timings": timings(3, 2)}),
+        json!({"content": "", "tokens": [], "stop": true, "stop_type": "eos", "timings": timings(3, 2)}),
+    ]))
+}
+
+#[test]
+fn a_router_is_asked_by_name_in_every_request() {
+    let (url, seen) = router(&[CHAT, EMBEDDINGS]);
+    ask(&url, "Hello").answers(&format!("{CHAT}!."));
+    let asked = seen.lock().unwrap();
+    assert!(asked.iter().filter(|one| named(one).is_some()).count() >= 5, "{asked:?}");
+    let unnamed: Vec<_> = asked.iter().filter(|one| named(one).is_none()).map(|one| one.path.as_str()).collect();
+    assert!(unnamed.iter().all(|path| matches!(*path, "/props" | "/v1/models")), "{unnamed:?}");
+}
+
+#[test]
+fn of_several_models_one_is_named_or_all_are_listed() {
+    let (url, _) = router(&["qwen 4b", "gemma"]);
+    let named = |name: &str| run(&["run", "--attach", &url, "--model", name, "--prompt", "x"]);
+    named("gemma").answers("gemma!.");
+    named("llama").fails(&["does not have the model llama", "gemma"]);
+    let loaded = ask(&url, "x");
+    assert!(loaded.said.contains("qwen 4b is the loaded one; --model NAME asks another"), "{}", loaded.said);
+}
+
+/// A server with several models, the first of which makes embeddings.
+fn desktop(ids: &'static [&'static str]) -> String {
+    let answer = move |asked: &Asked| match asked.path.as_str() {
+        "/v1/models" => Some(models(ids)),
+        "/v1/chat/completions" => {
+            let model = asked.body["model"].as_str().unwrap_or_default();
+            Some(stream(&[chunk(json!({"content": format!("I am {model}")}), json!("stop"))]))
+        }
+        _ => None,
+    };
+    serve(answer).0
+}
+
+#[test]
+fn embedding_models_are_never_picked() {
+    let url = desktop(&["all-minilm-embedding", "qwen3-4b", "qwen3-0.6b"]);
+    ask(&url, "x").fails(&["has several models", "--model", "qwen3-4b, qwen3-0.6b"]);
+    for command in [
+        &["run", "--attach", &url, "--model", "qwen3-4b", "--prompt", "x"][..],
+        &["attach", &url, "--model", "qwen3-4b", "--prompt", "x"],
+        &["attach", &url, "-m", "Qwen3-4B", "--prompt", "x"],
+    ] {
+        run(command).answers("I am qwen3-4b");
+    }
+    ask(&desktop(&["bge-m3", "gemma-3-1b"]), "x").answers("I am gemma-3-1b");
+    ask(&desktop(&["nomic-embed-text"]), "x").fails(&["no model that writes text", "nomic-embed-text"]);
+}
+
+#[test]
+fn an_empty_list_of_models_is_said() {
+    ask(&desktop(&[]), "x").fails(&["no model loaded"]);
+    let url = desktop(&[]);
+    let named = run(&["run", "--attach", &url, "--model", "later", "--prompt", "x"]);
+    named.answers("I am later");
+    assert!(named.said.contains("does not list the model later"), "{}", named.said);
+}
+
+#[test]
+fn options_of_our_own_engine_are_never_ignored_silently() {
+    let url = desktop(&["m"]);
+    for option in [["--device", "cpu"], ["--ctx", "512"], ["--dtype", "f32"], ["--threads", "2"]] {
+        for command in ["run", "compare", "bench"] {
+            let ran = run(&[&[command, "--attach", &url][..], &option].concat());
+            ran.fails(&["cannot be used with", option[0]]);
+        }
+    }
+    let mut command = super::draftscope(&["run", "--attach", &url, "--prompt", "x"]);
+    let ran = super::Ran::of(&command.env("DRAFTSCOPE_MODEL", "/models/x.gguf").output().unwrap());
+    ran.answers("I am m");
+    assert!(ran.said.contains("/models/x.gguf that DRAFTSCOPE_MODEL names"), "{}", ran.said);
+}
+
+#[test]
+fn one_llama_server_does_not_answer_for_another_model() {
+    let (url, _) = serve(|asked| match asked.path.as_str() {
+        "/props" => {
+            Some(js(200, &json!({"default_generation_settings": {"n_ctx": 64}, "model_path": "/m/gemma-3.gguf"})))
+        }
+        "/v1/models" => Some(js(200, &json!({"data": [{"id": "/m/gemma-3.gguf", "aliases": ["g"]}]}))),
+        "/apply-template" => Some(js(200, &json!({"prompt": "x"}))),
+        "/tokenize" => Some(js(200, &json!({"tokens": [{"id": 1, "piece": "x"}]}))),
+        "/completion" => Some(completion("One")),
+        _ => None,
+    });
+    let named = |name: &str| run(&["run", "--attach", &url, "--model", name, "--prompt", "x"]);
+    named("gemma-3").answers("One!.");
+    named("g").answers("One!.");
+    named("qwen").fails(&["does not have the model qwen", "gemma-3.gguf"]);
+}
+
+#[test]
+fn addresses_are_taken_as_people_write_them() {
+    let url = desktop(&["m"]);
+    let port = url.rsplit(':').next().unwrap();
+    for address in [
+        format!("http://{url}"),
+        format!("http://{url}/v1"),
+        format!("http://{url}/v1/"),
+        format!("http://{url}/v1/chat/completions"),
+        url.clone(),
+        format!("{url}/v1"),
+        format!("localhost:{port}"),
+    ] {
+        ask(&address, "x").answers("I am m");
+    }
+}
+
+#[test]
+fn a_base_address_of_another_version_is_followed() {
+    let (url, _) = serve(|asked| match asked.path.as_str() {
+        "/v1beta/openai/models" => Some(models(&["m"])),
+        "/v1beta/openai/chat/completions" => Some(stream(&[chunk(json!({"content": "One"}), json!("stop"))])),
+        _ => None,
+    });
+    ask(&format!("{url}/v1beta/openai/"), "x").answers("One");
+}
+
+#[test]
+fn the_server_s_own_sampling_is_left_to_it() {
+    let (url, seen) = serve(|asked| match asked.path.as_str() {
+        "/v1/models" => Some(models(&["m"])),
+        "/v1/chat/completions" => Some(stream(&[chunk(json!({"content": "One"}), json!("stop"))])),
+        _ => None,
+    });
+    let ran = run(&["run", "--attach", &url, "--sampling", "server", "--prompt", "x"]);
+    ran.answers("One");
+    assert!(ran.said.contains("sampling is the server's own"), "{}", ran.said);
+    let body = seen.lock().unwrap().last().unwrap().body.clone();
+    assert!(["temperature", "top_p", "top_k", "min_p", "seed"].iter().all(|name| body.get(name).is_none()), "{body}");
+    run(&["run", "--attach", &url, "--sampling", "server", "--temperature", "1", "x"]).fails(&["cannot be used with"]);
+}

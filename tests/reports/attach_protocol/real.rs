@@ -1,0 +1,153 @@
+//! The prompt of a real llama-server's own chat, for models that want a begin token: prompt tokens, greedy text and counters
+//! equal what the server's own route evaluates.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use candle_core::quantized::gguf_file::Value as Gguf;
+use draftscope::http::{Access, Client, Patience};
+use serde_json::{Value, json};
+
+use super::{Ran, draftscope};
+
+#[path = "../../common/llama_wheel.rs"]
+mod llama_wheel;
+#[path = "../../common/tiny.rs"]
+#[allow(dead_code, unreachable_pub)]
+mod tiny;
+
+use llama_wheel::{Running, python};
+use tiny::{TEMPLATE, Tiny};
+
+/// How a model's chat begins.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Begin {
+    /// The template writes the begin token, and the tokenizer adds it.
+    Both,
+    /// Only the tokenizer adds it.
+    Tokenizer,
+    /// Only the template writes it.
+    Template,
+    /// The model has no template, so llama.cpp uses its own; the tokenizer adds the token.
+    NoTemplate,
+}
+
+/// A tiny model with random weights.
+fn model(begin: Begin) -> Tiny {
+    Tiny::with(7, |parts| {
+        let has_template = matches!(begin, Begin::Both | Begin::Template);
+        let template = if has_template { format!("{{{{ bos_token }}}}{TEMPLATE}") } else { TEMPLATE.to_owned() };
+        parts.metadata.retain(|(name, _)| name != "tokenizer.chat_template");
+        if begin != Begin::NoTemplate {
+            parts.metadata.push(("tokenizer.chat_template".to_owned(), Gguf::String(template)));
+        }
+        // token 0 begins a text, so that it is told from the marks of the template
+        parts.metadata.retain(|(name, _)| name != "tokenizer.ggml.bos_token_id");
+        parts.metadata.push(("tokenizer.ggml.bos_token_id".to_owned(), Gguf::U32(0)));
+        parts.metadata.push(("tokenizer.ggml.add_bos_token".to_owned(), Gguf::Bool(begin != Begin::Template)));
+    })
+}
+
+/// The server's own routes.
+struct Own(Client);
+
+impl Own {
+    fn new(url: &str, key: Option<&str>) -> Self {
+        let headers = key.map(|key| ("Authorization".to_owned(), format!("Bearer {key}"))).into_iter().collect();
+        let minute = Duration::from_secs(60);
+        let patience = Patience { connect: minute, answer: minute, silence: minute };
+        Self(Client::new(url, Access { headers, ..Access::default() }, patience).unwrap())
+    }
+
+    /// Drafts, draft tokens and accepted tokens since the start.
+    fn counters(&self) -> [u64; 3] {
+        let text = self.0.get("/metrics").unwrap();
+        ["drafts", "draft_tokens", "accepted_tokens"].map(|name| {
+            let name = format!("llamacpp:spec_decode_num_{name}_total ");
+            let value = text.lines().find_map(|line| line.strip_prefix(&name)).map(|value| value.trim().parse::<f64>());
+            value.map_or(0, |value| value.unwrap() as u64)
+        })
+    }
+
+    /// Tokens of the prompt, and the greedy text.
+    fn chat(&self, prompt: &str) -> (Value, String) {
+        let body = json!({"messages": [{"role": "user", "content": prompt}], "temperature": 0, "max_tokens": TOKENS});
+        let answer = self.0.post_json("/v1/chat/completions", &body).unwrap();
+        let message = &answer["choices"][0]["message"];
+        let part = |name: &str| message[name].as_str().unwrap_or_default().to_owned();
+        (answer["usage"]["prompt_tokens"].clone(), part("reasoning_content") + &part("content"))
+    }
+}
+
+const TOKENS: u32 = 24;
+
+fn summary(url: &str, key: Option<&str>, prompt: &str, temperature: &str) -> Value {
+    let tokens = TOKENS.to_string();
+    let mut command = draftscope(&[
+        "run",
+        "--attach",
+        url,
+        "--prompt",
+        prompt,
+        "--temperature",
+        temperature,
+        "--max-tokens",
+        &tokens,
+        "-o",
+        "summary",
+    ]);
+    let ran = Ran::of(&command.envs(key.map(|key| ("DRAFTSCOPE_API_KEY", key))).output().unwrap());
+    serde_json::from_str(&ran.text).unwrap_or_else(|_| panic!("{}", ran.said))
+}
+
+/// Compares a server with what draftscope shows of it: counters at two temperatures, prompts and greedy text.
+fn agrees(python: &Path, (begin, file): (Begin, &Path), drafter: &str, options: &[&str]) -> u64 {
+    let server = Running::start(python, file, drafter, &[options, &["short=1"]].concat());
+    let key = options.iter().find_map(|option| option.strip_prefix("key="));
+    let url = options
+        .iter()
+        .find_map(|option| option.strip_prefix("prefix="))
+        .map_or(server.url.clone(), |prefix| format!("{}{prefix}", server.url.trim_end_matches(prefix)));
+    let own = Own::new(&url, key);
+    let (mut shown, mut counted) = ([0; 3], [0; 3]);
+    for (prompt, temperature) in
+        [("Hi the in the in the in", "0"), ("Count. the the in", "0"), ("the in the in", "0.8")]
+    {
+        let before = own.counters();
+        let figures = summary(&url, key, prompt, temperature);
+        let names = ["num_spec_steps", "num_draft_tokens", "num_accepted_draft_tokens"];
+        let news = own.counters();
+        for index in 0..3 {
+            shown[index] += figures[names[index]].as_u64().unwrap_or(0);
+            counted[index] += news[index] - before[index];
+        }
+        if temperature == "0" {
+            let (prompt_tokens, text) = own.chat(prompt);
+            let place = format!("{begin:?} {drafter} {options:?}");
+            assert_eq!(figures["prompt_tokens"], prompt_tokens, "{place}: the server's own chat evaluates this many");
+            assert_eq!(figures["text"].as_str().unwrap().trim(), text.trim(), "{place}");
+        }
+    }
+    assert_eq!(shown, counted, "{begin:?} {drafter} {options:?}: steps, drafted, accepted");
+    counted[1]
+}
+
+#[test]
+fn prompts_texts_and_counters_equal_those_of_the_server_s_own_chat() {
+    let Some(python) = python() else { return };
+    let configurations: [(Begin, &str, &[&str]); 6] = [
+        (Begin::Both, "ngram-simple", &[]),
+        (Begin::Tokenizer, "draft-simple", &[]),
+        (Begin::Template, "ngram-simple", &["slots=2"]),
+        (Begin::NoTemplate, "ngram-mod", &[]),
+        (Begin::Both, "none", &["prefix=/llm"]),
+        (Begin::NoTemplate, "draft-simple", &["key=sesame-sesame"]),
+    ];
+    let mut drafted = 0;
+    for (begin, drafter, options) in configurations {
+        let tiny = model(begin);
+        let file: PathBuf = tiny.target.clone();
+        drafted += agrees(&python, (begin, &file), drafter, options);
+    }
+    assert!(drafted > 20, "the servers drafted something: {drafted}");
+}
