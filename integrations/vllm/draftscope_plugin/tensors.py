@@ -29,6 +29,22 @@ def picked(probs, places, tokens):
     return probs[at, ids]
 
 
+def picked_logits(logits, drafts):
+    """The drafter's probability of each draft, from `logits` [request, step, vocabulary] before temperature; `drafts` are
+    (request, step, id, temperature)."""
+    states, steps, ids, heats = ([draft[part] for draft in drafts] for part in range(4))
+    index = [torch.as_tensor(part, device=logits.device, dtype=torch.long) for part in (states, steps, ids)]
+    rows = logits[index[0], index[1]].float()
+    rows /= torch.as_tensor(heats, device=logits.device, dtype=torch.float32)[:, None]
+    chosen = rows.gather(1, index[2][:, None])[:, 0]
+    return (chosen - torch.logsumexp(rows, dim=-1)).exp()
+
+
+def take(values, index):
+    """The values at these places."""
+    return values[index]
+
+
 def to_list(tensor):
     """The values; waits for the device."""
     return tensor.tolist()

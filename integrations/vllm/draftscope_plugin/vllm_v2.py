@@ -1,44 +1,185 @@
-"""vLLM's V2 model runner: not observed, and said so.
+"""vLLM's V2 model runner (read in 0.32; the default wherever Triton is installed, so it has not been run on a CPU).
 
-It never calls the V1 runner's `_sample`. Its rejection sampler was read (0.32, 0.33) and not run, since it needs Triton
-and a GPU; a hook that nobody ran would show wrong figures rather than none.
+Wrapped: `GPUModelRunner.sample` (which runner samples, and for a real batch only), the `__call__` of `RejectionSampler` and
+of `Sampler` (drafts, logits of every row, what was sampled), `execute_model` and the speculator's `propose` (times),
+`load_model` (the socket opens once the model is there).
 """
 
-import os
+from . import lines, observer, say
+from .pieces import Pieces
+from .vllm_v1 import header, is_rank_zero, tokenizer
 
-from . import lines, say
-from .server import Server
-
-SENTENCE = (
-    "vLLM runs its V2 model runner, which this plugin does not observe; start vLLM with VLLM_USE_V2_MODEL_RUNNER=0"
-)
+WRAPPED = ("load_model", "execute_model", "sample")
+RULES = {"block": "block"}  # of rejection_sample_method; the others are rejection sampling
 
 
 def install():
     try:
         from vllm.v1.worker.gpu.model_runner import GPUModelRunner
+        from vllm.v1.worker.gpu.sample.sampler import Sampler
+        from vllm.v1.worker.gpu.spec_decode.rejection_sampler import RejectionSampler
     except ImportError:  # no Triton, or an older vLLM: only V1 can run
         return
-    wrap(GPUModelRunner)
+    from . import tensors
+
+    wrap(GPUModelRunner, (Sampler, RejectionSampler), Observer(tensors))
 
 
-def wrap(runner_class, serve=Server, where=None):
-    """Whoever connects to the socket reads the sentence."""
-    real = runner_class.load_model
-    opened = []
+def wrap(runner_class, samplers, observed_by):
+    """Wraps the methods; an unknown runner is left alone, with a sentence."""
+    missing = [name for name in WRAPPED if not hasattr(runner_class, name)]
+    missing += [one.__name__ for one in samplers if "__call__" not in vars(one)]
+    if missing:
+        say(f"this vLLM's V2 model runner has no {missing[0]}; nothing is observed there")
+        return False
+    for name in WRAPPED:
+        setattr(runner_class, name, getattr(observed_by, name)(getattr(runner_class, name)))
+    for one in samplers:
+        one.__call__ = observed_by.call(vars(one)["__call__"])
+    return True
 
-    def load_model(runner, *args, **kwargs):
-        out = real(runner, *args, **kwargs)
-        if opened:
+
+class Observer(observer.Observer):
+    """Wraps a runner's methods."""
+
+    def __init__(self, ops, serve=observer.Server, where=None, top=None, load=tokenizer):
+        super().__init__(ops, serve, where, top)
+        self._load, self._clock, self._runner = load, None, None
+        self._pass = self._draft = (None, None)
+
+    # --- wrappers: each calls the engine's method exactly once, and nothing of ours can raise through it
+
+    def load_model(self, real):
+        def load_model(runner, *args, **kwargs):
+            out = real(runner, *args, **kwargs)
+            self._guard(lambda: self._open(runner))
             return out
-        say(SENTENCE)
-        try:
-            head = lines.header(engine="vllm", engine_version="", model={})
-            server = serve(where or os.environ["DRAFTSCOPE_SOCKET"], lambda: head, lambda token: {"id": token, "text": ""})
-            server.note(SENTENCE)
-            opened.append(server)
-        except Exception:  # another rank has the socket, or it cannot be opened: the log has the sentence
-            opened.append(None)
-        return out
 
-    runner_class.load_model = load_model
+        return load_model
+
+    def execute_model(self, real):
+        def execute_model(runner, *args, **kwargs):
+            begin = self._now()
+            out = real(runner, *args, **kwargs)
+            self._pass = (begin, self._now())
+            return out
+
+        return execute_model
+
+    def sample(self, real):
+        def sample(runner, *args, **kwargs):
+            self._runner = runner  # samplers are also called for dummy batches, outside of this method
+            try:
+                return real(runner, *args, **kwargs)
+            finally:
+                self._runner = None
+
+        return sample
+
+    def call(self, real):
+        def __call__(sampler, logits, input_batch, *args, **kwargs):
+            runner, self._runner = self._runner, None  # one sampler may call the other
+            draft_logits = args[0] if args else kwargs.get("draft_logits")
+            seen = self._guard(lambda: self._before(runner, logits, input_batch, draft_logits)) if runner else None
+            begin = self._now() if seen else None
+            out = real(sampler, logits, input_batch, *args, **kwargs)
+            if seen:
+                self._guard(lambda: self._after(seen, out, (begin, self._now())))
+            return out
+
+        return __call__
+
+    def propose(self, real):
+        def propose(*args, **kwargs):
+            begin = self._now()
+            out = real(*args, **kwargs)
+            self._draft = (begin, self._now())  # the drafts of the next step
+            return out
+
+        return propose
+
+    def _now(self):
+        if self._server is None or not self._server.has_readers():
+            return None
+        return self._guard(self._clock.now)
+
+    # --- what they do
+
+    def _open(self, runner):
+        if self._server or self._closed:
+            return
+        if not is_rank_zero(runner):
+            self._closed = True  # rank 0 speaks for all
+            return
+        self._clock = self._ops.Stopwatch(runner.device)
+        head = header(runner)
+        method = getattr(runner.speculative_config, "rejection_sample_method", None)
+        head["settings"]["rule"] = RULES.get(method, head["settings"]["rule"])
+        self._listen(head, Pieces(lambda: self._load(runner)))
+        if self._server and method == "synthetic":
+            self._server.note("vLLM accepts drafts by a set rate here (synthetic), not by what the target says")
+        if self._server and getattr(runner, "batch_sharder", None) is not None:
+            self._server.note("vLLM divides requests among its ranks here; only those of rank 0 are observed")
+        speculator = getattr(runner, "speculator", None)
+        if hasattr(speculator, "propose"):
+            speculator.propose = self.propose(speculator.propose)
+
+    def _before(self, runner, logits, batch, draft_logits):
+        """What the sampler may overwrite, for the requests that somebody reads."""
+        if self._server is None or not self._server.has_readers() or logits is None:
+            return None
+        wanted = [index for index in range(batch.num_reqs) if self._server.wants(batch.req_ids[index])]
+        if not wanted:
+            return None
+        # each row's input: of a request first its newest token, then its drafts
+        inputs = self._ops.take(batch.input_ids, batch.logits_indices)
+        places = self._ops.take(batch.positions, batch.logits_indices)
+        # on the device the limits are true even where adaptive verification has cut drafts
+        inputs, places, limits = self._lists(inputs, places, batch.cu_num_logits)
+        heats = runner.sampler.sampling_states.temperature.np
+        requests, which, temperatures, pairs, drafts = [], [], [], [], []
+        for index in wanted:
+            begin, end = int(limits[index]), int(limits[index + 1])
+            if end <= begin:
+                continue
+            # while the prompt is read, places of drafts hold nothing
+            end = begin + 1 if batch.is_prefilling_np[index] else end
+            own = [int(token) for token in inputs[begin + 1 : end]]
+            state = int(batch.idx_mapping_np[index])
+            heat = observer.heat(float(heats[state]))
+            pairs += [(len(which) + offset, token) for offset, token in enumerate(own)]
+            drafts += [(state, step, token, heat) for step, token in enumerate(own)]
+            requests.append((index, batch.req_ids[index], own, int(places[begin])))
+            which += range(begin, end)
+            temperatures += [heat] * (end - begin)
+        if not requests:
+            return None
+        q = self._ops.picked_logits(draft_logits, drafts) if draft_logits is not None and drafts else None
+        return requests, self._ops.rows_of(logits, which, temperatures, self._top, pairs), q, self._pass, self._draft
+
+    def _after(self, seen, out, times):
+        sampled, counts = self._ops.keep(out.sampled_token_ids), self._ops.keep(out.num_sampled)
+        self._draft = (None, None)
+        self._server.put(lambda: self._steps(seen, (sampled, counts), times), len(seen[0]))
+
+    def _steps(self, seen, results, times):
+        """In the writer's thread: waits for the device, builds the steps."""
+        requests, (ids, probs, p), q, passed, drafted = seen
+        micros = self._clock.micros
+        sample_us, verify_us, draft_us = micros(*times), micros(*passed), micros(*drafted)
+        ids, probs, p, sampled, counts = self._lists(ids, probs, p, *results)
+        q = self._ops.to_list(q) if q is not None else None
+        steps, row, at = [], 0, 0
+        for index, request, own, base in requests:
+            count = len(own)
+            steps.append(lines.Step(
+                request=request, base_len=base, drafted=own,
+                committed=[int(token) for token in sampled[index][: int(counts[index])]],
+                rows=observer.rows(ids, probs, row, count + 1),
+                p=p[at : at + count],
+                # without a distribution the drafter is certain: the rejection sampler takes q = 1
+                q=q[at : at + count] if q is not None else [1.0] * count,
+                draft_us=draft_us, verify_us=verify_us, sample_us=sample_us,
+            ))
+            row, at = row + count + 1, at + count
+        return [step for step in steps if step.committed]  # none after a part of a prompt

@@ -51,6 +51,18 @@ class FakeOps:
     def picked(probs, places, tokens):
         return [probs[place][token] for place, token in zip(places, tokens)]
 
+    @staticmethod
+    def picked_logits(logits, drafts):
+        def soft(row, heat, token):
+            weights = [math.exp(x / heat) for x in row]
+            return weights[token] / sum(weights)
+
+        return [soft(logits[state][step], heat, token) for state, step, token, heat in drafts]
+
+    @staticmethod
+    def take(values, index):
+        return [values[at] for at in index]
+
     to_list = staticmethod(list)
     keep = staticmethod(lambda value: [list(row) if isinstance(row, list) else row for row in value])
 
@@ -205,18 +217,112 @@ class V1(unittest.TestCase):
         self.assertEqual(made, [])
 
 
-class Others(unittest.TestCase):
-    def test_the_v2_runner_is_named_with_the_way_out(self):
-        class V2:
+def v2_batch(prefilling=(False, False)):
+    """Two requests: two drafts behind token 9, and a request without drafts; shapes as in InputBatch of vLLM 0.32."""
+    return types.SimpleNamespace(
+        num_reqs=2, req_ids=["r1", "r2"], idx_mapping_np=[5, 3], is_prefilling_np=list(prefilling),
+        input_ids=[9, 1, 2, 7], positions=[40, 41, 42, 11], logits_indices=[0, 1, 2, 3], cu_num_logits=[0, 3, 4])
+
+
+def v2_classes(sampled, counts):
+    """A runner and samplers that write into the logits, as the engine's may."""
+    out = types.SimpleNamespace(sampled_token_ids=sampled, num_sampled=counts)
+
+    class Sampler:
+        sampling_states = types.SimpleNamespace(temperature=types.SimpleNamespace(np=[1.0] * 8))
+
+        def __call__(self, logits, input_batch):
+            logits[:] = [[0.0] * len(row) for row in logits]
+            return out
+
+    class RejectionSampler:
+        def __call__(self, logits, input_batch, draft_logits=None, invalid_drafts=None):
+            logits[:] = [[0.0] * len(row) for row in logits]
+            return out
+
+    class Speculator:
+        def propose(self):
+            return "drafts"
+
+    class Runner:
+        sampler, speculator, device = Sampler(), Speculator(), "cpu"
+        rejection_sampler, batch_sharder = RejectionSampler(), None
+        model_config = types.SimpleNamespace(
+            model="org/model", max_model_len=64, dtype="torch.bfloat16", get_vocab_size=lambda: 4, tokenizer=None)
+        speculative_config = types.SimpleNamespace(
+            method="eagle3", num_speculative_tokens=2, rejection_sample_method="block")
+        vllm_config = types.SimpleNamespace(parallel_config=types.SimpleNamespace())
+
+        def load_model(self):
+            return "loaded"
+
+        def execute_model(self):
+            return "state"
+
+        def sample(self, logits, batch, drafts=None):
+            return self.rejection_sampler(logits, batch, drafts) if drafts != "none" else self.sampler(logits, batch)
+
+    return Runner, (Sampler, RejectionSampler)
+
+
+class V2(unittest.TestCase):
+    def observed(self, sampled, counts):
+        made = []
+        runner_class, samplers = v2_classes(sampled, counts)
+        observer = vllm_v2.Observer(FakeOps, lambda *a: made.append(FakeServer(*a)) or made[0], where="x", top=2)
+        self.assertTrue(vllm_v2.wrap(runner_class, samplers, observer))
+        runner = runner_class()
+        self.assertEqual((runner.load_model(), runner.execute_model()), ("loaded", "state"))
+        return runner, made[0]
+
+    def rows(self):
+        return [[1.0, 5.0, 0.0, 0.0], [0.0, 1.0, 2.0, 6.0], [4.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 3.0]]
+
+    def test_steps_have_their_drafts_rows_and_tokens(self):
+        runner, served = self.observed([[1, 3, 0], [3, 0, 0]], [2, 1])
+        self.assertEqual(runner.sample(self.rows(), v2_batch()).num_sampled, [2, 1])
+        first, second = served.steps
+        self.assertEqual((first.request, first.base_len, first.drafted), ("r1", 40, [1, 2]))
+        self.assertEqual((first.committed, first.accepted, len(first.rows)), ([1, 3], 1, 3))
+        self.assertEqual([row[0][0] for row in first.rows], [1, 3, 0], "as they were before the sampler wrote")
+        self.assertEqual((first.q, len(first.p)), ([1.0, 1.0], 2))
+        self.assertEqual((second.request, second.drafted, second.committed, len(second.rows)), ("r2", [], [3], 1))
+        self.assertEqual(served.head()["settings"]["rule"], "block")
+
+    def test_q_is_taken_of_the_drafter_s_logits_at_the_request_s_temperature(self):
+        runner, served = self.observed([[1, 3, 0], [3, 0, 0]], [2, 1])
+        drafts = [[[0.0] * 4, [0.0] * 4] for _ in range(8)]
+        drafts[5][1] = [0.0, 0.0, math.log(3.0), 0.0]
+        runner.sample(self.rows(), v2_batch(), drafts)
+        self.assertEqual([round(q, 6) for q in served.steps[0].q], [0.25, 0.5])
+
+    def test_parts_of_a_prompt_and_dummy_batches_are_left_out(self):
+        runner, served = self.observed([[2, 0, 0], [3, 0, 0]], [1, 0])
+        runner.sample(self.rows(), v2_batch((True, True)))
+        (only,) = served.steps
+        self.assertEqual((only.request, only.drafted, only.committed, len(only.rows)), ("r1", [], [2], 1))
+        runner.sampler(self.rows(), v2_batch())
+        self.assertEqual(len(served.steps), 1, "nobody asked for this batch")
+        runner.sample(self.rows(), v2_batch((True, True)), "none")
+        self.assertEqual(len(served.steps), 2, "steps without drafts go through the plain sampler")
+
+    def test_an_unknown_runner_is_left_alone(self):
+        class Old:
             def load_model(self):
                 return "loaded"
 
-        made = []
-        vllm_v2.wrap(V2, lambda *a: made.append(FakeServer(*a)) or made[0], where="x")
-        self.assertEqual((V2().load_model(), V2().load_model()), ("loaded", "loaded"))
-        self.assertEqual(len(made), 1)
-        self.assertIn("VLLM_USE_V2_MODEL_RUNNER=0", made[0].notes[0])
+        before = Old.load_model
+        self.assertFalse(vllm_v2.wrap(Old, (), None))
+        self.assertIs(Old.load_model, before)
 
+    def test_whatever_fails_in_the_plugin_the_engine_goes_on(self):
+        runner, served = self.observed([[1]], [1])
+        broken = types.SimpleNamespace(num_reqs=1, req_ids=["r1"])
+        self.assertEqual(runner.sample(self.rows(), broken).num_sampled, [1])
+        self.assertEqual(served.steps, [])
+
+
+class Others(unittest.TestCase):
     def test_sglang_sends_chains(self):
         made = []
         observer = sglang.Observer(FakeOps, lambda *a: made.append(FakeServer(*a)) or made[0], where="x", top=2)
