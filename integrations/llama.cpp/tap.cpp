@@ -62,9 +62,10 @@ struct Tap {
         if (where == nullptr || *where == 0 || llama.logits == nullptr) {
             return;  // not asked for, or another program, such as the shell that starts the server
         }
-        if (!accept || !accept_rejection || !sample || !init || !release || !decode || !process) {
-            say("this llama.cpp does not export the functions that verify drafts as they are known (a static build, or another "
-                "version); nothing is observed");
+        const std::string missing = this->missing();
+        if (!missing.empty()) {
+            say("this llama.cpp does not export " + missing + " as build 11434 does (a static build, an older version such as b10434, "
+                "or a newer one whose functions have other arguments); nothing is observed");
             return;
         }
         if (const char * asked = getenv("DRAFTSCOPE_TOP")) {
@@ -78,6 +79,26 @@ struct Tap {
         is_on = true;
         sender.describe({});
         say(std::string("serving the rounds of llama-server at ") + where);
+    }
+
+    // The functions that this program does not export with the arguments that are known, by name.
+    std::string missing() const {
+        const std::pair<bool, const char *> all[] = {
+            {accept != nullptr, "common_sampler_sample_and_accept_n"},
+            {accept_rejection != nullptr, "common_sampler_sample_and_accept_n_rejection"},
+            {sample != nullptr, "common_sampler_sample"},
+            {init != nullptr, "common_sampler_init"},
+            {release != nullptr, "common_sampler_free"},
+            {decode != nullptr, "llama_decode"},
+            {process != nullptr, "llama_process"},
+        };
+        std::string names;
+        for (const auto & [is_there, name] : all) {
+            if (!is_there) {
+                names += (names.empty() ? "" : ", ") + std::string(name);
+            }
+        }
+        return names;
     }
 
     // Times: when the target's pass began, and when a pass of another context, the drafter's, began before it.
