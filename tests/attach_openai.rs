@@ -58,6 +58,7 @@ fn recorded_rounds_equal_what_vllm_and_its_counters_say() {
     assert_eq!((engine.name.as_str(), engine.version.as_str()), ("vLLM", "0.32.0"));
     assert_eq!((header.model.name.as_str(), header.ctx_len), ("SmolLM2", 2048));
     assert_eq!(header.drafter.as_ref().unwrap().name, "speculation with k = 4");
+    assert_eq!(driver.session().drafter(), Some(DrafterKind::Unknown), "vLLM does not say which");
     let turn = driver.session().turn().unwrap();
     let summary = Summary::of(turn, Lane::Speculative);
     // the counters of the same answer: /metrics before and after
@@ -67,9 +68,9 @@ fn recorded_rounds_equal_what_vllm_and_its_counters_say() {
         };
         (read(AFTER) - read(BEFORE)) as u64
     };
-    assert_eq!(summary.run.num_spec_steps, counted("vllm:spec_decode_num_drafts_total"));
-    assert_eq!(summary.run.num_draft_tokens, counted("vllm:spec_decode_num_draft_tokens_total"));
-    assert_eq!(summary.run.num_accepted_draft_tokens, counted("vllm:spec_decode_num_accepted_tokens_total"));
+    assert_eq!(summary.run.num_spec_steps, Some(counted("vllm:spec_decode_num_drafts_total")));
+    assert_eq!(summary.run.num_draft_tokens, Some(counted("vllm:spec_decode_num_draft_tokens_total")));
+    assert_eq!(summary.run.num_accepted_draft_tokens, Some(counted("vllm:spec_decode_num_accepted_tokens_total")));
     assert_eq!(summary.run.accepted_per_pos, [2, 2, 1, 1]);
     assert_eq!((summary.prompt_tokens, summary.output_tokens), (25, 14));
     let answer = turn.answer(Lane::Speculative);

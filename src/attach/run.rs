@@ -55,9 +55,13 @@ fn serve(config: &AttachConfig, inbox: Receiver<Command>, outbox: &mut Outbox) -
     let mut server = reach(config, outbox)?;
     let mut plain = config.plain.as_ref().map(|plain| reach_plain(config, plain, outbox)).transpose()?;
     let baseline = if plain.is_some() { Baseline::Race } else { Baseline::Off };
-    let (header, mut notices) = server.header(Settings { baseline, ..config.settings }, outbox.started_unix_ms);
+    let (mut header, mut notices) = server.header(Settings { baseline, ..config.settings }, outbox.started_unix_ms);
     if let Some(plain) = &mut plain {
-        notices.extend(unlike(&header, &plain.header(config.settings, outbox.started_unix_ms).0));
+        let reasons = unlike(&header, &plain.header(config.settings, outbox.started_unix_ms).0);
+        if let Some(engine) = &mut header.engine {
+            engine.no_speedup = reasons.first().cloned();
+        }
+        notices.extend(reasons);
     }
     let settings = header.settings;
     let plugin = Plugin::start(config.socket.as_ref(), &header)?;

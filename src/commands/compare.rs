@@ -7,8 +7,9 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use draftscope::cli::{CompareArgs, OutputArg};
-use draftscope::headless::{CompareSummary, Described, Driver, Outcome, Spread, Summary};
+use draftscope::headless::{CompareSummary, Described, Driver, FirstRun, Outcome, Spread, Summary};
 use draftscope::protocol::{Baseline, Lane, StopReason};
+use draftscope::session::text::one_line;
 use draftscope::session::{Answer, Speedup, Turn};
 
 use super::signals::StopSignal;
@@ -52,7 +53,10 @@ pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode> {
         bail!(stop.stopped());
     }
     let Some(summary) = summary else { bail!("nothing was measured; please report this") };
-    let must_agree = args.decode.sample.temperature <= 0.0 && summary.figures.speculative.lossless;
+    let engine = summary.header.as_ref().and_then(|header| header.engine.as_ref());
+    let is_other_model = engine.is_some_and(|engine| engine.no_speedup.is_some());
+    let must_agree =
+        !is_other_model && args.decode.sample.temperature <= 0.0 && summary.figures.speculative.lossless != Some(false);
     Ok(if must_agree && summary.figures.identical == Some(false) {
         ExitCode::from(DIFFERENT)
     } else {
@@ -72,12 +76,16 @@ fn measured(turns: &[Turn], has_plain: bool) -> Option<CompareSummary> {
 fn print(output: OutputArg, summary: &Described<CompareSummary>) -> Result<()> {
     match output {
         OutputArg::Summary => super::output::print_json(summary),
-        OutputArg::Text => Ok(io::stdout().lock().write_all(report(&summary.figures).as_bytes())?),
+        OutputArg::Text => {
+            let engine = summary.header.as_ref().and_then(|header| header.engine.as_ref());
+            let no_speedup = engine.and_then(|engine| engine.no_speedup.as_deref());
+            Ok(io::stdout().lock().write_all(report(&summary.figures, no_speedup).as_bytes())?)
+        }
         OutputArg::Jsonl => Ok(()),
     }
 }
 
-fn report(summary: &CompareSummary) -> String {
+fn report(summary: &CompareSummary, no_speedup: Option<&str>) -> String {
     let mut out = String::new();
     let mut line = |text: String| {
         let _ = writeln!(out, "{text}"); // writing to a String cannot fail
@@ -93,6 +101,9 @@ fn report(summary: &CompareSummary) -> String {
     line(lane("speculative", &summary.speculative, (speculative, summary.speculative_tokens_per_second)));
     match summary.speedup.zip(summary.speedup_spread) {
         Some((speedup, spread)) => line(verdict(&speedup, spread, summary.repeats)),
+        None if no_speedup.is_some() => {
+            line(format!("speedup      none: {}", one_line(no_speedup.unwrap_or_default())));
+        }
         None if summary.plain.is_none() => {}
         None if summary.speculative.run.rounds > 0 => {
             line("speedup      too few rounds to measure it: ask for a longer answer".to_owned());
@@ -112,6 +123,7 @@ fn report(summary: &CompareSummary) -> String {
             by_position.map(|(o, a)| format!("{:.0} %", *a as f64 / (*o).max(1) as f64 * 100.0)).collect();
         line(format!("by position  {} (accepted ÷ drafted there)", shares.join("  ")));
     }
+    summary.first_run.iter().flat_map(first_run).for_each(&mut line);
     super::output::departures(s).into_iter().for_each(|told| line(format!("rule         {told}")));
     match &summary.first_divergence {
         None if summary.identical.is_none() => {}
@@ -131,6 +143,22 @@ fn report(summary: &CompareSummary) -> String {
         }
     }
     out
+}
+
+/// The first answer to the prompt apart from the later ones, whose figures stand above.
+fn first_run(run: &FirstRun) -> Vec<String> {
+    let Some((first, later)) = run.tokens_per_round.zip(run.later_tokens_per_round) else { return Vec::new() };
+    let rate = |rate: Option<f64>| rate.map_or("unknown".to_owned(), |rate| format!("{:.0} %", rate * 100.0));
+    let (a, b) = (rate(run.draft_acceptance_rate), rate(run.later_draft_acceptance_rate));
+    let mut lines =
+        vec![format!("first run    {first:.2} tokens per round, {a} of drafts; the later ones: {later:.2}, {b}")];
+    if run.is_remembered() {
+        lines.push(
+            "             this server drafts from earlier answers: a prompt that it has not seen is like the first run"
+                .to_owned(),
+        );
+    }
+    lines
 }
 
 /// The speedup with its interval, and its range over the repeats.

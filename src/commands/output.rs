@@ -125,7 +125,7 @@ pub(crate) fn departures(run: &Summary) -> Option<String> {
     let (count, tokens) = (run.departures, run.output_tokens);
     let text =
         format!("not lossless: {count} of {tokens} tokens accepted that the target would not have picked{first}");
-    (!run.lossless).then_some(text)
+    (run.lossless == Some(false)).then_some(text)
 }
 
 /// Prints lines on standard output, without anything that controls a terminal. `main` ignores the error of a closed pipe

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::protocol::{Lane, RunSummary};
+use crate::protocol::{Lane, RunSummary, VerifyRule};
 use crate::session::{PartStats, Session, Speedup, Turn, explain, text};
 use crate::trace::Recording;
 
@@ -31,12 +31,15 @@ pub(super) fn write(session: &Session, recording: &Recording, out: Out<'_>) -> i
             ("dtype", header.dtype.clone()),
             (
                 "k, rule",
-                format!(
-                    "{}, {}{}",
-                    s.asked_draft_len(),
-                    s.rule,
-                    if s.rule.is_lossless() { "" } else { " (not lossless)" }
-                ),
+                match header.engine.is_some() && s.rule == VerifyRule::default() {
+                    true => "set by the server".to_owned(),
+                    false => format!(
+                        "{}, {}{}",
+                        s.asked_draft_len(),
+                        s.rule,
+                        if s.rule.is_lossless() { "" } else { " (not lossless)" }
+                    ),
+                },
             ),
             ("temperature, seed", format!("{}, {}", s.sampling.temperature, s.sampling.seed)),
             ("other changed settings", changed(header).unwrap_or_else(|| "none".to_owned())),

@@ -10,5 +10,5 @@ mod text;
 
 pub use drive::{Driver, Outcome};
 pub use json::{write_json_line, write_json_pretty};
-pub use summary::{CompareSummary, Described, Spread, Summary};
+pub use summary::{CompareSummary, Described, FirstRun, Spread, Summary};
 pub use text::{Jsonl, Text};

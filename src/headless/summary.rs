@@ -37,8 +37,8 @@ pub struct Summary {
     pub run: RunSummary,
     /// Tokens committed in rounds ÷ rounds: what a stop rule cut off does not count.
     pub tokens_per_round: Option<f64>,
-    /// Whether every rule that judged drafts is lossless.
-    pub lossless: bool,
+    /// Whether every rule that judged drafts is lossless; none where an attached engine did not report its rule.
+    pub lossless: Option<bool>,
     /// Output tokens that a lossless rule would not have committed after the same tokens.
     pub departures: u64,
     /// Index of the first of them: there the text left the lossless path. Null under a lossless rule.
@@ -54,9 +54,14 @@ pub struct Summary {
 /// Rounds of a part of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Part {
-    /// Its sums.
-    #[serde(flatten)]
-    pub sums: PartStats,
+    /// Complete rounds.
+    pub rounds: u64,
+    /// Draft tokens proposed; none, as the next one, where the engine does not report them.
+    pub drafted: Option<u64>,
+    /// Draft tokens accepted.
+    pub accepted: Option<u64>,
+    /// Tokens committed.
+    pub committed: u64,
     /// Accepted ÷ drafted.
     pub draft_acceptance_rate: Option<f64>,
     /// Committed ÷ rounds.
@@ -64,8 +69,16 @@ pub struct Part {
 }
 
 impl Part {
-    fn of(sums: PartStats) -> Self {
-        Self { draft_acceptance_rate: sums.acceptance_rate(), tokens_per_round: sums.tokens_per_round(), sums }
+    fn of(sums: PartStats, counts_drafts: bool) -> Self {
+        let known = |count: u64| counts_drafts.then_some(count);
+        Self {
+            rounds: sums.rounds,
+            drafted: known(sums.drafted),
+            accepted: known(sums.accepted),
+            committed: sums.committed,
+            draft_acceptance_rate: sums.acceptance_rate(),
+            tokens_per_round: sums.tokens_per_round(),
+        }
     }
 }
 
@@ -74,7 +87,8 @@ impl Summary {
     #[must_use]
     pub fn of(turn: &Turn, lane: Lane) -> Self {
         let answer = turn.answer(lane);
-        let parts = answer.stats().thought_and_answer().map(|parts| parts.map(Part::of));
+        let counts = answer.stats().counts_drafts();
+        let parts = answer.stats().thought_and_answer().map(|parts| parts.map(|part| Part::of(part, counts)));
         Self {
             thought: parts.map(|[thought, _]| thought),
             answer: parts.map(|[_, answer]| answer),
@@ -86,7 +100,7 @@ impl Summary {
             text: answer.text(),
             run: answer.stats().summary(),
             tokens_per_round: answer.stats().mean_tokens_per_round(),
-            lossless: answer.is_lossless(),
+            lossless: turn.reports_rule().then(|| answer.is_lossless()),
             departures: answer.departures().count() as u64,
             first_departure: answer.departures().next(),
             contradiction: answer.stats().evidence().sentence(),
@@ -145,6 +159,9 @@ pub struct CompareSummary {
     pub speculative_tokens_per_second: Option<Spread>,
     /// Repeats measured; one more was run before as warm-up.
     pub repeats: usize,
+    /// That first run, of a server: its drafter may remember earlier answers, so that only this run shows a new prompt.
+    /// None of our own engine, which begins anew with each answer.
+    pub first_run: Option<FirstRun>,
     /// Whether both answers were the same in every repeat, the warm-up included; none where nothing was decoded plainly.
     pub identical: Option<bool>,
     /// The first difference found.
@@ -168,11 +185,14 @@ impl CompareSummary {
         let own_speed = own.tokens_per_second();
         let ratios = measured.iter().filter_map(|turn| Some(turn.speedup()?.value));
         let has_plain = measured.iter().any(|turn| !turn.answer(Lane::Plain).tokens.is_empty());
+        let first_run = turns.first().filter(|first| turns.len() > 1 && first.is_attached());
+        let first_run = first_run.map(|first| FirstRun::of(first.answer(Lane::Speculative).stats(), &own));
         let first_divergence = turns.iter().find_map(|turn| turn.agreement()?.divergence);
         Some(Self {
             plain_tokens_per_second: speeds(Lane::Plain),
             speculative_tokens_per_second: speeds(Lane::Speculative),
             repeats: measured.len(),
+            first_run,
             plain: median_run(plain).filter(|_| has_plain),
             speculative: median_run(speculative)?,
             speeds: [speedup.and_then(|speedup| Some(own_speed? / speedup.value)), own_speed],
@@ -183,6 +203,42 @@ impl CompareSummary {
             first_divergence,
             differing_tokens: turns.last()?.differing_tokens(),
         })
+    }
+}
+
+/// The first answer to a prompt, and the later ones together.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct FirstRun {
+    /// Tokens per round of the first answer.
+    pub tokens_per_round: Option<f64>,
+    /// Accepted ÷ drafted there.
+    pub draft_acceptance_rate: Option<f64>,
+    /// Its tokens per second.
+    pub tokens_per_second: Option<f64>,
+    /// Tokens per round of the later answers to the same prompt.
+    pub later_tokens_per_round: Option<f64>,
+    /// Accepted ÷ drafted there.
+    pub later_draft_acceptance_rate: Option<f64>,
+}
+
+/// A later answer with this many times as many tokens per round as the first had help from it.
+const HELPED: f64 = 1.1;
+
+impl FirstRun {
+    fn of(first: &LaneStats, later: &LaneStats) -> Self {
+        Self {
+            tokens_per_round: first.mean_tokens_per_round(),
+            draft_acceptance_rate: first.acceptance_rate(),
+            tokens_per_second: first.tokens_per_second(),
+            later_tokens_per_round: later.mean_tokens_per_round(),
+            later_draft_acceptance_rate: later.acceptance_rate(),
+        }
+    }
+
+    /// Whether the later answers drafted better than the first: the drafter remembers it.
+    #[must_use]
+    pub fn is_remembered(&self) -> bool {
+        self.tokens_per_round.zip(self.later_tokens_per_round).is_some_and(|(first, later)| later > first * HELPED)
     }
 }
 

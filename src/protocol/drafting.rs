@@ -26,6 +26,8 @@ macro_rules! drafters {
             Joined(&'static Joined),
             /// No drafter: plain decoding.
             None,
+            /// A drafter that an attached engine does not name.
+            Unknown,
         }
 
         impl DrafterKind {
@@ -46,6 +48,7 @@ macro_rules! drafters {
                     $(Self::$kind => $name,)+
                     Self::Joined(joined) => joined.name,
                     Self::None => "none",
+                    Self::Unknown => UNKNOWN,
                 }
             }
 
@@ -56,6 +59,7 @@ macro_rules! drafters {
                     $(Self::$kind => $help.into(),)+
                     Self::Joined(joined) => joined.describe().into(),
                     Self::None => "no drafter: plain decoding".into(),
+                    Self::Unknown => "a drafter that the server does not name".into(),
                 }
             }
 
@@ -65,12 +69,15 @@ macro_rules! drafters {
                 match self {
                     $(Self::$kind => &[Self::$kind],)+
                     Self::Joined(joined) => joined.chain,
-                    Self::None => &[],
+                    Self::None | Self::Unknown => &[],
                 }
             }
         }
     };
 }
+
+/// Name in files of a drafter that is not known. It cannot be asked for.
+const UNKNOWN: &str = "unknown";
 
 /// Drafters in turn: each is tried if the one before found nothing.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -110,7 +117,7 @@ drafters! {
 impl TryFrom<String> for DrafterKind {
     type Error = SettingsError;
     fn try_from(name: String) -> Result<Self, SettingsError> {
-        name.parse()
+        if name == UNKNOWN { Ok(Self::Unknown) } else { name.parse() }
     }
 }
 

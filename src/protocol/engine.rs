@@ -20,6 +20,10 @@ pub struct EngineInfo {
     /// What it had counted when it was attached to; none if it publishes nothing, or has drafted nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counted: Option<DraftTotals>,
+    /// Why no speedup follows from the plain server's answers, such as that it runs another model: one sentence. None if
+    /// it follows, or there is no such server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_speedup: Option<String>,
 }
 
 /// What a server counted since it started, all its users together.

@@ -148,6 +148,17 @@ pub struct DrafterInfo {
 }
 
 impl DrafterInfo {
+    /// Whether the drafter of a server may draft from what it answered before, to anybody: a prompt that it has seen then
+    /// drafts better than a new one. Only drafters that are known to begin anew with each request do not.
+    #[must_use]
+    pub fn may_remember(&self) -> bool {
+        let begins_anew = |name: &str| {
+            ["draft-", "eagle", "nextn", "standalone", "mtp", "dflash"].iter().any(|known| name.starts_with(known))
+                || matches!(name, "ngram-simple" | "ngram-map-k" | "ngram-map-k4v")
+        };
+        !self.name.split(',').all(|name| begins_anew(name.trim()))
+    }
+
     /// A drafter without weights of its own.
     #[must_use]
     pub fn weightless(kind: DrafterKind, draft_vocab: u32) -> Self {

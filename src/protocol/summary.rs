@@ -14,14 +14,15 @@ pub struct RunSummary {
     /// Rounds, with or without drafts: passes of the target after the prefill.
     #[cfg_attr(test, schemars(transform = super::schema::added_later))]
     pub rounds: u64,
-    /// Rounds in which at least one token was drafted.
-    pub num_spec_steps: u64,
+    /// Rounds in which at least one token was drafted. None, as the next three, where an attached engine does not report
+    /// what rounds drafted.
+    pub num_spec_steps: Option<u64>,
     /// k: the most drafts that a round could have, even if the drafter proposed fewer; if k changed, the largest.
-    pub num_spec_tokens: u64,
+    pub num_spec_tokens: Option<u64>,
     /// Draft tokens proposed.
-    pub num_draft_tokens: u64,
+    pub num_draft_tokens: Option<u64>,
     /// Draft tokens accepted.
-    pub num_accepted_draft_tokens: u64,
+    pub num_accepted_draft_tokens: Option<u64>,
     /// 1 + accepted ÷ `num_spec_steps`: the bonus or recovered token included. None if nothing was drafted.
     #[cfg_attr(test, schemars(range(min = 1)))]
     pub mean_acceptance_length: Option<f64>,

@@ -252,7 +252,13 @@ fn next_text(round: &Round, index: usize) -> Option<String> {
     let name = quoted(&next);
     Some(match drafts {
         0 if round.round == 0 => {
-            format!("the prompt's last row gives the first token: the target's own {name}{prob}; nobody drafted it")
+            format!("the prompt's last row gives the first token: the target's own {name}{prob}, not a draft")
+        }
+        0 if round.drafts_unknown => {
+            format!("{name}{prob} is committed; whether drafts of this round were rejected is not reported")
+        }
+        _ if round.drafts_unknown => {
+            format!("{name}{prob} from the same pass; whether further drafts were rejected is not reported")
         }
         0 => format!("no drafts: the target's own {name}{prob} is committed"),
         1 => format!("the draft was accepted: bonus {name}{prob} from the same pass"),

@@ -208,6 +208,7 @@ impl Session {
                 self.turns[index].answers[lane.index()] = Arc::new(answer);
                 self.turns[index].measured = Memo::default();
                 self.turns[index].is_attached = self.engine().is_some();
+                self.turns[index].has_other_plain = self.engine().is_some_and(|engine| engine.no_speedup.is_some());
                 self.turns[index].has_ceiling = self.header.as_ref().is_some_and(|header| header.backend == NATIVE);
                 self.lanes[lane.index()] =
                     LaneState { phase: Phase::Between, turn: Some(index), is_cold: self.waits() };
@@ -307,7 +308,8 @@ impl Session {
         let asked = self.settings.drafter;
         let header = self.header.as_ref()?;
         let there = header.drafters.iter().chain(&header.drafter).map(|info| info.kind);
-        let own = asked.chain().last()?;
+        // one that an attached engine does not name is no chain of ours
+        let own = asked.chain().last().or((asked == DrafterKind::Unknown).then_some(&asked))?;
         there.into_iter().any(|kind| kind == *own || kind == asked).then_some(asked)
     }
 

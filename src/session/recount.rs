@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use crate::protocol::{CountedRound, Piece, Prediction, TokenId, Verification};
+use crate::protocol::{CountedRound, Piece, Prediction, TokenId, Verification, VerifyRule};
 
 use super::round::provenance;
-use super::{Answer, DraftCell, LaneStats, Phase, Round};
+use super::{Answer, DraftCell, LaneStats, Phase, Round, Session};
 
 /// A committed token, and what is known of it.
 struct Known {
@@ -181,7 +181,21 @@ fn verdict(counts: &CountedRound, own: &[Known]) -> Verification {
     Verification::counted(drafted, accepted, next, |index| own.get(index).and_then(|token| token.prob))
 }
 
+impl Session {
+    /// Whether it is known how drafts are judged: an attached engine reports its rule through a plugin only.
+    #[must_use]
+    pub fn reports_rule(&self) -> bool {
+        self.engine().is_none() || self.settings.rule != VerifyRule::default()
+    }
+}
+
 impl LaneStats {
+    /// Whether it is known what the rounds drafted. Of several answers, whether it is known of one of them.
+    #[must_use]
+    pub fn counts_drafts(&self) -> bool {
+        !self.is_uncounted || self.rounds_with_drafts() > 0
+    }
+
     /// Of an answer whose drafts are not counted before the engine reports them.
     pub(super) fn uncounted(mut self) -> Self {
         self.is_uncounted = true;

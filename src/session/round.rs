@@ -96,6 +96,8 @@ pub struct Round {
     pub follows_wait: bool,
     /// Whether predictions were asked of the engine when the answer was over.
     pub is_asked: bool,
+    /// Whether the engine has not reported what this round drafted: of its drafts only accepted ones are known.
+    pub drafts_unknown: bool,
     /// Whether the commit has arrived.
     pub is_complete: bool,
     /// Verdicts shown, while they appear one by one; `None` shows all that are known.

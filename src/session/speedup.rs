@@ -215,6 +215,7 @@ impl Turn {
     #[must_use]
     pub fn speedup_over(&self, lane: Lane) -> Option<Speedup> {
         match lane {
+            Lane::Plain if self.has_other_plain => None,
             Lane::Speculative => None,
             Lane::Plain => self.measured().over_plain,
             Lane::Rival => self.measured().over_rival,
@@ -266,7 +267,7 @@ impl Turn {
     /// time in microseconds of the rounds so far, without those that follow a wait.
     #[must_use]
     pub fn speedup_series(&self) -> &[(u64, f64)] {
-        self.measured().series.get(|| self.series())
+        self.measured().series.get(|| if self.has_other_plain { Vec::new() } else { self.series() })
     }
 
     fn series(&self) -> Vec<(u64, f64)> {

@@ -172,6 +172,7 @@ impl LaneStats {
         for (sum, part) in sums {
             *sum = sum.saturating_add(part);
         }
+        self.is_uncounted |= other.is_uncounted;
         self.longest_asked = self.longest_asked.max(other.longest_asked);
         self.evidence.merge(&other.evidence);
         self.parts.iter_mut().zip(&other.parts).for_each(|(sum, part)| sum.merge(part));
@@ -331,12 +332,13 @@ impl LaneStats {
         if num_spec_tokens > 0 {
             acceptance_histogram.resize(num_spec_tokens as usize + 1, 0);
         }
+        let known = |count: u64| self.counts_drafts().then_some(count);
         RunSummary {
             rounds: self.rounds,
-            num_spec_steps: self.rounds_with_drafts,
-            num_spec_tokens,
-            num_draft_tokens: self.drafted,
-            num_accepted_draft_tokens: self.accepted,
+            num_spec_steps: known(self.rounds_with_drafts),
+            num_spec_tokens: known(num_spec_tokens),
+            num_draft_tokens: known(self.drafted),
+            num_accepted_draft_tokens: known(self.accepted),
             mean_acceptance_length: ratio(self.accepted, self.rounds_with_drafts).map(|mean| 1.0 + mean),
             draft_acceptance_rate: self.acceptance_rate(),
             acceptance_histogram,

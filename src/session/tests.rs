@@ -117,7 +117,7 @@ fn what_vllm_names_counts_rounds_that_drafted() {
         }
     }
     let run = fold(&script.events).stats(Lane::Speculative).summary();
-    assert_eq!((run.rounds, run.num_spec_steps, run.num_spec_tokens), (2, 1, 4));
+    assert_eq!((run.rounds, run.num_spec_steps, run.num_spec_tokens), (2, Some(1), Some(4)));
     assert_eq!(run.acceptance_histogram, [0, 0, 1, 0, 0]);
     assert_eq!(run.mean_acceptance_length, Some(3.0));
 
@@ -125,7 +125,7 @@ fn what_vllm_names_counts_rounds_that_drafted() {
     plain.prompt("hi", "Hello");
     plain.round(&[], &[(" there", 0.5)]);
     let run = fold(&plain.events).stats(Lane::Speculative).summary();
-    assert_eq!((run.rounds, run.num_spec_steps, run.num_spec_tokens), (1, 0, 0));
+    assert_eq!((run.rounds, run.num_spec_steps, run.num_spec_tokens), (1, Some(0), Some(0)));
     assert_eq!((run.mean_acceptance_length, run.acceptance_histogram.len()), (None, 0));
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::protocol::{
     Branch, EventKind, Lane, NextKind, Outcome, Piece, Prediction, Settings, StopReason, TokenId, Verification,
+    VerifyRule,
 };
 
 use super::fate::{Fate, Provenance};
@@ -73,6 +74,8 @@ pub struct Turn {
     pub(super) has_ceiling: bool,
     /// Whether an engine of somebody else answered.
     pub(super) is_attached: bool,
+    /// Whether what decoded beside it was another model, or drafted as well.
+    pub(super) has_other_plain: bool,
     /// Its speedups, computed on first use.
     pub(super) measured: Memo<Measured>,
 }
@@ -87,8 +90,23 @@ impl Turn {
             answers: super::kept_rounds::no_answers(),
             has_ceiling: false,
             is_attached: false,
+            has_other_plain: false,
             measured: Memo::default(),
         }
+    }
+
+    /// Whether an engine of somebody else answered.
+    #[must_use]
+    pub fn is_attached(&self) -> bool {
+        self.is_attached
+    }
+
+    /// Whether it is known how drafts were judged: an attached engine reports its rule through a plugin only, and the
+    /// default stands where none was reported.
+    #[must_use]
+    pub fn reports_rule(&self) -> bool {
+        let mut rounds = self.answer(Lane::Speculative).rounds.iter();
+        !self.is_attached || rounds.any(|round| round.rule != VerifyRule::default())
     }
 
     /// A lane's answer; empty when the lane did not run.
@@ -224,7 +242,8 @@ impl Answer {
         let phase = if round.draft_len == 0 { Phase::Verifying } else { Phase::Drafting };
         let clock_before_us = self.rounds.last().map_or(0, |before| before.clock_us);
         let (turn, first_token) = (self.turn, self.tokens.len());
-        self.rounds.push(Arc::new(Round { turn, first_token, clock_before_us, ..round }));
+        let drafts_unknown = self.stats.is_uncounted;
+        self.rounds.push(Arc::new(Round { turn, first_token, clock_before_us, drafts_unknown, ..round }));
         phase
     }
 

@@ -78,6 +78,13 @@ impl Server for Llama {
             dtype: "not reported".to_owned(),
             ..DrafterInfo::weightless(kind, model.vocab)
         });
+        if let Some(drafter) = drafter.as_ref().filter(|drafter| drafter.may_remember()) {
+            notices.push(format!(
+                "its drafter ({}) may draft from earlier answers to anybody: a prompt that is asked again drafts better than a \
+                 new one",
+                drafter.name
+            ));
+        }
         let context = self.props.pointer("/default_generation_settings/n_ctx").and_then(Value::as_u64);
         let header = Header {
             version: TRACE_VERSION,
@@ -324,7 +331,8 @@ fn kind(types: &str) -> DrafterKind {
         "" | "none" => DrafterKind::None,
         _ if has("draft-mtp") || has("draft-eagle") || has("draft-d") => DrafterKind::Mtp,
         _ if has("ngram") => DrafterKind::Ngram,
-        _ => DrafterKind::DraftModel,
+        _ if has("draft") => DrafterKind::DraftModel,
+        _ => DrafterKind::Unknown,
     }
 }
 

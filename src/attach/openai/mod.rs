@@ -10,6 +10,7 @@ mod thought;
 pub mod tokens;
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
@@ -36,6 +37,11 @@ const ROOTS: [&str; 2] = ["/v1", ""];
 
 /// Candidates of each position that are asked for: the most that vLLM gives without a changed setting.
 const TOP: u32 = 20;
+
+/// What two flags of vLLM show, said at the start.
+const FLAGS: &str = "vLLM reports what each answer drafted, step by step, if it was started with --enable-per-request-metrics \
+                     and --per-request-spec-decode-metrics detailed; without them drafts are taken from its counters, where \
+                     nobody else uses the server and all steps draft alike";
 
 /// The fields that a server adds to the OpenAI routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +82,21 @@ pub(super) struct Shared {
     known: Arc<Mutex<Known>>,
 }
 
+/// What a server counted while it wrote an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Since {
+    /// It publishes no counters.
+    Nothing,
+    /// Sums of this answer alone.
+    Own(Totals),
+    /// Other requests are among them: they rose by so many tokens.
+    Others(u64),
+}
+
+/// How often counters are read after an answer until they hold its last tokens, and the time between two readings.
+const MAX_READS: u32 = 4;
+const BETWEEN_READS: Duration = Duration::from_millis(50);
+
 #[derive(Default)]
 struct Known {
     /// Counters before the answer under way.
@@ -110,12 +131,30 @@ impl Shared {
         }
     }
 
-    /// What the server counted since the answer began; none if it publishes nothing.
-    pub(super) fn counted_since(&self) -> Option<Totals> {
-        let before = self.known().before.take()?;
-        let news = self.counters()?.since(&before);
-        let longest = Some(news.accepted_per_pos.len() as u64).filter(|longest| *longest > 0);
-        Some(Totals { steps: news.steps?, drafted: news.drafted?, accepted: news.accepted?, longest })
+    /// What the server counted since an answer of so many tokens began.
+    pub(super) fn counted_since(&self, own: u64) -> Since {
+        let Some(before) = self.known().before.take() else { return Since::Nothing };
+        for attempt in 1.. {
+            let Some(after) = self.counters() else { break };
+            // where tokens are not published; the gauge may be late
+            let is_alone = |counters: &Counters, most: u64| counters.running.is_none_or(|running| running <= most);
+            let news = after.since(&before);
+            match news.generated {
+                // the counters are written a moment after the last chunk was sent
+                Some(generated) if generated < own && attempt < MAX_READS => {
+                    std::thread::sleep(BETWEEN_READS);
+                    continue;
+                }
+                Some(generated) if generated != own => return Since::Others(generated),
+                None if !is_alone(&before, 0) || !is_alone(&after, 1) => return Since::Nothing,
+                _ => {}
+            }
+            let longest = Some(news.accepted_per_pos.len() as u64).filter(|longest| *longest > 0);
+            let all = news.steps.zip(news.drafted).zip(news.accepted);
+            let totals = all.map(|((steps, drafted), accepted)| Totals { steps, drafted, accepted, longest });
+            return totals.map_or(Since::Nothing, Since::Own);
+        }
+        Since::Nothing
     }
 
     /// What the user can do for counts.
@@ -242,8 +281,10 @@ impl OpenAi {
             }
             Dialect::Vllm => {
                 notices.extend(counters.sentence());
+                notices.push(FLAGS.to_owned());
                 let k = counters.accepted_per_pos.len();
-                (counters.steps.is_some().then(|| format!("speculation with k = {k}")), DrafterKind::DraftModel)
+                let name = if k > 0 { format!("speculation with k = {k}") } else { "speculation".to_owned() };
+                (counters.steps.map(|_| name), DrafterKind::Unknown)
             }
             Dialect::Sglang => {
                 let info = self.client.get_json("/server_info").or_else(|_| self.client.get_json("/get_server_info"));
@@ -252,7 +293,10 @@ impl OpenAi {
                 let kind = match algorithm.as_deref() {
                     Some("ngram") => DrafterKind::Ngram,
                     Some("standalone") => DrafterKind::DraftModel,
-                    Some(_) => DrafterKind::Mtp,
+                    Some(name) if ["eagle", "nextn", "mtp", "dflash"].iter().any(|known| name.contains(known)) => {
+                        DrafterKind::Mtp
+                    }
+                    Some(_) => DrafterKind::Unknown,
                     None => DrafterKind::None,
                 };
                 (algorithm, kind)
@@ -345,6 +389,7 @@ impl Server for OpenAi {
                 abilities,
                 draft_counts,
                 counted: counters.totals(),
+                no_speedup: None,
             }),
         };
         (header, notices)

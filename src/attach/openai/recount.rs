@@ -169,30 +169,56 @@ pub struct Totals {
     pub longest: Option<u64>,
 }
 
-/// From sums, where every step that drafted did so alike and is one chunk. Chunks of several tokens are such steps; those
-/// of one token are, too, if there are as many steps as chunks. None where sums leave a choice.
+/// Whether an answer whose chunks have these sizes can have these sums: drafts that were accepted are among its tokens,
+/// but for those of the last step, which the end of the answer may cut.
 #[must_use]
-pub fn from_totals(chunks: &[usize], totals: Totals) -> Option<Recount> {
-    if totals.steps == 0 || !totals.drafted.is_multiple_of(totals.steps) {
+pub fn can_hold(chunks: &[usize], totals: Totals) -> bool {
+    let Totals { steps, drafted, accepted, longest } = totals;
+    let tokens = chunks.iter().sum::<usize>() as u64;
+    let longest = longest.unwrap_or(MAX_DRAFTS as u64);
+    let cut = accepted.min(longest);
+    accepted <= drafted
+        && drafted <= steps.saturating_mul(longest)
+        && (steps == 0) == (drafted == 0)
+        && steps.saturating_add(accepted) <= tokens.saturating_add(cut)
+}
+
+/// From sums, where every step that drafted did so alike and is one chunk. Chunks of several tokens are such steps; those
+/// of one token are, too, if there are as many steps as chunks. Where `is_cut` says that the answer has reached its
+/// limit, the last step may have drafted less. None where sums leave a choice.
+#[must_use]
+pub fn from_totals(chunks: &[usize], totals: Totals, is_cut: bool) -> Option<Recount> {
+    if !can_hold(chunks, totals) {
         return None;
     }
-    if totals.longest.is_some_and(|longest| longest.saturating_mul(totals.steps) != totals.drafted) {
-        return None;
-    }
+    let (drafted, of_last) = alike(totals, is_cut)?;
     if chunks.len() as u64 != totals.steps {
-        return from_wide_chunks(chunks, totals);
+        return (drafted == of_last).then(|| from_wide_chunks(chunks, totals)).flatten();
     }
-    let drafted = usize::try_from(totals.drafted / totals.steps).ok().filter(|drafted| *drafted <= MAX_DRAFTS)?;
     let (last, before) = chunks.split_last()?;
     let accepted: Vec<usize> = before.iter().map(|size| size.saturating_sub(1)).collect();
     // the last step may be cut
     let rest = usize::try_from(totals.accepted).ok()?.checked_sub(accepted.iter().sum())?;
-    let fits = accepted.iter().all(|accepted| *accepted <= drafted) && rest <= drafted && rest + 1 >= *last;
+    let fits = accepted.iter().all(|accepted| *accepted <= drafted) && rest <= of_last && rest + 1 >= *last;
     fits.then(|| {
-        let all = accepted.into_iter().chain([rest]).zip(chunks);
-        let rounds = all.map(|(accepted, size)| round(Counted { drafted, accepted }, *size, false)).collect();
+        let all = accepted.into_iter().map(|accepted| Counted { drafted, accepted });
+        let all = all.chain([Counted { drafted: of_last, accepted: rest }]).zip(chunks);
+        let rounds = all.map(|(step, size)| round(step, *size, false)).collect();
         Recount { rounds, unsplit: 0, is_ambiguous: false }
     })
+}
+
+/// Drafts of each step but the last, and of the last. None if the steps did not draft alike.
+fn alike(totals: Totals, is_cut: bool) -> Option<(usize, usize)> {
+    let Totals { steps, drafted, longest, .. } = totals;
+    let each = match longest {
+        Some(longest) => longest,
+        None => drafted.checked_div(steps).filter(|_| drafted.is_multiple_of(steps))?,
+    };
+    let of_last = drafted.checked_sub(each.checked_mul(steps.checked_sub(1)?)?)?;
+    let is_alike = of_last == each || (is_cut && (1..each).contains(&of_last));
+    let number = |drafts: u64| usize::try_from(drafts).ok().filter(|drafts| *drafts <= MAX_DRAFTS);
+    is_alike.then_some(number(each).zip(number(of_last))).flatten()
 }
 
 /// Some steps drafted nothing: those that did are the chunks of several tokens, if their sums agree.
@@ -261,16 +287,36 @@ mod tests {
     #[test]
     fn sums_are_enough_where_every_step_drafts_alike() {
         let totals = Totals { steps: 3, drafted: 12, accepted: 6, longest: Some(4) };
-        let found = from_totals(&[5, 1, 2], totals).unwrap();
+        let found = from_totals(&[5, 1, 2], totals, false).unwrap();
         assert_eq!(shape(&found), [(4, 4, 5, false), (4, 0, 1, false), (4, 2, 2, false)]);
-        assert_eq!(from_totals(&[5, 1], totals), None, "merged");
-        assert_eq!(from_totals(&[5, 1, 5], totals), None, "contradicts");
-        assert_eq!(from_totals(&[5, 1, 2], Totals { longest: Some(5), ..totals }), None, "some drafted less");
+        assert_eq!(from_totals(&[5, 1], totals, true), None, "merged");
+        assert_eq!(from_totals(&[5, 1, 5], totals, true), None, "contradicts");
+        assert_eq!(from_totals(&[5, 1, 2], Totals { longest: Some(5), ..totals }, false), None, "some drafted less");
         let totals = Totals { steps: 2, drafted: 8, accepted: 6, longest: Some(4) };
-        let found = from_totals(&[5, 1, 3, 1], totals).unwrap();
+        let found = from_totals(&[5, 1, 3, 1], totals, false).unwrap();
         assert_eq!(shape(&found), [(4, 4, 5, false), (0, 0, 1, false), (4, 2, 3, false), (0, 0, 1, false)]);
         let totals = Totals { accepted: 4, ..totals };
-        assert_eq!(from_totals(&[5, 1, 1], totals), None, "which of the last two drafted in vain");
+        assert_eq!(from_totals(&[5, 1, 1], totals, false), None, "which of the last two drafted in vain");
+    }
+
+    #[test]
+    fn the_last_step_of_an_answer_that_reached_its_limit_may_have_drafted_less() {
+        let totals = Totals { steps: 3, drafted: 10, accepted: 5, longest: Some(4) };
+        let found = from_totals(&[5, 1, 2], totals, true).unwrap();
+        assert_eq!(shape(&found), [(4, 4, 5, false), (4, 0, 1, false), (2, 1, 2, false)]);
+        assert_eq!(from_totals(&[5, 1, 2], totals, false), None, "any of them may have been shorter");
+        // four drafts accepted, and room for two tokens
+        let found = from_totals(&[5, 2], Totals { steps: 2, drafted: 8, accepted: 8, longest: Some(4) }, true).unwrap();
+        assert_eq!(shape(&found)[1], (4, 4, 2, false));
+    }
+
+    #[test]
+    fn sums_of_other_requests_do_not_fit() {
+        let totals = Totals { steps: 21, drafted: 84, accepted: 73, longest: Some(4) };
+        assert!(!can_hold(&[1; 63], totals), "94 tokens and more in 63");
+        assert!(can_hold(&[5; 18], totals), "the last step may be cut");
+        assert!(can_hold(&[1, 1, 1], Totals { steps: 0, drafted: 0, accepted: 0, longest: None }));
+        assert!(!can_hold(&[1; 9], Totals { steps: 3, drafted: 0, accepted: 0, longest: None }), "steps that drafted");
     }
 
     proptest! {
@@ -306,7 +352,8 @@ mod tests {
             totals in (any::<u64>(), any::<u64>(), any::<u64>(), any::<Option<u64>>()),
         ) {
             let _ = per_step(&chunks, &counted(&steps));
-            let _ = from_totals(&chunks, Totals { steps: totals.0, drafted: totals.1, accepted: totals.2, longest: totals.3 });
+            let totals = Totals { steps: totals.0, drafted: totals.1, accepted: totals.2, longest: totals.3 };
+            let _ = (from_totals(&chunks, totals, true), from_totals(&chunks, totals, false));
         }
     }
 }

@@ -8,9 +8,9 @@ use crate::attach::step::{MAX_DRAFTS, Part, Step, unreported};
 use crate::protocol::{Piece, StopReason, TokenId};
 
 use super::chunk::{Choice, Chunk, PerRequest, SpecTokens};
-use super::recount::{Counted, Recount, Totals, from_totals, per_step};
+use super::recount::{Counted, Recount, Totals, can_hold, from_totals, per_step};
 use super::tokens::{SentToken, tokens};
-use super::{Dialect, Shared};
+use super::{Dialect, Shared, Since};
 
 /// Most chunks whose steps are counted at the end.
 const MAX_CHUNKS: usize = 1 << 20;
@@ -168,9 +168,12 @@ impl Steps {
             };
             return (self.of_totals(totals), in_words(totals));
         }
-        match self.shared.counted_since() {
-            Some(totals) => (self.of_totals(totals), in_words(totals)),
-            None => (None, self.shared.how_to_count().to_owned()),
+        let own = self.usage.unwrap_or(self.tokens);
+        match self.shared.counted_since(own) {
+            Since::Own(totals) if can_hold(&self.sizes, totals) => (self.of_totals(totals), in_words(totals)),
+            Since::Own(_) => (None, OTHERS.to_owned()),
+            Since::Others(counted) => (None, others(counted, own)),
+            Since::Nothing => (None, self.shared.how_to_count().to_owned()),
         }
     }
 
@@ -178,7 +181,7 @@ impl Steps {
         if totals.steps == 0 && totals.drafted == 0 {
             return per_step(&self.sizes, &[]); // nothing was drafted
         }
-        from_totals(&self.sizes, totals)
+        from_totals(&self.sizes, totals, self.finish == Some(StopReason::MaxTokens))
     }
 
     /// Where a piece of the stream is not a token.
@@ -189,6 +192,19 @@ impl Steps {
             "the server counts {counted} tokens in the {pieces} pieces of this answer: figures here count pieces"
         )))
     }
+}
+
+/// Where the counters contradict the answer.
+const OTHERS: &str = "how much this answer drafted is unknown: the server's counters rose by more than its tokens can hold, so \
+                      others use this server; --enable-per-request-metrics and --per-request-spec-decode-metrics detailed \
+                      report each answer on its own";
+
+/// Where the counters rose by the tokens of other requests, too.
+fn others(counted: u64, own: u64) -> String {
+    format!(
+        "how much this answer drafted is unknown, others use this server: its counters rose by {counted} tokens, this answer \
+         has {own}; --enable-per-request-metrics and --per-request-spec-decode-metrics detailed report each answer on its own"
+    )
 }
 
 fn in_words(totals: Totals) -> String {

@@ -5,12 +5,28 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 use draftscope::cli::{BenchArgs, SampleArgs};
 use draftscope::headless::Driver;
-use draftscope::protocol::Header;
+use draftscope::protocol::{DrafterInfo, Header};
 
 use super::super::run_args::ANSWER_TOKENS;
 use super::super::signals::StopSignal;
 use super::ALL;
 use super::report::{Case, SERVER, Sample};
+
+/// The prompt before all others, which is none of a suite: a drafter may remember it.
+const WARM_UP: &str = "Count from one to eight.";
+
+/// Ends the category of answers to prompts that the server had not met before in this run; the category itself has these
+/// and later ones.
+const FIRST: &str = ", first";
+
+/// What a drafter that may remember means for the rows.
+const REMEMBERS: &str = "this server may draft from earlier answers: the prompts of later repeats are varied, and the first \
+                         repeat has rows of its own ('first'); start the server anew before you compare two reports";
+
+/// A prompt that asks for the same as an earlier one, in other words.
+fn varied(prompt: &str, repeat: u32) -> String {
+    format!("Request {}. {prompt}", repeat + 1)
+}
 
 /// Asks the suite of the server, once for each repeat; one prompt runs first as warm-up.
 pub(super) fn measure(
@@ -24,13 +40,19 @@ pub(super) fn measure(
     let model = super::super::attach::named(&args.model);
     let mut driver = Driver::new(super::super::attach::start(url, model, &args.connect, &sample)?);
     stop.watch(&mut driver);
-    let (_, warm_up) = suite.first().context("the suite holds no prompts")?;
-    super::answer(&mut driver, (args, stop), warm_up)?;
+    super::answer(&mut driver, (args, stop), WARM_UP)?;
+    let drafter = driver.session().header().and_then(|header| header.drafter.as_ref());
+    let remembers = drafter.is_some_and(DrafterInfo::may_remember);
+    if remembers && args.repeat > 1 {
+        eprintln!("draftscope: {REMEMBERS}");
+    }
     let mut reported = 0;
     for repeat in 0..args.repeat {
         eprintln!("draftscope: {url}, repeat {} of {}", repeat + 1, args.repeat);
+        let is_again = remembers && repeat > 0;
         for (category, prompt) in suite {
-            super::answer(&mut driver, (args, stop), prompt)?;
+            let prompt = if is_again { varied(prompt, repeat) } else { prompt.clone() };
+            super::answer(&mut driver, (args, stop), &prompt)?;
             super::super::output::report_new_notices(&driver, &mut reported);
             let session = driver.session();
             let turn = session.turn().context("nothing was measured; please report this")?;
@@ -38,8 +60,15 @@ pub(super) fn measure(
             let drafter = session.header().and_then(|header| header.drafter.as_ref());
             let drafter = drafter.map_or_else(|| SERVER.to_owned(), |drafter| drafter.name.clone());
             let case = Case { drafter, rule: SERVER.into(), k: SERVER.into(), category: category.clone() };
-            samples.entry(Case { category: ALL.into(), ..case.clone() }).or_default().push(measured.clone());
-            samples.entry(case).or_default().push(measured);
+            for category in [ALL, category] {
+                let mut add = |category: String| {
+                    samples.entry(Case { category, ..case.clone() }).or_default().push(measured.clone());
+                };
+                add(category.to_owned());
+                if remembers && args.repeat > 1 && repeat == 0 {
+                    add(format!("{category}{FIRST}"));
+                }
+            }
         }
     }
     let header = driver.session().header().cloned();

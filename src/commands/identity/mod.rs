@@ -133,7 +133,7 @@ fn drafters(args: &IdentityArgs, loaded: &Loaded) -> Result<Vec<DrafterKind>> {
     let is_there = |kind: &DrafterKind| match kind {
         DrafterKind::Mtp => loaded.mtp.is_some() || loaded.block.is_some(),
         DrafterKind::DraftModel => matches!(loaded.draft_model, Some(Ok(_))),
-        DrafterKind::Human | DrafterKind::None => false,
+        DrafterKind::Human | DrafterKind::None | DrafterKind::Unknown => false,
         _ => true,
     };
     if args.drafters.iter().any(|name| name == "all") {

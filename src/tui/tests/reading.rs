@@ -235,6 +235,18 @@ fn a_thought_is_folded_until_the_key_opens_it() {
 }
 
 #[test]
+fn an_answer_that_ended_in_its_thought_is_shown() {
+    let mut script = Script::prompted("Why is the sky blue?", "<think>");
+    script.round(&[(" light", 0.6)], &[(" light", 0.9), (",", 0.8)]);
+    let mut stage = browse(&script, TuiOptions::default());
+    assert!(answer(&mut stage).contains('▸'), "while it goes on it is folded");
+    script.finish(Lane::Speculative, StopReason::MaxTokens);
+    let mut stage = browse(&script, TuiOptions::default());
+    let shown = answer(&mut stage);
+    assert!(shown.contains("<think> light,") && !shown.contains('▸'), "{shown}");
+}
+
+#[test]
 fn a_selected_round_of_a_thought_opens_it() {
     let mut stage = browse(&thinking(), TuiOptions::default());
     assert!(answer(&mut stage).contains('▸'));

@@ -51,18 +51,17 @@ fn drafters(screen: Screen, round: &Round, column: usize, area: Rect, frame: &mu
             let text = format!("{name} was proposed without a distribution: it counts as certain (q = 1).");
             wrapped(&text, inner.width, screen.theme[Role::Text])
         }
-        None => wrapped(nobody(round), inner.width, screen.theme[Role::TextDim]),
+        None => wrapped(no_draft(round), inner.width, screen.theme[Role::TextDim]),
     };
     put(lines, inner, frame);
 }
 
 /// Why there is no draft.
-fn nobody(round: &Round) -> &'static str {
+fn no_draft(round: &Round) -> &'static str {
     match round.drafts.len() {
-        0 if round.round == 0 => {
-            "Nobody drafted this token: the prompt's own pass gives the first token of every answer."
-        }
-        0 => "Nobody drafted in this round: a plain pass over one row.",
+        0 if round.round == 0 => "Not a draft: the prompt's own pass gives the first token of every answer.",
+        _ if round.drafts_unknown => "The server does not report whether further drafts of this round were rejected.",
+        0 => "No drafts in this round: a plain pass over one row.",
         _ => "No draft stands here: this is the row after the last draft, from which the bonus comes.",
     }
 }

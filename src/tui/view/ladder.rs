@@ -207,7 +207,8 @@ fn row(screen: Screen, grid: &Grid, at: RoundAt, round: &Round) -> [Line<'static
     };
     let marker = if is_here { "▸" } else { " " };
     let accepted = if round.verdict.is_some() {
-        format!("{:>3} of {}", round.accepted(), round.drafts.len())
+        let drafted = if round.drafts_unknown { "?".to_owned() } else { round.drafts.len().to_string() };
+        format!("{:>3} of {drafted}", round.accepted())
     } else {
         "  …".to_owned()
     };

@@ -55,7 +55,7 @@ fn numbers(screen: Screen, round: &Round, column: usize, width: u16) -> Vec<Line
             "entropy p, q (bits, at least)",
             format!("{}, {}", shown(facts.target_entropy, 2), shown(facts.drafter_entropy, 2)),
         ),
-        ("rule", rule(round)),
+        ("rule", rule(screen, round)),
     ];
     let mut flow = Flow::new(width);
     for (name, value) in pairs.into_iter().filter(|(name, value)| *name != U || value != NONE) {
@@ -70,9 +70,10 @@ fn numbers(screen: Screen, round: &Round, column: usize, width: u16) -> Vec<Line
     flow.finish()
 }
 
-fn rule(round: &Round) -> String {
+fn rule(screen: Screen, round: &Round) -> String {
     let temperature = round.sampling.temperature;
     match round.judged_by() {
+        _ if !screen.session.reports_rule() => format!("set by the server, at T {temperature}"),
         rule if rule == round.rule => format!("{rule} at T {temperature}"),
         rule => format!("{rule} at T {temperature} ({} judges chains only)", round.rule),
     }

@@ -167,7 +167,7 @@ fn story(screen: Screen, round: &Round) -> String {
     }
     let (drafts, asked) = (round.drafts.len(), usize::from(round.draft_len));
     if round.round == 0 {
-        return "The pass over the prompt gives the first token of the answer: nobody drafted it.".to_owned();
+        return "The pass over the prompt gives the first token of the answer: it is not a draft.".to_owned();
     }
     if round.verdict.is_none() {
         return match (drafts, asked) {
@@ -181,6 +181,12 @@ fn story(screen: Screen, round: &Round) -> String {
     let tokens = if round.is_complete && !round.is_partial { round.committed.len() } else { accepted + 1 };
     let yields = if tokens == 1 { "1 token".to_owned() } else { format!("{tokens} tokens") };
     match accepted {
+        _ if drafts == 0 && round.drafts_unknown => {
+            "One token from one pass of the target; the server does not report whether drafts were rejected.".to_owned()
+        }
+        _ if round.drafts_unknown && tokens == accepted + 1 => {
+            format!("{yields} from one pass; the server does not report whether further drafts were rejected.")
+        }
         _ if drafts == 0 => "No draft in this round: one pass of the target gives one token.".to_owned(),
         _ if tokens != accepted + 1 => {
             format!("{accepted} of {drafts} drafts accepted, and the answer ends: {yields}.")

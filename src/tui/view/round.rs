@@ -74,7 +74,9 @@ pub(super) fn title(screen: Screen, round: &Round) -> Line<'static> {
     if round.is_tree() {
         text.push_str(&format!(" · tree of {}", round.drafts.len()));
     }
-    if round.verdict.is_some() && !round.drafts.is_empty() {
+    if round.drafts_unknown {
+        text.push_str(" · drafts not reported");
+    } else if round.verdict.is_some() && !round.drafts.is_empty() {
         text.push_str(&format!(" · {} of {} accepted", round.accepted(), round.drafts.len()));
     }
     match round.committed.len() {
@@ -297,6 +299,7 @@ pub(super) fn verdict(screen: Screen, round: &Round, index: usize, width: usize)
         Some(Outcome::NotReached) if width < 14 => (fate_of(round, index), "unreached"),
         Some(Outcome::NotReached) => (fate_of(round, index), "not reached"),
         None if next && round.round == 0 => (next_fate(round), "first"),
+        None if next && round.drafts_unknown => (next_fate(round), "target's"),
         None if next && round.drafts.is_empty() => (next_fate(round), "plain"),
         None if next && round.next_kind() == Some(NextKind::Recovered) => (next_fate(round), "recovered"),
         None if next => (next_fate(round), "bonus"),

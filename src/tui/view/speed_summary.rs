@@ -42,7 +42,8 @@ fn attached(screen: Screen) -> String {
     };
     let own = screen.session.stats(Lane::Speculative).summary();
     let (drafted, accepted, steps) = (own.num_draft_tokens, own.num_accepted_draft_tokens, own.num_spec_steps);
-    let own = (drafted > 0).then(|| format!("This session: {}.", share(accepted, drafted, steps)));
+    let counts = drafted.filter(|drafted| *drafted > 0).zip(accepted.zip(steps));
+    let own = counts.map(|(drafted, (accepted, steps))| format!("This session: {}.", share(accepted, drafted, steps)));
     let before = screen.engine().and_then(|engine| {
         let totals = engine.counted.filter(|totals| totals.drafted > 0)?;
         let (name, counts) = (text::one_line(&engine.name), share(totals.accepted, totals.drafted, totals.steps));

@@ -98,7 +98,10 @@ fn parts(screen: Screen, level: Level) -> Vec<Part> {
     }
     let is_lossless = settings.rule.is_lossless();
     if level >= RULE || !is_lossless {
-        let rule = format!("{}{}", arrow(settings.rule != now.rule), rule(&settings, level));
+        let rule = match screen.session.reports_rule() {
+            true => format!("{}{}", arrow(settings.rule != now.rule), rule(&settings, level)),
+            false => "set by the server".to_owned(),
+        };
         let role = if is_lossless { Role::Text } else { Role::Warning };
         parts.push(Part { role, ..Part::new(named(NAMES, "Rule"), rule) });
     }
@@ -157,8 +160,11 @@ fn drafter_name(kind: DrafterKind) -> String {
         DrafterKind::Oracle => "oracle",
         DrafterKind::Random => "random tokens",
         DrafterKind::Human => "you",
-        DrafterKind::Joined(_) | DrafterKind::None => "none",
+        DrafterKind::Joined(_) | DrafterKind::None | DrafterKind::Unknown => "none",
     };
+    if kind == DrafterKind::Unknown {
+        return "not named by the server".to_owned();
+    }
     let chain: Vec<_> = kind.chain().iter().map(simple).collect();
     if chain.is_empty() { "none".to_owned() } else { chain.join(" or ") }
 }

@@ -108,7 +108,9 @@ fn folded(screen: Screen, answer: &Answer, selected: Option<Option<usize>>) -> O
     }
     let chosen = selected.map(|round| round.and_then(|at| answer.rounds.get(at)).map_or(0, |round| round.first_token));
     let is_chosen = chosen.and_then(|first| answer.tokens.get(first)).is_some_and(|token| token.is_thought);
-    Some(answer.thought_tokens()).filter(|tokens| *tokens > 0 && !is_chosen)
+    // of an answer that ended in its thought nothing else is there to be shown
+    let is_all = answer.finished.is_some() && answer.thought_tokens() == answer.tokens.len();
+    Some(answer.thought_tokens()).filter(|tokens| *tokens > 0 && !is_chosen && !is_all)
 }
 
 /// What no turn holds yet: the prompt on its way, a new conversation.
