@@ -157,6 +157,7 @@ const COMMANDS: &[Layer] = &[
             "suite",
             "terminal",
             "trace",
+            "watch_history",
         ],
         &[],
     ),

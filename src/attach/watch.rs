@@ -99,7 +99,10 @@ impl Known {
                 }
             }
             Err(HttpError::Status { status: 404 | 501, .. }) => {
-                let how = if self.has_slots { "start llama-server with --metrics" } else { "it publishes no /metrics" };
+                let how = match self.has_slots {
+                    true => "start llama-server with --metrics; speed is that of its slots",
+                    false => "it publishes no /metrics",
+                };
                 sample.problem = Some(format!("no metrics: {how}"));
             }
             Err(error) => {
@@ -147,6 +150,7 @@ impl Known {
 fn states(slots: &Value) -> Vec<SlotState> {
     let list = slots.as_array().map(Vec::as_slice).unwrap_or_default();
     let state = |slot: &Value| SlotState {
+        task: slot.get("id_task").and_then(Value::as_u64),
         id: slot.get("id").and_then(Value::as_u64).and_then(|id| u32::try_from(id).ok()).unwrap_or(0),
         is_busy: slot.get("is_processing").and_then(Value::as_bool).unwrap_or(false),
         speculates: slot.get("speculative").and_then(Value::as_bool),

@@ -59,6 +59,14 @@ pub enum SamplingOf {
     Server,
 }
 
+/// Longest time between two looks, in seconds.
+const MOST_SECONDS: f64 = 86_400.0;
+
+fn parse_interval(text: &str) -> Result<f64, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.1..=MOST_SECONDS).contains(seconds));
+    seconds.ok_or_else(|| format!("it must be a number of seconds from 0.1 to {MOST_SECONDS}"))
+}
+
 fn parse_socket(text: &str) -> Result<Address, String> {
     text.parse()
 }
@@ -72,9 +80,22 @@ pub struct AttachArgs {
     /// Only follow what others ask of these servers: metrics over time, a row a server, no prompt is sent
     #[arg(long, conflicts_with_all = ["prompt", "per_line", "probe", "plain_url", "trace"])]
     pub watch: bool,
-    /// With --watch: write a JSON line a second instead of drawing, as without a terminal
+    /// With --watch: write a JSON line for each look instead of drawing, as without a terminal
     #[arg(long, requires = "watch")]
     pub json: bool,
+    /// With --watch: seconds between two looks at a server
+    #[arg(long, requires = "watch", value_name = "SECONDS", default_value_t = 1.0, value_parser = parse_interval)]
+    pub interval: f64,
+    /// With --watch: look twice, an interval apart, write a line for each server and end
+    #[arg(long, requires = "watch")]
+    pub once: bool,
+    /// With --watch: a condition, such as 'acceptance<0.4 for 60s'; when it holds a line says so, and the exit status is 1 in
+    /// the end; may be repeated
+    #[arg(long = "alert", requires = "watch", value_name = "CONDITION")]
+    pub alerts: Vec<String>,
+    /// With --watch: record all looks in a file, which replay opens
+    #[arg(long, requires = "watch", value_name = "FILE")]
+    pub history: Option<PathBuf>,
     /// Check the lines of an engine's plugin, from a file or from its socket, and name line and field of what is wrong
     #[arg(long, value_name = "FILE|SOCKET", conflicts_with_all = ["urls", "watch"])]
     pub check: Option<PathBuf>,

@@ -1,19 +1,17 @@
 //! `draftscope attach`: the live view of a server that somebody else runs.
 
-use std::io::{self, Write as _};
+mod watch;
+
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use draftscope::attach::{self, API_KEY, AttachConfig, PLAIN_API_KEY, PlainServer, WantedModel};
 use draftscope::cli::{AttachArgs, ConnectArgs, ModelArgs, SampleArgs, SamplingOf};
 use draftscope::config::UserFiles;
-use draftscope::headless::write_json_line;
 use draftscope::http::{Access, Patience};
 use draftscope::protocol::{Baseline, Settings};
-use draftscope::session::Fleet;
 use draftscope::stream::Source;
-use draftscope::tui::{FleetView, TuiOptions};
+use draftscope::tui::TuiOptions;
 
 use super::{chat, run_args, terminal};
 
@@ -25,7 +23,7 @@ pub(crate) fn run(args: &AttachArgs, files: &UserFiles) -> Result<ExitCode> {
         return super::plugin_check::run(place);
     }
     if args.watch {
-        return watch(args, files);
+        return watch::run(args, &access(&args.connect)?, files);
     }
     let [url] = args.urls.as_slice() else { bail!("only --watch takes several servers; name one") };
     let is_live = terminal::can_draw() && !args.per_line;
@@ -47,28 +45,6 @@ pub(crate) fn run(args: &AttachArgs, files: &UserFiles) -> Result<ExitCode> {
         ..terminal::screen(&args.screen, files)
     };
     terminal::show(source, options, recorder)
-}
-
-/// Follows servers that others use, on the terminal or as JSON lines.
-fn watch(args: &AttachArgs, files: &UserFiles) -> Result<ExitCode> {
-    let urls: Vec<String> = args.urls.iter().map(|url| attach::address::base(url)).collect();
-    let samples = attach::watch::watch(&urls, &access(&args.connect)?, Duration::from_secs(1));
-    let samples = samples.map_err(anyhow::Error::msg)?;
-    if terminal::can_draw() && !args.json {
-        FleetView::new(args.urls.len(), terminal::look(&args.screen.look, files)).run(&samples)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let mut fleet = Fleet::new(args.urls.len());
-    let mut out = io::stdout().lock();
-    for sample in samples {
-        let server = sample.server;
-        fleet.take(sample);
-        if let Some(line) = fleet.line(server) {
-            write_json_line(&mut out, &line)?;
-            out.flush()?;
-        }
-    }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// The model that `--model` names for a server. The variable names one of our own engine, which a server need not have.

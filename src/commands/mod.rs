@@ -37,3 +37,4 @@ mod suite;
 mod terminal;
 mod trace;
 pub(crate) mod train;
+mod watch_history;

@@ -51,7 +51,7 @@ pub use summary::RunSummary;
 pub use token::{Candidate, FIRST_DIGESTED, Piece, Prediction, TokenBytes, TokenId};
 pub use turn_times::{TurnEdge, TurnTimes};
 pub use verdict::{Judgement, NextKind, Outcome, Verification};
-pub use watch::{Counters, ServerSample, SlotState};
+pub use watch::{Counters, Histogram, ServerSample, SlotState};
 
 #[cfg(test)]
 pub(crate) mod schema;

@@ -1,11 +1,12 @@
 //! What a server that others use says of itself.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::DraftTotals;
 
 /// Sums since a server started; of several models or engines at one address, over all of them.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Counters {
     /// Verification steps with drafts.
     pub steps: Option<u64>,
@@ -15,7 +16,7 @@ pub struct Counters {
     pub accepted: Option<u64>,
     /// Accepted ones by position; as long as the longest draft. Empty if not published.
     pub accepted_per_pos: Vec<u64>,
-    /// Tokens of answers.
+    /// Tokens of answers. llama-server counts those of an answer when it ends.
     pub generated: Option<u64>,
     /// Requests being answered now.
     pub running: Option<u64>,
@@ -25,6 +26,73 @@ pub struct Counters {
     pub mean_length: Option<f64>,
     /// Acceptance rate, where only that is published.
     pub rate: Option<f64>,
+    /// Share of the KV cache in use, 0 to 1; of several engines, the mean.
+    pub kv_use: Option<f64>,
+    /// Tokens of prompts that were looked up in the prefix cache.
+    pub prefix_queries: Option<u64>,
+    /// Those of them that were found there.
+    pub prefix_hits: Option<u64>,
+    /// Share that was found, where only that is published.
+    pub prefix_rate: Option<f64>,
+    /// Seconds from a request to its first token.
+    pub first_token: Option<Histogram>,
+    /// Seconds between two tokens of an answer.
+    pub between_tokens: Option<Histogram>,
+    /// Seconds from a request to the end of its answer.
+    pub whole: Option<Histogram>,
+    /// Seconds in which answers were written, where only their sum is published.
+    pub writing_seconds: Option<f64>,
+}
+
+/// A histogram as Prometheus publishes it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Histogram {
+    /// Upper limit of each bucket in rising order, and how many values were at most that; without the last, unlimited one.
+    pub buckets: Vec<(f64, u64)>,
+    /// Sum of all values.
+    pub sum: f64,
+    /// Number of values.
+    pub count: u64,
+}
+
+impl Histogram {
+    /// What was counted since an earlier reading; everything if a count fell or the buckets are others.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let is_same = self.buckets.len() == before.buckets.len()
+            && self.count >= before.count
+            && self.buckets.iter().zip(&before.buckets).all(|(now, then)| now.0 == then.0 && now.1 >= then.1);
+        if !is_same {
+            return self.clone();
+        }
+        let buckets = self.buckets.iter().zip(&before.buckets).map(|(now, then)| (now.0, now.1 - then.1)).collect();
+        Self { buckets, sum: (self.sum - before.sum).max(0.0), count: self.count - before.count }
+    }
+
+    /// The mean; none without values.
+    #[must_use]
+    pub fn mean(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum / self.count as f64)
+    }
+
+    /// The value that this share (0 to 1) of the values does not exceed, interpolated within its bucket as Prometheus
+    /// does. None without values, or where it lies beyond the last limit.
+    #[must_use]
+    pub fn quantile(&self, share: f64) -> Option<f64> {
+        if self.count == 0 {
+            return None;
+        }
+        let rank = share.clamp(0.0, 1.0) * self.count as f64;
+        let (mut low, mut below) = (0.0, 0);
+        for (limit, upto) in &self.buckets {
+            if *upto as f64 >= rank && *upto > below {
+                return Some(low + (limit - low) * ((rank - below as f64).max(0.0) / (upto - below) as f64));
+            }
+            (low, below) = (*limit, (*upto).max(below));
+        }
+        None
+    }
 }
 
 impl Counters {
@@ -59,16 +127,43 @@ impl Counters {
             accepted: less(self.accepted, before.accepted),
             accepted_per_pos: per_pos.map(|(at, now)| now.checked_sub(then(at)).unwrap_or(*now)).collect(),
             generated: less(self.generated, before.generated),
+            prefix_queries: less(self.prefix_queries, before.prefix_queries),
+            prefix_hits: less(self.prefix_hits, before.prefix_hits),
+            first_token: grown(self.first_token.as_ref(), before.first_token.as_ref()),
+            between_tokens: grown(self.between_tokens.as_ref(), before.between_tokens.as_ref()),
+            whole: grown(self.whole.as_ref(), before.whole.as_ref()),
+            writing_seconds: self.writing_seconds.map(|now| {
+                let then = before.writing_seconds.unwrap_or(0.0);
+                if now >= then { now - then } else { now }
+            }),
             ..*self
         }
     }
+
+    /// Whether a counter fell since an earlier reading, as it does when a server is started anew.
+    #[must_use]
+    pub fn fell_since(&self, before: &Self) -> bool {
+        let fell = |now: Option<u64>, then: Option<u64>| now.zip(then).is_some_and(|(now, then)| now < then);
+        fell(self.steps, before.steps)
+            || fell(self.drafted, before.drafted)
+            || fell(self.accepted, before.accepted)
+            || fell(self.generated, before.generated)
+            || fell(self.prefix_queries, before.prefix_queries)
+    }
+}
+
+fn grown(now: Option<&Histogram>, before: Option<&Histogram>) -> Option<Histogram> {
+    now.map(|now| before.map_or_else(|| now.clone(), |before| now.since(before)))
 }
 
 /// A slot of a server: a place for one request.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct SlotState {
     /// Its number.
     pub id: u32,
+    /// Number of its request, of that which runs or of the last one.
+    pub task: Option<u64>,
     /// Whether a request runs in it.
     pub is_busy: bool,
     /// Whether it drafts.
@@ -80,7 +175,8 @@ pub struct SlotState {
 }
 
 /// One look at a server.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ServerSample {
     /// Its place in the list of servers, from 0.
     pub server: usize,

@@ -61,7 +61,7 @@ pub use diff::{Diff, FirstDifference, Side, TurnDiff};
 pub use draw::draw_for;
 pub use fate::{Fate, Provenance};
 pub use findings::{Finding, NEAR_TIE, explain};
-pub use fleet::{Fleet, Rates, WatchLine, Watched};
+pub use fleet::{Alert, Fired, Fleet, Latency, Rates, Share, WatchLine, Watched};
 pub use header_diff::{HeaderDifference, header_diff};
 pub use kept_rounds::LISTED_ROUNDS;
 pub use loading::Loading;

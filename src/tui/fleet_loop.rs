@@ -1,7 +1,7 @@
 //! The loop that joins samples of servers, keys and a screen.
 
 use std::sync::mpsc::Receiver;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossterm::event::{Event as Input, KeyEventKind, poll, read};
 
@@ -16,18 +16,23 @@ use super::view;
 const TICK: Duration = Duration::from_millis(100);
 
 impl FleetView {
-    /// Shows the servers on the terminal until the user leaves.
+    /// Shows the servers on the terminal until the user leaves; returns whether a condition was met meanwhile.
     ///
     /// # Errors
     /// When the terminal cannot be set up, drawn to or read. It is restored in every case.
-    pub fn run(mut self, samples: &Receiver<ServerSample>) -> Result<(), TuiError> {
+    pub fn run(mut self, samples: &Receiver<ServerSample>) -> Result<bool, TuiError> {
         end_on_hangup()?;
         let mut guard = Guard::enter(!self.app.options.no_mouse)?;
-        let mut is_new = true;
+        let (mut is_new, mut passed) = (true, Instant::now());
         while !self.quits() {
             while let Ok(sample) = samples.try_recv() {
                 self.take(sample);
                 is_new = true;
+            }
+            let ms = passed.elapsed().as_millis();
+            if ms > 0 {
+                passed = Instant::now();
+                is_new |= self.pass(u64::try_from(ms).unwrap_or(u64::MAX));
             }
             if std::mem::take(&mut is_new) {
                 let mut measured = self.app.hit_map.clone();
@@ -53,6 +58,6 @@ impl FleetView {
                 }
             }
         }
-        Ok(())
+        Ok(self.has_fired())
     }
 }

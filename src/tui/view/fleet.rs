@@ -1,19 +1,15 @@
-//! Servers that others use: a row each, and the chosen one in detail.
+//! Servers that others use: a row each, a row for all of them, and the chosen one in detail.
 //!
 //! ```text
 //!   title ─────────────────────────────────────────────
 //!   server  model  running  tokens/s  accepted  … a row each
-//!   over time: tokens/s, accepted │ by position │ slots
+//!   over time: tokens/s, accepted │ by position │ times │ requests
 //!   footer ────────────────────────────────────────────
 //! ```
 //!
 //! Invariant: as of every screen: drawing changes nothing, any size draws. A rate that was not measured is a dash.
 
-use std::collections::VecDeque;
-
-use ratatui::widgets::Sparkline;
-
-use crate::session::{Rates, Watched};
+use crate::session::{Latency, Rates, Watched};
 use crate::tui::app::Overlay;
 use crate::tui::fleet::FleetView;
 use crate::tui::plain_glyphs;
@@ -22,10 +18,16 @@ use super::prelude::*;
 use super::screen::MIN_SIZE;
 use super::transcript_cache::TranscriptCache;
 use super::values::number;
-use super::{help, screens};
+use super::{fleet_detail, help, screens};
 
 /// Width of the columns from `running` on.
 const FIGURES: usize = 50;
+
+/// Width of those that are left out on a small screen.
+const MORE: usize = 22;
+
+/// Smallest width of a screen with all columns.
+const WIDE: usize = 110;
 
 /// Draws one frame; returns its measurements.
 pub(in crate::tui) fn render(view: &FleetView, frame: &mut Frame) -> HitMap {
@@ -51,44 +53,91 @@ pub(in crate::tui) fn render(view: &FleetView, frame: &mut Frame) -> HitMap {
 fn main(screen: Screen, view: &FleetView, area: Rect, frame: &mut Frame) {
     let servers = view.fleet.servers();
     let most = area.height.saturating_sub(13).max(1);
-    let rows = u16::try_from(servers.len()).unwrap_or(u16::MAX).clamp(1, most);
-    let [title, table, detail, footer] = Layout::vertical([
+    let sum = usize::from(servers.len() > 1);
+    let rows = u16::try_from(servers.len() + sum).unwrap_or(u16::MAX).clamp(1, most);
+    let [titled, table, detail, footer] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(rows + 1),
         Constraint::Min(6),
         Constraint::Length(1),
     ])
     .areas(area);
-    let count = servers.len();
-    let name = format!(" {count} server{} watched; no prompt is sent", if count == 1 { "" } else { "s" });
-    frame.render_widget(Line::styled(name, screen.theme[Role::Status]), title);
+    title(screen, view, titled, frame);
     put(self::table(screen, view, table), table, frame);
     if let Some(server) = servers.get(view.chosen) {
-        self::detail(screen, server, detail, frame);
+        fleet_detail::render(screen, server, detail, frame);
     }
     let hint = match &screen.app.toast {
         Some(toast) => format!(" · {}", text::one_line(toast)),
         None => {
-            let keys: [(&[Action], &str); 4] = [
-                (CHOOSE, "choose"),
-                (&[Action::NextTheme], "theme"),
+            let mut keys: Vec<(&[Action], &str)> = vec![(CHOOSE, "choose")];
+            if view.is_replay() {
+                keys.push((&[Action::BackRound, Action::StepRound], "earlier, later"));
+                keys.push((&[Action::PauseResume], "play"));
+            }
+            keys.extend([
+                (&[Action::NextTheme] as &[Action], "theme"),
                 (&[Action::Help], "help"),
                 (&[Action::Quit], "quit"),
-            ];
+            ]);
             format!(" {}", screen.keys(Context::Watch, &keys))
         }
     };
     frame.render_widget(Line::styled(cut(&hint, footer.width.into()), screen.theme[Role::TextDim]), footer);
 }
 
+/// What is watched, the moment of a history, and the conditions that hold.
+fn title(screen: Screen, view: &FleetView, area: Rect, frame: &mut Frame) {
+    let count = view.fleet.servers().len();
+    let mut text = format!(" {count} server{} watched; no prompt is sent", if count == 1 { "" } else { "s" });
+    if let Some(moment) = view.moment() {
+        text = format!(" history of {count} server{}: {moment}", if count == 1 { "" } else { "s" });
+    }
+    let held = view.fleet.servers().iter().enumerate().find_map(|(index, server)| {
+        let alert = view.fleet.alerts(index).next()?;
+        let host = server.newest.as_ref().map_or("", |sample| sample.host.as_str());
+        Some(format!(" · {}: {}", text::one_line(host), text::one_line(alert)))
+    });
+    let mut line = vec![Span::styled(text, screen.theme[Role::Status])];
+    line.extend(held.map(|held| Span::styled(held, screen.theme[Role::Warning])));
+    put(vec![Line::from(line)], area, frame);
+}
+
+/// Widths of the names, and whether all columns fit.
+#[derive(Clone, Copy)]
+struct Widths {
+    host: usize,
+    model: usize,
+    is_wide: bool,
+}
+
 fn table(screen: Screen, view: &FleetView, area: Rect) -> Vec<Line<'static>> {
     let servers = view.fleet.servers();
     let width = usize::from(area.width);
-    let room = width.saturating_sub(FIGURES + 2);
+    let is_wide = width >= WIDE;
+    let room = width.saturating_sub(FIGURES + 2 + if is_wide { MORE } else { 0 });
     let host = (room / 2).clamp(12, 28).min(room);
-    let model = room.saturating_sub(host + 1);
-    let head = format!(
-        "  {} {} {:>7} {:>7} {:>9} {:>9} {:>12}",
+    let widths = Widths { host, model: room.saturating_sub(host + 1), is_wide };
+    let shown = usize::from(area.height).saturating_sub(1 + usize::from(servers.len() > 1)).max(1);
+    let first = view.chosen.saturating_sub(shown.saturating_sub(1)).min(servers.len().saturating_sub(shown));
+    let mut lines = vec![Line::styled(cut(&headline(widths), width), screen.theme[Role::TextDim])];
+    for (index, server) in servers.iter().enumerate().skip(first).take(shown) {
+        lines.push(row(screen, (server, index == view.chosen), widths, width));
+    }
+    if servers.len() > 1 {
+        let up = servers.iter().filter(|server| server.is_up()).count();
+        let which = if up == servers.len() { format!("all {up}") } else { format!("{up} that answer") };
+        let all = format!("  {} ", fit(&which, host + 1 + widths.model));
+        let text = format!("{all}{}", figures(&view.fleet.together(), is_wide));
+        lines.push(Line::styled(cut(&text, width), screen.theme[Role::TextDim]));
+    }
+    lines
+}
+
+fn headline(Widths { host, model, is_wide }: Widths) -> String {
+    let more = if is_wide { format!(" {:>9} {:>11}", "drafting", "first token") } else { String::new() };
+    format!(
+        "  {} {} {:>7} {:>7} {:>9} {:>9} {:>12}{more}",
         fit("server", host),
         fit("model", model),
         "running",
@@ -96,151 +145,58 @@ fn table(screen: Screen, view: &FleetView, area: Rect) -> Vec<Line<'static>> {
         "tokens/s",
         "accepted",
         "tokens/step"
-    );
-    let shown = usize::from(area.height).saturating_sub(1);
-    let first = view.chosen.saturating_sub(shown.saturating_sub(1)).min(servers.len().saturating_sub(shown));
-    let mut lines = vec![Line::styled(cut(&head, width), screen.theme[Role::TextDim])];
-    for (index, server) in servers.iter().enumerate().skip(first).take(shown) {
-        let is_chosen = index == view.chosen;
-        let mark = if is_chosen { "▸ " } else { "  " };
-        let role = if is_chosen { Role::TextStrong } else { Role::Text };
-        let Some(sample) = &server.newest else {
-            lines.push(Line::styled(format!("{mark}asking …"), screen.theme[Role::TextDim]));
-            continue;
-        };
-        let name = format!(
-            "{mark}{} {} ",
-            fit(&text::one_line(&sample.host), host),
-            fit(&text::one_line(&sample.model), model)
-        );
-        let Some(counters) = &sample.counters else {
-            let problem = text::one_line(sample.problem.as_deref().unwrap_or("nothing is known")).into_owned();
-            let left = width.saturating_sub(Span::raw(&name).width());
-            lines.push(Line::from(vec![
-                Span::styled(name, screen.theme[role]),
-                Span::styled(cut(&problem, left), screen.theme[Role::Warning]),
-            ]));
-            continue;
-        };
-        let rates = server.recent();
-        let count = |value: Option<u64>| value.map_or("–".to_owned(), |value| value.to_string());
-        let figures = format!(
-            "{:>7} {:>7} {:>9} {:>9} {:>12}",
-            count(counters.running),
-            count(counters.waiting),
-            number(rates.tokens_per_second, 1),
-            percent(rates.acceptance_rate),
-            number(rates.tokens_per_step, 2)
-        );
-        lines.push(Line::styled(cut(&format!("{name}{figures}"), width), screen.theme[role]));
-    }
-    lines
+    )
 }
 
-fn percent(rate: Option<f64>) -> String {
+fn row(screen: Screen, (server, is_chosen): (&Watched, bool), widths: Widths, width: usize) -> Line<'static> {
+    let mark = if is_chosen { "▸ " } else { "  " };
+    let role = if is_chosen { Role::TextStrong } else { Role::Text };
+    let Some(sample) = &server.newest else {
+        return Line::styled(format!("{mark}asking …"), screen.theme[Role::TextDim]);
+    };
+    let (host, model) = (text::one_line(&sample.host), text::one_line(&sample.model));
+    let name = format!("{mark}{} {} ", fit(&host, widths.host), fit(&model, widths.model));
+    if !server.is_up() {
+        let problem = text::one_line(sample.problem.as_deref().unwrap_or("nothing is known")).into_owned();
+        let left = width.saturating_sub(Span::raw(&name).width());
+        return Line::from(vec![
+            Span::styled(name, screen.theme[role]),
+            Span::styled(cut(&problem, left), screen.theme[Role::Warning]),
+        ]);
+    }
+    Line::styled(cut(&format!("{name}{}", figures(&server.recent(), widths.is_wide)), width), screen.theme[role])
+}
+
+fn figures(rates: &Rates, is_wide: bool) -> String {
+    let count = |value: Option<u64>| value.map_or("–".to_owned(), |value| value.to_string());
+    let first = rates.first_token.map_or("–".to_owned(), |time| seconds(time.mean));
+    let more = if is_wide { format!(" {:>9} {:>11}", percent(rates.drafting_share), first) } else { String::new() };
+    format!(
+        "{:>7} {:>7} {:>9} {:>9} {:>12}{more}",
+        count(rates.running),
+        count(rates.waiting),
+        number(rates.tokens_per_second, 1),
+        percent(rates.acceptance_rate),
+        number(rates.tokens_per_step, 2)
+    )
+}
+
+pub(super) fn percent(rate: Option<f64>) -> String {
     rate.map_or("–".to_owned(), |rate| format!("{:.0} %", rate * 100.0))
 }
 
-fn detail(screen: Screen, server: &Watched, area: Rect, frame: &mut Frame) {
-    let side = if area.width >= 76 { (area.width / 3).clamp(24, 44) } else { 0 };
-    let [left, right] = Layout::horizontal([Constraint::Min(0), Constraint::Length(side)]).areas(area);
-    let [speed, rate] = Layout::vertical([Constraint::Ratio(1, 2), Constraint::Ratio(1, 2)]).areas(left);
-    let since = server.since_start();
-    let recent = server.recent();
-    let title = format!(" tokens/s, all requests: {} now ", number(recent.tokens_per_second, 1));
-    curve(screen, (&title, None), &server.history, |rates| rates.tokens_per_second, speed, frame);
-    let title = format!(
-        " accepted ÷ drafted: {} now, {} since the server started ",
-        percent(recent.acceptance_rate),
-        percent(since.acceptance_rate)
-    );
-    // all of the height is 100 %
-    curve(
-        screen,
-        (&title, Some(1000)),
-        &server.history,
-        |rates| rates.acceptance_rate.map(|rate| rate * 100.0),
-        rate,
-        frame,
-    );
-    if right.width == 0 {
-        return;
-    }
-    let positions = u16::try_from(since.accepted_per_pos.len()).unwrap_or(u16::MAX).clamp(1, 16) + 2;
-    let has_slots = !server.slots().is_empty();
-    let height = if has_slots { positions.min(right.height.saturating_sub(3)) } else { right.height };
-    let [top, bottom] = Layout::vertical([Constraint::Length(height), Constraint::Min(0)]).areas(right);
-    by_position(screen, (&recent, &since), top, frame);
-    if has_slots {
-        slots(screen, server, bottom, frame);
+/// A time in its unit.
+pub(super) fn seconds(time: f64) -> String {
+    match time {
+        _ if time < 0.0995 => format!("{:.1} ms", time * 1e3),
+        _ if time < 0.9995 => format!("{:.0} ms", time * 1e3),
+        _ if time < 99.95 => format!("{time:.1} s"),
+        _ => format!("{time:.0} s"),
     }
 }
 
-/// A figure of each second, the newest at the right.
-fn curve(
-    screen: Screen,
-    (title, top): (&str, Option<u64>),
-    history: &VecDeque<Rates>,
-    of: impl Fn(&Rates) -> Option<f64>,
-    area: Rect,
-    frame: &mut Frame,
-) {
-    let inner = framed(screen.panel(cut(title, area.width.saturating_sub(2).into())), area, frame);
-    let width = usize::from(inner.width);
-    let shown = history.iter().skip(history.len().saturating_sub(width));
-    let mut points: Vec<u64> = shown.map(|rates| of(rates).map_or(0, |value| (value * 10.0).round() as u64)).collect();
-    if points.iter().all(|point| *point == 0) {
-        let text = if history.len() < 2 { "one look a second" } else { "nothing was counted in this time" };
-        frame.render_widget(Line::styled(cut(text, width), screen.theme[Role::TextDim]), inner);
-        return;
-    }
-    let mut padded = vec![0; width.saturating_sub(points.len())];
-    padded.append(&mut points);
-    let most = top.or(padded.iter().copied().max()).unwrap_or(1);
-    let line = Sparkline::default().data(padded).max(most).style(screen.theme[Role::PlotSpeculative]);
-    frame.render_widget(line, inner);
-}
-
-/// Accepted at each position: in the last seconds, else since the server started.
-fn by_position(screen: Screen, (recent, since): (&Rates, &Rates), area: Rect, frame: &mut Frame) {
-    let (shares, when) = match recent.accepted_per_pos.is_empty() {
-        true => (&since.accepted_per_pos, "since its start"),
-        false => (&recent.accepted_per_pos, "now"),
-    };
-    let inner = framed(screen.panel(format!(" Accepted by position, {when} ")), area, frame);
-    let line = |(index, share): (usize, &f64)| {
-        let (label, tail) = (format!("{:>2} ", index + 1), format!(" {:>3.0} %", share * 100.0));
-        let room = usize::from(inner.width).saturating_sub(label.len() + tail.len());
-        let mut spans = vec![Span::styled(label, screen.theme[Role::TextDim])];
-        spans.extend(bar(*share, room, screen.theme[Role::PlotBar], screen.theme[Role::PlotRest]));
-        spans.push(Span::styled(tail, screen.theme[Role::Text]));
-        Line::from(spans)
-    };
-    let mut lines: Vec<Line> = shares.iter().enumerate().take(inner.height.into()).map(line).collect();
-    if lines.is_empty() {
-        lines.push(Line::styled(cut("not published", inner.width.into()), screen.theme[Role::TextDim]));
-    }
-    put(lines, inner, frame);
-}
-
-fn slots(screen: Screen, server: &Watched, area: Rect, frame: &mut Frame) {
-    let all = server.slots();
-    let busy = all.iter().filter(|slot| slot.is_busy).count();
-    let inner = framed(screen.panel(format!(" Slots: {busy} of {} busy ", all.len())), area, frame);
-    let line = |slot: &crate::protocol::SlotState| {
-        let drafts = match slot.speculates {
-            Some(true) => "drafts",
-            Some(false) => "plain",
-            None => "",
-        };
-        let decoded = slot.decoded.map_or(String::new(), |tokens| format!("{tokens} tokens"));
-        let state = if slot.is_busy { "busy" } else { "idle" };
-        let role = if slot.is_busy { Role::StatusActive } else { Role::TextDim };
-        Line::styled(
-            cut(&format!("{:>3} {state}  {drafts:<7} {decoded}", slot.id), inner.width.into()),
-            screen.theme[role],
-        )
-    };
-    let lines: Vec<Line> = all.iter().take(inner.height.into()).map(line).collect();
-    put(lines, inner, frame);
+/// The mean of a time, and what 95 % of the requests keep.
+pub(super) fn latency(time: Latency) -> String {
+    let p95 = time.p95.map_or(String::new(), |p95| format!(", 95 % {}", seconds(p95)));
+    format!("{}{p95}", seconds(time.mean))
 }

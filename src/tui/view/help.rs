@@ -54,11 +54,19 @@ const GLOSSARY: &[(&str, &str)] = &[
 /// Words and numbers of the view of watched servers.
 const WATCHED: &[(&str, &str)] = &[
     ("running, waiting", "requests that the server works on now, and those that wait for it"),
-    ("tokens/s", "tokens of all requests together, over the last 10 seconds"),
+    ("tokens/s", "tokens of all requests together, over the last 10 seconds, those of unfinished answers included"),
     ("accepted", "accepted ÷ drafted over the last 10 seconds, all users together"),
-    ("tokens/step", "(accepted + steps) ÷ steps that drafted: each verification adds a token of the target's own"),
-    ("by position", "steps in which the draft at this place was accepted ÷ all steps that drafted"),
-    ("slots", "llama-server's places for requests: busy or idle, and the tokens of the request there"),
+    ("tokens/step", "tokens ÷ steps, those without drafts included where the server counts tokens"),
+    ("drafting", "steps that drafted ÷ all steps, where the server counts tokens"),
+    (
+        "by position",
+        "steps in which the draft at this place was accepted ÷ steps that drafted so far; two numbers are its limits",
+    ),
+    ("first token", "from the request to its first token: mean, and what 95 % of the requests keep"),
+    ("between tokens", "time between two tokens of an answer; whole request: until its end"),
+    ("KV cache, prefix", "share of the cache in use; share of the prompts' tokens that were found in it"),
+    ("requests", "llama-server's slots: the request in each, its tokens, and tokens per second"),
+    ("all N, N that answer", "the servers that answer, together: counts added up, shares of the sums"),
     ("–", "the server does not publish it, or nothing was counted in this time"),
 ];
 

@@ -20,6 +20,7 @@ mod diff;
 mod distributions;
 mod exports;
 mod fleet;
+mod fleet_detail;
 mod footer;
 mod help;
 mod input_line;
