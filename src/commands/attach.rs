@@ -3,6 +3,7 @@
 mod watch;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use draftscope::attach::{self, API_KEY, AttachConfig, PLAIN_API_KEY, PlainServer, WantedModel};

@@ -26,7 +26,7 @@ pub(crate) fn run(path: &Path) -> Result<ExitCode> {
         socket::check(FileLines(BufReader::new(file)))
     } else {
         let address: Address = place.parse().map_err(|why: String| anyhow!(why))?;
-        let lines = socket::connect_within(&address, CONNECT).map_err(|error| no_plugin(place, error))?;
+        let lines = socket::connect_within(&address, CONNECT).map_err(|error| no_plugin(&place, error))?;
         super::output::say(&format!(
             "reading {place}: send the engine a prompt; it ends after {} s of silence",
             SILENCE.as_secs()
