@@ -157,6 +157,25 @@ fn an_unknown_rule_is_named_by_run_and_by_models_info() {
     assert!(said.contains("the pre-tokenizer 'llama5-bpe' ('tokenizer.ggml.pre')"), "{said}");
 }
 
+/// Names of the tokens that end answers, with other names for the three special tokens, of which the last is `eos`.
+fn ends(special: [&str; 3]) -> Vec<String> {
+    codec(&Tiny::with(3, |parts| {
+        let tokens = parts.metadata.iter_mut().find(|(key, _)| key == "tokenizer.ggml.tokens");
+        let Some((_, Value::Array(names))) = tokens else { panic!("no tokens") };
+        for (name, other) in names.iter_mut().zip(special) {
+            *name = Value::String(other.to_owned());
+        }
+    }))
+    .end_names()
+}
+
+#[test]
+fn the_end_of_a_message_ends_no_answer_where_others_do() {
+    assert_eq!(ends(["<|end|>", "<|call|>", "<|return|>"]), ["<|call|>", "<|return|>"], "gpt-oss");
+    assert_eq!(ends(["<|end|>", "<|calls|>", "<|flush|>"]), ["<|calls|>", "<|flush|>"], "Solar");
+    assert_eq!(ends(["<|end|>", "<|user|>", "<|pad|>"]), ["<|end|>", "<|pad|>"], "Phi; eos always ends");
+}
+
 #[test]
 fn word_piece_and_unigram_are_refused_by_name() {
     for kind in ["bert", "t5", "rwkv"] {
