@@ -9,7 +9,6 @@ use draftscope::cli::ModelsAction;
 use draftscope::model::ModelError;
 use draftscope::model::interfaces::ModuleCard;
 use draftscope::model::load::card::Card;
-use draftscope::model::load::check;
 use draftscope::model::load::gguf_summary::GgufSummary;
 use draftscope::model::load::named_module::{MODULE_KINDS, kind_in};
 use draftscope::store::{ModelEntry, ModelTable, PullOptions, Status, Store, Terminal};
@@ -99,8 +98,9 @@ impl Info {
                 self.module = Some(card);
             }
             None => {
-                self.model = Some(Card::read(file)?);
-                check(file)?;
+                let (card, checked) = Card::read_checked(file)?;
+                self.model = Some(card);
+                checked?;
             }
         }
         Ok(())

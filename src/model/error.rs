@@ -114,6 +114,12 @@ fn sentence(error: &candle_core::Error) -> String {
     error.to_string().lines().next().unwrap_or_default().to_owned()
 }
 
+/// What a library reports, made safe for a message: its first line, because the tensor library adds a stack to its errors
+/// where RUST_BACKTRACE is set.
+pub(in crate::model) fn reported(error: &dyn std::fmt::Display) -> String {
+    clean(error.to_string().lines().next().unwrap_or_default())
+}
+
 /// A place in the Hub's cache.
 pub(in crate::model) struct HubPlace {
     /// `owner/name`
@@ -174,6 +180,7 @@ mod tests {
     fn an_error_of_the_tensor_library_is_one_line() {
         let error = ModelError::from(candle_core::Error::Msg("no such shape\n   0: candle_core::bt\n".to_owned()));
         assert_eq!(error.to_string(), "tensor operation failed: no such shape");
+        assert_eq!(reported(&"no pickle\n   0: candle_core::bt"), "no pickle");
     }
 
     #[test]

@@ -4,7 +4,6 @@
 //! The families interpret them.
 
 use std::fmt::Display;
-use std::path::Path;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -12,7 +11,6 @@ use serde_json::{Map, Value};
 
 use crate::model::ModelError;
 use crate::model::error::clean;
-use crate::model::files::foreign::Foreign;
 use crate::model::files::quantisation;
 
 /// A parsed `config.json`.
@@ -56,16 +54,6 @@ impl ConfigJson {
             }
         }
         Ok(Self { model_type, keys, nested })
-    }
-
-    /// The same for the text of a folder's `config.json`.
-    ///
-    /// # Errors
-    /// As [`ConfigJson::parse`]; [`ModelError::Unsupported`] saying what the file is if it is no JSON.
-    pub fn parse_in(folder: &Path, json: &[u8]) -> Result<Self, ModelError> {
-        let path = folder.join("config.json");
-        let foreign = || Foreign::of(&path, json).filter(|_| json.first() != Some(&b'{'));
-        Self::parse(json).map_err(|error| foreign().map_or(error, |foreign| foreign.error(&path)))
     }
 
     /// The outermost `model_type`.

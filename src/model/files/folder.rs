@@ -14,7 +14,9 @@ use safetensors::tensor::TensorInfo;
 
 use crate::model::ModelError;
 use crate::model::error::name_of;
-use crate::model::files::{ConfigJson, Layout, LoadedTensor, Shard, SideFiles, Stored, TensorNames, folder_kind, fp8, quantisation};
+use crate::model::files::{
+    ConfigJson, Layout, LoadedTensor, Shard, SideFiles, Stored, TensorNames, folder_kind, fp8, quantisation,
+};
 
 /// An open folder.
 pub struct Folder {

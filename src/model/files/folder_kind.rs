@@ -48,7 +48,10 @@ pub(super) fn without_config(files: &SideFiles) -> String {
         return format!("{path} is an empty folder; name a GGUF file, or a folder with config.json and safetensors");
     }
     if let Some(gguf) = first(&names, |name| name.ends_with(".gguf")) {
-        return format!("{path} has no config.json and holds a GGUF file: name the file itself, such as '{}'", clean(gguf));
+        return format!(
+            "{path} has no config.json and holds a GGUF file: name the file itself, such as '{}'",
+            clean(gguf)
+        );
     }
     if names.iter().any(|name| name == "model_index.json") {
         return format!(
@@ -61,7 +64,10 @@ pub(super) fn without_config(files: &SideFiles) -> String {
         );
     }
     if let Some(part) = unfinished::in_folder(files.path()).first() {
-        return format!("{path} has no config.json, and '{}' is an unfinished download; download the folder again", clean(part));
+        return format!(
+            "{path} has no config.json, and '{}' is an unfinished download; download the folder again",
+            clean(part)
+        );
     }
     format!(
         "{path} has no config.json; a model folder needs one beside its safetensors, and for a GGUF file name the file itself"
@@ -94,13 +100,13 @@ pub(super) fn without_weights(folder: &Path) -> String {
         );
     }
     if let Some(shard) = first(&names, |name| name.contains("-of-") && name.ends_with(".safetensors")) {
-        return format!(
-            "the index of its shards (such as '{}') is missing; download the folder again",
-            clean(shard)
-        );
+        return format!("the index of its shards (such as '{}') is missing; download the folder again", clean(shard));
     }
     match ends(&[".safetensors", ".npz", ".h5", ".msgpack", ".onnx", ".ot", ".pkl"]) {
-        Some(other) => format!("it holds '{}', which is not read as a model; get a folder with safetensors, or a GGUF file", clean(other)),
+        Some(other) => format!(
+            "it holds '{}', which is not read as a model; get a folder with safetensors, or a GGUF file",
+            clean(other)
+        ),
         None => "there are no weights; checkpoints in other formats (.bin, .pth) are not supported".to_owned(),
     }
 }
@@ -116,7 +122,9 @@ pub(super) fn without_tokenizer(files: &SideFiles) -> String {
         ),
         (_, true) => format!("{path} has no tokenizer.json, only a vocabulary (vocab.json), which is not read; {make}"),
         _ if has("tokenizer_config.json") => {
-            format!("{path} has no tokenizer.json, only its settings (tokenizer_config.json); download tokenizer.json too")
+            format!(
+                "{path} has no tokenizer.json, only its settings (tokenizer_config.json); download tokenizer.json too"
+            )
         }
         _ => format!("{path} has no tokenizer.json, and no other file of a tokenizer; download tokenizer.json too"),
     }

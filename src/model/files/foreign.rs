@@ -151,7 +151,9 @@ impl Foreign {
             return Self::new("a manifest, which lists the files of a model", "name the model's GGUF file");
         }
         match says {
-            Some(says) => Self::new(format!("an answer of a server ('{says}') that was saved in place of the model"), AGAIN),
+            Some(says) => {
+                Self::new(format!("an answer of a server ('{says}') that was saved in place of the model"), AGAIN)
+            }
             None => Self::new("a JSON document", NAME_GGUF),
         }
     }
@@ -233,6 +235,10 @@ mod tests {
     #[test]
     fn a_pointer_says_how_large_the_file_is() {
         let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 104857600\n";
-        assert!(what("m", pointer).unwrap().contains("a Git LFS pointer and not the file itself, which has 104857600 bytes"));
+        assert!(
+            what("m", pointer)
+                .unwrap()
+                .contains("a Git LFS pointer and not the file itself, which has 104857600 bytes")
+        );
     }
 }

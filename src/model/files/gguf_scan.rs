@@ -129,7 +129,8 @@ mod tests {
         for _ in 0..2 {
             nested.extend([4, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0]);
         }
-        let good = header(&[("a", 4, &[1, 0, 0, 0]), ("b", 8, b"\x02\0\0\0\0\0\0\0hi"), ("c", 9, &nested), ("d", 7, &[1])]);
+        let good =
+            header(&[("a", 4, &[1, 0, 0, 0]), ("b", 8, b"\x02\0\0\0\0\0\0\0hi"), ("c", 9, &nested), ("d", 7, &[1])]);
         assert_eq!(check(&good), Ok(()));
         for end in 0..good.len() {
             assert_eq!(check(&good[..end]), Err(Fault::CutOff), "{end} bytes");

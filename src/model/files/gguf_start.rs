@@ -8,6 +8,9 @@ use crate::model::files::gguf::MAX_HEADER;
 use crate::model::files::gguf_scan::{self, Fault};
 use crate::model::files::{shard, unfinished};
 
+/// What is wrong with an empty file.
+pub(super) const EMPTY: &str = "it is empty (0 bytes)";
+
 /// Checks magic, version, byte order and the keys of the header.
 ///
 /// # Errors
@@ -15,6 +18,12 @@ use crate::model::files::{shard, unfinished};
 pub(super) fn check(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
     let unsupported = |what: &str| Err(ModelError::Unsupported(format!("{} is {what}", path.display())));
     let corrupt = |what: String| Err(ModelError::Corrupt { path: path.to_owned(), what });
+    if bytes.is_empty() {
+        return corrupt(EMPTY.to_owned());
+    }
+    if b"GGUF".starts_with(bytes) {
+        return corrupt(cut_off(path, bytes.len()));
+    }
     if !bytes.starts_with(b"GGUF") {
         if shard::is_safetensors(bytes) {
             return unsupported(
@@ -35,9 +44,10 @@ pub(super) fn check(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
                 "a big-endian GGUF file; convert it with `gguf-convert-endian FILE little` of the Python package gguf, or get a little-endian one",
             );
         }
-        Some(other) => {
+        Some(other @ 4..=99) => {
             return unsupported(&format!("a GGUF file of version {other}; versions 1 to 3 are read"));
         }
+        Some(other) => return corrupt(format!("its header names version {other} of GGUF, which does not exist")),
     }
     match gguf_scan::check(&bytes[..bytes.len().min(MAX_HEADER)]) {
         Ok(()) => Ok(()),
@@ -68,6 +78,8 @@ mod tests {
         assert!(says(b"GGUF\0\0\0\x03\0\0\0\0").starts_with("m.gguf is a big-endian GGUF file; "));
         assert!(says(b"GGUF\x04\0\0\0\0\0\0\0").starts_with("m.gguf is a GGUF file of version 4; "));
         assert!(says(b"GGUF\x03\0\0\0\0\0").contains("cut off at 10 bytes, within its header"));
+        assert!(says(b"GGUF and then").contains("its header names version") && says(b"").contains(EMPTY));
+        assert!(says(b"GGU").contains("cut off at 3 bytes"));
         assert!(says(b"\x7f\x01\x02\x03").contains("it is not a GGUF file"));
         let mut safetensors = 20u64.to_le_bytes().to_vec();
         safetensors.extend(br#"{"a": 1}            "#);

@@ -59,7 +59,8 @@ impl Mapped {
     pub(in crate::model) fn release(&self, range: Range<usize>) {
         #[cfg(unix)]
         // SAFETY: dropping pages of a read-only file map loses no data: they are read again when touched.
-        let _ = unsafe { self.map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, range.start, range.len()) };
+        let _ =
+            unsafe { self.map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, range.start, range.len()) };
         #[cfg(not(unix))]
         let _ = range;
     }

@@ -78,9 +78,9 @@ pub(super) fn fp8_block(keys: &Map<String, Value>) -> Result<Option<[usize; 2]>,
         let block: Option<[usize; 2]> = serde_json::from_value(block.clone()).ok();
         return match block.filter(|block| block.iter().all(|size| (1..=1 << 20).contains(size))) {
             Some(block) => Ok(Some(block)),
-            None => Err(ModelError::Metadata(
-                "'quantization_config.weight_block_size' is not a pair of sizes".to_owned(),
-            )),
+            None => {
+                Err(ModelError::Metadata("'quantization_config.weight_block_size' is not a pair of sizes".to_owned()))
+            }
         };
     }
     let known = SCHEMES.iter().find(|(name, _)| name.eq_ignore_ascii_case(method)).map(|(_, title)| *title);
@@ -151,7 +151,10 @@ mod tests {
             assert_eq!(block(&none), Ok(None));
         }
         for (config, says) in [
-            (json!({"quant_method": "awq", "bits": 4}), "with AWQ, 4 bit ('quantization_config.quant_method' is 'awq')"),
+            (
+                json!({"quant_method": "awq", "bits": 4}),
+                "with AWQ, 4 bit ('quantization_config.quant_method' is 'awq')",
+            ),
             (json!({"quant_method": "bitsandbytes", "load_in_4bit": true}), "with bitsandbytes, 4 bit"),
             (
                 json!({"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {"num_bits": 4}}}}),
@@ -167,7 +170,10 @@ mod tests {
             assert!(error.contains(says), "{says}: {error}");
         }
         let mlx = block(&json!({"quantization": {"group_size": 32, "bits": 8}})).unwrap_err();
-        assert!(mlx.contains("with MLX, 8 bit ('quantization' in config.json)") && mlx.contains("a GGUF file"), "{mlx}");
+        assert!(
+            mlx.contains("with MLX, 8 bit ('quantization' in config.json)") && mlx.contains("a GGUF file"),
+            "{mlx}"
+        );
     }
 
     #[test]

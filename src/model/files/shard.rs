@@ -13,6 +13,7 @@ use serde_json::Value;
 use crate::model::ModelError;
 use crate::model::error::clean;
 use crate::model::files::foreign::Foreign;
+use crate::model::files::gguf_start::EMPTY;
 use crate::model::files::{Mapped, SideFiles, folder_kind, unfinished};
 
 /// Most shards that an index may list.
@@ -90,9 +91,13 @@ pub(super) fn is_safetensors(bytes: &[u8]) -> bool {
 /// The error for a file that is something else.
 fn not_safetensors(path: &Path, bytes: &[u8]) -> ModelError {
     if bytes.starts_with(b"GGUF") {
-        return ModelError::Unsupported(format!("{} is a GGUF file; name the file itself and not its folder", path.display()));
+        return ModelError::Unsupported(format!(
+            "{} is a GGUF file; name the file itself and not its folder",
+            path.display()
+        ));
     }
     match Foreign::of(path, bytes) {
+        Some(_) if bytes.is_empty() => ModelError::Corrupt { path: path.to_owned(), what: EMPTY.to_owned() },
         Some(foreign) => foreign.error(path),
         None => ModelError::Corrupt { path: path.to_owned(), what: "it is not a safetensors file".to_owned() },
     }
@@ -112,7 +117,9 @@ fn unreadable(path: &Path, bytes: &[u8], error: &SafeTensorError) -> String {
             let needed = ends.max().unwrap_or(0).saturating_add(8 + header);
             match len < needed {
                 true => format!("it is cut off at {len} of {needed} bytes{why}"),
-                false => format!("it has {len} bytes and its tensors need {needed}: something else follows them, or is between them"),
+                false => format!(
+                    "it has {len} bytes and its tensors need {needed}: something else follows them, or is between them"
+                ),
             }
         }
         error => format!("its header cannot be read ({})", clean(&error.to_string())),
@@ -134,7 +141,7 @@ fn names(path: &Path) -> Result<Vec<String>, ModelError> {
         )));
     }
     let damaged = |what: String| ModelError::Corrupt { path: index.clone(), what };
-    let text = SideFiles::of(path).read(INDEX)?.unwrap_or_default();
+    let text = SideFiles::of(path).json(INDEX)?.unwrap_or_default();
     let Index { weight_map } = serde_json::from_slice(&text).map_err(|error| damaged(clean(&error.to_string())))?;
     let mut names: Vec<String> = weight_map.into_values().collect();
     names.sort_unstable();

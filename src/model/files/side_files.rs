@@ -8,9 +8,13 @@ use std::path::{Path, PathBuf};
 use crate::file_access;
 use crate::model::ModelError;
 use crate::model::files::folder_kind;
+use crate::model::files::foreign::Foreign;
 
 /// Largest JSON file that is read: tokenizers of large vocabularies take tens of megabytes.
 const MAX_JSON: u64 = 256 << 20;
+
+/// What some editors put before UTF-8 text.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// The small files in a model's folder.
 #[derive(Clone, Debug)]
@@ -44,12 +48,29 @@ impl SideFiles {
         Ok(Some(if is_json { file_access::without_mark(&bytes).to_vec() } else { bytes }))
     }
 
+    /// The bytes of a JSON file, without a byte order mark; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// As [`SideFiles::read`]; [`ModelError::Unsupported`] saying what it is if it does not begin like JSON.
+    pub fn json(&self, name: &str) -> Result<Option<Vec<u8>>, ModelError> {
+        let Some(mut bytes) = self.read(name)? else { return Ok(None) };
+        if bytes.starts_with(BYTE_ORDER_MARK) {
+            bytes.drain(..BYTE_ORDER_MARK.len());
+        }
+        let path = self.0.join(name);
+        let start = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
+        match Foreign::of(&path, &bytes).filter(|_| start != Some(&b'{')) {
+            Some(foreign) => Err(foreign.error(&path)),
+            None => Ok(Some(bytes)),
+        }
+    }
+
     /// `config.json`.
     ///
     /// # Errors
     /// If it is missing or cannot be read.
     pub fn config(&self) -> Result<Vec<u8>, ModelError> {
-        self.read("config.json")?.ok_or_else(|| ModelError::Unsupported(folder_kind::without_config(self)))
+        self.json("config.json")?.ok_or_else(|| ModelError::Unsupported(folder_kind::without_config(self)))
     }
 
     /// Why a folder without `tokenizer.json` does not run: what there is in its place, and the next step.

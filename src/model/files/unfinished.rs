@@ -4,7 +4,17 @@ use std::path::Path;
 
 /// Ends of names that browsers and download tools give to files that are not complete.
 const ENDS: &[&str] = &[
-    "part", "partial", "crdownload", "incomplete", "download", "opdownload", "filepart", "tmp", "!qb", "!ut", "aria2__temp",
+    "part",
+    "partial",
+    "crdownload",
+    "incomplete",
+    "download",
+    "opdownload",
+    "filepart",
+    "tmp",
+    "!qb",
+    "!ut",
+    "aria2__temp",
 ];
 
 /// Whether a file is the record that a download tool keeps beside one, and of which tool.
@@ -22,7 +32,9 @@ pub(super) fn clause(path: &Path) -> Option<String> {
     }
     let mut beside = path.file_name()?.to_owned();
     beside.push(".aria2");
-    path.with_file_name(beside).is_file().then(|| "aria2's record of the download (.aria2) is still beside it".to_owned())
+    path.with_file_name(beside)
+        .is_file()
+        .then(|| "aria2's record of the download (.aria2) is still beside it".to_owned())
 }
 
 /// Unfinished downloads in a folder, by name, sorted; at most a few.

@@ -17,6 +17,7 @@ use crate::model::load::OpenModel;
 use crate::model::load::{gguf_summary::also_called, memory_need};
 use crate::model::nn::{RopeScaling, TransformerConfig};
 use crate::model::options::DEFAULT_CTX;
+use crate::model::text::tokenizer::TextCodec;
 use crate::protocol::MemoryAccount;
 
 /// Figures of a model.
@@ -113,10 +114,26 @@ impl Card {
     /// If it is damaged or of an unsupported family.
     pub fn read(path: &Path) -> Result<Self, ModelError> {
         let opened = OpenModel::open(path)?;
+        Ok(Self::of(path, &opened, &opened.codec()))
+    }
+
+    /// The same, and whether loading would accept the model: the outcome of [`check`](crate::model::load::check).
+    ///
+    /// # Errors
+    /// As [`Card::read`].
+    pub fn read_checked(path: &Path) -> Result<(Self, Result<(), ModelError>), ModelError> {
+        let opened = OpenModel::open(path)?;
+        let codec = opened.codec();
+        let card = Self::of(path, &opened, &codec);
+        Ok((card, codec.and_then(|codec| opened.check_with(&codec))))
+    }
+
+    fn of(path: &Path, opened: &OpenModel, codec: &Result<TextCodec, ModelError>) -> Self {
         let (source, family, config) = (&opened.source, &opened.config, opened.transformer());
-        let (tokenizer, ends, (template, template_fault)) = match opened.codec() {
+        let (tokenizer, ends, (template, template_fault)) = match codec {
             Ok(codec) => {
-                let template = opened.compile_template(&codec, None).finish_or_why()?;
+                let template = opened.compile_template(codec, None).finish_or_why();
+                let template = template.unwrap_or_else(|error| (None, Some(clean(&error.to_string()))));
                 (format!("{}, {} tokens", codec.kind(), codec.len()), codec.end_names(), template)
             }
             Err(error) => (format!("none that runs: {error}"), Vec::new(), (None, None)),
@@ -124,8 +141,8 @@ impl Card {
         let same_on_candle = !family.runs_whole_native();
         let OwnModules { found, announced } = family.own_modules(source);
         let lines = family.describe();
-        let need = memory_need::by_default(path, &opened, DEFAULT_CTX.min(config.context_length));
-        Ok(Self {
+        let need = memory_need::by_default(path, opened, DEFAULT_CTX.min(config.context_length));
+        Self {
             title: source.name(),
             own_name: source.own_name().map(clean),
             architecture: config.conventions.name.to_owned(),
@@ -157,7 +174,7 @@ impl Card {
             vocab: config.vocab,
             tied: config.tied,
             context_length: config.context_length,
-        })
+        }
     }
 }
 

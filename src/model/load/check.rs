@@ -31,9 +31,21 @@ impl OpenModel {
     /// As there.
     pub fn checked(&self) -> Result<TextCodec, ModelError> {
         let codec = self.codec()?;
-        self.check_tokens(&codec)?;
-        self.check_tensors()?;
+        self.check_with(&codec)?;
         Ok(codec)
+    }
+
+    /// The checks of [`check`] after the tokenizer's own.
+    ///
+    /// # Errors
+    /// As there.
+    pub(super) fn check_with(&self, codec: &TextCodec) -> Result<(), ModelError> {
+        self.check_tokens(codec)?;
+        // a template that does not run is ignored with a notice; a file that cannot be read is an error
+        match self.template_source() {
+            Ok(_) | Err(ModelError::Template(_)) => self.check_tensors(),
+            Err(error) => Err(error),
+        }
     }
 
     /// Gemma 3 has a token for a picture, for which the text model has no row.

@@ -18,7 +18,18 @@ pub(super) struct OtherGguf {
 const ARCHITECTURES: &[(&[&str], &str)] = &[
     (
         &[
-            "flux", "sd1", "sd2", "sd3", "sdxl", "aura", "hidream", "lumina2", "cosmos", "pixart", "qwen_image", "chroma",
+            "flux",
+            "sd1",
+            "sd2",
+            "sd3",
+            "sdxl",
+            "aura",
+            "hidream",
+            "lumina2",
+            "cosmos",
+            "pixart",
+            "qwen_image",
+            "chroma",
             "z_image",
         ],
         "a model that makes images",
@@ -31,8 +42,16 @@ const ARCHITECTURES: &[(&[&str], &str)] = &[
     (&["dream", "llada", "llada-moe", "rnd1"], "a diffusion model, which writes a text in no order"),
     (
         &[
-            "bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2", "jina-bert-v3", "modern-bert", "neo-bert", "eurobert",
-            "t5encoder", "gemma-embedding",
+            "bert",
+            "nomic-bert",
+            "nomic-bert-moe",
+            "jina-bert-v2",
+            "jina-bert-v3",
+            "modern-bert",
+            "neo-bert",
+            "eurobert",
+            "t5encoder",
+            "gemma-embedding",
         ],
         "an encoder of texts (embeddings), which continues no text",
     ),
@@ -70,7 +89,10 @@ impl OtherGguf {
                 (false, true) => "sound",
                 _ => "images",
             };
-            return new(format!("an encoder of {of} (mmproj)"), "name the model's own GGUF file, which runs without it");
+            return new(
+                format!("an encoder of {of} (mmproj)"),
+                "name the model's own GGUF file, which runs without it",
+            );
         }
         let is_part = gguf.number("split.count").is_some_and(|parts| parts > 1);
         if kind == Some("vocab") || !is_part && gguf.tensor_names().next().is_none() {

@@ -31,8 +31,8 @@ use crate::model::{DraftModule, Model, ModelError};
 use crate::protocol::{DrafterInfo, MemoryAccount};
 
 use self::backend::{OnBackend, load_target};
-use self::named_module::Requested;
 pub use self::check::check;
+use self::named_module::Requested;
 pub use self::open::OpenModel;
 pub use self::server_flags::ServerFlags;
 

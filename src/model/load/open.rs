@@ -49,7 +49,7 @@ impl OpenModel {
         if let Some(kind) = named_module::kind_of(&text) {
             return Err(named_module::is_no_model(path, kind));
         }
-        let json = ConfigJson::parse_in(path, &text)?;
+        let json = ConfigJson::parse(&text)?;
         let family = families::of_json(&json)?;
         json.fp8_block()?;
         family.read_json(&json, None)?; // a wrong key is reported before a missing shard
@@ -98,7 +98,7 @@ impl OpenModel {
         self.compile_template(codec, None).finish()
     }
 
-    fn template_source(&self) -> Result<Option<String>, ModelError> {
+    pub(super) fn template_source(&self) -> Result<Option<String>, ModelError> {
         match &self.source {
             ModelFiles::Gguf(gguf) => Ok(gguf.text("tokenizer.chat_template").map(str::to_owned)),
             ModelFiles::Folder(folder) => folder.side_files().chat_template(),

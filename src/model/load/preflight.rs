@@ -23,7 +23,7 @@ pub fn preflight_within(files: &SideFiles, memory: Option<u64>) -> Result<(), Mo
     if let Some(kind) = named_module::kind_of(&text) {
         return kind.check(&text);
     }
-    let json = ConfigJson::parse_in(files.path(), &text)?;
+    let json = ConfigJson::parse(&text)?;
     let family = families::of_json(&json)?;
     json.fp8_block()?;
     let config = family.read_json(&json, None)?;

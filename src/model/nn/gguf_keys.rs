@@ -87,6 +87,12 @@ impl GgufKeys<'_> {
         self.size_or("attention.key_length", 1 << 12, self.size("embedding_length", 1 << 16)? / heads)
     }
 
+    /// Key/value heads by the rows of the first layer's keys, for files that do not name their number.
+    fn kv_heads_of_keys(&self, head_dim: usize) -> Option<usize> {
+        let rows = *self.gguf.shape("blk.0.attn_k.weight").ok()?.first()?;
+        (head_dim > 0 && rows > 0 && rows.is_multiple_of(head_dim)).then_some(rows / head_dim)
+    }
+
     /// The sizes; so many values of a head are `rotary`, `None` = all.
     ///
     /// # Errors
@@ -187,7 +193,11 @@ impl GgufKeys<'_> {
             d_model,
             layers: self.layers()?,
             heads,
-            kv_heads: self.size_or("attention.head_count_kv", 1024, heads)?,
+            kv_heads: self.size_or(
+                "attention.head_count_kv",
+                1024,
+                self.kv_heads_of_keys(head_dim).unwrap_or(heads),
+            )?,
             head_dim,
             ffn: self.feed_forward()?,
             norm_eps: self.gguf.real(&self.key("attention.layer_norm_rms_epsilon"), None)?,
@@ -220,7 +230,7 @@ fn refuse_extras(
             || conventions.qkv_bias
                 && [".attn_q.bias", ".attn_k.bias", ".attn_v.bias"].iter().any(|end| name.ends_with(end))
     };
-    if let Some(name) = gguf.tensor_names().find(|name| name.ends_with(".bias") && !applied(name)) {
+    if let Some(name) = gguf.tensor_names().filter(|name| name.ends_with(".bias") && !applied(name)).min() {
         return unsupported(format!("biases ('{}')", clean(name)));
     }
     for (key, what, is) in [

@@ -222,6 +222,9 @@ impl<'a> Tensors<'a> {
 
     /// A norm with an epsilon of its own.
     pub(in crate::model) fn norm_of(&self, name: &str, width: usize, eps: f32) -> Result<RmsNorm, ModelError> {
+        if self.is_unread() && !self.centred {
+            unread::norm(self.source, name, width)?;
+        }
         RmsNorm::new(&self.vector(name, width)?, eps)
     }
 

@@ -66,13 +66,19 @@ pub(super) fn heads(source: &ModelFiles, name: &str, shape: &[usize]) -> Result<
 }
 
 /// Checks the experts of a layer.
-pub(super) fn experts(
-    source: &ModelFiles,
-    names: &ExpertNames,
-    sizes: ExpertSizes,
-) -> Result<Experts, ModelError> {
+pub(super) fn experts(source: &ModelFiles, names: &ExpertNames, sizes: ExpertSizes) -> Result<Experts, ModelError> {
     for (name, shape) in names.all().zip(StoredExperts::shapes(names, sizes)) {
         source.check(name, &shape)?;
     }
     Ok(Experts::of(Arc::new(Unread { width: sizes.d }), sizes))
+}
+
+/// Checks the weights of a norm, which is no difference to 1: zeros would erase all rows. They are what a download tool
+/// reserved and did not fill.
+pub(super) fn norm(source: &ModelFiles, name: &str, width: usize) -> Result<(), ModelError> {
+    if source.vector(name, width)?.iter().any(|weight| *weight != 0.0) {
+        return Ok(());
+    }
+    let what = format!("tensor '{name}' holds only zeros, as in an unfinished download");
+    Err(ModelError::Corrupt { path: source.path().to_owned(), what })
 }

@@ -9,11 +9,12 @@ use serde_json::{Value as Json, json};
 
 use super::checkpoint::{copy, path};
 use super::tiny::Tiny;
+use super::{header, with_header};
 
 /// Whether it loads, and whether the check before says so; in words.
 fn both(file: &Path) -> [Result<(), String>; 2] {
     let mut options = LoadOptions::on_cpu(file.to_owned(), None);
-    (options.threads, options.ctx_len) = (Some(1), Some(16));
+    options.threads = Some(1);
     let checked = check(file).map_err(|error| error.to_string());
     [checked, load(&options, &mut |_, _, _| {}).map(drop).map_err(|error| error.to_string())]
 }
@@ -66,15 +67,10 @@ fn each_tensor_of_gguf(fixture: &str) {
 /// Every variant of a folder in which one tensor has another name, or another shape.
 fn each_tensor_of_folder(fixture: &str) {
     let folder = copy(fixture);
-    let file = folder.path().join("model.safetensors");
+    let file = ["model.safetensors", "model-00001-of-00002.safetensors"].map(|name| folder.path().join(name));
+    let file = file.into_iter().find(|file| file.is_file()).unwrap();
     let bytes = std::fs::read(&file).unwrap();
-    let len = u64::from_le_bytes(*bytes.first_chunk().unwrap()) as usize;
-    let header: serde_json::Map<String, Json> = serde_json::from_slice(&bytes[8..8 + len]).unwrap();
-    let write = |header: &serde_json::Map<String, Json>| {
-        let text = serde_json::to_vec(header).unwrap();
-        let parts = [&(text.len() as u64).to_le_bytes()[..], &text, &bytes[8 + len..]];
-        std::fs::write(&file, parts.concat()).unwrap();
-    };
+    let header = header(&bytes);
     let mut rejected = 0;
     for (name, tensor) in header.iter().filter(|(name, _)| *name != "__metadata__") {
         let mut renamed = header.clone();
@@ -88,7 +84,7 @@ fn each_tensor_of_folder(fixture: &str) {
         }
         reshaped[name]["shape"] = other.into();
         for (what, variant) in [("without", renamed), ("another shape of", reshaped)] {
-            write(&variant);
+            std::fs::write(&file, with_header(&bytes, &variant)).unwrap();
             rejected += usize::from(!agree(folder.path(), &format!("{fixture} {what} {name}")));
         }
     }
@@ -121,21 +117,21 @@ fn about_every_tensor_of_gguf_files() {
 
 #[test]
 fn about_every_tensor_of_more_gguf_files() {
-    for fixture in ["gemma4.gguf", "gemma4-experts.gguf", "glm4moe.gguf", "qwen3next.gguf"] {
+    for fixture in ["gemma4-experts.gguf", "glm4moe.gguf"] {
         each_tensor_of_gguf(fixture);
     }
 }
 
 #[test]
 fn about_every_tensor_of_folders() {
-    for fixture in ["llama", "qwen3-fp8", "qwen35", "gemma3", "gemma4", "deepseek", "mimo", "glm4moe"] {
+    for fixture in ["llama", "qwen3-fp8", "qwen35", "gemma3", "deepseek", "mimo"] {
         each_tensor_of_folder(fixture);
     }
 }
 
 #[test]
 fn about_every_key_of_folders() {
-    for fixture in ["llama", "qwen35", "gemma3", "deepseek"] {
+    for fixture in ["llama", "deepseek"] {
         each_key_of_folder(fixture);
     }
 }

@@ -32,8 +32,23 @@ fn longer(parts: &mut Parts, count: usize) {
 fn drafted(target: &Path, draft: &Path) -> Result<u64, String> {
     let draft = draft.to_str().unwrap();
     let args = [
-        "run", "--device", "cpu", "--raw", "--prompt", "the thin inn <tool_0>", "--max-tokens", "8", "--drafter", "draft-model", "-k",
-        "2", "--output", "summary", "--draft-model", draft, "--model",
+        "run",
+        "--device",
+        "cpu",
+        "--raw",
+        "--prompt",
+        "the thin inn <tool_0>",
+        "--max-tokens",
+        "8",
+        "--drafter",
+        "draft-model",
+        "-k",
+        "2",
+        "--output",
+        "summary",
+        "--draft-model",
+        draft,
+        "--model",
     ];
     let output = draftscope(&args, target);
     let said = String::from_utf8(output.stderr).unwrap();

@@ -38,7 +38,11 @@ fn other_files_under_a_models_name() {
     let mut safetensors = 20u64.to_le_bytes().to_vec();
     safetensors.extend(br#"{"__metadata__": {}}"#);
     let cases: &[(&str, &[u8], &str)] = &[
-        ("pointer.gguf", POINTER, "is a Git LFS pointer and not the file itself, which has 104857600 bytes; run `git lfs pull`"),
+        (
+            "pointer.gguf",
+            POINTER,
+            "is a Git LFS pointer and not the file itself, which has 104857600 bytes; run `git lfs pull`",
+        ),
         ("page.gguf", b"<!DOCTYPE html>\n<html><title>a \xc2\xb7 main</title>", "is a web page ('a · main')"),
         ("empty.gguf", b"", "is empty (0 bytes)"),
         ("zero.gguf", &[0; 5000], "first 4096 bytes are zero"),
@@ -64,19 +68,41 @@ fn gguf_files_of_other_kinds_have_no_options_of_servers() {
     let dir = folder.path();
     let llama = || ("general.architecture", text("llama"));
     let of = |kind: &str| ("general.type", text(kind));
-    let adapter = [llama(), of("adapter"), ("adapter.type", text("lora")), ("general.base_model.0.name", text("Tiny Base\u{1b}"))];
+    let adapter = [
+        llama(),
+        of("adapter"),
+        ("adapter.type", text("lora")),
+        ("general.base_model.0.name", text("Tiny Base\u{1b}")),
+    ];
     let tokens = ("tokenizer.ggml.tokens", Value::Array(vec![text("a")]));
     let cases = [
-        (gguf(dir, "lora.gguf", &adapter, &["blk.0.attn_q.weight.lora_a"]), "is a LoRA adapter for Tiny Base\u{fffd}; merge it"),
+        (
+            gguf(dir, "lora.gguf", &adapter, &["blk.0.attn_q.weight.lora_a"]),
+            "is a LoRA adapter for Tiny Base\u{fffd}; merge it",
+        ),
         (gguf(dir, "bare.gguf", &[llama()], &["blk.0.attn_q.weight.lora_a"]), "is a LoRA adapter; merge it"),
         (
-            gguf(dir, "mmproj.gguf", &[("general.architecture", text("clip")), ("clip.has_vision_encoder", Value::Bool(true))], &["v.x"]),
+            gguf(
+                dir,
+                "mmproj.gguf",
+                &[("general.architecture", text("clip")), ("clip.has_vision_encoder", Value::Bool(true))],
+                &["v.x"],
+            ),
             "is an encoder of images (mmproj)",
         ),
-        (gguf(dir, "imatrix.gguf", &[("general.architecture", text("none")), of("imatrix")], &["a.in_sum2"]), "is an importance matrix"),
+        (
+            gguf(dir, "imatrix.gguf", &[("general.architecture", text("none")), of("imatrix")], &["a.in_sum2"]),
+            "is an importance matrix",
+        ),
         (gguf(dir, "vocab.gguf", &[llama(), tokens], &[]), "is a vocabulary alone ('tokenizer.ggml.tokens')"),
-        (gguf(dir, "control.gguf", &[("general.architecture", text("controlvector"))], &["direction.1"]), "is a control vector"),
-        (gguf(dir, "flux.gguf", &[("general.architecture", text("flux"))], &["img_in.weight"]), "is a model that makes images ('flux')"),
+        (
+            gguf(dir, "control.gguf", &[("general.architecture", text("controlvector"))], &["direction.1"]),
+            "is a control vector",
+        ),
+        (
+            gguf(dir, "flux.gguf", &[("general.architecture", text("flux"))], &["img_in.weight"]),
+            "is a model that makes images ('flux')",
+        ),
         (gguf(dir, "none.gguf", &[], &["x"]), "the key 'general.architecture' is missing"),
     ];
     for (file, says) in cases {
@@ -100,7 +126,21 @@ fn a_file_that_is_cut_off_says_where() {
     let part = put(dir, "m.gguf.part", &bytes[..bytes.len() / 2]);
     refused(&part, "its name ends in '.part', as those of unfinished downloads do");
     put(dir, "whole.gguf.aria2", b"x");
-    refused(&put(dir, "whole.gguf", &bytes[..bytes.len() - 1]), "aria2's record of the download (.aria2) is still beside it");
+    refused(
+        &put(dir, "whole.gguf", &bytes[..bytes.len() - 1]),
+        "aria2's record of the download (.aria2) is still beside it",
+    );
+}
+
+/// A download tool wrote zeros to reserve the space, and filled a half of it.
+#[test]
+fn zeros_in_place_of_the_second_half_are_noticed() {
+    let tiny = Tiny::new(1);
+    let mut bytes = std::fs::read(&tiny.target).unwrap();
+    let half = bytes.len() / 2;
+    bytes[half..].fill(0);
+    std::fs::write(&tiny.target, bytes).unwrap();
+    refused(&tiny.target, "holds only zeros, as in an unfinished download");
 }
 
 /// A download tool reserved all of the space and did not fill it.

@@ -59,3 +59,16 @@ fn runs(file: &Path) -> (String, String) {
     let said = run(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     (text, said)
 }
+
+/// The header of a safetensors file.
+fn header(bytes: &[u8]) -> serde_json::Map<String, serde_json::Value> {
+    let len = u64::from_le_bytes(*bytes.first_chunk().unwrap()) as usize;
+    serde_json::from_slice(&bytes[8..8 + len]).unwrap()
+}
+
+/// The file with another header.
+fn with_header(bytes: &[u8], header: &serde_json::Map<String, serde_json::Value>) -> Vec<u8> {
+    let len = u64::from_le_bytes(*bytes.first_chunk().unwrap()) as usize;
+    let text = serde_json::to_vec(header).unwrap();
+    [&(text.len() as u64).to_le_bytes()[..], &text, &bytes[8 + len..]].concat()
+}

@@ -45,7 +45,11 @@ fn numbers_of_other_types_run() {
 fn a_key_that_does_not_fit_is_named() {
     let cases: &[(&str, Option<Value>, &str)] = &[
         ("llama.context_length", None, "'llama.context_length' is missing"),
-        ("llama.attention.head_count_kv", Some(Value::String("x".into())), "'llama.attention.head_count_kv' is not a whole"),
+        (
+            "llama.attention.head_count_kv",
+            Some(Value::String("x".into())),
+            "'llama.attention.head_count_kv' is not a whole",
+        ),
         ("tokenizer.ggml.eos_token_id", Some(Value::U32(99_999)), "'tokenizer.ggml.eos_token_id' is 99999"),
         ("llama.rope.scaling.type", Some(Value::String("longrope\u{1b}".into())), "'llama.rope.scaling.type'"),
     ];

@@ -19,7 +19,7 @@ use zip::{CompressionMethod, ZipArchive};
 use crate::file_access::open_regular;
 use crate::model::ModelError;
 use crate::model::catch_panic::catch_panic;
-use crate::model::error::clean;
+use crate::model::error::{clean, reported};
 use crate::model::files::{GgufFile, Shard, numbers, shard};
 use crate::protocol::TokenId;
 
@@ -227,7 +227,7 @@ fn corrupt(path: &Path, what: String) -> ModelError {
 
 fn archive(path: &Path) -> Result<ZipArchive<BufReader<File>>, ModelError> {
     let file = open_regular(path).map_err(|source| ModelError::Read { path: path.to_owned(), source })?;
-    ZipArchive::new(BufReader::new(file)).map_err(|error| corrupt(path, clean(&error.to_string())))
+    ZipArchive::new(BufReader::new(file)).map_err(|error| corrupt(path, reported(&error)))
 }
 
 /// Where the tensors of a torch archive lie.
@@ -238,9 +238,8 @@ fn contents(path: &Path) -> Result<HashMap<String, TensorInfo>, ModelError> {
         name.ends_with("/data.pkl").then(|| name.into_owned())
     });
     let pickle = pickle.ok_or_else(|| corrupt(path, "it holds no data.pkl".to_owned()))?;
-    let failed = |error: &dyn std::fmt::Display| {
-        corrupt(path, format!("its data.pkl cannot be read ({})", clean(&error.to_string())))
-    };
+    let failed =
+        |error: &dyn std::fmt::Display| corrupt(path, format!("its data.pkl cannot be read ({})", reported(error)));
     let entry = zip.by_name(&pickle).map_err(|error| failed(&error))?;
     let mut bytes = Vec::new();
     entry.take(MAX_PICKLE).read_to_end(&mut bytes).map_err(|error| failed(&error))?;

@@ -43,7 +43,7 @@ struct Generation {
 
 /// Reads the folder's tokenizer.
 pub(in crate::model) fn codec(folder: &SideFiles, begins: bool) -> Result<TextCodec, ModelError> {
-    let Some(text) = folder.read("tokenizer.json")? else {
+    let Some(text) = folder.json("tokenizer.json")? else {
         return Err(folder.without_tokenizer());
     };
     let failed = |name: &str, error: &dyn std::fmt::Display| {
@@ -56,7 +56,7 @@ pub(in crate::model) fn codec(folder: &SideFiles, begins: bool) -> Result<TextCo
     tokenizer.with_truncation(None).map_err(|error| failed("tokenizer.json", &error))?;
     let spelling = spelling(&tokenizer)?;
     let pieces = pieces(&tokenizer, spelling)?;
-    let config: TokenizerConfig = match folder.read("tokenizer_config.json")? {
+    let config: TokenizerConfig = match folder.json("tokenizer_config.json")? {
         Some(text) => serde_json::from_slice(&text).map_err(|error| failed("tokenizer_config.json", &error))?,
         None => TokenizerConfig::default(),
     };
@@ -64,7 +64,7 @@ pub(in crate::model) fn codec(folder: &SideFiles, begins: bool) -> Result<TextCo
     ends.begins |= begins;
     // every token that any of the files names ends an answer; models with further towers nest the key
     for name in ["generation_config.json", "config.json"] {
-        let Some(text) = folder.read(name)? else { continue };
+        let Some(text) = folder.json(name)? else { continue };
         let generation: Generation = serde_json::from_slice(&text).map_err(|error| failed(name, &error))?;
         for named in [&generation.eos_token_id, &generation.text_config["eos_token_id"]] {
             ends.others.extend(ids(named).into_iter().filter(|id| id.index() < pieces.len()));
