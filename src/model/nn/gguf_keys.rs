@@ -90,7 +90,7 @@ impl GgufKeys<'_> {
     /// Key/value heads by the rows of the first layer's keys, for files that do not name their number.
     fn kv_heads_of_keys(&self, head_dim: usize) -> Option<usize> {
         let rows = *self.gguf.shape("blk.0.attn_k.weight").ok()?.first()?;
-        (head_dim > 0 && rows > 0 && rows.is_multiple_of(head_dim)).then_some(rows / head_dim)
+        (head_dim > 0 && rows > 0 && rows.is_multiple_of(head_dim)).then(|| rows / head_dim)
     }
 
     /// The sizes; so many values of a head are `rotary`, `None` = all.
