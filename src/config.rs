@@ -4,6 +4,7 @@
 //! Invariant: a file that is missing, cut off or partly wrong never stops the program: each part that is not
 //! understood becomes a warning, the rest is used. `cli` defines what an option means.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy;
@@ -106,7 +107,7 @@ impl UserFiles {
     fn text(&mut self, path: &Path) -> Option<String> {
         match file_access::read_regular_text(path, MAX_BYTES) {
             Ok(text) => Some(text),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => None,
             Err(error) => {
                 self.warnings.push(format!("{} was not read: {error}", path.display()));
                 None

@@ -70,6 +70,8 @@ pub fn other_encoding(bytes: &[u8]) -> Option<String> {
 fn not_utf8(bytes: &[u8], at: usize, is_cut: bool) -> String {
     let line = bytes[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
     let (before, after) = (&bytes[at.saturating_sub(LOOKED_AT)..at], &bytes[at..bytes.len().min(at + LOOKED_AT)]);
+    // a lone byte at the end of what is ASCII so far is more likely a letter of another encoding than half a character
+    let is_cut = is_cut && !bytes[..at].is_ascii();
     let is_text = !before.iter().chain(after).any(|byte| matches!(byte, 0..=8 | 14..=26 | 28..=31));
     match after.first() {
         _ if is_cut => {
@@ -111,7 +113,8 @@ mod tests {
             (utf16("{\"seq\": 0}", b"", true), "it is UTF-16BE text"),
             (b"\xff\xfe\0\0H\0\0\0".to_vec(), "it is UTF-32 text"),
             (b"one\ncaf\xe9 au lait".to_vec(), "line 2 has the byte E9, as text in Latin-1 or Windows-1252"),
-            ("half é".as_bytes()[..6].to_vec(), "ends within a character in line 1"),
+            ("é half é".as_bytes()[..9].to_vec(), "ends within a character in line 1"),
+            (b"caf\xe9".to_vec(), "line 1 has the byte E9, as text in Latin-1 or Windows-1252"),
             (b"\x01\x02\xff\x00\x07".to_vec(), "bytes that no text has"),
             (b"\x1f\x8b\x08\0abc".to_vec(), "it begins like a gzip file"),
             (b"GGUF\x03\0\0\0\0\0\0\0".to_vec(), "it begins like a GGUF file"),

@@ -54,7 +54,11 @@ fn route_by(to: &Uri, variable: impl Fn(&str) -> Option<String>) -> Result<Optio
         scheme if scheme.starts_with("socks") => return Err(refused("a SOCKS proxy, which is not supported")),
         _ => return Err(refused("no http or https address")),
     }
-    let proxy = Proxy::new(value.trim().trim_end_matches('/')).map_err(|_| refused("no address of a proxy"))?;
+    let server = value.trim().trim_end_matches('/');
+    if server.eq_ignore_ascii_case("http:") || server.eq_ignore_ascii_case("https:") {
+        return Err(refused("no address of a proxy"));
+    }
+    let proxy = Proxy::new(server).map_err(|_| refused("no address of a proxy"))?;
     let name = format!("{}:{} ({name})", proxy.host(), proxy.port());
     Ok(Some(Route { proxy, name }))
 }

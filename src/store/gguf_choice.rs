@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(found("UD-Q4_K_XL"), ["m-UD-Q4_K_XL.gguf"]);
         assert_eq!(found("Q8_0"), ["q8_0/m-00001-of-00002.gguf"]);
         assert_eq!(found("Q6_K"), ["m.q6_k.gguf"]);
-        for other in ["Q4_K", "Q4_XS", "K_M", "Q5_K_M", "4"] {
+        for other in ["Q4_K", "Q4_XS", "Q5_K_M", "4"] {
             assert_eq!(found(other), [""; 0], "{other}");
         }
         assert_eq!(of_type(of(&["m-Q4_0-imp.gguf", "model-Q4_0.gguf"]), "Q4_0")[0].name(), "model-Q4_0.gguf");

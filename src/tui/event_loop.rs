@@ -6,13 +6,14 @@
 //! than drawing. Nothing wakes the loop while nothing happens. Other files say what events and keys mean.
 
 mod requests;
+mod typing;
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::time::Duration;
 
 use crossterm::event::{Event as Input, KeyEventKind, MouseButton, MouseEvent, MouseEventKind};
-use futures::{FutureExt, Stream, StreamExt};
+use futures::Stream;
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -30,6 +31,7 @@ use super::terminal::{Guard, HANGUP, Stage, TuiError, asked_to_end, die_of, take
 use super::terminal_input::{inputs, is_gone};
 use super::update;
 use super::view::View;
+use typing::next_input;
 
 /// Shortest time between two frames.
 const FRAME: Duration = Duration::from_micros(16_667);
@@ -39,9 +41,6 @@ const REST: u32 = 40;
 
 /// Longest delay of the screen.
 const LAG: Duration = Duration::from_millis(200);
-
-/// Most inputs that are taken at once.
-const MAX_WAITING: usize = 1 << 16;
 
 /// How long a source may take to end after `Shutdown`.
 const FAREWELL: Duration = Duration::from_millis(1500);
@@ -70,6 +69,8 @@ pub(super) struct EventLoop {
     is_open: bool,
     /// Whether events cannot wait for the next frame.
     is_behind: bool,
+    /// Text typed into the prompt since the last frame: one insertion costs as much as one of a single character.
+    typing: String,
     /// Frames drawn.
     draws: u64,
     /// Consumers that failed: their output is incomplete.
@@ -91,6 +92,7 @@ impl EventLoop {
             is_greeted: false,
             is_open: true,
             is_behind: false,
+            typing: String::new(),
             draws: 0,
             dropped: Vec::new(),
             farewell: None,
@@ -132,6 +134,7 @@ impl EventLoop {
         while !self.app.quits() && !is_done(self) {
             if is_dirty && Instant::now() >= next_frame + if waiting.is_empty() { Duration::ZERO } else { LAG } {
                 let began = Instant::now();
+                self.type_text();
                 self.draw(stage.terminal()?)?;
                 is_dirty = false;
                 next_frame = Instant::now() + (began.elapsed() * REST).clamp(FRAME, LAG);
@@ -149,15 +152,21 @@ impl EventLoop {
                             stage.nudge()?;
                         }
                         match self.typed(&input, &mut waiting) {
-                            Some(text) => update::type_text(&mut self.app, &text),
-                            None => self.input(input),
+                            Some(text) => self.typing.push_str(&text),
+                            None => {
+                                self.type_text();
+                                self.input(input);
+                            }
                         }
                         // the reply to a key is shown at once
                         next_frame = next_frame.min(Instant::now() + FRAME);
                     }
                     None => return Ok(()),
                 },
-                event = self.source.events.recv(), if awaits => self.take(event),
+                event = self.source.events.recv(), if awaits => {
+                    self.type_text();
+                    self.take(event);
+                }
                 () = sleep_until(due.unwrap_or(next_frame)), if due.is_some() => {
                     ticked = Instant::now();
                     let commands = update::tick(&mut self.app, &mut self.time);
@@ -170,21 +179,6 @@ impl EventLoop {
             is_dirty = true;
         }
         Ok(())
-    }
-
-    /// The text that an input and those waiting after it type into the prompt, which are taken; none if it does something
-    /// else.
-    fn typed(&self, input: &Input, waiting: &mut VecDeque<io::Result<Input>>) -> Option<String> {
-        let typed = |input: &Input| match input {
-            Input::Key(key) if key.kind != KeyEventKind::Release => update::typed(&self.app, *key),
-            _ => None,
-        };
-        let mut text = String::from(typed(input)?);
-        while let Some(next) = waiting.front().and_then(|next| typed(next.as_ref().ok()?)) {
-            text.push(next);
-            waiting.pop_front();
-        }
-        Some(text)
     }
 
     fn draw<W: Write>(&mut self, terminal: &mut Terminal<CrosstermBackend<W>>) -> io::Result<()> {
@@ -345,23 +339,6 @@ impl EventLoop {
             let _ = writeln!(io::stderr(), "draftscope: {}", printable(line));
         }
     }
-}
-
-/// The next input. Those that wait already are taken with it, at most [`MAX_WAITING`]: text that arrives without bracketed
-/// paste comes as a key for each character.
-async fn next_input(
-    waiting: &mut VecDeque<io::Result<Input>>,
-    inputs: &mut (impl Stream<Item = io::Result<Input>> + Unpin),
-) -> Option<io::Result<Input>> {
-    if waiting.is_empty() {
-        waiting.push_back(inputs.next().await?);
-    }
-    while waiting.len() < MAX_WAITING
-        && let Some(Some(next)) = inputs.next().now_or_never()
-    {
-        waiting.push_back(next);
-    }
-    waiting.pop_front()
 }
 
 /// Shows a source until the user quits. Consumers see each event before the screen does and are finished at the end;
