@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use draftscope::cli::{OutputArg, RunArgs};
-use draftscope::headless::{Described, Driver, Outcome, Summary, Text};
+use draftscope::headless::{Described, Driver, Outcome, SentPrompts, Summary, Text};
 use draftscope::protocol::{Baseline, Lane, StopReason};
 use serde::Serialize;
 
@@ -35,6 +35,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     stop.watch(&mut driver);
     if let Some(recorder) = recorder {
         driver.add(Box::new(recorder));
+    }
+    if args.show_prompt {
+        driver.add(Box::new(SentPrompts(io::stderr())));
     }
     match args.output {
         OutputArg::Text => driver.add(Box::new(Text::new(io::stdout(), !io::stdout().is_terminal()))),

@@ -5,10 +5,12 @@
 
 mod drive;
 mod json;
+mod sent_prompt;
 mod summary;
 mod text;
 
 pub use drive::{Driver, Outcome};
 pub use json::{write_json_line, write_json_pretty};
+pub use sent_prompt::SentPrompts;
 pub use summary::{CompareSummary, Described, FirstRun, Spread, Summary};
 pub use text::{Jsonl, Text};

@@ -32,6 +32,7 @@ pub mod probe;
 mod recount;
 mod robust;
 mod round;
+pub mod sent_prompt;
 mod settled;
 mod slots;
 mod speedup;
@@ -105,6 +106,7 @@ pub struct Session {
     dropped: [LaneStats; Lane::ALL.len()],
     /// Those of the first turns, which nothing works on any more.
     settled: Settled,
+    sent: Arc<sent_prompt::SentPrompt>,
     /// Of all prompts.
     typed_bytes: usize,
     lanes: [LaneState; Lane::ALL.len()],
@@ -197,8 +199,9 @@ impl Session {
                 self.lanes[lane.index()] =
                     LaneState { phase: Phase::Prefilling, turn: Some(index), ..self.lanes[lane.index()] };
             }
-            EventKind::Prefilled { turn, .. } => {
+            EventKind::Prefilled { turn, prompt, .. } => {
                 let Some(index) = self.turn_index(*turn) else { return };
+                self.keep_sent(lane, prompt);
                 self.settled.unsettle(index);
                 let kept = self.turns[index].branch.map_or(0, |branch| branch.kept as usize);
                 let mut answer = Answer::prefilled(kind, kept, &self.settings.of_lane(lane));

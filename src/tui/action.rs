@@ -46,6 +46,7 @@ actions! {
     Zoom: Look = "Give the pane the whole screen, or give it back",
     Present: Look = "Presenter: draw one round large, for a projector, and back",
     EditPrompt: Ask = "Go to the prompt",
+    ShowPrompt: Ask = "Show the newest prompt as the model gets it, with its template and special tokens",
     NewConversation: Ask = "Start a new conversation: earlier turns are no longer sent",
     ViewChat: Look = "Chat: the answer, every token with its fate",
     ViewRounds: Look = "Rounds: the ladder, one row per round",

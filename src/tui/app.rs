@@ -334,6 +334,7 @@ impl App {
                 Overlay::Settings(_)
                 | Overlay::Versus(_)
                 | Overlay::Export(_)
+                | Overlay::SentPrompt(_)
                 | Overlay::WhatIf(_)
                 | Overlay::Themes(_),
             ) => Context::Panel,

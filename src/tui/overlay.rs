@@ -27,6 +27,8 @@ pub(super) enum Overlay {
     /// The formats of an export, with the chosen one.
     Export(usize),
     WhatIf(Box<WhatIfForm>),
+    /// The newest prompt as the model gets it, with the first line that is shown.
+    SentPrompt(usize),
     /// Whether to leave a session that is not saved.
     Quit,
     /// The themes, with the index of the one used before.

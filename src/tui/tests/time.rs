@@ -311,7 +311,7 @@ fn every_action_runs_from_the_palette() {
         let left = matches!(
             action,
             Action::Palette | Action::Help | Action::Search | Action::Settings | Action::Versus | Action::WhatIf
-        ) || matches!(action, Action::Note | Action::GoTo | Action::ChooseTheme);
+        ) || matches!(action, Action::Note | Action::GoTo | Action::ChooseTheme | Action::ShowPrompt);
         assert_eq!(stage.app.overlay.is_some(), left, "{name}");
         assert!(!matches!(stage.app.overlay, Some(Overlay::Palette(_))) || *action == Action::Palette, "{name}");
     }

@@ -71,6 +71,7 @@ fn open(app: &mut App, session: &Session, action: Action) -> bool {
             return true;
         }
         Action::Export => Overlay::Export(0),
+        Action::ShowPrompt => Overlay::SentPrompt(0),
         Action::ChooseTheme => Overlay::Themes(app.themes().1),
         Action::WhatIf => match app.round_index(session) {
             Some(at) => Overlay::WhatIf(Box::new(WhatIfForm::new(at))),

@@ -86,6 +86,7 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Done
         Overlay::Settings(row) => panel(app, time.live(), row, action),
         Overlay::Versus(row) => versus(app, time.live(), row, action),
         Overlay::Export(row) => export(app, row, action),
+        Overlay::SentPrompt(line) => sent_prompt(app, line, action),
         Overlay::Themes(before) => themes(app, before, action),
         Overlay::WhatIf(form) => what_if_panel(app, time, form, action),
         Overlay::Note(entry, place) => match action {
@@ -232,6 +233,21 @@ fn export(app: &mut App, row: usize, action: Action) -> Done {
         }
         _ => below(app, Overlay::Export(row), action),
     }
+}
+
+/// Scrolls by lines and pages.
+fn sent_prompt(app: &mut App, line: usize, action: Action) -> Done {
+    const PAGE: usize = 10;
+    let line = line.min(app.hit_map.help_max);
+    let line = match action {
+        Action::Up => line.saturating_sub(1),
+        Action::Down => line.saturating_add(1),
+        Action::PageUp => line.saturating_sub(PAGE),
+        Action::PageDown => line.saturating_add(PAGE),
+        Action::Confirm => return Done::Yes(Vec::new()),
+        _ => return below(app, Overlay::SentPrompt(line), action),
+    };
+    keep(app, Overlay::SentPrompt(line))
 }
 
 /// A theme applies as soon as it is chosen; leaving restores the one before.

@@ -195,7 +195,9 @@ fn actions(context: Context, screen: Screen) -> &'static [Action] {
         }
         Context::Help => &[Up, Down, Search, Leave],
         Context::Quit => &[Save, Quit, Leave],
-        Context::Panel if matches!(screen.app.overlay, Some(Overlay::Export(_) | Overlay::Themes(_))) => {
+        Context::Panel
+            if matches!(screen.app.overlay, Some(Overlay::Export(_) | Overlay::Themes(_) | Overlay::SentPrompt(_))) =>
+        {
             &[Up, Down, Confirm, Leave]
         }
         Context::Panel => &[Up, Down, Left, Right, Confirm, Leave],

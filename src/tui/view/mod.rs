@@ -49,6 +49,7 @@ mod round;
 mod screen;
 mod screens;
 mod search;
+mod sent_prompt;
 mod settings;
 mod speed;
 mod speed_summary;
@@ -169,6 +170,7 @@ fn overlay(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) 
         Some(Overlay::Settings(row)) => settings::render(screen, *row, area, frame),
         Some(Overlay::Versus(row)) => rival::render(screen, *row, area, frame),
         Some(Overlay::Export(row)) => exports::render(screen, *row, area, frame),
+        Some(Overlay::SentPrompt(line)) => hit_map.help_max = sent_prompt::render(screen, *line, area, frame),
         Some(Overlay::Quit) => quit::render(screen, area, frame),
         Some(Overlay::Themes(_)) => themes::render(screen, area, frame),
         Some(Overlay::WhatIf(form)) => what_if::render(screen, form, area, frame),
