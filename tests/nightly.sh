@@ -39,10 +39,17 @@ deny() {
     cargo install --quiet --locked --root "$tools" cargo-deny --version 0.20.2 && "$tools/bin/cargo-deny" check
 }
 
+# Chat templates that packages ship, and small expressions, rendered here and by transformers.
+templates() {
+    cargo build --release --locked && python3 -m venv "$tools/templates" &&
+        "$tools/templates/bin/pip" install --quiet transformers==5.24.0 jinja2==3.1.6 &&
+        "$tools/templates/bin/python" tests/templates.py target/release/draftscope "$tools/templates/files"
+}
+
 # The wheel and the tarball, installed and tried.
 package() { scripts/package.sh; }
 
-steps=(typos book deny package fuzz soak identity)
+steps=(typos book deny templates package fuzz soak identity)
 [ $# -eq 0 ] && set -- "${steps[@]}"
 for step in "$@"; do
     case " ${steps[*]} " in

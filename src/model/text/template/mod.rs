@@ -146,11 +146,17 @@ impl Compiled {
     fn render(&self, messages: &[Message], thinks: Option<bool>) -> Result<String, ModelError> {
         let template = self.environment.get_template(jinja::NAME).map_err(|error| failed(&error))?;
         // `transformers` passes `none` for tools and documents too; many templates test for it
-        let given = context! { messages => Value::from(Serde(messages)), add_generation_prompt => true, bos_token => self.bos.as_str(), eos_token => self.eos.as_str(), tools => (), documents => () };
+        let given = context! { messages => Value::from(Serde(messages)), add_generation_prompt => true, tools => (), documents => () };
+        // a token that the model does not have is undefined there, and many templates test for that
+        let tokens =
+            [("bos_token", &self.bos), ("eos_token", &self.eos)].into_iter().filter(|(_, name)| !name.is_empty());
+        let tokens = Value::from_pairs(tokens.map(|(name, token)| (name, token.as_str())));
         let switches = thinks.into_iter().flat_map(|thinks| SWITCHES.iter().map(move |name| (*name, thinks)));
         let switches = Value::from_pairs(switches);
         let mut out = Bounded::default();
-        template.render_captured_to(context! { ..switches, ..given }, &mut out).map_err(|error| failed(&error))?;
+        template
+            .render_captured_to(context! { ..switches, ..tokens, ..given }, &mut out)
+            .map_err(|error| failed(&error))?;
         String::from_utf8(out.0).map_err(|_| ModelError::Template("it does not write UTF-8 text".to_owned()))
     }
 }

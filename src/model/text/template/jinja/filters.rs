@@ -12,7 +12,8 @@ pub(super) fn register(environment: &mut Environment<'_>) {
     for name in ["chain", "zip", "split", "lines", "bool", "pprint"] {
         environment.remove_filter(name); // Jinja has none of these, or one whose text differs
     }
-    let filters: [(&'static str, fn(&[Value]) -> Result<Value, Error>); 27] = [
+    let filters: [(&'static str, fn(&[Value]) -> Result<Value, Error>); 28] = [
+        ("abs", abs),
         ("capitalize", |args| only_text(args).map(|text| Value::from(strings::capitalized(&text)))),
         ("center", center),
         ("count", length),
@@ -263,6 +264,15 @@ fn escape(args: &[Value]) -> Result<Value, Error> {
         }
     }
     Ok(Value::from(out))
+}
+
+fn abs(args: &[Value]) -> Result<Value, Error> {
+    let [value] = bind(args, [""])?;
+    let value = required(value, "value")?;
+    match whole(&value).and_then(i64::checked_abs) {
+        Some(number) => Ok(Value::from(number)),
+        None => minijinja::filters::abs(value),
+    }
 }
 
 /// `int(value, default=0, base=10)`.
