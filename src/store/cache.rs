@@ -96,7 +96,9 @@ impl Cache {
         let bytes = match fs::metadata(&file) {
             Ok(meta) if meta.is_file() => meta.len(),
             Ok(_) => return damaged(&"it is not a file"),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Status::Missing,
+            Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {
+                return Status::Missing;
+            }
             Err(error) => return damaged(&error),
         };
         if let Err(mismatch) = Mismatch::find_size(model, bytes) {
@@ -216,7 +218,9 @@ impl Cache {
         match fs::read_dir(&self.dir) {
             _ if self.is_nowhere => Ok(Vec::new()),
             Ok(_) => Ok(paths_in(&self.dir).into_iter().filter(|path| is_model(path)).collect()),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {
+                Ok(Vec::new())
+            }
             Err(error) => Err(StoreError::cache("read", &self.dir)(error)),
         }
     }

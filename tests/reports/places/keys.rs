@@ -1,8 +1,7 @@
-//! Text in the prompt box: boxes of another size, and keys that arrive faster than a screen is drawn.
+//! Text in the prompt box whose size changes, and the characters that a screen is drawn with.
 #![cfg(unix)]
 
-use std::fmt::Write as _;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::terminal::Screen;
 use super::tiny::Tiny;
@@ -46,39 +45,6 @@ fn a_larger_box_shows_as_much_text_as_it_has_rows() {
         screen.resize(100, 30);
         screen.wait("the large box", |text| rows(text) == before);
     }
-    // a cursor in the middle stays in view
-    screen.press("\u{1b}[A\u{1b}[A\u{1b}[A\u{1b}[A\u{1b}[A");
-    screen.resize(62, 16);
-    screen.wait("the small box", |text| rows(text).len() == 2 && text.lines().count() <= 16);
-    screen.resize(100, 30);
-    screen.wait("the large box", |text| rows(text).len() == before.len());
-    screen.press("x");
-    screen.wait("the line with the cursor", |text| {
-        rows(text).len() == before.len() && rows(text).iter().any(|row| row.contains('x'))
-    });
-    assert!(rows(&screen.text()).iter().all(|row| !row.is_empty()), "{}", screen.text());
-}
-
-#[test]
-fn keys_without_bracketed_paste_cost_as_much_as_a_paste() {
-    let (mut screen, _tiny) = session(&[], (100, 30));
-    let mut took = Vec::new();
-    for count in [10_000, 40_000] {
-        let mut text = String::new();
-        for number in 0..count / 10 {
-            write!(text, "word {number:04} ").unwrap();
-        }
-        let began = Instant::now();
-        screen.press(&text);
-        screen.press("zzz");
-        screen.wait_for("zzz");
-        took.push(began.elapsed());
-        screen.press("\u{3}"); // clears the prompt
-        screen.wait_for("Type a prompt");
-    }
-    assert!(took[1] < Duration::from_secs(15), "{took:?}");
-    screen.press("\u{3}");
-    screen.wait_for_end();
 }
 
 #[test]
