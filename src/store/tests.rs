@@ -329,9 +329,9 @@ fn a_removed_model_is_gone_and_can_be_pulled_again() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path(), Fake::new(&[Act::Whole]));
     pull(&store).unwrap();
-    assert_eq!(store.remove("tiny", &mut ()).unwrap().bytes, 1_000_000);
+    assert_eq!(store.remove(Path::new("tiny"), &mut ()).unwrap().bytes, 1_000_000);
     assert_eq!(names(store.cache.dir()), [".lock"]);
-    assert!(matches!(store.remove("tiny", &mut ()), Err(StoreError::NotCached { .. })));
+    assert!(matches!(store.remove(Path::new("tiny"), &mut ()), Err(StoreError::NotCached { .. })));
     assert!(pull(&store).unwrap().source.is_some());
 }
 
