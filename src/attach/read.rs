@@ -173,5 +173,6 @@ mod tests {
         assert_eq!(lines.recv().unwrap().line, Ok(Some("a".to_owned())));
         let last = lines.recv_timeout(Duration::from_secs(5)).unwrap().line;
         assert_eq!(last, Err(HttpError::Stopped), "the run keeps a sender, so a silent end would be waited for");
+        drop(sender);
     }
 }

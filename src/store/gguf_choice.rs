@@ -96,11 +96,14 @@ impl Choice {
     }
 }
 
+/// Name and size of each part of a split file, by its number.
+type Parts<'a> = BTreeMap<usize, (&'a str, Option<u64>)>;
+
 /// The GGUF files among others, parts together; drafters, projectors and importance matrices are left out unless there is
 /// nothing else.
 pub(super) fn choices<'a>(files: impl Iterator<Item = (&'a str, Option<u64>)>) -> Vec<Choice> {
     let mut whole: Vec<Choice> = Vec::new();
-    let mut split: BTreeMap<(&str, usize), BTreeMap<usize, (&str, Option<u64>)>> = BTreeMap::new();
+    let mut split: BTreeMap<(&str, usize), Parts<'_>> = BTreeMap::new();
     for (name, bytes) in files.filter(|(name, _)| name.ends_with(".gguf")) {
         match split_part(name)
             .filter(|(_, number, count)| (1..=*count).contains(number) && (2..=MAX_PARTS).contains(count))

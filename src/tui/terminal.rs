@@ -196,7 +196,7 @@ pub(super) fn asked_to_end() -> io::Result<(EndRequest, impl Future<Output = ()>
     })?;
     Ok((request, async move {
         if ended.await.is_err() {
-            std::future::pending().await // there is nothing to wait for
+            std::future::pending::<()>().await; // there is nothing to wait for
         }
     }))
 }

@@ -68,7 +68,7 @@ impl Folder {
             .enumerate()
             .flat_map(|(index, shard)| shard.metadata.offset_keys().into_iter().map(move |name| (name, index)));
         let place: HashMap<String, usize> = place.collect();
-        quantisation::check_names(place.keys().map(String::as_str))?;
+        quantisation::check_names(&place.keys().map(String::as_str))?;
         let prefixes = ["model.", "", "model.language_model.", "language_model.model."];
         let prefix = prefixes.into_iter().find(|prefix| place.contains_key(&format!("{prefix}embed_tokens.weight")));
         let prefix = prefix.ok_or_else(|| ModelError::MissingTensor("model.embed_tokens.weight".to_owned()))?;

@@ -20,7 +20,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-fn first<'a>(names: &'a [String], is: impl Fn(&str) -> bool) -> Option<&'a str> {
+fn first(names: &[String], is: impl Fn(&str) -> bool) -> Option<&str> {
     names.iter().map(String::as_str).find(|name| is(&name.to_lowercase()))
 }
 

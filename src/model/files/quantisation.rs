@@ -118,7 +118,7 @@ fn bits(config: &Map<String, Value>) -> Option<u64> {
 ///
 /// # Errors
 /// [`ModelError::Unsupported`] naming the scheme and a tensor.
-pub(super) fn check_names<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Result<(), ModelError> {
+pub(super) fn check_names<'a>(names: &(impl Iterator<Item = &'a str> + Clone)) -> Result<(), ModelError> {
     let with = |end: &str| names.clone().filter(|name| name.ends_with(end)).min();
     for (end, other, scheme) in TENSORS {
         if let Some(name) = with(end)
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn packed_tensors_are_recognised_by_their_names() {
-        let check = |names: &[&str]| check_names(names.iter().copied()).map_err(|error| error.to_string());
+        let check = |names: &[&str]| check_names(&names.iter().copied()).map_err(|error| error.to_string());
         assert_eq!(check(&["a.weight", "a.bias", "a.weight_scale_inv"]), Ok(()));
         assert_eq!(check(&["a.biases"]), Ok(()), "needs both");
         for (names, scheme) in [

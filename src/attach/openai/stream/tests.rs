@@ -48,7 +48,7 @@ fn the_last_token_of_a_thought_holds_the_mark_that_ends_it() {
     let all = parts(&(text.clone() + "data: [DONE]\n"));
     assert_eq!(tokens(&all), ["<think>a", " b</think>\n\n", "c", "d"]);
     assert_eq!(all.last(), Some(&Part::End(StopReason::Eos)));
-    let cut = parts(&text[..text.find("content").unwrap()].rsplit_once("data:").unwrap().0.to_owned());
+    let cut = parts(text[..text.find("content").unwrap()].rsplit_once("data:").unwrap().0);
     assert_eq!(tokens(&cut), ["<think>a", " b"], "nothing is held back at the end");
     assert!(!cut.iter().any(|part| matches!(part, Part::End(_))), "a closed connection is no end");
 }

@@ -32,7 +32,7 @@ mod tests {
     fn said(source: &str, roles: &[Speaker]) -> String {
         let messages: Vec<_> = roles.iter().map(|role| Message { role: *role, content: "x".to_owned() }).collect();
         let template = ChatTemplate::new(source, String::new(), String::new()).unwrap();
-        template.render_or_advise(&messages).map_or_else(|error| error.to_string(), |text| text)
+        template.render_or_advise(&messages).unwrap_or_else(|error| error.to_string())
     }
 
     #[test]

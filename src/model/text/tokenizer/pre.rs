@@ -281,7 +281,7 @@ mod tests {
             }
         }
         let checked = |name: &&str| rules.iter().any(|rule| rule.names.iter().any(|checked| checked == name));
-        assert!(RULES.iter().flat_map(|rule| rule.names).all(|name| checked(name)));
+        assert!(RULES.iter().flat_map(|rule| rule.names).all(checked));
     }
 
     #[test]

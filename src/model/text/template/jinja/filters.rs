@@ -8,11 +8,14 @@ use super::operators::compare;
 use super::text::{is_namespace, text};
 use super::{MAX_WIDTH, failure, format, json, strings};
 
+/// A filter: the value and its arguments in, a value out.
+type Filter = fn(&[Value]) -> Result<Value, Error>;
+
 pub(super) fn register(environment: &mut Environment<'_>) {
     for name in ["chain", "zip", "split", "lines", "bool", "pprint"] {
         environment.remove_filter(name); // Jinja has none of these, or one whose text differs
     }
-    let filters: [(&'static str, fn(&[Value]) -> Result<Value, Error>); 28] = [
+    let filters: [(&'static str, Filter); 28] = [
         ("abs", abs),
         ("capitalize", |args| only_text(args).map(|text| Value::from(strings::capitalized(&text)))),
         ("center", center),

@@ -31,12 +31,12 @@ pub(super) fn method(own: &str, name: &str, args: &[Value]) -> Result<Value, Err
         "find" | "rfind" | "index" | "rindex" | "count" => search(own, name, args),
         "replace" => {
             let [old, new, count] = bind(args, ["old", "new", "count"])?;
-            let (old, new) = (string(required(old, "old")?)?, string(required(new, "new")?)?);
+            let (old, new) = (string(&required(old, "old")?)?, string(&required(new, "new")?)?);
             replace(own, &old, &new, integer(count.as_ref(), -1)?).map(Value::from)
         }
         "removeprefix" | "removesuffix" => {
             let [part] = bind(args, [""])?;
-            let part = string(required(part, "prefix")?)?;
+            let part = string(&required(part, "prefix")?)?;
             let cut = if name == "removeprefix" { own.strip_prefix(&*part) } else { own.strip_suffix(&*part) };
             Ok(Value::from(cut.unwrap_or(own)))
         }
@@ -121,13 +121,13 @@ fn title(own: &str) -> String {
 }
 
 /// The text of an argument that has to be one.
-fn string(value: Value) -> Result<std::sync::Arc<str>, Error> {
+fn string(value: &Value) -> Result<std::sync::Arc<str>, Error> {
     value.to_str().ok_or_else(|| failure(format!("a text is needed, not {}", value.kind())))
 }
 
 /// A text, or `None` if it is missing or none.
 fn optional(value: Option<Value>) -> Result<Option<std::sync::Arc<str>>, Error> {
-    value.filter(|value| !value.is_none()).map(string).transpose()
+    value.filter(|value| !value.is_none()).map(|value| string(&value)).transpose()
 }
 
 fn strip(own: &str, name: &str, args: &[Value]) -> Result<Value, Error> {
@@ -211,7 +211,7 @@ pub(super) fn lines(own: &str, keep_ends: bool) -> Vec<&str> {
 
 fn partition(own: &str, name: &str, args: &[Value]) -> Result<Value, Error> {
     let [separator] = bind(args, [""])?;
-    let separator = string(required(separator, "sep")?)?;
+    let separator = string(&required(separator, "sep")?)?;
     if separator.is_empty() {
         return Err(failure("the separator is empty"));
     }
@@ -245,7 +245,7 @@ fn edge(own: &str, name: &str, args: &[Value]) -> Result<Value, Error> {
     let parts: Vec<Value> = if parts.is_tuple() { parts.try_iter()?.collect() } else { vec![parts] };
     let own = between(own, start.as_ref(), stop.as_ref())?;
     for part in parts {
-        let part = string(part)?;
+        let part = string(&part)?;
         let Some((_, own)) = own else { continue };
         if if name == "startswith" { own.starts_with(&*part) } else { own.ends_with(&*part) } {
             return Ok(Value::from(true));
@@ -256,7 +256,7 @@ fn edge(own: &str, name: &str, args: &[Value]) -> Result<Value, Error> {
 
 fn search(own: &str, name: &str, args: &[Value]) -> Result<Value, Error> {
     let [part, start, stop] = bind(args, ["", "", ""])?;
-    let part = string(required(part, "sub")?)?;
+    let part = string(&required(part, "sub")?)?;
     let within = between(own, start.as_ref(), stop.as_ref())?;
     if name == "count" {
         return Ok(Value::from(within.map_or(0, |(_, own)| own.matches(&*part).count())));
@@ -292,7 +292,7 @@ fn join(own: &str, args: &[Value]) -> Result<Value, Error> {
         if at > 0 {
             out.push_str(own);
         }
-        out.push_str(&string(item)?);
+        out.push_str(&string(&item)?);
         if out.len() > 4 * MAX_OUTPUT {
             return Err(failure("a text is too long"));
         }
@@ -303,7 +303,7 @@ fn join(own: &str, args: &[Value]) -> Result<Value, Error> {
 fn pad(own: &str, name: &str, args: &[Value]) -> Result<Value, Error> {
     let [to, fill] = bind(args, ["", ""])?;
     let to = width(Some(&required(to, "width")?), 0, MAX_WIDTH)?;
-    let fill = fill.map_or_else(|| Ok(" ".into()), string)?;
+    let fill = fill.map_or_else(|| Ok(" ".into()), |fill| string(&fill))?;
     if fill.chars().count() != 1 {
         return Err(failure("a text is filled with one character"));
     }
