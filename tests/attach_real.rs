@@ -158,7 +158,7 @@ fn a_second_server_without_speculation_writes_the_same_text_beside() {
     let Some(python) = python() else { return };
     let own = Server::start(&python, "ngram-simple", free_port());
     let plain = Server::start(&python, "none", free_port());
-    let beside = PlainServer { url: plain.url.clone(), access: Access::default() };
+    let beside = PlainServer { url: plain.url, access: Access::default() };
     let asked = AttachConfig { plain: Some(beside), ..config(&own.url, 40) };
     let mut driver = Driver::new(spawn(asked).unwrap());
     for number in 0..3 {

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use draftscope::attach::socket::{Feed, MAX_LINE, check, connect};
+use draftscope::attach::socket::{Feed, MAX_LINE, check, connect_within};
 use draftscope::attach::{AttachConfig, spawn};
 use draftscope::headless::{Driver, Outcome, Summary};
 use draftscope::protocol::{EventKind, Lane, Prompt, Sampling, Settings, VerifyRule};
@@ -72,7 +72,8 @@ fn what_the_python_package_sends_is_what_this_program_reads() {
     let mut ready = String::new();
     BufReader::new(serving.stdout.take().unwrap()).read_line(&mut ready).unwrap();
     assert_eq!(ready, "LISTENING\n");
-    let mut lines = connect(&path.to_str().unwrap().parse().unwrap()).unwrap();
+    let address = path.to_str().unwrap().parse().unwrap();
+    let mut lines = connect_within(&address, Duration::from_secs(5)).unwrap();
     let mut taken = Vec::new();
     let until = Instant::now() + Duration::from_secs(30);
     while taken.len() < 1 + 6 + 4 && Instant::now() < until {
@@ -112,7 +113,8 @@ fn sent_by_the_preload_library(asked: &[u8], mut is_enough: impl FnMut(&[Vec<u8>
     let mut ready = String::new();
     BufReader::new(serving.stdout.take().unwrap()).read_line(&mut ready).unwrap();
     assert_eq!(ready, "LISTENING\n");
-    let mut lines = connect(&path.to_str().unwrap().parse().unwrap()).unwrap();
+    let address = path.to_str().unwrap().parse().unwrap();
+    let mut lines = connect_within(&address, Duration::from_secs(5)).unwrap();
     let mut taken = Vec::new();
     let until = Instant::now() + Duration::from_secs(60);
     while !is_enough(&taken) && Instant::now() < until {

@@ -1,14 +1,12 @@
 //! Figures of attached servers: what others' requests, other models and other names must not change.
 
-#[path = "../common/scripted.rs"]
-mod scripted;
-
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use scripted::{Routes, reply, serve, serve_with};
 use serde_json::{Value, json};
+
+use crate::scripted::{Routes, reply, serve, serve_with};
 
 const OK: &str = "200 OK";
 

@@ -1,7 +1,5 @@
 //! What servers send, and which model and address are meant.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on should stop
-
 mod errors;
 mod models;
 mod real;
@@ -12,10 +10,7 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
-#[path = "../common/asked.rs"]
-mod asked;
-
-use asked::{Asked, Reply};
+use crate::asked::{self, Asked, Reply};
 
 /// What a run of the program printed.
 struct Ran {

@@ -7,17 +7,6 @@ mod proxies;
 mod split;
 mod surroundings;
 
-#[path = "../common/hub.rs"]
-mod hub;
-#[path = "../common/scripted.rs"]
-mod scripted;
-#[cfg(unix)]
-#[path = "../common/terminal.rs"]
-mod terminal;
-#[path = "../common/tiny.rs"]
-#[allow(dead_code, missing_docs, unreachable_pub)]
-mod tiny;
-
 use std::ffi::OsStr;
 use std::path::Path;
 

@@ -1,8 +1,5 @@
 //! Chat templates and the prompts that they make.
 
-#[path = "../common/mod.rs"]
-mod common;
-
 use std::process::{Command, Output};
 
 use candle_core::quantized::gguf_file::Value as Field;
@@ -10,10 +7,13 @@ use draftscope::model::text::template::ChatTemplate;
 use draftscope::protocol::{Message, Speaker};
 use serde_json::Value;
 
-use common::tiny::{TEMPLATE, Tiny};
+use crate::common::tiny::{TEMPLATE, Tiny};
 
 /// What `tests/fixtures/templates/make.py` had `transformers` render.
 const CASES: &str = include_str!("../fixtures/templates/cases.json");
+
+/// A template, the conversation, whether the model thinks, and the text; `None` if it is refused.
+type Case = (String, Option<Vec<Message>>, Option<bool>, Option<String>);
 
 /// Special tokens of the cases.
 const BOS: &str = "<|my-bos|>";
@@ -25,7 +25,7 @@ fn user(content: &str) -> Message {
 
 #[test]
 fn two_thousand_templates_render_as_transformers_renders_them() {
-    let cases: Vec<(String, Option<Vec<Message>>, Option<bool>, Option<String>)> = serde_json::from_str(CASES).unwrap();
+    let cases: Vec<Case> = serde_json::from_str(CASES).unwrap();
     assert!(cases.len() > 1500, "{}", cases.len());
     for (source, messages, thinks, expected) in &cases {
         let messages = messages.clone().unwrap_or_else(|| vec![user("Hello")]);

@@ -1,11 +1,5 @@
 //! Vocabularies and how they split text.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on should stop
-
-#[allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used)]
-#[path = "../common/tiny.rs"]
-mod tiny;
-
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -15,7 +9,7 @@ use draftscope::model::load::OpenModel;
 use draftscope::model::text::tokenizer::TextCodec;
 use serde_json::Value as Json;
 
-use tiny::{Parts, Tiny};
+use crate::common::tiny::{Parts, Tiny};
 
 /// Merges of digits, instead of the tiny model's own: `1234` is one token if nothing splits it.
 const DIGITS: [&str; 4] = ["1 2", "3 4", "12 3", "12 34"];

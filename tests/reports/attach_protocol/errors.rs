@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::asked::{Reply, bytes, chunk, events, js, models, serve, stream};
 use super::{ask, chat, draftscope, run};
+use crate::asked::{Reply, bytes, chunk, events, js, models, serve, stream};
 
 const WHY: &str = "this prompt has 19185 tokens, the context 16384";
 

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use super::asked::{Asked, Reply, bytes, chunk, js, models, serve, stream};
 use super::{ask, run};
+use crate::asked::{Asked, Reply, bytes, chunk, js, models, serve, stream};
 
 const CHAT: &str = "small-chat-Q4_K_M";
 const EMBEDDINGS: &str = "small-embed-Q8_0";
@@ -51,7 +51,7 @@ fn router(ids: &'static [&'static str]) -> (String, Arc<Mutex<Vec<Asked>>>) {
 
 fn completion(text: &str) -> Reply {
     let timings = |n: u32, d: u32| json!({"prompt_ms": 1.0, "predicted_n": n, "predicted_ms": n, "draft_n": d, "draft_n_accepted": d / 2});
-    bytes(super::asked::events(&[
+    bytes(crate::asked::events(&[
         json!({"content": text, "tokens": [7], "stop": false, "timings": timings(1, 0)}),
         json!({"content": "!", "tokens": [8], "stop": false, "timings": timings(2, 2)}),
         json!({"content": ".", "tokens": [9], "stop": false, "timings": timings(3, 2)}),

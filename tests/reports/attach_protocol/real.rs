@@ -10,14 +10,8 @@ use serde_json::{Value, json};
 
 use super::{Ran, draftscope};
 
-#[path = "../../common/llama_wheel.rs"]
-mod llama_wheel;
-#[path = "../../common/tiny.rs"]
-#[allow(dead_code, unreachable_pub)]
-mod tiny;
-
-use llama_wheel::{Running, python};
-use tiny::{TEMPLATE, Tiny};
+use crate::common::tiny::{TEMPLATE, Tiny};
+use crate::llama_wheel::{Running, python};
 
 /// How a model's chat begins.
 #[derive(Clone, Copy, Debug, PartialEq)]

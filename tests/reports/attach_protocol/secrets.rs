@@ -4,8 +4,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::asked::{Asked, Reply, bytes, chunk, js, models, serve, stream};
 use super::{Ran, draftscope};
+use crate::asked::{Asked, Reply, bytes, chunk, js, models, serve, stream};
 
 const KEY: &str = "SECRET/KEY+1=23";
 

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::asked::{Reply, bytes, chunk, events, js, models, serve, stream};
 use super::{ask, chat, run, summary};
+use crate::asked::{Reply, bytes, chunk, events, js, models, serve, stream};
 
 #[test]
 fn a_thought_in_a_field_of_its_own_is_told_apart() {

@@ -7,9 +7,9 @@ use draftscope::model::load::{check, load};
 use draftscope::model::options::LoadOptions;
 use serde_json::{Value as Json, json};
 
-use super::checkpoint::{copy, path};
-use super::tiny::Tiny;
 use super::{header, with_header};
+use crate::common::checkpoint::{copy, path};
+use crate::common::tiny::Tiny;
 
 /// Whether it loads, and whether the check before says so; in words.
 fn both(file: &Path) -> [Result<(), String>; 2] {

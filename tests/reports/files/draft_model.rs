@@ -7,7 +7,7 @@ use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{Device, Tensor};
 
 use super::draftscope;
-use super::tiny::{D, Parts, Tiny};
+use crate::common::tiny::{D, Parts, Tiny};
 
 /// Adds so many control tokens at the end, with their rows.
 fn longer(parts: &mut Parts, count: usize) {

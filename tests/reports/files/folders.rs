@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::checkpoint::{copy, edit};
 use super::{header, info, refused, runs, with_header};
+use crate::common::checkpoint::{copy, edit};
 
 fn config(folder: &Path, key: &str, value: Value) {
     edit(folder, "config.json", |config| config[key] = value);

@@ -6,8 +6,8 @@ use candle_core::quantized::gguf_file::{self, Value};
 use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{DType, Device, Tensor};
 
-use super::tiny::Tiny;
 use super::{info, refused};
+use crate::common::tiny::Tiny;
 
 fn put(folder: &Path, name: &str, bytes: &[u8]) -> PathBuf {
     let path = folder.join(name);

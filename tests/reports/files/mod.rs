@@ -1,14 +1,5 @@
 //! What a file is, and whether it runs.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on should stop
-
-#[path = "../../common/checkpoint.rs"]
-#[allow(dead_code, unreachable_pub)] // this module uses a part of it
-mod checkpoint;
-#[path = "../../common/tiny.rs"]
-#[allow(dead_code, unreachable_pub)] // this module uses a part of it
-mod tiny;
-
 mod agree;
 mod draft_model;
 mod folders;

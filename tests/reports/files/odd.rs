@@ -2,8 +2,8 @@
 
 use candle_core::quantized::gguf_file::Value;
 
-use super::tiny::{Parts, Tiny};
 use super::{refused, runs};
+use crate::common::tiny::{Parts, Tiny};
 
 fn set(parts: &mut Parts, key: &str, value: Value) {
     parts.metadata.retain(|(name, _)| name != key);

@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use super::hub::{COMMIT, HubFiles, ScriptedHub};
-use super::tiny::Tiny;
 use super::{SHORT, draftscope, run, said};
+use crate::common::tiny::Tiny;
+use crate::hub::{COMMIT, HubFiles, ScriptedHub};
 
 fn tiny() -> Vec<u8> {
     fs::read(&Tiny::new(5).target).unwrap()

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::tiny::Tiny;
 use super::{draftscope, said};
+use crate::common::tiny::Tiny;
 
 const MARK: &[u8] = b"\xef\xbb\xbf";
 
@@ -180,7 +180,7 @@ fn every_command_takes_names_that_are_not_utf8() {
     assert!(code == 0 && !out.is_empty(), "{error}");
     let (code, _, error) = all(&[text("diff"), trace.clone(), trace.clone()]);
     assert_eq!(code, 0, "{error}");
-    let (code, _, error) = all(&[text("replay"), trace.clone()]);
+    let (code, _, error) = all(&[text("replay"), trace]);
     assert_eq!(code, 0, "{error}");
     let (code, out, error) = all(&[text("models"), text("info"), model]);
     assert!(code == 0 && out.contains("runs     yes") && out.contains("mod\u{fffd}le"), "{out}{error}");

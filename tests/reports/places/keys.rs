@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use super::terminal::Screen;
-use super::tiny::Tiny;
+use crate::common::tiny::Tiny;
+use crate::terminal::Screen;
 
 /// A session with a tiny model, at its prompt.
 fn session(environment: &[(&str, &str)], size: (u16, u16)) -> (Screen, Tiny) {

@@ -4,10 +4,10 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-use super::hub::ScriptedHub;
-use super::scripted::{Seen, serve};
-use super::tiny::Tiny;
 use super::{SHORT, draftscope, said};
+use crate::common::tiny::Tiny;
+use crate::hub::ScriptedHub;
+use crate::scripted::{Seen, serve};
 
 /// A name that no resolver knows, so that only a proxy leads there.
 const ELSEWHERE: &str = "model.draftscope.invalid";

@@ -7,8 +7,8 @@ use candle_core::quantized::QTensor;
 use candle_core::quantized::gguf_file::{self, Value};
 use serde_json::Value as Json;
 
-use super::tiny::Tiny;
 use super::{draftscope, run, said};
+use crate::common::tiny::Tiny;
 
 type Tensors = Vec<(String, QTensor)>;
 

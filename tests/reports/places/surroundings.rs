@@ -5,9 +5,9 @@ use std::fs;
 
 use assert_cmd::Command;
 
-use super::hub::ScriptedHub;
-use super::tiny::Tiny;
 use super::{SHORT, draftscope, said};
+use crate::common::tiny::Tiny;
+use crate::hub::ScriptedHub;
 
 /// Variables that name a folder for the user's files.
 const HOMES: [&str; 9] = [
