@@ -179,7 +179,7 @@ fn watching_sees_the_drafts_of_others() {
     let server = Server::start(&python, "draft-simple", free_port());
     let second = std::time::Duration::from_millis(200);
     let samples =
-        draftscope::attach::watch::watch(std::slice::from_ref(&server.url), &Access::default(), second).unwrap();
+        draftscope::attach::watch::watch(std::slice::from_ref(&server.url), &Access::default(), second, None).unwrap();
     let mut fleet = draftscope::session::Fleet::new(1);
     fleet.take(samples.recv().unwrap());
     let mut driver = driver(&server.url, 20, 1.0);

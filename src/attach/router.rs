@@ -10,7 +10,7 @@ use super::llama::Llama;
 use super::models::{self, Chosen};
 use super::server::{ConnectError, Wishes};
 
-const MODELS: &str = "/v1/models";
+pub(super) const MODELS: &str = "/v1/models";
 
 /// A llama-server; none if something else answers.
 ///
@@ -21,7 +21,7 @@ pub(super) fn llama(client: &Client, wishes: &Wishes) -> Result<Option<Llama>, C
         Ok(props) if is_router(&props) => behind_router(client, wishes).map(Some),
         Ok(props) if props.get("default_generation_settings").is_some() => single(client, props, wishes).map(Some),
         Ok(_) | Err(HttpError::NotJson { .. }) => Ok(None),
-        Err(HttpError::Status { status: 400, message, .. }) if message.contains("model name is missing") => {
+        Err(HttpError::Status { status: 400, message, .. }) if wants_model(&message) => {
             behind_router(client, wishes).map(Some)
         }
         Err(HttpError::Status { status, .. }) if !matches!(status, 401 | 403 | 503) => Ok(None),
@@ -29,8 +29,13 @@ pub(super) fn llama(client: &Client, wishes: &Wishes) -> Result<Option<Llama>, C
     }
 }
 
-fn is_router(props: &Value) -> bool {
+pub(super) fn is_router(props: &Value) -> bool {
     props.get("role").and_then(Value::as_str) == Some("router")
+}
+
+/// Whether a router's error says that a request names no model.
+pub(super) fn wants_model(message: &str) -> bool {
+    message.contains("model name is missing")
 }
 
 /// A server with one model, which answers whatever model a request names: so another one is an error here.

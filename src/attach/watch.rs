@@ -4,6 +4,7 @@
 //! once the receiver is gone.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,7 +14,8 @@ use serde_json::Value;
 use crate::http::{Access, Client, HttpError, Patience};
 use crate::protocol::{ServerSample, SlotState};
 
-use super::metrics;
+use super::models::{self, WantedModel};
+use super::{metrics, router};
 
 /// How long to wait for a server that is looked at.
 const PATIENCE: Patience =
@@ -25,33 +27,44 @@ const WAITING: usize = 256;
 /// Slots that are read.
 const MAX_SLOTS: usize = 256;
 
-/// Looks at each of these servers again and again. All of them are given `access`.
+/// Looks at each of these servers again and again. All of them are given `access`; one with several models is asked about
+/// the wanted one.
 ///
 /// # Errors
 /// When an address cannot be used, or the system cannot start a thread.
-pub fn watch(urls: &[String], access: &Access, interval: Duration) -> Result<Receiver<ServerSample>, String> {
+pub fn watch(
+    urls: &[String],
+    access: &Access,
+    interval: Duration,
+    model: Option<&WantedModel>,
+) -> Result<Receiver<ServerSample>, String> {
     let (sender, samples) = sync_channel(WAITING);
     let began = Instant::now();
     let clients: Result<Vec<Client>, HttpError> =
         urls.iter().map(|url| Client::new(url, access.clone(), PATIENCE)).collect();
     for (server, client) in clients.map_err(|error| error.to_string())?.into_iter().enumerate() {
         let sender = sender.clone();
-        start(server, client, (began, interval), sender).map_err(|error| error.to_string())?;
+        let known = Known { wanted: model.cloned(), ..Known::default() };
+        start(server, (client, known), (began, interval), sender)
+            .map_err(|error| format!("cannot start a thread that watches a server: {error}"))?;
     }
     Ok(samples)
 }
 
 fn start(
     server: usize,
-    client: Client,
+    (client, mut known): (Client, Known),
     (began, interval): (Instant, Duration),
     sender: SyncSender<ServerSample>,
 ) -> io::Result<()> {
     thread::Builder::new().name("watch".into()).spawn(move || {
-        let mut known = Known::default();
         loop {
             let looked = Instant::now();
-            let mut sample = known.look(&client);
+            let looked_at = catch_unwind(AssertUnwindSafe(|| known.look(&client)));
+            let mut sample = looked_at.unwrap_or_else(|_| ServerSample {
+                problem: Some("looking at it failed with an internal error; please report it".to_owned()),
+                ..known.nothing(&client)
+            });
             sample.server = server;
             sample.at_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
             if matches!(sender.try_send(sample), Err(TrySendError::Disconnected(_))) {
@@ -69,11 +82,23 @@ struct Known {
     engine: String,
     model: String,
     has_slots: bool,
+    /// The model that the user named.
+    wanted: Option<WantedModel>,
+    /// The model of a router that is looked at.
+    routed: Option<String>,
 }
 
 impl Known {
-    fn look(&mut self, client: &Client) -> ServerSample {
-        let mut sample = ServerSample {
+    /// A path that names the model to a router, which loads none for it.
+    fn path(&self, path: &str) -> String {
+        match &self.routed {
+            Some(model) => router::with_model(path, model) + "&autoload=false",
+            None => path.to_owned(),
+        }
+    }
+
+    fn nothing(&self, client: &Client) -> ServerSample {
+        ServerSample {
             server: 0,
             host: client.host().to_owned(),
             at_ms: 0,
@@ -82,7 +107,11 @@ impl Known {
             counters: None,
             slots: Vec::new(),
             problem: None,
-        };
+        }
+    }
+
+    fn look(&mut self, client: &Client) -> ServerSample {
+        let mut sample = self.nothing(client);
         if self.engine.is_empty()
             && let Err(error) = self.recognise(client)
         {
@@ -90,7 +119,7 @@ impl Known {
             return sample;
         }
         (sample.engine, sample.model) = (self.engine.clone(), self.model.clone());
-        match client.get("/metrics") {
+        match client.get(&self.path("/metrics")) {
             Ok(text) => {
                 sample.counters = Some(metrics::parse(&text));
                 let nothing = sample.counters.as_ref().is_some_and(|counters| *counters == Default::default());
@@ -112,7 +141,7 @@ impl Known {
             }
         }
         if self.has_slots {
-            sample.slots = client.get_json("/slots").map(|slots| states(&slots)).unwrap_or_default();
+            sample.slots = client.get_json(&self.path("/slots")).map(|slots| states(&slots)).unwrap_or_default();
         }
         sample
     }
@@ -123,11 +152,15 @@ impl Known {
         };
         let file = |path: String| path.rsplit(['/', '\\']).next().unwrap_or_default().to_owned();
         match client.get_json("/props") {
+            Ok(props) if router::is_router(&props) => return self.behind_router(client),
             Ok(props) if props.get("default_generation_settings").is_some() => {
                 self.engine = "llama-server".to_owned();
                 self.model = file(text(props.get("model_path"))).trim_end_matches(".gguf").to_owned();
                 self.has_slots = true;
                 return Ok(());
+            }
+            Err(HttpError::Status { status: 400, message, .. }) if router::wants_model(&message) => {
+                return self.behind_router(client);
             }
             Err(error @ (HttpError::Failed { .. } | HttpError::Status { status: 401 | 403, .. })) => {
                 return Err(error.to_string());
@@ -143,6 +176,20 @@ impl Known {
             _ => "OpenAI-compatible",
         }
         .to_owned();
+        Ok(())
+    }
+}
+
+impl Known {
+    /// A router: its metrics and slots are those of one of its models.
+    fn behind_router(&mut self, client: &Client) -> Result<(), String> {
+        let listed = client.get_json(router::MODELS).map_err(|error| error.to_string())?;
+        let listed = models::list(&listed).unwrap_or_default();
+        let model = models::choose(&listed, self.wanted.as_ref(), client.host())?.model.id;
+        self.engine = "llama-server".to_owned();
+        self.model = model.chars().take(120).collect();
+        self.has_slots = true;
+        self.routed = Some(model);
         Ok(())
     }
 }

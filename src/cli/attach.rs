@@ -100,7 +100,7 @@ pub struct AttachArgs {
     #[arg(long, value_name = "FILE|SOCKET", conflicts_with_all = ["urls", "watch"])]
     pub check: Option<PathBuf>,
     /// The model of a server that has several, as it lists it
-    #[arg(long, short, value_name = "NAME", conflicts_with = "watch", help_heading = "Server")]
+    #[arg(long, short, value_name = "NAME", help_heading = "Server")]
     pub model: Option<String>,
     #[command(flatten)]
     pub connect: ConnectArgs,

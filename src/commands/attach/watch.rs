@@ -8,7 +8,7 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use draftscope::attach;
+use draftscope::attach::{self, WantedModel};
 use draftscope::cli::AttachArgs;
 use draftscope::config::UserFiles;
 use draftscope::headless::write_json_line;
@@ -30,7 +30,8 @@ pub(super) fn run(args: &AttachArgs, access: &Access, files: &UserFiles) -> Resu
     let history = history.transpose()?;
     let interval = Duration::from_secs_f64(args.interval);
     let urls: Vec<String> = args.urls.iter().map(|url| attach::address::base(url)).collect();
-    let samples = attach::watch::watch(&urls, access, interval).map_err(anyhow::Error::msg)?;
+    let model = args.model.as_ref().map(|name| WantedModel { name: name.clone(), hint_of: None });
+    let samples = attach::watch::watch(&urls, access, interval, model.as_ref()).map_err(anyhow::Error::msg)?;
     let samples = match history {
         Some(history) => history.record(samples)?,
         None => samples,

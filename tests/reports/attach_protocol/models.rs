@@ -12,7 +12,7 @@ const EMBEDDINGS: &str = "small-embed-Q8_0";
 
 /// The model that a request names.
 fn named(asked: &Asked) -> Option<String> {
-    let query = asked.query.strip_prefix("model=").map(str::to_owned);
+    let query = asked.query.strip_prefix("model=").map(|query| query.trim_end_matches("&autoload=false").to_owned());
     query.or_else(|| Some(asked.body.get("model")?.as_str()?.to_owned()))
 }
 
@@ -44,6 +44,7 @@ fn router(ids: &'static [&'static str]) -> (String, Arc<Mutex<Vec<Asked>>>) {
             "/apply-template" => js(200, &json!({"prompt": asked.said()})),
             "/tokenize" => js(200, &json!({"tokens": [{"id": 1, "piece": "x"}]})),
             "/completion" => completion(&model),
+            "/metrics" => bytes(b"llamacpp:tokens_predicted_total 5\nllamacpp:n_decode_total 3\n".to_vec()),
             _ => return None,
         })
     })
@@ -67,6 +68,17 @@ fn a_router_is_asked_by_name_in_every_request() {
     assert!(asked.iter().filter(|one| named(one).is_some()).count() >= 5, "{asked:?}");
     let unnamed: Vec<_> = asked.iter().filter(|one| named(one).is_none()).map(|one| one.path.as_str()).collect();
     assert!(unnamed.iter().all(|path| matches!(*path, "/props" | "/v1/models")), "{unnamed:?}");
+}
+
+#[test]
+fn a_router_is_watched_by_one_of_its_models_and_loads_none_for_it() {
+    let (url, seen) = router(&[CHAT, EMBEDDINGS]);
+    let watched = run(&["attach", "--watch", "--once", "--json", "--interval", "0.1", &url]);
+    assert!(watched.text.contains(CHAT) && !watched.text.contains("\"none\""), "{} {}", watched.text, watched.said);
+    let asked = seen.lock().unwrap();
+    let of_model: Vec<_> = asked.iter().filter(|one| named(one).is_some()).collect();
+    assert!(of_model.iter().any(|one| one.path == "/metrics"), "{asked:?}");
+    assert!(of_model.iter().all(|one| one.query.ends_with("&autoload=false")), "{asked:?}");
 }
 
 #[test]
