@@ -171,11 +171,7 @@ fn tokens_of(
             codec.encode_raw(text)?
         }
         (Prompt::Branch(from), _) => check_tokens(&from.tokens, decoder.target().spec().info.vocab)?,
-        (Prompt::Chat(messages), Some(template)) => chat::tokens_of(codec, template, messages, ctx_len)?,
-        (Prompt::Chat(_), None) => {
-            let message = "this model file has no chat template; use --raw to send the text unchanged";
-            return Err(ModelError::Template(message.into()).into());
-        }
+        (Prompt::Chat(messages), template) => chat::tokens_of(codec, template, messages, ctx_len)?,
     };
     if tokens.is_empty() {
         return Err(SpecError::EmptyPrompt); // a template may drop the whole text

@@ -197,11 +197,11 @@ impl Trial {
 impl Bench {
     fn tokens(&self, text: &str, raw: bool) -> Result<Vec<TokenId>> {
         let ctx_len = self.plain.target().spec().ctx_len;
-        let Some(template) = self.template.as_ref().filter(|_| !raw) else {
+        if raw {
             self.codec.check_length(text, ctx_len)?;
             return Ok(self.codec.encode_raw(text)?);
-        };
+        }
         let message = Message { role: Speaker::User, content: text.to_owned() };
-        Ok(prompt::tokens_of(&self.codec, template, &[message], ctx_len)?)
+        Ok(prompt::tokens_of(&self.codec, self.template.as_ref(), &[message], ctx_len)?)
     }
 }

@@ -117,6 +117,8 @@ pub fn load(options: &LoadOptions, progress: &mut Progress<'_>) -> Result<Loaded
     let memory = beside.iter().fold(memory, MemoryAccount::with_draft_model);
     let (template, broken) = template.finish_or_why()?;
     let warnings = opened.warnings().into_iter().chain(broken.as_deref().map(warnings::template));
+    let has_none = template.is_none() && broken.is_none();
+    let warnings = warnings.chain(has_none.then(warnings::no_template));
     let warnings = warnings.chain(warnings::think(options, template.as_ref()));
     let warnings = warnings.chain(warnings::rollback(options, config, on_gpu));
     let warnings = warnings.chain(warnings::draft_vocab(options, config, mtp.is_some())).collect();

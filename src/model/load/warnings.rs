@@ -10,6 +10,11 @@ pub(super) fn template(why: &str) -> String {
     format!("the model's chat template does not run here ({why}); use --raw to send text as it stands")
 }
 
+/// A model without a chat template.
+pub(super) fn no_template() -> String {
+    "the model has no chat template; messages are sent as they stand, without roles".to_owned()
+}
+
 /// `--think` for a template that does not know it.
 pub(super) fn think(options: &LoadOptions, template: Option<&ChatTemplate>) -> Option<String> {
     let knows = template.is_some_and(ChatTemplate::knows_thinking);

@@ -5,18 +5,29 @@ use super::tokenizer::TextCodec;
 use crate::model::ModelError;
 use crate::protocol::{Message, TokenId};
 
-/// Tokens of a conversation up to where the answer begins, for a context of `ctx_len` positions.
+/// Tokens of a conversation up to where the answer begins, for a context of `ctx_len` positions. Without a template the
+/// messages stand as they are, a line break between them, after the token that begins a text if the model expects it.
 ///
 /// # Errors
 /// [`ModelError::Template`] if the template rejects the messages or changes the name of a special token in one,
 /// [`ModelError::PromptTooLong`], and as [`TextCodec::encode`].
 pub fn tokens_of(
     codec: &TextCodec,
-    template: &ChatTemplate,
+    template: Option<&ChatTemplate>,
     messages: &[Message],
     ctx_len: usize,
 ) -> Result<Vec<TokenId>, ModelError> {
-    let text = template.render_or_advise(messages)?;
+    let tokens = conversation(codec, template, messages, ctx_len)?;
+    Ok(if template.is_some() { tokens } else { codec.begun(tokens) })
+}
+
+fn conversation(
+    codec: &TextCodec,
+    template: Option<&ChatTemplate>,
+    messages: &[Message],
+    ctx_len: usize,
+) -> Result<Vec<TokenId>, ModelError> {
+    let text = rendered(template, messages)?;
     codec.check_length(&text, ctx_len)?;
     let contents: Vec<&str> = messages.iter().map(|message| message.content.as_str()).collect();
     let Some(marked) = codec.mark(&contents)? else {
@@ -26,11 +37,18 @@ pub fn tokens_of(
     for (message, text) in messages.iter_mut().zip(&marked.texts) {
         message.content = text.to_string();
     }
-    let with_marks = template.render(&messages)?;
+    let with_marks = rendered(template, &messages)?;
     if marked.unmark(&with_marks) != text {
         return Err(ModelError::Template(
             "it changes the name of a special token in a message; remove the name, or start with --special-tokens to send it as a token".into(),
         ));
     }
     codec.encode_marked(&with_marks, marked.mark)
+}
+
+fn rendered(template: Option<&ChatTemplate>, messages: &[Message]) -> Result<String, ModelError> {
+    match template {
+        Some(template) => template.render_or_advise(messages),
+        None => Ok(messages.iter().map(|message| message.content.as_str()).collect::<Vec<_>>().join("\n")),
+    }
 }

@@ -153,11 +153,15 @@ impl TextCodec {
     /// # Errors
     /// As [`TextCodec::encode`].
     pub fn encode_raw(&self, text: &str) -> Result<Vec<TokenId>, ModelError> {
-        let mut tokens = self.encode(text)?;
+        Ok(self.begun(self.encode(text)?))
+    }
+
+    /// Tokens after the one that begins a text, if the model expects it and it is not there.
+    pub(in crate::model) fn begun(&self, mut tokens: Vec<TokenId>) -> Vec<TokenId> {
         if let Some(bos) = self.bos.filter(|bos| self.begins && tokens.first() != Some(bos)) {
             tokens.insert(0, bos);
         }
-        Ok(tokens)
+        tokens
     }
 
     /// A token with its bytes; no bytes if the id is outside the vocabulary.
