@@ -274,7 +274,7 @@ impl Display for Card {
         match &self.template_fault {
             Some(why) => write!(f, "chat     no template that runs: use --raw ({why})"),
             None if self.has_template => write!(f, "chat     with the model's own template"),
-            None => write!(f, "chat     no template: use --raw"),
+            None => write!(f, "chat     no template: messages are sent as they stand"),
         }
     }
 }
