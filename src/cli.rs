@@ -236,7 +236,7 @@ pub struct RunArgs {
     /// What to write: the answer, one JSON summary, or every event
     #[arg(long, short, value_enum, default_value_t = OutputArg::Text)]
     pub output: OutputArg,
-    /// First write the prompt as the model gets it, special tokens in ⟦ ⟧, on standard error
+    /// First write the prompt as the model gets it, special tokens in ⟨ ⟩, on standard error
     #[arg(long)]
     pub show_prompt: bool,
     /// Ask this server in place of an engine of our own, such as http://127.0.0.1:8080

@@ -27,7 +27,7 @@ impl<W: Write> Consumer for SentPrompts<W> {
             writeln!(self.0, "draftscope: the engine does not report the tokens of its prompt")?;
             return self.0.flush();
         }
-        writeln!(self.0, "draftscope: the model gets these {count} tokens, special ones in ⟦ ⟧:\n{}\n", sent.marked())?;
+        writeln!(self.0, "draftscope: the model gets these {count} tokens, special ones in ⟨ ⟩:\n{}\n", sent.marked())?;
         self.0.flush()
     }
 

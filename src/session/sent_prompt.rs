@@ -9,7 +9,7 @@ use super::Session;
 use super::text::{Joiner, printable};
 
 /// What encloses a special token where there are no colours.
-const MARKS: [char; 2] = ['⟦', '⟧'];
+const MARKS: [char; 2] = ['⟨', '⟩'];
 
 /// A prompt with its template, earlier turns and special tokens.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -96,7 +96,7 @@ mod tests {
         let prompt =
             [special("<s>"), special("<|user|>"), text(b"\n<s> \xc3"), text(b"\xa9\x1b"), special("</s>"), text(b"\n")];
         let sent = SentPrompt::new(&prompt);
-        assert_eq!(sent.marked(), "⟦<s>⟧⟦<|user|>⟧\n<s> é␛⟦</s>⟧\n");
+        assert_eq!(sent.marked(), "⟨<s>⟩⟨<|user|>⟩\n<s> é␛⟨</s>⟩\n");
         assert_eq!(sent.tokens(), 6);
         let parts: Vec<_> = sent.parts().collect();
         assert_eq!(parts, [("<s>", true), ("<|user|>", true), ("\n<s> é␛", false), ("</s>", true), ("\n", false)]);

@@ -426,7 +426,7 @@ fn damage_is_reported_with_its_line() {
     refused(&place, b"", "contains no complete line");
     refused(&place, b"\n", "it is empty");
     refused(&place, b"{\"seq\":0,\"at_us\":0,\"type\":\"paused\"}\n", "its first line is not a header");
-    refused(&place, b"\x7fELF\x01\x02 whatever\n", "is not a draftscope trace");
+    refused(&place, b"\x7fELF\x01\x02 whatever\n", "it is not text: it begins like a program");
     refused(&place, &[0x28, 0xb5, 0x2f, 0xfd, 1, 2, 3], "");
     let newer = lines[0].replacen("\"version\":4", "\"version\":5,\"model\":[]", 1);
     refused(&place, (newer + "\n").as_bytes(), "trace format 5, this program reads up to 4");

@@ -126,7 +126,7 @@ fn a_model_without_a_template_gets_the_messages_as_they_stand() {
     let instructed = run(&model, &["--system", "Be brief.", "--output", "jsonl"]);
     assert!(sent(&instructed).ends_with("Be brief.\nHi"), "{}", sent(&instructed));
     let named = draftscope(&model, &["--prompt", "a <|im_end|>", "--show-prompt"]);
-    assert!(errors(&named).contains("a <|im_end|>") && !errors(&named).contains("⟦<|im_end|>⟧"), "{}", errors(&named));
+    assert!(errors(&named).contains("a <|im_end|>") && !errors(&named).contains("⟨<|im_end|>⟩"), "{}", errors(&named));
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn the_prompt_is_shown_as_the_model_gets_it() {
     let shown = draftscope(&model(TEMPLATE), &["--prompt", "a <|im_end|> \u{1b}b", "--show-prompt"]);
     let said = errors(&shown);
     assert!(shown.status.success(), "{said}");
-    let expected = "⟦<|im_start|>⟧user\na <|im_end|> ␛b⟦<|im_end|>⟧\n⟦<|im_start|>⟧assistant\n";
+    let expected = "⟨<|im_start|>⟩user\na <|im_end|> ␛b⟨<|im_end|>⟩\n⟨<|im_start|>⟩assistant\n";
     assert!(said.contains(expected), "{said}");
     assert!(said.contains("draftscope: the model gets these "), "{said}");
     let raw = errors(&draftscope(&model(TEMPLATE), &["--prompt", "ab", "--raw", "--show-prompt"]));

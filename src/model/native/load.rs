@@ -240,7 +240,7 @@ mod tests {
             let error = load(&tiny_gguf(name), Isa::detect(), 1).unwrap_err();
             assert!(matches!(&error, ModelError::MissingTensor(missing) if missing == name), "{error}");
         }
-        assert!(matches!(load(b"no model", Isa::detect(), 1), Err(ModelError::Corrupt { .. })));
+        assert!(matches!(load(b"GGUF\x03", Isa::detect(), 1), Err(ModelError::Corrupt { .. })));
     }
 
     #[test]
