@@ -488,7 +488,7 @@ fn a_recording_is_replayed_exported_and_compared_without_a_model() {
     refuses(draftscope().arg("replay").arg(&damaged), "is damaged at line");
     refuses(draftscope().arg("export").arg(&damaged).args(["--to", "csv"]), "is damaged at line");
     refuses(draftscope().arg("replay").arg(files.path("none")), "cannot read the trace");
-    refuses(draftscope().arg("replay").arg(&files.tiny.target), "is not a draftscope trace");
+    refuses(draftscope().arg("replay").arg(&files.tiny.target), "it is not text: it begins like a GGUF file");
 }
 
 #[test]

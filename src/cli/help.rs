@@ -15,6 +15,7 @@ const EXPERT: &[&str] = &[
     "adapter",
     "threads",
     "raw",
+    "special_tokens",
     "rollback",
     "draft_vocab",
     "tree",
