@@ -83,17 +83,18 @@ fn a_head_that_differs_from_the_embedding_it_is_tied_to_is_the_head() {
 #[test]
 fn a_folder_without_a_template_runs_raw() {
     let folder = spoiled("qwen3", "remove chat_template.jinja");
-    assert!(open(&bare_options(folder.path().into(), Backend::Auto)).template.is_none());
+    let loaded = open(&bare_options(folder.path().into(), Backend::Auto));
+    assert!(loaded.template.is_none() && loaded.warnings[0].contains("has no chat template"), "{:?}", loaded.warnings);
 }
 
 #[test]
-fn an_unusable_template_is_ignored_with_a_notice() {
+fn an_unusable_template_is_named_in_a_notice() {
     for template in [&b"{% unheard of %}"[..], b"{% generation %}", b"\xff"] {
         let folder = copy("qwen3");
         fs::write(folder.path().join("chat_template.jinja"), template).unwrap();
         let loaded = open(&bare_options(folder.path().into(), Backend::Auto));
         let [ignored] = &loaded.warnings[..] else { panic!("{:?}", loaded.warnings) };
-        assert!(loaded.template.is_none(), "{ignored}");
+        assert!(loaded.template.unwrap().render(&[]).is_err(), "{ignored}");
         assert!(ignored.contains("use --raw") && ignored.lines().count() == 1, "{ignored}");
         let card = Card::read(folder.path()).unwrap();
         assert!(!card.has_template && card.to_string().contains("no template that runs: use --raw ("), "{card}");
