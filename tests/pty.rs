@@ -20,6 +20,8 @@ struct Terminal {
     output: Receiver<Vec<u8>>,
     child: Box<dyn Child + Send + Sync>,
     screen: vt100::Parser,
+    /// Output that is not shown yet.
+    unseen: Vec<u8>,
     cooked: bool,
     light: bool,
     /// Where the program remembers what it has shown once.
@@ -32,6 +34,9 @@ const LIGHT: &str = "\u{1b}]10;rgb:1111/1111/1111\u{1b}\\\u{1b}]11;rgb:ffff/ffff
 
 /// Longest time until a screen shows what a test waits for, on a machine that does much else.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Bytes of output that are shown between two looks at the screen: less than a frame.
+const PART: usize = 256;
 
 const SIZE: PtySize = PtySize { rows: 40, cols: 120, pixel_width: 0, pixel_height: 0 };
 
@@ -75,12 +80,21 @@ impl Terminal {
         });
         let keys = pair.master.take_writer().unwrap();
         let screen = vt100::Parser::new(SIZE.rows.try_into().unwrap(), SIZE.cols.try_into().unwrap(), 0);
-        Self { master: pair.master, keys, output, child, screen, cooked, light: false, _state: state }
+        Self {
+            master: pair.master,
+            keys,
+            output,
+            child,
+            screen,
+            unseen: Vec::new(),
+            cooked,
+            light: false,
+            _state: state,
+        }
     }
 
-    /// Shows what the program wrote, and answers queries of the cursor's position and of colours.
-    fn take(&mut self, bytes: &[u8]) {
-        self.screen.process(bytes);
+    /// Takes what the program wrote, and answers queries of the cursor's position and of colours.
+    fn take(&mut self, bytes: Vec<u8>) {
         let asks = |query: &[u8]| bytes.windows(query.len()).any(|part| part == query);
         if asks(b"\x1b[6n") {
             self.press("\u{1b}[1;1R");
@@ -88,6 +102,14 @@ impl Terminal {
         if asks(b"\x1b[c") {
             self.press(if self.light { LIGHT } else { DARK });
         }
+        self.unseen = bytes;
+    }
+
+    /// Shows the next part of what was taken: on a busy machine many frames come at once, and none may be missed.
+    fn show_part(&mut self) {
+        let rest = self.unseen.split_off(self.unseen.len().min(PART));
+        let part = std::mem::replace(&mut self.unseen, rest);
+        self.screen.process(&part);
     }
 
     fn resize(&mut self, cols: u16, rows: u16) {
@@ -108,11 +130,14 @@ impl Terminal {
     fn wait(&mut self, what: &str, wanted: impl Fn(&vt100::Screen) -> bool) {
         let end = Instant::now() + PATIENCE;
         while !wanted(self.screen.screen()) {
-            let left = end.saturating_duration_since(Instant::now());
-            match self.output.recv_timeout(left) {
-                Ok(bytes) => self.take(&bytes),
-                Err(_) => panic!("waited for {what}; the screen is:\n{}", self.text()),
+            if self.unseen.is_empty() {
+                let left = end.saturating_duration_since(Instant::now());
+                match self.output.recv_timeout(left) {
+                    Ok(bytes) => self.take(bytes),
+                    Err(_) => panic!("waited for {what}; the screen is:\n{}", self.text()),
+                }
             }
+            self.show_part();
         }
     }
 
@@ -138,6 +163,7 @@ impl Terminal {
     /// Waits for the program's end and checks that the terminal is restored.
     fn ends(&mut self) -> u32 {
         let code = self.exit_code();
+        self.screen.process(&std::mem::take(&mut self.unseen));
         while let Ok(bytes) = self.output.recv_timeout(Duration::from_millis(200)) {
             self.screen.process(&bytes);
         }
