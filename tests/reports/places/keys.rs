@@ -48,6 +48,18 @@ fn a_larger_box_shows_as_much_text_as_it_has_rows() {
 }
 
 #[test]
+fn a_big_paste_is_text_and_nothing_in_it_is_a_key() {
+    let (mut screen, _tiny) = session(&[], (100, 30));
+    let lines: Vec<String> = (0..2000).map(|n| format!("line {n} q\u{3} \u{1b}[31mred 第 é\u{7}")).collect();
+    screen.paste(&(lines.join("\r") + "\rlast"));
+    screen.wait("the end of the paste", |text| rows(text).last().is_some_and(|row| row == "last"));
+    screen.press("X");
+    screen.wait_for("lastX");
+    screen.press("\r");
+    screen.wait_for("the context is full");
+}
+
+#[test]
 fn a_locale_without_utf8_draws_with_ascii() {
     let glyphs = |text: &str| text.contains(['│', '─', '┌', '└', '▸']);
     for (environment, draws) in [

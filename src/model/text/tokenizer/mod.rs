@@ -189,7 +189,7 @@ impl TextCodec {
     }
 
     /// Why a model with another vocabulary cannot draft for this one; `None` if the ids that both have mean the same. Padding
-    /// at the end does not count, and one side may have up to [`MOST_EXTRA`] tokens more at its end.
+    /// at the end does not count, and one side may have up to 128 tokens more at its end.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Option<String> {
         let (a, b) = (self.without_padding(), other.without_padding());
