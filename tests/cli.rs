@@ -790,7 +790,11 @@ fn stopped_by(signal: &str, status: i32, is_ignored: bool) {
     use std::process::{Command, Stdio};
     let files = Files::new();
     let path = files.path("a.dscope.jsonl");
-    let mut command = Command::new("sh");
+    // what started the tests may ignore some signals, as nohup does
+    let mut command = Command::new(if cfg!(target_os = "linux") { "env" } else { "sh" });
+    if cfg!(target_os = "linux") {
+        command.args(["--default-signal", "sh"]);
+    }
     let ignore = if is_ignored { "trap '' HUP; " } else { "" };
     command.args(["-c", &format!("{ignore}exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_draftscope")]);
     command.arg("run").arg("--model").arg(&files.tiny.target).arg("--mtp").arg(files.path("mtp"));

@@ -13,8 +13,8 @@ use crate::model::options::{Backend, DeviceChoice, Dtype, Rollback};
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Model")]
 pub struct ModelArgs {
-    /// GGUF file, model folder (safetensors), name of a known model, or repository of the Hub (owner/name, owner/name:TYPE
-    /// or its address); with --attach, a model of the server [default: the default model, downloaded on first use]
+    /// GGUF file, model folder, known name, or repository of the Hub (owner/name, owner/name:TYPE, address); with --attach,
+    /// a model of the server [default: the default model, downloaded on first use]
     #[arg(long, short, value_name = "MODEL", env = "DRAFTSCOPE_MODEL", value_parser = model_name())]
     pub model: Option<PathBuf>,
     /// Data type of the target's weights; auto takes the fastest on the device
