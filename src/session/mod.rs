@@ -1,9 +1,8 @@
 //! What happened, folded from events: turns, rounds, tokens with their provenance, statistics.
 //!
-//! Invariant: [`Session::apply`] is a pure and total fold. It reads no clock and does no I/O, takes
-//! any event in any order (a torn trace, a newer writer, two interleaved lanes) and never panics;
-//! the same events always give the same session. Where a user looks (scroll, selection, focus) is
-//! the front end's business, and so is every colour.
+//! Invariant: [`Session::apply`] is a pure and total fold. It reads no clock and does no I/O, takes any event in any order
+//! (a torn trace, a newer writer, two interleaved lanes) and never panics; the same events always give the same session.
+//! Where a user looks (scroll, selection, focus) is the front end's business, and so is every colour.
 
 pub mod account;
 mod align;
@@ -89,8 +88,7 @@ const MAX_TYPED: usize = 64 << 20;
 /// Rounds per answer that keep every candidate; older ones keep what the round table shows.
 pub const FULL_ROUNDS: usize = 2048;
 
-/// The backend that computes on the CPU and reads every weight once a pass: no pass over several rows takes less time
-/// than one over one row.
+/// The CPU backend that reads every weight once a pass, so that several rows never take less time than one.
 const NATIVE: &str = "native";
 
 /// Everything that happened in a run so far.
