@@ -40,11 +40,16 @@ fn endless_python(dir: &std::path::Path) {
 fn a_killed_pull_ends_pip_and_the_list_removes_its_leftovers() {
     use std::process::{Command, Stdio};
     use std::time::{Duration, Instant};
+    const PROGRAM: &str = env!("CARGO_BIN_EXE_draftscope");
     for (signal, all) in [("-TERM", true), ("-HUP", true), ("-INT", true), ("-KILL", false)] {
         let dir = tempfile::tempdir().unwrap();
         endless_python(dir.path());
         let draftscope = |args: &[&str]| {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_draftscope"));
+            // what started the tests may ignore some signals, as nohup does
+            let mut command = Command::new(if cfg!(target_os = "linux") { "env" } else { PROGRAM });
+            if cfg!(target_os = "linux") {
+                command.args(["--default-signal", PROGRAM]);
+            }
             let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").unwrap());
             command.args(args).env("PATH", path).env("DRAFTSCOPE_CACHE", dir.path().join("cache"));
             command.env_remove("DRAFTSCOPE_OFFLINE").stdout(Stdio::null()).stderr(Stdio::null());

@@ -172,6 +172,9 @@ def main():
             continue  # most of them are refused for the same few reasons
         text = ours(program, sources[at], CONVERSATIONS["user"], None)
         fine = is_the_same(text, true) or refuses_only_there(text, true)
+        if not fine and text is None:
+            count["expressions: refused here alone"] += 1  # an error is shown, and no wrong prompt is sent
+            continue
         count["expressions: " + ("same" if fine else "DIFFERS")] += 1
         if not fine:
             wrong.append((sources[at], "", None, text, true))
