@@ -35,6 +35,8 @@ const LIGHT: &str = "\u{1b}]10;rgb:1111/1111/1111\u{1b}\\\u{1b}]11;rgb:ffff/ffff
 /// Longest time until a screen shows what a test waits for, on a machine that does much else.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+const PROGRAM: &str = env!("CARGO_BIN_EXE_draftscope");
+
 /// Bytes of output that are shown between two looks at the screen: less than a frame.
 const PART: usize = 256;
 
@@ -52,7 +54,11 @@ impl Terminal {
     /// Without `controls`, the terminal's end sends the program no SIGHUP.
     fn start_with(folder: &std::path::Path, args: &[&str], environment: &[(&str, &str)], controls: bool) -> Self {
         let pair = native_pty_system().openpty(SIZE).unwrap();
-        let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_draftscope"));
+        // what started the tests may ignore some signals, as nohup does
+        let mut command = CommandBuilder::new(if cfg!(target_os = "linux") { "env" } else { PROGRAM });
+        if cfg!(target_os = "linux") {
+            command.args(["--default-signal", PROGRAM]);
+        }
         command.args(args);
         command.set_controlling_tty(controls);
         command.cwd(std::fs::canonicalize(folder).unwrap());
