@@ -50,7 +50,7 @@ pub fn screen_is_free() {
     handler::screen_is_free();
 }
 
-/// Ends the process by a signal with its default action, so that whoever sent it sees the effect.
+/// Ends the process by a signal with its default action, so that its sender sees the effect.
 #[cfg(unix)]
 pub fn die_of(signal: i32) {
     handler::die_of(signal);

@@ -90,7 +90,7 @@ pub(super) fn start(
 /// A line of an answer, none at its end, or an error.
 type Line = Result<Option<String>, HttpError>;
 
-/// Reads on a thread of its own. `read` sends what it reads, until it is told that nobody takes it any longer.
+/// Reads on a thread of its own. `read` sends what it reads, and stops once a line cannot be sent.
 fn start_with(
     read: impl FnOnce(&dyn Fn(Line) -> bool) + Send + 'static,
     lane: Lane,

@@ -157,7 +157,7 @@ fn end_by(signal: c_int, before: Option<&libc::sigaction>) {
     }
 }
 
-/// Ends the process by this signal, so that whoever sent it sees the effect.
+/// Ends the process by this signal, so that its sender sees the effect.
 pub(super) fn die_of(signal: c_int) {
     put_back_terminal();
     end_by(signal, None);

@@ -70,7 +70,7 @@ fn shown(text: &str) -> String {
     format!("{scheme}{separator}{rest}").chars().filter(|c| !c.is_control()).take(200).collect()
 }
 
-/// The path behind a host of the hub.
+/// The path that follows a host of the Hub.
 fn after_host(rest: &str) -> Option<&str> {
     let (host, path) = rest.split_once('/')?;
     let host = host.to_ascii_lowercase();

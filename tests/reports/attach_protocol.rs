@@ -40,7 +40,7 @@ impl Ran {
     }
 }
 
-/// A command of the program without the environment of whoever runs the tests.
+/// A command of the program without the user's environment.
 fn draftscope(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_draftscope"));
     command.args(args).stdin(std::process::Stdio::null());

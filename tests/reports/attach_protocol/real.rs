@@ -35,7 +35,7 @@ fn model(begin: Begin) -> Tiny {
         if begin != Begin::NoTemplate {
             parts.metadata.push(("tokenizer.chat_template".to_owned(), Gguf::String(template)));
         }
-        // token 0 begins a text, so that it is told from the marks of the template
+        // token 0 begins a text, so that it differs from the marks of the template
         parts.metadata.retain(|(name, _)| name != "tokenizer.ggml.bos_token_id");
         parts.metadata.push(("tokenizer.ggml.bos_token_id".to_owned(), Gguf::U32(0)));
         parts.metadata.push(("tokenizer.ggml.add_bos_token".to_owned(), Gguf::Bool(begin != Begin::Template)));

@@ -40,7 +40,7 @@ fn run_of_own_file() -> Vec<&'static str> {
 fn a_home_that_is_missing_or_takes_no_files_stops_no_run() {
     let tiny = Tiny::new(5);
     let folder = tiny.folder.path();
-    // nothing can be made in /proc, whoever tries
+    // no user can create anything in /proc
     for home in ["/proc/none", "/dev/null"] {
         let (code, out, error) = said(&mut homeless(folder, home, &run_of_own_file()));
         assert!(code == 0 && !out.is_empty(), "{home}: {error}");
