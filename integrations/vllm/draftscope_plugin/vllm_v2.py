@@ -5,9 +5,7 @@ of `Sampler` (drafts, logits of every row, what was sampled), `execute_model` an
 `load_model` (the socket opens once the model is there).
 """
 
-from . import lines, observer, say
-from .pieces import Pieces
-from .vllm_v1 import header, is_rank_zero, tokenizer
+from . import observer, say, vllm_runner
 
 WRAPPED = ("load_model", "execute_model", "sample")
 RULES = {"block": "block"}  # of rejection_sample_method; the others are rejection sampling
@@ -39,32 +37,10 @@ def wrap(runner_class, samplers, observed_by):
     return True
 
 
-class Observer(observer.Observer):
+class Observer(vllm_runner.Observer):
     """Wraps a runner's methods."""
 
-    def __init__(self, ops, serve=observer.Server, where=None, top=None, load=tokenizer):
-        super().__init__(ops, serve, where, top)
-        self._load, self._clock, self._runner = load, None, None
-        self._pass = self._draft = (None, None)
-
-    # --- wrappers: each calls the engine's method exactly once, and nothing of ours can raise through it
-
-    def load_model(self, real):
-        def load_model(runner, *args, **kwargs):
-            out = real(runner, *args, **kwargs)
-            self._guard(lambda: self._open(runner))
-            return out
-
-        return load_model
-
-    def execute_model(self, real):
-        def execute_model(runner, *args, **kwargs):
-            begin = self._now()
-            out = real(runner, *args, **kwargs)
-            self._pass = (begin, self._now())
-            return out
-
-        return execute_model
+    _runner = None  # the one that samples now
 
     def sample(self, real):
         def sample(runner, *args, **kwargs):
@@ -89,36 +65,23 @@ class Observer(observer.Observer):
 
         return __call__
 
-    def propose(self, real):
-        def propose(*args, **kwargs):
-            begin = self._now()
-            out = real(*args, **kwargs)
-            self._draft = (begin, self._now())  # the drafts of the next step
-            return out
+    def _header(self, runner):
+        head = super()._header(runner)
+        head["settings"]["rule"] = RULES.get(self._method(runner), head["settings"]["rule"])
+        return head
 
-        return propose
-
-    def _now(self):
-        if self._server is None or not self._server.has_readers():
-            return None
-        return self._guard(self._clock.now)
-
-    # --- what they do
+    def _method(self, runner):
+        return getattr(runner.speculative_config, "rejection_sample_method", None)
 
     def _open(self, runner):
         if self._server or self._closed:
             return
-        if not is_rank_zero(runner):
-            self._closed = True  # rank 0 speaks for all
+        super()._open(runner)
+        if self._server is None:
             return
-        self._clock = self._ops.Stopwatch(runner.device)
-        head = header(runner)
-        method = getattr(runner.speculative_config, "rejection_sample_method", None)
-        head["settings"]["rule"] = RULES.get(method, head["settings"]["rule"])
-        self._listen(head, Pieces(lambda: self._load(runner)))
-        if self._server and method == "synthetic":
+        if self._method(runner) == "synthetic":
             self._server.note("vLLM accepts drafts by a set rate here (synthetic), not by what the target says")
-        if self._server and getattr(runner, "batch_sharder", None) is not None:
+        if getattr(runner, "batch_sharder", None) is not None:
             self._server.note("vLLM divides requests among its ranks here; only those of rank 0 are observed")
         speculator = getattr(runner, "speculator", None)
         if hasattr(speculator, "propose"):
@@ -157,29 +120,8 @@ class Observer(observer.Observer):
         q = self._ops.picked_logits(draft_logits, drafts) if draft_logits is not None and drafts else None
         return requests, self._ops.rows_of(logits, which, temperatures, self._top, pairs), q, self._pass, self._draft
 
-    def _after(self, seen, out, times):
-        sampled, counts = self._ops.keep(out.sampled_token_ids), self._ops.keep(out.num_sampled)
-        self._draft = (None, None)
-        self._server.put(lambda: self._steps(seen, (sampled, counts), times), len(seen[0]))
+    def _results(self, out):
+        return [out.sampled_token_ids, out.num_sampled]
 
-    def _steps(self, seen, results, times):
-        """In the writer's thread: waits for the device, builds the steps."""
-        requests, (ids, probs, p), q, passed, drafted = seen
-        micros = self._clock.micros
-        sample_us, verify_us, draft_us = micros(*times), micros(*passed), micros(*drafted)
-        ids, probs, p, sampled, counts = self._lists(ids, probs, p, *results)
-        q = self._ops.to_list(q) if q is not None else None
-        steps, row, at = [], 0, 0
-        for index, request, own, base in requests:
-            count = len(own)
-            steps.append(lines.Step(
-                request=request, base_len=base, drafted=own,
-                committed=[int(token) for token in sampled[index][: int(counts[index])]],
-                rows=observer.rows(ids, probs, row, count + 1),
-                p=p[at : at + count],
-                # without a distribution the drafter is certain: the rejection sampler takes q = 1
-                q=q[at : at + count] if q is not None else [1.0] * count,
-                draft_us=draft_us, verify_us=verify_us, sample_us=sample_us,
-            ))
-            row, at = row + count + 1, at + count
-        return [step for step in steps if step.committed]  # none after a part of a prompt
+    def _committed(self, index, sampled, counts):
+        return [int(token) for token in sampled[index][: int(counts[index])]]
