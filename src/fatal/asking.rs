@@ -11,8 +11,7 @@ use libc::c_int;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Signals that end a process by default and report no fault in it. SIGKILL cannot be taken.
-#[cfg(target_os = "linux")]
-pub(super) const ASKING: [c_int; 13] = [
+pub(super) const ASKING: &[c_int] = &[
     libc::SIGINT,
     libc::SIGTERM,
     libc::SIGHUP,
@@ -23,22 +22,12 @@ pub(super) const ASKING: [c_int; 13] = [
     libc::SIGVTALRM,
     libc::SIGPROF,
     libc::SIGXCPU,
+    #[cfg(target_os = "linux")]
     libc::SIGIO,
+    #[cfg(target_os = "linux")]
     libc::SIGPWR,
+    #[cfg(target_os = "linux")]
     libc::SIGSTKFLT,
-];
-#[cfg(not(target_os = "linux"))]
-pub(super) const ASKING: [c_int; 10] = [
-    libc::SIGINT,
-    libc::SIGTERM,
-    libc::SIGHUP,
-    libc::SIGQUIT,
-    libc::SIGUSR1,
-    libc::SIGUSR2,
-    libc::SIGALRM,
-    libc::SIGVTALRM,
-    libc::SIGPROF,
-    libc::SIGXCPU,
 ];
 
 /// What the handler reads; set once.

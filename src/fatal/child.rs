@@ -89,7 +89,7 @@ mod unix {
             kill(group);
         }
         GROUP.store(0, Ordering::SeqCst);
-        for (signal, before) in ASKING.into_iter().zip(&BEFORE) {
+        for (signal, before) in ASKING.iter().copied().zip(&BEFORE) {
             let before = before.swap(null_mut(), Ordering::SeqCst);
             if !before.is_null() {
                 set(signal, before);
@@ -111,7 +111,7 @@ mod unix {
 
     #[allow(unsafe_code, reason = "the system's interface for signals is unsafe, see below")]
     fn install() {
-        for (signal, before) in ASKING.into_iter().zip(&BEFORE) {
+        for (signal, before) in ASKING.iter().copied().zip(&BEFORE) {
             let Some(old) = current(signal).filter(|old| old.sa_sigaction != libc::SIG_IGN) else { continue };
             if before.load(Ordering::SeqCst).is_null() {
                 before.store(Box::into_raw(Box::new(old)), Ordering::SeqCst);

@@ -71,7 +71,7 @@ fn terminal() -> Option<(OwnedFd, Termios)> {
 /// Every signal whose default ends the process, so that none leaves the terminal taken over. A signal that the process was
 /// started to ignore (`nohup`, a job in the background) stays ignored.
 pub(super) fn install() {
-    for signal in ERRORS.into_iter().chain(ASKING).chain(real_time()) {
+    for signal in ERRORS.into_iter().chain(ASKING.iter().copied()).chain(real_time()) {
         if !is_ignored(signal) {
             install_for(signal);
         }
