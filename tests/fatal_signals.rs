@@ -128,7 +128,7 @@ impl Bounded<'_> {
 #[cfg(target_os = "linux")]
 fn with_a_long_context() -> tempfile::TempDir {
     let folder = checkpoint::copy("qwen3");
-    checkpoint::edit(folder.path(), "config.json", |config| config["max_position_embeddings"] = (1 << 18).into());
+    checkpoint::edit(folder.path(), "config.json", |config| config["max_position_embeddings"] = (1 << 20).into());
     folder
 }
 
@@ -145,9 +145,9 @@ fn refused_memory_ends_the_program_with_a_message() {
             let kib = u64::midpoint(refused, enough);
             *(if small.answers_or_says_why(kib) { &mut enough } else { &mut refused }) = kib;
         }
-        // what is enough for a small cache is not for one of 128 MiB or more
-        let large = Bounded { ctx: 1 << 18, ..small };
-        let (out, errors) = large.within(enough + 60_000);
+        // what is enough for a small cache is not for one of 512 MiB or more
+        let large = Bounded { ctx: 1 << 20, ..small };
+        let (out, errors) = large.within(enough + 400_000);
         assert_eq!(out.status.code(), Some(2), "{backend}: {errors}");
         let last = errors.lines().last().unwrap_or_default();
         assert!(last.starts_with("draftscope: there is not enough memory: the system refuses "), "{backend}: {errors}");
