@@ -12,12 +12,13 @@ use std::time::{Duration, Instant};
 pub(super) fn connect(host: &str, port: u16, limit: Duration) -> Result<(), String> {
     let (sender, results) = mpsc::channel();
     let name = (host.to_owned(), port);
-    thread::spawn(move || match name.to_socket_addrs() {
+    let look_up = move || match name.to_socket_addrs() {
         Ok(addresses) => addresses.take(8).for_each(|address| try_address(address, limit, sender.clone())),
         Err(error) => {
             let _ = sender.send(Err(error.to_string()));
         }
-    });
+    };
+    thread::Builder::new().spawn(look_up).map_err(no_thread)?;
     let end = Instant::now() + limit;
     let mut last = None;
     loop {
@@ -31,10 +32,19 @@ pub(super) fn connect(host: &str, port: u16, limit: Duration) -> Result<(), Stri
 }
 
 fn try_address(address: SocketAddr, limit: Duration, sender: Sender<Result<(), String>>) {
-    thread::spawn(move || {
+    let failed = sender.clone();
+    let connect = move || {
         let opened = TcpStream::connect_timeout(&address, limit);
         let _ = sender.send(opened.map(drop).map_err(|error| error.to_string()));
-    });
+    };
+    if let Err(error) = thread::Builder::new().spawn(connect) {
+        let _ = failed.send(Err(no_thread(error)));
+    }
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "it is given to map_err")]
+fn no_thread(error: std::io::Error) -> String {
+    format!("the system starts no thread for it: {error}")
 }
 
 /// `https://host:port/path` → host and port.

@@ -29,6 +29,16 @@ impl OutOfMemory {
         resume_unwind(Box::new(self))
     }
 
+    /// An empty list with room for so many values. Unwinds if the system refuses it.
+    #[must_use]
+    pub fn room_for<T>(values: usize) -> Vec<T> {
+        let mut list = Vec::new();
+        if list.try_reserve_exact(values).is_err() {
+            Self(values.saturating_mul(size_of::<T>())).unwind();
+        }
+        list
+    }
+
     /// Unwinds if the system refuses this many bytes now.
     pub fn unless_there_are(bytes: usize) {
         if Vec::<u8>::new().try_reserve_exact(bytes).is_err() {
@@ -46,6 +56,9 @@ mod tests {
     #[test]
     fn what_the_system_refuses_is_one_sentence() {
         assert!(catch_unwind(|| OutOfMemory::unless_there_are(1 << 10)).is_ok());
+        let room = catch_unwind(|| OutOfMemory::room_for::<u64>(1 << 57)).unwrap_err();
+        assert_eq!(OutOfMemory::of(&*room), Some(OutOfMemory(1 << 60)));
+        assert!(OutOfMemory::room_for::<u64>(7).capacity() >= 7);
         let refused = catch_unwind(|| OutOfMemory::unless_there_are(1 << 60)).unwrap_err();
         let error = OutOfMemory::of(&*refused).unwrap();
         assert_eq!(error, OutOfMemory(1 << 60));

@@ -6,7 +6,7 @@
 mod progress;
 mod work_dir;
 
-use std::io::{BufRead, BufReader, IsTerminal};
+use std::io::{self, BufRead, BufReader, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::atomic::Ordering;
@@ -145,7 +145,7 @@ fn watch(command: &mut Command, step: &Step, (stop, json): (&StopSignal, bool)) 
     std::os::unix::process::CommandExt::process_group(command, 0);
     let program = command.get_program().to_string_lossy().into_owned();
     let mut child = command.spawn().with_context(|| format!("cannot start {program}; name a Python with --python"))?;
-    let lines = lines(&mut child);
+    let lines = lines(&mut child).inspect_err(|_| drop(child.kill())).context("the system starts no thread")?;
     let mut progress = StepProgress::new(step.title, step.goal);
     let shown = (!json && std::io::stderr().is_terminal()).then(display);
     let (mut last, mut is_stopping) = (String::new(), false);
@@ -193,21 +193,21 @@ fn end(child: &mut Child) {
 }
 
 /// All lines of a child's two streams, as they arrive.
-fn lines(child: &mut Child) -> mpsc::Receiver<String> {
+fn lines(child: &mut Child) -> io::Result<mpsc::Receiver<String>> {
     let (sender, receiver) = mpsc::channel();
     let streams: [Option<Box<dyn std::io::Read + Send>>; 2] =
         [child.stdout.take().map(|s| Box::new(s) as _), child.stderr.take().map(|s| Box::new(s) as _)];
     for stream in streams.into_iter().flatten() {
         let sender = sender.clone();
-        thread::spawn(move || {
+        thread::Builder::new().name("step".into()).spawn(move || {
             for line in BufReader::new(stream).lines().map_while(Result::ok) {
                 if sender.send(line).is_err() {
                     return;
                 }
             }
-        });
+        })?;
     }
-    receiver
+    Ok(receiver)
 }
 
 fn display() -> ProgressBar {

@@ -111,17 +111,45 @@ impl OpenModel {
         let source = self.template_source();
         let (bos, eos) = (codec.bos_name(), codec.eos_name());
         let new = move |source: String| ChatTemplate::new(&source, bos, eos).map(|template| template.thinking(think));
-        CompilingTemplate(source.map(|source| source.map(|source| thread::spawn(move || new(source)))))
+        CompilingTemplate(source.map(|source| source.map(|source| Compiling::start(new, source))))
     }
 }
 
-/// A chat template that a thread compiles, `None` if the model has none, or why its file cannot be read.
-pub struct CompilingTemplate(Result<Option<JoinHandle<Result<ChatTemplate, ModelError>>>, ModelError>);
+/// A chat template that is being compiled, `None` if the model has none, or why its file cannot be read.
+pub struct CompilingTemplate(Result<Option<Compiling>, ModelError>);
+
+enum Compiling {
+    /// By a thread.
+    There(JoinHandle<Result<ChatTemplate, ModelError>>),
+    /// Done here, because the system starts no thread.
+    Here(Box<Result<ChatTemplate, ModelError>>),
+}
+
+impl Compiling {
+    fn start(
+        new: impl FnOnce(String) -> Result<ChatTemplate, ModelError> + Clone + Send + 'static,
+        source: String,
+    ) -> Self {
+        let (compile, text) = (new.clone(), source.clone());
+        match thread::Builder::new().name("template".into()).spawn(move || compile(text)) {
+            Ok(thread) => Self::There(thread),
+            Err(_) => Self::Here(Box::new(new(source))),
+        }
+    }
+
+    fn finish(self) -> Result<ChatTemplate, ModelError> {
+        match self {
+            Self::There(thread) => {
+                thread.join().map_err(|_| ModelError::Template("the thread that compiles it ended early".into()))?
+            }
+            Self::Here(done) => *done,
+        }
+    }
+}
 
 impl CompilingTemplate {
     fn finish(self) -> Result<Option<ChatTemplate>, ModelError> {
-        let ended = |_| ModelError::Template("the thread that compiles it ended early".into());
-        self.0?.map(|thread| thread.join().map_err(ended)?).transpose()
+        self.0?.map(Compiling::finish).transpose()
     }
 
     /// Waits for the template. Returns it, or why it does not run: a model is useful without one.

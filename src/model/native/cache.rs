@@ -167,9 +167,9 @@ impl KvCache {
 /// Cosines and sines for all positions of a context.
 #[derive(Clone, Debug)]
 pub(in crate::model) struct AngleTable {
-    half: usize,              // head_dim / 32
-    cos: Arc<[[f32; LANES]]>, // [ctx][head_dim / 32]
-    sin: Arc<[[f32; LANES]]>,
+    half: usize,                 // head_dim / 32
+    cos: Arc<Vec<[f32; LANES]>>, // [ctx][head_dim / 32]
+    sin: Arc<Vec<[f32; LANES]>>,
 }
 
 impl AngleTable {
@@ -177,13 +177,11 @@ impl AngleTable {
     pub(in crate::model) fn new(rope: &RopeSpec, head_dim: usize, ctx_len: usize) -> Self {
         let half = head_dim / 2;
         let (frequencies, amplitude) = (rope.frequencies(head_dim), rope.amplitude());
-        let table = |of: fn(f64) -> f64| -> Arc<[[f32; LANES]]> {
+        let table = |of: fn(f64) -> f64| {
             let lanes = (0..ctx_len).flat_map(|p| frequencies.as_chunks::<LANES>().0.iter().map(move |f| (p, f)));
-            let count = ctx_len * half / LANES;
-            OutOfMemory::unless_there_are(count.saturating_mul(2 * size_of::<[f32; LANES]>())); // `Arc` copies the list
-            let mut table = Vec::with_capacity(count);
+            let mut table: Vec<[f32; LANES]> = OutOfMemory::room_for(ctx_len * half / LANES);
             table.extend(lanes.map(|(p, f)| f.map(|f| (of(p as f64 * f) * amplitude) as f32)));
-            table.into()
+            Arc::new(table)
         };
         Self { half: half / LANES, cos: table(f64::cos), sin: table(f64::sin) }
     }

@@ -39,8 +39,7 @@ impl Rope {
         let amplitude = spec.amplitude();
         let table = |of: fn(f64) -> f64| {
             let angles = (0..ctx).flat_map(|p| frequencies.iter().map(move |frequency| p as f64 * frequency));
-            OutOfMemory::unless_there_are((ctx * width / 2).saturating_mul(size_of::<f32>()));
-            let mut values = Vec::with_capacity(ctx * width / 2);
+            let mut values = OutOfMemory::room_for(ctx * width / 2);
             values.extend(angles.map(|angle| (of(angle) * amplitude) as f32));
             Tensor::from_vec(values, (ctx, width / 2), device)
         };

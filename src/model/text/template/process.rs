@@ -120,7 +120,14 @@ impl Contained {
     /// Exit status of a process (`None`: it was killed here), and what it wrote to its two outputs.
     fn run(&self, request: Vec<u8>) -> io::Result<(Option<ExitStatus>, Vec<u8>, String)> {
         let mut child = self.spawn()?;
-        let outputs = talk(&mut child, request).recv_timeout(limits::PATIENCE);
+        let outputs = match talk(&mut child, request) {
+            Ok(outputs) => outputs.recv_timeout(limits::PATIENCE),
+            Err(error) => {
+                child.kill()?;
+                child.wait()?;
+                return Err(error);
+            }
+        };
         if outputs.is_err() {
             child.kill()?;
         }
@@ -141,11 +148,11 @@ impl Contained {
 }
 
 /// Writes the request and reads both outputs in a thread, so that a process that hangs does not block the program.
-fn talk(child: &mut Child, request: Vec<u8>) -> mpsc::Receiver<(Vec<u8>, String)> {
+fn talk(child: &mut Child, request: Vec<u8>) -> io::Result<mpsc::Receiver<(Vec<u8>, String)>> {
     let (sender, outputs) = mpsc::channel();
     let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     if let (Some(mut input), Some(output), Some(errors)) = pipes {
-        thread::spawn(move || {
+        thread::Builder::new().name("template".into()).spawn(move || {
             // a process that ends before it has read everything reports why
             let _ = input.write_all(&request);
             drop(input);
@@ -153,9 +160,9 @@ fn talk(child: &mut Child, request: Vec<u8>) -> mpsc::Receiver<(Vec<u8>, String)
             let _ = output.take(MAX_OUTPUT as u64 + 2).read_to_end(&mut said);
             let _ = errors.take(MAX_COMPLAINT).read_to_end(&mut complaint);
             let _ = sender.send((said, String::from_utf8_lossy(&complaint).into_owned()));
-        });
+        })?;
     }
-    outputs
+    Ok(outputs)
 }
 
 /// The answer of a process; `None` if it ended without a complete one.
