@@ -3,84 +3,35 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 
 mod common;
-
-use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+#[path = "common/hub.rs"]
+mod hub;
 
 use assert_cmd::Command;
 use common::checkpoint::path;
+use hub::ScriptedHub;
 use serde_json::{Value, json};
 
-const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
-
-/// A hub in which every repository has these files; it notes what it is asked for.
+/// A hub in which every repository has the same files, and a home of its own for the program.
 struct Hub {
-    endpoint: String,
-    asked: Arc<Mutex<Vec<String>>>,
+    hub: ScriptedHub,
     home: tempfile::TempDir,
 }
 
-type Files = Arc<Vec<(&'static str, Vec<u8>)>>;
-
 impl Hub {
     fn start(files: Vec<(&'static str, Vec<u8>)>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let endpoint = format!("http://{}", listener.local_addr().unwrap());
-        let asked: Arc<Mutex<Vec<String>>> = Arc::default();
-        let (noted, files) = (Arc::clone(&asked), Arc::new(files));
-        std::thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
-                let (noted, files) = (Arc::clone(&noted), Arc::clone(&files));
-                std::thread::spawn(move || answer(stream, &noted, &files));
-            }
-        });
-        Self { endpoint, asked, home: tempfile::tempdir().unwrap() }
+        let files = files.into_iter().map(|(name, bytes)| (name.to_owned(), bytes)).collect();
+        Self { hub: ScriptedHub::start(files), home: tempfile::tempdir().unwrap() }
     }
 
     fn draftscope(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_draftscope"));
-        command.args(args).env("NO_COLOR", "1").env("HF_ENDPOINT", &self.endpoint).env("HF_HOME", self.home.path());
+        command.args(args).env("NO_COLOR", "1").env("HF_ENDPOINT", &self.hub.endpoint).env("HF_HOME", self.home.path());
         command.env("DRAFTSCOPE_CACHE", self.home.path().join("own"));
         for name in ["DRAFTSCOPE_MODEL", "DRAFTSCOPE_OFFLINE", "HF_HUB_OFFLINE", "HF_HUB_CACHE", "HF_TOKEN"] {
             command.env_remove(name);
         }
         command
     }
-}
-
-fn answer(mut stream: TcpStream, asked: &Mutex<Vec<String>>, files: &Files) {
-    let lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
-    let head: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
-    let Some(first) = head.first() else { return };
-    let path = first.split(' ').nth(1).unwrap().to_owned();
-    asked.lock().unwrap().push(path.clone());
-    let say = |stream: &mut TcpStream, status: &str, body: &[u8]| {
-        let _ = write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
-        let _ = stream.write_all(body);
-    };
-    if path.starts_with("/api/models/") {
-        let siblings: Vec<_> = files.iter().map(|(name, _)| json!({"rfilename": name})).collect();
-        return say(&mut stream, "200 OK", json!({"sha": COMMIT, "siblings": siblings}).to_string().as_bytes());
-    }
-    let file = path.rsplit(&format!("/resolve/{COMMIT}/")).next().unwrap();
-    let Some((name, all)) = files.iter().find(|(name, _)| *name == file) else {
-        return say(&mut stream, "404 Not Found", b"");
-    };
-    let range = head.iter().find_map(|line| line.to_lowercase().strip_prefix("range: bytes=").map(str::to_owned));
-    let range = range.unwrap_or_else(|| "0-".to_owned());
-    let (from, to) = range.split_once('-').unwrap();
-    let from: usize = from.parse().unwrap();
-    let to = to.parse().map_or(all.len(), |last: usize| last + 1);
-    let _ = write!(
-        stream,
-        "HTTP/1.1 206 Partial\r\nx-repo-commit: {COMMIT}\r\netag: \"{name}\"\r\nContent-Range: bytes {from}-{}/{}\r\n\
-         Content-Length: {}\r\nConnection: close\r\n\r\n",
-        to - 1,
-        all.len(),
-        to - from
-    );
-    let _ = stream.write_all(&all[from..to]);
 }
 
 fn json_of(command: &mut Command) -> Value {
@@ -127,7 +78,7 @@ fn a_recommended_model_is_pulled_and_run_with_its_drafter() {
     let text = String::from_utf8_lossy(&text.get_output().stdout).into_owned();
     assert!(text.contains("qwen3-4b *") && text.contains("smollm2-135m") && text.contains("FITS"), "{text}");
 
-    hub.asked.lock().unwrap().clear();
+    hub.hub.asked.lock().unwrap().clear();
     let run = [
         "run",
         "--model",
@@ -144,7 +95,7 @@ fn a_recommended_model_is_pulled_and_run_with_its_drafter() {
     assert_eq!(summary["header"]["settings"]["drafter"], "draft-model", "{summary}");
     assert!(summary["num_draft_tokens"].as_u64().unwrap() > 0);
     assert_eq!(summary["draft_acceptance_rate"], 1.0, "it drafts for itself");
-    assert!(hub.asked.lock().unwrap().is_empty(), "what is there is not asked for again");
+    assert!(hub.hub.asked.lock().unwrap().is_empty(), "what is there is not asked for again");
 }
 
 #[test]
