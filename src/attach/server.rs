@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::http::{Client, HttpError};
+use crate::http::{Client, HttpError, error_words};
 use crate::protocol::{Header, Piece, Prediction, Prompt, Settings, TokenId, named_enum};
 
 use super::llama::rounds::Rounds;
@@ -10,6 +10,7 @@ use super::models::WantedModel;
 use super::names::Names;
 use super::openai::{Dialect, OpenAi};
 use super::router;
+use super::sse::Sent;
 use super::step::Part;
 
 /// The variable with the API key of the server at URL.
@@ -113,6 +114,27 @@ pub(super) enum Line {
     Error(String),
     /// Parts of the answer, none or several.
     Parts(Vec<Part>),
+}
+
+impl Line {
+    /// What came with a line: `take` turns each piece into parts, or into the words of an error.
+    pub(super) fn of(sent: Vec<Sent>, mut take: impl FnMut(Sent) -> Result<Vec<Part>, String>) -> Self {
+        if sent.is_empty() {
+            return Self::Empty;
+        }
+        let is_garbage = sent.iter().any(|one| matches!(one, Sent::Garbage(_)));
+        match sent.into_iter().map(&mut take).collect::<Result<Vec<_>, String>>() {
+            Err(words) => Self::Error(words),
+            Ok(parts) if is_garbage && parts.iter().all(Vec::is_empty) => Self::Garbage,
+            Ok(parts) => Self::Parts(parts.concat()),
+        }
+    }
+}
+
+/// The server's own words in an error inside a stream; the error itself if it has none.
+pub(super) fn error_of(json: &Value) -> String {
+    let named = error_words(json).or_else(|| error_words(json.pointer("/choices/0")?));
+    named.unwrap_or_else(|| json.to_string().chars().take(300).collect())
 }
 
 /// Turns the lines of a stream into parts of an answer.

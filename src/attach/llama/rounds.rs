@@ -12,10 +12,9 @@ use serde_json::Value;
 use crate::attach::doubts::Doubts;
 use crate::attach::names::Names;
 use crate::attach::openai::content::is_error;
-use crate::attach::server::{Line, Reader};
+use crate::attach::server::{Line, Reader, error_of};
 use crate::attach::sse::{Events, Sent};
 use crate::attach::step::{MAX_DRAFTS, Part, Step};
-use crate::http::error_words;
 use crate::protocol::{Piece, StopReason, TokenId};
 
 use super::chunk::{Chunk, Timings};
@@ -53,24 +52,16 @@ impl Open {
 
 impl Reader for Rounds {
     fn line(&mut self, line: &str, _at_us: u64, names: &mut Names) -> Line {
-        let sent = self.events.line(line);
-        if sent.is_empty() {
-            return Line::Empty;
-        }
-        let (mut parts, mut is_garbage) = (Vec::new(), false);
-        for one in sent {
-            match one {
-                Sent::Done => {}
-                Sent::Error(json) => return Line::Error(words(&json)),
-                Sent::Json(json) if is_error(&json) => return Line::Error(words(&json)),
-                Sent::Json(json) => parts.extend(self.json(json, names)),
-                Sent::Garbage(text) => {
-                    self.left_out.note(&text);
-                    is_garbage = true;
-                }
+        Line::of(self.events.line(line), |sent| match sent {
+            Sent::Done => Ok(Vec::new()),
+            Sent::Error(json) => Err(error_of(&json)),
+            Sent::Json(json) if is_error(&json) => Err(error_of(&json)),
+            Sent::Json(json) => Ok(self.json(json, names)),
+            Sent::Garbage(text) => {
+                self.left_out.note(&text);
+                Ok(Vec::new())
             }
-        }
-        if is_garbage && parts.is_empty() { Line::Garbage } else { Line::Parts(parts) }
+        })
     }
 
     fn close(&mut self) -> Vec<Part> {
@@ -81,11 +72,6 @@ impl Reader for Rounds {
 
 /// Fields of which every chunk has some.
 const FIELDS: &[&str] = &["content", "tokens", "stop", "timings", "generation_settings", "index", "prompt_progress"];
-
-/// The server's own words in an error; the error itself if it has none.
-fn words(json: &Value) -> String {
-    error_words(json).unwrap_or_else(|| json.to_string().chars().take(300).collect())
-}
 
 impl Rounds {
     /// Takes JSON, by all that is known a chunk; what is none is noted.

@@ -7,10 +7,9 @@ use serde_json::Value;
 
 use crate::attach::doubts::Doubts;
 use crate::attach::names::Names;
-use crate::attach::server::{Line, Reader};
+use crate::attach::server::{Line, Reader, error_of};
 use crate::attach::sse::{Events, Sent};
 use crate::attach::step::Part;
-use crate::http::error_words;
 use crate::protocol::StopReason;
 
 use super::content;
@@ -49,7 +48,7 @@ impl Stream {
     /// The server's own words if it is an error.
     fn chunk(&mut self, json: &Value, at_us: u64, names: &mut Names) -> Result<Vec<Part>, String> {
         if content::is_error(json) {
-            return Err(words(json));
+            return Err(error_of(json));
         }
         let content::Read { chunk, is_known } = content::read(json);
         if !is_known {
@@ -101,26 +100,15 @@ impl Stream {
 
 impl Reader for Stream {
     fn line(&mut self, line: &str, at_us: u64, names: &mut Names) -> Line {
-        let sent = self.events.line(line);
-        if sent.is_empty() {
-            return Line::Empty;
-        }
-        let (mut parts, mut is_garbage) = (Vec::new(), false);
-        for one in sent {
-            match one {
-                Sent::Done => parts.extend(self.end(true)),
-                Sent::Error(json) => return Line::Error(words(&json)),
-                Sent::Garbage(text) => {
-                    self.doubts.note(&text);
-                    is_garbage = true;
-                }
-                Sent::Json(json) => match self.chunks(&json, at_us, names) {
-                    Ok(more) => parts.extend(more),
-                    Err(words) => return Line::Error(words),
-                },
+        Line::of(self.events.line(line), |sent| match sent {
+            Sent::Done => Ok(self.end(true)),
+            Sent::Error(json) => Err(error_of(&json)),
+            Sent::Json(json) => self.chunks(&json, at_us, names),
+            Sent::Garbage(text) => {
+                self.doubts.note(&text);
+                Ok(Vec::new())
             }
-        }
-        if is_garbage && parts.is_empty() { Line::Garbage } else { Line::Parts(parts) }
+        })
     }
 
     fn close(&mut self) -> Vec<Part> {
@@ -133,12 +121,6 @@ impl Reader for Stream {
         }
         self.end(false)
     }
-}
-
-/// The server's own words in an error; the error itself if it has none.
-fn words(json: &Value) -> String {
-    let named = error_words(json).or_else(|| error_words(json.pointer("/choices/0")?));
-    named.unwrap_or_else(|| json.to_string().chars().take(300).collect())
 }
 
 #[cfg(test)]
