@@ -235,7 +235,7 @@ fn a_new_user_prompts_watches_stops_and_quits() {
     // the speedup against plain decoding, measured beside it
     terminal.wait("the speedup", |screen| {
         let text = screen.contents();
-        text.contains("speculative") && text.contains("plain") && text.contains('×') && text.contains("Tokens/s")
+        text.contains("Speedup") && text.contains("plain") && text.contains('×') && text.contains("accepted")
     });
     // an answer of hundreds of tokens, because a short one may end before it is stopped
     terminal.wait_for("○ ready");

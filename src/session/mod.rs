@@ -68,7 +68,7 @@ pub use loading::Loading;
 pub use marks::{MAX_MARKS, Mark, PassId};
 pub use moment::{Moment, Stop};
 pub use notices::MAX_NOTICES;
-pub use pass_costs::{PassCost, PassCosts};
+pub use pass_costs::{PassCost, PassCosts, at_least_one_row, has_ceiling};
 pub use phase::Phase;
 pub use position::{Facts, Residual, facts, residual};
 pub use robust::Interval;
@@ -210,7 +210,7 @@ impl Session {
                 self.turns[index].measured = Memo::default();
                 self.turns[index].is_attached = self.engine().is_some();
                 self.turns[index].has_other_plain = self.engine().is_some_and(|engine| engine.no_speedup.is_some());
-                self.turns[index].has_ceiling = self.header.as_ref().is_some_and(|header| header.backend == NATIVE);
+                self.turns[index].has_ceiling = self.header.as_ref().is_some_and(|header| has_ceiling(&header.backend));
                 self.lanes[lane.index()] =
                     LaneState { phase: Phase::Between, turn: Some(index), is_cold: self.waits() };
             }

@@ -4,7 +4,7 @@
 //! is `None`, never a made-up number. Only complete rounds count, and only rounds that no wait preceded contribute
 //! times (see [`Round::follows_wait`]). The caller chooses the lane or turn, and how to draw it.
 
-use crate::protocol::{RoundOnDevice, RunSummary};
+use crate::protocol::{NextKind, RoundOnDevice, RunSummary};
 
 use super::{Answer, Evidence, PartStats, Round};
 
@@ -18,6 +18,8 @@ pub struct LaneStats {
     drafted: u64,
     tested: u64,
     accepted: u64,
+    bonus: u64,
+    recovered: u64,
     committed: u64,
     reached_per_pos: Vec<u64>,
     offered_per_pos: Vec<u64>,
@@ -100,6 +102,11 @@ impl LaneStats {
         self.rounds_with_drafts += 1;
         self.drafted += drafted as u64;
         self.accepted += round.accepted() as u64;
+        match round.next_kind() {
+            Some(NextKind::Bonus) => self.bonus += 1,
+            Some(NextKind::Recovered) => self.recovered += 1,
+            _ => {}
+        }
         // of a tree, how deep it goes
         let depth = (0..drafted).map(|index| round.depth(index) + 1).max().unwrap_or(0);
         count(&mut self.histogram, round.accepted());
@@ -160,6 +167,8 @@ impl LaneStats {
             (&mut self.drafted, other.drafted),
             (&mut self.tested, other.tested),
             (&mut self.accepted, other.accepted),
+            (&mut self.bonus, other.bonus),
+            (&mut self.recovered, other.recovered),
             (&mut self.committed, other.committed),
             (&mut self.draft_us, other.draft_us),
             (&mut self.verify_us, other.verify_us),
@@ -210,6 +219,24 @@ impl LaneStats {
     #[must_use]
     pub fn accepted(&self) -> u64 {
         self.accepted
+    }
+
+    /// Drafts that were discarded: rejected ones, and those after them.
+    #[must_use]
+    pub fn discarded(&self) -> u64 {
+        self.drafted.saturating_sub(self.accepted)
+    }
+
+    /// The target's own tokens after drafts that were all accepted.
+    #[must_use]
+    pub fn bonus(&self) -> u64 {
+        self.bonus
+    }
+
+    /// The target's own tokens in place of rejected drafts.
+    #[must_use]
+    pub fn recovered(&self) -> u64 {
+        self.recovered
     }
 
     /// Tokens output by rounds: accepted, bonus, recovered; the first token of an answer, which
