@@ -91,10 +91,6 @@ impl FamilyConfig for LlamaConfig {
         &self.plan
     }
 
-    fn runs_whole_native(&self) -> bool {
-        true
-    }
-
     fn own_modules(&self, source: &ModelFiles) -> OwnModules {
         OwnModules { found: OwnTensors { source, config: &self.transformer }.found(), announced: self.announced }
     }
