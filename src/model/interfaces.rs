@@ -19,6 +19,7 @@ use crate::model::files::{ConfigJson, Folder, GgufFile, MatrixForm, ModelFiles, 
 use crate::model::native::{NativeCpu, NativeLlama};
 use crate::model::nn::{MatmulBackend, PassWidths, SharedTarget, Tensors, TransformerConfig};
 use crate::model::options::{DraftVocab, LoadOptions, WeightType, device_name, device_threads};
+use crate::model::plan::Plan;
 use crate::model::{Checkpoint, DraftModule, Model, ModelError, ModelSpec};
 use crate::protocol::{DrafterInfo, MemoryAccount, TokenId};
 
@@ -92,6 +93,9 @@ pub struct Description {
 pub trait FamilyConfig: Any {
     /// The sizes that every transformer has.
     fn transformer(&self) -> &TransformerConfig;
+
+    /// What the model computes, and from which tensors.
+    fn plan(&self) -> &Plan;
 
     /// Weights of all matrices.
     fn matrix_weights(&self) -> u64 {

@@ -9,8 +9,10 @@ use serde_json::{Map, Value};
 
 use crate::model::ModelError;
 use crate::model::error::clean;
+use crate::model::families::deepseek::plan::plan;
 use crate::model::files::config_json::{OwnKeys, contradiction, refused, size};
 use crate::model::nn::{DenseLayerKeys, GroupedExpertKeys, GroupedExperts, TransformerConfig};
+use crate::model::plan::{Plan, PlanFiles};
 
 /// Latent attention and experts.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,6 +56,14 @@ pub struct DeepSeekConfig {
     pub transformer: TransformerConfig,
     /// Latent attention and experts.
     pub latent: Latent,
+    /// What it computes.
+    pub plan: Plan,
+}
+
+impl DeepSeekConfig {
+    pub(super) fn new(transformer: TransformerConfig, latent: Latent, files: PlanFiles<'_>) -> Self {
+        Self { plan: plan(&transformer, &latent, files), transformer, latent }
+    }
 }
 
 const OWN: OwnKeys = OwnKeys {

@@ -20,6 +20,7 @@ use crate::model::nn::{
     Conventions, Ends, Extras, HfKeys, PairOrder, PassWidths, TransformerConfig, expected_experts, expert_numbers,
     refuse_biases,
 };
+use crate::model::plan::{Plan, PlanFiles};
 use crate::protocol::MemoryAccount;
 
 /// A family of DeepSeek-V3's layout.
@@ -64,7 +65,7 @@ impl Family for DeepSeekFamily {
         let head_dim = Some(latent.attention.plain + latent.attention.rotary);
         let extras = Extras { head_dim, mscale: true, own_heads: true, ..Extras::default() };
         let transformer = keys.transformer(&self.conventions, Ends::of(json, folder), extras)?;
-        Ok(Box::new(DeepSeekConfig { transformer, latent }))
+        Ok(Box::new(DeepSeekConfig::new(transformer, latent, PlanFiles::Checkpoint(folder))))
     }
 
     fn read_gguf(&self, gguf: &GgufFile) -> Result<Box<dyn FamilyConfig>, ModelError> {
@@ -104,6 +105,10 @@ impl DeepSeekConfig {
 impl FamilyConfig for DeepSeekConfig {
     fn transformer(&self) -> &TransformerConfig {
         &self.transformer
+    }
+
+    fn plan(&self) -> &Plan {
+        &self.plan
     }
 
     fn matrix_weights(&self) -> u64 {

@@ -11,6 +11,7 @@ mod family;
 mod gguf;
 mod load;
 mod names;
+mod plan;
 mod reader;
 
 use std::sync::Arc;

@@ -15,6 +15,7 @@ use crate::model::interfaces::{
     NoSharing, Progress, SharedWeights,
 };
 use crate::model::nn::{Conventions, Ends, Extras, GgufKeys, HfKeys, PairOrder, TransformerConfig, refuse_biases};
+use crate::model::plan::{Plan, PlanFiles};
 use crate::model::shared_kv::Reach;
 
 /// Gemma 3, the text part.
@@ -35,7 +36,7 @@ impl Family for Gemma3Family {
         let layers = own.layers(keys.layers()?)?;
         let extras = Extras { rope: Some(own.sliding_rope()?), layer_types: true, ..Extras::default() };
         let transformer = keys.transformer(&CONVENTIONS, Ends::of(&json, folder), extras)?;
-        Ok(Box::new(Gemma3Config { transformer, layers }))
+        Ok(Box::new(Gemma3Config::new(transformer, layers, PlanFiles::Checkpoint(folder))))
     }
 
     fn read_gguf(&self, gguf: &GgufFile) -> Result<Box<dyn FamilyConfig>, ModelError> {
@@ -43,7 +44,7 @@ impl Family for Gemma3Family {
         let transformer = keys.sizes(&CONVENTIONS, |_| Layers::sliding_rope_of_gguf(keys))?;
         keys.refuse_extras(&CONVENTIONS, (transformer.head_dim, transformer.head_dim))?;
         let layers = Layers::from_gguf(keys, &transformer)?;
-        Ok(Box::new(Gemma3Config { transformer, layers }))
+        Ok(Box::new(Gemma3Config::new(transformer, layers, PlanFiles::Gguf(gguf))))
     }
 
     fn tensor_names(&self) -> TensorNames {
@@ -64,6 +65,10 @@ fn tensor_name(layout: &Layout, name: &str) -> Option<String> {
 impl FamilyConfig for Gemma3Config {
     fn transformer(&self) -> &TransformerConfig {
         &self.transformer
+    }
+
+    fn plan(&self) -> &Plan {
+        &self.plan
     }
 
     fn describe(&self) -> Description {

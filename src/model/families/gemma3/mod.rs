@@ -10,6 +10,7 @@ mod config;
 mod family;
 #[cfg(feature = "gpu")]
 mod gpu;
+mod plan;
 
 use candle_core::Tensor;
 

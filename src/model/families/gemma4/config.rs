@@ -2,8 +2,10 @@
 //! and values, embeddings for each layer. `keys` reads it.
 
 use crate::model::ModelError;
+use crate::model::families::gemma4::plan::plan;
 use crate::model::files::config_json::contradiction;
 use crate::model::nn::{ExpertSizes, RopeSpec, TransformerConfig};
+use crate::model::plan::{Plan, PlanFiles};
 use crate::model::shared_kv::Reach;
 
 /// Sizes of one layer.
@@ -93,6 +95,14 @@ pub struct Gemma4Config {
     pub transformer: TransformerConfig,
     /// Its layers.
     pub gemma: Gemma,
+    /// What it computes.
+    pub plan: Plan,
+}
+
+impl Gemma4Config {
+    pub(super) fn new(transformer: TransformerConfig, gemma: Gemma, files: PlanFiles<'_>) -> Self {
+        Self { plan: plan(&transformer, &gemma, files), transformer, gemma }
+    }
 }
 
 impl Gemma {

@@ -23,6 +23,7 @@ use crate::model::nn::{
     Conventions, Ends, Extras, HfKeys, PairOrder, PassWidths, TransformerConfig, expected_experts, expert_numbers,
     refuse_biases,
 };
+use crate::model::plan::{Plan, PlanFiles};
 use crate::model::shared_kv::Reach;
 
 /// Gemma 4, with experts and without.
@@ -47,7 +48,7 @@ impl Family for Gemma4Family {
         let (head_dim, rope) = (Some(head_dim), Some(gemma.sliding_rope.clone()));
         let extras = Extras { head_dim, rope, layer_types: true, ..Extras::default() };
         let transformer = keys.transformer(&CONVENTIONS, Ends::of(json, folder), extras)?;
-        Ok(Box::new(Gemma4Config { transformer, gemma }))
+        Ok(Box::new(Gemma4Config::new(transformer, gemma, PlanFiles::Checkpoint(folder))))
     }
 
     fn read_gguf(&self, gguf: &GgufFile) -> Result<Box<dyn FamilyConfig>, ModelError> {
@@ -84,6 +85,10 @@ impl Gemma4Config {
 impl FamilyConfig for Gemma4Config {
     fn transformer(&self) -> &TransformerConfig {
         &self.transformer
+    }
+
+    fn plan(&self) -> &Plan {
+        &self.plan
     }
 
     fn matrix_weights(&self) -> u64 {

@@ -21,6 +21,7 @@ use crate::model::nn::{
     Conventions, Ends, Extras, GgufKeys, HfKeys, PairOrder, PassWidths, Tensors, TransformerConfig, expected_experts,
     expert_numbers, refuse_biases,
 };
+use crate::model::plan::{Plan, PlanFiles};
 use crate::protocol::MemoryAccount;
 
 /// A family with blocks of the Llama kind and experts.
@@ -64,8 +65,8 @@ impl Family for MoeFamily {
         let extras = Extras { partial_rotary: true, ..Extras::default() };
         let transformer = keys.transformer(&conventions, Ends::of(json, folder), extras)?;
         let rotary = (transformer.head_dim as f64 * own.rotary) as usize;
-        let Own { experts, dense_layers, modules, .. } = own;
-        Ok(Box::new(MoeConfig { transformer, rotary, experts, dense_layers, modules }.checked()?))
+        let own = (own.experts, own.dense_layers, own.modules);
+        Ok(Box::new(MoeConfig::new((transformer, rotary), own, PlanFiles::Checkpoint(folder))?))
     }
 
     fn read_gguf(&self, gguf: &GgufFile) -> Result<Box<dyn FamilyConfig>, ModelError> {
@@ -81,7 +82,8 @@ impl Family for MoeFamily {
         let transformer = keys.with_experts(&conventions, Some(rotary))?;
         let announced = gguf.number(&keys.key("nextn_predict_layers")).unwrap_or(0);
         let modules = usize::try_from(announced).unwrap_or(usize::MAX);
-        Ok(Box::new(MoeConfig { transformer, rotary, experts, dense_layers, modules }.checked()?))
+        let own = (experts, dense_layers, modules);
+        Ok(Box::new(MoeConfig::new((transformer, rotary), own, PlanFiles::Gguf(gguf))?))
     }
 
     fn tensor_names(&self) -> TensorNames {
@@ -102,6 +104,10 @@ impl MoeConfig {
 impl FamilyConfig for MoeConfig {
     fn transformer(&self) -> &TransformerConfig {
         &self.transformer
+    }
+
+    fn plan(&self) -> &Plan {
+        &self.plan
     }
 
     fn matrix_weights(&self) -> u64 {

@@ -6,7 +6,6 @@ use crate::model::ModelError;
 use crate::model::drafters::core::OwnTensors;
 use crate::model::families::qwen35::{
     config::{Hybrid, HybridKeys, Qwen35Config},
-    delta::HeadOrder,
     experts::ExpertShape,
     load, names,
 };
@@ -18,6 +17,7 @@ use crate::model::nn::{
     Conventions, Ends, Extras, GgufKeys, HfKeys, PairOrder, PassWidths, TransformerConfig, expected_experts,
     expert_numbers, refuse_biases,
 };
+use crate::model::plan::{HeadOrder, Plan, PlanFiles};
 use crate::protocol::MemoryAccount;
 
 /// A family whose linear layers are Gated DeltaNets.
@@ -81,7 +81,7 @@ impl Family for Qwen35Family {
         let extras = Extras { layer_types: true, partial_rotary: true, ..Extras::default() };
         let transformer = keys.transformer(&self.conventions, Ends::of(&json, folder), extras)?;
         let hybrid = own.hybrid((transformer.layers, transformer.head_dim), self.experts)?;
-        Ok(Box::new(Qwen35Config { transformer, hybrid }))
+        Ok(Box::new(Qwen35Config::new(transformer, hybrid, PlanFiles::Checkpoint(folder))))
     }
 
     fn read_gguf(&self, gguf: &GgufFile) -> Result<Box<dyn FamilyConfig>, ModelError> {
@@ -91,7 +91,7 @@ impl Family for Qwen35Family {
         if !self.experts {
             keys.refuse_experts()?;
         }
-        Ok(Box::new(Qwen35Config { transformer, hybrid }))
+        Ok(Box::new(Qwen35Config::new(transformer, hybrid, PlanFiles::Gguf(gguf))))
     }
 
     fn tensor_names(&self) -> TensorNames {
@@ -112,6 +112,10 @@ impl Qwen35Config {
 impl FamilyConfig for Qwen35Config {
     fn transformer(&self) -> &TransformerConfig {
         &self.transformer
+    }
+
+    fn plan(&self) -> &Plan {
+        &self.plan
     }
 
     fn matrix_weights(&self) -> u64 {
