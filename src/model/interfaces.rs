@@ -8,6 +8,7 @@ mod candle_target;
 #[cfg(feature = "gpu")]
 mod gpu_target;
 mod module_kind;
+mod native_target;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use candle_core::Device;
 
 use crate::model::files::{ConfigJson, Folder, GgufFile, ModelFiles, TensorNames};
-use crate::model::native::{NativeCpu, NativeLlama};
+use crate::model::native::{self, NativeCpu, NativeLlama};
 use crate::model::nn::{MatmulBackend, SharedTarget, Tensors, TransformerConfig};
 use crate::model::options::{DraftVocab, LoadOptions, WeightType, device_name, device_threads};
 use crate::model::plan::Plan;
@@ -26,6 +27,7 @@ pub use self::candle_target::{CandleFamily, CandleTarget};
 #[cfg(feature = "gpu")]
 pub(in crate::model) use self::gpu_target::GpuTarget;
 pub use self::module_kind::{CheckedModule, ModuleCard, ModuleKind};
+pub(in crate::model) use self::native_target::NativeTarget;
 
 /// Names of a family.
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +78,7 @@ pub trait FamilyConfig: Any {
 
     /// Whether the native backend runs whole passes, not only its matrices; the cache then stores f16.
     fn runs_whole_native(&self) -> bool {
-        false
+        native::runs(self.plan())
     }
 
     /// Whether the GPU backend runs it.

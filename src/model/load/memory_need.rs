@@ -69,7 +69,7 @@ pub(super) fn of(context: &LoadContext<'_>, weight_type: WeightType, on_kernels:
     let passes = match whole {
         true => {
             let module = modules as u64 * account::module_passes(transformer, ctx_len, dense);
-            account::target_passes(transformer, (ctx_len, threads), dense) + module
+            account::target_passes((transformer, config.plan()), (ctx_len, threads), dense) + module
         }
         false => {
             let multiplier = match on_kernels {

@@ -9,8 +9,8 @@ use crate::model::families::gemma3::{
 };
 use crate::model::files::{ConfigJson, Folder, GgufFile, Layout, NORMED_TWICE, TensorNames, block_part, part_name};
 use crate::model::interfaces::{
-    Backend, CandleFamily, CandleTarget, Family, FamilyConfig, LoadContext, LoadResult, Modules, Names, NoSharing,
-    Progress, SharedWeights,
+    Backend, CandleFamily, CandleTarget, Family, FamilyConfig, LoadContext, LoadResult, Modules, Names, NativeTarget,
+    NoSharing, Progress, SharedWeights,
 };
 use crate::model::nn::{Conventions, Ends, Extras, GgufKeys, HfKeys, PairOrder, TransformerConfig, refuse_biases};
 use crate::model::plan::{Plan, PlanFiles};
@@ -76,6 +76,9 @@ impl FamilyConfig for Gemma3Config {
         #[cfg(feature = "gpu")]
         if let Backend::Gpu(gpu) = &backend {
             return crate::model::families::gemma3::gpu::target(self, gpu, context, progress);
+        }
+        if matches!(backend, Backend::Native) {
+            return NativeTarget::load(context, progress, (Box::new(|_, context| no_module(context)), NO_SHARING));
         }
         let (tensors, spec) = context.on_candle(&backend);
         let weights = Arc::new(Gemma3Weights::load(tensors, &self.layers, context.ctx_len, progress)?);

@@ -90,10 +90,6 @@ impl FamilyConfig for LlamaConfig {
         &self.plan
     }
 
-    fn runs_whole_native(&self) -> bool {
-        true
-    }
-
     fn load(&self, context: &LoadContext<'_>, backend: Backend<'_>, progress: &mut Progress<'_>) -> LoadResult {
         load::target(self, context, &backend, progress)
     }

@@ -12,7 +12,7 @@ pub(super) fn plan(config: &TransformerConfig, announced: usize, files: PlanFile
 }
 
 /// A layer, or that of a draft module, which follows the last one.
-fn layer(config: &TransformerConfig, block: usize) -> Layer {
+pub(super) fn layer(config: &TransformerConfig, block: usize) -> Layer {
     let names = BlockNames::of(config, block, false);
     Layer {
         mixer: Mixer::Attention(UsualAttention::of(config).plan(&names)),
