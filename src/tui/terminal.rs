@@ -217,5 +217,9 @@ fn hang_up() {
 /// The next inputs for a screen without a loop of its own.
 pub(super) fn inputs_within(wait: Duration) -> io::Result<Vec<Event>> {
     // reading may fail before the hang-up is reported
-    next_inputs(wait).inspect_err(|_| if is_gone() { hang_up() })
+    next_inputs(wait).inspect_err(|_| {
+        if is_gone() {
+            hang_up()
+        }
+    })
 }

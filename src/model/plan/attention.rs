@@ -49,6 +49,9 @@ pub enum Keys {
     Own(KeysAndValues),
     /// Those of an earlier layer, which already has those of the pass's rows.
     OfLayer(usize),
+    /// Those of the target that a draft module drafts for: of its last layer with keys and values of its own that has a window
+    /// too, or none too.
+    OfTarget,
 }
 
 /// How keys and values are made.

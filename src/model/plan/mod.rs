@@ -42,21 +42,26 @@
 
 mod attention;
 mod delta;
+mod description;
 mod end;
 mod experts_of;
 mod feed;
 mod layer;
 mod matrix;
+mod module_layers;
+mod numbers;
 mod tensors_of;
 mod usual;
 
 pub use attention::{Attention, Folded, HeadNorm, Keys, KeysAndValues, Latent, LatentQueries, Over, Sight};
 pub use delta::{Decay, Delta, DeltaShape, HeadOrder};
+pub use description::Description;
 pub use end::{Angles, Embedding, End, Head, LayerTable, Rotation};
 pub use experts_of::grouped_experts;
 pub use feed::{Beside, ExpertStorage, Experts, Feed, GatedFeed, Groups, RouterInput, RouterPlan, Scoring, SharedFeed};
 pub use layer::{Join, Layer, Mixer, TokenInput};
 pub use matrix::{Matrix, Norm, Rows, Tensor, Vector};
+pub use module_layers::{MAX_MODULES, ModuleLayer};
 pub use tensors_of::{BlockNames, PlanFiles};
 pub use usual::UsualAttention;
 
@@ -79,6 +84,10 @@ pub struct Plan {
     pub layers: Vec<Layer>,
     /// The way out.
     pub end: End,
+    /// Draft modules in the same files, one for each depth.
+    pub modules: Vec<ModuleLayer>,
+    /// Draft modules that the configuration announces; files often lack them.
+    pub announced_modules: usize,
 }
 
 impl Plan {

@@ -95,6 +95,8 @@ impl Plan {
             angles,
             layers,
             end: End { norm: Norm { weight, centred, eps: config.norm_eps }, head, scale: 1.0, cap: None },
+            modules: Vec::new(),
+            announced_modules: 0,
         }
     }
 }

@@ -4,19 +4,23 @@ use crate::model::families::deepseek::attention::EPS;
 use crate::model::families::deepseek::config::{Latent as Sizes, LatentShape};
 use crate::model::nn::{Activation, PairOrder, TransformerConfig};
 use crate::model::plan::{
-    Angles, BlockNames, Feed, Folded, Latent, LatentQueries, Layer, Mixer, Norm, Plan, PlanFiles, Rotation, Rows,
-    Tensor, grouped_experts,
+    Angles, BlockNames, Feed, Folded, Latent, LatentQueries, Layer, MAX_MODULES, Mixer, Norm, Plan, PlanFiles,
+    Rotation, Rows, Tensor, grouped_experts,
 };
 
 /// The plan of a model of these sizes.
 pub(super) fn plan(config: &TransformerConfig, sizes: &Sizes, files: PlanFiles<'_>) -> Plan {
     let angles = Angles { rope: config.rope.clone(), width: sizes.attention.rotary };
-    let layers = (0..config.layers).map(|index| layer(config, sizes, index, files)).collect();
-    Plan::usual(config, vec![angles], layers, false)
+    let layer = |block| layer(config, sizes, block, files);
+    Plan::usual(config, vec![angles], (0..config.layers).map(layer).collect(), false).with_modules(
+        files,
+        (sizes.modules, MAX_MODULES),
+        layer,
+    )
 }
 
 /// A layer, or that of a draft module, which follows the last one and has experts.
-pub(super) fn layer(config: &TransformerConfig, sizes: &Sizes, block: usize, files: PlanFiles<'_>) -> Layer {
+fn layer(config: &TransformerConfig, sizes: &Sizes, block: usize, files: PlanFiles<'_>) -> Layer {
     let names = BlockNames::of(config, block, false);
     Layer {
         mixer: Mixer::Latent(attention(sizes.attention, &names, files)),

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, json};
-
 use crate::model::ModelError;
 use crate::model::families::gemma3::{
     Gemma3Weights,
@@ -11,12 +9,11 @@ use crate::model::families::gemma3::{
 };
 use crate::model::files::{ConfigJson, Folder, GgufFile, Layout, NORMED_TWICE, TensorNames, block_part, part_name};
 use crate::model::interfaces::{
-    Backend, CandleFamily, CandleTarget, Description, Family, FamilyConfig, LoadContext, LoadResult, Modules, Names,
-    NativeTarget, NoSharing, Progress, SharedWeights,
+    Backend, CandleFamily, CandleTarget, Family, FamilyConfig, LoadContext, LoadResult, Modules, Names, NativeTarget,
+    NoSharing, Progress, SharedWeights,
 };
 use crate::model::nn::{Conventions, Ends, Extras, GgufKeys, HfKeys, PairOrder, TransformerConfig, refuse_biases};
 use crate::model::plan::{Plan, PlanFiles};
-use crate::model::shared_kv::Reach;
 
 /// Gemma 3, the text part.
 pub struct Gemma3Family;
@@ -69,17 +66,6 @@ impl FamilyConfig for Gemma3Config {
 
     fn plan(&self) -> &Plan {
         &self.plan
-    }
-
-    fn describe(&self) -> Description {
-        let count = |reach| self.layers.reach.iter().filter(|own| **own == reach).count();
-        let (sliding, full, window) = (count(Reach::Sliding), count(Reach::Full), self.layers.window);
-        let fields = json!({"sliding_layers": sliding, "window": window, "full_layers": full});
-        Description {
-            fields: Map::from_iter([("gemma3".to_owned(), fields)]),
-            layers: vec![format!("layers   {sliding} sliding ({window} positions), {full} full")],
-            ..Description::default()
-        }
     }
 
     fn runs_on_gpu(&self) -> bool {

@@ -1,13 +1,14 @@
 //! What models of Llama's layout compute.
 
 use crate::model::nn::{Activation, TransformerConfig};
-use crate::model::plan::{Angles, BlockNames, Feed, Layer, Mixer, Plan, UsualAttention};
+use crate::model::plan::{Angles, BlockNames, Feed, Layer, MAX_MODULES, Mixer, Plan, PlanFiles, UsualAttention};
 
-/// The plan of a model of these sizes.
-pub(super) fn plan(config: &TransformerConfig) -> Plan {
+/// The plan of a model of these sizes, which announces so many draft modules.
+pub(super) fn plan(config: &TransformerConfig, announced: usize, files: PlanFiles<'_>) -> Plan {
     let angles = Angles { rope: config.rope.clone(), width: config.head_dim };
     let layers = (0..config.layers).map(|index| layer(config, index)).collect();
-    Plan::usual(config, vec![angles], layers, false)
+    let module = |block| layer(config, block);
+    Plan::usual(config, vec![angles], layers, false).with_modules(files, (announced, MAX_MODULES), module)
 }
 
 /// A layer, or that of a draft module, which follows the last one.

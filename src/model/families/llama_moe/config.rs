@@ -126,14 +126,8 @@ impl MoeConfig {
         if rotary == 0 || !rotary.is_multiple_of(2) || rotary > head {
             return contradiction(format!("{rotary} values of a head of {head} cannot be rotated in pairs"));
         }
-        let plan = plan((&transformer, rotary), (&experts, dense_layers), files);
+        let plan = plan((&transformer, rotary), (&experts, dense_layers, modules), files);
         Ok(Self { transformer, rotary, experts, dense_layers, modules, plan })
-    }
-
-    /// Layers of experts.
-    #[must_use]
-    pub fn expert_layers(&self) -> usize {
-        self.transformer.layers - self.dense_layers
     }
 }
 

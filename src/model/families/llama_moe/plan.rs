@@ -3,23 +3,28 @@
 use crate::model::families::llama_moe::experts::{MoeExperts, ProbableExperts};
 use crate::model::nn::{Activation, ExpertSizes, TransformerConfig};
 use crate::model::plan::{
-    Angles, BlockNames, Experts, Feed, Layer, Mixer, Plan, PlanFiles, RouterPlan, Scoring, UsualAttention,
+    Angles, BlockNames, Experts, Feed, Layer, MAX_MODULES, Mixer, Plan, PlanFiles, RouterPlan, Scoring, UsualAttention,
     grouped_experts,
 };
 
-/// The plan of a model of these sizes, of whose heads so many values are rotated and whose first layers are dense.
+/// The plan of a model of these sizes, of whose heads so many values are rotated and whose first layers are dense; it announces so many
+/// draft modules.
 pub(super) fn plan(
     (c, rotary): (&TransformerConfig, usize),
-    (experts, dense_layers): (&MoeExperts, usize),
+    (experts, dense_layers, announced): (&MoeExperts, usize, usize),
     files: PlanFiles<'_>,
 ) -> Plan {
     let angles = Angles { rope: c.rope.clone(), width: rotary };
-    let layers = (0..c.layers).map(|index| layer(c, (experts, dense_layers), index, files)).collect();
-    Plan::usual(c, vec![angles], layers, false)
+    let layer = |block| layer(c, (experts, dense_layers), block, files);
+    Plan::usual(c, vec![angles], (0..c.layers).map(layer).collect(), false).with_modules(
+        files,
+        (announced, MAX_MODULES),
+        layer,
+    )
 }
 
 /// A layer, or that of a draft module, which follows the last one and has experts.
-pub(super) fn layer(
+fn layer(
     c: &TransformerConfig,
     (shape, dense_layers): (&MoeExperts, usize),
     block: usize,

@@ -47,12 +47,6 @@ impl Qwen35Config {
     pub(super) fn new(transformer: TransformerConfig, hybrid: Hybrid, files: PlanFiles<'_>) -> Self {
         Self { plan: plan(&transformer, &hybrid, files), transformer, hybrid }
     }
-
-    /// Layers with keys and values.
-    #[must_use]
-    pub fn attending_layers(&self) -> usize {
-        self.transformer.layers - self.hybrid.linear_layers()
-    }
 }
 
 const OWN: OwnKeys = OwnKeys {

@@ -12,11 +12,14 @@ use crate::model::plan::{
 pub(super) fn plan(config: &TransformerConfig, hybrid: &Hybrid, files: PlanFiles<'_>) -> Plan {
     let angles = Angles { rope: config.rope.clone(), width: hybrid.rotary };
     let layers = (0..config.layers).map(|index| layer(config, hybrid, index, files)).collect();
-    Plan::usual(config, vec![angles], layers, files.is_checkpoint())
+    let module = |block| layer(config, hybrid, block, files);
+    // its one module has no number
+    let count = (usize::from(hybrid.announces_mtp), 1);
+    Plan::usual(config, vec![angles], layers, files.is_checkpoint()).with_modules(files, count, module)
 }
 
 /// A layer, or that of the draft module, which follows the last one and attends.
-pub(super) fn layer(config: &TransformerConfig, hybrid: &Hybrid, block: usize, files: PlanFiles<'_>) -> Layer {
+fn layer(config: &TransformerConfig, hybrid: &Hybrid, block: usize, files: PlanFiles<'_>) -> Layer {
     let names = BlockNames::of(config, block, files.is_checkpoint());
     let is_linear = hybrid.linear.get(block).copied().unwrap_or(false);
     Layer {
