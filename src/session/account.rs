@@ -294,7 +294,15 @@ mod tests {
     #[test]
     fn positions_count_the_rounds_that_got_there() {
         let piece = Piece::new(TokenId(1), "a");
-        let cell = DraftCell { piece, q: Some(0.5), top: Prediction::default(), row: None, more: false, took_us: 1 };
+        let cell = DraftCell {
+            piece,
+            q: Some(0.5),
+            top: Prediction::default(),
+            row: None,
+            more: false,
+            copied: None,
+            took_us: 1,
+        };
         let round = |draft_len: u8, kept: usize| {
             let outcome = |index| if index < kept { Outcome::Accepted } else { Outcome::Rejected };
             let judgement =

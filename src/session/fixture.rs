@@ -156,6 +156,7 @@ impl Script {
                     top: row((text, *q), "…"),
                     row: None,
                     more: self.in_blocks && index + 1 < drafts.len(),
+                    copied: None,
                     took_us: if self.in_blocks && index > 0 { 10 } else { 900 },
                 },
             );

@@ -177,8 +177,17 @@ pub(crate) fn tree_round(script: &mut Script) {
     script.push(Lane::Speculative, EventKind::RoundStarted { round, base_len: 4, draft_len: 2 });
     for (index, (text, row)) in (0..).zip(drafts) {
         let (token, top) = (piece(text), Prediction::default());
-        let kind =
-            EventKind::Drafted { round, index, token, q: Some(0.4), top, row: Some(row), more: false, took_us: 5 };
+        let kind = EventKind::Drafted {
+            round,
+            index,
+            token,
+            q: Some(0.4),
+            top,
+            row: Some(row),
+            more: false,
+            copied: None,
+            took_us: 5,
+        };
         script.push(Lane::Speculative, kind);
     }
     let row = |best: &str| Prediction { top: vec![Candidate { piece: piece(best), prob: 0.6 }], tail: 0.4 };
@@ -329,6 +338,7 @@ fn the_rejection_rule_is_explained_with_p_q_and_u() {
             top: Prediction::default(),
             row: None,
             more: false,
+            copied: None,
             took_us: 1,
         }],
         verdict: Some(Verification {
@@ -486,6 +496,7 @@ pub(crate) fn kind() -> impl Strategy<Value = EventKind> {
                 top: Prediction::default(),
                 row,
                 more: index % 2 == 1,
+                copied: (index % 3 == 1).then_some(crate::protocol::Copied { from: round, len: 2, chance: q }),
                 took_us
             }
         ),

@@ -157,6 +157,7 @@ impl Round {
             top: draft.top,
             row: None,
             more: false,
+            copied: None,
             took_us: draft.took_us,
         }));
         if !self.rows.is_empty() {

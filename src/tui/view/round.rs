@@ -237,6 +237,7 @@ fn header(screen: Screen, round: &Round, index: usize, width: usize) -> TokenCel
     let text = match round.parent(index).filter(|_| round.is_tree() && index < round.drafts.len()) {
         _ if index + 1 == round.columns() => "next".to_owned(),
         Some(parent) => format!("{} ↳{}", index + 1, parent + 1),
+        None if round.drafts.get(index).is_some_and(|draft| draft.copied.is_some()) => format!("{} copied", index + 1),
         None => (index + 1).to_string(),
     };
     let (long, short) = (format!("{text} · context {at}"), format!("{text} · ctx {at}"));
