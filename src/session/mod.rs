@@ -145,7 +145,13 @@ impl Session {
     /// A session for a screen: rounds that ended long ago keep fewer candidates, and those before [`LISTED_ROUNDS`] none.
     #[must_use]
     pub fn for_screen() -> Self {
-        Self { kept: KeptRounds::bounded(), ..Self::default() }
+        Self { kept: KeptRounds::newest(), ..Self::default() }
+    }
+
+    /// A session for a page of so many rounds: later ones and those of other lanes keep no candidates.
+    #[must_use]
+    pub fn of_first_rounds(rounds: usize) -> Self {
+        Self { kept: KeptRounds::first(rounds), ..Self::default() }
     }
 
     /// Takes the next event. Events about a round or turn that was never announced change nothing.

@@ -400,6 +400,28 @@ fn a_session_for_the_screen_drops_candidates_of_old_turns() {
 }
 
 #[test]
+fn a_session_for_a_page_keeps_the_candidates_of_its_rounds_alone() {
+    let mut script = Script::started();
+    for _ in 0..3 {
+        script.prompt("hi", "Hello");
+        (0..4).for_each(|_| script.round(&[(" a", 0.5)], &[(" b", 0.5), (" c", 0.5)]));
+        script.finish(Lane::Speculative, StopReason::Eos);
+    }
+    let mut session = Session::of_first_rounds(6);
+    (0..2).for_each(|_| script.events.iter().for_each(|event| session.apply(event))); // played again
+    let all = fold(&script.events);
+    let candidates = |session: &Session| -> Vec<usize> {
+        let rounds = session.turns().iter().flat_map(|turn| &turn.answer(Lane::Speculative).rounds);
+        rounds.map(|round| round.rows.iter().map(|row| row.top.len()).sum()).collect()
+    };
+    let (kept, whole) = (candidates(&session), candidates(&all));
+    assert_eq!((kept.len(), &kept[..6]), (12, &whole[..6]));
+    // the last round keeps them until another begins
+    assert!(whole.iter().all(|count| *count > 0) && kept[6..11].iter().all(|count| *count == 0), "{kept:?}");
+    assert_eq!(session.stats(Lane::Speculative), all.stats(Lane::Speculative));
+}
+
+#[test]
 fn dropped_turns_stay_in_the_statistics() {
     let mut script = conversation();
     [Lane::Speculative, Lane::Plain].into_iter().for_each(|lane| script.finish(lane, StopReason::Eos));
