@@ -47,6 +47,7 @@ mod experts_of;
 mod feed;
 mod layer;
 mod matrix;
+mod own_module;
 mod tensors_of;
 mod usual;
 
@@ -57,6 +58,7 @@ pub use experts_of::grouped_experts;
 pub use feed::{Beside, ExpertStorage, Experts, Feed, GatedFeed, Groups, RouterInput, RouterPlan, Scoring, SharedFeed};
 pub use layer::{Join, Layer, Mixer, TokenInput};
 pub use matrix::{Matrix, Norm, Rows, Tensor, Vector};
+pub use own_module::OwnModule;
 pub use tensors_of::{BlockNames, PlanFiles};
 pub use usual::UsualAttention;
 

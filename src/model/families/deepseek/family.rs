@@ -83,15 +83,6 @@ fn tensor_name(layout: &Layout, name: &str) -> Option<String> {
     names::part(part).map(|own| format!("{}layers.{layer}.{own}", layout.prefix))
 }
 
-/// The family's name with its article.
-pub(super) fn article(config: &TransformerConfig) -> &'static str {
-    match config.conventions.name {
-        "glm4_moe_lite" => "a glm4_moe_lite",
-        "deepseek2" => "a deepseek2",
-        _ => "a deepseek_v3",
-    }
-}
-
 impl DeepSeekConfig {
     /// Weights that a token is multiplied with; an embedding that is not also the head is only looked up.
     fn active_weights(&self) -> u64 {

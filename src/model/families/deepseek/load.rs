@@ -8,7 +8,7 @@ use crate::model::ModelError;
 use crate::model::drafters::core::{NextnTarget, check_modules, nextn_modules};
 use crate::model::families::deepseek::DeepSeekWeights;
 use crate::model::families::deepseek::config::{DeepSeekConfig, LatentShape};
-use crate::model::families::deepseek::family::article;
+use crate::model::families::deepseek::names::article;
 use crate::model::families::deepseek::reader::Reader;
 use crate::model::files::{LoadedTensor, MatrixForm};
 use crate::model::interfaces::{CandleFamily, CandleTarget, LoadContext, Modules, NoSharing, SharedWeights};

@@ -8,8 +8,6 @@
 
 mod config;
 mod family;
-#[cfg(feature = "gpu")]
-mod gpu;
 mod plan;
 
 use candle_core::Tensor;

@@ -4,7 +4,9 @@ use crate::model::ModelError;
 use crate::model::drafters::core::OwnTensors;
 use crate::model::families::llama::{load, mimo, plan};
 use crate::model::files::{ConfigJson, Folder, GgufFile, Layout, ModelFiles, TensorNames, block_part, llama_part};
-use crate::model::interfaces::{Backend, Family, FamilyConfig, LoadContext, LoadResult, Names, OwnModules, Progress};
+use crate::model::interfaces::{
+    Backend, Drafting, Family, FamilyConfig, LoadContext, LoadResult, Names, OwnModules, Progress,
+};
 use crate::model::nn::{Conventions, Ends, Extras, GgufKeys, HfKeys, LLAMA_LAYOUT, TransformerConfig, refuse_biases};
 use crate::model::plan::Plan;
 
@@ -99,7 +101,12 @@ impl FamilyConfig for LlamaConfig {
         OwnModules { found: OwnTensors { source, config: &self.transformer }.found(), announced: self.announced }
     }
 
+    fn drafting(&self, source: &ModelFiles) -> Drafting {
+        let own = (self.announced > 0).then(|| mimo::plans(source, &self.transformer, self.announced));
+        Drafting { own, no_sharing: None }
+    }
+
     fn load(&self, context: &LoadContext<'_>, backend: Backend<'_>, progress: &mut Progress<'_>) -> LoadResult {
-        load::target(self, context, &backend, progress)
+        load::target((&self.transformer, self.announced), context, &backend, progress)
     }
 }

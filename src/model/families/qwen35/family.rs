@@ -7,11 +7,11 @@ use crate::model::drafters::core::OwnTensors;
 use crate::model::families::qwen35::{
     config::{Hybrid, HybridKeys, Qwen35Config},
     experts::ExpertShape,
-    load, names,
+    load, module, names,
 };
 use crate::model::files::{ConfigJson, Folder, GgufFile, MatrixForm, ModelFiles, TensorNames};
 use crate::model::interfaces::{
-    Backend, Description, Family, FamilyConfig, LoadContext, LoadResult, Names, OwnModules, Progress,
+    Backend, Description, Drafting, Family, FamilyConfig, LoadContext, LoadResult, Names, OwnModules, Progress,
 };
 use crate::model::nn::{
     Conventions, Ends, Extras, GgufKeys, HfKeys, PairOrder, PassWidths, TransformerConfig, expected_experts,
@@ -51,11 +51,6 @@ pub static QWEN3_NEXT: Qwen35Family = Qwen35Family {
     gguf_order: HeadOrder::Grouped,
     ..Qwen35Family::named(Names { title: "qwen3-next", gguf: &["qwen3next"], json: &["qwen3_next"] }, "qwen3next")
 };
-
-/// The family's name with its article.
-pub(super) fn article(config: &TransformerConfig) -> &'static str {
-    if config.conventions.name == QWEN3_NEXT.conventions.name { "a Qwen3-Next" } else { "a Qwen3.5" }
-}
 
 impl Qwen35Family {
     const fn named(names: Names, name: &'static str) -> Self {
@@ -208,8 +203,8 @@ impl FamilyConfig for Qwen35Config {
         }
     }
 
-    fn runs_on_gpu(&self) -> bool {
-        self.hybrid.experts.is_none()
+    fn drafting(&self, source: &ModelFiles) -> Drafting {
+        Drafting { own: Some(module::plans(source, self)), no_sharing: Some(load::no_sharing(&self.transformer)) }
     }
 
     fn load(&self, context: &LoadContext<'_>, backend: Backend<'_>, progress: &mut Progress<'_>) -> LoadResult {
