@@ -10,7 +10,7 @@ mod common;
 use common::checkpoint::Golden;
 use common::gpu::{apart, decode, on_cpu, open, options, prompt, settings};
 use draftscope::engine;
-use draftscope::model::load::Loaded;
+use draftscope::model::load::{Loaded, load};
 use draftscope::model::options::{DraftVocab, LoadOptions, ModuleFile};
 use draftscope::model::row_by_row::RowByRow;
 use draftscope::model::{LogitRows, Model};
@@ -18,7 +18,7 @@ use draftscope::protocol::{DrafterKind, TokenId};
 use draftscope::speculate::drafter::{Drafter, NoDrafter};
 
 /// A fixture, the one that has its golden values, and their prefix.
-const TARGETS: [(&str, &str, &str); 8] = [
+const TARGETS: [(&str, &str, &str); 12] = [
     ("gemma3", "gemma3", ""),
     ("gemma3-capped", "gemma3-capped", "attention."),
     ("gemma3.gguf", "gemma3.gguf", ""),
@@ -27,6 +27,10 @@ const TARGETS: [(&str, &str, &str); 8] = [
     ("gemma4.gguf", "gemma4", ""),
     ("qwen35", "qwen35", ""),
     ("qwen35.gguf", "qwen35", ""),
+    ("qwen3moe", "qwen3moe", ""),
+    ("qwen3moe.gguf", "qwen3moe.gguf", ""),
+    ("qwen35moe", "qwen35moe", ""),
+    ("qwen3next", "qwen3next", ""),
 ];
 
 /// Keys and values are IEEE halves here and `f32` on the CPU: 2⁻¹¹, two of each in sequence.
@@ -125,6 +129,11 @@ fn rolled_back_targets_continue_as_if_only_the_kept_tokens_had_run() {
     }
 }
 
+/// Whether a fixture has a draft module in its own files.
+fn has_own_module(name: &str) -> bool {
+    name.starts_with("qwen35") || ["qwen3next", "mimo"].contains(&name)
+}
+
 /// Lets a fixture's own module be loaded.
 fn own_module(name: &str) -> Option<ModuleFile> {
     let nothing = ModuleFile {
@@ -134,13 +143,14 @@ fn own_module(name: &str) -> Option<ModuleFile> {
         sha256: None,
         required: false,
     };
-    name.starts_with("qwen35").then_some(nothing)
+    has_own_module(name).then_some(nothing)
 }
 
 /// The module in a target's files drafts as on the CPU, under its own conventions and others, and rows of its head join.
 #[test]
 fn drafts_of_own_modules_are_those_of_the_cpu() {
-    for (name, vocab) in [("qwen35", None), ("qwen35.gguf", None), ("qwen35", Some(DraftVocab::First(100)))] {
+    let of = ["qwen35", "qwen35.gguf", "qwen35moe", "qwen3next", "mimo"].map(|name| (name, None));
+    for (name, vocab) in of.into_iter().chain([("qwen35", Some(DraftVocab::First(100)))]) {
         let Some(gpu) = options(name) else { return };
         let out = [gpu, on_cpu(name)].map(|options| {
             let loaded = open(&LoadOptions { mtp: own_module(name), draft_vocab: vocab.clone(), ..options });
@@ -168,13 +178,13 @@ const LEN: usize = 16;
 
 #[test]
 fn greedy_speculation_is_plain_decoding_to_the_bit() {
-    for (name, ..) in TARGETS {
+    for name in TARGETS.map(|(name, ..)| name).into_iter().chain(["mimo"]) {
         let Some(options) = options(name) else { return };
         // a draft model would take the place of the module in the target's files
         let own = own_module(name);
         let draft_model = own.is_none().then(|| options.target.clone());
         let loaded = open(&LoadOptions { draft_model, mtp: own, ..options });
-        assert_eq!(loaded.mtp.is_some(), name.starts_with("qwen35"), "{:?}", loaded.notice);
+        assert_eq!(loaded.mtp.is_some(), has_own_module(name), "{:?}", loaded.notice);
         assert!(loaded.backend_notice.is_none(), "{:?}", loaded.backend_notice);
         let prompt = prompt(3, 37);
         let plain =
@@ -200,7 +210,7 @@ fn greedy_speculation_is_plain_decoding_to_the_bit() {
 /// The account is that of the buffers; figures of the model are not those of the CPU's caches.
 #[test]
 fn the_memory_account_is_what_buffers_take() {
-    for (index, name) in ["llama", "gemma3", "gemma4", "qwen35"].into_iter().enumerate() {
+    for (index, name) in ["llama", "gemma3", "gemma4", "qwen35", "qwen3moe"].into_iter().enumerate() {
         let Some(options) = options(name) else { return };
         // a device of its own, whose buffers nobody else makes
         let adapter = options.adapter.map(|number| format!("{}{number}", "0".repeat(index + 3)));
@@ -221,12 +231,25 @@ fn the_memory_account_is_what_buffers_take() {
 /// A pass looks rows of Gemma 4's embeddings for each layer up, and of an embedding that is not the head.
 #[test]
 fn a_pass_reads_no_more_than_on_the_cpu() {
-    for name in ["gemma4", "llama", "qwen35"] {
+    for name in ["gemma4", "llama", "qwen35", "qwen3moe"] {
         let Some(options) = options(name) else { return };
         let [gpu, cpu] = [&options, &on_cpu(name)].map(|options| open(options).target);
         let [on_gpu, on_cpu] = [&gpu, &cpu].map(|model| model.pass_bytes() as f64);
         println!("{name}: a pass reads {on_gpu} bytes of {}, on the CPU {on_cpu}", gpu.spec().info.weight_bytes);
         assert!(on_gpu <= 1.05 * on_cpu, "{name}: {on_gpu} and {on_cpu}");
+    }
+}
+
+/// What has no kernel is a part, whatever the family.
+#[test]
+fn a_part_that_does_not_run_is_named() {
+    let latent = "latent attention does not run on a GPU yet; choose --device cpu";
+    let sigmoids = "a router with sigmoids does not run on a GPU yet; choose --device cpu";
+    let beside = "a dense layer beside experts does not run on a GPU yet; choose --device cpu";
+    for (name, why) in [("deepseek", latent), ("glm4moe", sigmoids), ("gemma4-experts", beside)] {
+        let Some(options) = options(name) else { return };
+        let error = load(&options, &mut |_, _, _| {}).map(|_| ()).unwrap_err();
+        assert_eq!(error.to_string(), why, "{name}");
     }
 }
 

@@ -365,7 +365,17 @@ const MODEL: &[Layer] = &[
         "load",
         &["load"],
         &[
-            "plain", "wrappers", "files", "text", "nn", "plan", "native", "gpu", "interfaces", "core", "drafters",
+            "plain",
+            "wrappers",
+            "files",
+            "text",
+            "nn",
+            "plan",
+            "native",
+            "gpu",
+            "interfaces",
+            "core",
+            "drafters",
             "families",
         ],
     ),
@@ -374,6 +384,31 @@ const MODEL: &[Layer] = &[
 #[test]
 fn parts_of_model_follow_their_layers() {
     check("model", MODEL);
+}
+
+/// The rooms of `crates/gpu`: weights as bytes, shaders, the device, models as data, other buffers, launches, sequences.
+const GPU: &[Layer] = &[
+    ("base", &["error", "forms"], &[]),
+    ("kernels", &["kernels"], &["base"]),
+    ("device", &["device"], &["base", "kernels"]),
+    ("weights", &["weights"], &["base", "kernels", "device"]),
+    ("memory", &["memory"], &["base", "kernels", "device", "weights"]),
+    ("launches", &["launches"], &["base", "kernels", "device", "weights", "memory"]),
+    ("passes", &["passes"], &["base", "kernels", "device", "weights", "memory", "launches"]),
+    ("measure", &["measure"], &["base", "kernels", "device", "weights", "launches", "passes"]),
+    ("exports", &["mod"], &["base", "kernels", "device", "weights", "passes", "measure"]),
+];
+
+#[test]
+fn rooms_of_the_gpu_crate_follow_their_layers() {
+    let (texts, tests) = texts("crates/gpu/src", 12);
+    let shipped = texts.into_iter().filter(|(file, _)| !is_test(file, &tests));
+    let within = |(file, text): (String, String)| {
+        let imports = imports_of(&file, &text).into_iter().map(|path| format!("gpu::{path}")).collect();
+        (format!("gpu/{}", if file == "lib.rs" { "mod.rs" } else { &file }), imports)
+    };
+    let found = violations("gpu", GPU, &shipped.map(within).collect::<Vec<_>>());
+    assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub(crate) fn run(_json: bool) -> Result<ExitCode> {
 mod table {
     use std::fmt::{self, Display};
 
-    use draftscope::model::gpu::{AdapterInfo, DRIVER_ADVICE, FAMILIES, first_gpu};
+    use draftscope::model::gpu::{AdapterInfo, DRIVER_ADVICE, RUNS, first_gpu};
     use serde_json::{Value, json};
 
     /// Adapters, for people.
@@ -77,7 +77,7 @@ mod table {
                 let named = if default(self.0) == Some(index) { String::new() } else { format!(" --adapter {index}") };
                 match lacks {
                     Some(lacks) => write!(f, "   runs no model: {lacks}")?,
-                    None => write!(f, "   {FAMILIES} run here with --device gpu{named}")?,
+                    None => write!(f, "   {RUNS} run here with --device gpu{named}")?,
                 }
                 if let Some(lacks) = info.lacks_for_layer_inputs().filter(|_| lacks.is_none()) {
                     write!(f, "\n   but not Gemma 4 E2B and E4B: {lacks}")?;
@@ -121,13 +121,13 @@ mod table {
                 [
                     "0  Fast: discrete GPU, vulkan, driver 1.0",
                     "   buffers up to 2048 MiB, 128 MiB of one visible to a kernel; subgroups of 8 to 32 lanes",
-                    "   Llama, Qwen2, Qwen3, Gemma 3, Gemma 4 and Qwen3.5 without experts run here with --device gpu",
+                    "   models with softmax routers or no experts, and without latent attention, run here with --device gpu",
                     "1  Odd: GPU, vulkan, driver 1.0",
                     "   buffers up to 2048 MiB, 128 MiB of one visible to a kernel; subgroups of 8 to 32 lanes",
                     "   runs no model: it is old",
                     "2  llvmpipe: software on the CPU, vulkan, driver 1.0",
                     "   buffers up to 2048 MiB, 128 MiB of one visible to a kernel; subgroups of 8 to 32 lanes",
-                    "   Llama, Qwen2, Qwen3, Gemma 3, Gemma 4 and Qwen3.5 without experts run here with --device gpu --adapter 2",
+                    "   models with softmax routers or no experts, and without latent attention, run here with --device gpu --adapter 2",
                     "   but not Gemma 4 E2B and E4B: it allows 10 storage buffers per kernel and 11 are needed",
                 ]
             );

@@ -5,8 +5,6 @@
 //! are in [`families`](crate::model::families) and [`load`](crate::model::load).
 
 mod candle_target;
-#[cfg(feature = "gpu")]
-mod gpu_target;
 mod module_kind;
 mod native_target;
 
@@ -19,13 +17,11 @@ use crate::model::files::{ConfigJson, Folder, GgufFile, ModelFiles, TensorNames}
 use crate::model::native::{self, NativeCpu, NativeLlama};
 use crate::model::nn::{MatmulBackend, SharedTarget, Tensors, TransformerConfig};
 use crate::model::options::{DraftVocab, LoadOptions, WeightType, device_name, device_threads};
-use crate::model::plan::Plan;
+use crate::model::plan::{OwnModule, Plan};
 use crate::model::{Checkpoint, DraftModule, Model, ModelError, ModelSpec};
-use crate::protocol::{DrafterInfo, TokenId};
+use crate::protocol::{DrafterInfo, ModelInfo, TokenId};
 
 pub use self::candle_target::{CandleFamily, CandleTarget};
-#[cfg(feature = "gpu")]
-pub(in crate::model) use self::gpu_target::GpuTarget;
 pub use self::module_kind::{CheckedModule, ModuleCard, ModuleKind};
 pub(in crate::model) use self::native_target::NativeTarget;
 
@@ -68,6 +64,15 @@ pub trait Family: Sync {
     }
 }
 
+/// What drafts beside a target.
+#[derive(Debug, Default)]
+pub struct Drafting {
+    /// The modules in its own files, in order of depth, or why there are none; `None` if the family never has any.
+    pub own: Option<Result<Vec<OwnModule>, ModelError>>,
+    /// Why modules made for targets of the Llama kind do not run beside it; `None` if they do.
+    pub no_sharing: Option<NoSharing>,
+}
+
 /// A model's sizes as its family reads them, checked before any tensor is read.
 pub trait FamilyConfig: Any {
     /// The sizes that every transformer has.
@@ -81,9 +86,9 @@ pub trait FamilyConfig: Any {
         native::runs(self.plan())
     }
 
-    /// Whether the GPU backend runs it.
-    fn runs_on_gpu(&self) -> bool {
-        self.runs_whole_native()
+    /// What drafts beside it, as data, for backends that load from plans.
+    fn drafting(&self, _source: &ModelFiles) -> Drafting {
+        Drafting::default()
     }
 
     /// Whether its own modules draft, or an assistant, whose vocabulary `--draft-vocab` trims. `named`: `--draft-model`
@@ -109,9 +114,6 @@ pub trait FamilyConfig: Any {
 pub enum Backend<'a> {
     /// The native kernels; weights as stored.
     Native,
-    /// The GPU backend; weights as stored.
-    #[cfg(feature = "gpu")]
-    Gpu(std::sync::Arc<draftscope_gpu::Gpu>),
     /// candle: the weights' type, its name, and the device.
     Candle(WeightType, String, &'a Device),
     /// None: tensors are checked, and matrices are not read.
@@ -185,7 +187,7 @@ pub enum SharedWeights<'a> {
     Native(&'a NativeLlama),
     /// A whole target on the GPU.
     #[cfg(feature = "gpu")]
-    Gpu(&'a crate::model::gpu::GpuLlama),
+    Gpu(&'a crate::model::gpu::GpuTarget),
     /// Embedding and head on candle, and the positions of the context.
     Candle(Arc<dyn SharedTarget>, usize),
 }
@@ -227,9 +229,6 @@ impl LoadContext<'_> {
                 cpu.expect(self.source, (self.config.transformer().layers, modules));
                 (MatmulBackend::Kernels(Arc::new(cpu)), self.source.loaded_dtype(), &Device::Cpu)
             }
-            // only families that run whole there are loaded for it
-            #[cfg(feature = "gpu")]
-            Backend::Gpu(_) => (MatmulBackend::Candle(WeightType::Stored), self.source.loaded_dtype(), &Device::Cpu),
             Backend::Candle(weight_type, dtype, device) => {
                 (MatmulBackend::Candle(*weight_type), dtype.clone(), *device)
             }
@@ -246,10 +245,16 @@ impl LoadContext<'_> {
         self.options.mtp.as_ref().is_some_and(|mtp| !mtp.required)
     }
 
-    fn spec(&self, backend: &MatmulBackend, dtype: String, device: &Device) -> ModelSpec {
+    /// Names and sizes of the model for the header; those known only after loading are 0.
+    pub(in crate::model) fn info(&self) -> ModelInfo {
         let mut info = self.config.transformer().describe(self.source.name(), self.source.file_name());
         info.own_name = self.source.other_name();
         info.sha256.clone_from(&self.options.sha256);
+        info
+    }
+
+    fn spec(&self, backend: &MatmulBackend, dtype: String, device: &Device) -> ModelSpec {
+        let info = self.info();
         let kernels = backend.kernels();
         ModelSpec {
             info,

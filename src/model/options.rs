@@ -192,9 +192,6 @@ pub enum DeviceChoice {
     Metal,
 }
 
-/// Families that run on the GPU backend.
-pub const GPU_FAMILIES: &str = "Llama, Qwen2, Qwen3, Gemma 3, Gemma 4 and Qwen3.5 without experts";
-
 impl DeviceChoice {
     /// Whether candle computes on a GPU.
     #[must_use]
@@ -212,9 +209,9 @@ impl DeviceChoice {
         };
         match self {
             Self::Cpu | Self::Auto => Ok(Device::Cpu),
-            Self::Gpu => Err(ModelError::Unsupported(format!(
-                "the GPU backend runs {GPU_FAMILIES}, with weights as stored; choose --device cpu for this one"
-            ))),
+            Self::Gpu => {
+                Err(ModelError::Unsupported("candle does not run on --device gpu; choose --device cpu".into()))
+            }
             Self::Cuda => Device::new_cuda(0).map_err(|error| unavailable("cuda", cfg!(feature = "cuda"), &error)),
             Self::Metal => Device::new_metal(0).map_err(|error| unavailable("metal", cfg!(feature = "metal"), &error)),
         }

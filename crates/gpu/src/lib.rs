@@ -35,7 +35,7 @@ pub use passes::{
     Sequence, Slots, Stretch,
 };
 pub use weights::{
-    BlockWeights, DeltaShape, DeltaWeights, EndStyle, LayerInput, LayerTable, MAX_HEAD_DIM, MAX_KEY_DIM, Matrix,
-    ModuleWeights, Network, Shape, StoredRows, Style,
+    BlockWeights, DeltaShape, DeltaWeights, DenseWeights, EndStyle, ExpertWeights, LayerInput, LayerTable, MAX_EXPERTS,
+    MAX_HEAD_DIM, MAX_KEY_DIM, Matrix, ModuleWeights, Network, Shape, StoredRows, Style,
 };
 pub use wgpu::Buffer;

@@ -1,21 +1,23 @@
-//! The GPU backend: targets and MTP modules on the kernels of `crates/gpu`. What a family's blocks have besides Llama's
-//! is in the family's own folder.
+//! The GPU backend: targets and MTP modules on the kernels of `crates/gpu`, loaded from a [plan](crate::model::plan).
+//! [`parts`] lists what the kernels run.
 //!
 //! Invariant: as on the native CPU backend, the bits of a row depend only on the tokens before it, not on the rows beside
 //! it, so greedy speculation equals plain decoding on the same device. A self-test checks this on the adapter at hand when
 //! a target is loaded; if it fails, rows are verified one by one. Bits differ from device to device.
 
 pub(in crate::model) mod device;
-pub(in crate::model) mod llama;
+mod layer;
 pub(in crate::model) mod load;
 pub(in crate::model) mod module;
-pub(in crate::model) mod stats;
-pub(in crate::model) mod tensors;
+mod own_module;
+pub(in crate::model) mod parts;
+mod stats;
+pub(in crate::model) mod target;
+pub(in crate::model) mod uploader;
 
 pub use draftscope_gpu::{AdapterInfo, AdapterKind, DRIVER_ADVICE, first_gpu};
-pub use llama::GpuLlama;
-
-pub use crate::model::options::GPU_FAMILIES as FAMILIES;
+pub use parts::RUNS;
+pub use target::GpuTarget;
 
 /// The device of the adapter with this name or number, opened once for all models.
 ///

@@ -43,8 +43,8 @@ impl NormWeights for GpuMtpWeights {
         let mut device = (*self.device).clone();
         device.embedding_norm = self.gpu.upload(&norms.embedding);
         device.hidden_norm = self.gpu.upload(&norms.hidden);
-        device.block.attn_norm = self.gpu.upload(&norms.attn);
-        device.block.ffn_norm = self.gpu.upload(&norms.ffn);
+        device.block.attn_norm = Some(self.gpu.upload(&norms.attn));
+        device.block.ffn_norm = Some(self.gpu.upload(&norms.ffn));
         device.final_norm = self.gpu.upload(&norms.last);
         device.block.head_norms = norms.heads.as_ref().map(|heads| self.gpu.upload(heads));
         self.gpu.check()?;

@@ -1,10 +1,12 @@
-//! Chooses the backend of a target, checks memory and loads it there.
+//! Checks the memory of a target on a backend, and loads it there.
 
 #[cfg(feature = "gpu")]
 use draftscope_gpu::AdapterKind;
 
-use super::dtype::{check_dtype, weight_type};
+use super::dtype::weight_type;
 use super::memory_need;
+#[cfg(feature = "gpu")]
+use crate::model::gpu;
 use crate::model::interfaces::{self, LoadContext, LoadedTarget, Progress};
 use crate::model::options::{Backend, DeviceChoice, Dtype, LoadOptions, WeightType};
 use crate::model::{ModelError, memory};
@@ -49,25 +51,6 @@ impl RunsOn {
     }
 }
 
-/// Loads the target where the options say.
-///
-/// # Errors
-/// If the backend does not run it, memory is short, or a file is damaged.
-pub(super) fn load_target(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result<OnBackend, ModelError> {
-    let LoadContext { options, source, .. } = *context;
-    check_dtype(options.dtype, source)?;
-    match options.device {
-        DeviceChoice::Gpu => return load_gpu(context, options.adapter.as_deref(), progress),
-        _ if options.adapter.is_some() => {
-            return Err(ModelError::Unsupported("--adapter names a GPU; add --device gpu".into()));
-        }
-        #[cfg(feature = "gpu")]
-        DeviceChoice::Auto => return super::auto_device::load(context, progress),
-        _ => {}
-    }
-    load_elsewhere(context, progress)
-}
-
 /// Loads the target on the CPU, or on candle's device if the options name one.
 pub(super) fn load_elsewhere(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result<OnBackend, ModelError> {
     let options = context.options;
@@ -101,23 +84,16 @@ fn is_stored(options: &LoadOptions) -> bool {
 /// Whether the GPU backend runs the target with these options.
 ///
 /// # Errors
-/// [`ModelError::Unsupported`] with the option or the family that it does not run.
+/// [`ModelError::Unsupported`] with the option or the part of the model that it does not run.
 #[cfg(feature = "gpu")]
 pub(super) fn check_gpu(context: &LoadContext<'_>) -> Result<(), ModelError> {
-    let LoadContext { options, source, config, .. } = *context;
+    let options = context.options;
     let why = if options.backend != Backend::Auto {
         "--backend is for the CPU; leave it out with --device gpu".to_owned()
     } else if !is_stored(options) {
         "the GPU backend runs weights as stored; leave --dtype out".to_owned()
-    } else if !config.runs_on_gpu() {
-        format!(
-            "the GPU backend runs {}, with weights as stored, and this is {} ({}); choose --device cpu",
-            crate::model::gpu::FAMILIES,
-            config.transformer().conventions.name,
-            source.stored_dtype(),
-        )
     } else {
-        return Ok(());
+        return gpu::parts::check(context.config.plan());
     };
     Err(ModelError::Unsupported(why))
 }
@@ -130,7 +106,7 @@ pub(super) fn load_gpu(
     progress: &mut Progress<'_>,
 ) -> Result<OnBackend, ModelError> {
     check_gpu(context)?;
-    let gpu = crate::model::gpu::device::open(adapter)?;
+    let gpu = gpu::device::open(adapter)?;
     // memory of other adapters is checked by allocating it
     let need = memory_need::on_gpu(context);
     if shares_memory(gpu.info().kind) {
@@ -139,7 +115,10 @@ pub(super) fn load_gpu(
     let made = |gpu: &draftscope_gpu::Gpu| gpu.work().buffer_bytes;
     let (counted, before) = (std::sync::Arc::clone(&gpu), made(&gpu));
     let buffers: Buffers = Box::new(move || made(&counted) - before);
-    let target = context.config.load(context, interfaces::Backend::Gpu(gpu), progress)?;
+    let (source, plan) = (context.source, context.config.plan());
+    let mut on_layer = |done: usize, total: usize| progress("target", done as u64, total as u64);
+    let model = gpu::load::target(&gpu, (source, plan), (context.ctx_len, context.info()), &mut on_layer)?;
+    let target = Box::new(super::on_gpu::OnGpu { model, no_sharing: context.config.drafting(source).no_sharing });
     Ok(OnBackend { target, account: need.account, notice: None, runs_on: RunsOn::Gpu, buffers: Some(buffers) })
 }
 
@@ -156,7 +135,7 @@ pub(super) fn may_share_memory(kind: AdapterKind) -> bool {
 }
 
 #[cfg(not(feature = "gpu"))]
-fn load_gpu(
+pub(super) fn load_gpu(
     _context: &LoadContext<'_>,
     _adapter: Option<&str>,
     _progress: &mut Progress<'_>,

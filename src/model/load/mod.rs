@@ -8,6 +8,7 @@ mod backend;
 mod batch_test;
 pub mod card;
 mod check;
+mod choose_device;
 mod draft_model;
 mod dtype;
 pub mod gguf_drafting;
@@ -16,6 +17,8 @@ pub mod gguf_summary;
 mod memory_need;
 mod mtp_sidecar;
 pub mod named_module;
+#[cfg(feature = "gpu")]
+mod on_gpu;
 mod open;
 pub mod preflight;
 mod server_flags;
@@ -30,8 +33,9 @@ use crate::model::text::{template::ChatTemplate, tokenizer::TextCodec};
 use crate::model::{DraftModule, Model, ModelError};
 use crate::protocol::{DrafterInfo, MemoryAccount};
 
-use self::backend::{OnBackend, load_target};
+use self::backend::OnBackend;
 pub use self::check::check;
+use self::choose_device::load_target;
 use self::named_module::Requested;
 pub use self::open::OpenModel;
 pub use self::server_flags::ServerFlags;

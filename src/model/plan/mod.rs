@@ -50,6 +50,7 @@ mod layer;
 mod matrix;
 mod module_layers;
 mod numbers;
+mod own_module;
 mod tensors_of;
 mod usual;
 
@@ -62,6 +63,7 @@ pub use feed::{Beside, ExpertStorage, Experts, Feed, GatedFeed, Groups, RouterIn
 pub use layer::{Join, Layer, Mixer, TokenInput};
 pub use matrix::{Matrix, Norm, Rows, Tensor, Vector};
 pub use module_layers::{MAX_MODULES, ModuleLayer};
+pub use own_module::OwnModule;
 pub use tensors_of::{BlockNames, PlanFiles};
 pub use usual::UsualAttention;
 

@@ -3,7 +3,7 @@
 //! Invariant: an adapter that computes on the CPU is chosen only by name or number.
 
 use super::quiet;
-use crate::GpuError;
+use crate::error::GpuError;
 
 /// What computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use super::adapter::{Adapter, AdapterInfo};
 use super::open_device::OpenDevice;
 use super::subgroup;
 use super::work::{Counts, Work};
-use crate::GpuError;
+use crate::error::GpuError;
 use crate::kernels::{Dims, Kernel, SLOT_BYTES, Variant, layout};
 
 /// An open device.

@@ -38,7 +38,9 @@ pub enum Kernel {
     Pick,
     /// Adds a layer's normed output, and norms the sum.
     NormAdd,
-    /// Caps logits.
+    /// Norms queries, or keys, of all heads at once.
+    NormWidth,
+    /// Scales and caps logits.
     Cap,
     /// The short convolution of recurrent layers.
     Convolve,
@@ -52,6 +54,14 @@ pub enum Kernel {
     LayerInput(Form),
     /// The largest logits, and those of drafted tokens.
     Best,
+    /// Which experts run, and their weights.
+    Choose,
+    /// Gate, up and what is between, of the chosen experts.
+    ExpertGateUp(Form),
+    /// Down, of the chosen experts.
+    ExpertDown(Form),
+    /// Adds the results of experts.
+    AddExperts,
     /// Reading alone, to time it.
     Stream,
 }
@@ -76,7 +86,10 @@ impl Kernel {
     /// Every kernel in every form.
     #[must_use]
     pub fn all() -> Vec<Self> {
-        let of_form = |form| [Self::Embed(form), Self::Matrix(form), Self::GateUp(form), Self::LayerInput(form)];
+        let of_form = |form| {
+            let dense = [Self::Embed(form), Self::Matrix(form), Self::GateUp(form), Self::LayerInput(form)];
+            dense.into_iter().chain([Self::ExpertGateUp(form), Self::ExpertDown(form)])
+        };
         let by_form = Form::ALL.into_iter().flat_map(of_form);
         let others = [
             Self::Norm,
@@ -87,10 +100,13 @@ impl Kernel {
             Self::Stats,
             Self::Pick,
             Self::NormAdd,
+            Self::NormWidth,
             Self::Cap,
             Self::Best,
             Self::Stream,
             Self::LayerInputs,
+            Self::Choose,
+            Self::AddExperts,
         ];
         let recurrent = [Self::Convolve, Self::Delta(4), Self::Delta(32), Self::GateNorm];
         // every form of codes as first and as other
@@ -115,6 +131,7 @@ impl Kernel {
             Self::Stats => "statistics of logits".to_owned(),
             Self::Pick => "best token".to_owned(),
             Self::NormAdd => "norm and sum".to_owned(),
+            Self::NormWidth => "norm of all heads".to_owned(),
             Self::Cap => "cap of logits".to_owned(),
             Self::Convolve => "convolution".to_owned(),
             Self::Delta(_) => "delta rule".to_owned(),
@@ -122,6 +139,10 @@ impl Kernel {
             Self::LayerInputs => "inputs of layers".to_owned(),
             Self::LayerInput(form) => format!("input of a layer {}", form.name()),
             Self::Best => "largest logits".to_owned(),
+            Self::Choose => "choice of experts".to_owned(),
+            Self::ExpertGateUp(form) => format!("gate and up of experts {}", form.name()),
+            Self::ExpertDown(form) => format!("down of experts {}", form.name()),
+            Self::AddExperts => "sum of experts".to_owned(),
             Self::Stream => "reading".to_owned(),
         }
     }
@@ -153,6 +174,7 @@ impl Kernel {
             Self::Stats => &[R, W],
             Self::Pick => &[R, R, W],
             Self::NormAdd => &[R, R, R, W, W, W, W],
+            Self::NormWidth => &[W, R],
             Self::Cap => &[W],
             Self::Convolve => &[R, R, R, W, W, W],
             Self::Delta(_) => &[R, R, W, W],
@@ -160,6 +182,10 @@ impl Kernel {
             Self::LayerInputs => &[R, R, W],
             Self::LayerInput(_) => &[R, R, R, R, R, R, W, W, W, W, W],
             Self::Best => &[R, R, R, W],
+            Self::Choose => &[R, W, W],
+            Self::ExpertGateUp(_) => &[R, R, R, R, R, R, R, W, W, W],
+            Self::ExpertDown(_) => &[R, R, R, R, R, W],
+            Self::AddExperts => &[R, R, R, W],
             Self::Stream => &[R, W],
         }
     }
@@ -187,11 +213,16 @@ impl Kernel {
             Self::Best => 17,
             Self::Stream => 18,
             Self::MatrixPair(..) => 19,
+            Self::NormWidth => 20,
+            Self::Choose => 21,
+            Self::ExpertGateUp(_) => 22,
+            Self::ExpertDown(_) => 23,
+            Self::AddExperts => 24,
         }
     }
 
     /// One kernel for each layout, in order.
-    pub(crate) const LAYOUTS: [Self; 20] = [
+    pub(crate) const LAYOUTS: [Self; 25] = [
         Self::Embed(Form::Of(Encoding::F32)),
         Self::Norm,
         Self::Matrix(Form::Of(Encoding::F32)),
@@ -212,6 +243,11 @@ impl Kernel {
         Self::Best,
         Self::Stream,
         Self::MatrixPair(Form::Wide, Form::Wide),
+        Self::NormWidth,
+        Self::Choose,
+        Self::ExpertGateUp(Form::Of(Encoding::F32)),
+        Self::ExpertDown(Form::Of(Encoding::F32)),
+        Self::AddExperts,
     ];
 }
 

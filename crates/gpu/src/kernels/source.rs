@@ -64,6 +64,7 @@ impl Variant {
             Kernel::Stats => [HEADER, &each(include_str!("shaders/stats.wgsl"), "v", 8), LARGEST].concat(),
             Kernel::Pick => [HEADER, include_str!("shaders/pick.wgsl"), LARGEST].concat(),
             Kernel::NormAdd => [HEADER, include_str!("shaders/norm_add.wgsl"), SIZE, QUANTISE].concat(),
+            Kernel::NormWidth => [HEADER, include_str!("shaders/norm_width.wgsl"), SIZE].concat(),
             Kernel::Cap => [HEADER, include_str!("shaders/cap.wgsl")].concat(),
             Kernel::Convolve => [HEADER, include_str!("shaders/convolve.wgsl")].concat(),
             Kernel::Delta(own) => {
@@ -79,9 +80,31 @@ impl Variant {
                 [HEADER, &own, SIZE, QUANTISE, types, values, load, &load_project, input, products].concat()
             }
             Kernel::Best => [HEADER, &each(include_str!("shaders/best.wgsl"), "v", 8), LARGEST].concat(),
+            Kernel::Choose => [HEADER, include_str!("shaders/choose.wgsl")].concat(),
+            Kernel::ExpertGateUp(form) => {
+                let source = FormSource::of(form);
+                let FormSource { types, values, load, input, products, .. } = &source;
+                let (own, acts) = (include_str!("shaders/expert_gate_up.wgsl"), expert_input(form, 6));
+                [HEADER, own, &acts, QUANTISE, types, values, load, &source.load_up(), input, products].concat()
+            }
+            Kernel::ExpertDown(form) => {
+                let FormSource { types, values, load, input, products, .. } = FormSource::of(form);
+                let (own, acts) = (include_str!("shaders/expert_down.wgsl"), expert_input(form, 4));
+                [HEADER, own, &acts, types, &values, &load, input, products].concat()
+            }
+            Kernel::AddExperts => [HEADER, include_str!("shaders/add_experts.wgsl")].concat(),
             Kernel::Stream => [HEADER, include_str!("shaders/stream.wgsl")].concat(),
         }
     }
+}
+
+/// What experts read, in two buffers: codes and their scales; or numbers, and nothing.
+fn expert_input(form: Form, binding: u32) -> String {
+    let text = match form.is_dense() {
+        true => include_str!("shaders/expert_numbers.wgsl"),
+        false => include_str!("shaders/expert_codes.wgsl"),
+    };
+    text.replace("FIRST", &binding.to_string()).replace("SECOND", &(binding + 1).to_string())
 }
 
 /// Outputs of a lane in products.

@@ -38,6 +38,34 @@ impl Binder<'_> {
         self.op(Kernel::Norm, dims, Grid::Rows, &[x, weight, &out.values, &out.codes, &out.scales])
     }
 
+    /// What a layer reads: the stream normed, or as it is.
+    pub(crate) fn input(
+        &self,
+        (x, norm): (&wgpu::Buffer, Option<&wgpu::Buffer>),
+        (d, eps): (usize, f32),
+        out: &Acts,
+    ) -> Op {
+        norm.map_or_else(|| self.as_it_is((x, d), out), |norm| self.norm((x, norm), (d, eps), out))
+    }
+
+    /// Rows as they are, for a matrix to read.
+    pub(crate) fn as_it_is(&self, (x, d): (&wgpu::Buffer, usize), out: &Acts) -> Op {
+        let dims = Dims { a: [d as u32, 1, 0, 0], ..Dims::default() };
+        self.op(Kernel::Norm, dims, Grid::Rows, &[x, x, &out.values, &out.codes, &out.scales])
+    }
+
+    /// Norms numbers `first .. first + len` of each row of `x[m][width]` in place.
+    pub(crate) fn norm_width(
+        &self,
+        (x, weight): (&wgpu::Buffer, &wgpu::Buffer),
+        (width, first, len): (usize, usize, usize),
+        eps: f32,
+    ) -> Op {
+        let a = [width as u32, first as u32, len as u32, 0];
+        let dims = Dims { a, c: [eps, 0.0, 0.0, 0.0], ..Dims::default() };
+        self.op(Kernel::NormWidth, dims, Grid::Rows, &[x, weight])
+    }
+
     /// `out[m][width]` from column `first` on `(+)= matrix · acts`. Two parts of codes in different forms are one launch for
     /// few rows; of a prompt each is one.
     pub(crate) fn product(
@@ -102,9 +130,10 @@ impl Binder<'_> {
         self.op(Kernel::Stream, dims, Grid::Once(workgroups), &[memory, sums])
     }
 
-    /// Caps logits `[m][width]` in place.
-    pub(crate) fn cap(&self, (logits, width): (&wgpu::Buffer, usize), cap: f32) -> Op {
-        let dims = Dims { a: [width as u32, 0, 0, 0], c: [cap, 0.0, 0.0, 0.0], ..Dims::default() };
+    /// Scales logits `[m][width]` in place, then caps them.
+    pub(crate) fn cap(&self, (logits, width): (&wgpu::Buffer, usize), (scale, cap): (f32, Option<f32>)) -> Op {
+        let c = [cap.unwrap_or(0.0), scale, 0.0, 0.0];
+        let dims = Dims { a: [width as u32, 0, 0, 0], c, ..Dims::default() };
         self.op(Kernel::Cap, dims, Grid::PerRow(width.div_ceil(512) as u32), &[logits])
     }
 

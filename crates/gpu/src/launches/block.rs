@@ -1,7 +1,7 @@
 //! One transformer block: its weights, its cache, and its nine launches.
 //!
 //! norm · q, k, v · heads and cache · attention · joining · output · norm · gate and up · down. Where outputs are normed
-//! before they are added, that norm and the next one are one launch, and so is all that adds an input for each token.
+//! or scaled before they are added, that and the next norm are one launch, and so is all that adds an input for each token.
 //! Invariant: bind groups are made once, with a sequence; a pass only records launches.
 
 use draftscope_kernels::BLOCK;
@@ -12,23 +12,42 @@ use crate::kernels::{Dims, Kernel};
 use crate::memory::{Acts, LayerCache, Scratch};
 use crate::weights::{BlockWeights, MAX_PROMPT_HEAD, Matrix, Part, Shape};
 
+/// What happens to a layer's output before it is added.
+#[derive(Clone, Copy)]
+enum Output<'a> {
+    Normed(&'a wgpu::Buffer),
+    Times(f32),
+}
+
+/// The same of attention and of the feed-forward layer; `None` if both are just added.
+fn outputs(weights: &BlockWeights) -> Option<[Output<'_>; 2]> {
+    let factors = || weights.style.added.map(|factors| factors.map(Output::Times));
+    let norms = weights.style.post_norms.as_ref();
+    norms.map(|norms| norms.each_ref().map(Output::Normed)).or_else(factors)
+}
+
 impl Binder<'_> {
-    /// Adds a layer's output, normed, to the residual stream, scales the sum, and leaves it normed by the next weight.
-    fn norm_add(
+    /// Adds a layer's output, normed or with a factor, to the residual stream, scales the sum, and leaves it normed by the
+    /// next weight.
+    fn add(
         &self,
         scratch: &Scratch,
-        weight: &wgpu::Buffer,
+        output_as: Output<'_>,
         (d, eps, scale): (usize, f32, f32),
         next: Option<&wgpu::Buffer>,
     ) -> Op {
-        let a = [d as u32, u32::from(next.is_some()), 0, 0];
-        let dims = Dims { a, c: [eps, scale, 0.0, 0.0], ..Dims::default() };
+        let (weight, has_factor, factor) = match output_as {
+            Output::Normed(weight) => (weight, 0, 1.0),
+            Output::Times(factor) => (&scratch.nothing, 1, factor),
+        };
+        let a = [d as u32, u32::from(next.is_some()), has_factor, 0];
+        let dims = Dims { a, c: [eps, scale, factor, 0.0], ..Dims::default() };
         let Scratch { output, x, acts: Acts { values, codes, scales }, .. } = scratch;
         let buffers = [output, weight, next.unwrap_or(weight), x, values, codes, scales];
         self.op(Kernel::NormAdd, dims, Grid::Rows, &buffers)
     }
 
-    fn gate_up(
+    pub(super) fn gate_up(
         &self,
         (gate, up, gelu): (&Matrix, &Matrix, bool),
         acts: &Acts,
@@ -67,7 +86,7 @@ impl Binder<'_> {
     }
 
     /// The same, between blocks: `entered`, if the block before left the normed input, and the weight of the norm to leave
-    /// it for the next block, which a block does that norms its outputs.
+    /// it for the next block, which a block does that [adds its outputs apart](BlockWeights::adds_apart).
     pub(crate) fn block_between(
         &self,
         model: &Shape,
@@ -77,28 +96,40 @@ impl Binder<'_> {
     ) -> Vec<Op> {
         let Shape { d_model, d_ff, eps, .. } = weights.shape(model);
         let Scratch { x, acts, attended, inner, output, .. } = scratch;
-        let (norms, onto) = (weights.style.post_norms.as_ref(), weights.style.post_norms.is_none());
+        let apart = outputs(weights);
+        let (onto, ffn_norm) = (apart.is_none(), weights.ffn_norm.as_ref());
         let to = if onto { x } else { output };
         let mut ops = Vec::new();
         if !entered {
-            ops.push(self.norm((x, &weights.attn_norm), (d_model, eps), acts));
+            ops.push(self.input((x, weights.attn_norm.as_ref()), (d_model, eps), acts));
         }
         ops.extend(match (&weights.style.delta, &cache.delta) {
             (Some(delta), Some(memory)) => self.delta((delta, &weights.qkv, eps), (scratch, memory)),
             _ => self.attention(&weights.shape(model), weights, (scratch, cache, angles)),
         });
         ops.extend(self.product((&weights.out, attended), (to, d_model, 0), onto));
-        ops.push(match norms {
-            Some([post, _]) => self.norm_add(scratch, post, (d_model, eps, 1.0), Some(&weights.ffn_norm)),
-            None => self.norm((x, &weights.ffn_norm), (d_model, eps), acts),
-        });
-        ops.extend(self.gate_up((&weights.gate, &weights.up, weights.style.gelu), acts, (inner, d_ff)));
-        ops.extend(self.product((&weights.down, inner), (to, d_model, 0), onto));
-        if let Some([_, post]) = norms {
+        ops.extend(apart.map(|[of_mixer, _]| self.add(scratch, of_mixer, (d_model, eps, 1.0), ffn_norm)));
+        if onto || ffn_norm.is_none() {
+            ops.push(self.input((x, ffn_norm), (d_model, eps), acts));
+        }
+        match (&weights.experts, &weights.dense, &scratch.experts) {
+            (Some(experts), dense, Some(memory)) => {
+                let width = (d_model, weights.style.gelu);
+                ops.extend(self.experts((experts, dense.as_ref()), (scratch, memory), width));
+            }
+            (_, Some(dense), _) => {
+                ops.extend(self.gate_up((&dense.gate, &dense.up, weights.style.gelu), acts, (inner, d_ff)));
+                ops.extend(self.product((&dense.down, inner), (to, d_model, 0), onto));
+            }
+            _ => {}
+        }
+        if let Some([_, of_feed]) = apart {
             let scale = weights.style.output_scale.unwrap_or(1.0);
-            ops.push(match &weights.style.layer_input {
-                None => self.norm_add(scratch, post, (d_model, eps, scale), next),
-                Some(input) => self.layer_input(input, scratch, (post, next), (d_model, eps, scale)),
+            ops.push(match (&weights.style.layer_input, of_feed) {
+                (Some(input), Output::Normed(post)) => {
+                    self.layer_input(input, scratch, (post, next), (d_model, eps, scale))
+                }
+                _ => self.add(scratch, of_feed, (d_model, eps, scale), next),
             });
         }
         ops
@@ -136,6 +167,11 @@ impl Binder<'_> {
             [qkv, bias.unwrap_or(nothing), norms.unwrap_or(nothing), angles, q, &cache.keys, &cache.values];
         let joined = [parts, qkv, &attended.values, &attended.codes, &attended.scales];
         let mut ops = self.product((&weights.qkv, acts), (qkv, width, 0), false);
+        if let Some([of_queries, of_keys]) = &style.width_norms {
+            let [queries, keys] = [heads, kv_heads].map(|heads| heads * head_dim);
+            ops.push(self.norm_width((qkv, of_queries), (width, 0, queries), eps));
+            ops.push(self.norm_width((qkv, of_keys), (width, queries, keys), eps));
+        }
         ops.push(self.op(Kernel::Rope, rope, Grid::PerRow(all as u32), &into_cache));
         let seen = [q, &cache.keys, &cache.values, parts];
         ops.push(self.op(Kernel::Attend, attend, Grid::PerSegment(heads as u32), &seen));

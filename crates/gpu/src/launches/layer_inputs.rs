@@ -31,12 +31,6 @@ impl Binder<'_> {
         ops
     }
 
-    /// Rows as they are, for a matrix to read.
-    fn as_it_is(&self, (x, d): (&wgpu::Buffer, usize), out: &Acts) -> Op {
-        let dims = Dims { a: [d as u32, 1, 0, 0], ..Dims::default() };
-        self.op(Kernel::Norm, dims, Grid::Rows, &[x, x, &out.values, &out.codes, &out.scales])
-    }
-
     /// Adds the output of the feed-forward layer, normed by `post`, and then a block's input, to the residual stream; scales
     /// the sum, and leaves it normed by the next weight.
     pub(crate) fn layer_input(

@@ -5,6 +5,7 @@
 mod binder;
 mod block;
 mod delta;
+mod experts;
 mod layer_inputs;
 mod op;
 

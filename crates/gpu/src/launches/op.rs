@@ -30,6 +30,8 @@ pub(crate) enum Grid {
     PromptHeads(u32),
     /// Products: along x and y for every group of rows that share the weights; for every tile of rows.
     Weights([u32; 2], u32),
+    /// So many for each of so many experts of a row.
+    Chosen(u32, u32),
     /// Products of few rows alone.
     FewRows([u32; 2]),
     /// Products of a prompt's rows alone.
@@ -53,6 +55,7 @@ impl Op {
             Grid::Once(all) => [all, 1, 1],
             Grid::Rows => [m as u32, 1, 1],
             Grid::PerRow(each) => [each, m as u32, 1],
+            Grid::Chosen(each, used) => [each, 1, m as u32 * used],
             Grid::PerSegment(_) | Grid::Heads(_) | Grid::FewRows(_) if is_prompt => return None,
             Grid::PromptHeads(_) | Grid::Tiles(_) if !is_prompt => return None,
             Grid::PerSegment(each) => [each, m as u32, rows.segments() as u32],

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::GpuError;
 use crate::device::Gpu;
+use crate::error::GpuError;
 use crate::kernels::PassRows;
 use crate::launches::Op;
 use crate::passes::Sequence;

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use crate::GpuError;
 use crate::device::{AdapterKind, Gpu};
+use crate::error::GpuError;
 use crate::kernels::{PassRows, SLOT_BYTES};
 use crate::launches::Binder;
 use crate::passes::{Readback, Recording};

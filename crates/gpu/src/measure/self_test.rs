@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::GpuError;
+use crate::error::GpuError;
 use crate::kernels::MAX_ROWS;
 use crate::passes::{Logits, Output, Request, Sequence};
 use crate::weights::Network;

@@ -6,4 +6,4 @@ mod cache;
 mod scratch;
 
 pub(crate) use cache::{DeltaMemory, KEPT_ROWS, LayerCache, copy_caches, move_rows};
-pub(crate) use scratch::{Acts, Scratch};
+pub(crate) use scratch::{Acts, ExpertScratch, Scratch};

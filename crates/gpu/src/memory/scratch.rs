@@ -2,8 +2,8 @@
 
 use draftscope_kernels::BLOCK;
 
-use crate::GpuError;
 use crate::device::Gpu;
+use crate::error::GpuError;
 use crate::kernels::{MAX_ROWS, PROMPT_ROWS, PassRows, SEGMENT, SLOT_BYTES};
 use crate::weights::{BlockWeights, MAX_PROMPT_HEAD, Shape, inputs_width};
 
@@ -32,6 +32,33 @@ impl Acts {
     }
 }
 
+/// What experts write between launches, for up to [`PROMPT_ROWS`] rows.
+#[derive(Debug)]
+pub(crate) struct ExpertScratch {
+    /// What the router yields.
+    pub(crate) router: wgpu::Buffer,
+    /// Numbers of each row's experts, ascending.
+    pub(crate) chosen: wgpu::Buffer,
+    /// Their weights, and that of the dense layer.
+    pub(crate) shares: wgpu::Buffer,
+    /// `[rows][used][width]`
+    pub(crate) inner: Acts,
+    /// `[rows][used][d_model]`
+    pub(crate) outputs: wgpu::Buffer,
+}
+
+impl ExpertScratch {
+    fn new(gpu: &Gpu, (d, blocks): (usize, &[BlockWeights])) -> Option<Self> {
+        let experts = || blocks.iter().filter_map(|block| block.experts.as_ref());
+        let used = experts().map(|of| of.used).max()?;
+        let widest = experts().map(|of| of.used * of.width).max()?;
+        let numbers = experts().map(|of| of.router.rows()).max()?;
+        let rows = |width: usize| gpu.storage(4 * PROMPT_ROWS * width);
+        let (chosen, shares, outputs) = (rows(used), rows(used + 1), rows(used * d));
+        Some(Self { router: rows(numbers), chosen, shares, inner: Acts::new(gpu, widest), outputs })
+    }
+}
+
 /// Buffers that the blocks of a sequence share.
 #[derive(Debug)]
 pub(crate) struct Scratch {
@@ -53,6 +80,8 @@ pub(crate) struct Scratch {
     /// Most rows of a pass over a prompt.
     pub(crate) prompt_rows: usize,
     pub(crate) segments: usize,
+    /// If blocks have experts.
+    pub(crate) experts: Option<ExpertScratch>,
     /// Bound where there is nothing to read.
     pub(crate) nothing: wgpu::Buffer,
     /// Slots of passes.
@@ -94,6 +123,7 @@ impl Scratch {
             inputs_width,
             prompt_rows,
             segments,
+            experts: ExpertScratch::new(gpu, (model.d_model, blocks)),
             nothing: gpu.storage(16),
             run: gpu.uniform(slots as u64 * SLOT_BYTES),
         };

@@ -70,10 +70,10 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Logits are those of the matrices, one after the other, capped.
+    /// Logits are those of the matrices, one after the other, scaled and capped.
     pub(crate) fn new(
         binder: &Binder<'_>,
-        (matrices, acts, cap): (&[&Matrix], &Acts, Option<f32>),
+        (matrices, acts, (scale, cap)): (&[&Matrix], &Acts, (f32, Option<f32>)),
         tokens: &wgpu::Buffer,
     ) -> Self {
         let gpu = binder.gpu;
@@ -87,7 +87,9 @@ impl Head {
             ops.extend(binder.product((matrix, acts), (&logits, width, first), false));
             first += matrix.rows();
         }
-        ops.extend(cap.map(|cap| binder.cap((&logits, width), cap)));
+        if scale != 1.0 || cap.is_some() {
+            ops.push(binder.cap((&logits, width), (scale, cap)));
+        }
         ops.push(binder.stats(&logits, width, &stats));
         let best = (stretches <= MOST_STRETCHES).then(|| binder.best((&logits, &stats), width, (tokens, &found)));
         Self { ops, best, logits, stats, found, width }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::head::{Ending, Head, Logits, Scored};
 use super::recording::{Expected, Readback, Recorded, Recording};
 use super::sequence::PASSES;
-use crate::GpuError;
 use crate::device::Work;
+use crate::error::GpuError;
 use crate::kernels::{MAX_ROWS, PROMPT_ROWS, PassRows, SEGMENT};
 use crate::launches::{Binder, Op};
 use crate::memory::{Acts, LayerCache, Scratch, copy_caches};
@@ -152,7 +152,7 @@ impl ModuleSequence {
             ops
         };
         let matrices: Vec<&Matrix> = [&w.head].into_iter().chain(&joining).collect();
-        let head = Head::new(&binder, (&matrices, &scratch.acts, None), &tokens);
+        let head = Head::new(&binder, (&matrices, &scratch.acts, (network.style.logit_scale, None)), &tokens);
         let launches = Launches {
             embed: binder.embed(network.scaled_table(), &tokens, &embedded),
             embedding_norm: norm(&embedded, &w.embedding_norm, &of_embedding),

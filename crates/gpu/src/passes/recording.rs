@@ -4,8 +4,8 @@
 
 use wgpu::Buffer;
 
-use crate::GpuError;
 use crate::device::{Gpu, Work};
+use crate::error::GpuError;
 use crate::kernels::{MAX_ROWS, PassRows};
 use crate::launches::Op;
 

@@ -9,8 +9,8 @@ use super::head::{Ending, Head, Logits};
 use super::recording::{Expected, Readback, Recorded, Recording};
 use super::recurrent::Recurrence;
 use super::request::{Output, Request};
-use crate::GpuError;
 use crate::device::Work;
+use crate::error::GpuError;
 use crate::kernels::{MAX_ROWS, PassRows};
 use crate::launches::{Binder, Op};
 use crate::memory::{LayerCache, Scratch, copy_caches, move_rows};
@@ -57,8 +57,8 @@ impl Sequence {
         let binder = Binder { gpu, run: &scratch.run };
         let with = |(index, weights): (usize, &BlockWeights)| {
             let before = index.checked_sub(1).and_then(|before| network.blocks.get(before));
-            let entered = before.is_some_and(|block| block.style.post_norms.is_some());
-            let next = network.blocks.get(index + 1).map(|block| &block.attn_norm);
+            let entered = before.is_some_and(BlockWeights::adds_apart) && weights.attn_norm.is_some();
+            let next = network.blocks.get(index + 1).and_then(|block| block.attn_norm.as_ref());
             binder.block_between(
                 shape,
                 weights,
@@ -67,7 +67,8 @@ impl Sequence {
             )
         };
         let blocks = network.blocks.iter().enumerate().map(with).collect();
-        let head = Head::new(&binder, (&[&network.head], &scratch.acts, network.style.logit_cap), &tokens);
+        let logits = (network.style.logit_scale, network.style.logit_cap);
+        let head = Head::new(&binder, (&[&network.head], &scratch.acts, logits), &tokens);
         let final_norm = binder.norm((&scratch.x, &network.final_norm), (shape.d_model, shape.eps), &scratch.acts);
         let ending = Ending::new(gpu, (head, final_norm), shape.d_model, PASSES);
         let mut embed = binder.embed(network.scaled_table(), &tokens, &scratch.x);

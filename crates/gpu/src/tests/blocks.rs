@@ -8,7 +8,7 @@ use super::reference::{self, Acts, Weights};
 use super::{gpu, stored};
 use crate::launches::{Binder, Op};
 use crate::memory::{LayerCache, Scratch};
-use crate::weights::{BlockWeights, Shape};
+use crate::weights::{BlockWeights, DenseWeights, Shape};
 use crate::{Form, Gpu, LayerInput, LayerTable, Matrix, PROMPT_ROWS, PassRows, StoredRows, Style};
 
 pub(super) fn matrix(gpu: &Gpu, encoding: Encoding, [rows, k]: [usize; 2], noise: &mut Noise) -> (Matrix, Weights) {
@@ -31,6 +31,10 @@ struct Case {
     /// Numbers; buffers are made of them.
     style: Style,
     post_norms: bool,
+    /// Whether there are norms before attention and the feed-forward layer.
+    norms_before: bool,
+    /// Whether queries and keys are normed over all heads.
+    width_norms: bool,
     own_angles: bool,
     /// Width of what the block adds for a token; 0 for nothing.
     input: usize,
@@ -41,7 +45,18 @@ const SHAPE: Shape = Shape { d_model: 96, heads: 4, kv_heads: 2, head_dim: 32, d
 impl Case {
     fn plain(encoding: Encoding) -> Self {
         let (shape, style) = (SHAPE, Style::default());
-        Self { encoding, shape, bias: false, head_norms: false, style, post_norms: false, own_angles: false, input: 0 }
+        Self {
+            encoding,
+            shape,
+            bias: false,
+            head_norms: false,
+            style,
+            post_norms: false,
+            norms_before: true,
+            width_norms: false,
+            own_angles: false,
+            input: 0,
+        }
     }
 }
 
@@ -93,9 +108,26 @@ fn a_block_with_narrow_heads_normed_values_and_inputs_has_the_bits_of_the_refere
     }
 }
 
+/// OLMo 2: norms after, not before, and over all heads. Granite: factors of what is added.
+#[test]
+fn a_block_with_norms_over_all_heads_or_factors_has_the_bits_of_the_reference() {
+    let Some(gpu) = gpu() else { return };
+    for (seed, norms_before, encoding) in [(21, false, Encoding::Q8_0), (22, true, Encoding::F16)] {
+        let case = Case { norms_before, post_norms: true, width_norms: true, ..Case::plain(encoding) };
+        check(&gpu, seed, case);
+    }
+    check(&gpu, 23, Case { norms_before: false, width_norms: true, ..Case::plain(Encoding::Q4_0) });
+    for (seed, norms_before, output_scale) in [(24, true, None), (25, false, Some(0.6))] {
+        let style = Style { added: Some([0.22, 0.5]), rotary: Some(0), output_scale, ..Style::default() };
+        check(&gpu, seed, Case { style, norms_before, ..Case::plain(Encoding::Q8_0) });
+    }
+}
+
 fn check(gpu: &Gpu, seed: u64, case: Case) {
-    let Case { encoding, shape, bias: with_bias, head_norms: with_norms, mut style, post_norms, own_angles, input } =
-        case;
+    let Case {
+        encoding, shape, bias: with_bias, head_norms: with_norms, mut style, post_norms, own_angles, input, ..
+    } = case;
+    let Case { norms_before, width_norms, .. } = case;
     // K-quants have rows of whole blocks of 256
     let shape = match encoding {
         Encoding::Q4K => Shape { d_model: 256, heads: 8, d_ff: 256, ..shape },
@@ -123,20 +155,21 @@ fn check(gpu: &Gpu, seed: u64, case: Case) {
     let unused = gpu.upload(&noise.numbers(positions * rotary));
     style.angles = own_angles.then(|| angles_buffer.clone());
     style.post_norms = post_norms.then(|| [&after_attn, &after_ffn].map(|norm| gpu.upload(norm)));
+    let [over_queries, over_keys] = [heads, kv_heads].map(|heads| noise.numbers(heads * hd));
+    style.width_norms = width_norms.then(|| [&over_queries, &over_keys].map(|norm| gpu.upload(norm)));
     if input > 0 {
         let input = LayerInput::new([input_gate, project], gpu.upload(&input_norm), 0);
         style.layer_input = Some(input.expect("one kernel runs both"));
     }
     let weights = BlockWeights {
-        attn_norm: gpu.upload(&attn_norm),
+        attn_norm: norms_before.then(|| gpu.upload(&attn_norm)),
         qkv,
         bias: with_bias.then(|| gpu.upload(&bias)),
         head_norms: with_norms.then(|| gpu.upload(&norms)),
         out,
-        ffn_norm: gpu.upload(&ffn_norm),
-        gate,
-        up,
-        down,
+        ffn_norm: norms_before.then(|| gpu.upload(&ffn_norm)),
+        dense: Some(DenseWeights { gate, up, down }),
+        experts: None,
         style,
     };
     let style = &weights.style;
@@ -151,10 +184,13 @@ fn check(gpu: &Gpu, seed: u64, case: Case) {
     let of_model = if own_angles { &unused } else { &angles_buffer };
     let ops = binder.block_between(&shape, &weights, (&scratch, &cache, of_model), (false, Some(&next_buffer)));
     let launches = |ops: &[Op], m| ops.iter().filter(|op| op.workgroups(&PassRows::chain(0, m)).is_some()).count();
-    assert_eq!(launches(&ops, 16), if post_norms { 10 } else { 9 });
+    let apart = post_norms || style.added.is_some();
+    // a sum that is not normed for the next matrix becomes codes in a launch of its own
+    let more = usize::from(apart) * (1 + usize::from(!norms_before)) + 2 * usize::from(width_norms);
+    assert_eq!(launches(&ops, 16), 9 + more);
     // after the first block: the block before has normed its input
     let entered = binder.block_between(&shape, &weights, (&scratch, &cache, of_model), (true, None));
-    assert!(!post_norms || launches(&entered, 16) == 9, "with an input for each token too");
+    assert_eq!(launches(&entered, 16), 8 + more, "with an input for each token too");
     // a prompt's attention is one launch
     assert!(scratch.prompt_rows < 47 || launches(&ops, 47) == launches(&ops, 16) - 1);
     let x = noise.numbers(PROMPT_ROWS * d);
@@ -173,8 +209,17 @@ fn check(gpu: &Gpu, seed: u64, case: Case) {
         // the reference
         let [mut keys, mut values] = [keys, values].map(|halves| halves.iter().map(|h| h.to_f32()).collect::<Vec<_>>());
         let mut x = x[..m * d].to_vec();
-        let acts = Acts::of(reference::norm(&x, &attn_norm, eps));
-        let qkv = times(&qkv_weights, width, &acts, m);
+        let before =
+            |x: &[f32], norm: &[f32]| Acts::of(if norms_before { reference::norm(x, norm, eps) } else { x.to_vec() });
+        let mut qkv = times(&qkv_weights, width, &before(&x, &attn_norm), m);
+        if width_norms {
+            for row in qkv.chunks_exact_mut(width) {
+                let (queries, rest) = row.split_at_mut(heads * hd);
+                queries.copy_from_slice(&reference::norm(queries, &over_queries, eps));
+                let keys = &mut rest[..kv_heads * hd];
+                keys.copy_from_slice(&reference::norm(keys, &over_keys, eps));
+            }
+        }
         let mut queries = Vec::new();
         for (i, head) in qkv.chunks_exact(hd).enumerate() {
             let (row, index) = (i / (width / hd), i % (width / hd));
@@ -218,27 +263,28 @@ fn check(gpu: &Gpu, seed: u64, case: Case) {
             out
         });
         let acts = Acts::of(attended.collect());
-        let add = |x: &mut Vec<f32>, y: Vec<f32>, (post, scale): (&[f32], f32)| match post_norms {
+        let factors = style.added.unwrap_or([1.0; 2]);
+        let add = |x: &mut Vec<f32>, y: Vec<f32>, (post, scale, factor): (&[f32], f32, f32)| match post_norms {
             true => *x = reference::norm_add(x, &y, post, (eps, scale)),
-            false => x.iter_mut().zip(y).for_each(|(x, y)| *x += y),
+            false => x.iter_mut().zip(y).for_each(|(x, y)| *x = (*x + y * factor) * scale),
         };
-        add(&mut x, times(&out_weights, d, &acts, m), (&after_attn, 1.0));
-        let acts = Acts::of(reference::norm(&x, &ffn_norm, eps));
+        add(&mut x, times(&out_weights, d, &acts, m), (&after_attn, 1.0, factors[0]));
+        let acts = before(&x, &ffn_norm);
         let gates = times(&gate_weights, d_ff, &acts, m);
         let ups = times(&up_weights, d_ff, &acts, m);
         let inner = gates.iter().zip(ups).map(|(gate, up)| reference::act_mul(*gate, up, style.gelu)).collect();
         let scale = style.output_scale.unwrap_or(1.0);
         let of_ffn = if input > 0 { 1.0 } else { scale };
-        add(&mut x, times(&down_weights, d, &Acts::of(inner), m), (&after_ffn, of_ffn));
+        add(&mut x, times(&down_weights, d, &Acts::of(inner), m), (&after_ffn, of_ffn, factors[1]));
         if input > 0 {
             let gates = times(&input_gate_weights, input, &Acts::of(x.clone()), m);
             let inner =
                 gates.iter().zip(&inputs).map(|(gate, input)| reference::act_mul(*gate, *input, true)).collect();
-            add(&mut x, times(&project_weights, d, &Acts::of(inner), m), (&input_norm, scale));
+            add(&mut x, times(&project_weights, d, &Acts::of(inner), m), (&input_norm, scale, 1.0));
         }
         let what = format!("case {seed}, {encoding:?}, {m} rows after {}", pass.base);
         same_bits(&numbers(gpu, &scratch.x, m * d), &x, &what);
-        if post_norms {
+        if apart {
             let next = reference::norm(&x, &next_norm, eps);
             same_bits(&numbers(gpu, &scratch.acts.values, m * d), &next, &format!("{what}, normed for the next"));
         }
@@ -264,15 +310,14 @@ fn inputs_of_blocks_have_the_bits_of_the_reference() {
         let input = LayerInput::new([gate, project], gpu.upload(&vec![0.0f32; d]), index).unwrap();
         let matrix = |rows, k| matrix(&gpu, Encoding::F32, [rows, k], &mut Noise(3)).0;
         BlockWeights {
-            attn_norm: gpu.upload(&[0.0f32]),
+            attn_norm: None,
             qkv: matrix(32, d),
             bias: None,
             head_norms: None,
             out: matrix(d, 32),
-            ffn_norm: gpu.upload(&[0.0f32]),
-            gate: matrix(32, d),
-            up: matrix(32, d),
-            down: matrix(d, 32),
+            ffn_norm: None,
+            dense: Some(DenseWeights { gate: matrix(32, d), up: matrix(32, d), down: matrix(d, 32) }),
+            experts: None,
             style: Style { layer_input: Some(input), ..Style::default() },
         }
     };
@@ -312,9 +357,9 @@ fn capped_logits_have_the_bits_of_the_reference() {
     let slots = gpu.uniform(crate::kernels::SLOT_BYTES);
     let logits: Vec<f32> = Noise(9).numbers(3 * 700).iter().map(|x| 30.0 * x).collect();
     let buffer = gpu.upload(&logits);
-    let op = Binder { gpu: &gpu, run: &slots }.cap((&buffer, 700), 12.0);
+    let op = Binder { gpu: &gpu, run: &slots }.cap((&buffer, 700), (0.125, Some(12.0)));
     run(&gpu, &[op], &slots, &PassRows::chain(0, 3));
-    let expected: Vec<f32> = logits.iter().map(|x| reference::capped(*x, Some(12.0))).collect();
+    let expected: Vec<f32> = logits.iter().map(|x| reference::capped(x * 0.125, Some(12.0))).collect();
     same_bits(&numbers(&gpu, &buffer, 3 * 700), &expected, "capped");
-    assert!(expected.iter().zip(&logits).all(|(y, x)| (y - 12.0 * (x / 12.0).tanh()).abs() < 1e-4));
+    assert!(expected.iter().zip(&logits).all(|(y, x)| (y - 12.0 * (x * 0.125 / 12.0).tanh()).abs() < 1e-4));
 }

@@ -4,6 +4,7 @@
 //! the environment they fail.
 
 mod blocks;
+mod experts;
 mod kernels;
 mod recurrent;
 mod reference;

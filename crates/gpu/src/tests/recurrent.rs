@@ -12,7 +12,7 @@ use super::sequences::{SHAPE, network_on, request, row, tokens};
 use super::{gpu, own_gpu, stored};
 use crate::launches::Binder;
 use crate::memory::{LayerCache, Scratch};
-use crate::weights::BlockWeights;
+use crate::weights::{BlockWeights, DenseWeights};
 use crate::{
     DeltaShape, DeltaWeights, Form, Gpu, Logits, MAX_ROWS, Matrix, Network, PROMPT_ROWS, PassRows, Request, Sequence,
     Store, StoredRows, Style,
@@ -45,15 +45,18 @@ fn weights(gpu: &Gpu, shape: DeltaShape, noise: &mut Noise) -> (BlockWeights, [V
     let (heads, norm) = (heads(&shape, noise), noise.numbers(shape.value_dim));
     let delta = DeltaWeights { shape, taps: gpu.upload(&taps), heads: gpu.upload(&heads), norm: gpu.upload(&norm) };
     let block = BlockWeights {
-        attn_norm: gpu.upload(&noise.numbers(d)),
+        attn_norm: Some(gpu.upload(&noise.numbers(d))),
         qkv: projections,
         bias: None,
         head_norms: None,
         out: matrix(gpu, Encoding::Q8_0, [d, shape.value_width()], noise).0,
-        ffn_norm: gpu.upload(&noise.numbers(d)),
-        gate: matrix(gpu, Encoding::Q8_0, [SHAPE.d_ff, d], noise).0,
-        up: matrix(gpu, Encoding::Q8_0, [SHAPE.d_ff, d], noise).0,
-        down: matrix(gpu, Encoding::Q8_0, [d, SHAPE.d_ff], noise).0,
+        ffn_norm: Some(gpu.upload(&noise.numbers(d))),
+        dense: Some(DenseWeights {
+            gate: matrix(gpu, Encoding::Q8_0, [SHAPE.d_ff, d], noise).0,
+            up: matrix(gpu, Encoding::Q8_0, [SHAPE.d_ff, d], noise).0,
+            down: matrix(gpu, Encoding::Q8_0, [d, SHAPE.d_ff], noise).0,
+        }),
+        experts: None,
         style: Style { delta: Some(delta), ..Style::default() },
     };
     (block, [taps, heads, norm], parts)

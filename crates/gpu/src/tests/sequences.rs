@@ -7,9 +7,9 @@ use draftscope_kernels::{Encoding, testing::Noise};
 use super::blocks::matrix;
 use super::{gpu, own_gpu, stored};
 use crate::{
-    AdapterInfo, AdapterKind, BEST, BlockWeights, Difference, EndStyle, Form, Gpu, GpuError, Kernel, LayerTable,
-    Logits, Matrix, ModuleOutput, ModuleSequence, ModuleWeights, Network, Output, PROMPT_ROWS, Request, Sequence,
-    Shape, Slots, StoredRows, Style, self_test,
+    AdapterInfo, AdapterKind, BEST, BlockWeights, DenseWeights, Difference, EndStyle, Form, Gpu, GpuError, Kernel,
+    LayerTable, Logits, Matrix, ModuleOutput, ModuleSequence, ModuleWeights, Network, Output, PROMPT_ROWS, Request,
+    Sequence, Shape, Slots, StoredRows, Style, self_test,
 };
 
 pub(super) const SHAPE: Shape = Shape { d_model: 64, heads: 4, kv_heads: 2, head_dim: 32, d_ff: 96, eps: 1e-5 };
@@ -28,15 +28,18 @@ pub(super) fn network_on(gpu: Arc<Gpu>) -> Arc<Network> {
     };
     let Shape { d_model: d, heads, kv_heads, head_dim: hd, d_ff, .. } = SHAPE;
     let blocks = [Encoding::Q8_0, Encoding::F32].map(|encoding| BlockWeights {
-        attn_norm: gpu.upload(&Noise(1).numbers(d)),
+        attn_norm: Some(gpu.upload(&Noise(1).numbers(d))),
         qkv: matrix(encoding, (heads + 2 * kv_heads) * hd, d),
         bias: None,
         head_norms: None,
         out: matrix(encoding, d, heads * hd),
-        ffn_norm: gpu.upload(&Noise(2).numbers(d)),
-        gate: matrix(encoding, d_ff, d),
-        up: matrix(encoding, d_ff, d),
-        down: matrix(encoding, d, d_ff),
+        ffn_norm: Some(gpu.upload(&Noise(2).numbers(d))),
+        dense: Some(DenseWeights {
+            gate: matrix(encoding, d_ff, d),
+            up: matrix(encoding, d_ff, d),
+            down: matrix(encoding, d, d_ff),
+        }),
+        experts: None,
         style: Style::default(),
     });
     let head = matrix(Encoding::Q8_0, VOCAB, d);
@@ -369,7 +372,7 @@ fn matrices_beyond_the_binding_limit_are_cut() {
     Arc::get_mut(&mut limited).unwrap().limit_parts(32 * 64 + 64); // 32 rows of the head, which is the embedding too
     let [whole, limited] = [gpu, limited].map(network_on);
     assert_eq!((whole.head.parts.len(), limited.head.parts.len()), (1, VOCAB.div_ceil(32)));
-    assert!(limited.blocks[0].qkv.parts.len() > 1 && limited.blocks[1].gate.parts.len() > 1);
+    assert!(limited.blocks[0].qkv.parts.len() > 1 && limited.blocks[1].dense.as_ref().unwrap().gate.parts.len() > 1);
     let [a, b] = [&whole, &limited].map(|network| {
         let mut sequence = Sequence::new(network).unwrap();
         [Logits::All, Logits::Best].map(|logits| sequence.forward(Request { logits, ..request(&tokens(9)) }).unwrap())

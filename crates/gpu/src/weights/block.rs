@@ -1,5 +1,6 @@
 //! Weights of one transformer block.
 
+use super::feed::{DenseWeights, ExpertWeights};
 use super::matrix::Matrix;
 use super::shape::Shape;
 use super::style::Style;
@@ -7,8 +8,8 @@ use super::style::Style;
 /// Weights of a block.
 #[derive(Clone, Debug)]
 pub struct BlockWeights {
-    /// `[d_model]`
-    pub attn_norm: wgpu::Buffer,
+    /// `[d_model]`; `None`: attention reads the stream as it is.
+    pub attn_norm: Option<wgpu::Buffer>,
     /// `[(heads + 2 kv_heads) head_dim, d_model]`
     pub qkv: Matrix,
     /// `[(heads + 2 kv_heads) head_dim]`
@@ -17,14 +18,12 @@ pub struct BlockWeights {
     pub head_norms: Option<wgpu::Buffer>,
     /// `[d_model, heads head_dim]`
     pub out: Matrix,
-    /// `[d_model]`
-    pub ffn_norm: wgpu::Buffer,
-    /// `[d_ff, d_model]`
-    pub gate: Matrix,
-    /// `[d_ff, d_model]`, in the form of `gate`
-    pub up: Matrix,
-    /// `[d_model, d_ff]`
-    pub down: Matrix,
+    /// `[d_model]`; `None`: the feed-forward layer reads the stream as it is.
+    pub ffn_norm: Option<wgpu::Buffer>,
+    /// The feed-forward layer; beside experts the one that every row runs too.
+    pub dense: Option<DenseWeights>,
+    /// Experts, whose outputs are neither normed nor scaled before they are added.
+    pub experts: Option<ExpertWeights>,
     /// What it has besides.
     pub style: Style,
 }
@@ -33,6 +32,11 @@ impl BlockWeights {
     /// Its sizes in a model of these.
     pub(crate) fn shape(&self, model: &Shape) -> Shape {
         self.style.shape.unwrap_or(*model)
+    }
+
+    /// Whether its outputs are added by launches of their own, since more happens to them than that.
+    pub(crate) fn adds_apart(&self) -> bool {
+        self.style.post_norms.is_some() || self.style.added.is_some()
     }
 
     /// Bytes of keys and values of a position in a model of these sizes.
@@ -46,7 +50,9 @@ impl BlockWeights {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let input = self.style.layer_input.iter().flat_map(|input| [&input.gate, &input.project]);
-        [&self.qkv, &self.out, &self.gate, &self.up, &self.down].into_iter().chain(input).map(Matrix::bytes).sum()
+        let matrices = [&self.qkv, &self.out].into_iter().chain(input).map(Matrix::bytes).sum::<u64>();
+        let dense = self.dense.as_ref().map_or(0, DenseWeights::bytes);
+        matrices + dense + self.experts.as_ref().map_or(0, |experts| experts.router.bytes() + experts.bytes())
     }
 }
 

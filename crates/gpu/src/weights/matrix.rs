@@ -2,8 +2,8 @@
 
 use draftscope_kernels::{BLOCK, Encoding};
 
-use crate::GpuError;
 use crate::device::Gpu;
+use crate::error::GpuError;
 use crate::forms::{Form, PackedRows};
 
 /// Rows of a matrix as a file stores them.

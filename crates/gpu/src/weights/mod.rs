@@ -4,6 +4,7 @@
 
 mod block;
 mod delta;
+mod feed;
 mod layer_inputs;
 mod matrix;
 mod module;
@@ -14,6 +15,7 @@ mod style;
 pub use block::BlockWeights;
 pub(crate) use block::inputs_width;
 pub use delta::{DeltaShape, DeltaWeights, MAX_KEY_DIM};
+pub use feed::{DenseWeights, ExpertWeights, MAX_EXPERTS};
 pub use layer_inputs::{LayerInput, LayerTable};
 pub(crate) use matrix::Part;
 pub use matrix::{Matrix, StoredRows};

@@ -6,8 +6,8 @@ use super::block::BlockWeights;
 use super::matrix::Matrix;
 use super::shape::Shape;
 use super::style::EndStyle;
-use crate::GpuError;
 use crate::device::Gpu;
+use crate::error::GpuError;
 
 /// Weights of a target.
 #[derive(Debug)]

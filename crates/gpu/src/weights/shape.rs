@@ -1,7 +1,7 @@
 //! Sizes of a block, and what kernels can run of them.
 
-use crate::GpuError;
 use crate::device::AdapterInfo;
+use crate::error::GpuError;
 use crate::kernels::{MAX_ROWS, SEGMENT};
 
 /// Sizes of a block.

@@ -11,7 +11,7 @@ pub struct Style {
     pub shape: Option<Shape>,
     /// Cosine and sine of its own, `[positions][rotary / 2]`; `None` = the model's.
     pub angles: Option<wgpu::Buffer>,
-    /// Values of a head that are rotated, from the first; `None` = all.
+    /// Values of a head that are rotated, from the first, perhaps 0; `None` = all.
     pub rotary: Option<usize>,
     /// Positions that a row sees, its own included; `None` = all.
     pub window: Option<usize>,
@@ -23,6 +23,12 @@ pub struct Style {
     pub gelu: bool,
     /// Norms of the outputs of attention and of the feed-forward layer before they are added: `[d_model]` each.
     pub post_norms: Option<[wgpu::Buffer; 2]>,
+    /// Factors of the outputs of attention and of the feed-forward layer when they are added, where they are not normed;
+    /// `None`: none, and no [`Self::output_scale`].
+    pub added: Option<[f32; 2]>,
+    /// Norms of all queries, and of all keys, at once before they are rotated, `[heads head_dim]` and `[kv_heads head_dim]`;
+    /// then there are no `head_norms`, and biases are added after them.
+    pub width_norms: Option<[wgpu::Buffer; 2]>,
     /// A recurrent layer instead of attention.
     pub delta: Option<DeltaWeights>,
     /// The block before whose keys and values it reads; `qkv` then yields queries alone.
@@ -31,7 +37,7 @@ pub struct Style {
     pub norms_values: bool,
     /// What it adds for the token after the feed-forward layer, where outputs are normed.
     pub layer_input: Option<LayerInput>,
-    /// What its output is multiplied by, where outputs are normed; `None` = nothing.
+    /// What its output is multiplied by, where outputs are normed or have factors; `None` = nothing.
     pub output_scale: Option<f32>,
     /// Whether `heads head_dim` more rows of `qkv`, after the values', are gates of the attention's output.
     pub gated: bool,
@@ -42,7 +48,9 @@ pub struct Style {
 pub struct EndStyle {
     /// What embeddings are multiplied by.
     pub embedding_scale: f32,
-    /// `c` of c·tanh(logit / c).
+    /// What logits are multiplied by.
+    pub logit_scale: f32,
+    /// `c` of c·tanh(logit / c), after that.
     pub logit_cap: Option<f32>,
     /// What blocks add for each token.
     pub layer_table: Option<LayerTable>,
@@ -50,6 +58,6 @@ pub struct EndStyle {
 
 impl Default for EndStyle {
     fn default() -> Self {
-        Self { embedding_scale: 1.0, logit_cap: None, layer_table: None }
+        Self { embedding_scale: 1.0, logit_scale: 1.0, logit_cap: None, layer_table: None }
     }
 }

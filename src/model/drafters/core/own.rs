@@ -5,7 +5,8 @@ use crate::model::ModelError;
 use crate::model::drafters::core::{MtpBlock, MtpParts};
 use crate::model::files::ModelFiles;
 use crate::model::nn::{Tensors, TransformerConfig};
-use crate::model::plan::MAX_MODULES;
+use crate::model::plan::{Angles, Layer, MAX_MODULES, Matrix, Norm, OwnModule, Vector};
+use crate::protocol::MtpSpec;
 
 /// The modules in the files of a target of these sizes.
 #[derive(Clone, Copy)]
@@ -48,6 +49,35 @@ impl OwnTensors<'_> {
         }
     }
 
+    /// The module of this index as data, around its layer and the layer's angles.
+    pub(in crate::model) fn plan(
+        &self,
+        index: usize,
+        (layer, angles): (Layer, Angles),
+        conventions: MtpSpec,
+    ) -> OwnModule {
+        let d = self.config.d_model;
+        let norm = |name| Norm { weight: Some(Vector { name, len: d }), centred: false, eps: self.config.norm_eps };
+        let own = |part: &str| norm(self.name(index, part));
+        OwnModule {
+            layer,
+            angles,
+            embedding_norm: own("enorm"),
+            state_norm: own("hnorm"),
+            project: Matrix::whole(self.name(index, "eh_proj"), [d, 2 * d]),
+            norm: match self.has_norm(index) {
+                true => own("shared_head_norm"),
+                false => norm("output_norm.weight".to_owned()),
+            },
+            conventions,
+        }
+    }
+
+    /// Whether the module of this index has a last norm; else it is the target's, as in llama.cpp.
+    fn has_norm(&self, index: usize) -> bool {
+        self.source.is_checkpoint() || self.has(index, "shared_head_norm")
+    }
+
     /// Reads the module of this index around its block.
     pub(in crate::model) fn parts(
         &self,
@@ -63,9 +93,9 @@ impl OwnTensors<'_> {
             hidden_norm: norm("hnorm")?,
             project: tensors.linear(&self.name(index, "eh_proj"), d, 2 * d)?,
             block,
-            norm: match self.source.is_checkpoint() || self.has(index, "shared_head_norm") {
+            norm: match self.has_norm(index) {
                 true => norm("shared_head_norm")?,
-                false => tensors.norm("output_norm.weight", d)?, // as in llama.cpp
+                false => tensors.norm("output_norm.weight", d)?,
             },
         })
     }

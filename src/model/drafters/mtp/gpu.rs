@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use draftscope_gpu::{BlockWeights, Matrix, ModuleWeights, Shape, Style};
+use draftscope_gpu::{BlockWeights, DenseWeights, Matrix, ModuleWeights, Shape, Style};
 
 use crate::model::ModelError;
 use crate::model::draft_tokens::DraftTokens;
 use crate::model::drafters::mtp::{config::MtpConfig, file::MtpFile};
-use crate::model::gpu::GpuLlama;
+use crate::model::gpu::GpuTarget;
 use crate::model::gpu::module::{GpuModule, GpuMtp, GpuMtpWeights, Norms};
-use crate::model::gpu::tensors::{angles, check_shape, four_bits};
+use crate::model::gpu::parts::check_shape;
+use crate::model::gpu::uploader::{angles, four_bits};
 use crate::model::module_core::{ModuleCore, ModuleFacts, Reads};
 use crate::model::nn::RopeSpec;
 
@@ -22,7 +23,7 @@ impl GpuMtp {
     pub(in crate::model) fn load(
         (safetensors, depth): (&[u8], usize),
         config: &MtpConfig,
-        target: &GpuLlama,
+        target: &GpuTarget,
     ) -> Result<Self, ModelError> {
         let shape = Shape {
             d_model: config.hidden_size,
@@ -67,7 +68,7 @@ impl GpuMtp {
 struct Reader<'a> {
     file: MtpFile<'a>,
     shape: Shape,
-    target: &'a GpuLlama,
+    target: &'a GpuTarget,
 }
 
 impl Reader<'_> {
@@ -128,15 +129,18 @@ impl Reader<'_> {
         let qkv =
             [matrix("self_attn.q_proj", q, d)?, matrix("self_attn.k_proj", kv, d)?, matrix("self_attn.v_proj", kv, d)?];
         Ok(BlockWeights {
-            attn_norm: gpu.upload(&norms.attn),
+            attn_norm: Some(gpu.upload(&norms.attn)),
             qkv: self.pack(d, &qkv.concat())?,
             bias: None,
             head_norms: None,
             out: self.pack(q, &matrix("self_attn.o_proj", d, q)?)?,
-            ffn_norm: gpu.upload(&norms.ffn),
-            gate: self.pack(d, &matrix("mlp.gate_proj", d_ff, d)?)?,
-            up: self.pack(d, &matrix("mlp.up_proj", d_ff, d)?)?,
-            down: self.pack(d_ff, &matrix("mlp.down_proj", d, d_ff)?)?,
+            ffn_norm: Some(gpu.upload(&norms.ffn)),
+            dense: Some(DenseWeights {
+                gate: self.pack(d, &matrix("mlp.gate_proj", d_ff, d)?)?,
+                up: self.pack(d, &matrix("mlp.up_proj", d_ff, d)?)?,
+                down: self.pack(d_ff, &matrix("mlp.down_proj", d, d_ff)?)?,
+            }),
+            experts: None,
             style: Style::default(),
         })
     }

@@ -73,15 +73,6 @@ fn tensor_name(layout: &Layout, name: &str) -> Option<String> {
     names::part(part).map(|own| format!("{}layers.{layer}.{own}", layout.prefix))
 }
 
-/// The family's name with its article.
-pub(super) fn article(config: &TransformerConfig) -> &'static str {
-    match config.conventions.name {
-        "glm4_moe_lite" => "a glm4_moe_lite",
-        "deepseek2" => "a deepseek2",
-        _ => "a deepseek_v3",
-    }
-}
-
 impl FamilyConfig for DeepSeekConfig {
     fn transformer(&self) -> &TransformerConfig {
         &self.transformer

@@ -3,7 +3,7 @@
 use crate::model::ModelError;
 use crate::model::drafters::core::{NextnTarget, nextn_modules};
 use crate::model::families::deepseek::DeepSeekWeights;
-use crate::model::families::deepseek::family::article;
+use crate::model::families::deepseek::names::article;
 use crate::model::families::deepseek::reader::Reader;
 use crate::model::interfaces::{CandleFamily, CandleTarget, LoadContext, Modules, NoSharing, SharedWeights};
 use crate::model::nn::Tensors;

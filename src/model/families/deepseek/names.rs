@@ -1,7 +1,17 @@
-//! Tensor names of DeepSeek-V3's layout: GGUF's, by which the program requests tensors, and the checkpoint's. A draft
+//! Names of families of DeepSeek-V3's layout, and of their tensors: GGUF's, by which the program requests tensors, and the checkpoint's. A draft
 //! module is one more layer in both.
 
 use crate::model::files::{expert_part, part_name};
+use crate::model::nn::TransformerConfig;
+
+/// The family's name with its article.
+pub(super) fn article(config: &TransformerConfig) -> &'static str {
+    match config.conventions.name {
+        "glm4_moe_lite" => "a glm4_moe_lite",
+        "deepseek2" => "a deepseek2",
+        _ => "a deepseek_v3",
+    }
+}
 
 /// Parts that only this layout has.
 const PARTS: &[(&str, &str)] = &[

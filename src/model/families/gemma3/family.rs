@@ -7,10 +7,12 @@ use crate::model::families::gemma3::{
     Gemma3Weights,
     config::{Gemma3Config, Keys, Layers},
 };
-use crate::model::files::{ConfigJson, Folder, GgufFile, Layout, NORMED_TWICE, TensorNames, block_part, part_name};
+use crate::model::files::{
+    ConfigJson, Folder, GgufFile, Layout, ModelFiles, NORMED_TWICE, TensorNames, block_part, part_name,
+};
 use crate::model::interfaces::{
-    Backend, CandleFamily, CandleTarget, Family, FamilyConfig, LoadContext, LoadResult, Modules, Names, NativeTarget,
-    NoSharing, Progress, SharedWeights,
+    Backend, CandleFamily, CandleTarget, Drafting, Family, FamilyConfig, LoadContext, LoadResult, Modules, Names,
+    NativeTarget, NoSharing, Progress, SharedWeights,
 };
 use crate::model::nn::{Conventions, Ends, Extras, GgufKeys, HfKeys, PairOrder, TransformerConfig, refuse_biases};
 use crate::model::plan::{Plan, PlanFiles};
@@ -68,15 +70,11 @@ impl FamilyConfig for Gemma3Config {
         &self.plan
     }
 
-    fn runs_on_gpu(&self) -> bool {
-        true
+    fn drafting(&self, source: &ModelFiles) -> Drafting {
+        Drafting { own: Some(Err(no_module(source))), no_sharing: Some(NO_SHARING) }
     }
 
     fn load(&self, context: &LoadContext<'_>, backend: Backend<'_>, progress: &mut Progress<'_>) -> LoadResult {
-        #[cfg(feature = "gpu")]
-        if let Backend::Gpu(gpu) = &backend {
-            return crate::model::families::gemma3::gpu::target(self, gpu, context, progress);
-        }
         if matches!(backend, Backend::Native) {
             return NativeTarget::load(context, progress, (Box::new(|_, context| no_module(context)), NO_SHARING));
         }
@@ -87,14 +85,14 @@ impl FamilyConfig for Gemma3Config {
 }
 
 /// Says that the files have no draft module, and what drafts instead.
-pub(super) fn no_module(context: &LoadContext<'_>) -> Result<Modules, ModelError> {
-    Err(ModelError::Unsupported(format!(
+fn no_module(source: &ModelFiles) -> ModelError {
+    ModelError::Unsupported(format!(
         "{} brings no draft module; choose --drafter ngram or early-exit, or name a smaller Gemma 3 with --draft-model",
-        context.source.file_name()
-    )))
+        source.file_name()
+    ))
 }
 
-pub(super) const NO_SHARING: NoSharing = NoSharing {
+const NO_SHARING: NoSharing = NoSharing {
     family: "a Gemma 3",
     instead_of_head: "name a smaller Gemma 3 with --draft-model",
     instead_of_module: "has none, so leave --mtp out",
@@ -102,7 +100,7 @@ pub(super) const NO_SHARING: NoSharing = NoSharing {
 
 impl CandleFamily for Gemma3Weights {
     fn own_modules(_target: &CandleTarget<Self>, context: &LoadContext<'_>) -> Option<Result<Modules, ModelError>> {
-        Some(no_module(context))
+        Some(Err(no_module(context.source)))
     }
 
     fn shared(_target: &CandleTarget<Self>) -> Result<SharedWeights<'_>, NoSharing> {

@@ -7,8 +7,6 @@
 
 mod config;
 mod family;
-#[cfg(feature = "gpu")]
-mod gpu;
 mod plan;
 
 use candle_core::Tensor;

@@ -13,8 +13,8 @@ use crate::model::families::gemma4::{
 };
 use crate::model::files::{ConfigJson, Folder, GgufFile, TensorNames};
 use crate::model::interfaces::{
-    Backend, CandleFamily, CandleTarget, Family, FamilyConfig, LoadContext, LoadResult, Modules, Names, NoSharing,
-    Progress, SharedWeights,
+    Backend, CandleFamily, CandleTarget, Drafting, Family, FamilyConfig, LoadContext, LoadResult, Modules, Names,
+    NoSharing, Progress, SharedWeights,
 };
 use crate::model::nn::{Conventions, Ends, Extras, HfKeys, PairOrder, TransformerConfig, refuse_biases};
 use crate::model::plan::{Plan, PlanFiles};
@@ -76,15 +76,11 @@ impl FamilyConfig for Gemma4Config {
         Some("its assistant, a repository of its own: --draft-model; it reads this cache and has none")
     }
 
-    fn runs_on_gpu(&self) -> bool {
-        self.gemma.experts.is_none()
+    fn drafting(&self, source: &ModelFiles) -> Drafting {
+        Drafting { own: Some(Err(no_module(source))), no_sharing: Some(NO_SHARING) }
     }
 
     fn load(&self, context: &LoadContext<'_>, backend: Backend<'_>, progress: &mut Progress<'_>) -> LoadResult {
-        #[cfg(feature = "gpu")]
-        if let Backend::Gpu(gpu) = &backend {
-            return crate::model::families::gemma4::gpu::target(self, gpu, context, progress);
-        }
         let (tensors, spec) = context.on_candle(&backend);
         let weights = Arc::new(Gemma4Weights::load(&tensors, &self.gemma, context.ctx_len, progress)?);
         Ok(Box::new(CandleTarget { weights, spec }))
@@ -92,14 +88,11 @@ impl FamilyConfig for Gemma4Config {
 }
 
 /// Says that the files have no drafter, and what drafts instead.
-pub(super) fn no_module(context: &LoadContext<'_>) -> Result<Modules, ModelError> {
-    Err(ModelError::Unsupported(format!(
-        "{} brings no drafter; name its assistant with --draft-model",
-        context.source.file_name()
-    )))
+fn no_module(source: &ModelFiles) -> ModelError {
+    ModelError::Unsupported(format!("{} brings no drafter; name its assistant with --draft-model", source.file_name()))
 }
 
-pub(super) const NO_SHARING: NoSharing = NoSharing {
+const NO_SHARING: NoSharing = NoSharing {
     family: "a Gemma 4",
     instead_of_head: "name its assistant with --draft-model",
     instead_of_module: "has an assistant, so name that with --draft-model and leave --mtp out",
@@ -107,7 +100,7 @@ pub(super) const NO_SHARING: NoSharing = NoSharing {
 
 impl CandleFamily for Gemma4Weights {
     fn own_modules(_target: &CandleTarget<Self>, context: &LoadContext<'_>) -> Option<Result<Modules, ModelError>> {
-        Some(no_module(context))
+        Some(Err(no_module(context.source)))
     }
 
     fn shared(_target: &CandleTarget<Self>) -> Result<SharedWeights<'_>, NoSharing> {

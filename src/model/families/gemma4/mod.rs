@@ -11,8 +11,6 @@ mod config;
 mod experts;
 mod family;
 mod gguf;
-#[cfg(feature = "gpu")]
-mod gpu;
 mod keys;
 mod layer;
 mod names;

@@ -2,8 +2,8 @@
 
 use crate::model::ModelError;
 use crate::model::families::llama::{load, mimo, plan};
-use crate::model::files::{ConfigJson, Folder, GgufFile, Layout, TensorNames, block_part, llama_part};
-use crate::model::interfaces::{Backend, Family, FamilyConfig, LoadContext, LoadResult, Names, Progress};
+use crate::model::files::{ConfigJson, Folder, GgufFile, Layout, ModelFiles, TensorNames, block_part, llama_part};
+use crate::model::interfaces::{Backend, Drafting, Family, FamilyConfig, LoadContext, LoadResult, Names, Progress};
 use crate::model::nn::{Conventions, Ends, Extras, GgufKeys, HfKeys, LLAMA_LAYOUT, TransformerConfig, refuse_biases};
 use crate::model::plan::{Plan, PlanFiles};
 
@@ -90,7 +90,12 @@ impl FamilyConfig for LlamaConfig {
         &self.plan
     }
 
+    fn drafting(&self, source: &ModelFiles) -> Drafting {
+        let own = (self.announced > 0).then(|| mimo::plans(source, &self.transformer, self.announced));
+        Drafting { own, no_sharing: None }
+    }
+
     fn load(&self, context: &LoadContext<'_>, backend: Backend<'_>, progress: &mut Progress<'_>) -> LoadResult {
-        load::target(self, context, &backend, progress)
+        load::target((&self.transformer, &self.plan, self.announced), context, &backend, progress)
     }
 }

@@ -2,35 +2,27 @@
 
 use std::sync::Arc;
 
-use crate::model::families::llama::{Llama, LlamaWeights, config::LlamaConfig, mimo};
-#[cfg(feature = "gpu")]
-use crate::model::gpu;
+use crate::model::families::llama::{Llama, LlamaWeights, mimo};
 use crate::model::interfaces::{
-    Backend, CandleTarget, FamilyConfig, LoadContext, LoadResult, LoadedTarget, Modules, NoSharing, Progress,
-    SharedWeights, TryOut, try_out,
+    Backend, CandleTarget, LoadContext, LoadResult, LoadedTarget, Modules, NoSharing, Progress, SharedWeights, TryOut,
+    try_out,
 };
 use crate::model::native::NativeLlama;
+use crate::model::nn::TransformerConfig;
+use crate::model::plan::Plan;
 use crate::model::{Model, ModelError};
 
-/// Loads the target.
+/// Loads a target whose configuration announces so many draft modules.
 pub(super) fn target(
-    config: &LlamaConfig,
+    (config, plan, announced): (&TransformerConfig, &Plan, usize),
     context: &LoadContext<'_>,
     backend: &Backend<'_>,
     progress: &mut Progress<'_>,
 ) -> LoadResult {
     let LoadContext { options, source, ctx_len, .. } = *context;
-    let announced = config.announced;
-    #[cfg(feature = "gpu")]
-    if let Backend::Gpu(gpu) = backend {
-        let mut on_layer = |done: usize, total: usize| progress("target", done as u64, total as u64);
-        let mut target = gpu::load::llama(gpu, (source, &config.transformer), ctx_len, &mut on_layer)?;
-        target.set_sha256(options.sha256.clone());
-        return Ok(Box::new(OnGpu { target, announced }));
-    }
     if matches!(backend, Backend::Native) {
         let mut on_layer = |done: usize, total: usize| progress("target", done as u64, total as u64);
-        let from = (source, &config.transformer, config.plan());
+        let from = (source, config, plan);
         let mut target = NativeLlama::load_reporting((from, ctx_len), options.threads, &mut on_layer)?;
         target.set_sha256(options.sha256.clone());
         return Ok(Box::new(OnNative { target, announced }));
@@ -61,37 +53,6 @@ impl LoadedTarget for OnNative {
 
     fn into_model(self: Box<Self>) -> Result<Box<dyn Model>, ModelError> {
         Ok(Box::new(self.target))
-    }
-}
-
-/// A target on the GPU.
-#[cfg(feature = "gpu")]
-struct OnGpu {
-    target: gpu::GpuLlama,
-    announced: usize,
-}
-
-#[cfg(feature = "gpu")]
-impl LoadedTarget for OnGpu {
-    fn own_modules(&self, _context: &LoadContext<'_>) -> Option<Result<Modules, ModelError>> {
-        let why = "draft modules in the target's own files do not run on the GPU yet; choose --device cpu";
-        (self.announced > 0).then(|| Err(ModelError::Unsupported(why.into())))
-    }
-
-    fn shared(&self) -> Result<SharedWeights<'_>, NoSharing> {
-        Ok(SharedWeights::Gpu(&self.target))
-    }
-
-    fn try_out(&mut self, run: &mut TryOut<'_>) -> Result<(), ModelError> {
-        try_out(&mut self.target, run)
-    }
-
-    fn into_model(self: Box<Self>) -> Result<Box<dyn Model>, ModelError> {
-        Ok(Box::new(self.target))
-    }
-
-    fn self_test(&mut self) -> Result<Option<String>, ModelError> {
-        self.target.self_test()
     }
 }
 

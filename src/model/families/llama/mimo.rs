@@ -12,7 +12,8 @@ use crate::model::families::llama::{LlamaWeights, block, plan::layer};
 use crate::model::files::{ModelFiles, renamed};
 use crate::model::interfaces::{CandleTarget, LoadContext, Modules};
 use crate::model::native::{NativeLlama, NativeMtp};
-use crate::model::nn::{Embedding, PairOrder, Rope};
+use crate::model::nn::{Embedding, PairOrder, Rope, TransformerConfig};
+use crate::model::plan::{Angles, OwnModule};
 use crate::model::{Model, ModelError};
 use crate::protocol::{ConcatOrder, Feed, MtpSpec, NormForm, Pairing, Recycle, SlotPosition, SlotZero};
 
@@ -41,6 +42,19 @@ const SPEC: MtpSpec = MtpSpec {
 /// The checkpoint's name of a part of a module.
 pub(super) fn part(name: &str) -> Option<&'static str> {
     renamed(PARTS, name)
+}
+
+/// The modules as data.
+pub(super) fn plans(
+    source: &ModelFiles,
+    config: &TransformerConfig,
+    count: usize,
+) -> Result<Vec<OwnModule>, ModelError> {
+    let own = OwnTensors { source, config };
+    own.check(count)?;
+    let angles = Angles { rope: config.rope.clone(), width: config.head_dim };
+    let module = |index| own.plan(index, (layer(config, config.layers + index), angles.clone()), SPEC);
+    Ok((0..count).map(module).collect())
 }
 
 /// The modules of a target on candle.

@@ -3,10 +3,10 @@
 use crate::model::ModelError;
 use crate::model::families::qwen35::{
     config::{Hybrid, HybridKeys, Qwen35Config},
-    load, names,
+    load, module, names,
 };
-use crate::model::files::{ConfigJson, Folder, GgufFile, TensorNames};
-use crate::model::interfaces::{Backend, Family, FamilyConfig, LoadContext, LoadResult, Names, Progress};
+use crate::model::files::{ConfigJson, Folder, GgufFile, ModelFiles, TensorNames};
+use crate::model::interfaces::{Backend, Drafting, Family, FamilyConfig, LoadContext, LoadResult, Names, Progress};
 use crate::model::nn::{Conventions, Ends, Extras, GgufKeys, HfKeys, PairOrder, TransformerConfig, refuse_biases};
 use crate::model::plan::{HeadOrder, Plan, PlanFiles};
 
@@ -41,11 +41,6 @@ pub static QWEN3_NEXT: Qwen35Family = Qwen35Family {
     gguf_order: HeadOrder::Grouped,
     ..Qwen35Family::named(Names { title: "qwen3-next", gguf: &["qwen3next"], json: &["qwen3_next"] }, "qwen3next")
 };
-
-/// The family's name with its article.
-pub(super) fn article(config: &TransformerConfig) -> &'static str {
-    if config.conventions.name == QWEN3_NEXT.conventions.name { "a Qwen3-Next" } else { "a Qwen3.5" }
-}
 
 impl Qwen35Family {
     const fn named(names: Names, name: &'static str) -> Self {
@@ -106,8 +101,8 @@ impl FamilyConfig for Qwen35Config {
         Some("none of its own")
     }
 
-    fn runs_on_gpu(&self) -> bool {
-        self.hybrid.experts.is_none()
+    fn drafting(&self, source: &ModelFiles) -> Drafting {
+        Drafting { own: Some(module::plans(source, self)), no_sharing: Some(load::no_sharing(&self.transformer)) }
     }
 
     fn load(&self, context: &LoadContext<'_>, backend: Backend<'_>, progress: &mut Progress<'_>) -> LoadResult {

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use crate::model::drafters::core;
 use crate::model::families::qwen35::{
     Qwen35, Qwen35Weights,
-    config::{Hybrid, Qwen35Config},
-    family::article,
-    module::load_module,
+    config::Qwen35Config,
+    module::{load_module, no_module},
+    names::article,
 };
-use crate::model::files::ModelFiles;
 use crate::model::interfaces::{
     Backend, LoadContext, LoadResult, LoadedTarget, Modules, NoSharing, Progress, SharedWeights, TryOut,
 };
@@ -24,21 +23,9 @@ pub(super) fn target(
     backend: &Backend<'_>,
     progress: &mut Progress<'_>,
 ) -> LoadResult {
-    #[cfg(feature = "gpu")]
-    if let Backend::Gpu(gpu) = backend {
-        return crate::model::families::qwen35::gpu::target(config, gpu, context, progress);
-    }
     let (tensors, spec) = context.on_candle(backend);
     let weights = Arc::new(Qwen35Weights::load(tensors, &config.hybrid, context.ctx_len, progress)?);
     Ok(Box::new(Target { weights, spec, rollback: context.options.rollback.unwrap_or_default() }))
-}
-
-/// Says that the files have no module.
-pub(super) fn no_module(source: &ModelFiles, hybrid: &Hybrid) -> ModelError {
-    ModelError::Unsupported(match hybrid.announces_mtp {
-        true => format!("{} announces an MTP module and holds no tensor of it", source.file_name()),
-        false => format!("{} brings no MTP module", source.file_name()),
-    })
 }
 
 /// Why modules of other targets do not run beside it.

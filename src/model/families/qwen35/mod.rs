@@ -11,8 +11,6 @@ mod config;
 pub mod delta;
 mod experts;
 mod family;
-#[cfg(feature = "gpu")]
-mod gpu;
 mod history;
 mod load;
 mod module;

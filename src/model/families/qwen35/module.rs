@@ -8,17 +8,19 @@ use std::sync::Arc;
 use crate::model::ModelError;
 use crate::model::draft_tokens::CONTEXT_VOCAB;
 use crate::model::drafters::core::{CandleMtp, MtpOnCandle, MtpShape, MtpShared, OwnTensors};
-use crate::model::families::qwen35::{Qwen35Weights, reader::Reader};
+use crate::model::families::qwen35::config::{Hybrid, Qwen35Config};
+use crate::model::families::qwen35::{Qwen35Weights, plan, reader::Reader};
 use crate::model::files::ModelFiles;
 use crate::model::interfaces::LoadContext;
 use crate::model::nn::{Embedding, PairOrder, Rope, TransformerConfig, trimmed};
+use crate::model::plan::{Angles, OwnModule, PlanFiles};
 use crate::protocol::{MtpSpec, NormForm};
 
 /// The module's tensors; `None` if the file has none.
 ///
 /// # Errors
 /// If it has an embedding or a head of its own.
-pub(super) fn own_tensors<'a>(
+fn own_tensors<'a>(
     source: &'a ModelFiles,
     config: &'a TransformerConfig,
 ) -> Result<Option<OwnTensors<'a>>, ModelError> {
@@ -34,8 +36,28 @@ pub(super) fn own_tensors<'a>(
     Ok(Some(own))
 }
 
+/// Says that the files have no module.
+pub(super) fn no_module(source: &ModelFiles, hybrid: &Hybrid) -> ModelError {
+    ModelError::Unsupported(match hybrid.announces_mtp {
+        true => format!("{} announces an MTP module and holds no tensor of it", source.file_name()),
+        false => format!("{} brings no MTP module", source.file_name()),
+    })
+}
+
+/// The module of this file as data.
+///
+/// # Errors
+/// If the file has none, or one with an embedding or a head of its own.
+pub(super) fn plans(source: &ModelFiles, config: &Qwen35Config) -> Result<Vec<OwnModule>, ModelError> {
+    let Qwen35Config { transformer, hybrid, .. } = config;
+    let own = own_tensors(source, transformer)?.ok_or_else(|| no_module(source, hybrid))?;
+    let layer = plan::layer(transformer, hybrid, transformer.layers, PlanFiles::of(source));
+    let angles = Angles { rope: transformer.rope.clone(), width: hybrid.rotary };
+    Ok(vec![own.plan(0, (layer, angles), conventions(source))])
+}
+
 /// What its norms mean.
-pub(super) fn conventions(source: &ModelFiles) -> MtpSpec {
+fn conventions(source: &ModelFiles) -> MtpSpec {
     let norm = if source.is_checkpoint() { NormForm::OnePlus } else { NormForm::Weight };
     MtpSpec { norm, ..MtpSpec::default() }
 }

@@ -1,6 +1,12 @@
-//! Tensor names of Qwen3.5 and Qwen3-Next: GGUF's, by which the program requests tensors, and the checkpoint's.
+//! Names of Qwen3.5 and Qwen3-Next, and of their tensors: GGUF's, by which the program requests tensors, and the checkpoint's.
 
 use crate::model::files::{Layout, block_part, expert_part, part_name, renamed};
+use crate::model::nn::TransformerConfig;
+
+/// The family's name with its article.
+pub(super) fn article(config: &TransformerConfig) -> &'static str {
+    if config.conventions.name == "qwen3next" { "a Qwen3-Next" } else { "a Qwen3.5" }
+}
 
 /// Parts that only this family has.
 const PARTS: &[(&str, &str)] = &[

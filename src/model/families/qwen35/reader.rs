@@ -97,11 +97,7 @@ impl Reader<'_> {
 ///
 /// # Errors
 /// When a tensor is missing, misshapen or damaged, or lets a state grow.
-pub(super) fn delta_weights(
-    (source, hybrid): (&ModelFiles, &Hybrid),
-    layer: usize,
-    eps: f32,
-) -> Result<DeltaWeights, ModelError> {
+fn delta_weights((source, hybrid): (&ModelFiles, &Hybrid), layer: usize, eps: f32) -> Result<DeltaWeights, ModelError> {
     let (shape, is_checkpoint) = (hybrid.delta, source.is_checkpoint());
     let name = |part: &str| format!("blk.{layer}.{part}");
     let vector = |part: &str, width| source.vector(&name(part), width);
@@ -133,6 +129,6 @@ pub(super) fn delta_weights(
 }
 
 /// Rows of `width` numbers as columns.
-pub(super) fn transposed(rows: &[f32], width: usize) -> Vec<f32> {
+fn transposed(rows: &[f32], width: usize) -> Vec<f32> {
     (0..width).flat_map(|column| rows.iter().skip(column).step_by(width)).copied().collect()
 }

@@ -194,12 +194,11 @@ fn software_adapters_and_missing_drivers_are_passed_over_in_silence() {
 }
 
 #[test]
-fn a_family_or_a_gpu_that_does_not_run_is_named_and_the_cpu_takes_over() {
+fn a_part_or_a_gpu_that_does_not_run_is_named_and_the_cpu_takes_over() {
     let Some(mut adapters) = called_gpu() else { return };
     let (ran, notice, _) = loaded(&options("deepseek", None), &adapters, [1, 1000]);
-    let notice = notice.unwrap();
-    assert!(ran != "gpu" && notice.starts_with("the CPU runs this model: the GPU backend runs "), "{notice}");
-    assert!(!notice.contains("choose --device cpu"), "{notice}");
+    assert_ne!(ran, "gpu");
+    assert_eq!(notice.unwrap(), "the CPU runs this model: latent attention does not run on a GPU yet");
     adapters[0].lacks = Some("it allows 8 and 10 are needed".into());
     let (ran, notice, _) = loaded(&options("llama", None), &adapters, [1, 1000]);
     let name = &adapters[0].name;

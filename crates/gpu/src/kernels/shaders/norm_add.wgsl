@@ -1,6 +1,7 @@
-// Adds the normed output of a layer to the residual stream, (x + y / sqrt(mean(y²) + eps) · weight) · scale, and norms the
-// sum for the next matrix if there is one, as numbers and as codes. One workgroup a row.
-// dims: a = (d, 1 if there is a next matrix, 0, 0); c = (eps, scale, 0, 0)
+// Adds the normed output of a layer to the residual stream, (x + y / sqrt(mean(y²) + eps) · weight) · scale, or adds it with
+// a factor, (x + y · factor) · scale, and norms the sum for the next matrix if there is one, as numbers and as codes. One
+// workgroup a row.
+// dims: a = (d, 1 if there is a next matrix, 1 if there is a factor instead of a norm, 0); c = (eps, scale, factor, 0)
 @group(0) @binding(2) var<storage, read> y: array<vec4<f32>>;            // [m][d / 4]
 @group(0) @binding(3) var<storage, read> weight: array<vec4<f32>>;       // [d / 4]
 @group(0) @binding(4) var<storage, read> next_weight: array<vec4<f32>>;  // [d / 4]
@@ -22,7 +23,12 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) t
     let inverse = inverse_size(t, sum, dims.a.x);
     sum = 0.0;
     for (var i = t; i < fours; i += WORKGROUP) {
-        let v = (x[row + i] + y[row + i] * inverse * weight[i]) * dims.c.y;
+        var v: vec4<f32>;
+        if dims.a.z == 1u {
+            v = (x[row + i] + y[row + i] * dims.c.z) * dims.c.y;
+        } else {
+            v = (x[row + i] + y[row + i] * inverse * weight[i]) * dims.c.y;
+        }
         x[row + i] = v;
         sum += v.x * v.x; sum += v.y * v.y; sum += v.z * v.z; sum += v.w * v.w;
     }

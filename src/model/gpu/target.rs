@@ -12,9 +12,9 @@ use super::stats;
 use crate::model::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, Rows, Tap, check_path, tree_depths};
 use crate::protocol::{DeviceWork, GpuInfo, KernelTime, TokenId};
 
-/// A target on the GPU: of the Llama kind, or of a family whose blocks have more.
+/// A target on the GPU.
 #[derive(Debug)]
-pub struct GpuLlama {
+pub struct GpuTarget {
     sequence: Sequence,
     spec: ModelSpec,
     tap: Tap,
@@ -23,7 +23,7 @@ pub struct GpuLlama {
     is_tested: bool,
 }
 
-impl GpuLlama {
+impl GpuTarget {
     /// With an empty cache.
     pub(in crate::model) fn new(network: &Arc<Network>, spec: ModelSpec) -> Result<Self, ModelError> {
         Ok(Self { sequence: Sequence::new(network)?, spec, tap: Tap::default(), row_by_row: None, is_tested: false })
@@ -99,7 +99,7 @@ impl GpuLlama {
     }
 }
 
-impl Model for GpuLlama {
+impl Model for GpuTarget {
     fn spec(&self) -> &ModelSpec {
         &self.spec
     }
