@@ -43,7 +43,7 @@ pub struct Stretch<'a> {
     pub keys: &'a [[u16; LANES]],
     /// `[positions][head_dim / 16][16]`, f16 bits.
     pub values: &'a [[u16; LANES]],
-    /// Position after the last that the last row sees, at least 1, perhaps after the segment; one less for each row before it.
+    /// Position after the last that the last row sees, at least 1, perhaps after the segment; of a row before it one less.
     pub seen: usize,
     /// Head dimension, at most [`MAX_HEAD_DIM`].
     pub head_dim: usize,
