@@ -1,10 +1,10 @@
 //! Attention of a few rows' query heads over a cache of IEEE halves.
 //!
-//! Keys lie by 16 positions, `[position / 16][head_dim]` of 16 lanes, so that scores need no sums across lanes; values lie
-//! `[position][head_dim / 16]`. The context is cut into segments of [`SEGMENT`] positions, each giving a partial softmax,
-//! which are joined in order (Milakov and Gimelshein, arXiv:1805.02867). Rows that run together share the conversion of what
-//! they read. Invariant: cuts depend on positions alone and every row adds up in the order it has alone, so neither the
-//! number of rows nor of threads changes a bit.
+//! Keys lie by 16 positions, `[position / 16][head_dim]` of 16 lanes, so scores need no sums across lanes; values lie
+//! `[position][head_dim / 16]`. The context is cut into segments of [`SEGMENT`] positions, each giving a partial softmax;
+//! they are joined in order (Milakov and Gimelshein, arXiv:1805.02867). Rows that run together share the conversion of
+//! what they read. Invariant: cuts depend on positions alone and every row adds up in the order it has alone, so neither
+//! the number of rows nor of threads changes a bit.
 
 use crate::{
     activations::Column,
@@ -43,7 +43,7 @@ pub struct Stretch<'a> {
     pub keys: &'a [[u16; LANES]],
     /// `[positions][head_dim / 16][16]`, f16 bits.
     pub values: &'a [[u16; LANES]],
-    /// Position after the last that the last row sees, at least 1, perhaps after the segment; of a row before it one less.
+    /// Position after the last that the last row sees, at least 1, maybe after the segment; one less for each row before.
     pub seen: usize,
     /// Head dimension, at most [`MAX_HEAD_DIM`].
     pub head_dim: usize,
