@@ -363,11 +363,11 @@ const FORMS: &[Form] = &[
 const SHORT: &[Form] = &[(["native", "stored"], false, true), (["candle", "bf16"], false, false)];
 
 const FAMILIES: &[(&Growth, Drafts, &[Form])] = &[
+    (&GEMMA3, Drafts::Nothing, SHORT),
     (&DEEPSEEK2, Drafts::Nothing, SHORT),
     (&QWEN3, Drafts::Nothing, FORMS),
     (&MIMO, Drafts::OwnModule, FORMS),
     (&QWEN35, Drafts::OwnModule, FORMS),
-    (&GEMMA3, Drafts::Nothing, SHORT),
     (&GEMMA4, Drafts::Assistant, FORMS),
     (&DEEPSEEK, Drafts::OwnModule, FORMS),
     (&QWEN3_MOE, Drafts::Nothing, SHORT),

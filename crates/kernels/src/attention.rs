@@ -1,11 +1,10 @@
 //! Attention of a few rows' query heads over a cache of IEEE halves.
 //!
-//! Keys lie by 16 positions, `[position / 16][head_dim]` of 16 lanes, so that scores need no sums
-//! across lanes; values lie `[position][head_dim / 16]`. The context is cut into segments of
-//! [`SEGMENT`] positions, each giving a partial softmax; partials are joined in order (online
-//! softmax: Milakov and Gimelshein, arXiv:1805.02867). Rows that run together share the conversion of
-//! what they read. Invariant: cuts depend on positions alone and every row adds up in the order it
-//! has alone, so neither the number of rows nor of threads changes a bit.
+//! Keys lie by 16 positions, `[position / 16][head_dim]` of 16 lanes, so scores need no sums across lanes; values lie
+//! `[position][head_dim / 16]`. The context is cut into segments of [`SEGMENT`] positions, each giving a partial softmax;
+//! they are joined in order (Milakov and Gimelshein, arXiv:1805.02867). Rows that run together share the conversion of
+//! what they read. Invariant: cuts depend on positions alone and every row adds up in the order it has alone, so neither
+//! the number of rows nor of threads changes a bit.
 
 use crate::{
     activations::Column,
@@ -30,10 +29,8 @@ const HEADS: usize = 4;
 const ROWS: usize = 4;
 const QUERIES: usize = 12;
 
-/// How many bytes ahead of their use keys are prefetched.
+/// How many bytes ahead of their use keys are prefetched, and the bytes of one prefetch.
 const AHEAD: usize = 4096;
-
-/// Bytes of one prefetch.
 const LINE: usize = 64;
 
 /// Numbers that a head's partial takes beside its `head_dim` sums: the maximum and the total weight.
@@ -46,8 +43,7 @@ pub struct Stretch<'a> {
     pub keys: &'a [[u16; LANES]],
     /// `[positions][head_dim / 16][16]`, f16 bits.
     pub values: &'a [[u16; LANES]],
-    /// Position after the last that the last row sees, counted from the start, at least 1; that of each row before it is one
-    /// less. Positions after the segment belong to other calls.
+    /// Position after the last that the last row sees, at least 1, maybe after the segment; one less for each row before.
     pub seen: usize,
     /// Head dimension, at most [`MAX_HEAD_DIM`].
     pub head_dim: usize,
@@ -58,8 +54,7 @@ pub struct Stretch<'a> {
 }
 
 impl Stretch<'_> {
-    /// Positions of the segment that a row sees, `after` being the number of rows that follow it. Those before its window
-    /// are not counted off.
+    /// Position after the last of the segment that a row sees, `after` being the number of rows that follow it.
     pub(crate) fn len(&self, after: usize) -> usize {
         self.seen.saturating_sub(after).min(SEGMENT)
     }
@@ -70,11 +65,10 @@ impl Stretch<'_> {
     }
 }
 
-/// The query heads that share a KV head, rotated and scaled, `[heads][head_dim / 16][m]`; the call covers `rows` of the
-/// m rows, starting at `first`.
+/// The query heads that share a KV head, rotated and scaled; the call covers `rows` of the m rows, starting at `first`.
 #[derive(Clone, Copy, Debug)]
 pub struct Queries<'a> {
-    /// `[heads][head_dim / 16][m][16]`.
+    /// `[heads][head_dim / 16][m]`.
     pub tiles: &'a [[f32; LANES]],
     /// Rows in `tiles`.
     pub m: usize,
@@ -137,10 +131,8 @@ impl<const G: usize> Kernel for Attend<'_, G> {
     #[inline(always)]
     fn run<S: Lanes>(mut self, s: S) {
         let (stretch, rows, heads) = (self.stretch, self.queries.rows, self.out.heads);
-        let seen: [[usize; 2]; G] = std::array::from_fn(|g| {
-            let after = rows - 1 - g / heads;
-            [stretch.start(after), stretch.len(after)]
-        });
+        let after = |g: usize| rows - 1 - g / heads;
+        let seen: [[usize; 2]; G] = std::array::from_fn(|g| [stretch.start(after(g)), stretch.len(after(g))]);
         (0..AHEAD).step_by(LINE).for_each(|at| s.prefetch(stretch.keys, at));
         let mut scores = Aligned([[[0.0; LANES]; SEGMENT / LANES]; G]);
         let scores = &mut scores.0;
@@ -158,8 +150,7 @@ impl<const G: usize> Kernel for Attend<'_, G> {
     }
 }
 
-/// Gathers the rows' queries from their tiles, in place: returning them by value copied them, which took a third of the
-/// time of attention with twelve queries.
+/// Gathers the rows' queries from their tiles, in place: returning them by value takes long.
 #[inline(always)]
 fn gather<const G: usize>(
     queries: Queries<'_>,
@@ -204,7 +195,7 @@ fn score<S: Lanes, const G: usize>(
     }
 }
 
-/// Caps the scores from block `first` on, if there is a cap; those of positions that nobody sees may be anything.
+/// Caps the scores from block `first` on, if there is a cap.
 #[inline(always)]
 pub(crate) fn cap<S: Lanes>(s: S, scores: &mut Scores, (cap, first): (Option<f32>, usize)) {
     if let Some(cap) = cap {
@@ -336,8 +327,7 @@ impl<const G: usize> Mix<'_, G> {
     }
 }
 
-/// Joins the partials of one row and head in order, and writes the result into columns of `out`, one for each 32
-/// dimensions of the head.
+/// Joins the partials of one row and head in order, and writes the result into columns of `out`.
 pub struct Join<'a, 'b> {
     /// Partials `[segments]`, `stride` numbers apart.
     pub partials: &'a [f32],

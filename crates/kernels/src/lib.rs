@@ -63,7 +63,7 @@ pub use elementwise::{Cap, Gate, GateActivation};
 pub use encoding::Encoding;
 pub use form::{BLOCK, Form, copy_row};
 pub use memory::{Arena, Bytes, LazyZeros};
-pub use norm::{AddNormed, GeluMul, Load, Norm, NormHead, NormPart, SiluMul, Survey, divisors};
+pub use norm::{AddNormed, GeluMul, Load, Norm, NormHead, NormPart, ScaleRows, SiluMul, Survey, divisors};
 pub use pack::{decode_block, read_block, write_block};
 pub use rope::{Angles, Rotate, StoreKeys, StoreValues};
 pub use simd::LANES;
@@ -86,6 +86,7 @@ isa::kernels! {
     NormHead<'_> => (),
     NormPart<'_, '_> => (),
     Rotate<'_> => (),
+    ScaleRows<'_> => (),
     SiluMul<'_, '_> => (),
     StoreKeys<'_, '_> => (),
     StoreValues<'_, '_> => (),

@@ -165,6 +165,29 @@ impl Kernel for NormHead<'_> {
     }
 }
 
+/// `x · divisor · weight` in place, for some tiles of all rows: a norm whose divisors are known.
+pub struct ScaleRows<'a> {
+    /// `[tiles][m]`.
+    pub tiles: &'a mut [[f32; LANES]],
+    /// `[tiles]`.
+    pub weight: &'a [[f32; LANES]],
+    /// One a row, `[m]`.
+    pub divisors: &'a [f32],
+}
+
+impl Kernel for ScaleRows<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let m = self.divisors.len();
+        for (at, x) in self.tiles.iter_mut().enumerate() {
+            let normed = s.mul(s.load(x), s.splat(self.divisors[at % m]));
+            s.store(s.mul(normed, s.load(&self.weight[at / m])), x);
+        }
+    }
+}
+
 /// `silu(gate) · up` for 32 columns of all rows.
 /// Source: Shazeer, arXiv:2002.05202.
 pub struct SiluMul<'a, 'b> {

@@ -9,16 +9,22 @@ use crate::{
     simd::{LANES, Lanes},
 };
 
-/// Cosines and sines of some positions, `[positions][head_dim / 32]` lanes.
+/// Cosines and sines of some positions, `[positions][rotated / 32]` lanes, rounded up.
 #[derive(Clone, Copy, Debug)]
 pub struct Angles<'a> {
-    /// Cosines `[m][head_dim / 32]`.
+    /// Cosines `[m][rotated / 32]`.
     pub cos: &'a [[f32; LANES]],
     /// Sines, as many.
     pub sin: &'a [[f32; LANES]],
 }
 
-/// Rotates all rows of a head in place and multiplies them with `scale`.
+impl Angles<'_> {
+    /// Those of no pair.
+    pub const NONE: Self = Self { cos: &[], sin: &[] };
+}
+
+/// Rotates all rows of a head in place and multiplies them with `scale`. If there are fewer angles than pairs, the first
+/// tiles of both halves are rotated.
 pub struct Rotate<'a> {
     /// `[head_dim / 16][m]`.
     pub tiles: &'a mut [[f32; LANES]],
@@ -36,13 +42,18 @@ impl Kernel for Rotate<'_> {
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
         let m = self.m;
-        let half = self.tiles.len() / 2 / m;
-        let (first, second) = self.tiles.split_at_mut(half * m);
+        let (first, second) = self.tiles.split_at_mut(self.tiles.len() / 2);
+        let rotated = self.angles.cos.len() / m;
+        let (first, first_rest) = first.split_at_mut(rotated * m);
+        let (second, second_rest) = second.split_at_mut(rotated * m);
         let scale = s.splat(self.scale);
+        for x in first_rest.iter_mut().chain(second_rest) {
+            s.store(s.mul(s.load(x), scale), x);
+        }
         for (at, (a, b)) in first.iter_mut().zip(second).enumerate() {
             let (tile, row) = (at / m, at % m);
-            let cos = s.load(&self.angles.cos[row * half + tile]);
-            let sin = s.load(&self.angles.sin[row * half + tile]);
+            let cos = s.load(&self.angles.cos[row * rotated + tile]);
+            let sin = s.load(&self.angles.sin[row * rotated + tile]);
             let (x, y) = (s.load(a), s.load(b));
             s.store(s.mul(s.sub(s.mul(x, cos), s.mul(y, sin)), scale), a);
             s.store(s.mul(s.fma(x, sin, s.mul(y, cos)), scale), b);

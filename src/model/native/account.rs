@@ -6,7 +6,7 @@ use super::layer::BlockShape;
 use super::llama::prompt_rows;
 use crate::model::nn::TransformerConfig;
 use crate::model::plan::Plan;
-use draftscope_kernels::{BLOCK, prompt_scratch_bytes};
+use draftscope_kernels::{BLOCK, LANES, prompt_scratch_bytes};
 
 const F32: usize = size_of::<f32>();
 
@@ -24,11 +24,11 @@ pub(in crate::model) fn target_passes(
     // what a step gives waits for its norm
     let norms_after = plan.layers.iter().any(|layer| layer.mix.after.is_some() || layer.fed.after.is_some());
     let given = if norms_after { prompt_rows(&shape, ctx_len) * shape.d_model * F32 } else { 0 };
-    let more_angles = (plan.angles.len() - 1) * angles(&shape, ctx_len);
+    let angles = plan.angles.iter().map(|table| angles(table.width, ctx_len)).sum();
     let states = PROMPT_BLOCK.min(ctx_len) * shape.d_model * F32;
     let logits = config.vocab * F32;
-    let others = given + more_angles + threads * prompt_scratch_bytes(shape.head_dim);
-    (states + logits + others) as u64 + pass(&shape, ctx_len, dense)
+    let others = given + threads * prompt_scratch_bytes(shape.head_dim);
+    (states + logits + others) as u64 + pass(&shape, (ctx_len, angles), dense)
 }
 
 /// Bytes of the passes of a draft module in the target's files, which has angles and rows of its own.
@@ -36,17 +36,16 @@ pub(in crate::model) fn module_passes(config: &TransformerConfig, ctx_len: usize
     let shape = BlockShape::of(config);
     // the rows of embedding and state, as numbers and as what the projection reads
     let rows = prompt_rows(&shape, ctx_len) * shape.d_model * (F32 + 2 * F32);
-    pass(&shape, ctx_len, dense) + rows as u64
+    pass(&shape, (ctx_len, angles(shape.head_dim, ctx_len)), dense) + rows as u64
 }
 
-/// Bytes of a table of cosines and sines.
-fn angles(shape: &BlockShape, ctx_len: usize) -> usize {
-    ctx_len * shape.head_dim * F32
+/// Bytes of a table of cosines and sines that rotates so many values of a head.
+fn angles(rotated: usize, ctx_len: usize) -> usize {
+    ctx_len * rotated.next_multiple_of(2 * LANES) * F32
 }
 
-fn pass(shape: &BlockShape, ctx_len: usize, dense: bool) -> u64 {
+fn pass(shape: &BlockShape, (ctx_len, angles): (usize, usize), dense: bool) -> u64 {
     let (queries, kv) = (shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim);
-    let angles = angles(shape, ctx_len);
     let rows = prompt_rows(shape, ctx_len);
     // residual stream, heads, gate and up; then what matrices read: numbers, or codes with their scales
     let numbers = shape.d_model + queries + 2 * kv + 2 * shape.d_ff;

@@ -17,7 +17,8 @@ use crate::model::native::hidden_tap::States;
 use crate::model::{ModelError, RowStats, Rows, Tap};
 use crate::protocol::TokenId;
 use draftscope_kernels::{
-    Acts, LANES, MAX_HEAD_DIM, MAX_ROWS, Onto, PARTIAL_EXTRA, Queries, Rotate, SEGMENT, StoreKeys, StoreValues, attend,
+    Acts, Angles, LANES, MAX_HEAD_DIM, MAX_ROWS, PARTIAL_EXTRA, Queries, Rotate, SEGMENT, StoreKeys, StoreValues,
+    attend,
 };
 
 /// Most rows of a pass.
@@ -189,7 +190,7 @@ impl NativeBatch {
         let mut logits = vec![0.0; hidden.len() / tiles * vocab];
         let mut stats = Vec::new();
         if !hidden.is_empty() {
-            head::operand(&weights.cpu, &weights.head, &hidden, &mut self.head_acts);
+            weights.read_head(&hidden, &mut self.head_acts);
             head::logits(&weights.cpu, weights.output(), &self.head_acts, &mut logits, &mut stats);
         }
         (Rows::new(logits, vocab), stats)
@@ -211,6 +212,8 @@ impl Placed<'_> {
         let tiles = shape.head_dim / LANES;
         let count = shape.heads + 2 * shape.kv_heads;
         scratch.heads.resize(count * tiles * pass.m, [0.0; LANES]);
+        let acts = &scratch.acts;
+        let is_projected = layer.project_normed(pass, acts, (&mut scratch.heads, &mut scratch.squares));
         let (mut keys, mut values): (Vec<_>, Vec<_>) = (0..shape.kv_heads).map(|_| (Vec::new(), Vec::new())).unzip();
         for (slot, cache) in caches.iter_mut().enumerate() {
             let slabs = cache.slabs(self.positions(slot)).into_iter().zip(keys.iter_mut().zip(&mut values));
@@ -222,10 +225,9 @@ impl Placed<'_> {
         let kinds = (0..shape.heads).map(|_| Kind::Query);
         let kinds = kinds.chain(keys.into_iter().map(Kind::Key)).chain(values.into_iter().map(Kind::Value));
         let mut jobs: Vec<_> = scratch.heads.chunks_exact_mut(tiles * pass.m).zip(kinds).collect();
-        let acts = &scratch.acts;
         pass.cpu.pool.each(&mut jobs, |head, (out, kind)| {
-            for (tile, out) in out.chunks_exact_mut(pass.m).enumerate() {
-                layer.qkv.multiply(pass.cpu, head * tiles + tile, acts, Onto::Nothing, out);
+            if !is_projected {
+                layer.multiply_head(pass, head, acts, out);
             }
             self.place(out, kind, (layer.rule, layer.head_norms.as_ref()));
         });
@@ -247,7 +249,7 @@ impl Placed<'_> {
             for (to, tile) in own.iter_mut().zip(tiles[row..].iter().step_by(m)) {
                 *to = *tile;
             }
-            let angles = pass.tables[rule.table].at(position, 1);
+            let angles = rule.table.map_or(Angles::NONE, |table| pass.tables[table].at(position, 1));
             match kind {
                 Kind::Query => {
                     pass.norm_head(&mut *own, 1, norms.map(|norms| &norms[0]));

@@ -167,23 +167,27 @@ impl KvCache {
 /// Cosines and sines for all positions of a context.
 #[derive(Clone, Debug)]
 pub(in crate::model) struct AngleTable {
-    half: usize,                 // head_dim / 32
-    cos: Arc<Vec<[f32; LANES]>>, // [ctx][head_dim / 32]
+    half: usize,                 // rotated / 32, rounded up
+    cos: Arc<Vec<[f32; LANES]>>, // [ctx][rotated / 32]
     sin: Arc<Vec<[f32; LANES]>>,
 }
 
 impl AngleTable {
-    /// `angle(p, i) = p · frequency(i)`, for the half-split order of pairs.
-    pub(in crate::model) fn new(rope: &RopeSpec, head_dim: usize, ctx_len: usize) -> Self {
-        let half = head_dim / 2;
-        let (frequencies, amplitude) = (rope.frequencies(head_dim), rope.amplitude());
+    /// `angle(p, i) = p · frequency(i)` of the pairs of `rotated` values, for the half-split order of pairs.
+    pub(in crate::model) fn new(rope: &RopeSpec, rotated: usize, ctx_len: usize) -> Self {
+        let (frequencies, amplitude) = (rope.frequencies(rotated), rope.amplitude());
+        let half = frequencies.len().div_ceil(LANES);
         let table = |of: fn(f64) -> f64| {
-            let lanes = (0..ctx_len).flat_map(|p| frequencies.as_chunks::<LANES>().0.iter().map(move |f| (p, f)));
-            let mut table: Vec<[f32; LANES]> = OutOfMemory::room_for(ctx_len * half / LANES);
-            table.extend(lanes.map(|(p, f)| f.map(|f| (of(p as f64 * f) * amplitude) as f32)));
+            let lanes = (0..ctx_len).flat_map(|p| frequencies.chunks(LANES).map(move |f| (p, f)));
+            let mut table: Vec<[f32; LANES]> = OutOfMemory::room_for(ctx_len * half);
+            table.extend(lanes.map(|(p, f)| {
+                let mut lanes = [of(0.0) as f32; LANES]; // lanes after the last pair do not turn
+                lanes.iter_mut().zip(f).for_each(|(lane, f)| *lane = (of(p as f64 * f) * amplitude) as f32);
+                lanes
+            }));
             Arc::new(table)
         };
-        Self { half: half / LANES, cos: table(f64::cos), sin: table(f64::sin) }
+        Self { half, cos: table(f64::cos), sin: table(f64::sin) }
     }
 
     /// Of `m` positions.

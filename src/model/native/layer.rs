@@ -16,7 +16,8 @@ use super::{
 };
 use crate::model::nn::{Activation, TransformerConfig};
 use draftscope_kernels::{
-    Acts, GeluMul, LANES, MAX_ROWS, Onto, PARTIAL_EXTRA, Queries, SEGMENT, SiluMul, attend, attend_prompt,
+    Acts, GeluMul, LANES, MAX_ROWS, Onto, Operand, PARTIAL_EXTRA, PROMPT_ROWS, Queries, SEGMENT, SiluMul, attend,
+    attend_prompt,
 };
 
 /// Sizes of a block.
@@ -53,6 +54,8 @@ pub(in crate::model) struct Layer {
     pub(in crate::model) qkv: Matrix, // [(heads + 2 kv_heads) head_dim, d]
     /// Norms of queries and keys, head by head, before rotation.
     pub(in crate::model) head_norms: Option<[NormWeight; 2]>,
+    /// Norms of queries and keys over all heads, before rotation.
+    pub(in crate::model) width_norms: Option<[NormWeight; 2]>,
     pub(in crate::model) rule: Rule,
     pub(in crate::model) out: Matrix, // [d, heads head_dim]
     pub(in crate::model) ffn_norm: NormWeight,
@@ -61,6 +64,21 @@ pub(in crate::model) struct Layer {
     pub(in crate::model) down: Matrix, // [d, d_ff]
     /// Norms of what attention and the gated layer give, before it is added.
     pub(in crate::model) after_norms: Option<[NormWeight; 2]>,
+    /// Whether attention and the gated layer read the stream as it is; the weights of their norms are 1 then.
+    pub(in crate::model) raw: [bool; 2],
+    /// Factors of what they add, where no norm comes after them.
+    pub(in crate::model) scales: [f32; 2],
+}
+
+/// What a step reads of the stream.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::model) struct Reader<'a> {
+    /// Weights of its norm.
+    pub(super) weight: &'a NormWeight,
+    /// Whether it reads the stream as it is, times the weights.
+    pub(super) raw: bool,
+    /// The forms that its matrix reads.
+    pub(super) operand: Operand,
 }
 
 /// Memory of a pass, reused by the next.
@@ -74,9 +92,9 @@ pub(in crate::model) struct Scratch {
     pub(in crate::model) heads: Vec<[f32; LANES]>, // [heads + 2 kv_heads][head_dim / 16][m]
     /// `[kv_heads][teams][segments][rows of a team][group][head_dim + PARTIAL_EXTRA]`
     pub(in crate::model) partials: Vec<f32>,
-    gate_up: Vec<[f32; LANES]>, // [d_ff / 32][gate, up][2][m]
-    squares: Vec<f32>,          // [d / 32][m]
-    given: Vec<[f32; LANES]>,   // [d / 16][m], what a step gives, before its norm
+    gate_up: Vec<[f32; LANES]>,   // [d_ff / 32][gate, up][2][m]
+    pub(super) squares: Vec<f32>, // [d / 32][m]
+    given: Vec<[f32; LANES]>,     // [d / 16][m], what a step gives, before its norm
 }
 
 /// What follows a block.
@@ -99,12 +117,19 @@ impl Next<'_> {
     }
 }
 
+/// Makes products with these rows carry a factor.
+fn scale(acts: &mut Acts, factor: f32) {
+    if factor != 1.0 {
+        acts.set_factors([factor; PROMPT_ROWS]);
+    }
+}
+
 impl Layer {
     /// Bytes in memory.
     pub(in crate::model) fn bytes(&self) -> usize {
         let matrices = [&self.qkv, &self.out, &self.down];
         let norms = [&self.attn_norm, &self.ffn_norm].into_iter().chain(self.head_norms.iter().flatten());
-        let norms = norms.chain(self.after_norms.iter().flatten());
+        let norms = norms.chain(self.after_norms.iter().flatten()).chain(self.width_norms.iter().flatten());
         matrices.iter().map(|matrix| matrix.bytes()).sum::<usize>()
             + self.gate_up.bytes()
             + norms.map(|norm| size_of_val(norm.as_slice())).sum::<usize>()
@@ -113,13 +138,18 @@ impl Layer {
     /// Adds this to the weights of its norms.
     pub(in crate::model) fn shift_norms(&mut self, by: f32) {
         let norms = [&mut self.attn_norm, &mut self.ffn_norm].into_iter().chain(self.head_norms.iter_mut().flatten());
-        let norms = norms.chain(self.after_norms.iter_mut().flatten());
+        let norms = norms.chain(self.after_norms.iter_mut().flatten()).chain(self.width_norms.iter_mut().flatten());
         norms.flatten().flatten().for_each(|weight| *weight += by);
     }
 
     /// Norms the rows in `scratch.x` for the first block of a pass; returns whether they were finite.
     pub(in crate::model) fn enter(&self, pass: Pass<'_>, scratch: &mut Scratch) -> bool {
-        pass.norm(&scratch.x, &self.attn_norm, self.qkv.operand(), &mut scratch.acts)
+        pass.read(&scratch.x, self.reader(), &mut scratch.acts)
+    }
+
+    /// What attention reads.
+    fn reader(&self) -> Reader<'_> {
+        Reader { weight: &self.attn_norm, raw: self.raw[0], operand: self.qkv.operand() }
     }
 
     /// Runs the rows in `scratch.x` in place; attention reads `scratch.acts`, where the input of the next block is
@@ -136,14 +166,16 @@ impl Layer {
     pub(in crate::model) fn finish(&self, pass: Pass<'_>, scratch: &mut Scratch) -> bool {
         let after = self.after_norms.as_ref().map_or([None; 2], |norms| norms.each_ref().map(Some));
         let Scratch { x, acts, attended, squares, given, .. } = scratch;
-        let next = Some((&self.ffn_norm, self.gate_up.operand()));
+        scale(attended, self.scales[0]);
+        let next = Some(Reader { weight: &self.ffn_norm, raw: self.raw[1], operand: self.gate_up.operand() });
         let stream = Stream { x, given, squares, out: acts };
         let finite = pass.add((&self.out, attended), (after[0], next), stream);
         self.feed_forward(pass, scratch);
         pass.cpu.pool.soon(pass.next.matrix().map_or(&[], Matrix::first_panel));
         let Scratch { x, acts, inner, squares, given, .. } = scratch;
+        scale(inner, self.scales[1]);
         let next = match pass.next {
-            Next::Block(next) => Some((&next.attn_norm, next.qkv.operand())),
+            Next::Block(next) => Some(next.reader()),
             Next::Head(_) | Next::Else => None,
         };
         finite & pass.add((&self.down, inner), (after[1], next), Stream { x, given, squares, out: acts })
@@ -155,18 +187,43 @@ impl Layer {
         let tiles = shape.head_dim / LANES;
         let count = shape.heads + 2 * shape.kv_heads;
         scratch.heads.resize(count * tiles * pass.m, [0.0; LANES]);
+        let acts = &scratch.acts;
+        let is_projected = self.project_normed(pass, acts, (&mut scratch.heads, &mut scratch.squares));
         let slabs = cache.slabs(pass.base..pass.base + pass.m);
         let (keys, values): (Vec<_>, Vec<_>) =
             slabs.into_iter().map(|[k, v]| (HeadOut::Key(k), HeadOut::Value(v))).unzip();
         let places = (0..shape.heads).map(|_| HeadOut::Query).chain(keys).chain(values);
         let mut jobs: Vec<_> = scratch.heads.chunks_exact_mut(tiles * pass.m).zip(places).collect();
-        let acts = &scratch.acts;
         pass.cpu.pool.each(&mut jobs, |head, (out, place)| {
-            for (tile, out) in out.chunks_exact_mut(pass.m).enumerate() {
-                self.qkv.multiply(pass.cpu, head * tiles + tile, acts, Onto::Nothing, out);
+            if !is_projected {
+                self.multiply_head(pass, head, acts, out);
             }
             pass.place(out, place, (self.rule, self.head_norms.as_ref()));
         });
+    }
+
+    /// Outputs of a head, `[head_dim / 16][m]`.
+    pub(super) fn multiply_head(&self, pass: Pass<'_>, head: usize, acts: &Acts, out: &mut [[f32; LANES]]) {
+        let first = head * pass.shape.head_dim / LANES;
+        for (tile, out) in out.chunks_exact_mut(pass.m).enumerate() {
+            self.qkv.multiply(pass.cpu, first + tile, acts, Onto::Nothing, out);
+        }
+    }
+
+    /// Outputs of all heads if queries and keys are normed over all of them, which is done; else returns false.
+    pub(super) fn project_normed(
+        &self,
+        pass: Pass<'_>,
+        acts: &Acts,
+        (heads, squares): (&mut [[f32; LANES]], &mut Vec<f32>),
+    ) -> bool {
+        let Some([of_queries, of_keys]) = &self.width_norms else { return false };
+        let tiles = pass.shape.head_dim / LANES * pass.m;
+        pass.cpu.pool.chunks(heads, tiles, |head, out| self.multiply_head(pass, head, acts, out));
+        let (queries, rest) = heads.split_at_mut(pass.shape.heads * tiles);
+        pass.norm_width(queries, of_queries, squares);
+        pass.norm_width(&mut rest[..pass.shape.kv_heads * tiles], of_keys, squares);
+        true
     }
 
     /// Attention outputs, ready for the output projection, to `scratch.attended`.

@@ -33,6 +33,8 @@ pub(in crate::model) struct Weights {
     pub(in crate::model) head: Matrix,
     /// Factor of embeddings.
     pub(in crate::model) embedding_scale: f32,
+    /// Factor of logits.
+    pub(in crate::model) logit_scale: f32,
     /// `c` of c·tanh(logit / c), if logits are capped.
     pub(in crate::model) logit_cap: Option<f32>,
 }
@@ -50,6 +52,14 @@ impl Weights {
         self.embedding.as_ref().unwrap_or(&self.head).row(token.index(), out);
         if self.embedding_scale != 1.0 {
             out.iter_mut().for_each(|x| *x *= self.embedding_scale);
+        }
+    }
+
+    /// Normed states `[m][d / 16]` as the head reads them, m ≤ [`PROMPT_ROWS`].
+    pub(in crate::model) fn read_head(&self, hidden: &[[f32; LANES]], acts: &mut Acts) {
+        head::operand(&self.cpu, &self.head, hidden, acts);
+        if self.logit_scale != 1.0 {
+            acts.set_factors([self.logit_scale; PROMPT_ROWS]);
         }
     }
 
@@ -221,7 +231,7 @@ impl NativeLlama {
     /// Logits of rows of hidden states, `[m][d / 16]`, m ≤ [`MAX_ROWS`].
     fn logits(&mut self, hidden: &[[f32; LANES]], logits: &mut [f32], stats: &mut Vec<RowStats>) {
         let weights = &*self.weights;
-        head::operand(&weights.cpu, &weights.head, hidden, &mut self.head_acts);
+        weights.read_head(hidden, &mut self.head_acts);
         head::logits(&weights.cpu, weights.output(), &self.head_acts, logits, stats);
     }
 

@@ -3,6 +3,7 @@
 //! A model that asks for something this backend does not do is an error here, never a silent difference later; no file
 //! content can make it panic.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::cache::{AngleTable, KvCache, KvShape};
@@ -12,12 +13,12 @@ use super::llama::{NativeLlama, Weights};
 use super::matrix::{Cpu, Matrix, Part, RowOrder};
 use super::mtp::MtpWeights;
 use super::pack::lanes;
-use super::parts::{LayerParts, name_of};
+use super::parts::{LayerParts, rows_of};
 use super::rule::Rule;
 use super::tensors::{RawTensor, Tensors};
 use crate::model::files::{MatrixForm, ModelFiles};
 use crate::model::nn::{PairOrder, TransformerConfig};
-use crate::model::plan::{self, GatedFeed, Head, Plan};
+use crate::model::plan::{self, GatedFeed, Head, Over, Plan};
 use crate::model::{ModelError, ModelSpec};
 use draftscope_kernels::{BLOCK, Encoding, MAX_HEAD_DIM};
 
@@ -35,11 +36,19 @@ pub(in crate::model) fn llama(
     let kv = KvShape { layers: config.layers, kv_heads: shape.kv_heads, head_dim: shape.head_dim, ctx_len };
     let tables = plan.angles.iter().map(|angles| AngleTable::new(&angles.rope, angles.width, ctx_len)).collect();
     cpu.expect(tiled_bytes(source, (config.layers, 0), false));
-    let weights = Loader { tensors: Tensors(source), cpu: &cpu, shape }.read(plan, on_layer)?;
+    let weights = Loader { tensors: Tensors(source), cpu: &cpu, shape, angles: &plan.angles }.read(plan, on_layer)?;
     let (layers, final_norm, embedding, head) = weights;
-    let embedding_scale = plan.embedding.scale as f32;
-    let logit_cap = plan.end.cap.map(|cap| cap as f32);
-    let weights = Weights { cpu, shape, layers, final_norm, embedding, head, embedding_scale, logit_cap };
+    let weights = Weights {
+        cpu,
+        shape,
+        layers,
+        final_norm,
+        embedding,
+        head,
+        embedding_scale: plan.embedding.scale as f32,
+        logit_scale: plan.end.scale as f32,
+        logit_cap: plan.end.cap.map(|cap| cap as f32),
+    };
     let spec = spec(source, config, &weights, kv);
     Ok(NativeLlama::new(Arc::new(weights), spec, KvCache::new(kv), tables))
 }
@@ -53,7 +62,8 @@ pub(in crate::model) fn module(
 ) -> Result<MtpWeights, ModelError> {
     let [before, all] = [index, index + 1].map(|count| tiled_bytes(source, (config.layers, count), true));
     cpu.expect(all - before + (8 * config.d_model * config.d_model) as u64);
-    Loader { tensors: Tensors(source), cpu, shape: BlockShape::of(config) }.module(config.layers + index, layer)
+    let angles = &[];
+    Loader { tensors: Tensors(source), cpu, shape: BlockShape::of(config), angles }.module(config.layers + index, layer)
 }
 
 /// Bytes of the matrices, as tiles, of a target of so many layers or of its first modules.
@@ -90,6 +100,8 @@ struct Loader<'a> {
     tensors: Tensors<'a>,
     cpu: &'a Cpu,
     shape: BlockShape,
+    /// Tables that rotate parts of heads; whole heads rotate by others.
+    angles: &'a [plan::Angles],
 }
 
 impl Loader<'_> {
@@ -109,24 +121,61 @@ impl Loader<'_> {
     }
 
     fn layer(&self, layer: &plan::Layer) -> Result<Layer, ModelError> {
-        let BlockShape { d_model: d, head_dim, .. } = self.shape;
+        let d = self.shape.d_model;
         let parts = LayerParts::of(layer).map_err(unsupported)?;
-        let both = |norms: [&plan::Norm; 2], len: usize| -> Result<[NormWeight; 2], ModelError> {
-            Ok([self.norm(norms[0], len)?, self.norm(norms[1], len)?])
+        let before = parts.before.map(|norm| norm.map_or_else(|| Ok(lanes(&vec![1.0; d])), |norm| self.norm(norm, d)));
+        let [attn_norm, ffn_norm] = both(before)?;
+        // a factor joins the norm that comes after a step, where there is one
+        let after = |norms: [&plan::Norm; 2]| {
+            let mut after = both(norms.map(|norm| self.norm(norm, d)))?;
+            for (norm, scale) in after.iter_mut().zip(parts.scales) {
+                norm.iter_mut().flatten().for_each(|weight| *weight *= scale);
+            }
+            Ok::<_, ModelError>(after)
         };
-        let [attn_norm, ffn_norm] = both(parts.before, d)?;
+        let after_norms = parts.after.map(after).transpose()?;
+        let scales = if after_norms.is_some() { [1.0; 2] } else { parts.scales };
+        let [head_norms, width_norms] = self.query_norms(&parts)?;
         Ok(Layer {
             attn_norm,
             qkv: self.qkv(&parts)?,
-            head_norms: parts.head_norms.map(|norms| both(norms, head_dim)).transpose()?,
+            head_norms,
+            width_norms,
             rule: Rule::of(parts.attention),
-            out: self.matrix(&parts.attention.o)?,
+            out: self.scaled(&parts.attention.o, scales[0])?,
             ffn_norm,
             gate_up: self.gate_up(parts.feed)?,
             activation: parts.feed.act,
-            down: self.matrix(&parts.feed.down)?,
-            after_norms: parts.after.map(|norms| both(norms, d)).transpose()?,
+            down: self.scaled(&parts.feed.down, scales[1])?,
+            after_norms,
+            raw: parts.before.map(|norm| norm.is_none()),
+            scales,
         })
+    }
+
+    /// Norms of queries and keys: head by head, or over all heads. Their weights are in the order of the rows.
+    fn query_norms(&self, parts: &LayerParts<'_>) -> Result<[Option<[NormWeight; 2]>; 2], ModelError> {
+        let order = self.order(parts);
+        let read = |norm: &plan::HeadNorm, heads: usize| {
+            let len = if norm.over == Over::Head { self.shape.head_dim } else { heads * self.shape.head_dim };
+            let stored = norm.norm.read(self.tensors.0, len)?;
+            Ok::<_, ModelError>(lanes(&(0..len).map(|row| stored[order.stored_row(row)]).collect::<Vec<_>>()))
+        };
+        let Some([q, k]) = parts.query_norms else { return Ok([None, None]) };
+        let norms = Some(both([read(q, self.shape.heads), read(k, self.shape.kv_heads)])?);
+        Ok(if q.over == Over::Head { [norms, None] } else { [None, norms] })
+    }
+
+    /// The order in which rows of queries and keys are packed.
+    fn order(&self, parts: &LayerParts<'_>) -> RowOrder {
+        let head_dim = self.shape.head_dim;
+        let Some(plan::Rotation { table, pairs }) = parts.attention.rotation else { return RowOrder::Stored };
+        let (rotated, adjacent) =
+            (self.angles.get(table).map_or(head_dim, |angles| angles.width), pairs == PairOrder::Interleaved);
+        match rotated == head_dim && !adjacent {
+            true => RowOrder::Stored,
+            false => RowOrder::Halves { head_dim, rotated, adjacent },
+        }
     }
 
     /// A draft module in the model's own files, whose block has this number.
@@ -154,13 +203,11 @@ impl Loader<'_> {
     }
 
     fn qkv(&self, of: &LayerParts<'_>) -> Result<Matrix, ModelError> {
-        let turned = match of.pairs {
-            PairOrder::Interleaved => RowOrder::Deinterleaved { head_dim: self.shape.head_dim },
-            PairOrder::HalfSplit => RowOrder::Stored,
-        };
+        let turned = self.order(of);
         let parts = [(&of.attention.q, turned), (&of.keys.k, turned), (of.values, RowOrder::Stored)];
-        let stored = parts.iter().map(|(part, _)| self.raw(part)).collect::<Result<Vec<RawTensor<'_>>, _>>()?;
-        let packed: Vec<_> = stored.iter().zip(parts).map(|(raw, (part, order))| raw.part(part.rows, order)).collect();
+        let stored = parts.iter().map(|(part, _)| self.raw(part)).collect::<Result<Vec<_>, _>>()?;
+        let packed: Vec<_> =
+            stored.iter().zip(parts).map(|((raw, rows), (_, order))| raw.some(rows.0.clone(), rows.1, order)).collect();
         let mut matrix = Matrix::pack(self.cpu, of.attention.q.columns, &packed);
         if parts.iter().any(|(part, _)| part.bias.is_some()) {
             // heads are whole tiles
@@ -179,27 +226,45 @@ impl Loader<'_> {
     }
 
     fn gate_up(&self, feed: &GatedFeed) -> Result<GateUp, ModelError> {
-        let [gate, up] = [self.raw(&feed.gate)?, self.raw(&feed.up)?];
-        let parts = [gate.part(feed.width(), RowOrder::Stored), up.part(feed.width(), RowOrder::Stored)];
+        let both = [self.raw(&feed.gate)?, self.raw(&feed.up)?];
+        let parts = both.each_ref().map(|(raw, (rows, all))| raw.some(rows.clone(), *all, RowOrder::Stored));
         let packed = GateUp::pack(self.cpu, feed.gate.columns, parts);
         [&feed.gate, &feed.up].into_iter().for_each(|part| self.tensors.0.release(part.name()));
         Ok(packed)
     }
 
+    /// A matrix whose products get a factor; so does its bias.
+    fn scaled(&self, of: &plan::Matrix, factor: f32) -> Result<Matrix, ModelError> {
+        let matrix = self.matrix(of)?;
+        if of.bias.is_none() {
+            return Ok(matrix);
+        }
+        let bias: Vec<_> = self.bias(of, RowOrder::Stored)?.iter().map(|x| x * factor).collect();
+        Ok(matrix.with_bias(&bias))
+    }
+
     fn matrix(&self, of: &plan::Matrix) -> Result<Matrix, ModelError> {
-        let raw = self.raw(of)?;
-        let matrix = Matrix::pack(self.cpu, of.columns, &[raw.part(of.rows, RowOrder::Stored)]);
+        let (raw, (rows, all)) = self.raw(of)?;
+        let matrix = Matrix::pack(self.cpu, of.columns, &[raw.some(rows, all, RowOrder::Stored)]);
         self.tensors.0.release(of.name());
         Ok(matrix)
     }
 
-    fn raw(&self, of: &plan::Matrix) -> Result<RawTensor<'_>, ModelError> {
-        self.tensors.matrix(name_of(of).map_err(unsupported)?, of.rows, of.columns)
+    /// The tensor of a matrix, its rows, and the number of all rows.
+    fn raw(&self, of: &plan::Matrix) -> Result<(RawTensor<'_>, (Range<usize>, usize)), ModelError> {
+        let rows = rows_of(of).map_err(unsupported)?;
+        let raw = self.tensors.matrix(&rows.tensor.name, rows.stored(), of.columns)?;
+        Ok((raw, (rows.first..rows.first + rows.taken(), rows.stored())))
     }
 
     fn norm(&self, of: &plan::Norm, len: usize) -> Result<NormWeight, ModelError> {
         Ok(lanes(&of.read(self.tensors.0, len)?))
     }
+}
+
+/// Two results, or the first error.
+fn both<T>([first, second]: [Result<T, ModelError>; 2]) -> Result<[T; 2], ModelError> {
+    Ok([first?, second?])
 }
 
 fn spec(source: &ModelFiles, config: &TransformerConfig, weights: &Weights, kv: KvShape) -> ModelSpec {

@@ -42,10 +42,15 @@ impl Cpu {
 pub(in crate::model) enum RowOrder {
     /// As stored.
     Stored,
-    /// Rows 0, 2, 4, … of each head, then 1, 3, 5, …: interleaved rotary pairs become half-split.
-    Deinterleaved {
+    /// The two rows of each rotary pair of a head become half a head apart: first all first rows of pairs and half of the rows
+    /// that are not rotated, then the others.
+    Halves {
         /// Rows of a head.
         head_dim: usize,
+        /// The first so many of them are rotated.
+        rotated: usize,
+        /// Whether the rows of a pair are stored side by side; else half of the rotated rows apart.
+        adjacent: bool,
     },
 }
 
@@ -54,10 +59,15 @@ impl RowOrder {
     pub(in crate::model) fn stored_row(self, row: usize) -> usize {
         match self {
             Self::Stored => row,
-            Self::Deinterleaved { head_dim } => {
-                let (head, i) = (row / head_dim, row % head_dim);
-                let half = head_dim / 2;
-                head * head_dim + if i < half { 2 * i } else { 2 * (i - half) + 1 }
+            Self::Halves { head_dim, rotated, adjacent } => {
+                let (half, pairs) = (head_dim / 2, rotated / 2);
+                let (head, side, at) = (row / head_dim, row % head_dim / half, row % head_dim % half);
+                let place = match at.checked_sub(pairs) {
+                    Some(rest) => rotated + side * (half - pairs) + rest,
+                    None if adjacent => 2 * at + side,
+                    None => side * pairs + at,
+                };
+                head * head_dim + place
             }
         }
     }
@@ -448,7 +458,7 @@ pub(in crate::model) mod tests {
         let cpu = cpu(Isa::detect(), 2);
         let (q, q_plain) = stored(Encoding::Q4K, 64, 256, 1);
         let (v, v_plain) = stored(Encoding::Q6K, 32, 256, 2);
-        let turned = RowOrder::Deinterleaved { head_dim: 32 };
+        let turned = RowOrder::Halves { head_dim: 32, rotated: 32, adjacent: true };
         let parts = [
             Part { encoding: Encoding::Q4K, rows: 64, bytes: &q, order: turned },
             Part { encoding: Encoding::Q6K, rows: 32, bytes: &v, order: RowOrder::Stored },
@@ -463,5 +473,15 @@ pub(in crate::model) mod tests {
         assert_eq!(row(33), q_plain[34 * 256..35 * 256]);
         assert_eq!(row(48), q_plain[33 * 256..34 * 256]);
         assert_eq!(row(64), v_plain[..256]);
+    }
+
+    #[test]
+    fn pairs_become_half_a_head_apart() {
+        let order = |rotated, adjacent| RowOrder::Halves { head_dim: 8, rotated, adjacent };
+        let rows = |order: RowOrder| (8..16).map(|row| order.stored_row(row) - 8).collect::<Vec<_>>();
+        assert_eq!(rows(order(8, false)), [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(rows(order(8, true)), [0, 2, 4, 6, 1, 3, 5, 7]);
+        assert_eq!(rows(order(4, false)), [0, 1, 4, 5, 2, 3, 6, 7]);
+        assert_eq!(rows(order(4, true)), [0, 2, 4, 5, 1, 3, 6, 7]);
     }
 }

@@ -26,6 +26,8 @@ pub(in crate::model) mod normer;
 pub(in crate::model) mod pack;
 pub(in crate::model) mod parts;
 pub(in crate::model) mod pass;
+#[cfg(test)]
+mod plan_test;
 pub(in crate::model) mod read_ahead;
 pub(in crate::model) mod rule;
 pub(in crate::model) mod tensors;

@@ -53,6 +53,7 @@ impl BlockPacker<'_> {
                 true => Some([norm("attn_q_norm", head_dim)?, norm("attn_k_norm", head_dim)?]),
                 false => None,
             },
+            width_norms: None,
             rule: Rule::usual(head_dim),
             out: packed("attn_output", d, heads * head_dim)?,
             ffn_norm: norm("ffn_norm", d)?,
@@ -64,6 +65,8 @@ impl BlockPacker<'_> {
             activation: Activation::Silu,
             down: packed("ffn_down", d, d_ff)?,
             after_norms: None,
+            raw: [false; 2],
+            scales: [1.0; 2],
         })
     }
 }

@@ -7,14 +7,14 @@ use std::ops::Range;
 
 use super::{
     cache::{AngleTable, LayerCache, Slabs},
-    layer::{BlockShape, Next, NormWeight},
+    layer::{BlockShape, Next, NormWeight, Reader},
     matrix::{Cpu, Matrix},
     rule::Rule,
     tree::Tree,
 };
 use draftscope_kernels::{
-    Acts, AddNormed, BLOCK, Column, Join, LANES, MAX_ROWS, Norm, NormHead, NormPart, Onto, Operand, PARTIAL_EXTRA,
-    Rotate, SEGMENT, StoreKeys, StoreValues, Stretch, divisors, rows_at_once,
+    Acts, AddNormed, Angles, BLOCK, Column, Join, LANES, MAX_ROWS, Norm, NormHead, NormPart, Onto, Operand,
+    PARTIAL_EXTRA, Rotate, SEGMENT, ScaleRows, StoreKeys, StoreValues, Stretch, divisors, rows_at_once,
 };
 
 /// Fewest items of attention per thread.
@@ -88,7 +88,7 @@ impl Pass<'_> {
     pub(super) fn add(
         &self,
         product: (&Matrix, &Acts),
-        (after, next): (Option<&NormWeight>, Option<(&NormWeight, Operand)>),
+        (after, next): (Option<&NormWeight>, Option<Reader<'_>>),
         stream: Stream<'_>,
     ) -> bool {
         match (after, next) {
@@ -106,7 +106,7 @@ impl Pass<'_> {
         &self,
         (matrix, acts): (&Matrix, &Acts),
         Stream { x, given, squares, out }: Stream<'_>,
-        (after, next): (&NormWeight, Option<(&NormWeight, Operand)>),
+        (after, next): (&NormWeight, Option<Reader<'_>>),
     ) -> bool {
         let (m, isa) = (self.m, self.cpu.isa);
         given.resize(x.len(), [0.0; LANES]);
@@ -127,7 +127,7 @@ impl Pass<'_> {
         let add = |x: &mut [[f32; LANES]], y: &[[f32; LANES]], weight: &[[f32; LANES]]| {
             AddNormed { x, y, weight, divisors: &inverses[..m] }.run_on(isa);
         };
-        let Some((weight, operand)) = next else {
+        let Some(Reader { weight, raw, operand }) = next else {
             self.cpu.pool.each(&mut sums.collect::<Vec<_>>(), |_, ((x, y), after)| add(x, y, after));
             return finite;
         };
@@ -139,7 +139,9 @@ impl Pass<'_> {
             NormPart { x, weight, out, squares }.run_on(isa);
         });
         let (inverses, also) = divisors(squares, m, self.shape.eps);
-        out.set_factors(inverses);
+        if !raw {
+            out.set_factors(inverses);
+        }
         finite & also
     }
 
@@ -148,7 +150,7 @@ impl Pass<'_> {
         &self,
         (matrix, acts): (&Matrix, &Acts),
         Stream { x, squares, out, .. }: Stream<'_>,
-        (weight, operand): (&NormWeight, Operand),
+        Reader { weight, raw, operand }: Reader<'_>,
     ) -> bool {
         out.shape(self.m, weight.len() * LANES, operand);
         squares.resize(weight.len() / TILES * self.m, 0.0);
@@ -165,8 +167,40 @@ impl Pass<'_> {
             },
         );
         let (inverses, finite) = divisors(squares, self.m, self.shape.eps);
-        out.set_factors(inverses);
+        if !raw {
+            out.set_factors(inverses);
+        }
         finite
+    }
+
+    /// What a step reads of the stream `x`; returns whether all rows were finite.
+    pub(super) fn read(&self, x: &[[f32; LANES]], reader: Reader<'_>, out: &mut Acts) -> bool {
+        let Reader { weight, raw, operand } = reader;
+        if !raw {
+            return self.norm(x, weight, operand, out);
+        }
+        out.shape(self.m, weight.len() * LANES, operand);
+        let mut squares = vec![0.0; weight.len() / TILES * self.m];
+        let parts = x.chunks_exact(TILES * self.m).zip(weight.chunks_exact(TILES)).zip(out.columns());
+        for (((x, weight), mut out), squares) in parts.zip(squares.chunks_exact_mut(self.m)) {
+            NormPart { x, weight, out: &mut out, squares }.run_on(self.cpu.isa);
+        }
+        divisors(&squares, self.m, self.shape.eps).1
+    }
+
+    /// Norms rows over all of these tiles, `[width / 16][m]`, in place.
+    pub(super) fn norm_width(&self, tiles: &mut [[f32; LANES]], weight: &NormWeight, squares: &mut Vec<f32>) {
+        let (m, isa) = (self.m, self.cpu.isa);
+        squares.resize(weight.len() / TILES * m, 0.0);
+        let parts = tiles.chunks_exact(TILES * m).zip(squares.chunks_exact_mut(m)).zip(weight.chunks_exact(TILES));
+        self.cpu.pool.each(&mut parts.collect::<Vec<_>>(), |_, ((x, squares), weight)| {
+            NormPart { x, weight, out: &mut Column::default(), squares }.run_on(isa);
+        });
+        let (divisors, _) = divisors(squares, m, self.shape.eps);
+        self.cpu.pool.chunks(tiles, TILES * m, |part, tiles| {
+            let weight = &weight[part * TILES..][..TILES];
+            ScaleRows { tiles, weight, divisors: &divisors[..m] }.run_on(isa);
+        });
     }
 
     /// `x (+)= matrix · acts`, `x` being `[rows / 16][m]`.
@@ -187,10 +221,10 @@ impl Pass<'_> {
         (rule, norms): (Rule, Option<&[NormWeight; 2]>),
     ) {
         let (m, isa) = (self.m, self.cpu.isa);
-        let angles = match self.tree {
-            None => self.tables[rule.table].at(self.at, m),
-            Some(tree) => tree.angles(rule.table),
-        };
+        let angles = rule.table.map_or(Angles::NONE, |table| match self.tree {
+            None => self.tables[table].at(self.at, m),
+            Some(tree) => tree.angles(table),
+        });
         match out {
             HeadOut::Query => {
                 self.norm_head(tiles, m, norms.map(|norms| &norms[0]));

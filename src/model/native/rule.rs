@@ -13,14 +13,14 @@ pub(in crate::model) struct Rule {
     pub(in crate::model) cap: Option<f32>,
     /// Factor of rotated queries, and so of scores.
     pub(in crate::model) query_scale: f32,
-    /// Index of the table of angles that queries and keys are rotated by.
-    pub(in crate::model) table: usize,
+    /// Index of the table of angles that queries and keys are rotated by; `None`: they are not.
+    pub(in crate::model) table: Option<usize>,
 }
 
 impl Rule {
     /// The usual one: scores are divided by √(width of a head), and a row sees all positions before it.
     pub(in crate::model) fn usual(head_dim: usize) -> Self {
-        Self { window: usize::MAX, cap: None, query_scale: 1.0 / (head_dim as f32).sqrt(), table: 0 }
+        Self { window: usize::MAX, cap: None, query_scale: 1.0 / (head_dim as f32).sqrt(), table: Some(0) }
     }
 
     /// That of a plan's attention.
@@ -32,7 +32,7 @@ impl Rule {
             window: attention.sight.window.unwrap_or(usize::MAX),
             cap: attention.cap.map(|cap| cap as f32),
             query_scale: if is_usual { usual.query_scale } else { attention.scale as f32 },
-            table: attention.rotation.map_or(0, |rotation| rotation.table),
+            table: attention.rotation.map(|rotation| rotation.table),
         }
     }
 

@@ -2,6 +2,8 @@
 //!
 //! The source checks names, shapes, types and extents; this file checks that rows are whole blocks, which packing needs.
 
+use std::ops::Range;
+
 use super::matrix::{Part, RowOrder};
 use crate::model::ModelError;
 use crate::model::files::{ModelFiles, Stored};
@@ -35,6 +37,13 @@ impl<'a> RawTensor<'a> {
     /// Ready to be packed.
     pub(in crate::model) fn part(&self, rows: usize, order: RowOrder) -> Part<'_> {
         Part { encoding: self.encoding, rows, bytes: self.stored.bytes(), order }
+    }
+
+    /// Some adjacent rows, of `all` that there are, ready to be packed.
+    pub(in crate::model) fn some(&self, rows: Range<usize>, all: usize, order: RowOrder) -> Part<'_> {
+        let bytes = self.stored.bytes();
+        let len = bytes.len() / all;
+        Part { encoding: self.encoding, rows: rows.len(), bytes: &bytes[rows.start * len..rows.end * len], order }
     }
 }
 

@@ -1,0 +1,383 @@
+//! Every part of a plan that whole passes compute, against a plain computation in f64, with the bits of rows run alone.
+
+use std::collections::BTreeMap;
+
+use candle_core::quantized::{GgmlDType, QTensor, gguf_file};
+use candle_core::{Device, Tensor};
+use half::f16;
+
+use super::load;
+use super::matrix::Cpu;
+use super::testing::Noise;
+use crate::model::files::{GgufFile, ModelFiles};
+use crate::model::nn::{Activation, LLAMA_LAYOUT, PairOrder, RopeSpec, TransformerConfig};
+use crate::model::plan::{
+    Angles, Attention, BlockNames, Feed, GatedFeed, HeadNorm, Join, Keys, KeysAndValues, Layer, Matrix, Mixer, Norm,
+    Over, Plan, Rows, UsualAttention, Vector,
+};
+use crate::model::{Checkpoint, LogitRows, Model};
+use crate::protocol::TokenId;
+use draftscope_kernels::{Isa, Pool};
+
+const TOKENS: usize = 40;
+
+fn config() -> TransformerConfig {
+    TransformerConfig {
+        conventions: LLAMA_LAYOUT[2],
+        vocab: 70,
+        d_model: 64,
+        layers: 3,
+        heads: 4,
+        kv_heads: 2,
+        head_dim: 32,
+        ffn: 96,
+        norm_eps: 1e-5,
+        rope: RopeSpec::plain(100.0),
+        pairs: PairOrder::HalfSplit,
+        context_length: 64,
+        tied: true,
+    }
+}
+
+fn base() -> Plan {
+    let config = config();
+    let layer = |block| {
+        let names = BlockNames::of(&config, block, false);
+        Layer {
+            mixer: Mixer::Attention(UsualAttention::of(&config).plan(&names)),
+            mix: names.join("attn_norm"),
+            feed: Feed::Dense(names.gated("", config.ffn, Activation::Silu)),
+            fed: names.join("ffn_norm"),
+            token_input: None,
+            output_scale: None,
+        }
+    };
+    let angles = Angles { rope: config.rope.clone(), width: config.head_dim };
+    Plan::usual(&config, vec![angles], (0..config.layers).map(layer).collect(), false)
+}
+
+fn attention(layer: &mut Layer) -> &mut Attention {
+    let Mixer::Attention(attention) = &mut layer.mixer else { panic!("attention") };
+    attention
+}
+
+fn keys(attention: &mut Attention) -> &mut KeysAndValues {
+    let Keys::Own(keys) = &mut attention.keys else { panic!("keys of its own") };
+    keys
+}
+
+fn feed(layer: &mut Layer) -> &mut GatedFeed {
+    let Feed::Dense(feed) = &mut layer.feed else { panic!("a gated layer") };
+    feed
+}
+
+fn rotate(plan: &mut Plan, width: usize, pairs: PairOrder) {
+    plan.angles[0].width = width;
+    for layer in &mut plan.layers {
+        attention(layer).rotation.as_mut().unwrap().pairs = pairs;
+    }
+}
+
+fn no_rotation(plan: &mut Plan) {
+    attention(&mut plan.layers[1]).rotation = None;
+}
+
+fn sight(plan: &mut Plan) {
+    attention(&mut plan.layers[0]).sight.window = Some(5);
+    attention(&mut plan.layers[1]).cap = Some(0.7);
+    attention(&mut plan.layers[2]).scale = 0.31;
+}
+
+fn two_tables(plan: &mut Plan) {
+    plan.angles.push(Angles { rope: RopeSpec::plain(9.0), width: 32 });
+    attention(&mut plan.layers[1]).rotation.as_mut().unwrap().table = 1;
+}
+
+fn ends(plan: &mut Plan) {
+    (plan.embedding.scale, plan.end.scale, plan.end.cap) = (1.7, 0.6, Some(1.5));
+}
+
+fn scales(plan: &mut Plan) {
+    for layer in &mut plan.layers {
+        (layer.mix.scale, layer.fed.scale) = (0.4, 1.3);
+    }
+}
+
+fn after_norms(plan: &mut Plan) {
+    for (block, layer) in plan.layers.iter_mut().enumerate() {
+        let names = BlockNames::of(&config(), block, true);
+        for (join, part) in [(&mut layer.mix, "post_attention_norm"), (&mut layer.fed, "post_ffw_norm")] {
+            join.after = Some(names.norm(part));
+            join.before.as_mut().unwrap().centred = true;
+        }
+        feed(layer).act = Activation::Gelu;
+    }
+}
+
+fn no_norms_before(plan: &mut Plan) {
+    after_norms(plan);
+    for (block, layer) in plan.layers.iter_mut().enumerate() {
+        (layer.mix.before, layer.fed.before) = (None, None);
+        let names = BlockNames::of(&config(), block, false);
+        let over = |part: &str, len| Some(HeadNorm { norm: names.norm_of(part, len), over: Over::Width });
+        attention(layer).q_norm = over("attn_q_norm", 4 * 32);
+        keys(attention(layer)).k_norm = over("attn_k_norm", 2 * 32);
+    }
+}
+
+fn biases(plan: &mut Plan) {
+    for (block, layer) in plan.layers.iter_mut().enumerate() {
+        let with = |matrix: &mut Matrix, part: &str| {
+            matrix.bias = Some(Vector { name: format!("blk.{block}.{part}.bias"), len: matrix.rows });
+        };
+        with(&mut attention(layer).q, "attn_q");
+        with(&mut keys(attention(layer)).k, "attn_k");
+        with(&mut attention(layer).o, "attn_output");
+        with(&mut feed(layer).down, "ffn_down");
+    }
+}
+
+fn joined(plan: &mut Plan) {
+    for (block, layer) in plan.layers.iter_mut().enumerate() {
+        let some = |part: &str, all: usize, first: usize, len: usize| {
+            Matrix::of(vec![Rows::some(format!("blk.{block}.{part}.weight"), [all, 64], (first, len), (len, 1))], 64)
+        };
+        let attention = attention(layer);
+        attention.q = some("attn_qkv", 256, 0, 128);
+        keys(attention).k = some("attn_qkv", 256, 128, 64);
+        keys(attention).v = Some(some("attn_qkv", 256, 192, 64));
+        (feed(layer).gate, feed(layer).up) = (some("ffn_up", 192, 0, 96), some("ffn_up", 192, 96, 96));
+    }
+}
+
+/// The plan's tensors, and the plain computation over them.
+struct Reference<'a> {
+    plan: &'a Plan,
+    tensors: BTreeMap<String, (Vec<usize>, Vec<f32>)>,
+}
+
+impl<'a> Reference<'a> {
+    fn new(plan: &'a Plan) -> Self {
+        let mut made = Self { plan, tensors: BTreeMap::new() };
+        made.matrix(&plan.embedding.table);
+        made.norm(&plan.end.norm);
+        for layer in &plan.layers {
+            let mut layer = layer.clone();
+            for join in [&layer.mix, &layer.fed] {
+                join.before.iter().chain(&join.after).for_each(|norm| made.norm(norm));
+            }
+            let attention = attention(&mut layer);
+            let own = keys(attention).clone();
+            attention.q_norm.iter().chain(&own.k_norm).for_each(|norm| made.norm(&norm.norm));
+            [&attention.q, &own.k, own.v.as_ref().unwrap(), &attention.o].into_iter().for_each(|own| made.matrix(own));
+            let feed = feed(&mut layer);
+            [&feed.gate, &feed.up, &feed.down].into_iter().for_each(|own| made.matrix(own));
+        }
+        made
+    }
+
+    fn add(&mut self, name: &str, shape: &[usize], number: impl Fn(f32) -> f32) {
+        let seed = self.tensors.len() as u64 + 1;
+        let make = || {
+            let numbers = Noise(seed).numbers(shape.iter().product());
+            (shape.to_vec(), numbers.into_iter().map(number).collect())
+        };
+        self.tensors.entry(name.to_owned()).or_insert_with(make);
+    }
+
+    fn matrix(&mut self, matrix: &Matrix) {
+        matrix.stored.iter().for_each(|rows| self.add(&rows.tensor.name, &rows.tensor.shape, |x| 0.25 * x));
+        matrix.bias.iter().for_each(|bias| self.add(&bias.name, &[bias.len], |x| 0.5 * x));
+    }
+
+    fn norm(&mut self, norm: &Norm) {
+        let least = if norm.centred { 0.0 } else { 1.0 };
+        norm.weight.iter().for_each(|weight| self.add(&weight.name, &[weight.len], |x| least + 0.3 * x));
+    }
+
+    fn files(&self) -> (tempfile::NamedTempFile, ModelFiles) {
+        let made = self.tensors.iter().map(|(name, (shape, numbers))| {
+            let tensor = Tensor::from_vec(numbers.clone(), shape.as_slice(), &Device::Cpu).unwrap();
+            (name.as_str(), QTensor::quantize(&tensor, GgmlDType::F32).unwrap())
+        });
+        let tensors: Vec<_> = made.collect();
+        let tensors: Vec<_> = tensors.iter().map(|(name, tensor)| (*name, tensor)).collect();
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let architecture = gguf_file::Value::String("llama".to_owned());
+        let mut bytes = std::io::Cursor::new(Vec::new());
+        gguf_file::write(&mut bytes, &[("general.architecture", &architecture)], &tensors).unwrap();
+        std::io::Write::write_all(&mut file, &bytes.into_inner()).unwrap();
+        let files = ModelFiles::Gguf(GgufFile::open(file.path()).unwrap());
+        (file, files)
+    }
+
+    fn numbers(&self, name: &str) -> Vec<f64> {
+        self.tensors[name].1.iter().map(|x| f64::from(*x)).collect()
+    }
+
+    fn times(&self, matrix: &Matrix, x: &[f64]) -> Vec<f64> {
+        let weights = self.numbers(matrix.name());
+        let row = |place: usize| weights[place * x.len()..][..x.len()].iter().zip(x).map(|(w, x)| w * x).sum::<f64>();
+        let mut y: Vec<_> = matrix.stored[0].places().map(row).collect();
+        let bias = matrix.bias.iter().flat_map(|bias| self.numbers(&bias.name));
+        y.iter_mut().zip(bias).for_each(|(y, bias)| *y += bias);
+        y
+    }
+
+    fn normed(&self, norm: &Norm, x: &[f64]) -> Vec<f64> {
+        let mean = x.iter().map(|x| x * x).sum::<f64>() / x.len() as f64;
+        let more = if norm.centred { 1.0 } else { 0.0 };
+        let weights = self.numbers(&norm.weight.as_ref().unwrap().name);
+        x.iter().zip(weights).map(|(x, w)| x / (mean + f64::from(norm.eps)).sqrt() * (w + more)).collect()
+    }
+
+    fn join(&self, join: &Join, x: &mut [f64], step: impl FnOnce(Vec<f64>) -> Vec<f64>) {
+        let read = join.before.as_ref().map_or_else(|| x.to_vec(), |norm| self.normed(norm, x));
+        let given = step(read);
+        let given = join.after.as_ref().map_or(given.clone(), |norm| self.normed(norm, &given));
+        x.iter_mut().zip(given).for_each(|(x, y)| *x += join.scale * y);
+    }
+
+    /// Queries or keys of one position: normed and rotated.
+    fn placed(&self, of: &Attention, norm: Option<&HeadNorm>, mut x: Vec<f64>, position: usize) -> Vec<f64> {
+        if let Some(HeadNorm { norm, over }) = norm {
+            let width = if *over == Over::Head { of.key_width } else { x.len() };
+            x = x.chunks(width).flat_map(|part| self.normed(norm, part)).collect();
+        }
+        let Some(rotation) = of.rotation else { return x };
+        let Angles { rope, width } = &self.plan.angles[rotation.table];
+        for head in x.chunks_mut(of.key_width) {
+            for (pair, frequency) in rope.frequencies(*width).into_iter().enumerate() {
+                let [a, b] = match rotation.pairs {
+                    PairOrder::HalfSplit => [pair, pair + width / 2],
+                    PairOrder::Interleaved => [2 * pair, 2 * pair + 1],
+                };
+                let (sin, cos) = (position as f64 * frequency).sin_cos();
+                [head[a], head[b]] = [head[a] * cos - head[b] * sin, head[a] * sin + head[b] * cos];
+            }
+        }
+        x
+    }
+
+    fn attend(&self, of: &Attention, x: Vec<f64>, cache: &mut Vec<[Vec<f64>; 2]>) -> Vec<f64> {
+        let (Keys::Own(own), position) = (&of.keys, cache.len()) else { panic!("keys of its own") };
+        let halves = |x: Vec<f64>| x.into_iter().map(|x| f16::from_f64(x).to_f64()).collect::<Vec<_>>();
+        let k = self.placed(of, own.k_norm.as_ref(), self.times(&own.k, &x), position);
+        cache.push([halves(k), halves(self.times(own.v.as_ref().unwrap(), &x))]);
+        let q = self.placed(of, of.q_norm.as_ref(), self.times(&of.q, &x), position);
+        let seen = &cache[(position + 1).saturating_sub(of.sight.window.unwrap_or(usize::MAX))..];
+        let width = of.key_width;
+        let head = |(head, q): (usize, &[f64])| {
+            let at = head * of.kv_heads / of.heads * width;
+            let score = |[k, _]: &[Vec<f64>; 2]| {
+                let score = of.scale * q.iter().zip(&k[at..]).map(|(q, k)| q * k).sum::<f64>();
+                of.cap.map_or(score, |cap| cap * (score / cap).tanh()).exp()
+            };
+            let weights: Vec<f64> = seen.iter().map(score).collect();
+            let total: f64 = weights.iter().sum();
+            let mix = |i: usize| seen.iter().zip(&weights).map(|([_, v], w)| w * v[at + i]).sum::<f64>() / total;
+            (0..width).map(mix).collect::<Vec<_>>()
+        };
+        self.times(&of.o, &q.chunks(width).enumerate().flat_map(head).collect::<Vec<_>>())
+    }
+
+    fn logits(&self, tokens: &[TokenId]) -> Vec<f64> {
+        let (plan, mut caches) = (self.plan, vec![Vec::new(); self.plan.layers.len()]);
+        let table = self.numbers(plan.embedding.table.name());
+        let mut out = Vec::new();
+        for token in tokens {
+            let row = &table[token.index() * plan.width..][..plan.width];
+            let mut x: Vec<f64> = row.iter().map(|x| plan.embedding.scale * x).collect();
+            for (layer, cache) in plan.layers.iter().zip(&mut caches) {
+                let (Mixer::Attention(attention), Feed::Dense(feed)) = (&layer.mixer, &layer.feed) else { panic!() };
+                self.join(&layer.mix, &mut x, |x| self.attend(attention, x, cache));
+                self.join(&layer.fed, &mut x, |x| {
+                    let gate = self.times(&feed.gate, &x).into_iter().map(|x| match feed.act {
+                        Activation::Silu => x / (1.0 + (-x).exp()),
+                        Activation::Gelu => 0.5 * x * (1.0 + (0.797_884_560_8 * (x + 0.044_715 * x * x * x)).tanh()),
+                    });
+                    let inner: Vec<_> = gate.zip(self.times(&feed.up, &x)).map(|(gate, up)| gate * up).collect();
+                    self.times(&feed.down, &inner)
+                });
+            }
+            let logits = self.times(plan.head(), &self.normed(&plan.end.norm, &x)).into_iter();
+            let logits = logits.map(|logit| plan.end.scale * logit);
+            out.extend(logits.map(|logit| plan.end.cap.map_or(logit, |cap| cap * (logit / cap).tanh())));
+        }
+        out
+    }
+}
+
+fn check(name: &str, change: fn(&mut Plan)) -> Vec<f64> {
+    let mut plan = base();
+    change(&mut plan);
+    assert!(super::runs(&plan), "{name}");
+    let reference = Reference::new(&plan);
+    let (_file, files) = reference.files();
+    let tokens: Vec<_> = (0..TOKENS as u32).map(|i| TokenId(i * 13 % 70)).collect();
+    let config = config();
+    let cpu = Cpu::new(Pool::new(2), Isa::detect());
+    let mut model = load::llama((&files, &config, &plan), (64, cpu), &mut |_, _| {}).unwrap();
+    let whole = model.forward(&tokens, LogitRows::All).unwrap();
+    let expected = reference.logits(&tokens);
+    let square = |x: f64| x * x;
+    let off: f64 = whole.logits.as_slice().iter().zip(&expected).map(|(a, b)| square(f64::from(*a) - b)).sum();
+    let off = (off / expected.iter().map(|x| square(*x)).sum::<f64>()).sqrt();
+    println!("{name}: off by {off:.1e}");
+    assert!(off < 3e-4, "{name}: off by {off}");
+    for rows in [1, 3, 16] {
+        model.truncate(0, &Checkpoint { len: 0 }).unwrap();
+        for (at, tokens) in (0..).step_by(rows).zip(tokens.chunks(rows)) {
+            let out = model.forward(tokens, LogitRows::All).unwrap();
+            let same = (0..tokens.len()).all(|row| out.logits.row(row) == whole.logits.row(at + row));
+            assert!(same, "{name}: rows of a pass of {rows} at {at}");
+        }
+    }
+    expected
+}
+
+#[test]
+fn every_part_is_that_of_a_plain_computation_and_rows_keep_their_bits() {
+    let cases: [(&str, fn(&mut Plan)); 13] = [
+        ("as in Qwen3", |_| {}),
+        ("adjacent pairs", |plan| rotate(plan, 32, PairOrder::Interleaved)),
+        ("partly rotated halves", |plan| rotate(plan, 12, PairOrder::HalfSplit)),
+        ("partly rotated adjacent pairs", |plan| rotate(plan, 20, PairOrder::Interleaved)),
+        ("a layer without rotation", no_rotation),
+        ("window, cap and scale of scores", sight),
+        ("two tables of angles", two_tables),
+        ("scaled embedding, scaled and capped logits", ends),
+        ("scaled steps", scales),
+        ("norms after steps, GELU, centred norms", after_norms),
+        ("no norms before steps, norms over all heads", no_norms_before),
+        ("biases of adjacent pairs, of outputs", |plan| {
+            rotate(plan, 32, PairOrder::Interleaved);
+            biases(plan);
+            scales(plan);
+        }),
+        ("joined tensors", joined),
+    ];
+    let all = cases.map(|(name, change)| check(name, change));
+    for (at, (name, _)) in cases.iter().enumerate().skip(1) {
+        assert!(all[at] != all[0], "{name} changes nothing");
+    }
+    check("all of them", |plan| {
+        [sight, two_tables, ends, no_norms_before, scales, biases, joined].into_iter().for_each(|change| change(plan));
+        rotate(plan, 12, PairOrder::Interleaved);
+    });
+}
+
+#[test]
+fn what_is_not_computed_is_no_plan_of_this_backend() {
+    let lacking: [fn(&mut Plan); 4] = [
+        |plan| attention(&mut plan.layers[1]).keys = Keys::OfLayer(0),
+        |plan| plan.layers[1].output_scale = Some("scale".into()),
+        |plan| attention(&mut plan.layers[2]).sight.causal = false,
+        |plan| plan.layers[0].mix.after = plan.layers[0].mix.before.clone(),
+    ];
+    for change in lacking {
+        let mut plan = base();
+        change(&mut plan);
+        assert!(!super::runs(&plan));
+    }
+}
