@@ -19,7 +19,7 @@ pub struct Worth {
 
 impl Worth {
     /// Usual prices in passes over one row, where none were measured: for a fixed k, whose rounds must not change from run
-    /// to run. Measured with the default model on two cores at k = 2 to 8.
+    /// to run. Estimates after the costs in the tests of [`Policy`](super::Policy) (two cores), not a measurement of their own.
     #[must_use]
     pub const fn usual() -> Self {
         Self { token: 0.55, draft: 0.09, rows: [0.04; ROWS] }
