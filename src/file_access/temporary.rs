@@ -123,8 +123,10 @@ mod tests {
         age(&path(files[1]), DAY / 2);
         let new = temporary_file_in(folder.path()).unwrap();
         let own = new.path().file_name().unwrap().to_str().unwrap();
-        let mut left: Vec<_> =
-            fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let mut left: Vec<_> = fs::read_dir(folder.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
         left.sort();
         let mut right = vec![own, files[1], files[2], files[3], files[4], ".draftscope-link00", "kept"];
         right.sort();

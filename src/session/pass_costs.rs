@@ -272,8 +272,7 @@ mod tests {
 
     /// Costs with one width of this ratio beside one row.
     fn with_width(ratio: f64, (low, high): (f64, f64), has_ceiling: bool) -> PassCosts {
-        let one =
-            PassCost { rows: 1, count: 9, ratio: 1.0, low: None, high: None, us: 1000.0, device_us: None };
+        let one = PassCost { rows: 1, count: 9, ratio: 1.0, low: None, high: None, us: 1000.0, device_us: None };
         let wide = PassCost { rows: 3, ratio, low: Some(low), high: Some(high), us: ratio * 1000.0, ..one };
         let widths = vec![one, wide];
         PassCosts { widths, unmeasured: Vec::new(), draft_us: 50.0, draft_pass_us: 0.0, overhead_us: 10.0, has_ceiling }

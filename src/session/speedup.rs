@@ -239,9 +239,11 @@ impl Turn {
                 cost.ratio,
                 cost.margin().map_or(String::new(), |margin| format!(" ±{margin:.2}")),
             ),
-            None => "The speedup is larger than the tokens of a round, which is impossible here: other work slowed the \
+            None => {
+                "The speedup is larger than the tokens of a round, which is impossible here: other work slowed the \
                      plain passes more than the rounds."
-                .to_owned(),
+                    .to_owned()
+            }
         };
         text.push_str(" The speedup is too high by an unknown amount; nothing is predicted from it. Tokens and their fates are exact");
         if let Some(mean) = self.answer(Lane::Speculative).stats().mean_tokens_per_round() {

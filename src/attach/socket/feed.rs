@@ -169,15 +169,13 @@ fn split(step: Step, rounds: Vec<Round>) -> Vec<Step> {
     let mut tokens = named(step.tokens, &theirs).into_iter();
     rounds
         .into_iter()
-        .map(|round| {
-            Step {
-                drafted: round.drafted(),
-                accepted: round.accepted(),
-                tokens: tokens.by_ref().take(round.committed.len()).collect(),
-                clock_us: step.clock_us.saturating_sub(last_at.saturating_sub(round.at_us)),
-                detail: Some(Box::new(round)),
-                ..Step::default()
-            }
+        .map(|round| Step {
+            drafted: round.drafted(),
+            accepted: round.accepted(),
+            tokens: tokens.by_ref().take(round.committed.len()).collect(),
+            clock_us: step.clock_us.saturating_sub(last_at.saturating_sub(round.at_us)),
+            detail: Some(Box::new(round)),
+            ..Step::default()
         })
         .collect()
 }

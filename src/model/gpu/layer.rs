@@ -4,7 +4,7 @@ use draftscope_gpu::{
     BlockWeights, Buffer, DeltaWeights, DenseWeights, ExpertWeights, LayerInput, Matrix, Shape, Style,
 };
 
-use super::parts::{delta_shape, odd_inputs, shape};
+use super::parts::{delta_shape, odd_inputs, of_target, shape};
 use super::uploader::{Order, Uploader};
 use crate::model::ModelError;
 use crate::model::nn::{Activation, ExpertNames, ExpertSizes};
@@ -160,6 +160,7 @@ fn attending(uploader: &Uploader<'_>, attention: &Attention, around: &Around<'_>
     let (mut reads, mut norms_values) = (None, false);
     match &attention.keys {
         Keys::OfLayer(layer) => reads = Some(*layer),
+        Keys::OfTarget => return Err(of_target()),
         Keys::Own(own) => {
             // without a matrix of their own, values are the keys before their norm and rotation
             parts.extend([(&own.k, rotated), (own.v.as_ref().unwrap_or(&own.k), Order::Planned)]);

@@ -54,6 +54,14 @@ fn report(missing: Option<&str>) -> Result<(), ModelError> {
     })
 }
 
+/// A module that attends to its target's cache.
+const OF_TARGET: &str = "attention to a target's keys and values";
+
+/// Says that such a module is not run.
+pub(super) fn of_target() -> ModelError {
+    ModelError::Unsupported(format!("{OF_TARGET} does not run on a GPU yet; choose --device cpu"))
+}
+
 /// Says that embeddings for each layer are not run.
 pub(super) fn odd_inputs(width: usize) -> ModelError {
     ModelError::Unsupported(format!(
@@ -127,7 +135,7 @@ fn of_attention(attention: &Attention) -> Option<&'static str> {
     let Attention { q, o, q_norm, keys, gate, sight, key_width, value_width, .. } = attention;
     let own = match keys {
         Keys::Own(own) => Some(own),
-        Keys::OfLayer(_) => None,
+        Keys::OfLayer(_) | Keys::OfTarget => None,
     };
     let over = |norm: &Option<HeadNorm>| norm.as_ref().map(|norm| norm.over);
     let is_wide = over(q_norm) == Some(Over::Width);
@@ -140,6 +148,7 @@ fn of_attention(attention: &Attention) -> Option<&'static str> {
     let odd_values = |norm: &Norm| norm.weight.is_some() || over(q_norm) != Some(Over::Head);
     let is_reordered = attention.rotation.is_some_and(|rotation| rotation.pairs == PairOrder::Interleaved);
     first(&[
+        (*keys == Keys::OfTarget, OF_TARGET),
         (!sight.causal, "attention to later positions"),
         (key_width != value_width, "a head whose key and value differ in width"),
         (keys_differ, "a norm of queries or of keys alone"),

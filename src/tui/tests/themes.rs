@@ -64,7 +64,9 @@ type Light = [f64; 3];
 
 fn light(color: Color) -> Light {
     let Color::Rgb(r, g, b) = color else { panic!("{color} is no colour of this theme's own") };
-    [r, g, b].map(|v| f64::from(v) / 255.0).map(|v| if v <= 0.04045 { v / 12.92 } else { ((v + 0.055) / 1.055).powf(2.4) })
+    [r, g, b]
+        .map(|v| f64::from(v) / 255.0)
+        .map(|v| if v <= 0.04045 { v / 12.92 } else { ((v + 0.055) / 1.055).powf(2.4) })
 }
 
 fn dot(a: Light, b: Light) -> f64 {
@@ -119,14 +121,8 @@ const DIM: [Role; 8] = [
 ];
 
 /// What no selected cell contains, or what has a ground of its own.
-const NEVER_SELECTED: [Role; 6] = [
-    Role::PanelBorder,
-    Role::PlotAxis,
-    Role::PlotRest,
-    Role::PlotPredicted,
-    Role::TokenPending,
-    Role::Badge,
-];
+const NEVER_SELECTED: [Role; 6] =
+    [Role::PanelBorder, Role::PlotAxis, Role::PlotRest, Role::PlotPredicted, Role::TokenPending, Role::Badge];
 
 /// The themes with colours of their own: 16 colours are the terminal's.
 fn own_colours() -> impl Iterator<Item = Theme> {
@@ -166,7 +162,11 @@ fn kept_and_discarded_tokens_differ_for_every_colour_vision() {
     for theme in own_colours() {
         let color = |role: Role| theme[role].fg.or(theme[Role::Text].fg).unwrap();
         // themes after a palette of others are closer to it than to this
-        let least = if ["default", "light", "high-contrast", "colorblind"].contains(&theme.name.as_str()) { 18.0 } else { 10.0 };
+        let least = if ["default", "light", "high-contrast", "colorblind"].contains(&theme.name.as_str()) {
+            18.0
+        } else {
+            10.0
+        };
         for (vision, matrix) in &VISIONS {
             for (a, b) in kept.iter().flat_map(|a| discarded.map(|b| (*a, b))) {
                 let found = distance(color(a), color(b), matrix);
@@ -185,13 +185,8 @@ fn kept_and_discarded_tokens_differ_for_every_colour_vision() {
 
 #[test]
 fn times_share_no_colour_with_fates() {
-    let fates = [
-        Role::TokenAccepted,
-        Role::TokenBonus,
-        Role::TokenRecovered,
-        Role::TokenRejected,
-        Role::TokenNotReached,
-    ];
+    let fates =
+        [Role::TokenAccepted, Role::TokenBonus, Role::TokenRecovered, Role::TokenRejected, Role::TokenNotReached];
     for theme in own_colours() {
         let color = |role: Role| theme[role].fg.or(theme[Role::Text].fg).unwrap();
         for phase in [Role::PhaseDraft, Role::PhaseVerify, Role::PhaseRest] {

@@ -36,7 +36,8 @@ pub(super) fn update(app: &mut App, session: &Session, action: Action) {
         Action::NewConversation => new_conversation(app, session),
         Action::NextFilter => app.filter = app.filter.next(),
         Action::NextDisplay => {
-            let now = shown_turn(app, session).map_or_else(|| app.display.unwrap_or_default(), |turn| app.display_of(session, turn));
+            let now = shown_turn(app, session)
+                .map_or_else(|| app.display.unwrap_or_default(), |turn| app.display_of(session, turn));
             app.display = Some(now.next());
         }
         Action::ToggleThought => {

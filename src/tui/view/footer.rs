@@ -199,7 +199,10 @@ fn actions(context: Context, screen: Screen) -> &'static [Action] {
         Context::Help => &[Up, Down, Search, Leave],
         Context::Quit => &[Save, Quit, Leave],
         Context::Panel
-            if matches!(screen.app.overlay, Some(Overlay::Export(_) | Overlay::Themes(_) | Overlay::SentPrompt(_) | Overlay::Why)) =>
+            if matches!(
+                screen.app.overlay,
+                Some(Overlay::Export(_) | Overlay::Themes(_) | Overlay::SentPrompt(_) | Overlay::Why)
+            ) =>
         {
             &[Up, Down, Confirm, Leave]
         }
@@ -252,7 +255,9 @@ fn actions(context: Context, screen: Screen) -> &'static [Action] {
             Page::Chat if screen.app.opens_prompt(screen.time) => {
                 &[Open, Left, Right, NextDisplay, BackRound, WhatIf, Help, Search, ViewCompare, ViewRounds, Quit]
             }
-            Page::Chat => &[EditPrompt, Left, Right, Open, NextDisplay, BackRound, WhatIf, Help, Search, ContinueHere, Quit],
+            Page::Chat => {
+                &[EditPrompt, Left, Right, Open, NextDisplay, BackRound, WhatIf, Help, Search, ContinueHere, Quit]
+            }
             Page::Rounds => {
                 &[Up, Down, NextFilter, RejectPrevious, RejectNext, Open, BackRound, WhatIf, Help, ViewChat, Quit]
             }
@@ -284,8 +289,8 @@ fn quiz(screen: Screen) -> &'static [Action] {
 /// While an answer runs: first keys that change how it runs, then keys of the page.
 fn busy(screen: Screen) -> &'static [Action] {
     use Action::{
-        BackRound, DraftLenDown, DraftLenUp, Faster, Help, NextDisplay, NextFilter, Open, PauseResume, Settings, Slower,
-        StepPhase, StepRound, StopOrQuit, WhatIf, Zoom,
+        BackRound, DraftLenDown, DraftLenUp, Faster, Help, NextDisplay, NextFilter, Open, PauseResume, Settings,
+        Slower, StepPhase, StepRound, StopOrQuit, WhatIf, Zoom,
     };
     match screen.app.page {
         Page::Rounds => {

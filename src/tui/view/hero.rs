@@ -58,7 +58,12 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         Line::from(spans)
     });
     let shift = gap.min(inner.width.saturating_sub(width));
-    let place = Rect { x: inner.x + shift, width: inner.width - shift, y: inner.y + gap, height: inner.height.saturating_sub(gap) };
+    let place = Rect {
+        x: inner.x + shift,
+        width: inner.width - shift,
+        y: inner.y + gap,
+        height: inner.height.saturating_sub(gap),
+    };
     put(lines.collect(), Rect { height: place.height.min(digits::ROWS as u16), ..place }, frame);
     let down = digits::ROWS as u16 + gap;
     put(below, Rect { y: place.y + down, height: place.height.saturating_sub(down), ..place }, frame);

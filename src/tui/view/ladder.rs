@@ -7,10 +7,10 @@
 use crate::tui::filter::Filter;
 use crate::tui::selection::{RoundAt, round_at, rounds};
 
+use super::hero;
 use super::ladder_grid::{GAP, Grid, LABEL, MARK};
 use super::ladder_row::{all, header, row};
 use super::prelude::*;
-use super::hero;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     let found: Vec<RoundAt> = fitting(screen);
@@ -134,4 +134,3 @@ fn mark(grid: &Grid, (at, round): (RoundAt, &Round), row: Rect, hit_map: &mut Hi
     let own = Rect { x, width: (MARK + grid.word) as u16, ..row }.intersection(row);
     hit_map.hit(own, Target::Round { at, column: round.next_index() });
 }
-

@@ -9,8 +9,8 @@ use crate::tui::tour::stop;
 
 use super::prelude::*;
 use super::{
-    aligned, costs, distributions, hero, ladder, lesson, memory, numbers, per_round, positions, presenter, prompt, round,
-    speed_summary, speedup, table, times, transcript, tree, welcome,
+    aligned, costs, distributions, hero, ladder, lesson, memory, numbers, per_round, positions, presenter, prompt,
+    round, speed_summary, speedup, table, times, transcript, tree, welcome,
 };
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
@@ -152,7 +152,8 @@ const TIMES: u16 = 4;
 fn speed_page(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     let [body, account] = Layout::vertical([Constraint::Min(5), Constraint::Length(speed_summary::HEIGHT)]).areas(area);
     let [left, right] = Layout::horizontal([Constraint::Percentage(52), Constraint::Min(30)]).areas(body);
-    let [curves, positions] = Layout::vertical([Constraint::Min(5), Constraint::Length(left.height * 35 / 100)]).areas(left);
+    let [curves, positions] =
+        Layout::vertical([Constraint::Min(5), Constraint::Length(left.height * 35 / 100)]).areas(left);
     let memory = match body.height {
         0..20 => memory::SHORT,
         _ => memory::height(screen, right.width, body.height - 2 * TIMES),
@@ -215,7 +216,8 @@ fn tree_and_plots(screen: Screen, area: Rect, frame: &mut Frame) {
     let positions = positions::height(screen);
     let positions = if SPEED + positions <= below.height { positions } else { 0 };
     let [above, positions] = Layout::vertical([Constraint::Min(0), Constraint::Length(positions)]).areas(below);
-    let [hero, plot] = Layout::vertical([Constraint::Length(hero::height(screen, area.width)), Constraint::Min(0)]).areas(above);
+    let [hero, plot] =
+        Layout::vertical([Constraint::Length(hero::height(screen, area.width)), Constraint::Min(0)]).areas(above);
     hero::render(screen, hero, frame);
     speedup::render(screen, plot, frame);
     positions::render(screen, positions, frame);

@@ -38,9 +38,8 @@ const COLUMN: usize = 3;
 /// lost.
 pub(super) fn columns(screen: Screen, area: Rect, frame: &mut Frame) {
     let answer = screen.turn().map(|turn| turn.answer(Lane::Speculative));
-    let lost = [Fate::Rejected, Fate::NotReached].map(|fate| {
-        Span::styled(format!(" {}", fate::sign(fate)), undecorated(screen.theme[fate::role(fate)]))
-    });
+    let lost = [Fate::Rejected, Fate::NotReached]
+        .map(|fate| Span::styled(format!(" {}", fate::sign(fate)), undecorated(screen.theme[fate::role(fate)])));
     let [rejected, not_reached] = lost;
     let legend = Line::from(vec![rejected, not_reached, Span::styled(" discarded ", screen.dim_title())]);
     let inner = framed(screen.panel(" Tokens of each round ").title_right(legend), area, frame);

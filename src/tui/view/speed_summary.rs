@@ -43,7 +43,9 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
 /// What is said instead of a conclusion from figures that cannot be true.
 fn disturbed(screen: Screen) -> String {
     let key = screen.app.key(Action::WhyDisturbed);
-    format!("Not known on this busy machine: other work disturbed the times, so nothing is predicted from them. {key} says why.")
+    format!(
+        "Not known on this busy machine: other work disturbed the times, so nothing is predicted from them. {key} says why."
+    )
 }
 
 /// What else there is to say about the speed of a turn.

@@ -24,7 +24,15 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let name = Line::styled(format!(" mean of {WINDOW} tokens "), screen.dim_title());
     let inner = framed(screen.panel(" Speedup over the answer ").title_right(name), area, frame);
     let end = points.last().map_or(0.0, |last| last.0);
-    let plot = AreaPlot { points: &points, end, base: 1.0, name: "plain decoding", label, has_times: true, look: look(screen) };
+    let plot = AreaPlot {
+        points: &points,
+        end,
+        base: 1.0,
+        name: "plain decoding",
+        label,
+        has_times: true,
+        look: look(screen),
+    };
     plot.render(inner, frame.buffer_mut());
 }
 

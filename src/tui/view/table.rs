@@ -9,9 +9,9 @@ use crate::protocol::{Baseline, Piece, VerifyRule};
 use crate::session::{Agreement, NEAR_TIE, Race, Side};
 
 use super::agreement::{Promise, promise, tokens};
-use super::{aligned, hero};
 use super::prelude::*;
 use super::values::{duration, number, role_of};
+use super::{aligned, hero};
 
 /// Width of the captions and of the numbers.
 const NAME: usize = 12;

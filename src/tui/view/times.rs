@@ -51,7 +51,8 @@ pub(super) fn short(screen: Screen, area: Rect, frame: &mut Frame) {
     let inner = framed(panel, area, frame);
     let Some((parts, whole)) = mean.filter(|(_, whole)| *whole > 0.0 && inner.width > 0) else { return };
     let [draft, verify, rest] = [parts[0], parts[1], parts[2] + parts[3] + parts[4]];
-    let shown = [("draft", draft, Role::PhaseDraft), ("verify", verify, Role::PhaseVerify), ("rest", rest, Role::PhaseRest)];
+    let shown =
+        [("draft", draft, Role::PhaseDraft), ("verify", verify, Role::PhaseVerify), ("rest", rest, Role::PhaseRest)];
     let (mut line, mut words, mut drawn, mut reached) = (Vec::new(), Vec::new(), 0, 0.0);
     for (name, us, role) in shown {
         reached += us;

@@ -200,7 +200,14 @@ impl Work<'_> {
             rule(self.screen, self.screen.app.starts_conversation(self.index), self.width, &mut flow);
         }
         head(self.screen, turn, &mut flow);
-        Pen { flow, joiner: Joiner::default(), drafts: Joiner::default(), line: 0, has_fold: false, fallen: Fallen::default() }
+        Pen {
+            flow,
+            joiner: Joiner::default(),
+            drafts: Joiner::default(),
+            line: 0,
+            has_fold: false,
+            fallen: Fallen::default(),
+        }
     }
 
     /// A stretch from the cache, if it cannot change any more and nothing in it is selected.

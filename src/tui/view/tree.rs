@@ -88,7 +88,12 @@ fn end(screen: Screen, round: &Round, branch: (&str, usize)) -> Line<'static> {
     let p = round.prediction(round.drafts.len()).and_then(|row| row.find(piece.id)).map(|found| found.1);
     let before = format!("{mark} ");
     let chosen = screen.app.cell == Some(round.drafts.len());
-    line(screen, (branch, [&before, &text::inline(&piece)], role), [&format!("       p {}", shown(p)), "  the target's own"], chosen)
+    line(
+        screen,
+        (branch, [&before, &text::inline(&piece)], role),
+        [&format!("       p {}", shown(p)), "  the target's own"],
+        chosen,
+    )
 }
 
 fn line(

@@ -142,6 +142,6 @@ impl BlockConfig {
     /// Values cached per position, in all layers.
     #[must_use]
     pub fn cached_values(&self) -> u64 {
-        self.layers.cached_values()
+        (2 * self.layers.layers * self.layers.kv_width()) as u64
     }
 }

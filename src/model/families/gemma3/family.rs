@@ -76,7 +76,11 @@ impl FamilyConfig for Gemma3Config {
 
     fn load(&self, context: &LoadContext<'_>, backend: Backend<'_>, progress: &mut Progress<'_>) -> LoadResult {
         if matches!(backend, Backend::Native) {
-            return NativeTarget::load(context, progress, (Box::new(|_, context| no_module(context)), NO_SHARING));
+            return NativeTarget::load(
+                context,
+                progress,
+                (Box::new(|_, context| Err(no_module(context.source))), NO_SHARING),
+            );
         }
         let (tensors, spec) = context.on_candle(&backend);
         let weights = Arc::new(Gemma3Weights::load(tensors, &self.layers, context.ctx_len, progress)?);

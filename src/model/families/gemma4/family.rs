@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use crate::model::ModelError;
-
 use crate::model::families::gemma4::{
     Gemma4Weights,
     config::Gemma4Config,
@@ -11,7 +10,7 @@ use crate::model::families::gemma4::{
     keys::{GemmaKeys, Sizes},
     names,
 };
-use crate::model::files::{ConfigJson, Folder, GgufFile, TensorNames};
+use crate::model::files::{ConfigJson, Folder, GgufFile, ModelFiles, TensorNames};
 use crate::model::interfaces::{
     Backend, CandleFamily, CandleTarget, Drafting, Family, FamilyConfig, LoadContext, LoadResult, Modules, Names,
     NoSharing, Progress, SharedWeights,

@@ -19,7 +19,7 @@ pub(super) fn plan(config: &TransformerConfig, hybrid: &Hybrid, files: PlanFiles
 }
 
 /// A layer, or that of the draft module, which follows the last one and attends.
-fn layer(config: &TransformerConfig, hybrid: &Hybrid, block: usize, files: PlanFiles<'_>) -> Layer {
+pub(super) fn layer(config: &TransformerConfig, hybrid: &Hybrid, block: usize, files: PlanFiles<'_>) -> Layer {
     let names = BlockNames::of(config, block, files.is_checkpoint());
     let is_linear = hybrid.linear.get(block).copied().unwrap_or(false);
     Layer {
