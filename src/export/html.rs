@@ -58,6 +58,7 @@ fn page(session: &Session, recording: &Recording) -> Value {
     let beside = |lane| (session.stats(lane).rounds() > 0).then(|| summary(session, lane));
     json!({
         "header": session.header(),
+        "reports_rule": session.reports_rule(),
         "changed": session.header().and_then(changed),
         "cut": recording.cut().map(ToString::to_string),
         "left_out": (rounds > MAX_ROUNDS).then(|| format!("the first {MAX_ROUNDS} of {rounds} rounds are shown")),
@@ -100,7 +101,8 @@ fn turn(turn: &Turn, left: &mut usize) -> Value {
     let answer = turn.answer(Lane::Speculative);
     let shown = answer.rounds.len().min(*left);
     *left -= shown;
-    let rounds: Vec<_> = answer.rounds[..shown].iter().map(|shown| round(shown)).collect();
+    let reports_rule = turn.reports_rule();
+    let rounds: Vec<_> = answer.rounds[..shown].iter().map(|shown| round(shown, reports_rule)).collect();
     let last = answer.rounds.get(shown).map_or(u32::MAX, |next| next.round);
     json!({
         "number": turn.number,
@@ -188,7 +190,7 @@ fn name(fate: Fate) -> &'static str {
     }
 }
 
-fn round(round: &Round) -> Value {
+fn round(round: &Round, reports_rule: bool) -> Value {
     let drafts = round.drafts.iter().enumerate().map(|(index, draft)| {
         let judgement = round.judgement(index);
         let outcome = judgement.map_or("pending", |j| match j.outcome {
@@ -205,7 +207,7 @@ fn round(round: &Round) -> Value {
     json!({
         "round": round.round,
         "k": round.draft_len,
-        "rule": round.judged_by().to_string(),
+        "rule": reports_rule.then(|| round.judged_by().to_string()),
         "drafts": drafts.collect::<Vec<_>>(),
         "rows": columns.clone().map(|index| round.prediction(index).map(row)).collect::<Vec<_>>(),
         "next": round.next_piece().map(|piece| text::inline(&piece)),
