@@ -226,7 +226,8 @@ fn there_are_200_prompts_which_no_other_suite_has() {
 }
 
 /// Drafters that need no files of their own besides the bundled module.
-const DRAFTERS: [&str; 7] = ["mtp", "ngram", "early-exit", "oracle", "random", "ngram+mtp", "ngram+early-exit"];
+const DRAFTERS: [&str; 9] =
+    ["mtp", "ngram", "early-exit", "oracle", "random", "ngram+mtp", "ngram+early-exit", "suffix", "suffix+mtp"];
 
 #[test]
 fn twenty_prompts_give_the_plain_text_with_every_drafter() {

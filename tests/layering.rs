@@ -354,16 +354,20 @@ const MODEL: &[Layer] = &[
     ("files", &["files"], &["plain"]),
     ("text", &["text"], &["plain", "files"]),
     ("nn", &["nn"], &["plain", "files"]),
-    ("native", &["native"], &["plain", "files", "nn"]),
-    ("gpu", &["gpu"], &["plain", "files", "nn"]),
-    ("interfaces", &["interfaces"], &["plain", "files", "nn", "native", "gpu"]),
-    ("core", &["drafters::core"], &["plain", "files", "nn", "native", "interfaces"]),
-    ("drafters", &["drafters"], &["plain", "files", "nn", "native", "gpu", "interfaces", "core"]),
-    ("families", &["families"], &["plain", "files", "nn", "native", "gpu", "interfaces", "core"]),
+    ("plan", &["plan"], &["plain", "files", "nn"]),
+    ("native", &["native"], &["plain", "files", "nn", "plan"]),
+    ("gpu", &["gpu"], &["plain", "files", "nn", "plan"]),
+    ("interfaces", &["interfaces"], &["plain", "files", "nn", "plan", "native", "gpu"]),
+    ("core", &["drafters::core"], &["plain", "files", "nn", "plan", "native", "interfaces"]),
+    ("drafters", &["drafters"], &["plain", "files", "nn", "plan", "native", "gpu", "interfaces", "core"]),
+    ("families", &["families"], &["plain", "files", "nn", "plan", "native", "gpu", "interfaces", "core"]),
     (
         "load",
         &["load"],
-        &["plain", "wrappers", "files", "text", "nn", "native", "gpu", "interfaces", "core", "drafters", "families"],
+        &[
+            "plain", "wrappers", "files", "text", "nn", "plan", "native", "gpu", "interfaces", "core", "drafters",
+            "families",
+        ],
     ),
 ];
 

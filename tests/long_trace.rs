@@ -21,6 +21,11 @@ use long::Renumber;
 
 /// Writes this many events of the real engine: those of a bundled recording, repeated.
 fn write(path: &Path, events: u64) {
+    write_changed(path, events, |event| event);
+}
+
+/// The same, each event changed.
+fn write_changed(path: &Path, events: u64, change: fn(Event) -> Event) {
     let (start, body) = long::bundled();
     let mut file = BufWriter::new(File::create(path).unwrap());
     let mut line = |event: &Event| {
@@ -33,7 +38,7 @@ fn write(path: &Path, events: u64) {
     while seq < events {
         for event in &body {
             seq += 1;
-            line(&number.event(event, seq));
+            line(&change(number.event(event, seq)));
         }
         number = number.next();
     }
@@ -42,7 +47,11 @@ fn write(path: &Path, events: u64) {
 
 /// Peak memory of this process in MB; `None` if the system does not report it.
 fn peak_mb() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    peak_mb_of("self")
+}
+
+fn peak_mb_of(process: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     Some(line.trim().trim_end_matches(" kB").parse::<u64>().ok()? / 1024)
 }
@@ -77,6 +86,32 @@ fn memory_grows_by_less_than_a_kilobyte_an_event() {
     if let Some(peak) = peak_mb() {
         assert!(peak < 60 + EVENTS / 1024, "{peak} MB");
     }
+}
+
+/// A page shows all of these rounds, and yet the recording is in memory at most once.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_page_is_written_as_it_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("wide.dscope.jsonl");
+    write_changed(&path, 14_000, long::with_many_candidates);
+    let bytes = std::fs::metadata(&path).unwrap().len();
+    let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_draftscope"));
+    program.args(["export", "--to", "html", "--out"]).arg(folder.path().join("page.html")).arg(&path);
+    let mut running = program.stdout(std::process::Stdio::null()).spawn().unwrap();
+    let mut most = 0;
+    let status = loop {
+        most = most.max(peak_mb_of(&running.id().to_string()).unwrap_or(0));
+        if let Some(status) = running.try_wait().unwrap() {
+            break status;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    assert!(status.success());
+    let page = std::fs::metadata(folder.path().join("page.html")).unwrap().len();
+    println!("{} MB, page of {} MB: most memory {most} MB", bytes >> 20, page >> 20);
+    assert!(page > bytes / 4, "the page shows the candidates of all rounds");
+    assert!(most > 10 && most < 60 + (bytes >> 20), "{most} MB for {} MB", bytes >> 20);
 }
 
 #[test]

@@ -18,7 +18,7 @@ use candle_core::Device;
 use candle_core::quantized::gguf_file::Value;
 use candle_core::quantized::{GgmlDType, QStorage, QTensor};
 use common::grown::{
-    ASSISTANT, CONTEXT, DEEPSEEK, DEEPSEEK2, GEMMA4, GEMMA4_EXPERTS, GLM4_FLASH, GLM4_MOE, Growth, MIMO, QWEN3,
+    ASSISTANT, CONTEXT, DEEPSEEK, DEEPSEEK2, GEMMA3, GEMMA4, GEMMA4_EXPERTS, GLM4_FLASH, GLM4_MOE, Growth, MIMO, QWEN3,
     QWEN3_MOE, QWEN3_NEXT, QWEN35, QWEN35_MOE,
 };
 use common::tiny::{TEMPLATE, Tiny, vocab_len};
@@ -367,6 +367,7 @@ const FAMILIES: &[(&Growth, Drafts, &[Form])] = &[
     (&QWEN3, Drafts::Nothing, FORMS),
     (&MIMO, Drafts::OwnModule, FORMS),
     (&QWEN35, Drafts::OwnModule, FORMS),
+    (&GEMMA3, Drafts::Nothing, SHORT),
     (&GEMMA4, Drafts::Assistant, FORMS),
     (&DEEPSEEK, Drafts::OwnModule, FORMS),
     (&QWEN3_MOE, Drafts::Nothing, SHORT),

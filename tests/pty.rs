@@ -235,7 +235,7 @@ fn a_new_user_prompts_watches_stops_and_quits() {
     // the speedup against plain decoding, measured beside it
     terminal.wait("the speedup", |screen| {
         let text = screen.contents();
-        text.contains("speculative") && text.contains("plain") && text.contains('×') && text.contains("Tokens/s")
+        text.contains("Speedup") && text.contains("plain") && text.contains('×') && text.contains("accepted")
     });
     // an answer of hundreds of tokens, because a short one may end before it is stopped
     terminal.wait_for("○ ready");
@@ -696,6 +696,27 @@ fn keys_that_arrive_with_a_new_size_are_read_at_once() {
         terminal.wait_for(tab);
     }
     terminal.press("q");
+    assert_eq!(terminal.ends(), 0);
+}
+
+/// A terminal without bracketed paste sends a pasted text as keys.
+#[test]
+fn a_burst_of_keys_is_shown_to_its_end_and_ctrl_c_does_not_wait_behind_it() {
+    let (files, folder) = (common::tiny::Tiny::new(3), tempfile::tempdir().unwrap());
+    let mut terminal = tiny(&files, folder.path(), &["--drafter", "none"]);
+    let began = Instant::now();
+    terminal.press(&("word ".repeat(6_400) + "the end"));
+    terminal.wait_for("the end"); // without a further key
+    assert!(began.elapsed() < Duration::from_secs(20), "32,000 keys took {:?}", began.elapsed());
+    terminal.press("\u{1b}[I"); // focus reports, the mouse, a new size and a paste do as well as keys
+    terminal.resize(100, 40);
+    terminal.press("\u{1b}[200~ and\rpasted\u{1b}[201~\u{1b}[<0;3;3M\u{1b}[<0;3;3mi");
+    terminal.wait_for("pasted");
+    let began = Instant::now();
+    terminal.press(&("word ".repeat(40_000) + "\u{3}"));
+    terminal.wait_for("the prompt is cleared");
+    assert!(began.elapsed() < Duration::from_secs(60), "200,000 keys took {:?}", began.elapsed());
+    terminal.press("\u{3}");
     assert_eq!(terminal.ends(), 0);
 }
 

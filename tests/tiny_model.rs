@@ -541,15 +541,19 @@ fn lossless_rules_keep_the_distribution_of_the_target_over_whole_rounds_of_chain
     let early = Drafting { exit_layers: tiny::LAYERS as u16 - 1, ..Drafting::default() };
     let distorted = || (Box::new(Distorted) as Box<dyn Drafter>, None);
     let guided = || (Box::new(EarlyExitDrafter) as Box<dyn Drafter>, Some(stop_rule()));
+    let stacked = || (Box::new(DrafterSet::default()) as Box<dyn Drafter>, None);
     let cases = [
         (VerifyRule::Rejection, Drafting::default(), distorted()),
         (VerifyRule::Block, Drafting::default(), distorted()),
         (VerifyRule::Rejection, tree, distorted()),
         (VerifyRule::Rejection, early, guided()),
         (VerifyRule::Block, early, guided()),
+        (VerifyRule::Rejection, early, stacked()),
+        (VerifyRule::Block, early, stacked()),
     ];
     for (case, (rule, drafting, drafter)) in (1..).zip(cases) {
-        let settings = Settings { rule, drafting, ..base };
+        // only the set of all drafters reads the kind
+        let settings = Settings { rule, drafting, drafter: "suffix+early-exit".parse().unwrap(), ..base };
         let is_guided = drafter.1.is_some();
         let (speculative, tally) = pairs(&files, settings, drafter, case * n..(case + 1) * n);
         assert!(tally.accepted > n as usize / 4, "{tally:?} proves nothing");

@@ -80,6 +80,7 @@ impl Step {
                 top: unreported(),
                 row: None,
                 more: false,
+                copied: None,
                 took_us: 0,
             }
         }));

@@ -131,6 +131,7 @@ impl Auto {
         let Some(policy) = &mut self.policy else {
             return;
         };
+        policy.set_drafter(settings.drafter);
         if !was_active {
             policy.resume(settings.draft_len.into());
         }

@@ -21,7 +21,10 @@ const BUFFER: usize = 1 << 18;
 /// How often a folder of the same name is replaced, when several programs write it.
 const TRIES: usize = 8;
 
-/// Name of a folder that is replaced, inside a temporary one.
+/// How the name begins of a folder with one that is replaced: no temporary one, since it may hold the only copy.
+const ASIDE: &str = ".draftscope-old-";
+
+/// Name of a folder that is replaced, inside that one.
 const OLD: &str = "old";
 
 fn parent(path: &Path) -> &Path {
@@ -57,7 +60,7 @@ pub(super) fn file(
         };
         return fill(&mut there, is_packed, write);
     }
-    let mut file = with_usual_mode(0o666).tempfile_in(parent(path))?;
+    let mut file = file_access::temporary_file_in(parent(path))?;
     if let Ok(there) = path.metadata() {
         file.as_file().set_permissions(there.permissions())?;
     }
@@ -93,7 +96,7 @@ pub(super) fn folder(
     refuse(path, force)?;
     let path = &followed(path);
     check_own(path, is_own)?;
-    let folder = with_usual_mode(0o777).tempdir_in(parent(path))?;
+    let folder = file_access::temporary_folder_in(parent(path))?;
     write(folder.path())?;
     let mut replaced = None; // kept until the new folder has its name
     for _ in 0..TRIES {
@@ -104,7 +107,7 @@ pub(super) fn folder(
             }
             Err(error) if force && error.kind() == io::ErrorKind::AlreadyExists => {
                 check_own(path, is_own)?; // another program may have written there meanwhile
-                let aside = tempfile::Builder::new().prefix(".draftscope-").tempdir_in(parent(path))?;
+                let aside = tempfile::Builder::new().prefix(ASIDE).tempdir_in(parent(path))?;
                 match fs::rename(path, aside.path().join(OLD)) {
                     Ok(()) => replaced = Some(aside),
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -164,21 +167,4 @@ fn check_own(path: &Path, is_own: fn(&str) -> bool) -> Result<(), WriteError> {
         }
     }
     Ok(())
-}
-
-/// A temporary file or folder with the permissions of an ordinary one, as the umask limits them. By default only the
-/// owner could read it.
-#[cfg(unix)]
-fn with_usual_mode(mode: u32) -> tempfile::Builder<'static, 'static> {
-    use std::os::unix::fs::PermissionsExt;
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".draftscope-").permissions(fs::Permissions::from_mode(mode));
-    builder
-}
-
-#[cfg(not(unix))]
-fn with_usual_mode(_mode: u32) -> tempfile::Builder<'static, 'static> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".draftscope-");
-    builder
 }

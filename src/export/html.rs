@@ -1,17 +1,20 @@
 //! One self-contained page: transcript, token cards, list of rounds, plots and a player.
 //!
-//! Invariant: the page loads nothing, and its script shows the recording as text only; see [`super::page_frame`].
+//! Invariant: the page loads nothing, and its script shows the recording as text only; see [`super::page_frame`]. Memory is
+//! bounded by the rounds that the page shows, and each is converted as it is written.
 
-use std::io;
+use std::cell::Cell;
+use std::io::{self, Write};
 
-use serde_json::{Value, json};
+use serde::ser::SerializeMap as _;
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value, json};
 
 use crate::protocol::{Lane, Outcome, Piece, Prediction};
 use crate::session::text::{self, Joiner};
 use crate::session::{Answer, Fate, Figure, Provenance, Round, Session, Speedup, Turn, explain};
 use crate::trace::Recording;
 
-use super::atomic_file::Out;
 use super::page_frame::Parts;
 use super::{changed, rivals};
 
@@ -28,19 +31,23 @@ const MAX_ROUNDS: usize = 4000;
 /// Tokens over which the speed curve is averaged.
 const SPEED_WINDOW: u64 = 16;
 
-pub(super) fn write(session: &Session, recording: &Recording, out: Out<'_>) -> io::Result<()> {
-    out.write_all(whole(session, recording)?.as_bytes())
+/// A session for [`write`]: it keeps the candidates of those rounds that a page shows.
+pub(super) fn session() -> Session {
+    Session::of_first_rounds(MAX_ROUNDS)
 }
 
-/// The whole page.
-pub(super) fn whole(session: &Session, recording: &Recording) -> io::Result<String> {
-    let mut page = page(session, recording);
-    picture(&mut page);
+/// Writes the whole page.
+pub(super) fn write(session: &Session, recording: &Recording, out: &mut dyn Write) -> io::Result<()> {
     let title = session.header().map_or("", |header| header.model.name.as_str());
-    PARTS.page(&text::one_line(title), None, &page)
+    PARTS.write(&text::one_line(title), None, &Page(session, recording), out)
 }
 
 /// Replaces control characters in every string by visible pictures: not all strings come from `session::text`.
+fn pictured(mut value: Value) -> Value {
+    picture(&mut value);
+    value
+}
+
 fn picture(value: &mut Value) {
     match value {
         Value::String(shown) => *shown = text::printable(shown).into_owned(),
@@ -50,11 +57,71 @@ fn picture(value: &mut Value) {
     }
 }
 
-fn page(session: &Session, recording: &Recording) -> Value {
-    let rounds: usize = session.turns().iter().map(|turn| turn.answer(Lane::Speculative).rounds.len()).sum();
+/// The data of a page.
+struct Page<'a>(&'a Session, &'a Recording);
+
+impl Serialize for Page<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(session, recording) = self;
+        with_list(serializer, around(session, recording), "turns", turns(session))
+    }
+}
+
+/// A turn, of whose rounds so many are shown.
+struct ShownTurn<'a>(&'a Turn, usize);
+
+impl Serialize for ShownTurn<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(turn, shown) = self;
+        let reports_rule = turn.reports_rule();
+        let rounds = turn.answer(Lane::Speculative).rounds[..*shown].iter();
+        let rounds = rounds.map(|shown| pictured(round(shown, reports_rule)));
+        with_list(serializer, around_rounds(turn, *shown), "rounds", rounds)
+    }
+}
+
+/// An object with one more field, a list whose items are made as they are written.
+fn with_list<S: Serializer>(
+    serializer: S,
+    fields: Value,
+    name: &'static str,
+    items: impl Iterator<Item: Serialize>,
+) -> Result<S::Ok, S::Error> {
+    let fields = match pictured(fields) {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    };
+    let mut object = serializer.serialize_map(None)?;
+    for (name, value) in &fields {
+        object.serialize_entry(name, value)?;
+    }
+    object.serialize_entry(name, &List(Cell::new(Some(items))))?;
+    object.end()
+}
+
+/// Items that are made as they are written, once.
+struct List<I>(Cell<Option<I>>);
+
+impl<I: Iterator<Item: Serialize>> Serialize for List<I> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.take().into_iter().flatten())
+    }
+}
+
+/// The turns until [`MAX_ROUNDS`] are shown.
+fn turns(session: &Session) -> impl Iterator<Item = ShownTurn<'_>> {
     let mut left = MAX_ROUNDS;
-    let turns: Vec<_> =
-        session.turns().iter().map_while(|turn| (left > 0).then(|| self::turn(turn, &mut left))).collect();
+    session.turns().iter().map_while(move |turn| {
+        let shown = turn.answer(Lane::Speculative).rounds.len().min(left);
+        let is_shown = left > 0;
+        left -= shown;
+        is_shown.then_some(ShownTurn(turn, shown))
+    })
+}
+
+/// The page without its turns.
+fn around(session: &Session, recording: &Recording) -> Value {
+    let rounds: usize = session.turns().iter().map(|turn| turn.answer(Lane::Speculative).rounds.len()).sum();
     let beside = |lane| (session.stats(lane).rounds() > 0).then(|| summary(session, lane));
     json!({
         "header": session.header(),
@@ -62,7 +129,6 @@ fn page(session: &Session, recording: &Recording) -> Value {
         "changed": session.header().and_then(changed),
         "cut": recording.cut().map(ToString::to_string),
         "left_out": (rounds > MAX_ROUNDS).then(|| format!("the first {MAX_ROUNDS} of {rounds} rounds are shown")),
-        "turns": turns,
         "summary": summary(session, Lane::Speculative),
         "plain": beside(Lane::Plain),
         "rival": beside(Lane::Rival),
@@ -97,19 +163,15 @@ fn summary(session: &Session, lane: Lane) -> Value {
     summary
 }
 
-fn turn(turn: &Turn, left: &mut usize) -> Value {
+/// A turn without its rounds, of which so many are shown.
+fn around_rounds(turn: &Turn, shown: usize) -> Value {
     let answer = turn.answer(Lane::Speculative);
-    let shown = answer.rounds.len().min(*left);
-    *left -= shown;
-    let reports_rule = turn.reports_rule();
-    let rounds: Vec<_> = answer.rounds[..shown].iter().map(|shown| round(shown, reports_rule)).collect();
     let last = answer.rounds.get(shown).map_or(u32::MAX, |next| next.round);
     json!({
         "number": turn.number,
         "typed": text::printable(&turn.typed),
         "first_row": row(&answer.first_row),
         "transcript": transcript(answer, last),
-        "rounds": rounds,
         "speed": speeds(answer),
         "plain_speed": speeds(turn.answer(Lane::Plain)),
         "rival_speed": speeds(turn.answer(Lane::Rival)),

@@ -4,6 +4,7 @@
 //! Invariant: a page loads nothing ([`super::page_frame`]). Drawings are pictures of the program's own panels, drawn by its
 //! own code at that step of the lesson; numbers are those of the recording in the page.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -84,10 +85,17 @@ fn player(run: &Run, read: Read) -> Result<Option<String>, ExportError> {
     for event in recording.reader()? {
         session.apply(&event?);
     }
-    html::whole(&session, &recording).map(Some).map_err(unwritten)
+    text(|out| html::write(&session, &recording, out)).map(Some)
 }
 
-fn unwritten(source: std::io::Error) -> ExportError {
+/// A page as text.
+fn text(write: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> Result<String, ExportError> {
+    let mut page = Vec::new();
+    write(&mut page).map_err(unwritten)?;
+    String::from_utf8(page).map_err(|error| unwritten(io::Error::other(error)))
+}
+
+fn unwritten(source: io::Error) -> ExportError {
     ExportError::Write { path: PathBuf::from("a lesson's page"), source }
 }
 
@@ -141,7 +149,7 @@ fn page(entry: &LessonEntry, read: Read) -> Result<String, ExportError> {
     }
     let lesson = &entry.lesson;
     let data = json!({ "title": lesson.title, "summary": lesson.summary, "steps": steps, "pictures": drawings.0 });
-    PARTS.page(&lesson.title, Some(&html::PARTS), &data).map_err(unwritten)
+    text(|out| PARTS.write(&lesson.title, Some(&html::PARTS), &data, out))
 }
 
 #[cfg(test)]

@@ -86,6 +86,11 @@ fn numbers(session: &Session, out: Out<'_>) -> io::Result<()> {
         let values = runs.iter().map(|run| format!(" {} |", value(run))).collect::<String>();
         writeln!(out, "| {name} |{values}")?;
     }
+    let copies: Vec<_> = lanes.iter().map(|lane| session.stats(*lane).copies().acceptance_rate()).collect();
+    if copies.iter().any(Option::is_some) {
+        let values = copies.into_iter().map(|rate| format!(" {} |", percent(rate))).collect::<String>();
+        writeln!(out, "| acceptance rate of copies (accepted ÷ drafted) |{values}")?;
+    }
     let per_round = |lane: &Lane| format!(" {} |", number(session.stats(*lane).mean_tokens_per_round(), 2));
     writeln!(out, "| tokens per round (committed ÷ rounds) |{}", lanes.iter().map(per_round).collect::<String>())?;
     let speed = |lane: &Lane| format!(" {} |", number(session.tokens_per_second(*lane), 1));

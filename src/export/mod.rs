@@ -277,7 +277,7 @@ fn write(
     out: atomic_file::Out<'_>,
 ) -> Result<(), WriteError> {
     match format {
-        Format::Html => Ok(html::write(&fold(recording)?, recording, out)?),
+        Format::Html => Ok(html::write(&fold_into(html::session(), recording)?, recording, out)?),
         Format::Cast => cast::write(recording, options, out),
         Format::Svg => svg::write(recording, options, out),
         Format::Perfetto => perfetto::write(recording, out),
@@ -291,7 +291,10 @@ fn write(
 
 /// Replays a whole recording into a session.
 fn fold(recording: &Recording) -> Result<Session, TraceError> {
-    let mut session = Session::new();
+    fold_into(Session::new(), recording)
+}
+
+fn fold_into(mut session: Session, recording: &Recording) -> Result<Session, TraceError> {
     for event in recording.events()? {
         session.apply(&as_replayed(event?, recording));
     }

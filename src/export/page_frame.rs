@@ -1,13 +1,14 @@
 //! The frame that all exported pages share: head, content security policy, common style and script, and the block of data.
 //!
 //! Invariant: a page loads nothing and runs only its own script, which its policy names by hash. Data are JSON in a block
-//! that no text can close, and scripts show it as text only.
+//! that no text can close, and scripts show it as text only. They are written as they are made, never held as a whole.
 
-use std::io;
+use std::io::{self, Write};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::Value;
+use serde::Serialize;
+use serde_json::ser::{Formatter, Serializer};
 use sha2::{Digest, Sha256};
 
 const FRAME: &str = include_str!("page/frame.html");
@@ -31,11 +32,18 @@ impl Parts {
         [SCRIPT, self.script].concat()
     }
 
-    /// The page with its data. Pages of the kind `inner` may be frames within it: their style and script are allowed too.
+    /// Writes the page with its data. Pages of the kind `inner` may be frames within it: their style and script are allowed
+    /// too.
     ///
     /// # Errors
-    /// When the data cannot be written as JSON.
-    pub(super) fn page(&self, title: &str, inner: Option<&Self>, data: &Value) -> io::Result<String> {
+    /// When the output cannot be written.
+    pub(super) fn write(
+        &self,
+        title: &str,
+        inner: Option<&Self>,
+        data: &impl Serialize,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
         let hashes = |block: fn(&Self) -> String| {
             let all = [Some(self), inner].into_iter().flatten().map(|parts| hash(&block(parts)));
             all.collect::<Vec<_>>().join("' '")
@@ -49,21 +57,26 @@ impl Parts {
             .replace("{{script}}", &self.script());
         // inserted last and never searched for placeholders, since data may contain any text
         let (before, after) = page.split_once("{{data}}").unwrap_or((&page, ""));
-        Ok([before, &block(data)?, after].concat())
+        out.write_all(before.as_bytes())?;
+        data.serialize(&mut Serializer::with_formatter(&mut *out, Inert))?;
+        out.write_all(after.as_bytes())
     }
 }
 
-/// JSON for a block of data that no text in it can close.
-fn block(value: &Value) -> io::Result<String> {
-    Ok(serde_json::to_string(value)?.chars().map(inert).collect())
-}
+/// Escapes the characters of JSON that HTML would act on. Only strings contain such characters, and in a string the escape
+/// means the same character. So no text in a block of data can close it.
+struct Inert;
 
-/// Escapes a character of JSON that HTML would act on. Only strings contain such characters, and in a string the escape
-/// means the same character.
-fn inert(c: char) -> String {
-    match c {
-        '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => format!("\\u{:04x}", c as u32),
-        c => c.to_string(),
+impl Formatter for Inert {
+    fn write_string_fragment<W: ?Sized + Write>(&mut self, out: &mut W, mut text: &str) -> io::Result<()> {
+        while let Some(at) = text.find(['<', '>', '&', '\u{2028}', '\u{2029}']) {
+            let (before, rest) = text.split_at(at);
+            let mut rest = rest.chars();
+            let escaped = rest.next().map_or(0, u32::from);
+            write!(out, "{before}\\u{escaped:04x}")?;
+            text = rest.as_str();
+        }
+        out.write_all(text.as_bytes())
     }
 }
 

@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use half::f16;
 use safetensors::{Dtype, tensor::TensorView};
 use serde::{Deserialize, Serialize};
-use tempfile::TempPath;
+
+use crate::file_access::temporary_file_in;
 
 use super::GenerateError;
 use super::sequence::Finished;
@@ -139,14 +140,13 @@ impl Shard {
     }
 }
 
-/// Writes a file under a temporary name and renames it. Several processes may write the same plan at once, so each has
-/// its own temporary name. A file that cannot be finished is removed, since a full disk needs the space.
+/// Writes a file under a temporary name and renames it. A file that cannot be finished is removed, since a full disk needs
+/// the space.
 fn write(path: &Path, bytes: &[u8]) -> Result<(), GenerateError> {
     let failed = |e| GenerateError::file(path, e);
-    let own_name = path.with_extension(format!("{}.part", std::process::id()));
-    let mut file = fs::File::create(&own_name).map_err(failed)?;
-    let temporary = TempPath::try_from_path(own_name).map_err(failed)?;
-    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(failed)?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let mut temporary = temporary_file_in(folder).map_err(failed)?;
+    temporary.write_all(bytes).and_then(|()| temporary.as_file().sync_all()).map_err(failed)?;
     temporary.persist(path).map_err(|error| failed(error.error))?;
     if let Some(folder) = path.parent().and_then(|folder| fs::File::open(folder).ok()) {
         let _ = folder.sync_all(); // so that the name survives a power cut, where directories can be synced

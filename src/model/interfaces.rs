@@ -8,24 +8,26 @@ mod candle_target;
 #[cfg(feature = "gpu")]
 mod gpu_target;
 mod module_kind;
+mod native_target;
 
 use std::any::Any;
 use std::sync::Arc;
 
 use candle_core::Device;
-use serde_json::{Map, Value};
 
-use crate::model::files::{ConfigJson, Folder, GgufFile, MatrixForm, ModelFiles, TensorNames};
-use crate::model::native::{NativeCpu, NativeLlama};
-use crate::model::nn::{MatmulBackend, PassWidths, SharedTarget, Tensors, TransformerConfig};
+use crate::model::files::{ConfigJson, Folder, GgufFile, ModelFiles, TensorNames};
+use crate::model::native::{self, NativeCpu, NativeLlama};
+use crate::model::nn::{MatmulBackend, SharedTarget, Tensors, TransformerConfig};
 use crate::model::options::{DraftVocab, LoadOptions, WeightType, device_name, device_threads};
+use crate::model::plan::Plan;
 use crate::model::{Checkpoint, DraftModule, Model, ModelError, ModelSpec};
-use crate::protocol::{DrafterInfo, MemoryAccount, TokenId};
+use crate::protocol::{DrafterInfo, TokenId};
 
 pub use self::candle_target::{CandleFamily, CandleTarget};
 #[cfg(feature = "gpu")]
 pub(in crate::model) use self::gpu_target::GpuTarget;
 pub use self::module_kind::{CheckedModule, ModuleCard, ModuleKind};
+pub(in crate::model) use self::native_target::NativeTarget;
 
 /// Names of a family.
 #[derive(Clone, Copy, Debug)]
@@ -66,81 +68,22 @@ pub trait Family: Sync {
     }
 }
 
-/// Draft modules in a model's own files, one for each depth.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OwnModules {
-    /// Modules with tensors.
-    pub found: usize,
-    /// Modules that the configuration announces.
-    pub announced: usize,
-}
-
-/// Facts that only one family has: lines and JSON fields of `models info`.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Description {
-    /// Fields of the JSON form.
-    pub fields: Map<String, Value>,
-    /// Lines about the layers.
-    pub layers: Vec<String>,
-    /// Lines about memory.
-    pub memory: Vec<String>,
-    /// What drafts for it, if the usual sentence does not suffice.
-    pub drafter: Option<String>,
-}
-
 /// A model's sizes as its family reads them, checked before any tensor is read.
 pub trait FamilyConfig: Any {
     /// The sizes that every transformer has.
     fn transformer(&self) -> &TransformerConfig;
 
-    /// Weights of all matrices.
-    fn matrix_weights(&self) -> u64 {
-        self.transformer().matrix_weights()
-    }
-
-    /// Weights of tables whose rows are only looked up: they stay as stored.
-    fn looked_up_weights(&self) -> u64 {
-        0
-    }
-
-    /// Bytes that those tables take.
-    fn looked_up_bytes(&self, _source: &ModelFiles) -> u64 {
-        0
-    }
-
-    /// Values cached per position, in all layers together.
-    fn cached_values(&self) -> u64 {
-        self.transformer().cached_values()
-    }
-
-    /// Bytes of the state of recurrent layers.
-    fn state_bytes(&self) -> u64 {
-        0
-    }
-
-    /// Bytes of a row's inputs, from which recurrent layers compute their state again.
-    fn replay_bytes(&self) -> u64 {
-        0
-    }
-
-    /// Whether experts make it so large that memory is checked before the weights are downloaded.
-    fn is_large(&self) -> bool {
-        false
-    }
+    /// What the model computes, and from which tensors.
+    fn plan(&self) -> &Plan;
 
     /// Whether the native backend runs whole passes, not only its matrices; the cache then stores f16.
     fn runs_whole_native(&self) -> bool {
-        false
+        native::runs(self.plan())
     }
 
     /// Whether the GPU backend runs it.
     fn runs_on_gpu(&self) -> bool {
         self.runs_whole_native()
-    }
-
-    /// Draft modules in the same files.
-    fn own_modules(&self, _source: &ModelFiles) -> OwnModules {
-        OwnModules::default()
     }
 
     /// Whether its own modules draft, or an assistant, whose vocabulary `--draft-vocab` trims. `named`: `--draft-model`
@@ -149,24 +92,9 @@ pub trait FamilyConfig: Any {
         false
     }
 
-    /// Values that each of its own modules caches of one position.
-    fn module_values(&self) -> u64 {
-        2 * self.transformer().kv_width() as u64
-    }
-
-    /// Sizes of its largest layer, for the memory of passes on candle.
-    fn pass_widths(&self) -> PassWidths {
-        self.transformer().pass_widths()
-    }
-
-    /// Corrects figures of what this family loads in another way than tensors tell; `form`: that of its matrices.
-    fn memory(&self, _context: &LoadContext<'_>, account: MemoryAccount, _form: MatrixForm) -> MemoryAccount {
-        account
-    }
-
-    /// Lines of `models info`.
-    fn describe(&self) -> Description {
-        Description::default()
+    /// What drafts for it where its files bring no module, if the usual sentence does not suffice.
+    fn drafter(&self) -> Option<&'static str> {
+        None
     }
 
     /// Loads the target.
@@ -295,7 +223,7 @@ impl LoadContext<'_> {
         let (matmul, dtype, device) = match backend {
             Backend::Native => {
                 let cpu = NativeCpu::new(self.options.threads);
-                let modules = if self.loads_modules() { self.config.own_modules(self.source).found } else { 0 };
+                let modules = if self.loads_modules() { self.config.plan().modules.len() } else { 0 };
                 cpu.expect(self.source, (self.config.transformer().layers, modules));
                 (MatmulBackend::Kernels(Arc::new(cpu)), self.source.loaded_dtype(), &Device::Cpu)
             }

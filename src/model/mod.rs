@@ -24,6 +24,7 @@ mod module_core;
 pub mod native;
 pub mod nn;
 pub mod options;
+pub mod plan;
 pub mod row_by_row;
 mod rows;
 pub mod shared_kv;

@@ -12,9 +12,9 @@ use super::settings::{named, within};
 use super::{MAX_DRAFT_LEN, MtpOverride, SettingsError};
 
 /// Defines [`DrafterKind`] from one row per drafter: its documentation, its name, its line in the help and, optionally,
-/// another drafter that is tried first, so that this one drafts only when that one finds nothing.
+/// others that it can be joined with: `ngram`, which is tried first, and `suffix`, which is weighed against it.
 macro_rules! drafters {
-    ($($(#[$doc:meta])* $kind:ident = $name:literal, $help:literal $(, also after $first:ident = $first_name:literal)?;)+) => {
+    ($($(#[$doc:meta])* $kind:ident = $name:literal, $help:literal $(, also after $($first:ident = $first_name:literal),+)?;)+) => {
         /// The drafter, which proposes the draft tokens. It affects only the speed if the rule is lossless; the rule
         /// decides the text.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -22,7 +22,7 @@ macro_rules! drafters {
         #[serde(try_from = "String", into = "&'static str")]
         pub enum DrafterKind {
             $($(#[$doc])* $kind,)+
-            /// Several drafters, in turn.
+            /// Two drafters: in turn, or weighed against each other in each round.
             Joined(&'static Joined),
             /// No drafter: plain decoding.
             None,
@@ -34,14 +34,14 @@ macro_rules! drafters {
             /// Every kind, in the order help lists them.
             pub const ALL: &'static [Self] = &[
                 $(Self::$kind,)+
-                $($(Self::Joined(&Joined {
+                $($($(Self::Joined(&Joined {
                     name: concat!($first_name, "+", $name),
                     chain: &[Self::$first, Self::$kind],
-                }),)?)+
+                }),)+)?)+
                 Self::None,
             ];
 
-            /// Name in flags, JSON and on screen; names of drafters in turn are joined by `+`.
+            /// Name in flags, JSON and on screen; names of two drafters are joined by `+`.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -63,7 +63,7 @@ macro_rules! drafters {
                 }
             }
 
-            /// The simple drafters in order: each is tried if the one before found nothing.
+            /// The simple drafters in order.
             #[must_use]
             pub const fn chain(self) -> &'static [Self] {
                 match self {
@@ -72,6 +72,13 @@ macro_rules! drafters {
                     Self::None | Self::Unknown => &[],
                 }
             }
+
+            /// Whether copies of the text are weighed against the drafts of another drafter in each round, and may
+            /// follow them: `suffix+…`. k then limits the other drafter's drafts.
+            #[must_use]
+            pub const fn stacks_copies(self) -> bool {
+                matches!(self.chain(), [Self::Suffix, _, ..])
+            }
         }
     };
 }
@@ -79,7 +86,7 @@ macro_rules! drafters {
 /// Name in files of a drafter that is not known. It cannot be asked for.
 const UNKNOWN: &str = "unknown";
 
-/// Drafters in turn: each is tried if the one before found nothing.
+/// Two drafters. After `ngram` the second is tried if it found nothing; `suffix` is weighed against the second.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Joined {
     name: &'static str,
@@ -89,6 +96,9 @@ pub struct Joined {
 impl Joined {
     fn describe(&self) -> String {
         let names: Vec<_> = self.chain.iter().map(|kind| kind.name()).collect();
+        if let [DrafterKind::Suffix, other] = self.chain {
+            return format!("copies of the text and drafts of {other}: what promises more, or both in one draft");
+        }
         let next = names.windows(2).map(|pair| format!("if {} finds nothing, {}", pair[0], pair[1]));
         format!("{}; {}", names[0], next.collect::<Vec<_>>().join("; "))
     }
@@ -99,13 +109,15 @@ drafters! {
     /// an assistant.
     #[default]
     Mtp = "mtp", "the draft module: MTP, a stack of MTP modules, an EAGLE-3 head, a block drafter, or an assistant",
-        also after Ngram = "ngram";
+        also after Ngram = "ngram", Suffix = "suffix";
     /// A second, smaller model with the same tokenizer and its own cache.
-    DraftModel = "draft-model", "a second model: --draft-model", also after Ngram = "ngram";
+    DraftModel = "draft-model", "a second model: --draft-model", also after Ngram = "ngram", Suffix = "suffix";
     /// Prompt lookup: what followed the last n tokens where they last occurred in the text.
     Ngram = "ngram", "prompt lookup: what followed the last tokens where they last occurred in the text";
+    /// Copies what followed the longest end of the text that occurred before.
+    Suffix = "suffix", "copies what followed the longest end of the text that occurred before";
     /// The target's first layers with its final norm and head.
-    EarlyExit = "early-exit", "the target's own first layers", also after Ngram = "ngram";
+    EarlyExit = "early-exit", "the target's own first layers", also after Ngram = "ngram", Suffix = "suffix";
     /// Replays the plain answer, computed first: the upper limit of any drafter.
     Oracle = "oracle", "replays the plain answer, computed first: the upper limit";
     /// Random tokens: the lower limit.
@@ -138,6 +150,22 @@ impl FromStr for DrafterKind {
     fn from_str(name: &str) -> Result<Self, SettingsError> {
         named(Self::ALL, name, |kind| kind.name(), "drafter")
     }
+}
+
+/// Where a draft was copied from.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Copied {
+    /// Position in the context (prompt and answer, from 0) of the token that was copied. Beyond the round's anchor it is a
+    /// draft of the same round.
+    pub from: u32,
+    /// Tokens before it that equal the end of text and drafts.
+    pub len: u32,
+    /// Predicted chance that the target accepts it if it accepts the drafts before it, 0 to 1; none if that was not
+    /// estimated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(transform = super::schema::probability))]
+    pub chance: Option<f32>,
 }
 
 named_enum! {
@@ -222,6 +250,7 @@ mod tests {
             assert!(kind.chain().iter().all(|simple| simple.chain() == [*simple]));
             let joined = kind.chain().iter().map(|simple| simple.name()).collect::<Vec<_>>().join("+");
             assert!(joined == kind.name() || *kind == DrafterKind::None);
+            assert_eq!(kind.stacks_copies(), kind.name().starts_with("suffix+"));
             assert_eq!(serde_json::from_str::<DrafterKind>(&format!("\"{kind}\"")).unwrap(), *kind);
         }
         for pick in DraftPick::ALL {

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Branch, Costs, CountedRound, Header, Lane, Piece, Prediction, RoundOnDevice, RunSummary, Settings, TokenId,
+    Branch, Copied, Costs, CountedRound, Header, Lane, Piece, Prediction, RoundOnDevice, RunSummary, Settings, TokenId,
     Verification,
 };
 
@@ -210,6 +210,9 @@ events! {
             /// Whether drafts of the same pass follow: a block drafter drafts several at once.
             #[serde(default, skip_serializing_if = "std::ops::Not::not")]
             more: bool,
+            /// Where it was copied from; absent for a token that a model, or a person, proposed.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            copied: Option<Copied>,
             /// Time of this draft step; of the first draft of a pass, the pass included.
             took_us: u64,
         },
@@ -442,6 +445,7 @@ mod tests {
             top: Prediction::default(),
             row: Some(0),
             more: true,
+            copied: Some(Copied { from: 17, len: 4, chance: Some(0.75) }),
             took_us: 3,
         };
         for kind in [EventKind::Verified { round: 1, verdict }, drafted, EventKind::DraftAsked { draft_len: 3 }] {

@@ -31,7 +31,7 @@ pub use branch::Branch;
 pub use command::{Again, Command, Continuation, Landmark, Message, PlainAnswer, Prompt, Speaker};
 pub use costs::Costs;
 pub use device::{DeviceWork, GpuInfo, KernelTime, RoundOnDevice};
-pub use drafting::{DraftPick, DrafterKind, Drafting};
+pub use drafting::{Copied, DraftPick, DrafterKind, Drafting};
 pub use engine::{Ability, CountedRound, DraftCounts, DraftTotals, EngineInfo};
 pub(crate) use event::Private;
 pub use event::{Event, EventKind, ProbedDraft, StopReason};

@@ -252,10 +252,11 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Whether the shape of a draft depends on the drafted tokens: in a tree, and if the engine chooses k.
+    /// Whether the shape of a draft depends on the drafted tokens: in a tree, if the engine chooses k, and if copies are
+    /// stacked on another drafter.
     #[must_use]
     pub fn shapes_drafts(&self) -> bool {
-        self.drafting.tree.is_some() || self.draft_len_mode == DraftLenMode::Auto
+        self.drafting.tree.is_some() || self.draft_len_mode == DraftLenMode::Auto || self.drafter.stacks_copies()
     }
 
     /// k as requested: a number, or `auto`.

@@ -126,11 +126,11 @@ impl Account {
     }
 
     /// The account of one turn, from its [pass costs](super::PassCosts). `None` until a pass over one row and a round
-    /// with drafts were measured next to each other.
+    /// with drafts were measured next to each other, and if [other work disturbed](Turn::disturbance) them.
     #[must_use]
     pub fn of_turn(turn: &Turn) -> Option<Self> {
         let stats = turn.answer(Lane::Speculative).stats();
-        let costs = turn.pass_costs().filter(|_| stats.drafted() > 0)?.costs();
+        let costs = turn.pass_costs().filter(|_| stats.drafted() > 0 && turn.disturbance().is_none())?.costs()?;
         Some(Self::new(costs, accepted(stats)))
     }
 
@@ -294,7 +294,15 @@ mod tests {
     #[test]
     fn positions_count_the_rounds_that_got_there() {
         let piece = Piece::new(TokenId(1), "a");
-        let cell = DraftCell { piece, q: Some(0.5), top: Prediction::default(), row: None, more: false, took_us: 1 };
+        let cell = DraftCell {
+            piece,
+            q: Some(0.5),
+            top: Prediction::default(),
+            row: None,
+            more: false,
+            copied: None,
+            took_us: 1,
+        };
         let round = |draft_len: u8, kept: usize| {
             let outcome = |index| if index < kept { Outcome::Accepted } else { Outcome::Rejected };
             let judgement =

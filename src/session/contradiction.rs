@@ -165,7 +165,15 @@ mod tests {
             let piece = Piece::new(TokenId(1), "a");
             let candidate = Candidate { piece: piece.clone(), prob: p as f32 };
             let row = Prediction { top: vec![candidate], tail: 1.0 - p as f32 };
-            drafts.push(DraftCell { piece, q: Some(q as f32), top: row.clone(), row: None, more: false, took_us: 1 });
+            drafts.push(DraftCell {
+                piece,
+                q: Some(q as f32),
+                top: row.clone(),
+                row: None,
+                more: false,
+                copied: None,
+                took_us: 1,
+            });
             rows.push(row);
             judgements.push(Judgement { p: Some(p as f32), q: Some(q as f32), u: None, limit: None, outcome });
         }

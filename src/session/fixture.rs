@@ -33,7 +33,7 @@ pub(crate) fn header() -> Header {
             block: 0,
         }),
         drafters: Vec::new(),
-        lossless: true,
+        lossless: Some(true),
         settings: Settings { baseline: Baseline::Race, ..Settings::default() },
         ctx_len: 2048,
         memory: None,
@@ -156,6 +156,7 @@ impl Script {
                     top: row((text, *q), "…"),
                     row: None,
                     more: self.in_blocks && index + 1 < drafts.len(),
+                    copied: None,
                     took_us: if self.in_blocks && index > 0 { 10 } else { 900 },
                 },
             );

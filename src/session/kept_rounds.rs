@@ -1,7 +1,8 @@
 //! How much of old rounds and turns a session keeps.
 //!
-//! Invariant: of all rounds, the newest [`FULL_ROUNDS`] keep every candidate, the newest [`LISTED_ROUNDS`] those that the
-//! round table shows, and older ones none. So an event of a long session takes a few hundred bytes, whatever it recorded.
+//! Invariant: in a session for the screen, of all rounds the newest [`FULL_ROUNDS`] keep every candidate, the newest
+//! [`LISTED_ROUNDS`] those that the round table shows, and older ones none. In a session for a page, the first rounds of the
+//! speculative lane keep their candidates. So an event of a long session takes a few hundred bytes, whatever it recorded.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -30,28 +31,53 @@ pub(super) struct Place {
     pub(super) round: u32,
 }
 
-/// The newest rounds, if the session is for the screen; any other session keeps them all.
+/// Which rounds keep their candidates.
 #[derive(Clone, Default)]
-pub(super) struct KeptRounds(Option<[VecDeque<Place>; 2]>);
+pub(super) enum KeptRounds {
+    #[default]
+    All,
+    /// The newest: those with every candidate, and those of the round table.
+    Newest([VecDeque<Place>; 2]),
+    /// The first of the speculative lane: how many, how many have begun, and the other rounds that now run, by lane.
+    First { most: usize, begun: usize, running: [Option<Place>; Lane::ALL.len()] },
+}
 
 impl KeptRounds {
-    pub(super) fn bounded() -> Self {
-        Self(Some(Default::default()))
+    pub(super) fn newest() -> Self {
+        Self::Newest(Default::default())
     }
 
-    /// The same without any round.
+    pub(super) fn first(most: usize) -> Self {
+        Self::First { most, begun: 0, running: Default::default() }
+    }
+
+    /// The same before any round.
     pub(super) fn emptied(&self) -> Self {
-        if self.0.is_some() { Self::bounded() } else { Self::default() }
+        match self {
+            Self::All => Self::All,
+            Self::Newest(_) => Self::newest(),
+            Self::First { most, .. } => Self::first(*most),
+        }
     }
 
     /// Notes that a round begins. Returns the round that now keeps only what the table shows, and the one that keeps no
     /// candidates.
     pub(super) fn begin(&mut self, place: Place) -> [Option<Place>; 2] {
-        let Some([full, listed]) = &mut self.0 else { return [None; 2] };
-        full.push_back(place);
-        let shrunk = if full.len() > FULL_ROUNDS { full.pop_front() } else { None };
-        listed.extend(shrunk);
-        [shrunk, if listed.len() > LISTED_ROUNDS - FULL_ROUNDS { listed.pop_front() } else { None }]
+        match self {
+            Self::All => [None; 2],
+            Self::Newest([full, listed]) => {
+                full.push_back(place);
+                let shrunk = if full.len() > FULL_ROUNDS { full.pop_front() } else { None };
+                listed.extend(shrunk);
+                [shrunk, if listed.len() > LISTED_ROUNDS - FULL_ROUNDS { listed.pop_front() } else { None }]
+            }
+            Self::First { most, begun, running } => {
+                let is_kept = place.lane == Lane::Speculative && begun < most;
+                *begun += usize::from(is_kept);
+                let before = std::mem::replace(&mut running[place.lane.index()], (!is_kept).then_some(place));
+                [None, before]
+            }
+        }
     }
 }
 

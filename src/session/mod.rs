@@ -10,6 +10,7 @@ mod chosen;
 pub mod classes;
 mod compare;
 mod contradiction;
+mod copies;
 mod diff;
 mod draw;
 mod fate;
@@ -57,6 +58,7 @@ pub use align::{Pair, align};
 pub use chosen::ChosenDraftLen;
 pub use compare::{Agreement, Divergence, Race};
 pub use contradiction::Evidence;
+pub use copies::Copies;
 pub use diff::{Diff, FirstDifference, Side, TurnDiff};
 pub use draw::draw_for;
 pub use fate::{Fate, Provenance};
@@ -68,7 +70,7 @@ pub use loading::Loading;
 pub use marks::{MAX_MARKS, Mark, PassId};
 pub use moment::{Moment, Stop};
 pub use notices::MAX_NOTICES;
-pub use pass_costs::{PassCost, PassCosts};
+pub use pass_costs::{PassCost, PassCosts, at_least_one_row, has_ceiling};
 pub use phase::Phase;
 pub use position::{Facts, Residual, facts, residual};
 pub use robust::Interval;
@@ -143,7 +145,13 @@ impl Session {
     /// A session for a screen: rounds that ended long ago keep fewer candidates, and those before [`LISTED_ROUNDS`] none.
     #[must_use]
     pub fn for_screen() -> Self {
-        Self { kept: KeptRounds::bounded(), ..Self::default() }
+        Self { kept: KeptRounds::newest(), ..Self::default() }
+    }
+
+    /// A session for a page of so many rounds: later ones and those of other lanes keep no candidates.
+    #[must_use]
+    pub fn of_first_rounds(rounds: usize) -> Self {
+        Self { kept: KeptRounds::first(rounds), ..Self::default() }
     }
 
     /// Takes the next event. Events about a round or turn that was never announced change nothing.
@@ -210,7 +218,7 @@ impl Session {
                 self.turns[index].measured = Memo::default();
                 self.turns[index].is_attached = self.engine().is_some();
                 self.turns[index].has_other_plain = self.engine().is_some_and(|engine| engine.no_speedup.is_some());
-                self.turns[index].has_ceiling = self.header.as_ref().is_some_and(|header| header.backend == NATIVE);
+                self.turns[index].has_ceiling = self.header.as_ref().is_some_and(|header| has_ceiling(&header.backend));
                 self.lanes[lane.index()] =
                     LaneState { phase: Phase::Between, turn: Some(index), is_cold: self.waits() };
             }

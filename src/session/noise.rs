@@ -140,7 +140,10 @@ impl Writer<'_> {
         for index in 0..drafts {
             let took_us = (draft * share / f64::from(drafts)).round() as u64;
             let (token, top) = (piece.clone(), Prediction::default());
-            self.say(lane, EventKind::Drafted { round, index, token, q: None, top, row: None, more: false, took_us });
+            self.say(
+                lane,
+                EventKind::Drafted { round, index, token, q: None, top, row: None, more: false, copied: None, took_us },
+            );
         }
         let (rows, verify_us) = (vec![Prediction::default(); usize::from(drafts) + 1], (verify * share).round() as u64);
         self.say(lane, EventKind::Scored { round, rows, verify_us, sample_us: 0 });

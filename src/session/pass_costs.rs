@@ -62,6 +62,9 @@ pub struct PassCosts {
     pub draft_pass_us: f64,
     /// The part of a round outside drafts and pass, in microseconds.
     pub overhead_us: f64,
+    /// Whether no pass over several rows costs less than one over one row on this device.
+    #[serde(skip)]
+    has_ceiling: bool,
 }
 
 impl PassCosts {
@@ -90,7 +93,7 @@ impl PassCosts {
         unmeasured.dedup();
         unmeasured.retain(|rows| widths.iter().all(|cost| cost.rows != *rows));
         let [draft_us, draft_pass_us, overhead_us] = outside(turn, &local).map(|part| part * one_us);
-        Some(Self { widths, unmeasured, draft_us, draft_pass_us, overhead_us })
+        Some(Self { widths, unmeasured, draft_us, draft_pass_us, overhead_us, has_ceiling: turn.has_ceiling() })
     }
 
     /// T(m), if this width was measured.
@@ -99,27 +102,61 @@ impl PassCosts {
         self.widths.iter().find(|cost| cost.rows == rows)
     }
 
-    /// The form in which the account uses them: widths between two measured ones are interpolated linearly.
+    /// The first width that costs less than one row by more than its interval, where that is impossible: other work
+    /// slowed some of the passes.
     #[must_use]
-    pub fn costs(&self) -> Costs {
+    pub fn impossible(&self) -> Option<&PassCost> {
+        self.widths.iter().find(|cost| self.has_ceiling && cost.is_below_one_row())
+    }
+
+    /// The form in which predictions use them: widths between two measured ones are interpolated linearly. Where no pass
+    /// is cheaper than one over one row, a width measured below it, within its interval, counts as much as one row.
+    /// `None` if a width is [impossible](Self::impossible): nothing follows from such figures.
+    #[must_use]
+    pub fn costs(&self) -> Option<Costs> {
+        if self.impossible().is_some() {
+            return None;
+        }
         let widest = self.widths.last().map_or(0, |cost| cost.rows);
-        Costs {
+        Some(Costs {
             verify_us: (1..=widest).map(|rows| self.interpolated(rows)).collect(),
             draft_us: self.draft_us,
             draft_pass_us: self.draft_pass_us,
             settle_us: 0.0, // contained in the drafts' own time
             overhead_us: self.overhead_us,
-        }
+        })
+    }
+
+    /// T(m) of a measured width in microseconds, at least T(1) where less is impossible.
+    fn bounded_us(&self, cost: &PassCost) -> f64 {
+        let one = self.widths.first().map_or(0.0, |one| one.us);
+        if self.has_ceiling { cost.us.max(one) } else { cost.us }
     }
 
     fn interpolated(&self, rows: usize) -> f64 {
         let above = self.widths.partition_point(|cost| cost.rows < rows).min(self.widths.len() - 1);
         let (high, low) = (self.widths[above], self.widths[above.saturating_sub(1)]);
+        let [high_us, low_us] = [high, low].map(|cost| self.bounded_us(&cost));
         if high.rows <= rows || low.rows == high.rows {
-            return high.us;
+            return high_us;
         }
-        low.us + (high.us - low.us) * (rows - low.rows) as f64 / (high.rows - low.rows) as f64
+        low_us + (high_us - low_us) * (rows - low.rows) as f64 / (high.rows - low.rows) as f64
     }
+}
+
+/// Whether no pass over several rows costs less than one over one row with this backend.
+#[must_use]
+pub fn has_ceiling(backend: &str) -> bool {
+    backend == super::NATIVE
+}
+
+/// T(m) by the number of rows, each at least T(1): for passes of a backend that [has a ceiling](has_ceiling), measured
+/// below one row within their spread.
+#[must_use]
+pub fn at_least_one_row(mut verify_us: Vec<f64>) -> Vec<f64> {
+    let one = verify_us.first().copied().unwrap_or(0.0);
+    verify_us.iter_mut().for_each(|us| *us = us.max(one));
+    verify_us
 }
 
 /// T(m) ÷ T(1) of a width in each stretch that had it, and the number of passes.
@@ -213,7 +250,7 @@ mod tests {
         assert!((four.ratio - 1.25).abs() < 1e-12 && (four.us - 13_500.0).abs() < 1e-6, "{four:?}");
         assert_eq!((costs.rows(1).unwrap().us, costs.rows(2)), (10_800.0, None));
         assert!((costs.draft_us - 900.0).abs() < 1e-9 && (costs.overhead_us - 700.0).abs() < 1e-9, "{costs:?}");
-        let account = costs.costs();
+        let account = costs.costs().unwrap();
         assert_eq!(account.verify_us.len(), 4);
         assert!((account.verify_us[1] - 11_700.0).abs() < 1e-6, "between one row and four: {account:?}");
         assert!(Session::new().turn().is_none());
@@ -230,6 +267,28 @@ mod tests {
         let session = fold(&script.events);
         let costs = PassCosts::of(session.turn().unwrap()).unwrap();
         assert!((costs.draft_us - 10.0).abs() < 1e-6 && (costs.draft_pass_us - 2670.0).abs() < 1e-6, "{costs:?}");
-        assert!((costs.costs().drafting_us(1) - 2680.0).abs() < 1e-6, "one draft costs the pass too");
+        assert!((costs.costs().unwrap().drafting_us(1) - 2680.0).abs() < 1e-6, "one draft costs the pass too");
+    }
+
+    /// Costs with one width of this ratio beside one row.
+    fn with_width(ratio: f64, (low, high): (f64, f64), has_ceiling: bool) -> PassCosts {
+        let one =
+            PassCost { rows: 1, count: 9, ratio: 1.0, low: None, high: None, us: 1000.0, device_us: None };
+        let wide = PassCost { rows: 3, ratio, low: Some(low), high: Some(high), us: ratio * 1000.0, ..one };
+        let widths = vec![one, wide];
+        PassCosts { widths, unmeasured: Vec::new(), draft_us: 50.0, draft_pass_us: 0.0, overhead_us: 10.0, has_ceiling }
+    }
+
+    #[test]
+    fn nothing_follows_from_a_pass_that_is_cheaper_than_one_row_where_that_is_impossible() {
+        let near = with_width(0.97, (0.93, 1.01), true);
+        assert_eq!(near.impossible(), None);
+        assert_eq!(near.costs().unwrap().verify_us, [1000.0; 3], "the bound, also between the widths");
+        let below = with_width(0.81, (0.78, 0.84), true);
+        assert_eq!(below.impossible().map(|cost| cost.rows), Some(3));
+        assert_eq!(below.costs(), None);
+        let device = with_width(0.81, (0.78, 0.84), false);
+        assert_eq!(device.impossible(), None, "a wider pass may be cheaper there");
+        assert!(device.costs().unwrap().verify_us[2] < 1000.0);
     }
 }

@@ -295,6 +295,7 @@ pub fn automatic(recordings: &[ProbeRun], costs: &Costs) -> Simulated {
                 accepted,
                 sure,
                 one_pass: costs.draft_pass_us > 0.0,
+                has_copies: false,
                 first_draft_us,
                 draft_us,
                 verify_us,

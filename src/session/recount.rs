@@ -162,6 +162,7 @@ fn drafts(counts: &CountedRound, own: &[Known]) -> Vec<DraftCell> {
         top: unreported(),
         row: None,
         more: false,
+        copied: None,
         took_us: 0,
     };
     (0..usize::from(counts.drafted)).map(cell).collect()

@@ -5,7 +5,7 @@
 //! [`Round::row_of`] gives the row.
 
 use crate::protocol::{
-    Judgement, Leniency, NextKind, Outcome, Piece, Prediction, ProbedDraft, RoundOnDevice, Sampling, TokenId,
+    Copied, Judgement, Leniency, NextKind, Outcome, Piece, Prediction, ProbedDraft, RoundOnDevice, Sampling, TokenId,
     Verification, VerifyRule,
 };
 
@@ -24,6 +24,8 @@ pub struct DraftCell {
     pub row: Option<u8>,
     /// Whether drafts of the same pass follow.
     pub more: bool,
+    /// Where it was copied from; `None` for a token that a model, or a person, proposed.
+    pub copied: Option<Copied>,
     /// Time of this draft step; of the first draft of a pass, the pass included.
     pub took_us: u64,
 }

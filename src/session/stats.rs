@@ -4,9 +4,9 @@
 //! is `None`, never a made-up number. Only complete rounds count, and only rounds that no wait preceded contribute
 //! times (see [`Round::follows_wait`]). The caller chooses the lane or turn, and how to draw it.
 
-use crate::protocol::{RoundOnDevice, RunSummary};
+use crate::protocol::{NextKind, RoundOnDevice, RunSummary};
 
-use super::{Answer, Evidence, PartStats, Round};
+use super::{Answer, Copies, Evidence, PartStats, Round};
 
 /// Sums over the complete rounds of a lane.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -18,11 +18,15 @@ pub struct LaneStats {
     drafted: u64,
     tested: u64,
     accepted: u64,
+    bonus: u64,
+    recovered: u64,
     committed: u64,
     reached_per_pos: Vec<u64>,
     offered_per_pos: Vec<u64>,
     accepted_per_pos: Vec<u64>,
     histogram: Vec<u64>,
+    /// Copied drafts: proposed, tested and accepted.
+    copied: Copies,
     longest_asked: u64,
     draft_us: u64,
     verify_us: u64,
@@ -92,7 +96,9 @@ impl LaneStats {
             return;
         }
         self.longest_asked = self.longest_asked.max(round.draft_len.into());
-        let reached = usize::from(round.draft_len).min(round.accepted() + 1);
+        // of a tree, how deep it goes; copies may follow the k drafts of another drafter
+        let depth = (0..drafted).map(|index| round.depth(index) + 1).max().unwrap_or(0);
+        let reached = depth.max(round.draft_len.into()).min(round.accepted() + 1);
         (0..reached).for_each(|position| count(&mut self.reached_per_pos, position));
         if drafted == 0 {
             return;
@@ -100,8 +106,12 @@ impl LaneStats {
         self.rounds_with_drafts += 1;
         self.drafted += drafted as u64;
         self.accepted += round.accepted() as u64;
-        // of a tree, how deep it goes
-        let depth = (0..drafted).map(|index| round.depth(index) + 1).max().unwrap_or(0);
+        match round.next_kind() {
+            Some(NextKind::Bonus) => self.bonus += 1,
+            Some(NextKind::Recovered) => self.recovered += 1,
+            _ => {}
+        }
+        self.copied = self.copied.and(Copies::of(round));
         count(&mut self.histogram, round.accepted());
         if self.histogram.len() <= depth {
             self.histogram.resize(depth + 1, 0);
@@ -160,6 +170,8 @@ impl LaneStats {
             (&mut self.drafted, other.drafted),
             (&mut self.tested, other.tested),
             (&mut self.accepted, other.accepted),
+            (&mut self.bonus, other.bonus),
+            (&mut self.recovered, other.recovered),
             (&mut self.committed, other.committed),
             (&mut self.draft_us, other.draft_us),
             (&mut self.verify_us, other.verify_us),
@@ -172,6 +184,7 @@ impl LaneStats {
         for (sum, part) in sums {
             *sum = sum.saturating_add(part);
         }
+        self.copied = self.copied.and(other.copied);
         self.is_uncounted |= other.is_uncounted;
         self.longest_asked = self.longest_asked.max(other.longest_asked);
         self.evidence.merge(&other.evidence);
@@ -212,6 +225,24 @@ impl LaneStats {
         self.accepted
     }
 
+    /// Drafts that were discarded: rejected ones, and those after them.
+    #[must_use]
+    pub fn discarded(&self) -> u64 {
+        self.drafted.saturating_sub(self.accepted)
+    }
+
+    /// The target's own tokens after drafts that were all accepted.
+    #[must_use]
+    pub fn bonus(&self) -> u64 {
+        self.bonus
+    }
+
+    /// The target's own tokens in place of rejected drafts.
+    #[must_use]
+    pub fn recovered(&self) -> u64 {
+        self.recovered
+    }
+
     /// Tokens output by rounds: accepted, bonus, recovered; the first token of an answer, which
     /// prefill gives, is not among them.
     #[must_use]
@@ -223,6 +254,12 @@ impl LaneStats {
     #[must_use]
     pub fn output_tokens(&self) -> u64 {
         self.committed + self.answers
+    }
+
+    /// Drafts that were copied from the text; they count in the other figures, too.
+    #[must_use]
+    pub fn copies(&self) -> Copies {
+        self.copied
     }
 
     /// Accepted ÷ drafted.
@@ -339,6 +376,8 @@ impl LaneStats {
             num_spec_tokens: known(num_spec_tokens),
             num_draft_tokens: known(self.drafted),
             num_accepted_draft_tokens: known(self.accepted),
+            num_copied_draft_tokens: Some(self.copied.drafted).filter(|copied| *copied > 0),
+            num_accepted_copied_draft_tokens: Some(self.copied.accepted).filter(|_| self.copied.drafted > 0),
             mean_acceptance_length: ratio(self.accepted, self.rounds_with_drafts).map(|mean| 1.0 + mean),
             draft_acceptance_rate: self.acceptance_rate(),
             acceptance_histogram,

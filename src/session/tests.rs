@@ -177,8 +177,17 @@ pub(crate) fn tree_round(script: &mut Script) {
     script.push(Lane::Speculative, EventKind::RoundStarted { round, base_len: 4, draft_len: 2 });
     for (index, (text, row)) in (0..).zip(drafts) {
         let (token, top) = (piece(text), Prediction::default());
-        let kind =
-            EventKind::Drafted { round, index, token, q: Some(0.4), top, row: Some(row), more: false, took_us: 5 };
+        let kind = EventKind::Drafted {
+            round,
+            index,
+            token,
+            q: Some(0.4),
+            top,
+            row: Some(row),
+            more: false,
+            copied: None,
+            took_us: 5,
+        };
         script.push(Lane::Speculative, kind);
     }
     let row = |best: &str| Prediction { top: vec![Candidate { piece: piece(best), prob: 0.6 }], tail: 0.4 };
@@ -329,6 +338,7 @@ fn the_rejection_rule_is_explained_with_p_q_and_u() {
             top: Prediction::default(),
             row: None,
             more: false,
+            copied: None,
             took_us: 1,
         }],
         verdict: Some(Verification {
@@ -387,6 +397,28 @@ fn a_session_for_the_screen_drops_candidates_of_old_turns() {
         assert_eq!(session.stats(lane), all.stats(lane));
     }
     assert_eq!(session.turns()[0].speedup(), all.turns()[0].speedup());
+}
+
+#[test]
+fn a_session_for_a_page_keeps_the_candidates_of_its_rounds_alone() {
+    let mut script = Script::started();
+    for _ in 0..3 {
+        script.prompt("hi", "Hello");
+        (0..4).for_each(|_| script.round(&[(" a", 0.5)], &[(" b", 0.5), (" c", 0.5)]));
+        script.finish(Lane::Speculative, StopReason::Eos);
+    }
+    let mut session = Session::of_first_rounds(6);
+    (0..2).for_each(|_| script.events.iter().for_each(|event| session.apply(event))); // played again
+    let all = fold(&script.events);
+    let candidates = |session: &Session| -> Vec<usize> {
+        let rounds = session.turns().iter().flat_map(|turn| &turn.answer(Lane::Speculative).rounds);
+        rounds.map(|round| round.rows.iter().map(|row| row.top.len()).sum()).collect()
+    };
+    let (kept, whole) = (candidates(&session), candidates(&all));
+    assert_eq!((kept.len(), &kept[..6]), (12, &whole[..6]));
+    // the last round keeps them until another begins
+    assert!(whole.iter().all(|count| *count > 0) && kept[6..11].iter().all(|count| *count == 0), "{kept:?}");
+    assert_eq!(session.stats(Lane::Speculative), all.stats(Lane::Speculative));
 }
 
 #[test]
@@ -486,6 +518,7 @@ pub(crate) fn kind() -> impl Strategy<Value = EventKind> {
                 top: Prediction::default(),
                 row,
                 more: index % 2 == 1,
+                copied: (index % 3 == 1).then_some(crate::protocol::Copied { from: round, len: 2, chance: q }),
                 took_us
             }
         ),

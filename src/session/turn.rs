@@ -197,9 +197,9 @@ impl Answer {
                 shapes_drafts: settings.shapes_drafts(),
                 ..Round::default()
             })),
-            EventKind::Drafted { round, index, token, q, top, row, more, took_us } => {
+            EventKind::Drafted { round, index, token, q, top, row, more, copied, took_us } => {
                 let (piece, top, more) = (token.clone(), top.clone(), *more);
-                let cell = DraftCell { piece, q: *q, top, row: *row, more, took_us: *took_us };
+                let cell = DraftCell { piece, q: *q, top, row: *row, more, copied: *copied, took_us: *took_us };
                 let round = self.round_mut(*round)?;
                 round.draft((*index).into(), cell);
                 Some(if round.drafts.len() >= round.draft_len.into() { Phase::Verifying } else { Phase::Drafting })

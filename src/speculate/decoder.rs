@@ -149,6 +149,11 @@ impl Decoder {
         self.target.len() < self.target.spec().ctx_len
     }
 
+    /// Drafts for which the cache has room, next to the anchor.
+    fn room(&self) -> usize {
+        self.target.spec().ctx_len.saturating_sub(self.target.len() + 1)
+    }
+
     /// Runs one round and returns the committed tokens. Plain decoding is a round with k = 0.
     ///
     /// # Errors
@@ -158,7 +163,7 @@ impl Decoder {
         self.round += 1;
         let round = self.round;
         let base = self.target.checkpoint()?; // base.len = committed - 1: the anchor is not cached yet
-        let room = self.target.spec().ctx_len.saturating_sub(base.len + 1);
+        let room = self.room();
         let is_probe = self.settings.probe_depth > 0;
         let proposal = self.proposal.take();
         let wanted = proposal.as_ref().map_or(usize::from(self.settings.draft_len), Vec::len);
@@ -246,6 +251,7 @@ impl Decoder {
         on_draft: &mut dyn FnMut(usize, &Draft),
     ) -> (Vec<Draft>, Option<Stopped>) {
         let at = (self.committed.len(), draft_len);
+        let most_copied = self.room().min(MAX_DRAFT_LEN.into());
         let round_ctx = round_ctx(&self.settings, self.shapes_drafts, &self.draws, at);
         let mut ctx = DraftCtx {
             round: round_ctx,
@@ -255,6 +261,8 @@ impl Decoder {
             target: self.target.as_mut(),
             on_draft,
             limit,
+            most_copied,
+            copier: None,
             progress: self.stop_rule.clone().filter(|_| self.settings.drafting.tree.is_none()).map(DraftProgress::new),
             drafts: Vec::new(),
             stopped: None,

@@ -12,6 +12,7 @@ pub mod policy;
 pub mod random;
 pub mod report;
 pub mod sampler;
+pub mod suffix;
 pub mod verify;
 
 use crate::model::ModelError;

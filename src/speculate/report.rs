@@ -67,6 +67,7 @@ pub(super) fn drafted(round: u32, index: usize, draft: &Draft, took_us: u64) -> 
         top: draft.q.as_ref().map(prediction).unwrap_or_default(),
         row: draft.row.map(|row| row as u8),
         more: draft.more,
+        copied: draft.copied,
         took_us,
     }
 }

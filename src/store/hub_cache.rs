@@ -100,7 +100,7 @@ impl HubCache {
     pub(super) fn note_commit(&self, repo: &HubRepo, commit: &str) -> io::Result<()> {
         let refs = self.folder(repo).join("refs");
         fs::create_dir_all(&refs)?;
-        let mut file = tempfile::NamedTempFile::new_in(&refs)?;
+        let mut file = file_access::temporary_file_in(&refs)?;
         io::Write::write_all(&mut file, commit.as_bytes())?;
         file.persist(refs.join(&repo.revision)).map(drop).map_err(|error| error.error)
     }

@@ -93,7 +93,7 @@ fn is_empty(path: &Path) -> bool {
 fn replace(path: &Path, old: &File) -> io::Result<File> {
     let path = path.canonicalize()?;
     let folder = path.parent().unwrap_or(Path::new("."));
-    let new = tempfile::Builder::new().prefix(".draftscope-").tempfile_in(folder)?;
+    let new = file_access::temporary_file_in(folder)?;
     new.as_file().set_permissions(old.metadata()?.permissions())?;
     lock(new.as_file());
     new.persist(path).map_err(|error| error.error)

@@ -80,7 +80,8 @@ pub struct App {
     pub(super) split: bool,
     /// How plain decoding was measured before the split view let it race.
     pub(super) before_race: Option<Baseline>,
-    pub(super) display: DisplayMode,
+    /// What the user chose; without a choice it depends on the answer: see [`App::display_of`].
+    pub(super) display: Option<DisplayMode>,
     /// Whether thought is shown in full.
     pub(super) shows_thought: bool,
     pub(super) pace: Pace,
@@ -183,7 +184,7 @@ impl App {
             overlay: None,
             split: options.split,
             before_race: None,
-            display: DisplayMode::default(),
+            display: None,
             shows_thought: false,
             pace: options.pace,
             unveiled: None,
@@ -335,6 +336,7 @@ impl App {
                 | Overlay::Versus(_)
                 | Overlay::Export(_)
                 | Overlay::SentPrompt(_)
+                | Overlay::Why
                 | Overlay::WhatIf(_)
                 | Overlay::Themes(_),
             ) => Context::Panel,

@@ -2,12 +2,13 @@
 
 use std::io;
 
-use crossterm::event::{Event as Input, KeyEventKind, MouseButton, MouseEventKind, read};
+use crossterm::event::{Event as Input, KeyEventKind, MouseButton, MouseEventKind};
 
 use super::action::Action;
 use super::app::Ask;
 use super::diff::Compared;
-use super::terminal::{Guard, Stage as _, TuiError, end_on_hangup};
+use super::terminal::{Guard, Stage as _, TuiError, end_on_hangup, inputs_within};
+use super::terminal_input::LONG;
 use super::view;
 
 impl Compared {
@@ -20,15 +21,10 @@ impl Compared {
         let mut guard = Guard::enter(!self.app.options.no_mouse)?;
         while !self.quits() {
             self.draw(&mut guard)?;
-            match read()? {
-                Input::Key(key) if key.kind != KeyEventKind::Release => self.press(key),
-                Input::Mouse(mouse) => match mouse.kind {
-                    MouseEventKind::Down(MouseButton::Left) => self.click(mouse.row),
-                    MouseEventKind::ScrollUp => self.update(Action::Up),
-                    MouseEventKind::ScrollDown => self.update(Action::Down),
-                    _ => {}
-                },
-                _ => {}
+            for input in inputs_within(LONG)? {
+                if !self.quits() {
+                    self.input(&input);
+                }
             }
             for ask in std::mem::take(&mut self.app.asks) {
                 match ask {
@@ -42,6 +38,19 @@ impl Compared {
             }
         }
         Ok(())
+    }
+
+    fn input(&mut self, input: &Input) {
+        match input {
+            Input::Key(key) if key.kind != KeyEventKind::Release => self.press(*key),
+            Input::Mouse(mouse) => match mouse.kind {
+                MouseEventKind::Down(MouseButton::Left) => self.click(mouse.row),
+                MouseEventKind::ScrollUp => self.update(Action::Up),
+                MouseEventKind::ScrollDown => self.update(Action::Down),
+                _ => {}
+            },
+            _ => {}
+        }
     }
 
     fn draw(&mut self, guard: &mut Guard) -> io::Result<()> {

@@ -1,23 +1,23 @@
-//! How the answer is displayed: which drafts it shows, and whether fates have marks as well as colours.
+//! How the answer is displayed: which discarded drafts it shows, and whether fates have marks as well as colours.
 //!
-//! Invariant: the mode changes only the display: the strip below shows the fate of every kept token in each mode, and
-//! the round below shows every draft.
+//! Invariant: the mode changes only the display: the counts below the answer are those of every draft in each mode, and
+//! the panel of the round shows every draft.
 
 use clap::ValueEnum;
 
 use crate::protocol::named_enum;
 
 named_enum! {
-    /// What the answer shows besides its text.
+    /// What the answer shows of drafts that were discarded.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub(super) enum DisplayMode {
-        /// Fates as colours; discarded drafts of the live and of the selected round only.
+        /// A sign where drafts fell, with their number; the drafts of the running and of the selected round.
         #[default]
-        Live = "live: colours, and the drafts of the round that runs",
-        /// Every discarded draft in its place, and a mark at each fate.
-        AllMarks = "all marks: every draft where it stood",
-        /// The text alone, its Markdown rendered.
-        Plain = "plain text, with its Markdown",
+        Signs = "signs",
+        /// Every discarded draft where it was, struck through.
+        All = "all",
+        /// Nothing: the text alone, its Markdown rendered.
+        Text = "none",
     }
 }
 
@@ -28,10 +28,10 @@ impl DisplayMode {
     }
 }
 
-/// When fates have marks in the live display of an answer, and in the strip below it.
+/// When fates have marks in the answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Marks {
-    /// Where fates have no colours of their own: `NO_COLOR`, the theme `mono`, `--ascii`
+    /// With `--ascii`, and where a theme gives fates the same look
     #[default]
     Auto,
     /// Always

@@ -2,8 +2,9 @@
 //!
 //! Invariant: consumers see every event before the session does. The loop reads all pending events, then draws one
 //! frame if anything changed, at most 60 a second and for no more than a share of the time, so that drawing leaves the
-//! engine its processors. Events between two frames wait for the next one: waking for each would cost the engine more
-//! than drawing. Nothing wakes the loop while nothing happens. Other files say what events and keys mean.
+//! engine its processors and does not hold up keys. Events between two frames wait for the next one: waking for each would
+//! cost the engine more than drawing. Nothing wakes the loop while nothing happens. Other files say what events and keys
+//! mean.
 
 mod requests;
 mod typing;
@@ -39,7 +40,10 @@ const FRAME: Duration = Duration::from_micros(16_667);
 /// A slow frame is followed by so many times its duration without a frame.
 const REST: u32 = 40;
 
-/// Longest delay of the screen.
+/// The same for a frame that shows the reply to a key, however slow.
+const REST_OF_KEYS: u32 = 2;
+
+/// Longest delay of the screen, unless its frames are slower.
 const LAG: Duration = Duration::from_millis(200);
 
 /// How long a source may take to end after `Shutdown`.
@@ -128,7 +132,7 @@ impl EventLoop {
         is_done: impl Fn(&Self) -> bool,
     ) -> io::Result<()> {
         let mut is_dirty = true;
-        let mut next_frame = Instant::now();
+        let (mut next_frame, mut rested) = (Instant::now(), Instant::now());
         let mut ticked = Instant::now();
         let mut waiting = VecDeque::new();
         while !self.app.quits() && !is_done(self) {
@@ -137,7 +141,9 @@ impl EventLoop {
                 self.type_text();
                 self.draw(stage.terminal()?)?;
                 is_dirty = false;
-                next_frame = Instant::now() + (began.elapsed() * REST).clamp(FRAME, LAG);
+                let (now, took) = (Instant::now(), began.elapsed());
+                rested = now + took * REST_OF_KEYS;
+                next_frame = rested.max(now + (took * REST).clamp(FRAME, LAG));
             }
             // an event that cannot be shown yet stays in the channel, unless there are too many
             let awaits = self.is_open && (!is_dirty || self.is_behind || Instant::now() >= next_frame);
@@ -147,10 +153,6 @@ impl EventLoop {
                 input = next_input(&mut waiting, &mut inputs) => match input {
                     Some(input) => {
                         let input = input?;
-                        // crossterm forgets that there are keys to read if a new size arrives with them
-                        if let Input::Resize(..) = input {
-                            stage.nudge()?;
-                        }
                         match self.typed(&input, &mut waiting) {
                             Some(text) => self.typing.push_str(&text),
                             None => {
@@ -159,7 +161,7 @@ impl EventLoop {
                             }
                         }
                         // the reply to a key is shown at once
-                        next_frame = next_frame.min(Instant::now() + FRAME);
+                        next_frame = next_frame.min(rested.max(Instant::now() + FRAME));
                     }
                     None => return Ok(()),
                 },

@@ -8,23 +8,34 @@ use crate::session::{Fate, Provenance};
 
 use super::theme::Role;
 
-/// Every fate with a legend entry, in reading order: long, middle and short name.
-pub(super) const LEGEND: &[(Fate, [&str; 3])] = &[
-    (Fate::Committed(Provenance::Accepted), ["accepted", "accepted", "acc"]),
-    (Fate::Committed(Provenance::Bonus), ["bonus", "bonus", "bonus"]),
-    (Fate::Committed(Provenance::Recovered), ["recovered", "recov.", "rec"]),
-    (Fate::Rejected, ["rejected", "reject.", "rej"]),
-    (Fate::NotReached, ["not reached", "not reached", "n.r."]),
+/// Every fate with a legend entry, in reading order: long and short name. Rejected drafts and those after them are one
+/// entry: both were discarded.
+pub(super) const LEGEND: &[(Fate, [&str; 2])] = &[
+    (Fate::Committed(Provenance::Accepted), ["accepted", "acc"]),
+    (Fate::Committed(Provenance::Bonus), ["bonus", "bonus"]),
+    (Fate::Committed(Provenance::Recovered), ["recovered", "rec"]),
+    (Fate::Rejected, ["discarded", "disc"]),
 ];
 
 /// The mark of an accepted draft that the target would not have picked; only a rule that is not lossless accepts one.
 pub(super) const DEPARTED: &str = "≠";
 
-/// Name of that mark in the legends, long and short.
-pub(super) const DEPARTED_NAMES: [&str; 2] = ["accepted, not the target's own", "not its own"];
+/// Name of that mark in the legends.
+pub(super) const DEPARTED_NAME: &str = "not the target's choice";
 
 /// Stands for a control token, such as the end of an answer.
 pub(super) const END: &str = "■";
+
+/// The sign of so many discarded drafts, after the token before which they fell.
+pub(super) fn fallen(count: usize, is_ascii: bool) -> String {
+    const DIGITS: [&str; 9] = ["¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹"];
+    let digit = count.checked_sub(1).and_then(|at| DIGITS.get(at));
+    match (digit, is_ascii) {
+        (Some(_), true) => format!("{{{count}}}"),
+        (None, true) => "{+}".to_owned(),
+        (digit, false) => digit.map_or("⁺", |digit| digit).to_owned(),
+    }
+}
 
 /// The style of a fate.
 pub(super) const fn role(fate: Fate) -> Role {
@@ -41,8 +52,8 @@ pub(super) const fn role(fate: Fate) -> Role {
     }
 }
 
-/// The mark in front of a token in running text; accepted tokens are underlined instead, because they are most of the
-/// text.
+/// The mark in front of a token in running text, where styles do not show fates; accepted tokens have none, because they
+/// are most of the text.
 pub(super) const fn mark(fate: Fate) -> &'static str {
     match fate {
         Fate::Committed(Provenance::Recovered) => "↻",
@@ -87,5 +98,16 @@ mod tests {
             }
             assert!(![DEPARTED, END].contains(&mark(*a)));
         }
+        // without marks too: what the target adds in place of a draft looks like text, and everything else differs
+        let looks = all[1..].iter().map(|fate| theme[role(*fate)].add_modifier);
+        let looks: std::collections::HashSet<_> = looks.collect();
+        assert_eq!(looks.len(), all.len() - 1);
+    }
+
+    #[test]
+    fn a_sign_counts_what_fell() {
+        let signs = [1, 2, 9, 10, 40].map(|count| (fallen(count, false), fallen(count, true)));
+        assert_eq!(signs.clone().map(|sign| sign.0), ["¹", "²", "⁹", "⁺", "⁺"]);
+        assert_eq!(signs.map(|sign| sign.1), ["{1}", "{2}", "{9}", "{+}", "{+}"]);
     }
 }

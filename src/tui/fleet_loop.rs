@@ -3,13 +3,13 @@
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use crossterm::event::{Event as Input, KeyEventKind, poll, read};
+use crossterm::event::{Event as Input, KeyEventKind};
 
 use crate::protocol::ServerSample;
 
 use super::app::Ask;
 use super::fleet::FleetView;
-use super::terminal::{Guard, Stage as _, TuiError, end_on_hangup};
+use super::terminal::{Guard, Stage as _, TuiError, end_on_hangup, inputs_within};
 use super::view;
 
 /// Longest time in which a sample is not looked at.
@@ -39,14 +39,13 @@ impl FleetView {
                 guard.terminal()?.draw(|frame| measured = view::fleet(&self, frame))?;
                 self.app.hit_map = measured;
             }
-            if !poll(TICK)? {
-                continue;
+            for input in inputs_within(TICK)? {
+                is_new = true;
+                match input {
+                    Input::Key(key) if key.kind != KeyEventKind::Release && !self.quits() => self.press(key),
+                    _ => {}
+                }
             }
-            match read()? {
-                Input::Key(key) if key.kind != KeyEventKind::Release => self.press(key),
-                _ => {}
-            }
-            is_new = true;
             for ask in std::mem::take(&mut self.app.asks) {
                 match ask {
                     Ask::Suspend => guard.suspend()?,

@@ -32,10 +32,6 @@ impl Stage for Blind {
         Ok(())
     }
 
-    fn nudge(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-
     fn suspend(&mut self) -> io::Result<()> {
         Ok(())
     }

@@ -29,6 +29,8 @@ pub(super) enum Overlay {
     WhatIf(Box<WhatIfForm>),
     /// The newest prompt as the model gets it, with the first line that is shown.
     SentPrompt(usize),
+    /// Why a figure is disturbed.
+    Why,
     /// Whether to leave a session that is not saved.
     Quit,
     /// The themes, with the index of the one used before.

@@ -4,9 +4,10 @@
 //! one event.
 
 use crate::protocol::Lane;
-use crate::session::{Answer, Round, Session};
+use crate::session::{Answer, Round, Session, Turn};
 
 use super::app::App;
+use super::display::DisplayMode;
 use super::pace::{Pace, RAMP_ROUNDS};
 
 /// Rounds per second above which verdicts are shown all at once.
@@ -32,6 +33,18 @@ impl App {
     /// Whether an answer is in progress at a pace other than full speed.
     pub(super) fn is_paced(&self, live: &Session) -> bool {
         !self.pace.is_full() && self.is_busy(live)
+    }
+
+    /// What an answer shows of discarded drafts: what the user chose, else all of them as long as the answer runs slowly
+    /// enough to read along, and signs from then on.
+    pub(super) fn display_of(&self, live: &Session, turn: &Turn) -> DisplayMode {
+        let is_running = || {
+            let running = live.turn().filter(|running| running.number == turn.number);
+            running.is_some_and(|running| running.answer(Lane::Speculative).finished.is_none())
+        };
+        let is_read_along = || self.pace.rate(round_number(live)).is_some() && is_running();
+        let usual = || if is_read_along() { DisplayMode::All } else { DisplayMode::default() };
+        self.display.unwrap_or_else(usual)
     }
 
     /// The running round, and the steps in which it is shown.

@@ -169,7 +169,7 @@ fn a_prompt_is_answered_and_quitting_restores_the_terminal() {
     terminal.wait_for("Type a prompt");
     assert!(terminal.parser.screen().alternate_screen());
     terminal.press("why?\r");
-    terminal.wait_for("faster than");
+    terminal.wait_for("2.43 tokens per round, of 4");
     terminal.wait_for("1 ▄▄▄");
     terminal.press("\td");
     terminal.wait_for("✗When");
@@ -184,7 +184,7 @@ fn a_prompt_is_answered_and_quitting_restores_the_terminal() {
 fn time_is_walked_questioned_and_left_in_a_terminal() {
     let mut terminal = Terminal::open("play");
     terminal.wait_for("Type a prompt");
-    terminal.steps(&[("why?\r", "faster than"), ("\t<", "the past: round 6 of 7"), ("<,", "the past: round 5 of 7")]);
+    terminal.steps(&[("why?\r", "2.43 tokens per round, of 4"), ("\t<", "the past: round 6 of 7"), ("<,", "the past: round 5 of 7")]);
     terminal.press(".");
     terminal.steps(&[
         (">", "the past: round 6 of 7"),

@@ -9,10 +9,11 @@ use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 use std::thread::{self, ThreadId};
+use std::time::Duration;
 
 use crossterm::clipboard::CopyToClipboard;
 use crossterm::cursor::Show;
-use crossterm::event::{DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture};
+use crossterm::event::{DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture, Event};
 use crossterm::execute;
 use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
 use ratatui::backend::CrosstermBackend;
@@ -21,8 +22,7 @@ use ratatui::{Terminal, TerminalOptions, Viewport};
 
 use crate::fatal::{self, EndRequest};
 
-#[cfg(unix)]
-use super::terminal_input::on_end;
+use super::terminal_input::{is_gone, next_inputs, on_end};
 
 /// Why the front end could not run.
 #[derive(Debug, thiserror::Error)]
@@ -42,9 +42,6 @@ pub(super) trait Stage {
 
     /// Sends text to the clipboard.
     fn copy(&mut self, text: &str) -> io::Result<()>;
-
-    /// Makes the terminal send a reply, so that keys typed before are read too.
-    fn nudge(&mut self) -> io::Result<()>;
 
     /// Stops the process until the shell wakes it.
     fn suspend(&mut self) -> io::Result<()>;
@@ -115,13 +112,6 @@ impl Stage for Guard {
 
     fn copy(&mut self, text: &str) -> io::Result<()> {
         execute!(stdout(), CopyToClipboard::to_clipboard_from(text))
-    }
-
-    /// Asks for the cursor position (DSR): the reply wakes the reader of keys; nobody waits for it.
-    fn nudge(&mut self) -> io::Result<()> {
-        let mut out = stdout();
-        out.write_all(b"\x1b[6n")?;
-        out.flush()
     }
 
     /// Restores the terminal, suspends the process, and takes the terminal again when it is resumed.
@@ -216,8 +206,20 @@ pub(super) fn die_of(signal: i32) {
 
 /// For a screen without a loop of its own: ends once the terminal is gone. Signals end it by themselves.
 pub(super) fn end_on_hangup() -> io::Result<()> {
-    on_end(|| {
-        restore();
-        die_of(HANGUP);
+    on_end(hang_up)
+}
+
+fn hang_up() {
+    restore();
+    die_of(HANGUP);
+}
+
+/// The next inputs for a screen without a loop of its own.
+pub(super) fn inputs_within(wait: Duration) -> io::Result<Vec<Event>> {
+    // reading may fail before the hang-up is reported
+    next_inputs(wait).inspect_err(|_| {
+        if is_gone() {
+            hang_up()
+        }
     })
 }

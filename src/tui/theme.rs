@@ -35,7 +35,7 @@ roles! {
     TextDim = "text.dim",
     /// Numbers that matter.
     TextStrong = "text.strong",
-    /// The one number that a page is about; over the role of what it says.
+    /// The one number that a page is about; over the role of its finding.
     Hero = "text.hero",
     /// Headings of an answer as plain text.
     TextHeading = "text.heading",
@@ -79,6 +79,10 @@ roles! {
     StatusPaused = "status.paused",
     /// The speculative lane in plots.
     PlotSpeculative = "plot.speculative",
+    /// Slower than plain decoding, in plots.
+    PlotLoss = "plot.loss",
+    /// What is predicted, in plots.
+    PlotPredicted = "plot.predicted",
     /// The plain lane in plots.
     PlotPlain = "plot.plain",
     /// Axes and captions of plots.
@@ -87,11 +91,21 @@ roles! {
     PlotBar = "plot.bar",
     /// Rest of a bar.
     PlotRest = "plot.rest",
+    /// Time of drafting.
+    PhaseDraft = "phase.draft",
+    /// Time of the target's pass.
+    PhaseVerify = "phase.verify",
+    /// Time of anything else in a round.
+    PhaseRest = "phase.rest",
     /// A key in hints and help.
     Key = "key",
     /// Speculation pays off.
     Good = "verdict.good",
-    /// Something the user should know.
+    /// Speculation costs more than it brings.
+    Bad = "verdict.bad",
+    /// A word on a ground of its own: a figure that cannot be trusted.
+    Badge = "badge",
+    /// Something is wrong, and the user should know.
     Warning = "warning",
     /// The program cannot go on.
     Error = "error",
@@ -158,11 +172,11 @@ impl Theme {
         (theme, warnings)
     }
 
-    /// Whether the fates of kept tokens have colours that differ.
-    pub(super) fn colours_fates(&self) -> bool {
-        let kept = [Role::TokenPlain, Role::TokenAccepted, Role::TokenRecovered, Role::TokenBonus];
-        let colours = kept.map(|role| self[role].fg);
-        (1..kept.len()).all(|at| !colours[..at].contains(&colours[at]))
+    /// Whether kept tokens of different fates look different: by colour, or by a modifier of the letters.
+    pub(super) fn tells_fates(&self) -> bool {
+        let kept = [Role::TokenAccepted, Role::TokenRecovered, Role::TokenBonus];
+        let looks = kept.map(|role| (self[role].fg, self[role].add_modifier));
+        (1..kept.len()).all(|at| !looks[..at].contains(&looks[at]))
     }
 
     /// The same theme for a terminal with fewer colours.
@@ -386,14 +400,13 @@ mod tests {
     }
 
     #[test]
-    fn all_themes_but_the_monochrome_one_tell_fates_by_colour() {
-        let colours = |name: &str, depth| Theme::bundled(name).unwrap().0.at(depth).colours_fates();
+    fn every_theme_tells_fates_at_every_depth_that_it_is_made_for() {
+        let tells = |name: &str, depth| Theme::bundled(name).unwrap().0.at(depth).tells_fates();
         for (name, _) in BUNDLED {
-            assert_eq!(colours(name, ColorDepth::True), *name != "mono", "{name}");
-            assert_eq!(colours(name, ColorDepth::Indexed), *name != "mono", "{name}");
+            assert!(tells(name, ColorDepth::True) && tells(name, ColorDepth::Indexed), "{name}");
         }
-        assert!(colours("default", ColorDepth::Ansi) && colours("ansi16", ColorDepth::Ansi));
-        assert!(!Theme::bundled("default").unwrap().0.at(ColorDepth::Mono).colours_fates());
+        assert!(tells("default", ColorDepth::Ansi) && tells("ansi16", ColorDepth::Ansi));
+        assert!(!tells("default", ColorDepth::Mono) && tells("mono", ColorDepth::Mono));
     }
 
     #[test]

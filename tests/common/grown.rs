@@ -90,6 +90,14 @@ pub static QWEN3: Growth = Growth {
     rest: &[],
 };
 
+pub static GEMMA3: Growth = Growth {
+    fixture: "gemma3",
+    keys: &[SIZES],
+    parts: &[&[("embed_tokens", &[1, WIDE]), ("q_norm", &[1]), ("k_norm", &[1])], BLOCK],
+    factor: WIDE,
+    rest: &[],
+};
+
 pub static GEMMA4: Growth = Growth {
     fixture: "gemma4",
     keys: &[SIZES, &[("hidden_size_per_layer_input", HEADS)]],

@@ -108,7 +108,7 @@ fn changing_a_convention_during_an_answer_changes_drafts_and_never_text() {
 fn costs_are_measured_with_an_assistant() {
     for case in CASES {
         let card = Card::read(&path(case.fixture)).unwrap();
-        let tables = family_number(&card, "gemma", "per_layer_weights").unwrap();
+        let tables = family_number(&card, "attention", "per_layer_weights").unwrap();
         for run in case.runs {
             let cost = measure(&case.options(run), 32, 1).unwrap();
             // the table of embeddings for each layer stays in f16; its rows are looked up

@@ -223,7 +223,7 @@ pub fn memory(case: &Case) {
         }
         assert_eq!(info.kv_bytes_per_token, cached);
         // in f32, except tables whose rows are looked up, which stay as stored, in two bytes
-        let tables = family_number(&card, "gemma", "per_layer_weights").unwrap_or(0);
+        let tables = family_number(&card, "attention", "per_layer_weights").unwrap_or(0);
         let [all, narrow] = [WeightType::F32, WeightType::Bf16].map(|of| tensors_as(case, MatrixForm::Candle(of)));
         assert_eq!(all - narrow, 2 * card.parameters, "norms are as wide in both");
         assert_eq!(info.weight_bytes, all - 2 * tables);

@@ -7,64 +7,35 @@
 //! shaders, or any other optional feature; sums use shuffles where a device was seen to join neighbours by them.
 //!
 //! Drivers are loaded when [`adapters`] is called; nothing is linked.
+//!
+//! Rooms, each knowing only those before it: `forms` (weights as shaders read them), `kernels` (the shaders), `device`,
+//! `weights` (a model as data), `memory` (the other buffers), `launches` (kernels of a block), `passes` (sequences), `measure`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-mod adapter;
-mod block;
-mod blocks;
-mod buffers;
-mod delta;
 mod device;
 mod error;
-mod form;
-mod form_source;
-mod head;
-mod kernel;
-mod layer_inputs;
-mod layout;
-mod matrix;
-mod module;
-mod network;
-mod op;
-mod open_device;
-mod packed;
-mod pass;
-mod profile;
-mod quiet;
-mod read_rate;
-mod recording;
-mod recurrent;
-#[cfg(test)]
-mod reference;
-#[cfg(test)]
-mod reference_delta;
-mod request;
-mod self_test;
-mod style;
-mod subgroup;
+mod forms;
+mod kernels;
+mod launches;
+mod measure;
+mod memory;
+mod passes;
 #[cfg(test)]
 mod tests;
-mod work;
+mod weights;
 
-pub use adapter::{Adapter, AdapterInfo, AdapterKind, adapters, choose, first_gpu};
-pub use block::{BlockWeights, MAX_HEAD_DIM, Shape};
-pub use delta::{DeltaShape, DeltaWeights, MAX_KEY_DIM};
-pub use device::Gpu;
+pub use device::{Adapter, AdapterInfo, AdapterKind, Gpu, Work, adapters, choose, first_gpu, wait_until_closed};
 pub use error::{DRIVER_ADVICE, GpuError};
-pub use form::Form;
-pub use head::{BEST, Logits, STRETCH, Scored, Stretch};
-pub use kernel::{Kernel, ROWS_AT_ONCE, TILE, Variant};
-pub use layer_inputs::{LayerInput, LayerTable};
-pub use matrix::{Matrix, StoredRows};
-pub use module::{Ahead, MAX_AHEAD, MAX_SLOTS, ModuleOutput, ModuleSequence, ModuleWeights, Slots};
-pub use network::{Network, Sequence};
-pub use open_device::wait_until_closed;
-pub use packed::PackedRows;
-pub use pass::{MAX_ROWS, PROMPT_ROWS, PassRows, SEGMENT, Store};
-pub use profile::KernelTime;
-pub use request::{Output, Request};
-pub use self_test::{Difference, self_test};
-pub use style::{EndStyle, Style};
+pub use forms::{Form, PackedRows};
+pub use kernels::{Kernel, MAX_ROWS, PROMPT_ROWS, PassRows, ROWS_AT_ONCE, SEGMENT, Store, TILE, Variant};
+pub use measure::{Difference, KernelTime, self_test};
+pub use passes::{
+    Ahead, BEST, Logits, MAX_AHEAD, MAX_SLOTS, ModuleOutput, ModuleSequence, Output, Request, STRETCH, Scored,
+    Sequence, Slots, Stretch,
+};
+pub use weights::{
+    BlockWeights, DeltaShape, DeltaWeights, EndStyle, LayerInput, LayerTable, MAX_HEAD_DIM, MAX_KEY_DIM, Matrix,
+    ModuleWeights, Network, Shape, StoredRows, Style,
+};
 pub use wgpu::Buffer;
-pub use work::Work;

@@ -46,17 +46,27 @@ pub struct Stretch<'a> {
     pub keys: &'a [[u16; LANES]],
     /// `[positions][head_dim / 16][16]`, f16 bits.
     pub values: &'a [[u16; LANES]],
-    /// Positions from the start that the last row sees, at least 1; each row before it sees one less. Positions after
-    /// the segment belong to other calls.
+    /// Position after the last that the last row sees, counted from the start, at least 1; that of each row before it is one
+    /// less. Positions after the segment belong to other calls.
     pub seen: usize,
     /// Head dimension, at most [`MAX_HEAD_DIM`].
     pub head_dim: usize,
+    /// Most positions that a row sees, its own included, in all segments together; `usize::MAX` = all.
+    pub window: usize,
+    /// `c` of c·tanh(score / c), if scores are capped.
+    pub cap: Option<f32>,
 }
 
 impl Stretch<'_> {
-    /// Positions of the segment that a row sees, `after` being the number of rows that follow it.
+    /// Positions of the segment that a row sees, `after` being the number of rows that follow it. Those before its window
+    /// are not counted off.
     pub(crate) fn len(&self, after: usize) -> usize {
         self.seen.saturating_sub(after).min(SEGMENT)
+    }
+
+    /// The first position of the segment that a row sees; [`SEGMENT`] if its window begins after the segment.
+    pub(crate) fn start(&self, after: usize) -> usize {
+        self.seen.saturating_sub(after).saturating_sub(self.window).min(SEGMENT)
     }
 }
 
@@ -127,20 +137,24 @@ impl<const G: usize> Kernel for Attend<'_, G> {
     #[inline(always)]
     fn run<S: Lanes>(mut self, s: S) {
         let (stretch, rows, heads) = (self.stretch, self.queries.rows, self.out.heads);
-        let lens: [usize; G] = std::array::from_fn(|g| stretch.len(rows - 1 - g / heads));
+        let seen: [[usize; 2]; G] = std::array::from_fn(|g| {
+            let after = rows - 1 - g / heads;
+            [stretch.start(after), stretch.len(after)]
+        });
         (0..AHEAD).step_by(LINE).for_each(|at| s.prefetch(stretch.keys, at));
         let mut scores = Aligned([[[0.0; LANES]; SEGMENT / LANES]; G]);
         let scores = &mut scores.0;
         let mut gathered = [[0.0; MAX_HEAD_DIM]; G];
         gather(self.queries, stretch.head_dim, heads, &mut gathered);
-        score(s, &gathered, stretch, scores);
+        score(s, &gathered, (stretch, seen[0][0] / LANES), scores);
         for (g, scores) in scores.iter_mut().enumerate() {
-            let [max, total] = weigh(s, scores, lens[g]);
+            cap(s, scores, (stretch.cap, seen[0][0] / LANES));
+            let [max, total] = weigh(s, scores, seen[g]);
             let out = self.out.of(g);
             out[stretch.head_dim] = max;
             out[stretch.head_dim + 1] = total;
         }
-        mix(s, scores, &lens, stretch, &mut self.out);
+        mix(s, scores, &seen, stretch, &mut self.out);
     }
 }
 
@@ -162,16 +176,17 @@ fn gather<const G: usize>(
     }
 }
 
-/// `scores[g][p] = q_g · k_p`, as two partial sums over even and odd dimensions.
+/// `scores[g][p] = q_g · k_p` from block `first` on, as two partial sums over even and odd dimensions.
 #[inline(always)]
 fn score<S: Lanes, const G: usize>(
     s: S,
     queries: &[[f32; MAX_HEAD_DIM]; G],
-    stretch: Stretch<'_>,
+    (stretch, first): (Stretch<'_>, usize),
     scores: &mut [Scores; G],
 ) {
     let blocks = stretch.len(0).div_ceil(LANES);
-    for (b, keys) in stretch.keys.chunks_exact(stretch.head_dim).take(blocks).enumerate() {
+    let keys = stretch.keys[first * stretch.head_dim..].chunks_exact(stretch.head_dim);
+    for (b, keys) in (first..blocks).zip(keys) {
         let mut sums = [[s.splat(0.0); 2]; G];
         for (d, keys) in keys.as_chunks::<2>().0.iter().enumerate() {
             s.prefetch(keys, AHEAD);
@@ -189,36 +204,58 @@ fn score<S: Lanes, const G: usize>(
     }
 }
 
-/// Replaces scores by `e^(score − max)`; returns max and total.
+/// Caps the scores from block `first` on, if there is a cap; those of positions that nobody sees may be anything.
 #[inline(always)]
-fn weigh<S: Lanes>(s: S, scores: &mut Scores, len: usize) -> [f32; 2] {
-    let max = largest(s, scores, len);
-    let total = exponents(s, scores, len, max);
+pub(crate) fn cap<S: Lanes>(s: S, scores: &mut Scores, (cap, first): (Option<f32>, usize)) {
+    if let Some(cap) = cap {
+        for block in &mut scores[first..] {
+            let capped = simd::capped(s, s.load(block), cap);
+            s.store(capped, block);
+        }
+    }
+}
+
+/// Replaces scores by `e^(score − max)`, those before the first position that is seen by 0; returns max and total.
+#[inline(always)]
+fn weigh<S: Lanes>(s: S, scores: &mut Scores, seen: [usize; 2]) -> [f32; 2] {
+    let max = largest(s, scores, seen);
+    let total = exponents(s, scores, seen, max);
     [max, simd::sum(s, total)]
 }
 
-/// The largest of the first `len` scores; those of the same 16 after them become −∞.
+/// The largest score of the positions from `start` to `len`; those of the same sixteens beside them become −∞.
 #[inline(always)]
-pub(crate) fn largest<S: Lanes>(s: S, scores: &mut Scores, len: usize) -> f32 {
-    let (blocks, rest) = (len.div_ceil(LANES), len % LANES);
+pub(crate) fn largest<S: Lanes>(s: S, scores: &mut Scores, [start, len]: [usize; 2]) -> f32 {
+    let (first, blocks, rest) = (start / LANES, len.div_ceil(LANES), len % LANES);
+    if start % LANES > 0 {
+        scores[first][..start % LANES].fill(f32::NEG_INFINITY);
+    }
     if rest > 0 {
         scores[blocks - 1][rest..].fill(f32::NEG_INFINITY);
     }
     let mut largest = s.splat(f32::NEG_INFINITY);
-    for block in &scores[..blocks] {
+    for block in &scores[first..blocks] {
         largest = s.max(largest, s.load(block));
     }
     simd::max(s, largest)
 }
 
-/// Replaces the first `len` scores by `e^(score − max)`; returns their sums, lane by lane.
+/// Replaces the scores from `start` to `len` by `e^(score − max)`, those before by 0; returns their sums, lane by lane.
 #[inline(always)]
-pub(crate) fn exponents<S: Lanes>(s: S, scores: &mut Scores, len: usize, max: f32) -> S::F {
-    let (blocks, rest) = (len.div_ceil(LANES), len % LANES);
+pub(crate) fn exponents<S: Lanes>(s: S, scores: &mut Scores, [start, len]: [usize; 2], max: f32) -> S::F {
+    let (mut first, blocks, rest) = (start / LANES, len.div_ceil(LANES), len % LANES);
     let shift = s.splat(max);
-    // the last block is added once what lies after the end is out of it
+    // a block is added once what nobody sees is out of it
     let (mut total, mut last) = (s.splat(0.0), s.splat(0.0));
-    for block in &mut scores[..blocks] {
+    scores[..first].fill([0.0; LANES]);
+    if start % LANES > 0 {
+        let block = &mut scores[first];
+        s.store(simd::exp_below(s, s.sub(s.load(block), shift)), block);
+        block[..start % LANES].fill(0.0);
+        last = s.load(block);
+        first += 1;
+    }
+    for block in &mut scores[first..blocks] {
         total = s.add(total, last);
         last = simd::exp_below(s, s.sub(s.load(block), shift));
         s.store(last, block);
@@ -235,7 +272,7 @@ pub(crate) fn exponents<S: Lanes>(s: S, scores: &mut Scores, len: usize, max: f3
 fn mix<S: Lanes, const G: usize>(
     s: S,
     weights: &[Scores; G],
-    lens: &[usize; G],
+    seen: &[[usize; 2]; G],
     stretch: Stretch<'_>,
     out: &mut Partials<'_>,
 ) {
@@ -243,10 +280,10 @@ fn mix<S: Lanes, const G: usize>(
     let mut tile = 0;
     while tile < tiles {
         if G <= 4 && tiles - tile >= 4 {
-            Mix { weights, lens, stretch, tile }.run::<S, 4>(s, out);
+            Mix { weights, seen, stretch, tile }.run::<S, 4>(s, out);
             tile += 4;
         } else {
-            Mix { weights, lens, stretch, tile }.run::<S, 2>(s, out);
+            Mix { weights, seen, stretch, tile }.run::<S, 2>(s, out);
             tile += 2;
         }
     }
@@ -254,7 +291,8 @@ fn mix<S: Lanes, const G: usize>(
 
 struct Mix<'a, const G: usize> {
     weights: &'a [Scores; G],
-    lens: &'a [usize; G],
+    /// First position and number of positions that each query sees, in ascending order.
+    seen: &'a [[usize; 2]; G],
     stretch: Stretch<'a>,
     tile: usize,
 }
@@ -262,10 +300,11 @@ struct Mix<'a, const G: usize> {
 impl<const G: usize> Mix<'_, G> {
     #[inline(always)]
     fn run<S: Lanes, const T: usize>(self, s: S, out: &mut Partials<'_>) {
-        let rows = self.stretch.values.chunks_exact(self.stretch.head_dim / LANES);
-        let shared = self.lens[0];
+        let tiles = self.stretch.head_dim / LANES;
+        let [start, shared] = self.seen[0];
+        let rows = self.stretch.values[start * tiles..].chunks_exact(tiles);
         let mut sums = [[s.splat(0.0); T]; G];
-        for (p, row) in rows.clone().take(shared).enumerate() {
+        for (p, row) in (start..shared).zip(rows.clone()) {
             let row: &[[u16; LANES]; T] = row[self.tile..].first_chunk().expect("tiles of the head");
             let mut values = [s.splat(0.0); T];
             for t in 0..T {
@@ -285,8 +324,8 @@ impl<const G: usize> Mix<'_, G> {
             }
         }
         // Positions that only later rows see must not enter the sums of the others: 0 · ∞ is NaN.
-        for (p, row) in rows.enumerate().take(self.stretch.len(0)).skip(shared) {
-            for g in (0..G).filter(|&g| p < self.lens[g]) {
+        for (p, row) in (start..self.stretch.len(0)).zip(rows).skip(shared - start) {
+            for g in (0..G).filter(|&g| p < self.seen[g][1]) {
                 let weight = s.splat(self.weights[g].as_flattened()[p]);
                 let tiles = out.of(g)[self.tile * LANES..].as_chunks_mut().0;
                 for (to, value) in tiles.iter_mut().zip(&row[self.tile..self.tile + T]) {
@@ -383,6 +422,8 @@ mod tests {
         heads: usize,
         keys: Vec<[u16; LANES]>,
         values: Vec<[u16; LANES]>,
+        window: usize,
+        cap: Option<f32>,
     }
 
     impl Case {
@@ -394,7 +435,7 @@ mod tests {
                 lanes.iter().map(|x| x.map(|x| f16::from_f32(4.0 * x).to_bits())).collect()
             };
             let (keys, values) = (halves(), halves());
-            Self { head_dim, heads, keys, values }
+            Self { head_dim, heads, keys, values, window: usize::MAX, cap: None }
         }
 
         /// Outputs `[heads][head_dim]` of row `row` of `m`, which sees `len` positions and runs with
@@ -403,16 +444,19 @@ mod tests {
             let RowSpan { m, first, rows, row } = place;
             let tiles: Vec<_> = query.as_chunks().0.iter().flat_map(|tile| vec![*tile; m]).collect();
             let partial = self.heads * (self.head_dim + PARTIAL_EXTRA);
-            let segments = len.div_ceil(SEGMENT);
+            let before = len.saturating_sub(self.window) / SEGMENT;
+            let segments = len.div_ceil(SEGMENT) - before;
             let mut partials = vec![0.0; segments * partial];
             let mut together = vec![f32::NAN; rows * partial];
-            for (segment, out) in partials.chunks_exact_mut(partial).enumerate() {
+            for (segment, out) in (before..).zip(partials.chunks_exact_mut(partial)) {
                 let from = segment * SEGMENT * self.head_dim / LANES;
                 let stretch = Stretch {
                     keys: &self.keys[from..],
                     values: &self.values[from..],
                     seen: len + (first + rows - 1 - row) - segment * SEGMENT,
                     head_dim: self.head_dim,
+                    window: self.window,
+                    cap: self.cap,
                 };
                 attend(isa, Queries { tiles: &tiles, m, first, rows }, stretch, &mut together);
                 out.copy_from_slice(&together[(row - first) * partial..][..partial]);
@@ -437,11 +481,14 @@ mod tests {
             let value = |p: usize, i: usize| number(self.values.as_flattened()[p * d + i]);
             let head = |query: &[f32]| {
                 let score = |p| (0..d).map(|i| f64::from(query[i]) * key(p, i)).sum::<f64>();
-                let scores: Vec<f64> = (0..len).map(score).collect();
+                let capped =
+                    |score: f64| self.cap.map_or(score, |cap| f64::from(cap) * (score / f64::from(cap)).tanh());
+                let first = len.saturating_sub(self.window);
+                let scores: Vec<f64> = (first..len).map(score).map(capped).collect();
                 let max = scores.iter().copied().fold(f64::MIN, f64::max);
                 let weights: Vec<f64> = scores.iter().map(|score| (score - max).exp()).collect();
                 let total: f64 = weights.iter().sum();
-                let mix = |i| (0..len).map(|p| weights[p] * value(p, i)).sum::<f64>() / total;
+                let mix = |i| (first..len).map(|p| weights[p - first] * value(p, i)).sum::<f64>() / total;
                 (0..d).map(mix).collect::<Vec<_>>()
             };
             query.chunks_exact(d).flat_map(head).collect()
@@ -485,6 +532,38 @@ mod tests {
                 }
                 for (got, expected) in alone.iter().zip(case.reference(&query, len)) {
                     assert!((f64::from(*got) - expected).abs() < 1e-4, "{got} for {expected}, {len} positions");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn windows_and_caps_are_those_of_the_definition_whatever_rows_run_together() {
+        for (head_dim, heads) in [(64, 3), (256, 4)] {
+            for (window, cap) in
+                [(1, None), (3, Some(2.0)), (16, None), (250, Some(0.5)), (256, None), (700, Some(20.0))]
+            {
+                let case = Case { window, cap, ..Case::new(head_dim, heads, 2 * SLAB) };
+                let query = Noise(9).numbers(heads * head_dim);
+                for len in [1, 17, 257, 300, 1030] {
+                    let what = format!("{head_dim} × {heads}, {len} positions, window {window}, cap {cap:?}");
+                    let alone = case.run((Isa::PORTABLE, attend), &query, RowSpan::ALONE, len);
+                    for (got, expected) in alone.iter().zip(case.reference(&query, len)) {
+                        assert!((f64::from(*got) - expected).abs() < 1e-4, "{got} for {expected}, {what}");
+                    }
+                    for isa in Isa::available() {
+                        for place in RowSpan::all(rows_at_once(isa, heads)).filter(|place| place.row < len) {
+                            let got = case.run((isa, attend), &query, place, len);
+                            assert!(got == alone, "{}, {what}, {place:?}", isa.name());
+                        }
+                        for (m, first, rows) in [(17, 0, 17), (40, 3, 31)] {
+                            for row in [first, first + rows / 2, first + rows - 1] {
+                                let place = RowSpan { m, first, rows, row };
+                                let got = case.run((isa, attend_prompt), &query, place, len);
+                                assert!(got == alone, "{}, {what}, {place:?}", isa.name());
+                            }
+                        }
+                    }
                 }
             }
         }

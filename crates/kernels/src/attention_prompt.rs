@@ -8,7 +8,7 @@
 use std::cell::RefCell;
 
 use crate::{
-    attention::{MAX_HEAD_DIM, PARTIAL_EXTRA, Queries, SEGMENT, Scores, Stretch, exponents, largest},
+    attention::{MAX_HEAD_DIM, PARTIAL_EXTRA, Queries, SEGMENT, Scores, Stretch, cap, exponents, largest},
     isa::{Isa, Kernel},
     simd::{self, Aligned, LANES, Lanes},
 };
@@ -76,8 +76,9 @@ impl<const B: usize, const P: usize, const T: usize> Kernel for Attend<'_, B, P,
     fn run<S: Lanes>(self, s: S) {
         let Self { queries, stretch, converted, out } = self;
         let head_dim = stretch.head_dim;
-        convert_keys::<S, B, P>(s, stretch, &mut converted.keys);
-        convert_values::<S, T>(s, stretch, &mut converted.values);
+        let first = stretch.start(queries.rows - 1);
+        convert_keys::<S, B, P>(s, (stretch, first), &mut converted.keys);
+        convert_values::<S, T>(s, (stretch, first), &mut converted.values);
         let each = head_dim + PARTIAL_EXTRA;
         let count = out.len() / each;
         let mut places = Places { next: Place::default(), rows: queries.rows, heads: count / queries.rows };
@@ -89,9 +90,13 @@ impl<const B: usize, const P: usize, const T: usize> Kernel for Attend<'_, B, P,
         for (first, out) in (0..count).step_by(QUERIES).zip(out.chunks_mut(QUERIES * each)) {
             let mut own = [places.next; QUERIES];
             own.iter_mut().for_each(|place| *place = places.take());
-            let lens = own.map(|place| stretch.len(queries.rows - 1 - place.row));
-            if lens[QUERIES - 1] == 0 {
-                continue;
+            let seen = own.map(|place| {
+                let after = queries.rows - 1 - place.row;
+                [stretch.start(after), stretch.len(after)]
+            });
+            let (start, end) = (seen[0][0], seen[QUERIES - 1][1]);
+            if start >= end {
+                continue; // before all windows, or after all rows
             }
             for at in
                 (lines * first / count..lines * (first + QUERIES).min(count) / count).map(|line| (line + lines) * LINE)
@@ -100,31 +105,38 @@ impl<const B: usize, const P: usize, const T: usize> Kernel for Attend<'_, B, P,
                 s.prefetch_far(stretch.values, at);
             }
             gather(queries, head_dim, own, &mut gathered);
-            score::<S, B, P>(s, &gathered, (&converted.keys, head_dim), lens[QUERIES - 1], scores);
+            score::<S, B, P>(s, &gathered, (&converted.keys, head_dim), [start, end], scores);
+            for scores in &mut *scores {
+                cap(s, scores, (stretch.cap, start / LANES));
+            }
             // one step for all queries after the other: the steps of one query wait for each other
             let mut totals = [s.splat(0.0); QUERIES];
             let mut maxima = [0.0; QUERIES];
             for g in 0..QUERIES {
-                maxima[g] = largest(s, &mut scores[g], lens[g]);
+                maxima[g] = largest(s, &mut scores[g], seen[g]);
             }
             for g in 0..QUERIES {
-                totals[g] = exponents(s, &mut scores[g], lens[g], maxima[g]);
+                totals[g] = exponents(s, &mut scores[g], seen[g], maxima[g]);
             }
             for (g, out) in out.chunks_exact_mut(each).enumerate() {
                 [out[head_dim], out[head_dim + 1]] = [maxima[g], simd::sum(s, totals[g])];
             }
             for (tile, values) in converted.values.chunks_exact(T * SEGMENT).enumerate() {
-                mix::<S, T>(s, (scores, &lens), values.as_chunks().0, (out, each, tile * T * LANES));
+                mix::<S, T>(s, (scores, &seen), values.as_chunks().0, (out, each, tile * T * LANES));
             }
         }
     }
 }
 
 #[inline(always)]
-fn convert_keys<S: Lanes, const B: usize, const P: usize>(s: S, stretch: Stretch<'_>, to: &mut [Vector]) {
+fn convert_keys<S: Lanes, const B: usize, const P: usize>(
+    s: S,
+    (stretch, first): (Stretch<'_>, usize),
+    to: &mut [Vector],
+) {
     let head_dim = stretch.head_dim;
-    let blocks = stretch.keys.chunks_exact(head_dim).take(stretch.len(0).div_ceil(LANES));
-    for (block, from) in blocks.enumerate() {
+    let (first, blocks) = (first / LANES, stretch.len(0).div_ceil(LANES));
+    for (block, from) in (first..blocks).zip(stretch.keys[first * head_dim..].chunks_exact(head_dim)) {
         let to = &mut to[block / B * B * head_dim..][..B * head_dim];
         for (d, from) in from.as_chunks::<2>().0.iter().enumerate() {
             s.prefetch(from, AHEAD);
@@ -140,9 +152,9 @@ fn convert_keys<S: Lanes, const B: usize, const P: usize>(s: S, stretch: Stretch
 }
 
 #[inline(always)]
-fn convert_values<S: Lanes, const T: usize>(s: S, stretch: Stretch<'_>, to: &mut [Vector]) {
+fn convert_values<S: Lanes, const T: usize>(s: S, (stretch, first): (Stretch<'_>, usize), to: &mut [Vector]) {
     let tiles = stretch.head_dim / LANES;
-    for (position, from) in stretch.values.chunks_exact(tiles).take(stretch.len(0)).enumerate() {
+    for (position, from) in (first..stretch.len(0)).zip(stretch.values[first * tiles..].chunks_exact(tiles)) {
         for (tile, from) in from.chunks_exact(T).enumerate() {
             s.prefetch(from, AHEAD);
             for (from, to) in from.iter().zip(&mut to[(tile * SEGMENT + position) * T..]) {
@@ -194,18 +206,19 @@ fn gather(
     }
 }
 
-/// `scores[g][p] = q_g · k_p`, in two partial sums of even and odd dimensions. Positions from `len` on, up to whole blocks,
-/// get numbers that mean nothing.
+/// `scores[g][p] = q_g · k_p`, in two partial sums of even and odd dimensions. Positions before `start` and from `len` on,
+/// up to whole blocks, get numbers that mean nothing.
 #[inline(always)]
 fn score<S: Lanes, const B: usize, const P: usize>(
     s: S,
     queries: &[[f32; MAX_HEAD_DIM]; QUERIES],
     (keys, head_dim): (&[Vector], usize),
-    len: usize,
+    [start, len]: [usize; 2],
     scores: &mut [Scores; QUERIES],
 ) {
-    let blocks = keys.chunks_exact(B * head_dim).take(len.div_ceil(B * LANES));
-    for (keys, block) in blocks.zip((0..).step_by(B)) {
+    let (first, blocks) = (start / (B * LANES), len.div_ceil(B * LANES));
+    for (at, keys) in (first..blocks).zip(keys[first * B * head_dim..].chunks_exact(B * head_dim)) {
+        let block = at * B;
         for (parity, keys) in keys.chunks_exact(B * head_dim * P / 2).enumerate() {
             let mut sums = [[[s.splat(0.0); P]; B]; QUERIES];
             for (d, keys) in keys.as_chunks::<P>().0.as_chunks::<B>().0.iter().enumerate().take(MAX_HEAD_DIM / 2) {
@@ -243,13 +256,13 @@ fn score<S: Lanes, const B: usize, const P: usize>(
 #[inline(always)]
 fn mix<S: Lanes, const T: usize>(
     s: S,
-    (weights, lens): (&[Scores; QUERIES], &[usize; QUERIES]),
+    (weights, seen): (&[Scores; QUERIES], &[[usize; 2]; QUERIES]),
     values: &[[Vector; T]],
     (out, each, at): (&mut [f32], usize, usize),
 ) {
-    let shared = lens[0];
+    let [start, shared] = seen[0];
     let mut sums = [[s.splat(0.0); T]; QUERIES];
-    for (p, row) in values.iter().enumerate().take(shared) {
+    for (p, row) in (start..shared).zip(&values[start..]) {
         let mut own = [s.splat(0.0); T];
         for t in 0..T {
             own[t] = s.load(&row[t].0);
@@ -263,7 +276,7 @@ fn mix<S: Lanes, const T: usize>(
     }
     for (g, out) in out.chunks_exact_mut(each).enumerate() {
         // The few positions that later rows alone see: others must not touch them, 0 · ∞ is no 0.
-        for (p, row) in values.iter().enumerate().take(lens[g]).skip(shared) {
+        for (p, row) in values.iter().enumerate().take(seen[g][1]).skip(shared) {
             let weight = s.splat(weights[g].as_flattened()[p]);
             for t in 0..T {
                 sums[g][t] = s.fma(weight, s.load(&row[t].0), sums[g][t]);

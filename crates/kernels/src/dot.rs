@@ -30,7 +30,8 @@ pub struct Tile<'a> {
     pub form: Form,
     /// Blocks along k.
     pub bytes: &'a [u8],
-    /// No other thread reads weights at the same time.
+    /// Weights are not prefetched for a single row: the caller says that no other thread reads weights at the same time, and
+    /// that this processor then reads faster by itself.
     pub alone: bool,
 }
 

@@ -63,7 +63,7 @@ pub use elementwise::{Cap, Gate, GateActivation};
 pub use encoding::Encoding;
 pub use form::{BLOCK, Form, copy_row};
 pub use memory::{Arena, Bytes, LazyZeros};
-pub use norm::{GeluMul, Load, Norm, NormHead, NormPart, SiluMul, Survey, divisors};
+pub use norm::{AddNormed, GeluMul, Load, Norm, NormHead, NormPart, SiluMul, Survey, divisors};
 pub use pack::{decode_block, read_block, write_block};
 pub use rope::{Angles, Rotate, StoreKeys, StoreValues};
 pub use simd::LANES;
@@ -75,6 +75,7 @@ pub const MAX_ROWS: usize = 16;
 pub const PROMPT_ROWS: usize = 128;
 
 isa::kernels! {
+    AddNormed<'_> => (),
     Cap<'_> => (),
     Gate<'_> => (),
     GeluMul<'_, '_> => (),

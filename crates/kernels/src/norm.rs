@@ -88,6 +88,32 @@ impl Kernel for NormPart<'_, '_> {
     }
 }
 
+/// `x += y · divisor · weight` for 32 columns of all rows: what a norm by parts yields is added to the residual stream.
+/// [`NormPart`] with an empty column gives the squares, [`divisors`] the divisors.
+pub struct AddNormed<'a> {
+    /// Two tiles of the rows that are added to, `[2][m]`.
+    pub x: &'a mut [[f32; LANES]],
+    /// As many of those that are normed.
+    pub y: &'a [[f32; LANES]],
+    /// `[2]`.
+    pub weight: &'a [[f32; LANES]],
+    /// One a row, `[m]`.
+    pub divisors: &'a [f32],
+}
+
+impl Kernel for AddNormed<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let m = self.y.len() / 2;
+        for (at, (x, y)) in self.x.iter_mut().zip(self.y).enumerate() {
+            let normed = s.mul(s.load(y), s.splat(self.divisors[at % m]));
+            s.store(s.fma(normed, s.load(&self.weight[at / m]), s.load(x)), x);
+        }
+    }
+}
+
 /// `1 / sqrt(mean(x²) + eps)` of each of `m` rows, from the sums of squares of its parts of 32 columns, `[parts][m]`;
 /// also returns whether all are finite.
 pub fn divisors(squares: &[f32], m: usize, eps: f32) -> ([f32; PROMPT_ROWS], bool) {
@@ -310,6 +336,40 @@ mod tests {
             assert!(alone.blocks().iter().eq(parts.blocks()[m - 1..].iter().step_by(m)));
             x[0][3] = f32::NAN;
             assert!(!norm_by_parts(Isa::detect(), &x, &weight).1);
+        }
+    }
+
+    #[test]
+    fn a_norm_is_added_as_it_is_computed_alone() {
+        for (tiles, m) in [(2, 1), (36, 4), (8, 16)] {
+            let (before, y, weight) = (Noise(1).lanes(tiles * m), Noise(3).lanes(tiles * m), Noise(2).lanes(tiles));
+            let run = |isa: Isa, y: &[[f32; LANES]], x: &[[f32; LANES]], m: usize| {
+                let (mut x, mut squares) = (x.to_vec(), vec![0.0; tiles / 2 * m]);
+                for ((y, weight), squares) in
+                    y.chunks_exact(2 * m).zip(weight.chunks_exact(2)).zip(squares.chunks_exact_mut(m))
+                {
+                    isa.run(NormPart { x: y, weight, out: &mut Column::default(), squares });
+                }
+                let (divisors, finite) = divisors(&squares, m, 1e-5);
+                assert!(finite);
+                for ((x, y), weight) in x.chunks_exact_mut(2 * m).zip(y.chunks_exact(2 * m)).zip(weight.chunks_exact(2))
+                {
+                    isa.run(AddNormed { x, y, weight, divisors: &divisors[..m] });
+                }
+                x
+            };
+            let added = run(Isa::PORTABLE, &y, &before, m);
+            assert!(Isa::available().all(|isa| run(isa, &y, &before, m) == added));
+            let (_, normed, _) = norm(Isa::PORTABLE, &y, &weight);
+            for row in 0..m {
+                let of_row = |x: &[[f32; LANES]]| x[row..].iter().step_by(m).copied().collect::<Vec<_>>();
+                assert!(run(Isa::detect(), &of_row(&y), &of_row(&before), 1) == of_row(&added), "row {row} of {m}");
+                let (got, before) = (of_row(&added), of_row(&before));
+                let expected = before.iter().zip(&normed[row * tiles..]);
+                for (got, (x, normed)) in got.iter().zip(expected) {
+                    assert!((0..LANES).all(|i| (got[i] - x[i] - normed[i]).abs() < 1e-5));
+                }
+            }
         }
     }
 

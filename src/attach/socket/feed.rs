@@ -1,7 +1,7 @@
 //! Joins what a plugin sends to the steps of an answer.
 //!
-//! Level 1 stays the truth about the text: a round of the plugin is used only where its tokens are those of the answer. So a
-//! plugin that lies, lags or is gone costs detail, never a token.
+//! Level 1 stays the truth about the text: a round of the plugin is used only where its tokens are those of the answer, and
+//! no text of the plugin is added to it. So a plugin that lies, lags or is gone costs detail, never a token.
 
 use std::collections::VecDeque;
 use std::io;
@@ -165,27 +165,34 @@ fn is_same(own: &Piece, theirs: &Piece) -> bool {
 /// One step for each round. All but the last end as long before the step as the plugin reported them before its last round.
 fn split(step: Step, rounds: Vec<Round>) -> Vec<Step> {
     let last_at = rounds.last().map_or(0, |round| round.at_us);
-    let mut tokens = step.tokens.into_iter();
+    let theirs: Vec<&Piece> = rounds.iter().flat_map(|round| &round.committed).collect();
+    let mut tokens = named(step.tokens, &theirs).into_iter();
     rounds
         .into_iter()
         .map(|round| {
-            let mut own: Vec<Piece> = tokens.by_ref().take(round.committed.len()).collect();
-            for (piece, theirs) in own.iter_mut().zip(&round.committed) {
-                if piece.id.is_unknown() || piece.bytes.is_empty() {
-                    let text = if piece.bytes.is_empty() { theirs.bytes.clone() } else { piece.bytes.clone() };
-                    *piece = Piece { bytes: text, ..theirs.clone() };
-                }
-            }
             Step {
                 drafted: round.drafted(),
                 accepted: round.accepted(),
-                tokens: own,
+                tokens: tokens.by_ref().take(round.committed.len()).collect(),
                 clock_us: step.clock_us.saturating_sub(last_at.saturating_sub(round.at_us)),
                 detail: Some(Box::new(round)),
                 ..Step::default()
             }
         })
         .collect()
+}
+
+/// The tokens with what the server left out: ids, names of control tokens, which are no text, and which part of the text
+/// each token is, where the plugin's parts are the same text.
+fn named(own: Vec<Piece>, theirs: &[&Piece]) -> Vec<Piece> {
+    let theirs = &theirs[..theirs.len().min(own.len())];
+    let is_same_text = own.iter().flat_map(Piece::text_bytes).eq(theirs.iter().flat_map(|piece| piece.text_bytes()));
+    let name = |(own, theirs): (Piece, &&Piece)| {
+        let id = if own.id.is_unknown() { theirs.id } else { own.id };
+        let is_control = theirs.special && own.bytes.is_empty();
+        Piece { id, ..if is_same_text || is_control { (*theirs).clone() } else { own } }
+    };
+    own.into_iter().zip(theirs).map(name).collect()
 }
 
 #[cfg(test)]

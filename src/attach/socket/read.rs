@@ -8,7 +8,7 @@ use std::net::TcpStream;
 #[cfg(unix)]
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -56,9 +56,14 @@ pub fn connect_within(address: &Address, longest: Duration) -> io::Result<LineRe
     // a thread that still waits then ends with the program
     let wait = move || drop(sender.send(connect(&address)));
     thread::Builder::new().name("attach-connect".into()).spawn(wait)?;
-    connected.recv_timeout(longest).unwrap_or_else(|_| {
-        let why = format!("somebody listens there, and accepted no connection for {} s", longest.as_secs());
-        Err(io::Error::new(ErrorKind::TimedOut, why))
+    connected.recv_timeout(longest).unwrap_or_else(|error| match error {
+        RecvTimeoutError::Timeout => {
+            let why = format!("somebody listens there, and accepted no connection for {} s", longest.as_secs());
+            Err(io::Error::new(ErrorKind::TimedOut, why))
+        }
+        RecvTimeoutError::Disconnected => {
+            Err(io::Error::other("connecting to it stopped on an internal error; please report it"))
+        }
     })
 }
 

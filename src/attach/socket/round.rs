@@ -165,6 +165,7 @@ impl Round {
             top: draft.top,
             row: None,
             more: false,
+            copied: None,
             took_us: draft.took_us,
         }));
         if !self.rows.is_empty() {

@@ -14,7 +14,7 @@ use draftscope::headless::{Driver, Outcome, Spread};
 use draftscope::model::ModelError;
 use draftscope::model::options::LoadOptions;
 use draftscope::protocol::{Costs, Lane, Settings};
-use draftscope::session::{Figure, LaneStats, Speedup, Turn};
+use draftscope::session::{Figure, LaneStats, Speedup, Turn, at_least_one_row};
 use serde::Serialize;
 
 use super::super::suite::Suite;
@@ -194,8 +194,11 @@ fn costs(taken: Option<&Taken>, cost: &CostCurve, (k, fast): (usize, &LaneStats)
     let (draft_us, draft_pass_us) = drafting.unwrap_or((own, 0.0));
     Costs {
         verify_us: match taken {
-            Some(taken) => taken.passes.iter().map(|times| Timing::of(times.clone()).median_us).collect(),
-            None => cost.verify.iter().map(|timing| timing.median_us).collect(),
+            Some(taken) => {
+                let medians = taken.passes.iter().map(|times| Timing::of(times.clone()).median_us).collect();
+                if super::is_native(cost) { at_least_one_row(medians) } else { medians }
+            }
+            None => super::verify_us(cost),
         },
         draft_us,
         draft_pass_us,

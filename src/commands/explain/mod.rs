@@ -26,7 +26,7 @@ use draftscope::protocol::{
 use draftscope::session::account::{Account, Worth, acceptance};
 use draftscope::session::classes::{ClassTally, by_class};
 use draftscope::session::probe::{ProbeRun, RankTally, Simulated, automatic};
-use draftscope::session::{LaneStats, Turn};
+use draftscope::session::{LaneStats, Turn, at_least_one_row, has_ceiling};
 use serde::Serialize;
 
 use super::run_args::ANSWER_TOKENS;
@@ -44,6 +44,9 @@ const P_MINS: [f32; 6] = [0.0, 0.1, 0.2, 0.3, 0.5, 0.7];
 #[derive(Serialize)]
 struct Report {
     cost: CostCurve,
+    /// Why nothing is predicted from these times; none if they are possible.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    disturbed: Option<String>,
     /// The formulas with measured costs and the acceptance of the probe run.
     account: Account,
     /// Every k, simulated from the probe run.
@@ -127,8 +130,8 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
         super::output::say("probing: a tree of drafts at every position");
         report.tree = Some(tree::played(&tree, &answer(&recipe, tree, args, &suite)?.1, &report)?);
     }
-    if report.account.best > 0 {
-        let k = report.account.best as u8;
+    let k = if report.disturbed.is_some() { settings.draft_len } else { report.account.best as u8 };
+    if k > 0 {
         super::output::say(&format!("racing plain decoding at k = {k}"));
         let race = Settings { draft_len: k, baseline: Baseline::Race, ..settings };
         report.measured = Some(measured::race(&recipe, race, args, &suite, (&report.cost, &probed))?);
@@ -212,11 +215,48 @@ fn costs(cost: &CostCurve, probed: &[(String, Turn)]) -> Costs {
     let outside: u64 = answers().flat_map(|a| &a.rounds).map(|r| r.sample_us + r.rollback_us).sum();
     let (draft_us, draft_pass_us) = cost.drafting_us().unwrap_or_else(|| (per_draft(probed), 0.0));
     Costs {
-        verify_us: cost.verify.iter().map(|t| t.median_us).collect(),
+        verify_us: verify_us(cost),
         draft_us,
         draft_pass_us,
         settle_us: 0.0,
         overhead_us: outside as f64 / rounds.max(1) as f64,
+    }
+}
+
+/// Medians of T(m), at least T(1) where less is impossible.
+fn verify_us(cost: &CostCurve) -> Vec<f64> {
+    let medians = cost.verify.iter().map(|timing| timing.median_us).collect();
+    if is_native(cost) { at_least_one_row(medians) } else { medians }
+}
+
+/// Whether no pass over several rows can cost less than one over one row.
+fn is_native(cost: &CostCurve) -> bool {
+    cost.backend.split(' ').next().is_some_and(has_ceiling)
+}
+
+/// What is said instead of a prediction where a pass over several rows took less than one over one row by more than the
+/// spread of both, though that is impossible.
+fn disturbed(cost: &CostCurve) -> Option<String> {
+    let one = cost.verify.first().filter(|_| is_native(cost))?;
+    let below = cost.verify.iter().position(|timing| timing.p90_us < one.p10_us)?;
+    Some(format!(
+        "not known on this busy machine: a pass over {} rows took {:.2} of the time of one row, which is impossible, so \
+         other work disturbed the times and nothing is predicted from them; pause that work and run explain again",
+        below + 1,
+        cost.verify[below].median_us / one.median_us,
+    ))
+}
+
+impl Report {
+    /// Leaves out what would be predicted from times that cannot be.
+    fn without_predictions(mut self, why: String) -> Self {
+        let points = self.simulated.iter_mut().chain([&mut self.automatic]);
+        points.for_each(|point| (point.tokens_per_second, point.speedup) = (None, None));
+        self.p_min.iter_mut().for_each(|stop| stop.tokens_per_second = None);
+        self.by_category.values_mut().for_each(|of| (of.best_draft_len, of.speedup) = (None, None));
+        self.account = Account { worths: Vec::new(), best: 0, limit: None, sentence: why.clone(), ..self.account };
+        self.disturbed = Some(why);
+        self
     }
 }
 
@@ -271,7 +311,8 @@ fn report(cost: CostCurve, probed: &[(String, Turn)]) -> Result<Report> {
         Confidence { p_min, drafted: counts.drafted, accepted: counts.accepted, tokens_per_second }
     });
     let plain = simulated[0].tokens_per_second;
-    Ok(Report {
+    let why = disturbed(&cost);
+    let report = Report {
         automatic: point(None, automatic(&all_recordings, &costs), &costs, plain),
         p_min: p_min.into(),
         ranks: ranks(&all_recordings),
@@ -282,6 +323,11 @@ fn report(cost: CostCurve, probed: &[(String, Turn)]) -> Result<Report> {
         cost,
         tree: None,
         measured: None,
+        disturbed: None,
+    };
+    Ok(match why {
+        Some(why) => report.without_predictions(why),
+        None => report,
     })
 }
 

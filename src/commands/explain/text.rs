@@ -162,8 +162,21 @@ pub(super) fn report(report: &Report) -> String {
         race(measured, &mut out);
     }
     out.add("");
-    out.add(&report.account.sentence);
+    out.add(conclusion(report));
     out.0
+}
+
+/// The account in one sentence, and what the race measured beside its prediction.
+fn conclusion(report: &Report) -> String {
+    let sentence = &report.account.sentence;
+    let measured = report.measured.as_ref().and_then(|race| Some((race.draft_len, race.speedup?)));
+    match measured {
+        Some((_, speedup)) if speedup.is_disturbed() => {
+            format!("{sentence}; the race was disturbed by other work, so the prediction is not checked")
+        }
+        Some((k, speedup)) => format!("{sentence}; measured at k = {k}: {speedup}"),
+        None => sentence.clone(),
+    }
 }
 
 fn acceptance(report: &Report, out: &mut Lines) {

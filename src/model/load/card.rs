@@ -12,11 +12,11 @@ use serde_json::{Map, Value};
 
 use crate::model::ModelError;
 use crate::model::error::clean;
-use crate::model::interfaces::{Description, OwnModules};
 use crate::model::load::OpenModel;
 use crate::model::load::{gguf_summary::also_called, memory_need};
 use crate::model::nn::{RopeScaling, TransformerConfig};
 use crate::model::options::DEFAULT_CTX;
+use crate::model::plan::Description;
 use crate::model::text::tokenizer::TextCodec;
 use crate::protocol::MemoryAccount;
 
@@ -71,7 +71,7 @@ pub struct Card {
     pub account: MemoryAccount,
     /// Whether the cache takes the same on both backends.
     pub same_on_candle: bool,
-    /// Facts that only its family has; fields of other families are null or 0.
+    /// Facts about parts that not every model has; null or 0 if it lacks them.
     #[serde(flatten)]
     pub family: Map<String, Value>,
     /// Draft modules in the file, one for each depth.
@@ -88,23 +88,12 @@ pub struct Card {
     pub template_fault: Option<String>,
     /// Metadata and files that loading ignores or guesses, a sentence each.
     pub warnings: Vec<String>,
-    /// Lines that only its family has.
+    /// Lines about parts that not every model has.
     #[serde(skip)]
     pub lines: Description,
-}
-
-/// Fields that only some families have, and their value for the others.
-fn family_fields(description: &Description) -> Map<String, Value> {
-    let absent = [
-        ("latent", Value::Null),
-        ("experts", Value::Null),
-        ("gemma", Value::Null),
-        ("linear_layers", 0.into()),
-        ("state_bytes", 0.into()),
-    ];
-    let mut fields = Map::from_iter(absent.map(|(name, value)| (name.to_owned(), value)));
-    fields.extend(description.fields.clone());
-    fields
+    /// What drafts where the files bring no module, if the usual sentence does not suffice.
+    #[serde(skip)]
+    pub without_modules: Option<&'static str>,
 }
 
 impl Card {
@@ -139,14 +128,14 @@ impl Card {
             Err(error) => (format!("none that runs: {error}"), Vec::new(), (None, None)),
         };
         let same_on_candle = !family.runs_whole_native();
-        let OwnModules { found, announced } = family.own_modules(source);
-        let lines = family.describe();
+        let plan = family.plan();
+        let lines = plan.describe();
         let need = memory_need::by_default(path, opened, DEFAULT_CTX.min(config.context_length));
         Self {
             title: source.name(),
             own_name: source.own_name().map(clean),
             architecture: config.conventions.name.to_owned(),
-            parameters: family.matrix_weights(),
+            parameters: plan.weights(),
             rope_scaling: scaling(config),
             dtype: source.stored_dtype(),
             tensor_bytes: source.tensor_bytes(),
@@ -156,10 +145,11 @@ impl Card {
             kv_bytes_per_token: need.account.target_kv,
             account: need.account,
             same_on_candle,
-            family: family_fields(&lines),
-            modules: found,
-            announced_modules: announced,
+            family: lines.fields.clone(),
+            modules: plan.modules.len(),
+            announced_modules: plan.announced_modules,
             lines,
+            without_modules: family.drafter(),
             tokenizer,
             ends,
             has_template: template.is_some(),
@@ -193,7 +183,7 @@ impl Card {
     fn drafter(&self) -> Option<String> {
         let (have, announced) = (self.modules, self.announced_modules);
         match (have, announced) {
-            (0, 0) => self.lines.drafter.clone(),
+            (0, 0) => self.without_modules.map(str::to_owned),
             (have, announced) if have < announced => Some(format!(
                 "none: the configuration announces {announced} draft modules, and the tensors of {have} are there"
             )),

@@ -4,16 +4,17 @@
 use std::ops::Range;
 use std::path::Path;
 
-use draftscope_kernels::PROMPT_ROWS;
+use draftscope_kernels::{BLOCK, Encoding, LANES, PROMPT_ROWS};
 
 use crate::model::ModelSpec;
-use crate::model::files::{LoadedTensor, MatrixForm};
+use crate::model::files::{LoadedTensor, MatrixForm, ModelFiles};
 use crate::model::interfaces::LoadContext;
 use crate::model::load::OpenModel;
 use crate::model::memory::MemoryNeed;
 use crate::model::native::{account, threads};
 use crate::model::nn::Multiplier;
 use crate::model::options::{Backend, DeviceChoice, Dtype, LoadOptions, ModuleFile, Rollback, WeightType};
+use crate::model::plan::{Folded, Latent, Layer, ModuleLayer, Plan};
 use crate::protocol::{DrafterInfo, MemoryAccount};
 
 /// States that are kept besides those of rows: before the rows that may be rolled back, and at ends of prompts.
@@ -26,7 +27,9 @@ const KEPT_ROWS: u64 = 17;
 pub(super) fn of(context: &LoadContext<'_>, weight_type: WeightType, on_kernels: bool) -> MemoryNeed {
     let LoadContext { options, source, config, ctx_len, .. } = *context;
     let transformer = config.transformer();
-    let modules = if context.loads_modules() { config.own_modules(source).found } else { 0 };
+    let plan = config.plan();
+    let own: &[ModuleLayer] = if context.loads_modules() { &plan.modules[..] } else { &[] };
+    let modules = own.len();
     let whole = on_kernels && config.runs_whole_native();
     let form = if on_kernels { MatrixForm::Tiles } else { MatrixForm::Candle(weight_type) };
     let (size, dtype) = match weight_type {
@@ -53,20 +56,20 @@ pub(super) fn of(context: &LoadContext<'_>, weight_type: WeightType, on_kernels:
     // rows that are only looked up stay as stored
     let looked_up = match weight_type {
         WeightType::Stored => 0,
-        _ => (size * config.looked_up_weights()) as i64 - config.looked_up_bytes(source) as i64,
+        _ => (size * plan.looked_up_weights()) as i64 - looked_up_bytes(plan, source) as i64,
     };
     let value_bytes = if whole { 2 } else { options.pass_form().kv_bytes() as u64 };
-    let states = KEPT_STATES * config.state_bytes()
+    let states = KEPT_STATES * plan.state_bytes()
         + match options.rollback.unwrap_or_default() {
-            Rollback::Snapshots => KEPT_ROWS * config.state_bytes(), // the last one is the present one
-            Rollback::Replay => config.state_bytes() + KEPT_ROWS * config.replay_bytes(),
+            Rollback::Snapshots => KEPT_ROWS * plan.state_bytes(), // the last one is the present one
+            Rollback::Replay => plan.state_bytes() + KEPT_ROWS * plan.replay_bytes(),
         };
     let dense = matches!(dtype.as_str(), "f32" | "f16" | "bf16");
     let threads = options.threads.unwrap_or_else(threads::available);
     let passes = match whole {
         true => {
             let module = modules as u64 * account::module_passes(transformer, ctx_len, dense);
-            account::target_passes(transformer, (ctx_len, threads), dense) + module
+            account::target_passes((transformer, config.plan()), (ctx_len, threads), dense) + module
         }
         false => {
             let multiplier = match on_kernels {
@@ -76,27 +79,74 @@ pub(super) fn of(context: &LoadContext<'_>, weight_type: WeightType, on_kernels:
             };
             let matrix = |tensor: &LoadedTensor<'_>| match tensor.shape {
                 [.., rows, k]
-                    if tensor.encoding.is_some() && rows.saturating_mul(*k) as u64 != config.looked_up_weights() =>
+                    if tensor.encoding.is_some() && rows.saturating_mul(*k) as u64 != plan.looked_up_weights() =>
                 {
                     rows.saturating_mul(*k)
                 }
                 _ => 0,
             };
             let largest = tensors.iter().map(matrix).max().unwrap_or(0);
-            config.pass_widths().bytes(multiplier, (account::PROMPT_BLOCK, ctx_len), (modules, largest))
+            plan.pass_widths().bytes(multiplier, (account::PROMPT_BLOCK, ctx_len), (modules, largest))
         }
     };
     let halves = if whole { halved_projections(&tensors, transformer.d_model) } else { 0 };
+    let folded = |layers: &mut dyn Iterator<Item = &Layer>| {
+        layers.filter_map(Layer::latent).map(|latent| more_if_folded(latent, source, form)).sum::<i64>()
+    };
     let account = MemoryAccount {
-        target_weights: bytes(false).saturating_add_signed(-looked_up),
-        drafter_weights: bytes(true) + halves,
-        target_kv: value_bytes * config.cached_values(),
-        drafter_kv: value_bytes * modules as u64 * config.module_values(),
+        target_weights: bytes(false).saturating_add_signed(folded(&mut plan.layers.iter()) - looked_up),
+        drafter_weights: (bytes(true) + halves + trimmed_heads(context, own))
+            .saturating_add_signed(folded(&mut own.iter().map(|module| &module.layer))),
+        target_kv: value_bytes * plan.cached_values(),
+        drafter_kv: value_bytes * own.iter().map(|module| module.layer.cached_values()).sum::<u64>(),
         states,
         passes,
         ctx_len: ctx_len as u64,
     };
-    MemoryNeed { account: config.memory(context, account, form), dtype }
+    MemoryNeed { account, dtype }
+}
+
+/// Bytes of the table whose rows are only looked up: as stored, but FP8 is widened to two bytes.
+fn looked_up_bytes(plan: &Plan, source: &ModelFiles) -> u64 {
+    let Some(of) = &plan.embedding.by_layer else { return 0 };
+    let stored = source.bytes_of(of.table.name()).unwrap_or(0);
+    if source.is_checkpoint() { stored.max(2 * of.table.weights()) } else { stored }
+}
+
+/// Bytes of the rows of heads that trimmed ones copy, in f32: of each head that is a module's own, and of the target's once.
+fn trimmed_heads(context: &LoadContext<'_>, modules: &[ModuleLayer]) -> u64 {
+    let trims = context.config.trims_draft_vocab(false);
+    let Some(vocab) = context.draft_vocab().ok().flatten().filter(|_| trims) else { return 0 };
+    let own = modules.iter().filter(|module| module.has_head).count();
+    let heads = own + usize::from(own < modules.len());
+    4 * (heads * vocab.len() * context.config.transformer().d_model) as u64
+}
+
+/// Bytes that the folded matrices of latent attention take beyond those of their tensors in the form of others: f32 on
+/// candle; on the native kernels as stored, but transposed ones of quantised tensors are f32 too, and heads are padded.
+fn more_if_folded(latent: &Latent, source: &ModelFiles, form: MatrixForm) -> i64 {
+    let folded = [&latent.to_keys, &latent.to_values];
+    let bytes = |of: &Folded| {
+        let encoding = source.loaded_tensor(&of.stored.tensor.name)?.encoding?;
+        Some(match form {
+            MatrixForm::Candle(_) => 4 * of.weights(),
+            MatrixForm::Tiles => {
+                let as_stored = !of.transposed || encoding.form().is_dense();
+                let whole = of.out.is_multiple_of(LANES) && of.columns.is_multiple_of(BLOCK);
+                let form = if as_stored && whole { encoding.form() } else { Encoding::F32.form() };
+                let tiles = of.heads.saturating_mul(of.out.div_ceil(LANES));
+                tiles.saturating_mul(form.tile_bytes(of.columns.next_multiple_of(BLOCK))) as u64
+            }
+        })
+    };
+    let mut names = folded.map(|of| of.stored.tensor.name.as_str()).to_vec();
+    names.dedup();
+    let tensors =
+        names.iter().filter_map(|name| source.loaded_tensor(name)).map(|tensor| tensor.bytes(form)).sum::<u64>();
+    match folded.map(bytes) {
+        [Some(keys), Some(values)] => (keys + values) as i64 - tensors as i64,
+        _ => 0, // a type that does not run
+    }
 }
 
 /// Positions of the rings in which recurrent layers keep rows on a GPU, and copies of their states there.
@@ -109,14 +159,14 @@ const GPU_MARKS: u64 = 3;
 /// [`with_buffers`].
 #[cfg(feature = "gpu")]
 pub(super) fn on_gpu(context: &LoadContext<'_>) -> MemoryNeed {
-    let LoadContext { config, .. } = *context;
+    let plan = context.config.plan();
     let need = of(context, WeightType::Stored, true);
     // caches hold IEEE halves
-    let drafter_kv = need.account.drafter_kv / if config.runs_whole_native() { 1 } else { 2 };
+    let drafter_kv = need.account.drafter_kv / if context.config.runs_whole_native() { 1 } else { 2 };
     // a state, an older one, and copies, which have half of what rings keep of rows
-    let rings = GPU_RING * config.replay_bytes();
-    let states = (2 + GPU_MARKS) * config.state_bytes() + rings + GPU_MARKS * rings / 2;
-    let account = MemoryAccount { target_kv: 2 * config.cached_values(), drafter_kv, states, ..need.account };
+    let rings = GPU_RING * plan.replay_bytes();
+    let states = (2 + GPU_MARKS) * plan.state_bytes() + rings + GPU_MARKS * rings / 2;
+    let account = MemoryAccount { target_kv: 2 * plan.cached_values(), drafter_kv, states, ..need.account };
     MemoryNeed { account, ..need }
 }
 

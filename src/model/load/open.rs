@@ -7,6 +7,7 @@ use crate::model::error::clean;
 use crate::model::files::{ConfigJson, Folder, GgufFile, ModelFiles, SideFiles};
 use crate::model::interfaces::{Family, FamilyConfig};
 use crate::model::load::{gguf_kind::OtherGguf, named_module};
+use crate::model::native;
 use crate::model::nn::TransformerConfig;
 use crate::model::text::{template::ChatTemplate, tokenizer::TextCodec};
 use crate::model::{ModelError, families};
@@ -66,8 +67,8 @@ impl OpenModel {
 
     /// Source for loading a whole target on the native kernels.
     #[must_use]
-    pub fn parts(&self) -> (&ModelFiles, &TransformerConfig) {
-        (&self.source, self.transformer())
+    pub fn parts(&self) -> native::Source<'_> {
+        (&self.source, self.transformer(), self.config.plan())
     }
 
     /// Text to tokens and back.

@@ -27,9 +27,9 @@ pub fn preflight_within(files: &SideFiles, memory: Option<u64>) -> Result<(), Mo
     let family = families::of_json(&json)?;
     json.fp8_block()?;
     let config = family.read_json(&json, None)?;
-    if config.is_large() {
+    if config.plan().is_large() {
         // the narrowest dtype that weights can be loaded in: FP8 is widened
-        memory::check_weights(2 * config.matrix_weights(), "bf16", memory)?;
+        memory::check_weights(2 * config.plan().weights(), "bf16", memory)?;
     }
     TextCodec::from_folder(files, family.always_begins()).map(drop)
 }

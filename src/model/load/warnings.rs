@@ -39,7 +39,7 @@ pub(super) fn draft_vocab(options: &LoadOptions, config: &dyn FamilyConfig, draf
 /// `--rollback` where it changes nothing; `on_gpu`: the GPU backend runs the target.
 pub(super) fn rollback(options: &LoadOptions, config: &dyn FamilyConfig, on_gpu: bool) -> Option<String> {
     options.rollback?;
-    match (config.state_bytes(), on_gpu) {
+    match (config.plan().state_bytes(), on_gpu) {
         (0, _) if options.draft_model.is_none() => {
             Some("--rollback is ignored: it is for recurrent layers, and this model has none".to_owned())
         }

@@ -5,6 +5,7 @@
 use super::layer::BlockShape;
 use super::llama::prompt_rows;
 use crate::model::nn::TransformerConfig;
+use crate::model::plan::Plan;
 use draftscope_kernels::{BLOCK, prompt_scratch_bytes};
 
 const F32: usize = size_of::<f32>();
@@ -15,14 +16,19 @@ pub(in crate::model) const PROMPT_BLOCK: usize = 512;
 /// Bytes of a target's passes: the angles of all positions, and the working memory of a prompt that fills the context.
 /// `dense`: matrices read activations as f32, not as codes.
 pub(in crate::model) fn target_passes(
-    config: &TransformerConfig,
+    (config, plan): (&TransformerConfig, &Plan),
     (ctx_len, threads): (usize, usize),
     dense: bool,
 ) -> u64 {
     let shape = BlockShape::of(config);
+    // what a step gives waits for its norm
+    let norms_after = plan.layers.iter().any(|layer| layer.mix.after.is_some() || layer.fed.after.is_some());
+    let given = if norms_after { prompt_rows(&shape, ctx_len) * shape.d_model * F32 } else { 0 };
+    let more_angles = (plan.angles.len() - 1) * angles(&shape, ctx_len);
     let states = PROMPT_BLOCK.min(ctx_len) * shape.d_model * F32;
     let logits = config.vocab * F32;
-    (states + logits + threads * prompt_scratch_bytes(shape.head_dim)) as u64 + pass(&shape, ctx_len, dense)
+    let others = given + more_angles + threads * prompt_scratch_bytes(shape.head_dim);
+    (states + logits + others) as u64 + pass(&shape, ctx_len, dense)
 }
 
 /// Bytes of the passes of a draft module in the target's files, which has angles and rows of its own.
@@ -33,9 +39,14 @@ pub(in crate::model) fn module_passes(config: &TransformerConfig, ctx_len: usize
     pass(&shape, ctx_len, dense) + rows as u64
 }
 
+/// Bytes of a table of cosines and sines.
+fn angles(shape: &BlockShape, ctx_len: usize) -> usize {
+    ctx_len * shape.head_dim * F32
+}
+
 fn pass(shape: &BlockShape, ctx_len: usize, dense: bool) -> u64 {
     let (queries, kv) = (shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim);
-    let angles = ctx_len * shape.head_dim * F32;
+    let angles = angles(shape, ctx_len);
     let rows = prompt_rows(shape, ctx_len);
     // residual stream, heads, gate and up; then what matrices read: numbers, or codes with their scales
     let numbers = shape.d_model + queries + 2 * kv + 2 * shape.d_ff;

@@ -9,8 +9,10 @@ use std::{ops::Range, sync::Arc};
 
 use super::cache::{AngleTable, KvCache, LayerCache, Slabs};
 use super::head;
-use super::layer::{Layer, Next, NormWeight, Pass, Scratch};
+use super::layer::{Layer, Next, NormWeight, Scratch};
 use super::llama::{NativeLlama, Weights};
+use super::pass::{Partials, Pass};
+use super::rule::Rule;
 use crate::model::native::hidden_tap::States;
 use crate::model::{ModelError, RowStats, Rows, Tap};
 use crate::protocol::TokenId;
@@ -48,7 +50,7 @@ pub struct BatchForward {
 pub struct NativeBatch {
     weights: Arc<Weights>,
     caches: Vec<KvCache>,
-    angles: AngleTable,
+    tables: Vec<AngleTable>,
     scratch: Scratch,
     head_acts: Acts,
     tap: Tap,
@@ -83,7 +85,7 @@ impl NativeBatch {
         Self {
             weights: Arc::clone(&model.weights),
             caches: (0..slots).map(|_| KvCache::new(shape)).collect(),
-            angles: model.angles.clone(),
+            tables: model.tables.clone(),
             scratch: Scratch::default(),
             head_acts: Acts::default(),
             tap: model.tap.clone(),
@@ -159,8 +161,8 @@ impl NativeBatch {
         let weights = &*self.weights;
         let m = tokens.len();
         let mut states = States::new(&self.tap, weights.layers.len(), m, tapped)?;
-        let (cpu, shape, angles) = (&weights.cpu, &weights.shape, &self.angles);
-        let pass = Pass { cpu, shape, angles, base: 0, at: 0, m, tree: None, next: Next::Else };
+        let (cpu, shape, tables) = (&weights.cpu, &weights.shape, &self.tables[..]);
+        let pass = Pass { cpu, shape, tables, base: 0, at: 0, m, tree: None, next: Next::Else };
         let placed = Placed { pass, places };
         weights.embed_rows(tokens, hidden, &mut self.scratch.x);
         let mut finite = weights.layers.first().is_none_or(|first| first.enter(pass, &mut self.scratch));
@@ -188,7 +190,7 @@ impl NativeBatch {
         let mut stats = Vec::new();
         if !hidden.is_empty() {
             head::operand(&weights.cpu, &weights.head, &hidden, &mut self.head_acts);
-            head::logits(&weights.cpu, &weights.head, &self.head_acts, &mut logits, &mut stats);
+            head::logits(&weights.cpu, weights.output(), &self.head_acts, &mut logits, &mut stats);
         }
         (Rows::new(logits, vocab), stats)
     }
@@ -225,7 +227,7 @@ impl Placed<'_> {
             for (tile, out) in out.chunks_exact_mut(pass.m).enumerate() {
                 layer.qkv.multiply(pass.cpu, head * tiles + tile, acts, Onto::Nothing, out);
             }
-            self.place(out, kind, layer.head_norms.as_ref());
+            self.place(out, kind, (layer.rule, layer.head_norms.as_ref()));
         });
     }
 
@@ -236,7 +238,7 @@ impl Placed<'_> {
     }
 
     /// Finishes a head's outputs, each row at its own position and in its own sequence.
-    fn place(self, tiles: &mut [[f32; LANES]], kind: &mut Kind<'_>, norms: Option<&[NormWeight; 2]>) {
+    fn place(self, tiles: &mut [[f32; LANES]], kind: &mut Kind<'_>, (rule, norms): (Rule, Option<&[NormWeight; 2]>)) {
         let (pass, isa) = (self.pass, self.pass.cpu.isa);
         let m = pass.m;
         let mut row_tiles = [[0.0; LANES]; MAX_HEAD_DIM / LANES];
@@ -245,12 +247,11 @@ impl Placed<'_> {
             for (to, tile) in own.iter_mut().zip(tiles[row..].iter().step_by(m)) {
                 *to = *tile;
             }
-            let angles = pass.angles.at(position, 1);
+            let angles = pass.tables[rule.table].at(position, 1);
             match kind {
                 Kind::Query => {
                     pass.norm_head(&mut *own, 1, norms.map(|norms| &norms[0]));
-                    let scale = 1.0 / (pass.shape.head_dim as f32).sqrt();
-                    Rotate { tiles: &mut *own, m: 1, angles, scale }.run_on(isa);
+                    Rotate { tiles: &mut *own, m: 1, angles, scale: rule.query_scale }.run_on(isa);
                     for (to, tile) in tiles[row..].iter_mut().step_by(m).zip(&*own) {
                         *to = *tile;
                     }
@@ -273,7 +274,13 @@ impl Placed<'_> {
     /// its neighbours read other caches.
     fn attend(self, layer: &Layer, caches: &[LayerCache<'_>], scratch: &mut Scratch) {
         let (pass, shape, m) = (self.pass, self.pass.shape, self.pass.m);
-        let segments = self.places.iter().map(|place| (place.position + 1).div_ceil(SEGMENT)).max().unwrap_or(0);
+        let rule = layer.rule;
+        // a row's segments are counted from the first that it sees
+        let segments = self.places.iter().map(|place| {
+            let seen = place.position + 1;
+            seen.div_ceil(SEGMENT) - rule.first_segment(seen)
+        });
+        let segments = segments.max().unwrap_or(0);
         let group = shape.heads / shape.kv_heads;
         let partial = group * (shape.head_dim + PARTIAL_EXTRA);
         scratch.partials.resize(shape.kv_heads * m * segments * partial, 0.0);
@@ -284,7 +291,8 @@ impl Placed<'_> {
             let (head, row, segment) = (item / segments / m, item / segments % m, item % segments);
             let RowPlace { slot, position } = self.places[row];
             let alone = Pass { base: position, m: 1, ..pass };
-            if let Some(stretch) = alone.stretch(&caches[slot], head, 0, segment) {
+            let segment = rule.first_segment(position + 1) + segment;
+            if let Some(stretch) = alone.stretch((&caches[slot], rule), head, 0..1, segment) {
                 let tiles = &heads[head * group_tiles..(head + 1) * group_tiles];
                 attend(pass.cpu.isa, Queries { tiles, m, first: row, rows: 1 }, stretch, out);
             }
@@ -296,7 +304,8 @@ impl Placed<'_> {
             attend,
             |own, partials, columns| {
                 let seen = self.places[own % m].position + 1;
-                pass.join((partials, partial), seen, (columns, 0));
+                let partials = Partials { numbers: partials, stride: partial, before: rule.first_segment(seen) };
+                pass.join(rule, partials, seen, (columns, 0));
             },
         );
     }

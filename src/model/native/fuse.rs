@@ -3,9 +3,10 @@
 //! Invariant: a row's bits do not depend on the rows beside it.
 
 use super::{
-    layer::{NormWeight, Pass},
+    layer::NormWeight,
     matrix::Matrix,
     normer::{Normer, load},
+    pass::Pass,
 };
 use crate::model::native::transpose::transpose;
 use crate::model::nn::{Fuse, StatesNorm};

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 
 use super::matrix::{Cpu, Matrix};
 use crate::model::{Best, RowStats, STRETCH};
-use draftscope_kernels::{Acts, LANES, Load, MAX_ROWS, Onto, Operand, Survey};
+use draftscope_kernels::{Acts, Cap, LANES, Load, MAX_ROWS, Onto, Operand, Survey};
 
 /// Tokens in a strip.
 const STRIP: usize = STRETCH;
@@ -37,8 +37,14 @@ pub(in crate::model) fn load(cpu: &Cpu, forms: Operand, (rows, k): (&[[f32; LANE
     Load { rows, out }.run_on(cpu.isa);
 }
 
-/// `logits = head · acts`, `[m, rows of head]`, appending to `stats`.
-pub(in crate::model) fn logits(cpu: &Cpu, head: &Matrix, acts: &Acts, logits: &mut [f32], stats: &mut Vec<RowStats>) {
+/// `logits = head · acts`, `[m, rows of head]`, capped as c·tanh(logit / c) if there is a cap, appending to `stats`.
+pub(in crate::model) fn logits(
+    cpu: &Cpu,
+    (head, cap): (&Matrix, Option<f32>),
+    acts: &Acts,
+    logits: &mut [f32],
+    stats: &mut Vec<RowStats>,
+) {
     let mut strips: Vec<Strip<'_>> = Vec::new();
     strips.resize_with(head.rows().div_ceil(STRIP), Strip::default);
     for (i, row) in logits.chunks_exact_mut(head.rows()).enumerate() {
@@ -47,7 +53,7 @@ pub(in crate::model) fn logits(cpu: &Cpu, head: &Matrix, acts: &Acts, logits: &m
         }
     }
     cpu.pool.each(&mut strips, |index, strip| {
-        TILES.with_borrow_mut(|tiles| fill(cpu, head, acts, index, strip, tiles));
+        TILES.with_borrow_mut(|tiles| fill(cpu, (head, cap), acts, index, (strip, tiles)));
     });
     stats.extend((0..acts.m()).map(|row| join(&strips, row)));
 }
@@ -61,11 +67,17 @@ pub(in crate::model) fn of_state(
 ) -> (Vec<f32>, Vec<RowStats>) {
     let (mut row, mut stats) = (vec![0.0; head.rows()], Vec::new());
     operand(cpu, head, state, acts);
-    logits(cpu, head, acts, &mut row, &mut stats);
+    logits(cpu, (head, None), acts, &mut row, &mut stats);
     (row, stats)
 }
 
-fn fill(cpu: &Cpu, head: &Matrix, acts: &Acts, index: usize, strip: &mut Strip<'_>, tiles: &mut Vec<[f32; LANES]>) {
+fn fill(
+    cpu: &Cpu,
+    (head, cap): (&Matrix, Option<f32>),
+    acts: &Acts,
+    index: usize,
+    (strip, tiles): (&mut Strip<'_>, &mut Vec<[f32; LANES]>),
+) {
     let m = acts.m();
     let first = index * STRIP / LANES;
     let count = strip.rows[0].len().div_ceil(LANES);
@@ -76,6 +88,9 @@ fn fill(cpu: &Cpu, head: &Matrix, acts: &Acts, index: usize, strip: &mut Strip<'
     for (row, logits) in strip.rows.iter_mut().enumerate().take(m) {
         for (to, tile) in logits.chunks_mut(LANES).zip(tiles[row..].iter().step_by(m)) {
             to.copy_from_slice(&tile[..to.len()]);
+        }
+        if let Some(cap) = cap {
+            Cap { numbers: &mut *logits, cap }.run_on(cpu.isa);
         }
         strip.parts[row] = Survey { logits }.run_on(cpu.isa);
     }

@@ -1,4 +1,4 @@
-//! A Llama-family target on the native backend.
+//! A target on the native backend whose blocks have attention and a gated layer.
 //!
 //! Tokens run in passes of at most [`MAX_ROWS`] rows, and a prompt's in passes of at most [`PROMPT_ROWS`], so that weights
 //! stream from memory once a pass. Invariant: logits and hidden states of a position have the same bits however the
@@ -8,13 +8,13 @@
 use std::sync::Arc;
 
 use super::cache::{AngleTable, KvCache};
-use super::layer::{BlockShape, Layer, Next, NormWeight, Pass, Scratch};
+use super::layer::{BlockShape, Layer, Next, NormWeight, Scratch};
+use super::load::Source;
 use super::matrix::{Cpu, Matrix};
+use super::pass::Pass;
 use super::tree::Tree;
-use super::{head, load, threads};
-use crate::model::files::ModelFiles;
+use super::{head, load, read_ahead, threads};
 use crate::model::native::hidden_tap::States;
-use crate::model::nn::TransformerConfig;
 use crate::model::{
     Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, RowPool, RowStats, Rows, Tap, check_path,
 };
@@ -31,6 +31,10 @@ pub(in crate::model) struct Weights {
     /// `None` if the head serves as embedding too.
     pub(in crate::model) embedding: Option<Matrix>,
     pub(in crate::model) head: Matrix,
+    /// Factor of embeddings.
+    pub(in crate::model) embedding_scale: f32,
+    /// `c` of c·tanh(logit / c), if logits are capped.
+    pub(in crate::model) logit_cap: Option<f32>,
 }
 
 impl Weights {
@@ -44,6 +48,14 @@ impl Weights {
     /// Embedding of one token, as plain numbers.
     pub(in crate::model) fn embed(&self, token: TokenId, out: &mut [f32]) {
         self.embedding.as_ref().unwrap_or(&self.head).row(token.index(), out);
+        if self.embedding_scale != 1.0 {
+            out.iter_mut().for_each(|x| *x *= self.embedding_scale);
+        }
+    }
+
+    /// The head and its cap.
+    pub(in crate::model) fn output(&self) -> (&Matrix, Option<f32>) {
+        (&self.head, self.logit_cap)
     }
 
     /// Embeddings of tokens: rows to `rows` `[m][d / 16]`, tiles to `x` `[d / 16][m]`.
@@ -98,13 +110,13 @@ struct Extent<'a> {
     tree: Option<&'a Tree>,
 }
 
-/// A target of the Llama kind (Llama, Qwen3).
+/// A target of blocks with attention and a gated layer (Llama, Qwen3, Gemma 3).
 #[derive(Debug)]
 pub struct NativeLlama {
     pub(in crate::model) weights: Arc<Weights>,
     pub(in crate::model) spec: ModelSpec,
     pub(in crate::model) cache: KvCache,
-    pub(in crate::model) angles: AngleTable,
+    pub(in crate::model) tables: Vec<AngleTable>,
     scratch: Scratch,
     head_acts: Acts,
     pub(in crate::model) tap: Tap,
@@ -117,11 +129,7 @@ impl NativeLlama {
     ///
     /// # Errors
     /// If the file cannot be read, is damaged, or contains a model that this backend does not run.
-    pub fn load(
-        from: (&ModelFiles, &TransformerConfig),
-        ctx_len: usize,
-        threads: Option<usize>,
-    ) -> Result<Self, ModelError> {
+    pub fn load(from: Source<'_>, ctx_len: usize, threads: Option<usize>) -> Result<Self, ModelError> {
         Self::load_reporting((from, ctx_len), threads, &mut |_, _| {})
     }
 
@@ -130,7 +138,7 @@ impl NativeLlama {
     /// # Errors
     /// As [`NativeLlama::load`].
     pub fn load_reporting(
-        (from, ctx_len): ((&ModelFiles, &TransformerConfig), usize),
+        (from, ctx_len): (Source<'_>, usize),
         threads: Option<usize>,
         on_layer: &mut dyn FnMut(usize, usize),
     ) -> Result<Self, ModelError> {
@@ -139,6 +147,7 @@ impl NativeLlama {
         if threads.is_none() {
             threads::choose(&mut model)?;
         }
+        read_ahead::choose(&mut model);
         Ok(model)
     }
 
@@ -151,18 +160,18 @@ impl NativeLlama {
     ///
     /// # Errors
     /// As [`NativeLlama::load`].
-    pub fn load_with(
-        from: (&ModelFiles, &TransformerConfig),
-        ctx_len: usize,
-        pool: Pool,
-        isa: Isa,
-    ) -> Result<Self, ModelError> {
+    pub fn load_with(from: Source<'_>, ctx_len: usize, pool: Pool, isa: Isa) -> Result<Self, ModelError> {
         load::llama(from, (ctx_len, Cpu::new(pool, isa)), &mut |_, _| {})
     }
 
-    pub(in crate::model) fn new(weights: Arc<Weights>, spec: ModelSpec, cache: KvCache, angles: AngleTable) -> Self {
+    pub(in crate::model) fn new(
+        weights: Arc<Weights>,
+        spec: ModelSpec,
+        cache: KvCache,
+        tables: Vec<AngleTable>,
+    ) -> Self {
         let (scratch, head_acts) = (Scratch::default(), Acts::default());
-        Self { weights, spec, cache, angles, scratch, head_acts, tap: Tap::default(), shelf: RowPool::default() }
+        Self { weights, spec, cache, tables, scratch, head_acts, tap: Tap::default(), shelf: RowPool::default() }
     }
 
     /// Runs one pass at the end of the cache; `hidden` is `[m][d / 16]`, after the final norm.
@@ -178,7 +187,7 @@ impl NativeLlama {
         let pass = Pass {
             cpu: &weights.cpu,
             shape: &weights.shape,
-            angles: &self.angles,
+            tables: &self.tables,
             base,
             at: base,
             m,
@@ -213,7 +222,7 @@ impl NativeLlama {
     fn logits(&mut self, hidden: &[[f32; LANES]], logits: &mut [f32], stats: &mut Vec<RowStats>) {
         let weights = &*self.weights;
         head::operand(&weights.cpu, &weights.head, hidden, &mut self.head_acts);
-        head::logits(&weights.cpu, &weights.head, &self.head_acts, logits, stats);
+        head::logits(&weights.cpu, weights.output(), &self.head_acts, logits, stats);
     }
 
     /// Rows of each pass over so many tokens.
@@ -294,7 +303,7 @@ impl Model for NativeLlama {
             return Err(ModelError::Unsupported("a tree with more rows than tokens, or fewer".into()));
         }
         let base = self.cache.room(tokens.len())?;
-        let tree = Tree::new(parents, &self.angles, base)?;
+        let tree = Tree::new(parents, &self.tables, base)?;
         let layers = self.weights.layers.len();
         self.start(tokens, LogitRows::All, Extent { layers, tree: Some(&tree) })
     }
@@ -330,8 +339,8 @@ impl Model for NativeLlama {
     }
 
     fn fork(&self) -> Result<Box<dyn Model>, ModelError> {
-        let (weights, angles) = (Arc::clone(&self.weights), self.angles.clone());
-        let mut fork = Self::new(weights, self.spec.clone(), self.cache.fork(), angles);
+        let (weights, tables) = (Arc::clone(&self.weights), self.tables.clone());
+        let mut fork = Self::new(weights, self.spec.clone(), self.cache.fork(), tables);
         fork.tap = self.tap.clone();
         Ok(Box::new(fork))
     }

@@ -1,4 +1,4 @@
-//! From a model on disk to a [`NativeLlama`]: sizes checked, tensors packed one after the other.
+//! From a model on disk to a [`NativeLlama`]: sizes checked, tensors packed one after the other, as its plan says.
 //!
 //! A model that asks for something this backend does not do is an error here, never a silent difference later; no file
 //! content can make it panic.
@@ -12,39 +12,48 @@ use super::llama::{NativeLlama, Weights};
 use super::matrix::{Cpu, Matrix, Part, RowOrder};
 use super::mtp::MtpWeights;
 use super::pack::lanes;
+use super::parts::{LayerParts, name_of};
+use super::rule::Rule;
 use super::tensors::{RawTensor, Tensors};
 use crate::model::files::{MatrixForm, ModelFiles};
 use crate::model::nn::{PairOrder, TransformerConfig};
+use crate::model::plan::{self, GatedFeed, Head, Plan};
 use crate::model::{ModelError, ModelSpec};
 use draftscope_kernels::{BLOCK, Encoding, MAX_HEAD_DIM};
 
+/// A model on disk: its files, its sizes, and what it computes.
+pub type Source<'a> = (&'a ModelFiles, &'a TransformerConfig, &'a Plan);
+
 /// Reads the model in `source`.
 pub(in crate::model) fn llama(
-    (source, config): (&ModelFiles, &TransformerConfig),
+    (source, config, plan): Source<'_>,
     (ctx_len, cpu): (usize, Cpu),
     on_layer: &mut dyn FnMut(usize, usize),
 ) -> Result<NativeLlama, ModelError> {
     let shape = BlockShape::of(config);
     check_shape(&shape)?;
     let kv = KvShape { layers: config.layers, kv_heads: shape.kv_heads, head_dim: shape.head_dim, ctx_len };
-    let angles = AngleTable::new(&config.rope, shape.head_dim, ctx_len);
+    let tables = plan.angles.iter().map(|angles| AngleTable::new(&angles.rope, angles.width, ctx_len)).collect();
     cpu.expect(tiled_bytes(source, (config.layers, 0), false));
-    let weights = Loader { tensors: Tensors(source), cpu: &cpu, shape, config }.read(on_layer)?;
+    let weights = Loader { tensors: Tensors(source), cpu: &cpu, shape }.read(plan, on_layer)?;
     let (layers, final_norm, embedding, head) = weights;
-    let weights = Weights { cpu, shape, layers, final_norm, embedding, head };
+    let embedding_scale = plan.embedding.scale as f32;
+    let logit_cap = plan.end.cap.map(|cap| cap as f32);
+    let weights = Weights { cpu, shape, layers, final_norm, embedding, head, embedding_scale, logit_cap };
     let spec = spec(source, config, &weights, kv);
-    Ok(NativeLlama::new(Arc::new(weights), spec, KvCache::new(kv), angles))
+    Ok(NativeLlama::new(Arc::new(weights), spec, KvCache::new(kv), tables))
 }
 
-/// Reads the draft module of this index in the model's own files.
+/// Reads the draft module of this index in the model's own files; `layer` describes its block.
 pub(in crate::model) fn module(
     source: &ModelFiles,
     config: &TransformerConfig,
     (cpu, index): (&Cpu, usize),
+    layer: &plan::Layer,
 ) -> Result<MtpWeights, ModelError> {
     let [before, all] = [index, index + 1].map(|count| tiled_bytes(source, (config.layers, count), true));
     cpu.expect(all - before + (8 * config.d_model * config.d_model) as u64);
-    Loader { tensors: Tensors(source), cpu, shape: BlockShape::of(config), config }.module(index)
+    Loader { tensors: Tensors(source), cpu, shape: BlockShape::of(config) }.module(config.layers + index, layer)
 }
 
 /// Bytes of the matrices, as tiles, of a target of so many layers or of its first modules.
@@ -54,7 +63,7 @@ pub(in crate::model) fn tiled_bytes(source: &ModelFiles, (layers, modules): (usi
     matrices.map(|tensor| tensor.bytes(MatrixForm::Tiles)).sum()
 }
 
-fn unsupported(what: impl std::fmt::Display) -> ModelError {
+pub(super) fn unsupported(what: impl std::fmt::Display) -> ModelError {
     ModelError::Unsupported(format!("the native backend does not run {what}; try `--backend candle`"))
 }
 
@@ -81,48 +90,50 @@ struct Loader<'a> {
     tensors: Tensors<'a>,
     cpu: &'a Cpu,
     shape: BlockShape,
-    config: &'a TransformerConfig,
 }
 
 impl Loader<'_> {
-    fn read(&self, on_layer: &mut dyn FnMut(usize, usize)) -> Result<Parts, ModelError> {
-        let (v, d) = (self.config.vocab, self.shape.d_model);
+    fn read(&self, plan: &Plan, on_layer: &mut dyn FnMut(usize, usize)) -> Result<Parts, ModelError> {
         // the largest first: a matrix takes memory twice while it is packed
-        let tokens = self.matrix("token_embd.weight", v, d)?;
-        let (head, embedding) = match self.config.tied {
-            true => (tokens, None),
-            false => (self.matrix("output.weight", v, d)?, Some(tokens)),
+        let tokens = self.matrix(&plan.embedding.table)?;
+        let (head, embedding) = match &plan.end.head {
+            Head::Tied => (tokens, None),
+            Head::Own(head) => (self.matrix(head)?, Some(tokens)),
         };
-        let layer = |index| {
-            on_layer(index, self.config.layers);
-            self.layer(index)
+        let layer = |(index, layer)| {
+            on_layer(index, plan.layers.len());
+            self.layer(layer)
         };
-        let layers = (0..self.config.layers).map(layer).collect::<Result<Vec<_>, _>>()?;
-        Ok((layers, self.norm("output_norm.weight", d)?, embedding, head))
+        let layers = plan.layers.iter().enumerate().map(layer).collect::<Result<Vec<_>, _>>()?;
+        Ok((layers, self.norm(&plan.end.norm, plan.width)?, embedding, head))
     }
 
-    fn layer(&self, index: usize) -> Result<Layer, ModelError> {
-        let BlockShape { d_model: d, d_ff, head_dim, heads, .. } = self.shape;
-        let name = |part: &str| format!("blk.{index}.{part}.weight");
-        let head_norms = match self.config.conventions.qk_norm {
-            true => Some([self.norm(&name("attn_q_norm"), head_dim)?, self.norm(&name("attn_k_norm"), head_dim)?]),
-            false => None,
+    fn layer(&self, layer: &plan::Layer) -> Result<Layer, ModelError> {
+        let BlockShape { d_model: d, head_dim, .. } = self.shape;
+        let parts = LayerParts::of(layer).map_err(unsupported)?;
+        let both = |norms: [&plan::Norm; 2], len: usize| -> Result<[NormWeight; 2], ModelError> {
+            Ok([self.norm(norms[0], len)?, self.norm(norms[1], len)?])
         };
+        let [attn_norm, ffn_norm] = both(parts.before, d)?;
         Ok(Layer {
-            attn_norm: self.norm(&name("attn_norm"), d)?,
-            qkv: self.qkv(&name)?,
-            head_norms,
-            out: self.matrix(&name("attn_output"), d, heads * head_dim)?,
-            ffn_norm: self.norm(&name("ffn_norm"), d)?,
-            gate_up: self.gate_up(&[name("ffn_gate"), name("ffn_up")])?,
-            down: self.matrix(&name("ffn_down"), d, d_ff)?,
+            attn_norm,
+            qkv: self.qkv(&parts)?,
+            head_norms: parts.head_norms.map(|norms| both(norms, head_dim)).transpose()?,
+            rule: Rule::of(parts.attention),
+            out: self.matrix(&parts.attention.o)?,
+            ffn_norm,
+            gate_up: self.gate_up(parts.feed)?,
+            activation: parts.feed.act,
+            down: self.matrix(&parts.feed.down)?,
+            after_norms: parts.after.map(|norms| both(norms, d)).transpose()?,
         })
     }
 
-    /// A draft module in the model's own files: its block follows the model's.
-    fn module(&self, index: usize) -> Result<MtpWeights, ModelError> {
-        let (d, block) = (self.shape.d_model, self.config.layers + index);
+    /// A draft module in the model's own files, whose block has this number.
+    fn module(&self, block: usize, layer: &plan::Layer) -> Result<MtpWeights, ModelError> {
+        let d = self.shape.d_model;
         let part = |name: &str| format!("blk.{block}.nextn.{name}.weight");
+        let norm = |name: &str| Ok::<_, ModelError>(lanes(&self.tensors.0.vector(&part(name), d)?));
         let project = self.tensors.0.stored(&part("eh_proj"), &[d, 2 * d])?.to_f32(&[d, 2 * d])?;
         let half = |second: bool| {
             let rows = project.chunks_exact(2 * d).map(|row| row.split_at(d));
@@ -133,56 +144,61 @@ impl Loader<'_> {
         };
         Ok(MtpWeights {
             fuse: None,
-            embedding_norm: self.norm(&part("enorm"), d)?,
-            hidden_norm: self.norm(&part("hnorm"), d)?,
+            embedding_norm: norm("enorm")?,
+            hidden_norm: norm("hnorm")?,
             from_embedding: half(false),
             from_hidden: half(true),
-            layer: self.layer(block)?,
-            final_norm: self.norm(&part("shared_head_norm"), d)?,
+            layer: self.layer(layer)?,
+            final_norm: norm("shared_head_norm")?,
         })
     }
 
-    fn qkv(&self, name: &dyn Fn(&str) -> String) -> Result<Matrix, ModelError> {
-        let BlockShape { d_model: d, head_dim, heads, kv_heads, .. } = self.shape;
-        let turned = match self.config.pairs {
-            PairOrder::Interleaved => RowOrder::Deinterleaved { head_dim },
+    fn qkv(&self, of: &LayerParts<'_>) -> Result<Matrix, ModelError> {
+        let turned = match of.pairs {
+            PairOrder::Interleaved => RowOrder::Deinterleaved { head_dim: self.shape.head_dim },
             PairOrder::HalfSplit => RowOrder::Stored,
         };
-        let parts = [("attn_q", heads, turned), ("attn_k", kv_heads, turned), ("attn_v", kv_heads, RowOrder::Stored)];
-        let read = |&(part, heads, _): &(&str, usize, RowOrder)| self.tensors.matrix(&name(part), heads * head_dim, d);
-        let stored = parts.iter().map(read).collect::<Result<Vec<RawTensor<'_>>, _>>()?;
-        let packed: Vec<_> =
-            stored.iter().zip(parts).map(|(raw, (_, heads, order))| raw.part(heads * head_dim, order)).collect();
-        let mut matrix = Matrix::pack(self.cpu, d, &packed);
-        if self.config.conventions.qkv_bias {
-            let read = |&(part, heads, _): &(&str, usize, RowOrder)| {
-                self.tensors.0.vector(&name(part).replace(".weight", ".bias"), heads * head_dim)
-            };
-            // heads are whole tiles, and rows of families with biases are not reordered
-            matrix = matrix.with_bias(&parts.iter().map(read).collect::<Result<Vec<_>, _>>()?.concat());
+        let parts = [(&of.attention.q, turned), (&of.keys.k, turned), (of.values, RowOrder::Stored)];
+        let stored = parts.iter().map(|(part, _)| self.raw(part)).collect::<Result<Vec<RawTensor<'_>>, _>>()?;
+        let packed: Vec<_> = stored.iter().zip(parts).map(|(raw, (part, order))| raw.part(part.rows, order)).collect();
+        let mut matrix = Matrix::pack(self.cpu, of.attention.q.columns, &packed);
+        if parts.iter().any(|(part, _)| part.bias.is_some()) {
+            // heads are whole tiles
+            let biases = parts.iter().map(|(part, order)| self.bias(part, *order));
+            matrix = matrix.with_bias(&biases.collect::<Result<Vec<_>, _>>()?.concat());
         }
-        parts.iter().for_each(|(part, ..)| self.tensors.0.release(&name(part)));
+        parts.iter().for_each(|(part, _)| self.tensors.0.release(part.name()));
         Ok(matrix)
     }
 
-    fn gate_up(&self, names: &[String; 2]) -> Result<GateUp, ModelError> {
-        let BlockShape { d_model: d, d_ff, .. } = self.shape;
-        let [gate, up] = names.each_ref().map(|name| self.tensors.matrix(name, d_ff, d));
-        let both = [gate?, up?];
-        let packed = GateUp::pack(self.cpu, d, both.each_ref().map(|raw| raw.part(d_ff, RowOrder::Stored)));
-        names.iter().for_each(|name| self.tensors.0.release(name));
+    /// The bias in the order of the packed rows; zeros if there is none.
+    fn bias(&self, part: &plan::Matrix, order: RowOrder) -> Result<Vec<f32>, ModelError> {
+        let Some(bias) = &part.bias else { return Ok(vec![0.0; part.rows]) };
+        let stored = self.tensors.0.vector(&bias.name, bias.len)?;
+        Ok((0..part.rows).map(|row| stored[order.stored_row(row)]).collect())
+    }
+
+    fn gate_up(&self, feed: &GatedFeed) -> Result<GateUp, ModelError> {
+        let [gate, up] = [self.raw(&feed.gate)?, self.raw(&feed.up)?];
+        let parts = [gate.part(feed.width(), RowOrder::Stored), up.part(feed.width(), RowOrder::Stored)];
+        let packed = GateUp::pack(self.cpu, feed.gate.columns, parts);
+        [&feed.gate, &feed.up].into_iter().for_each(|part| self.tensors.0.release(part.name()));
         Ok(packed)
     }
 
-    fn matrix(&self, name: &str, rows: usize, k: usize) -> Result<Matrix, ModelError> {
-        let raw = self.tensors.matrix(name, rows, k)?;
-        let matrix = Matrix::pack(self.cpu, k, &[raw.part(rows, RowOrder::Stored)]);
-        self.tensors.0.release(name);
+    fn matrix(&self, of: &plan::Matrix) -> Result<Matrix, ModelError> {
+        let raw = self.raw(of)?;
+        let matrix = Matrix::pack(self.cpu, of.columns, &[raw.part(of.rows, RowOrder::Stored)]);
+        self.tensors.0.release(of.name());
         Ok(matrix)
     }
 
-    fn norm(&self, name: &str, len: usize) -> Result<NormWeight, ModelError> {
-        Ok(lanes(&self.tensors.0.vector(name, len)?))
+    fn raw(&self, of: &plan::Matrix) -> Result<RawTensor<'_>, ModelError> {
+        self.tensors.matrix(name_of(of).map_err(unsupported)?, of.rows, of.columns)
+    }
+
+    fn norm(&self, of: &plan::Norm, len: usize) -> Result<NormWeight, ModelError> {
+        Ok(lanes(&of.read(self.tensors.0, len)?))
     }
 }
 

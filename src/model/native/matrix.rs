@@ -16,12 +16,14 @@ use draftscope_kernels::{
 pub(in crate::model) struct Cpu {
     pub(in crate::model) pool: Pool,
     pub(in crate::model) isa: Isa,
+    /// Whether a pass over one row prefetches weights if there is one thread: [`read_ahead`](super::read_ahead).
+    pub(in crate::model) reads_ahead: bool,
     arena: Arena,
 }
 
 impl Cpu {
     pub(in crate::model) fn new(pool: Pool, isa: Isa) -> Self {
-        Self { pool, isa, arena: Arena::default() }
+        Self { pool, isa, reads_ahead: false, arena: Arena::default() }
     }
 
     /// Makes room for matrices of so many bytes together, a number that may be a little off.
@@ -48,7 +50,8 @@ pub(in crate::model) enum RowOrder {
 }
 
 impl RowOrder {
-    fn stored_row(self, row: usize) -> usize {
+    /// The row that is packed as `row`.
+    pub(in crate::model) fn stored_row(self, row: usize) -> usize {
         match self {
             Self::Stored => row,
             Self::Deinterleaved { head_dim } => {
@@ -229,7 +232,7 @@ impl Matrix {
 
     /// `out[m] (+)= tile · acts`, 16 outputs a row.
     pub(in crate::model) fn multiply(&self, cpu: &Cpu, tile: usize, acts: &Acts, onto: Onto, out: &mut [[f32; LANES]]) {
-        let weights = Tile { alone: cpu.pool.threads() == 1, ..self.tile(tile) };
+        let weights = Tile { alone: cpu.pool.threads() == 1 && !cpu.reads_ahead, ..self.tile(tile) };
         draftscope_kernels::multiply(cpu.isa, weights, acts, onto, out);
         if let Some(bias) = &self.bias {
             let bias = &bias[tile];

@@ -24,6 +24,10 @@ pub(in crate::model) mod module;
 pub(in crate::model) mod mtp;
 pub(in crate::model) mod normer;
 pub(in crate::model) mod pack;
+pub(in crate::model) mod parts;
+pub(in crate::model) mod pass;
+pub(in crate::model) mod read_ahead;
+pub(in crate::model) mod rule;
 pub(in crate::model) mod tensors;
 #[cfg(test)]
 pub(in crate::model) mod testing;
@@ -34,5 +38,7 @@ pub(in crate::model) mod tree;
 pub use batch::{BATCH_ROWS, BatchForward, BatchRow, NativeBatch};
 pub use linear::{NativeCpu, NativeLinear};
 pub use llama::NativeLlama;
+pub use load::Source;
 pub use mtp::MtpStorage;
 pub(in crate::model) use mtp::NativeMtp;
+pub(in crate::model) use parts::runs;

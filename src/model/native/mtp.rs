@@ -9,9 +9,10 @@
 use half::bf16;
 
 use super::draft_head::DraftHead;
-use super::layer::{BlockShape, Layer, Next, NormWeight, Pass};
+use super::layer::{BlockShape, Layer, Next, NormWeight};
 use super::llama::NativeLlama;
 use super::matrix::{Bits, Cpu, Matrix, Part, RowOrder};
+use super::pass::Pass;
 use crate::model::ModelError;
 use crate::model::draft_tokens::DraftTokens;
 use crate::model::files::ModelFiles;
@@ -21,6 +22,7 @@ use crate::model::native::{
     transpose::transpose,
 };
 use crate::model::nn::{Fuse, RopeSpec, TransformerConfig};
+use crate::model::plan;
 use crate::protocol::MtpSpec;
 use draftscope_kernels::{Acts, Encoding, LANES, Norm, Onto, Operand};
 
@@ -100,7 +102,7 @@ impl Clone for MtpModule {
 pub(in crate::model) type NativeMtp = ModuleCore<OnKernels<MtpModule>>;
 
 impl NativeMtp {
-    /// The module of this index in the files of the target in `source`, whose head it shares.
+    /// The module of this index in the files of the target in `source`, whose head it shares; `layer` describes its block.
     ///
     /// # Errors
     /// When a tensor is missing, misshapen or damaged.
@@ -108,10 +110,10 @@ impl NativeMtp {
         source: &ModelFiles,
         (config, spec): (&TransformerConfig, MtpSpec),
         target: &NativeLlama,
-        index: usize,
+        (index, layer): (usize, &plan::Layer),
     ) -> Result<Self, ModelError> {
         let shared = &target.weights;
-        let weights = super::load::module(source, config, (&shared.cpu, index))?;
+        let weights = super::load::module(source, config, (&shared.cpu, index), layer)?;
         let bytes = weights.bytes();
         let head = DraftHead::whole(shared);
         MtpModule::module(target, (weights, bytes), head, (shared.shape, &config.rope, spec))
@@ -164,7 +166,8 @@ impl KernelModule for MtpModule {
         let (m, hidden) = (tokens.len(), slots.hidden.as_chunks::<LANES>().0);
         let ModuleMemory { target, shape, cache, angles, scratch } = memory;
         let (cpu, next) = (&target.cpu, Next::Head(self.head.matrix()));
-        let pass = Pass { cpu, shape, angles, base: cache.len(), at, m, tree: None, next };
+        let tables = std::slice::from_ref(&*angles);
+        let pass = Pass { cpu, shape, tables, base: cache.len(), at, m, tree: None, next };
         let tiles = shape.d_model / LANES;
         let [embedded, handed] = &mut self.acts;
         self.rows.resize(tiles * m, [0.0; LANES]);

@@ -3,8 +3,9 @@
 //! Invariant: a row's bits do not depend on the rows beside it.
 
 use super::{
-    layer::{NormWeight, Pass},
+    layer::NormWeight,
     matrix::{Cpu, Matrix},
+    pass::Pass,
 };
 use crate::model::native::transpose::transpose;
 use crate::model::nn::StatesNorm;

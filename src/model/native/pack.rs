@@ -4,8 +4,10 @@ use super::{
     gate_up::GateUp,
     layer::{BlockShape, Layer, NormWeight},
     matrix::Matrix,
+    rule::Rule,
 };
 use crate::model::ModelError;
+use crate::model::nn::Activation;
 use draftscope_kernels::LANES;
 
 /// A norm's weights by lanes.
@@ -51,6 +53,7 @@ impl BlockPacker<'_> {
                 true => Some([norm("attn_q_norm", head_dim)?, norm("attn_k_norm", head_dim)?]),
                 false => None,
             },
+            rule: Rule::usual(head_dim),
             out: packed("attn_output", d, heads * head_dim)?,
             ffn_norm: norm("ffn_norm", d)?,
             gate_up: GateUp::of_rows(
@@ -58,7 +61,9 @@ impl BlockPacker<'_> {
                 [&(self.matrix)("ffn_gate", [d_ff, d])?, &(self.matrix)("ffn_up", [d_ff, d])?],
                 |rows| (self.pack)(d, rows),
             ),
+            activation: Activation::Silu,
             down: packed("ffn_down", d, d_ff)?,
+            after_norms: None,
         })
     }
 }

@@ -7,7 +7,8 @@
 
 use super::{
     cache::{AngleTable, LayerCache, Slabs},
-    layer::Pass,
+    pass::{Partials, Pass},
+    rule::Rule,
 };
 use crate::model::{ModelError, tree_depths};
 use draftscope_kernels::{Acts, Angles, Column, LANES, PARTIAL_EXTRA, Queries, SEGMENT, SLAB, Stretch, attend};
@@ -17,8 +18,8 @@ use draftscope_kernels::{Acts, Angles, Column, LANES, PARTIAL_EXTRA, Queries, SE
 pub(in crate::model) struct Tree {
     /// Rows from the root to each row, itself included.
     paths: Vec<Vec<usize>>,
-    cos: Vec<[f32; LANES]>, // [m][head_dim / 32]
-    sin: Vec<[f32; LANES]>,
+    /// Cosines and sines `[m][head_dim / 32]` of each table.
+    angles: Vec<[Vec<[f32; LANES]>; 2]>,
 }
 
 impl Tree {
@@ -26,7 +27,7 @@ impl Tree {
     ///
     /// # Errors
     /// As [`tree_depths`].
-    pub(in crate::model) fn new(parents: &[usize], angles: &AngleTable, base: usize) -> Result<Self, ModelError> {
+    pub(in crate::model) fn new(parents: &[usize], tables: &[AngleTable], base: usize) -> Result<Self, ModelError> {
         let depths = tree_depths(parents)?;
         let mut paths: Vec<Vec<usize>> = Vec::with_capacity(parents.len());
         for (row, parent) in parents.iter().enumerate() {
@@ -34,15 +35,18 @@ impl Tree {
             path.push(row);
             paths.push(path);
         }
-        let of = |depth: &usize| angles.at(base + depth, 1);
-        let cos = depths.iter().flat_map(|depth| of(depth).cos.to_vec()).collect();
-        let sin = depths.iter().flat_map(|depth| of(depth).sin.to_vec()).collect();
-        Ok(Self { paths, cos, sin })
+        let of_table = |table: &AngleTable| {
+            let at = |depth: &usize| table.at(base + depth, 1);
+            let cos = depths.iter().flat_map(|depth| at(depth).cos.to_vec()).collect();
+            [cos, depths.iter().flat_map(|depth| at(depth).sin.to_vec()).collect()]
+        };
+        Ok(Self { paths, angles: tables.iter().map(of_table).collect() })
     }
 
-    /// All rows, each at its depth.
-    pub(in crate::model) fn angles(&self) -> Angles<'_> {
-        Angles { cos: &self.cos, sin: &self.sin }
+    /// Those of all rows, each at its depth, in the table of this index.
+    pub(in crate::model) fn angles(&self, table: usize) -> Angles<'_> {
+        let [cos, sin] = &self.angles[table];
+        Angles { cos, sin }
     }
 }
 
@@ -55,7 +59,7 @@ struct Head<'a> {
 
 /// Attention of all rows; `partials` is `[kv_heads][m][segments][group][head_dim + PARTIAL_EXTRA]`.
 pub(in crate::model) fn attend_tree(
-    pass: Pass<'_>,
+    (pass, rule): (Pass<'_>, Rule),
     tree: &Tree,
     cache: &mut LayerCache<'_>,
     (queries, partials, out): (&[[f32; LANES]], &mut [f32], &mut Acts),
@@ -68,12 +72,12 @@ pub(in crate::model) fn attend_tree(
     let heads = slabs.zip(parts.zip(columns.chunks_exact_mut(each)));
     let heads = heads.map(|(slabs, (partials, out))| Head { slabs, partials, out });
     pass.cpu.pool.each(&mut heads.collect::<Vec<_>>(), |index, head| {
-        head.attend(pass, tree, &queries[index * group_tiles..(index + 1) * group_tiles]);
+        head.attend((pass, rule), tree, &queries[index * group_tiles..(index + 1) * group_tiles]);
     });
 }
 
 impl Head<'_> {
-    fn attend(&mut self, pass: Pass<'_>, tree: &Tree, tiles: &[[f32; LANES]]) {
+    fn attend(&mut self, (pass, rule): (Pass<'_>, Rule), tree: &Tree, tiles: &[[f32; LANES]]) {
         let (m, base, head_dim) = (pass.m, pass.base, pass.shape.head_dim);
         let rows: Vec<Row> = (0..m).map(|row| take_row(&self.slabs, base + row, head_dim)).collect();
         let partial = pass.shape.heads / pass.shape.kv_heads * (head_dim + PARTIAL_EXTRA);
@@ -83,15 +87,18 @@ impl Head<'_> {
                 put_row(&mut self.slabs, base + depth, &rows[*ancestor]);
             }
             let seen = base + path.len();
+            let before = rule.first_segment(seen);
             let [keys, values] = &self.slabs;
             let outs = self.partials[row * per_row..(row + 1) * per_row].chunks_exact_mut(partial);
-            for (out, start) in outs.zip((0..seen).step_by(SEGMENT)) {
+            for (out, start) in outs.zip((before * SEGMENT..seen).step_by(SEGMENT)) {
                 let from = start % SLAB * head_dim / LANES;
                 let [keys, values] = [keys, values].map(|slabs| &slabs.slabs[start / SLAB][from..]);
-                let stretch = Stretch { keys, values, seen: seen - start, head_dim };
+                let Rule { window, cap, .. } = rule;
+                let stretch = Stretch { keys, values, seen: seen - start, head_dim, window, cap };
                 attend(pass.cpu.isa, Queries { tiles, m, first: row, rows: 1 }, stretch, out);
             }
-            pass.join((&self.partials[row * per_row..], partial), seen, (&mut *self.out, row));
+            let partials = Partials { numbers: &self.partials[row * per_row..], stride: partial, before };
+            pass.join(rule, partials, seen, (&mut *self.out, row));
         }
         for (row, kept) in rows.iter().enumerate() {
             put_row(&mut self.slabs, base + row, kept);

@@ -5,7 +5,7 @@
 //! [`hf_keys`](crate::model::nn::hf_keys) `config.json`. Keys of only one family are in that family's own config.
 
 use crate::model::ModelError;
-use crate::model::nn::{PairOrder, PassWidths, RopeSpec};
+use crate::model::nn::{PairOrder, RopeSpec};
 use crate::protocol::{ModelInfo, TokenId};
 
 /// Differences between families with blocks of the same sizes.
@@ -99,45 +99,6 @@ impl TransformerConfig {
     #[must_use]
     pub fn kv_width(&self) -> usize {
         self.kv_heads * self.head_dim
-    }
-
-    /// Weights of all matrices: those of the blocks, the embedding, and the head unless it is the same.
-    #[must_use]
-    pub fn matrix_weights(&self) -> u64 {
-        let [d, q, kv, ffn] = [self.d_model, self.q_width(), self.kv_width(), self.ffn].map(|n| n as u64);
-        let ends = self.end_weights();
-        self.layers as u64 * (2 * d * q + 2 * d * kv + 3 * d * ffn) + ends
-    }
-
-    /// Values cached per position: keys and values of all layers.
-    #[must_use]
-    pub fn cached_values(&self) -> u64 {
-        self.layers as u64 * 2 * self.kv_width() as u64
-    }
-
-    /// Sizes of its largest layer, for the memory of passes.
-    #[must_use]
-    pub fn pass_widths(&self) -> PassWidths {
-        PassWidths {
-            d_model: self.d_model,
-            heads: self.heads,
-            queries: self.q_width(),
-            answers: self.q_width(),
-            ffn: self.ffn,
-            dense_ffn: 0,
-            other: 0,
-            inputs: 0,
-            rotary: self.head_dim,
-            experts: [0; 2],
-            vocab: self.vocab,
-        }
-    }
-
-    /// Weights of the embedding, and of the head unless it is the same.
-    #[must_use]
-    pub fn end_weights(&self) -> u64 {
-        let table = (self.vocab * self.d_model) as u64;
-        if self.tied { table } else { 2 * table }
     }
 
     /// Widths for the header of a trace; those known only after loading are 0.

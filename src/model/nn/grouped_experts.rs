@@ -181,14 +181,6 @@ impl GroupedExperts {
         Ok(self)
     }
 
-    /// Weights of a layer of this width, and those that a row uses.
-    #[must_use]
-    pub fn weights(&self, d: u64) -> [u64; 2] {
-        let [count, used, shared] = [self.count, self.used, self.shared].map(|n| n as u64);
-        let one = 3 * d * self.width as u64;
-        [count, used].map(|routed| (routed + shared) * one + count * d)
-    }
-
     /// Reads the experts of a layer, their router, and the shared one. A GGUF file may lack the correction of the scores.
     ///
     /// # Errors

@@ -257,16 +257,6 @@ impl BlockTensors<'_> {
         self.tensors.linear(&self.name(part), out, input)
     }
 
-    /// As [`Tensors::linear_rows`].
-    pub(in crate::model) fn linear_rows(
-        &self,
-        part: &str,
-        sizes: (usize, usize),
-        rows: &[usize],
-    ) -> Result<Linear, ModelError> {
-        self.tensors.linear_rows(&self.name(part), sizes, rows)
-    }
-
     /// As [`Tensors::norm`].
     pub(in crate::model) fn norm(&self, part: &str, width: usize) -> Result<RmsNorm, ModelError> {
         self.tensors.norm(&self.name(part), width)

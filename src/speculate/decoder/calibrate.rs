@@ -55,6 +55,8 @@ struct RoundTimes {
     first_draft: f64,
     /// Whether one pass made the drafts.
     one_pass: bool,
+    /// Whether some of them were copied, which costs no pass, and others were not.
+    is_mixed: bool,
     round: f64,
 }
 
@@ -127,7 +129,7 @@ impl Decoder {
             let draft_len = (index * STEPS[turn % STEPS.len()] + turn) % TIMED_ROWS;
             for run in 0..if draft_len == 0 { PLAIN_RUN } else { 1 } {
                 let took = self.time_round(draft_len as u8)?;
-                if took.rows != draft_len + 1 || (draft_len == 0 && run == 0) {
+                if took.rows != draft_len + 1 || took.is_mixed || (draft_len == 0 && run == 0) {
                     continue;
                 }
                 reached[draft_len] = true;
@@ -175,10 +177,12 @@ impl Decoder {
         let drafting = Drafting { p_min: 0.0, ..self.settings.drafting };
         self.settings = Settings { draft_len, probe_depth: 0, drafting, ..self.settings };
         let mut notices = Vec::new();
+        let is_stacked = self.settings.drafter.stacks_copies();
         let before = self.clock;
         self.round(&mut |event| {
             match event {
-                EventKind::Drafted { more, took_us, .. } => {
+                EventKind::Drafted { more, copied, took_us, .. } => {
+                    took.is_mixed |= is_stacked && copied.is_some();
                     if took.drafts == 0 {
                         took.first_draft = took_us as f64;
                     }
@@ -207,7 +211,7 @@ impl Decoder {
             rounds += 1;
         }
         let late = self.time_round(1)?;
-        let Some(usual) = usual.filter(|_| late.drafts > 0) else {
+        let Some(usual) = usual.filter(|_| late.drafts > 0 && !late.is_mixed) else {
             return Ok(0.0);
         };
         Ok((late.draft - usual).max(0.0) / rounds.max(1) as f64)

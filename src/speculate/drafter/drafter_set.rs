@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
+use super::copier::Copier;
 use super::{DraftCtx, Drafter, WEIGHTLESS};
 use crate::model::{ModelError, Rows, Tap};
 use crate::protocol::{DeviceWork, DrafterKind, Settings, TokenId};
@@ -55,6 +56,36 @@ impl DrafterSet {
     /// Whether a drafter of this kind is active.
     fn is_active(&self, kind: DrafterKind) -> bool {
         self.kind.chain().contains(&kind)
+    }
+
+    /// Asks one member for drafts.
+    fn draft_with(&mut self, kind: DrafterKind, ctx: &mut DraftCtx<'_>) {
+        let selected = std::mem::replace(&mut self.kind, kind);
+        self.each(true, |drafter| drafter.draft(ctx));
+        self.kind = selected;
+    }
+
+    /// What copies the text.
+    fn copier(&mut self) -> Option<&mut Copier> {
+        self.members.iter_mut().find_map(|member| member.drafter.as_mut().ok()?.copier())
+    }
+
+    /// Drafts with copies and with another member. A tree has no copies, unless copies alone promise more.
+    fn draft_stacked(&mut self, other: DrafterKind, ctx: &mut DraftCtx<'_>) {
+        ctx.copier = self.copier().map(std::mem::take);
+        if ctx.begin_copying() {
+            let is_tree = ctx.drafting.tree.is_some();
+            let is_alone = ctx.needs_no_model();
+            let unused = ctx.copier.take_if(|_| is_tree && !is_alone);
+            if !is_alone {
+                self.draft_with(other, ctx);
+            }
+            ctx.propose_copies(usize::MAX);
+            ctx.copier = ctx.copier.take().or(unused);
+        }
+        if let (Some(used), Some(copier)) = (ctx.copier.take(), self.copier()) {
+            *copier = used;
+        }
     }
 
     /// Calls `act` for all members, or for the active ones; a member that fails is switched off.
@@ -143,13 +174,15 @@ impl Drafter for DrafterSet {
     }
 
     fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {
+        if let [DrafterKind::Suffix, other] = self.kind.chain() {
+            self.draft_stacked(*other, ctx);
+            return Ok(());
+        }
         for kind in self.kind.chain() {
             if !ctx.drafts().is_empty() {
                 break;
             }
-            let selected = std::mem::replace(&mut self.kind, *kind);
-            self.each(true, |drafter| drafter.draft(ctx));
-            self.kind = selected;
+            self.draft_with(*kind, ctx);
         }
         Ok(())
     }

@@ -4,6 +4,7 @@
 //! may fail.
 
 mod block;
+mod copier;
 mod draft_model;
 mod drafter_set;
 mod early_exit;
@@ -11,11 +12,14 @@ mod mtp;
 mod ngram;
 mod oracle;
 mod random;
+mod stack;
+mod suffix;
 #[cfg(test)]
 mod tests;
 mod tree;
 
 pub use block::BlockDrafter;
+pub use copier::Copier;
 pub use draft_model::ModelDrafter;
 pub use drafter_set::DrafterSet;
 pub use early_exit::EarlyExitDrafter;
@@ -23,6 +27,7 @@ pub use mtp::MtpDrafter;
 pub use ngram::NgramDrafter;
 pub use oracle::{HumanDrafter, OracleDrafter};
 pub use random::RandomDrafter;
+pub use suffix::SuffixDrafter;
 
 use super::policy::DraftProgress;
 use super::random::Purpose;
@@ -37,6 +42,7 @@ type New = fn() -> Box<dyn Drafter>;
 /// Drafters without weights, which need only the target. The engine lists them in this order.
 pub const WEIGHTLESS: &[(DrafterKind, New)] = &[
     (DrafterKind::Ngram, || Box::new(NgramDrafter)),
+    (DrafterKind::Suffix, || Box::new(SuffixDrafter::default())),
     (DrafterKind::EarlyExit, || Box::new(EarlyExitDrafter)),
     (DrafterKind::Oracle, || Box::new(OracleDrafter::default())),
     (DrafterKind::Random, || Box::new(RandomDrafter)),
@@ -113,6 +119,11 @@ pub trait Drafter {
     /// Changes the settings, from the next round on.
     fn configure(&mut self, _settings: &Settings) {}
 
+    /// What copies the text, in the drafter that does.
+    fn copier(&mut self) -> Option<&mut Copier> {
+        None
+    }
+
     /// A notice to the user, returned once: for example why nothing is drafted.
     fn notice(&mut self) -> Option<String> {
         None
@@ -135,6 +146,10 @@ pub struct DraftCtx<'a> {
     pub on_draft: &'a mut dyn FnMut(usize, &Draft),
     /// Most drafts that are accepted by [`DraftCtx::propose`]: k in a chain, the nodes of a tree.
     pub(super) limit: usize,
+    /// Most drafts of the round, copies included, which may follow those that `limit` allows.
+    pub(super) most_copied: usize,
+    /// What copies the text, while a drafter that copies is in use.
+    pub(super) copier: Option<Copier>,
     /// Ends a chain before `limit`; none in a tree.
     pub(super) progress: Option<DraftProgress>,
     /// Proposals so far.
@@ -164,8 +179,10 @@ impl DraftCtx<'_> {
             self.limit = index;
             return false;
         }
-        let ends = |progress: &DraftProgress| draft.q.is_some() && !progress.goes_on();
+        let is_predicted = draft.q.is_some() || draft.copied.is_some_and(|copied| copied.chance.is_some());
+        let ends = |progress: &DraftProgress| is_predicted && !progress.goes_on();
         let is_last = index + 1 >= self.limit || self.progress.as_ref().is_some_and(ends);
+        let is_last = self.note_proposed(draft.token) || is_last;
         let draft = Draft { more: draft.more && !is_last, ..draft };
         (self.on_draft)(index, &draft);
         self.drafts.push(draft);
@@ -229,6 +246,9 @@ impl DraftCtx<'_> {
         // the largest probability, since the drawn token's own must not decide whether it is proposed
         let best = q.argmax();
         let largest = q.prob(best);
+        if let Some(copy) = self.copy_instead(best, largest) {
+            return Ok(Some(copy));
+        }
         if let Some((sure, p_min)) = self.stops(largest, predicted) {
             self.stopped = Some(Stopped { token: best, q: sure, p_min });
             return Ok(None);

@@ -5,7 +5,7 @@
 
 use super::{DraftCtx, Drafter};
 use crate::model::ModelError;
-use crate::protocol::TokenId;
+use crate::protocol::{Copied, TokenId};
 use crate::speculate::verify::Draft;
 
 /// Looks up the longest n-gram within the configured bounds, the latest of equally long ones.
@@ -18,7 +18,7 @@ impl Drafter for NgramDrafter {
 
     fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {
         let (min, max) = (ctx.drafting.ngram_min.into(), ctx.drafting.ngram_max.into());
-        let Some(mut from) = find(ctx.committed, min, max) else {
+        let Some((mut from, len)) = find(ctx.committed, min, max) else {
             return Ok(());
         };
         for _ in 0..ctx.limit().min(ctx.round.draft_len) {
@@ -27,8 +27,9 @@ impl Drafter for NgramDrafter {
                 Some(token) => *token,
                 None => ctx.drafts()[from - ctx.committed.len()].token,
             };
+            let copied = Copied { from: from as u32, len: (len + ctx.drafts().len()) as u32, chance: None };
             from += 1;
-            if !ctx.propose(Draft::certain(token)) {
+            if !ctx.propose(Draft::copy(token, copied)) {
                 break;
             }
         }
@@ -36,8 +37,8 @@ impl Drafter for NgramDrafter {
     }
 }
 
-/// Index after the latest earlier occurrence of the text's longest suffix of `min` to `max` tokens.
-fn find(tokens: &[TokenId], min: usize, max: usize) -> Option<usize> {
+/// Index after the latest earlier occurrence of the text's longest suffix of `min` to `max` tokens, and its length.
+fn find(tokens: &[TokenId], min: usize, max: usize) -> Option<(usize, usize)> {
     let mut best = (0, None);
     for end in (1..tokens.len()).rev() {
         let equal = tokens[..end].iter().rev().zip(tokens.iter().rev()).take(max).take_while(|(a, b)| a == b).count();
@@ -48,7 +49,7 @@ fn find(tokens: &[TokenId], min: usize, max: usize) -> Option<usize> {
             }
         }
     }
-    best.1
+    best.1.map(|end| (end, best.0))
 }
 
 #[cfg(test)]
@@ -56,7 +57,7 @@ mod tests {
     use super::*;
 
     fn found(text: &str, min: usize, max: usize) -> Option<usize> {
-        find(&text.bytes().map(|b| TokenId(b.into())).collect::<Vec<_>>(), min, max)
+        find(&text.bytes().map(|b| TokenId(b.into())).collect::<Vec<_>>(), min, max).map(|(end, _)| end)
     }
 
     #[test]

@@ -93,12 +93,12 @@ impl DraftModule for Fake {
 }
 
 /// Runs the drafter once, greedily unless the settings have a temperature.
-fn draft(drafter: &mut dyn Drafter, committed: &[TokenId], k: usize, settings: &Settings) -> Vec<Draft> {
+pub(super) fn draft(drafter: &mut dyn Drafter, committed: &[TokenId], k: usize, settings: &Settings) -> Vec<Draft> {
     draft_with_stop_rule(drafter, committed, k, settings, None).0
 }
 
 /// Runs the drafter once with a stop rule. Returns the drafts and the token that ended them.
-fn draft_with_stop_rule(
+pub(super) fn draft_with_stop_rule(
     drafter: &mut dyn Drafter,
     committed: &[TokenId],
     k: usize,
@@ -125,6 +125,8 @@ fn draft_with_stop_rule(
         target: &mut target,
         on_draft: &mut |_, draft| reported.push(draft.clone()),
         limit: settings.drafting.tree.map_or(k, usize::from),
+        most_copied: 15,
+        copier: None,
         progress: stop_rule.map(DraftProgress::new),
         drafts: Vec::new(),
     };

@@ -7,6 +7,7 @@
 //! another draft costs `d`. Invariant: pure. Whether a token is proposed depends only on the distribution that it comes
 //! from and on earlier proposals, never on the token itself, so every lossless rule stays lossless.
 
+use super::Worth;
 use crate::protocol::Costs;
 
 /// Chance of acceptance of a draft that is not made yet, before the first observation.
@@ -174,6 +175,18 @@ impl DraftProgress {
     #[must_use]
     pub fn p_min(&self) -> f32 {
         self.stop_rule.p_min(self.made, self.reach)
+    }
+
+    /// Prices of tokens, rows and drafts under this rule.
+    #[must_use]
+    pub fn worth(&self) -> Worth {
+        Worth::of(&self.stop_rule.costs, self.stop_rule.token_us)
+    }
+
+    /// Adds a copy, which is accepted with this chance.
+    pub fn copy(&mut self, chance: f64) {
+        self.made += 1;
+        self.reach *= chance;
     }
 
     /// Adds a draft with this probability.

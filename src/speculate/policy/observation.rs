@@ -13,8 +13,11 @@ pub struct Observation {
     pub accepted: usize,
     /// Drafts that were made and discarded because their probability was too low: 0 or 1.
     pub dropped: usize,
-    /// Largest probability, 0 to 1, of the distribution of each draft; none if the drafter has no distribution.
+    /// Largest probability, 0 to 1, of the distribution of each draft, or a copy's predicted chance of acceptance; none if
+    /// neither is known.
     pub sure: [Option<f32>; MAX_DRAFT_LEN as usize],
+    /// Whether some of the drafts were copied from the text.
+    pub has_copies: bool,
     /// Whether one pass made all drafts (a block drafter), so that the first draft step contains it.
     pub one_pass: bool,
     /// Time of the first draft step in microseconds; 0 if there was none.
@@ -32,10 +35,12 @@ impl Observation {
     pub fn on_event(&mut self, kind: &EventKind) {
         match kind {
             EventKind::RoundStarted { draft_len, .. } => *self = Self { asked: (*draft_len).into(), ..Self::default() },
-            EventKind::Drafted { top, more, took_us, .. } => {
+            EventKind::Drafted { top, more, copied, took_us, .. } => {
                 self.one_pass |= more;
+                self.has_copies |= copied.is_some();
+                let chance = copied.and_then(|copied| copied.chance);
                 if let Some(sure) = self.sure.get_mut(self.drafted) {
-                    *sure = top.top.first().map(|best| best.prob);
+                    *sure = chance.or_else(|| top.top.first().map(|best| best.prob));
                 }
                 self.took_draft(*took_us as f64);
                 self.drafted += 1;

@@ -14,7 +14,7 @@ mod walk;
 
 use super::distribution::Distribution;
 use super::random::{Draws, Purpose};
-use crate::protocol::{Leniency, TokenId, Verification, VerifyRule};
+use crate::protocol::{Copied, Leniency, TokenId, Verification, VerifyRule};
 
 pub use block::Block;
 pub use lenient::{Confidence, Threshold, TopK, Typical};
@@ -34,19 +34,27 @@ pub struct Draft {
     pub row: Option<usize>,
     /// Whether drafts of the same pass of the drafter follow.
     pub more: bool,
+    /// Where it was copied from; none for a token that a model, or a person, proposed.
+    pub copied: Option<Copied>,
 }
 
 impl Draft {
     /// A draft of a drafter without a distribution.
     #[must_use]
     pub const fn certain(token: TokenId) -> Self {
-        Self { token, q: None, drawn: false, row: None, more: false }
+        Self { token, q: None, drawn: false, row: None, more: false, copied: None }
+    }
+
+    /// A token of the text: certain, so q = 1.
+    #[must_use]
+    pub fn copy(token: TokenId, copied: Copied) -> Self {
+        Self { copied: Some(copied), ..Self::certain(token) }
     }
 
     /// A draft drawn from `q`.
     #[must_use]
     pub const fn drawn(token: TokenId, q: Distribution) -> Self {
-        Self { token, q: Some(q), drawn: true, row: None, more: false }
+        Self { token, q: Some(q), drawn: true, row: None, more: false, copied: None }
     }
 
     /// The draft as a node of a tree, judged by `row`.

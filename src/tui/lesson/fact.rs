@@ -133,7 +133,7 @@ impl Fact {
                 Some(*stats.accepted_per_pos().first()? as f64 / offered as f64)
             }
             Self::TokensPerRound => answer.stats().mean_tokens_per_round(),
-            Self::Speedup => turn.speedup().map(|speedup| speedup.value),
+            Self::Speedup => turn.speedup().filter(|speedup| !speedup.is_disturbed()).map(|speedup| speedup.value),
             Self::Identical => turn.agreement().map(|agreement| agreement.identical as f64),
             Self::IdenticalShare => {
                 let plain = turn.answer(Lane::Plain);

@@ -119,6 +119,7 @@ impl Stored {
             top: prediction(draft.top),
             row: draft.row,
             more: false,
+            copied: None,
             took_us: 0,
         });
         let drafts: Vec<_> = drafts.collect();

@@ -228,9 +228,11 @@ fn a_slowdown_is_said_plainly() {
         script.plain(" c");
     }
     script.finish(Lane::Speculative, StopReason::Eos);
-    let screen = Stage::of(&script).screen(120, 40);
-    assert!(screen.contains("0.70× ±0.01 — slower than plain here"), "{screen}");
-    assert!(screen.contains("as long as 1.43 plain"), "{screen}");
+    let screen = Stage::of(&script).screen(160, 45);
+    assert!(screen.contains("±0.01 the plain speed"), "{screen}");
+    assert!(screen.contains("= 1.00 tokens per round") && screen.contains("÷ time of 1.43 plain ones"), "{screen}");
+    let digits = crate::tui::widgets::digits::rows("0.70×", false);
+    assert!(digits.iter().all(|row| screen.contains(row.trim_end())), "{screen}");
 }
 
 #[test]
@@ -469,10 +471,10 @@ fn scrolling_up_leaves_the_end_and_end_returns() {
 }
 
 #[test]
-fn discarded_drafts_can_be_hidden() {
+fn discarded_drafts_can_be_shown_and_hidden() {
     let mut stage = Stage::of(&first_turn());
-    stage.shows((120, 40), &["The sky is blue because"]);
-    stage.walk((120, 40), &[("<Tab>d", "The ✗color ○of ○the ↻sky is"), ("d", "The sky is blue because")]);
+    stage.shows((120, 40), &["The³ sky is blue because"]);
+    stage.walk((120, 40), &[("<Tab>d", "The color of the sky is"), ("d", "The sky is blue because")]);
 }
 
 #[test]

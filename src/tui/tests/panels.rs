@@ -170,9 +170,8 @@ fn a_gpu_and_what_rounds_do_on_it_are_shown() {
     stage.shows((100, 30), &["Time per round", "mean ", "Cost of a pass", "GPU per round", "in all"]);
     insta::assert_snapshot!("speed_on_a_gpu_100", stage.screen(100, 30));
     let screen = stage.screen(140, 42);
-    let words: Vec<&str> =
-        screen.split(|c: char| c.is_whitespace() || "│┃".contains(c)).filter(|w| !w.is_empty()).collect();
-    let text = words.join(" ");
+    let right = screen.lines().filter_map(|line| line.rsplit(['│', '├', '┤']).next());
+    let text = right.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ");
     for says in
         ["9, discrete GPU, vulkan,", "412.0 MB in use", "self-test passed", "1.5 submissions", "300 launches", "6.0 kB"]
     {

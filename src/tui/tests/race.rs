@@ -172,8 +172,8 @@ fn what_a_rule_that_is_not_lossless_changed_is_counted() {
 #[test]
 fn a_draft_that_the_target_would_not_have_picked_is_marked() {
     let mut stage = browse(&crate::session::fixture::departing());
-    stage.shows((120, 40), &["is blue", "▄not its own"]);
-    stage.press("d").shows((120, 40), &["is ≠blue", "≠not its own"]);
+    stage.shows((120, 40), &["is blue", "not the target's choice"]);
+    stage.press("d").shows((120, 40), &["is blue", "not the target's choice"]);
     for _ in 0..5 {
         stage.press("<S-Left>");
     }

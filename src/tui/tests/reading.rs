@@ -1,7 +1,9 @@
-//! Reading an answer: its displays, marks, Markdown, the strip under it, trees beside it, and going from turn to turn.
+//! Reading an answer: its displays, marks, Markdown, the counts under it, trees beside it, and going from turn to turn.
 
 use super::*;
+use crate::session::Provenance;
 use crate::tui::display::Marks;
+use crate::tui::pace::Pace;
 use crate::tui::selection::RoundAt;
 
 /// An answer in Markdown, a word a token, that ends by itself.
@@ -34,8 +36,9 @@ fn marks_stand_in_for_missing_colours_or_where_they_are_asked_for() {
     let all = [
         (TuiOptions::default(), false),
         (themed("light"), false),
-        (themed("mono"), true),
-        (TuiOptions { no_color: true, ..TuiOptions::default() }, true),
+        (themed("mono"), false),
+        (TuiOptions { no_color: true, ..TuiOptions::default() }, false),
+        (TuiOptions { depth: ColorDepth::Mono, ..TuiOptions::default() }, true),
         (TuiOptions { ascii: true, ..TuiOptions::default() }, true),
         (TuiOptions { marks: Marks::Always, ..TuiOptions::default() }, true),
         (TuiOptions { marks: Marks::Never, ..themed("mono") }, false),
@@ -43,13 +46,13 @@ fn marks_stand_in_for_missing_colours_or_where_they_are_asked_for() {
     for (options, has_marks) in all {
         let shown = format!("{options:?}");
         let screen = browse(&first_turn(), options).screen(120, 40);
-        let has = |sky: &str| screen.contains(&format!("The {sky} is blue"));
+        let has = |sky: &str| ["The³", "The{3}"].iter().any(|the| screen.contains(&format!("{the} {sky} is blue")));
         assert_eq!((has("sky"), has("↻sky") || has("~sky")), (!has_marks, has_marks), "{shown}\n{screen}");
     }
 }
 
 #[test]
-fn discarded_drafts_give_way_as_the_next_round_begins() {
+fn discarded_drafts_give_way_to_a_sign_as_the_next_round_begins() {
     let script = first_turn();
     let at = |round: u32, is_end: bool| {
         let found = script.events.iter().position(|event| match &event.kind {
@@ -60,20 +63,20 @@ fn discarded_drafts_give_way_as_the_next_round_begins() {
         Stage::folded(&script.events[..=found.unwrap()], TuiOptions::default())
     };
     assert!(answer(&mut at(1, true)).contains("The color of the sky"));
-    assert!(answer(&mut at(2, false)).contains("The sky"));
+    assert!(answer(&mut at(2, false)).contains("The³ sky"));
     let mut ended = browse(&script, TuiOptions::default());
     ended.press("<S-Left><S-Left><S-Left><S-Left><S-Left><S-Left><S-Left>");
     assert_eq!(ended.app.selected, Some(RoundAt { turn: 0, round: Some(0) }));
     assert!(answer(&mut ended).contains("The color of the sky is blue because"), "the selected round shows its drafts");
     ended.press("<S-Right>");
-    assert!(answer(&mut ended).contains("The sky is blue because"));
+    assert!(answer(&mut ended).contains("The³ sky is blue because"));
 }
 
 #[test]
 fn plain_text_renders_markdown_and_no_display_shows_a_control_token() {
     let mut stage = browse(&markdown(), TuiOptions::default());
     let raw = answer(&mut stage);
-    assert!(raw.contains("## Two\n- **bold**\n- `code`\nend■"), "{raw}");
+    assert!(raw.contains("## Two\n- **bold**\n- `code`\nend¹■"), "{raw}");
     stage.press("d");
     let marked = answer(&mut stage);
     assert!(marked.contains("## Two") && marked.contains('■'), "{marked}");
@@ -87,81 +90,97 @@ fn plain_text_renders_markdown_and_no_display_shows_a_control_token() {
 }
 
 #[test]
-fn the_strip_has_a_cell_for_each_token_and_finds_it() {
+fn discarded_drafts_are_struck_while_an_answer_is_read_along_and_signs_after_it() {
+    let script = first_turn();
+    let at = |events: usize, pace: Pace| {
+        Stage::folded(&script.events[..events], TuiOptions { pace, depth: ColorDepth::True, ..TuiOptions::default() })
+    };
+    let running = script.events.iter().rposition(|event| matches!(event.kind, EventKind::RoundStarted { .. })).unwrap();
+    let mut slow = at(running, Pace::Ramp);
+    let (text, struck) = (answer(&mut slow), words_with(&mut slow, Modifier::CROSSED_OUT));
+    assert!(text.contains("The color of the sky is blue"), "{text}");
+    assert!(struck.starts_with("color of the "), "{struck}");
+    slow.shows((80, 24), &["d drafts: all"]);
+    let mut fast = at(running, Pace::Full);
+    assert!(answer(&mut fast).contains("The³ sky is blue"), "{}", answer(&mut fast));
+    fast.shows((80, 24), &["d drafts: signs ²"]);
+    let mut ended = at(script.events.len(), Pace::Ramp);
+    assert!(answer(&mut ended).contains("The³ sky is blue"), "it is over: {}", answer(&mut ended));
+}
+
+/// The text of all cells of a frame with a modifier, in order; other text between two of them is a space.
+fn words_with(stage: &mut Stage, modifier: Modifier) -> String {
+    let buffer = stage.draw(80, 24).backend().buffer().clone();
+    let shown = buffer.content().iter().map(|cell| if cell.modifier.contains(modifier) { cell.symbol() } else { " " });
+    shown.collect::<String>().split_whitespace().map(|word| format!("{word} ")).collect()
+}
+
+#[test]
+fn the_key_cycles_signs_all_and_none_and_both_title_and_key_bar_say_which() {
+    let mut stage = browse(&first_turn(), TuiOptions::default());
+    for (mode, text) in
+        [("signs", "The³ sky is blue because"), ("all", "The color of the sky is"), ("none", "The sky is blue because")]
+    {
+        let screen = stage.screen(120, 40);
+        assert_eq!(screen.matches(&format!("d drafts: {mode}")).count(), 2, "{screen}");
+        assert!(answer(&mut stage).contains(text), "{mode}: {}", answer(&mut stage));
+        stage.press("d");
+    }
+    stage.shows((120, 40), &["drafts: signs"]);
+}
+
+#[test]
+fn a_line_through_a_draft_is_not_one_through_the_spaces_around_it() {
+    for page in page::Page::ALL {
+        for (width, height) in [(80, 24), (100, 30), (140, 42)] {
+            let options = TuiOptions { page: *page, no_color: true, ..TuiOptions::default() };
+            let mut stage = Stage::new(&conversation(), options);
+            stage.press("<Esc>ddd");
+            for keys in ["d", "<S-Left>", "<S-Left>", "N"] {
+                stage.press(keys);
+                let buffer = stage.draw(width, height).backend().buffer().clone();
+                let lines = Modifier::CROSSED_OUT | Modifier::UNDERLINED;
+                let decorated = |cell: &&ratatui::buffer::Cell| cell.modifier.intersects(lines);
+                let mut spaces = buffer.content().iter().filter(decorated).filter(|cell| cell.symbol() == " ");
+                assert!(spaces.next().is_none(), "{page:?} at {width}:\n{}", stage.screen(width, height));
+            }
+        }
+    }
+}
+
+#[test]
+fn the_line_below_the_answer_counts_every_fate() {
     let mut stage = browse(&first_turn(), TuiOptions::default());
     let tokens = stage.time.live().turns()[0].answer(Lane::Speculative).tokens.clone();
-    let screen = stage.screen(80, 24);
-    let (y, line) = screen.lines().enumerate().find(|(_, line)| line.contains("1 ▄")).expect(&screen);
-    assert_eq!(line.matches('▄').count(), tokens.len());
-    let left = line[..line.find('▄').unwrap()].width();
-    for (at, token) in tokens.iter().enumerate() {
-        stage.draw(80, 24);
-        update::click(&mut stage.app, &mut stage.time, (left + at) as u16, y as u16);
-        let chosen = stage.app.selected.expect("a token");
-        let round =
-            chosen.round.map_or(0, |at| stage.time.live().turns()[0].answer(Lane::Speculative).rounds[at].round);
-        assert_eq!(round, token.round, "cell {at}");
-        assert_eq!(stage.app.page, page::Page::Chat);
-        stage.press("<Esc>");
-    }
-}
-
-#[test]
-fn the_split_view_has_the_strip_too() {
-    for (width, height) in [(80, 24), (100, 30), (140, 42)] {
-        let mut stage = browse(&first_turn(), TuiOptions::default());
-        let tokens = stage.time.live().turns()[0].answer(Lane::Speculative).tokens.len();
-        stage.press("c");
+    let of = |provenance| tokens.iter().filter(|token| token.provenance == provenance).count();
+    let [accepted, bonus, recovered] = [Provenance::Accepted, Provenance::Bonus, Provenance::Recovered].map(of);
+    let stats = stage.time.live().turns()[0].answer(Lane::Speculative).stats().clone();
+    assert_eq!([stats.bonus(), stats.recovered()], [bonus as u64, recovered as u64]);
+    let discarded = stats.drafted() - stats.accepted();
+    let says = format!("accepted {} bonus {bonus} recovered {recovered} discarded {discarded}", stats.accepted());
+    assert!(stats.accepted() >= accepted as u64);
+    for (width, height) in [(80, 24), (100, 30), (140, 42), (200, 60)] {
         let screen = stage.screen(width, height);
-        let line = screen.lines().find(|line| line.contains("1 ▄")).expect(&screen);
-        assert_eq!(line.matches('▄').count(), tokens, "{screen}");
+        let words = screen.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains(&says), "{says}\n{screen}");
     }
 }
 
 #[test]
-fn the_strip_keeps_the_drafts_of_the_round_under_way_until_the_next() {
-    let script = first_turn();
-    let cells = |events: usize| {
-        let screen = Stage::folded(&script.events[..events], TuiOptions::default()).screen(80, 24);
-        screen.lines().find(|line| line.contains("1 ▄")).map_or(0, |line| line.matches('▄').count())
-    };
-    let of_round = |event: &Event, of: u32| match event.kind {
-        EventKind::Drafted { round, .. } | EventKind::Scored { round, .. } => round == of,
-        EventKind::Verified { round, .. } | EventKind::Committed { round, .. } => round == of,
-        _ => false,
-    };
-    for (round, expected) in [(1, [2, 3, 4, 4, 4, 5]), (2, [3, 4, 5, 5, 5, 6])] {
-        let own = script.events.iter().enumerate().filter(|(_, event)| event.lane == Lane::Speculative);
-        let shown: Vec<_> = own.filter(|(_, event)| of_round(event, round)).map(|(at, _)| cells(at + 1)).collect();
-        assert_eq!(shown, expected, "three drafts, the pass, the verdict, the commit of round {round}");
-    }
-}
-
-#[test]
-fn a_strip_without_colours_has_signs() {
-    let mut stage = browse(&first_turn(), TuiOptions { ascii: true, no_color: true, ..TuiOptions::default() });
+fn a_sign_selects_the_draft_that_was_rejected() {
+    let mut stage = browse(&first_turn(), TuiOptions::default());
     let screen = stage.screen(80, 24);
-    assert!(screen.contains("1 ;~===+~"), "plain, recovered, accepted, bonus, recovered: {screen}");
-}
-
-#[test]
-fn a_long_run_shows_the_part_of_the_strip_with_the_selected_round() {
-    let mut script = Script::prompted("hi", "Hello");
-    for _ in 0..400 {
-        script.round(&[(" a", 0.5)], &[(" b", 0.5), (" c", 0.5)]);
-    }
-    let mut stage = browse(&script, TuiOptions::default());
-    assert!(stage.screen(80, 24).contains('‹'), "the end is in view");
-    stage.press("{");
-    stage.press("<End><C-PageUp>");
-    let screen = stage.screen(80, 24);
-    assert!(screen.contains("1 █") && screen.contains('›'), "the first token is in view: {screen}");
+    let (y, line) = screen.lines().enumerate().find(|(_, line)| line.contains("The³ sky")).expect(&screen);
+    let x = line[..line.find('³').unwrap()].width();
+    stage.draw(80, 24);
+    update::click(&mut stage.app, &mut stage.time, x as u16, y as u16);
+    assert_eq!((stage.app.selected, stage.app.cell), (Some(RoundAt { turn: 0, round: Some(0) }), Some(0)));
 }
 
 #[test]
 fn trees_stand_beside_the_text() {
     let mut stage = browse(&panels::trees(), TuiOptions::default());
-    for sentence in ["Look the sea is", "Look the ≠sea ✚is"] {
+    for sentence in ["Look the sea² is"; 2] {
         let screen = stage.screen(120, 40);
         assert!(screen.contains("Tree of round 1") && screen.matches("├─✗").count() == 2, "drawn once: {screen}");
         let text = answer(&mut stage);
@@ -224,12 +243,12 @@ fn thinking() -> Script {
 fn a_thought_is_folded_until_the_key_opens_it() {
     let mut stage = browse(&thinking(), TuiOptions::default());
     let folded = answer(&mut stage);
-    assert!(folded.contains("▸ thought, 12 tokens (x opens it)\nBecause of scattering"), "{folded}");
+    assert!(folded.contains("▸ thought, 12 tokens (x opens it)\nBecause of¹ scattering"), "{folded}");
     assert!(!folded.contains("light"), "{folded}");
     let mut stage = stage.pressed("x");
     let open = answer(&mut stage);
     assert!(open.contains("<think> light, is,") && open.contains("Because") && !open.contains('▸'), "{open}");
-    let mut stage = stage.pressed("x").pressed("d").pressed("d");
+    let mut stage = stage.pressed("xdd");
     let plain = answer(&mut stage);
     assert!(plain.contains("▸ thought, 12 tokens") && !plain.contains("light"), "{plain}");
 }
@@ -261,5 +280,5 @@ fn a_selected_round_of_a_thought_opens_it() {
 fn the_speed_view_has_the_acceptance_of_thought_and_answer() {
     let mut stage = browse(&thinking(), TuiOptions::default()).pressed("4");
     let screen = stage.screen(140, 42).split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(screen.contains("accepted in the thought: 100 % of drafts"), "{screen}");
+    assert!(screen.contains("Accepted in the thought: 100 % of drafts"), "{screen}");
 }

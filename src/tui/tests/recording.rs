@@ -126,7 +126,7 @@ fn marks_are_made_shown_and_found_again() {
         );
         stage.press("2");
         let ladder = stage.screen(120, 40);
-        assert!(ladder.contains(&format!("#{about}★")) && ladder.contains(&format!("#{}✎", about - 1)), "{ladder}");
+        assert!(ladder.contains(&format!(" {about}★")) && ladder.contains(&format!(" {}✎", about - 1)), "{ladder}");
         stage.press("<C-Up>").shows((80, 24), &["there is no bookmark or note before"]);
         stage.press("a<Esc>a  <Enter>");
         assert!(stage.sent.is_empty(), "nothing written, nothing noted");

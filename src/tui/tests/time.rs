@@ -521,10 +521,10 @@ fn drafts_of_one_pass_appear_in_one_step_and_are_timed_as_one() {
     });
     assert_eq!(stops(&chain), stops(&block) + 2, "three drafts are one step");
     let mut stage = Stage::of(&block).pressed("2");
-    stage.shows((140, 42), &["draft 0.9 ms (one pass for all 3) · verify"]);
+    stage.shows((200, 60), &["draft 0.9 ms (one pass for all 3) · verify"]);
     let round = stage.time.live().turn().unwrap().answer(Lane::Speculative).rounds.last().unwrap();
     assert!(round.is_block() && round.draft_us() == 920);
-    assert!(!Stage::of(&chain).pressed("2").screen(140, 42).contains("one pass for all"));
+    assert!(!Stage::of(&chain).pressed("2").screen(200, 60).contains("one pass for all"));
 }
 
 #[test]

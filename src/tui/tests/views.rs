@@ -202,7 +202,7 @@ fn a_second_run_does_not_show_the_text_of_the_first() {
 
 #[test]
 fn words_run_on_between_stretches() {
-    let mut stage = Stage::of(&long()).pressed("<Tab>d<Home>");
+    let mut stage = Stage::of(&long()).pressed("<Tab>dd<Home>");
     let mut text = String::new();
     loop {
         let screen = stage.screen(200, 60);
@@ -213,7 +213,7 @@ fn words_run_on_between_stretches() {
         }
         stage.press("<PageDown>");
     }
-    let words = text.replace('↻', "");
+    let words = text;
     for i in [0, 127, 128, 255, 256, 511, 512, 699] {
         let (this, next) = (format!(" w{i} "), format!("w{i}⏎"));
         assert!(words.contains(&this) || words.contains(&next), "w{i} is missing");

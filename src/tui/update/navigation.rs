@@ -2,7 +2,7 @@
 
 use crossterm::event::{KeyCode, KeyEvent};
 
-use crate::session::Session;
+use crate::session::{Session, Turn};
 use crate::tui::action::Action;
 use crate::tui::app::{App, Ask, Overlay, Scroll};
 use crate::tui::filter::{Filter, has_reject};
@@ -36,8 +36,8 @@ pub(super) fn update(app: &mut App, session: &Session, action: Action) {
         Action::NewConversation => new_conversation(app, session),
         Action::NextFilter => app.filter = app.filter.next(),
         Action::NextDisplay => {
-            app.display = app.display.next();
-            app.toast = Some(format!("answer: {}", app.display.name()));
+            let now = shown_turn(app, session).map_or_else(|| app.display.unwrap_or_default(), |turn| app.display_of(session, turn));
+            app.display = Some(now.next());
         }
         Action::ToggleThought => {
             app.shows_thought = !app.shows_thought;
@@ -59,6 +59,11 @@ pub(super) fn update(app: &mut App, session: &Session, action: Action) {
 }
 
 /// Opens an overlay.
+/// The turn on show: that of the selected round, else the newest.
+fn shown_turn<'a>(app: &App, session: &'a Session) -> Option<&'a Turn> {
+    app.selected.and_then(|at| session.turns().get(at.turn)).or_else(|| session.turn())
+}
+
 fn open(app: &mut App, session: &Session, action: Action) -> bool {
     app.overlay = Some(match action {
         Action::Help => Overlay::Help(HelpPage::default()),
@@ -72,6 +77,11 @@ fn open(app: &mut App, session: &Session, action: Action) -> bool {
         }
         Action::Export => Overlay::Export(0),
         Action::ShowPrompt => Overlay::SentPrompt(0),
+        Action::WhyDisturbed if shown_turn(app, session).and_then(Turn::disturbance).is_some() => Overlay::Why,
+        Action::WhyDisturbed => {
+            app.toast = Some("nothing disturbed the figures on show".to_owned());
+            return true;
+        }
         Action::ChooseTheme => Overlay::Themes(app.themes().1),
         Action::WhatIf => match app.round_index(session) {
             Some(at) => Overlay::WhatIf(Box::new(WhatIfForm::new(at))),

@@ -99,6 +99,7 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Done
         },
         Overlay::GoTo(entry) => go_to(app, time, entry, action),
         Overlay::Quit => leaving(app, action),
+        Overlay::Why => Done::No,
     }
 }
 

@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use ratatui::buffer::Buffer;
 
+use crate::protocol::Baseline;
 use crate::tui::app::Scroll;
 use crate::tui::hit_map::PREFILL;
 
@@ -109,8 +110,22 @@ impl<'a> Sheet<'a> {
                 let first = round.map_or(answer.kept, |round| round.first_token);
                 self.laid.row_of(Lane::Speculative, first).saturating_sub(height / 2).min(max_top)
             }
-            _ => max_top,
+            _ => self.behind().map_or(max_top, |row| {
+                // the newest row of the slower lane, and below it some of what the faster one has already
+                (row + 1 + height / 3).saturating_sub(height).min(max_top)
+            }),
         }
+    }
+
+    /// The row that the slowest lane has reached, while lanes race.
+    fn behind(&self) -> Option<usize> {
+        let races = self.turn.begun.baseline == Baseline::Race || self.turn.begun.rival.is_some();
+        let is_over = self.turn.answer(Lane::Speculative).finished.is_some();
+        let lanes = Lane::ALL.iter().copied().filter(|lane| *lane != Lane::Speculative);
+        let running = lanes.map(|lane| (lane, self.turn.answer(lane))).filter(|(_, answer)| answer.finished.is_none());
+        let reached = running.filter(|(_, answer)| !answer.tokens.is_empty());
+        let rows = reached.map(|(lane, answer)| self.laid.row_of(lane, answer.tokens.len() - 1));
+        rows.min().filter(|_| races || is_over)
     }
 
     /// The round and column of the run's own token in a slot; `None` if the slot has none.
@@ -140,11 +155,8 @@ impl<'a> Sheet<'a> {
             Some(token) => fate::role(Fate::Committed(token.provenance)),
             None => Role::Text,
         };
-        // an underline is for places where the texts differ, wherever colours or marks tell fates apart
-        let mut style = match role {
-            Role::TokenAccepted if theme.colours_fates() => theme[role].remove_modifier(Modifier::UNDERLINED),
-            role => theme[role],
-        };
+        // an underline is for places where the texts differ
+        let mut style = undecorated(theme[role]);
         if self.laid.slots[slot].differs {
             let role = if role == Role::TokenDeparted { role } else { Role::Warning };
             style = theme[role].add_modifier(Modifier::UNDERLINED);
@@ -209,7 +221,7 @@ impl<'a> Sheet<'a> {
                     continue;
                 }
                 let name = format!("{}{}", fate::mark(fate), text::inline(&cell.piece).trim_start_matches('·'));
-                let span = Span::styled(name, theme[fate::role(fate)].remove_modifier(Modifier::CROSSED_OUT));
+                let span = Span::styled(name, undecorated(theme[fate::role(fate)]));
                 if left > 0 || used + span.width() + 4 > width {
                     left += 1;
                     continue;

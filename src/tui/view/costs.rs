@@ -4,7 +4,7 @@
 //! them; one that costs less than one row is dimmed where that is impossible.
 
 use super::prelude::*;
-use crate::session::{DISTURBED, PassCost, PassCosts};
+use crate::session::{PassCost, PassCosts};
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let title =
@@ -28,7 +28,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     put(lines, inner, frame);
 }
 
-/// A line a width: as many as fit, one row and the current width first, then the cost of a draft and a warning.
+/// A line a width: as many as fit, one row and the current width first, then the cost of a draft.
 fn table(screen: Screen, turn: &Turn, costs: &PassCosts, area: Rect) -> Vec<Line<'static>> {
     let in_use =
         turn.answer(Lane::Speculative).rounds.iter().rev().map(|round| round.rows.len()).find(|rows| *rows > 0);
@@ -54,9 +54,6 @@ fn table(screen: Screen, turn: &Turn, costs: &PassCosts, area: Rect) -> Vec<Line
     if us > 0.0 {
         let share = costs.widths.first().map_or(0.0, |one| us / one.us);
         lines.push(Line::styled(format!("{what}, this turn: {share:.2} of T(1)"), screen.theme[Role::Text]));
-    }
-    if turn.has_ceiling() && costs.widths.iter().any(PassCost::is_below_one_row) {
-        lines.extend(wrapped(DISTURBED, area.width, screen.theme[Role::TextDim]));
     }
     lines.truncate(room); // a row that ends in dots would look like a number that is cut
     lines
@@ -88,7 +85,7 @@ fn measured(screen: Screen, turn: &Turn, widths: &[PassCost], width: usize) -> V
         let is_disturbed = turn.has_ceiling() && cost.is_below_one_row();
         let role = if is_disturbed { Role::TextDim } else { Role::Text };
         let mut spans = vec![Span::styled(label(cost.rows), screen.theme[Role::TextDim])];
-        spans.extend(bar(cost.ratio / most, room, screen.theme[Role::PlotBar], screen.theme[Role::PlotRest]));
+        spans.extend(bar(cost.ratio / most, room, screen.theme[Role::PhaseVerify], screen.theme[Role::PlotRest]));
         spans.push(Span::styled(end, screen.theme[role]));
         (cost.rows, Line::from(spans))
     };

@@ -6,6 +6,7 @@
 use crate::protocol::{Ability, Prediction, TokenId};
 use crate::session::{Residual, residual};
 
+use super::hero;
 use super::prelude::*;
 use super::values::{fate_of, next_fate, position, sign};
 
@@ -69,7 +70,8 @@ fn no_draft(round: &Round) -> &'static str {
 fn targets(screen: Screen, round: &Round, column: usize, area: Rect, frame: &mut Frame) {
     let asked = if round.is_asked { ", asked afterwards" } else { "" };
     let title = format!(" Target's p, context {}{asked} ", position(round, column));
-    let inner = framed(screen.panel(title), area, frame);
+    let room = area.width.saturating_sub(title.width() as u16 + 3);
+    let inner = framed(screen.panel(title).title_right(hero::in_title(screen, room)), area, frame);
     let is_reported = |row: &&Prediction| !row.top.is_empty() || screen.engine().is_none();
     let Some(row) = round.prediction(column).filter(is_reported) else {
         let text = unreported(screen, round);
@@ -145,10 +147,12 @@ fn bars(
 ) -> Vec<Line<'static>> {
     let room = usize::from(area.width).saturating_sub(NAME + 7 + 6);
     let line = |name: &str, prob: f32, note: &str, role: Role| {
-        let mut spans = vec![Span::styled(fit(name, NAME), screen.theme[role])];
+        let (style, name) = (screen.theme[role], cut(name, NAME));
+        let padding = " ".repeat(NAME.saturating_sub(name.width()));
+        let mut spans = vec![Span::styled(name, style), Span::styled(padding, undecorated(style))];
         spans.push(Span::styled(format!(" {prob:.3} "), screen.theme[Role::Text]));
         spans.extend(bar(prob.into(), room, screen.theme[Role::PlotBar], screen.theme[Role::PlotRest]));
-        spans.push(Span::styled(fit(&format!(" {note}"), 6), screen.theme[role]));
+        spans.push(Span::styled(fit(&format!(" {note}"), 6), undecorated(style)));
         Line::from(spans)
     };
     let shown = row.top.iter().take(usize::from(area.height).saturating_sub(1));

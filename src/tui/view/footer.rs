@@ -105,6 +105,9 @@ fn hints(screen: Screen, context: Context, width: usize) -> Line<'static> {
             None if *action == Action::Open && screen.app.opens_prompt(screen.time) => {
                 key(*action).map(|(key, _)| (key, "prompt".to_owned()))
             }
+            None if *action == Action::NextDisplay => {
+                key(*action).map(|(key, _)| (key, format!("drafts: {}", screen.display().name())))
+            }
             None => key(*action),
         };
         let Some((keys, desc)) = hint else { continue };
@@ -196,7 +199,7 @@ fn actions(context: Context, screen: Screen) -> &'static [Action] {
         Context::Help => &[Up, Down, Search, Leave],
         Context::Quit => &[Save, Quit, Leave],
         Context::Panel
-            if matches!(screen.app.overlay, Some(Overlay::Export(_) | Overlay::Themes(_) | Overlay::SentPrompt(_))) =>
+            if matches!(screen.app.overlay, Some(Overlay::Export(_) | Overlay::Themes(_) | Overlay::SentPrompt(_) | Overlay::Why)) =>
         {
             &[Up, Down, Confirm, Leave]
         }
@@ -247,9 +250,9 @@ fn actions(context: Context, screen: Screen) -> &'static [Action] {
         Context::Browse | Context::Global if screen.app.is_busy(live) => busy(screen),
         Context::Browse | Context::Global => match screen.app.page {
             Page::Chat if screen.app.opens_prompt(screen.time) => {
-                &[Open, Left, Right, BackRound, WhatIf, Help, Search, ViewCompare, ViewRounds, NextDisplay, Quit]
+                &[Open, Left, Right, NextDisplay, BackRound, WhatIf, Help, Search, ViewCompare, ViewRounds, Quit]
             }
-            Page::Chat => &[EditPrompt, Left, Right, Open, BackRound, WhatIf, Help, Search, ContinueHere, Quit],
+            Page::Chat => &[EditPrompt, Left, Right, Open, NextDisplay, BackRound, WhatIf, Help, Search, ContinueHere, Quit],
             Page::Rounds => {
                 &[Up, Down, NextFilter, RejectPrevious, RejectNext, Open, BackRound, WhatIf, Help, ViewChat, Quit]
             }
@@ -281,8 +284,8 @@ fn quiz(screen: Screen) -> &'static [Action] {
 /// While an answer runs: first keys that change how it runs, then keys of the page.
 fn busy(screen: Screen) -> &'static [Action] {
     use Action::{
-        BackRound, DraftLenDown, DraftLenUp, Faster, Help, NextFilter, Open, PauseResume, Settings, Slower, StepPhase,
-        StepRound, StopOrQuit, WhatIf, Zoom,
+        BackRound, DraftLenDown, DraftLenUp, Faster, Help, NextDisplay, NextFilter, Open, PauseResume, Settings, Slower,
+        StepPhase, StepRound, StopOrQuit, WhatIf, Zoom,
     };
     match screen.app.page {
         Page::Rounds => {
@@ -290,6 +293,9 @@ fn busy(screen: Screen) -> &'static [Action] {
         }
         Page::Speed => {
             &[PauseResume, Slower, Faster, DraftLenDown, DraftLenUp, Settings, StopOrQuit, Zoom, Help, StepRound]
+        }
+        Page::Chat => {
+            &[PauseResume, Slower, Faster, StepPhase, NextDisplay, BackRound, StopOrQuit, Help, WhatIf, StepRound, Open]
         }
         _ => &[PauseResume, Slower, Faster, StepPhase, StepRound, BackRound, StopOrQuit, Help, WhatIf, Open, Settings],
     }

@@ -187,14 +187,17 @@ fn keys(screen: Screen, action: Action) -> String {
 /// Every mark of a token, in the colour of its fate.
 fn marks() -> Vec<(String, String, Role)> {
     let more = [
+        (Fate::Rejected, "rejected: the first draft that the target does not write"),
+        (Fate::NotReached, "not reached: after a rejected one, never judged"),
         (Fate::Pending, "drafted, not judged yet"),
         (Fate::Committed(Provenance::Plain), "the first token, or one of a round without drafts (in tables)"),
         (Fate::Committed(Provenance::Kept), "taken over by a branch (in tables)"),
     ];
-    let named = fate::LEGEND.iter().map(|(fate, [name, ..])| (*fate, *name));
+    let kept = fate::LEGEND.iter().filter(|(fate, _)| matches!(fate, Fate::Committed(_)));
+    let named = kept.map(|(fate, [name, ..])| (*fate, *name));
     let mark = |(of, name): (Fate, &str)| (fate::sign(of).to_owned(), name.to_owned(), fate::role(of));
     let mut marks: Vec<_> = named.chain(more).map(mark).collect();
-    marks.push((fate::DEPARTED.to_owned(), fate::DEPARTED_NAMES[0].to_owned(), Role::TokenDeparted));
+    marks.push((fate::DEPARTED.to_owned(), format!("accepted, {}", fate::DEPARTED_NAME), Role::TokenDeparted));
     marks
 }
 

@@ -3,16 +3,14 @@
 //! Invariant: a zoomed pane has the whole page; the pane with the focus has its line lit. What is in
 //! a pane is its own file.
 
-use ratatui::layout::Margin;
-
 use crate::tui::lesson::Panel;
 use crate::tui::page::Pane;
 use crate::tui::tour::stop;
 
 use super::prelude::*;
 use super::{
-    aligned, costs, distributions, ladder, lesson, memory, numbers, per_round, positions, presenter, prompt, round,
-    speed, speed_summary, speedup, strip, table, times, transcript, tree, welcome,
+    aligned, costs, distributions, hero, ladder, lesson, memory, numbers, per_round, positions, presenter, prompt, round,
+    speed_summary, speedup, table, times, transcript, tree, welcome,
 };
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
@@ -65,49 +63,63 @@ fn pane(screen: Screen, pane: Pane, area: Rect, out: (&mut Frame, &mut HitMap)) 
     }
 }
 
-/// Gives the line above a pane, and its title, the colour of the focus.
+/// Gives the title of a pane the colour of the focus.
 fn light(screen: Screen, area: Rect, frame: &mut Frame) {
     let (style, title) = (screen.theme[Role::PanelFocused], screen.theme[Role::PanelTitle]);
     let buffer = frame.buffer_mut();
     for x in area.left()..area.right() {
         let Some(cell) = buffer.cell_mut((x, area.y)) else { continue };
         let is_title = (Some(cell.fg), cell.modifier) == (title.fg.or(Some(cell.fg)), title.add_modifier);
-        if is_title || "─┬├┴┌".contains(cell.symbol()) {
+        if is_title && !"─┬├┴┌".contains(cell.symbol()) {
             cell.set_style(style);
         }
     }
 }
 
 fn chat(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
-    let round_height = match area.height {
-        0..20 => 6,
-        20..34 => 7,
-        _ => 8,
-    };
     let prompt_height = prompt::height(screen, area);
+    let [body, prompt] = Layout::vertical([Constraint::Min(3), Constraint::Length(prompt_height)]).areas(area);
+    pane(screen, Pane::Prompt, prompt, (frame, hit_map));
     if screen.app.is_welcome(screen.time.live()) {
-        let [body, prompt] = Layout::vertical([Constraint::Min(3), Constraint::Length(prompt_height)]).areas(area);
         pane(screen, Pane::Answer, body, (frame, hit_map));
-        pane(screen, Pane::Prompt, prompt, (frame, hit_map));
         return;
     }
     // a tree has its place beside the answer; where nothing stands there, below it
-    let is_wide = area.width >= screen.plots_from();
-    let room = area.height.saturating_sub(prompt_height + ANSWER);
-    let round_height = if is_wide { round_height } else { tree_height(screen, round_height, room) };
-    let [body, round, prompt] =
-        Layout::vertical([Constraint::Min(3), Constraint::Length(round_height), Constraint::Length(prompt_height)])
-            .areas(area);
-    if !is_wide || body.height < 8 {
-        pane(screen, Pane::Answer, body, (frame, hit_map));
-    } else {
-        let width = (u32::from(area.width) * 36 / 100).clamp(30, 70) as u16;
-        let [left, right] = Layout::horizontal([Constraint::Min(20), Constraint::Length(width)]).areas(body);
-        pane(screen, Pane::Answer, left, (frame, hit_map));
-        pane(screen, Pane::Plots, right, (frame, hit_map));
-    }
+    let is_wide = area.width >= screen.plots_from() && body.height >= 8;
+    let usual = match area.height {
+        0..20 => 6,
+        20..34 => 7,
+        _ => 9,
+    };
+    let room = body.height.saturating_sub(ANSWER);
+    let height = if is_wide { usual } else { tree_height(screen, usual, room) };
+    let above_round = |area: Rect| Layout::vertical([Constraint::Min(3), Constraint::Length(height)]).areas(area);
+    let [answer, round, right] = match is_wide.then(|| beside(body)) {
+        None => {
+            let [answer, round] = above_round(body);
+            [answer, round, Rect::default()]
+        }
+        Some((left, right)) if round::fits(screen, left.width) => {
+            let [answer, round] = above_round(left);
+            [answer, round, right]
+        }
+        // a round with many positions takes the whole width
+        Some(_) => {
+            let [above, round] = above_round(body);
+            let (answer, right) = beside(above);
+            [answer, round, right]
+        }
+    };
+    pane(screen, Pane::Answer, answer, (frame, hit_map));
     pane(screen, Pane::Round, round, (frame, hit_map));
-    pane(screen, Pane::Prompt, prompt, (frame, hit_map));
+    pane(screen, Pane::Plots, right, (frame, hit_map));
+}
+
+/// What there is to read at the left, and what was measured at the right of it.
+fn beside(body: Rect) -> (Rect, Rect) {
+    let width = (u32::from(body.width) * 38 / 100).clamp(33, 70) as u16;
+    let [left, right] = Layout::horizontal([Constraint::Min(20), Constraint::Length(width)]).areas(body);
+    (left, right)
 }
 
 /// Least height of the answer where a tree stands below it.
@@ -140,7 +152,7 @@ const TIMES: u16 = 4;
 fn speed_page(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     let [body, account] = Layout::vertical([Constraint::Min(5), Constraint::Length(speed_summary::HEIGHT)]).areas(area);
     let [left, right] = Layout::horizontal([Constraint::Percentage(52), Constraint::Min(30)]).areas(body);
-    let [curves, positions] = Layout::vertical([Constraint::Percentage(55), Constraint::Min(4)]).areas(left);
+    let [curves, positions] = Layout::vertical([Constraint::Min(5), Constraint::Length(left.height * 35 / 100)]).areas(left);
     let memory = match body.height {
         0..20 => memory::SHORT,
         _ => memory::height(screen, right.width, body.height - 2 * TIMES),
@@ -188,10 +200,7 @@ fn answers(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) 
     if screen.app.is_welcome(screen.time.live()) {
         welcome::render(screen, area, frame, hit_map);
     } else if screen.app.split {
-        let strip = strip::height(screen, area.inner(Margin::new(1, 0)));
-        let [lanes, below] = Layout::vertical([Constraint::Min(0), Constraint::Length(strip)]).areas(area);
-        aligned::render(screen, lanes, frame, hit_map);
-        strip::render(screen, below.inner(Margin::new(1, 0)), frame, hit_map);
+        aligned::render(screen, area, frame, hit_map);
     } else {
         transcript::render(screen, area, frame, hit_map);
     }
@@ -205,11 +214,11 @@ fn tree_and_plots(screen: Screen, area: Rect, frame: &mut Frame) {
     tree::render(screen, tree, frame);
     let positions = positions::height(screen);
     let positions = if SPEED + positions <= below.height { positions } else { 0 };
-    let [speed, positions] = Layout::vertical([Constraint::Min(0), Constraint::Length(positions)]).areas(below);
-    if !speed.is_empty() {
-        speed::render(screen, speed, frame);
-        positions::render(screen, positions, frame);
-    }
+    let [above, positions] = Layout::vertical([Constraint::Min(0), Constraint::Length(positions)]).areas(below);
+    let [hero, plot] = Layout::vertical([Constraint::Length(hero::height(screen, area.width)), Constraint::Min(0)]).areas(above);
+    hero::render(screen, hero, frame);
+    speedup::render(screen, plot, frame);
+    positions::render(screen, positions, frame);
 }
 
 fn plots(screen: Screen, area: Rect, frame: &mut Frame) {
@@ -217,30 +226,48 @@ fn plots(screen: Screen, area: Rect, frame: &mut Frame) {
         tree_and_plots(screen, area, frame);
         return;
     }
-    let positions = positions::height(screen);
-    let (speedup, per_round, positions) = match area.height {
-        0..16 => (0, 0, positions.min(5)),
-        16..22 => (0, 4, positions.min(6)),
-        22..32 => (7, 5, positions.min(5)),
-        _ => (area.height / 4, area.height / 5, positions.min(area.height / 4)),
+    // the figure and its plot go last; what is left of the height is the plot's
+    let hero = hero_height(screen, area);
+    let mut left = area.height.saturating_sub(hero + PLOT);
+    let mut take = |wanted: u16, least: u16| {
+        let height = if left < least { 0 } else { wanted.min(left) };
+        left -= height;
+        height
     };
-    let [a, b, c, d] = Layout::vertical([
-        Constraint::Min(5),
-        Constraint::Length(speedup),
+    let positions = take(positions::height(screen), 3);
+    let has_rounds = speedup::is_known(screen);
+    let per_round = if has_rounds { take(4, 4) } else { 0 };
+    let times = take(times::SHORT, times::SHORT + 3);
+    let [a, b, c, d, e] = Layout::vertical([
+        Constraint::Length(hero),
+        Constraint::Min(0),
         Constraint::Length(per_round),
         Constraint::Length(positions),
+        Constraint::Length(times),
     ])
     .areas(area);
-    speed::render(screen, a, frame);
+    hero::render(screen, a, frame);
     speedup::render(screen, b, frame);
     per_round::render(screen, c, frame);
     positions::render(screen, d, frame);
+    if !e.is_empty() {
+        times::short(screen, e, frame);
+    }
+}
+
+/// Least height of the plot of the speedup.
+const PLOT: u16 = 8;
+
+/// Height of the figure: with some room around it on a large screen.
+fn hero_height(screen: Screen, area: Rect) -> u16 {
+    let least = hero::height(screen, area.width);
+    if area.height >= 30 { least + 2 } else { least }.min(area.height)
 }
 
 fn curves(screen: Screen, area: Rect, frame: &mut Frame) {
-    let height = if area.height < 14 { 0 } else { area.height * 2 / 5 };
-    let [speed, speedup] = Layout::vertical([Constraint::Min(5), Constraint::Length(height)]).areas(area);
-    speed::render(screen, speed, frame);
+    let height = hero_height(screen, area);
+    let [hero, speedup] = Layout::vertical([Constraint::Length(height), Constraint::Min(0)]).areas(area);
+    hero::render(screen, hero, frame);
     speedup::render(screen, speedup, frame);
 }
 

@@ -23,8 +23,11 @@ mod fleet;
 mod fleet_detail;
 mod footer;
 mod help;
+mod hero;
 mod input_line;
 mod ladder;
+mod ladder_grid;
+mod ladder_row;
 mod lane_title;
 mod layout;
 mod lesson;
@@ -51,16 +54,15 @@ mod screens;
 mod search;
 mod sent_prompt;
 mod settings;
-mod speed;
 mod speed_summary;
 mod speedup;
 mod status;
-mod strip;
 mod table;
 mod tabs;
 mod themes;
 mod time;
 mod times;
+mod token_cell;
 mod token_text;
 mod tour;
 mod transcript;
@@ -71,6 +73,7 @@ mod tree;
 mod values;
 mod welcome;
 mod what_if;
+mod why;
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -171,6 +174,7 @@ fn overlay(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) 
         Some(Overlay::Versus(row)) => rival::render(screen, *row, area, frame),
         Some(Overlay::Export(row)) => exports::render(screen, *row, area, frame),
         Some(Overlay::SentPrompt(line)) => hit_map.help_max = sent_prompt::render(screen, *line, area, frame),
+        Some(Overlay::Why) => why::render(screen, area, frame),
         Some(Overlay::Quit) => quit::render(screen, area, frame),
         Some(Overlay::Themes(_)) => themes::render(screen, area, frame),
         Some(Overlay::WhatIf(form)) => what_if::render(screen, form, area, frame),

@@ -6,7 +6,7 @@ use ratatui::widgets::Sparkline;
 
 use super::prelude::*;
 use super::screen::listed;
-use super::values::number;
+use super::values::{fate_of, next_fate, number};
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     if area.is_empty() {
@@ -29,6 +29,64 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     counts.reverse();
     let line = Sparkline::default().data(counts).max(most).style(screen.theme[Role::PlotBar]);
     frame.render_widget(line, inner);
+}
+
+/// Width of a round's column, with the gap after it.
+const COLUMN: usize = 3;
+
+/// Each of the newest rounds as a column: the target's own token, accepted drafts above it, and marks where drafts were
+/// lost.
+pub(super) fn columns(screen: Screen, area: Rect, frame: &mut Frame) {
+    let answer = screen.turn().map(|turn| turn.answer(Lane::Speculative));
+    let lost = [Fate::Rejected, Fate::NotReached].map(|fate| {
+        Span::styled(format!(" {}", fate::sign(fate)), undecorated(screen.theme[fate::role(fate)]))
+    });
+    let [rejected, not_reached] = lost;
+    let legend = Line::from(vec![rejected, not_reached, Span::styled(" discarded ", screen.dim_title())]);
+    let inner = framed(screen.panel(" Tokens of each round ").title_right(legend), area, frame);
+    let rounds = answer.map_or(&[][..], |answer| &answer.rounds[..]);
+    let room = (usize::from(inner.width) / COLUMN).max(1);
+    let shown = &rounds[rounds.len().saturating_sub(room)..];
+    let most = shown.iter().map(|round| longest(round) + 1).max().unwrap_or(1) as u16;
+    if inner.height < 2 || shown.is_empty() {
+        return;
+    }
+    let height = ((inner.height - 1) / most).clamp(1, 4);
+    for (place, round) in shown.iter().enumerate() {
+        let x = inner.x + (place * COLUMN) as u16;
+        let number = Rect { x, y: inner.bottom() - 1, width: COLUMN as u16, height: 1 }.intersection(inner);
+        frame.render_widget(Line::styled(format!("{:>2}", round.round % 1000), screen.theme[Role::TextDim]), number);
+        let levels = levels(round);
+        for (level, (glyph, role)) in levels.into_iter().enumerate() {
+            let top = (level as u16 + 1) * height;
+            if top > inner.height - 1 {
+                break;
+            }
+            let cell = Rect { x, y: inner.bottom() - 1 - top, width: 2, height };
+            let style = undecorated(screen.theme[role]);
+            let lines = match glyph {
+                None => vec![Line::styled("██", style); height.into()],
+                Some(mark) => {
+                    let mut lines = vec![Line::default(); usize::from(height / 2)];
+                    lines.push(Line::styled(format!(" {mark}"), style));
+                    lines
+                }
+            };
+            put(lines, cell, frame);
+        }
+    }
+}
+
+/// What stands in a round's column from below: a block for a kept token, else the mark of a draft.
+fn levels(round: &Round) -> Vec<(Option<&'static str>, Role)> {
+    let is_known = round.verdict.is_some();
+    let own = if is_known { (None, fate::role(next_fate(round))) } else { (Some(" "), Role::TextDim) };
+    let draft = |index: usize| match fate_of(round, index) {
+        fate @ Fate::Committed(_) => (None, fate::role(fate)),
+        fate => (Some(fate::sign(fate)), fate::role(fate)),
+    };
+    let drafts = (0..round.drafts.len()).filter(|index| !round.is_tree() || round.path().any(|at| at == *index));
+    std::iter::once(own).chain(drafts.map(draft)).collect()
 }
 
 /// The longest chain of drafts that a round has or is to have.

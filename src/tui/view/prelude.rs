@@ -15,7 +15,7 @@ pub(super) use crate::tui::keymap::Context;
 pub(super) use crate::tui::page::Page;
 pub(super) use crate::tui::theme::Role;
 pub(super) use crate::tui::widgets::bars::bar;
-pub(super) use crate::tui::widgets::cell::{cut, fit};
+pub(super) use crate::tui::widgets::cell::{cut, fit, undecorated};
 pub(super) use crate::tui::widgets::flow::{Flow, wrapped};
 
 pub(super) use super::panel::{FRAME, boxed, framed, put};

@@ -7,7 +7,7 @@
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
-use ratatui::text::Line;
+use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, BorderType};
 use unicode_width::UnicodeWidthStr;
 
@@ -15,11 +15,12 @@ use crate::session::{Fate, Round, text};
 use crate::tui::fate;
 use crate::tui::hit_map::{HitMap, Target};
 use crate::tui::theme::Role;
-use crate::tui::widgets::cell::{cut, fit};
+use crate::tui::widgets::cell::{cut, fit, undecorated};
 
 use super::panel::put;
 use super::round::{Columns, Own, own, verdict};
 use super::screen::Screen;
+use super::token_cell::TokenCell;
 use super::tree;
 use super::values::draft_sign;
 
@@ -70,7 +71,7 @@ pub(super) fn render(screen: Screen, round: &Round, lines: u16, area: Rect, out:
                 draw(screen, &content, is_chosen, cell(*y, box_height), frame);
             }
         }
-        let (text, style) = verdict(screen, round, column, columns.width);
+        let TokenCell { word: text, style, .. } = verdict(screen, round, column, columns.width);
         let between = cell(area.y + box_height, 1);
         if round.first_discarded() == Some(column) {
             part(screen, (x, columns.width as u16), (area, between.y), frame);
@@ -103,7 +104,7 @@ fn draft(screen: Screen, round: &Round, column: usize) -> Option<Content> {
 
 fn target(screen: Screen, round: &Round, column: usize) -> Option<Content> {
     let is_added = round.next_index() == Some(column);
-    let Some(Own { name, p, role }) = own(round, column) else {
+    let Some(Own { mark, name, p, role }) = own(round, column) else {
         let style = screen.theme[Role::TextDim];
         return (column < round.columns()).then(|| Content {
             name: String::new(),
@@ -115,6 +116,7 @@ fn target(screen: Screen, round: &Round, column: usize) -> Option<Content> {
     let is_unused = round.first_discarded().is_some_and(|first| column > first);
     let role = if is_unused { Role::TextDim } else { role };
     let number = p.map(|p| format!("p {p:.2}"));
+    let name = format!("{mark}{name}");
     Some(Content { name, number, style: screen.theme[role], is_kept: is_added && !round.is_cut(column) })
 }
 
@@ -135,7 +137,8 @@ fn draw(screen: Screen, content: &Content, is_chosen: bool, area: Rect, frame: &
     let lines = match inner.height {
         1 => {
             let room = width.saturating_sub(number.width() + 1);
-            vec![Line::styled(format!("{} {number}", cut(&content.name, room)), style)]
+            let number = Span::styled(format!(" {number}"), undecorated(style));
+            vec![Line::from(vec![Span::styled(cut(&content.name, room), style), number])]
         }
         height => {
             let gap = usize::from(height > 2);

@@ -9,11 +9,15 @@ use crate::tui::marks::mark_text;
 
 use super::prelude::*;
 use super::screen::marked;
+use super::token_cell::TokenCell;
 use super::tree;
 use super::values::{draft_sign, duration, fate_of, next_fate, position, sign};
 
 /// Width of the row labels.
 const LABEL: usize = 9;
+
+/// Least width of a column.
+const LEAST: usize = 12;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     let round = screen.app.round(screen.session);
@@ -50,6 +54,13 @@ fn mark(screen: Screen, round: &Round, inner: Rect, hit_map: &mut HitMap) {
         let area = Rect { x, width: columns.width as u16, ..inner }.intersection(inner);
         hit_map.hit(area, Target::Round { at, column: Some(column) });
     }
+}
+
+/// Whether all positions of the shown turn's rounds fit into a panel of this width.
+pub(super) fn fits(screen: Screen, width: u16) -> bool {
+    let settings = screen.turn().map_or(*screen.session.settings(), |turn| turn.begun);
+    let columns = screen.app.round(screen.session).map_or(1, Round::columns).max(usize::from(settings.draft_len) + 1);
+    LABEL + columns * LEAST + 2 <= width.into()
 }
 
 fn empty(screen: Screen, width: u16) -> Vec<Line<'static>> {
@@ -103,7 +114,7 @@ pub(super) struct Columns {
 
 impl Columns {
     fn of(screen: Screen, round: &Round, width: u16) -> Self {
-        Self::within(screen, round, width, (LABEL, (12, 22)))
+        Self::within(screen, round, width, (LABEL, (LEAST, 22)))
     }
 
     /// Columns after a label, each between the smallest and the largest width.
@@ -133,8 +144,8 @@ fn table(screen: Screen, round: &Round, inner: Rect) -> Vec<Line<'static>> {
     if inner.height >= 7 {
         lines.push(row(screen, &columns, "position", |i| header(screen, round, i, columns.width)));
     }
-    lines.push(row(screen, &columns, "draft  q", |i| draft(screen, round, i, columns.width)));
-    lines.push(row(screen, &columns, "target p", |i| target(screen, round, i, columns.width)));
+    lines.push(row(screen, &columns, "draft  q", |i| draft(screen, round, i)));
+    lines.push(row(screen, &columns, "target p", |i| target(screen, round, i)));
     lines.push(row(screen, &columns, "verdict", |i| verdict(screen, round, i, columns.width)));
     if let Some(finding) = explain(round, columns.focus) {
         let role = if finding.near_tie { Role::Warning } else { Role::Text };
@@ -203,13 +214,12 @@ fn place(round: &Round, index: usize) -> String {
     }
 }
 
-fn row(screen: Screen, columns: &Columns, label: &str, cell: impl Fn(usize) -> (String, Style)) -> Line<'static> {
+fn row(screen: Screen, columns: &Columns, label: &str, cell: impl Fn(usize) -> TokenCell) -> Line<'static> {
     let mut spans = vec![Span::styled(fit(label, LABEL), screen.theme[Role::TextDim])];
     for index in columns.range() {
-        let (text, style) = cell(index);
         let chosen = screen.app.cell.is_some() && index == columns.focus;
-        let style = if chosen { style.patch(screen.theme[Role::Selected]) } else { style };
-        spans.push(Span::styled(fit(&text, columns.width - 1), style));
+        let over = if chosen { screen.theme[Role::Selected] } else { Style::new() };
+        spans.extend(cell(index).spans(columns.width - 1, over));
         spans.push(Span::raw(" "));
     }
     if columns.first > 0 {
@@ -222,41 +232,37 @@ fn row(screen: Screen, columns: &Columns, label: &str, cell: impl Fn(usize) -> (
     Line::from(spans)
 }
 
-fn header(screen: Screen, round: &Round, index: usize, width: usize) -> (String, Style) {
+fn header(screen: Screen, round: &Round, index: usize, width: usize) -> TokenCell {
     let at = position(round, index);
     let text = match round.parent(index).filter(|_| round.is_tree() && index < round.drafts.len()) {
         _ if index + 1 == round.columns() => "next".to_owned(),
         Some(parent) => format!("{} ↳{}", index + 1, parent + 1),
+        None if round.drafts.get(index).is_some_and(|draft| draft.copied.is_some()) => format!("{} copied", index + 1),
         None => (index + 1).to_string(),
     };
     let (long, short) = (format!("{text} · context {at}"), format!("{text} · ctx {at}"));
     let text = if long.width() < width { long } else { short };
-    (text, screen.theme[Role::TextDim])
+    TokenCell::word(text, screen.theme[Role::TextDim])
 }
 
-/// A token and its probability; the number is never cut.
-pub(super) fn token(name: &str, prob: Option<f32>, width: usize) -> String {
-    let prob = prob.map_or(String::new(), |p| format!(" {p:.2}"));
-    let room = width.saturating_sub(1 + prob.width());
-    format!("{}{prob}", cut(name, room))
-}
-
-pub(super) fn draft(screen: Screen, round: &Round, index: usize, width: usize) -> (String, Style) {
+/// The draft of a column.
+pub(super) fn draft(screen: Screen, round: &Round, index: usize) -> TokenCell {
+    let dim = screen.theme[Role::TextDim];
     match round.drafts.get(index) {
         Some(draft) => {
             let (role, _) = draft_sign(round, index);
-            (token(&text::inline(&draft.piece), draft.q, width), screen.theme[role])
+            TokenCell::token(text::inline(&draft.piece), draft.q, screen.theme[role])
         }
-        None if index < round.draft_len.into() && round.rows.is_empty() => {
-            ("…".to_owned(), screen.theme[Role::TextDim])
-        }
-        None => ("—".to_owned(), screen.theme[Role::TextDim]),
+        None if index < round.draft_len.into() && round.rows.is_empty() => TokenCell::word("…", dim),
+        None => TokenCell::word("—", dim),
     }
 }
 
 /// The target's own token in a column.
 pub(super) struct Own {
-    /// Its text, with a sign where the target added it.
+    /// A sign where the target added it.
+    pub(super) mark: &'static str,
+    /// Its text.
     pub(super) name: String,
     /// Its probability, if the events reported it.
     pub(super) p: Option<f32>,
@@ -267,11 +273,11 @@ pub(super) struct Own {
 /// draft, the draft it agreed with, else its best; `None` until scored.
 pub(super) fn own(round: &Round, index: usize) -> Option<Own> {
     let row = round.prediction(index);
-    let plain = |piece: &Piece, p| Some(Own { name: text::inline(piece), p, role: Role::Text });
+    let plain = |piece: &Piece, p| Some(Own { mark: "", name: text::inline(piece), p, role: Role::Text });
     if let Some(piece) = round.next_index().filter(|at| *at == index).and_then(|_| round.next_piece()) {
         let p = row.and_then(|row| row.find(piece.id)).map(|found| found.1);
-        let (role, sign) = sign(next_fate(round));
-        return Some(Own { name: format!("{sign}{}", text::inline(&piece)), p, role });
+        let (role, mark) = sign(next_fate(round));
+        return Some(Own { mark, name: text::inline(&piece), p, role });
     }
     if let Some(own) = round.own_piece(index) {
         return plain(&own, row.and_then(|row| row.find(own.id)).map(|found| found.1));
@@ -283,15 +289,15 @@ pub(super) fn own(round: &Round, index: usize) -> Option<Own> {
 }
 
 /// The target's own token and its probability as a cell.
-pub(super) fn target(screen: Screen, round: &Round, index: usize, width: usize) -> (String, Style) {
-    match own(round, index) {
-        Some(Own { name, p, role }) => (token(&name, p, width), screen.theme[role]),
-        None => (String::new(), screen.theme[Role::TextDim]),
-    }
+pub(super) fn target(screen: Screen, round: &Round, index: usize) -> TokenCell {
+    own(round, index).map_or_else(TokenCell::default, |own| TokenCell {
+        mark: own.mark,
+        ..TokenCell::token(own.name, own.p, screen.theme[own.role])
+    })
 }
 
 /// The outcome of a column, with its sign.
-pub(super) fn verdict(screen: Screen, round: &Round, index: usize, width: usize) -> (String, Style) {
+pub(super) fn verdict(screen: Screen, round: &Round, index: usize, width: usize) -> TokenCell {
     let next = round.next_index() == Some(index);
     let (fate, word) = match round.outcome(index) {
         Some(Outcome::Accepted) => (fate_of(round, index), "accepted"),
@@ -303,13 +309,13 @@ pub(super) fn verdict(screen: Screen, round: &Round, index: usize, width: usize)
         None if next && round.drafts.is_empty() => (next_fate(round), "plain"),
         None if next && round.next_kind() == Some(NextKind::Recovered) => (next_fate(round), "recovered"),
         None if next => (next_fate(round), "bonus"),
-        None => return (String::new(), screen.theme[Role::TextDim]),
+        None => return TokenCell::default(),
     };
     let (role, sign) = if index < round.drafts.len() { draft_sign(round, index) } else { sign(fate) };
-    let style = screen.theme[role].remove_modifier(ratatui::style::Modifier::CROSSED_OUT);
-    match round.is_cut(index) {
-        true if width < 20 => (format!("{sign} unused"), style),
-        true => (format!("{sign} {word}, unused"), style),
-        false => (format!("{sign} {word}"), style),
-    }
+    let text = match round.is_cut(index) {
+        true if width < 20 => format!("{sign} unused"),
+        true => format!("{sign} {word}, unused"),
+        false => format!("{sign} {word}"),
+    };
+    TokenCell::word(text, undecorated(screen.theme[role]))
 }

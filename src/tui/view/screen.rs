@@ -52,22 +52,23 @@ impl<'a> Screen<'a> {
         if races { Lane::Rival } else { Lane::Plain }
     }
 
-    /// Whether fates have signs, because colours do not show them or because they are requested.
+    /// Whether fates have signs, because styles do not show them or because they are requested.
     pub(super) fn has_signs(&self) -> bool {
         match self.app.options.marks {
-            Marks::Auto => self.app.options.ascii || !self.theme.colours_fates(),
+            Marks::Auto => self.app.options.ascii || !self.theme.tells_fates(),
             Marks::Always => true,
             Marks::Never => false,
         }
     }
 
-    /// Whether fates have marks in the answer.
-    pub(super) fn has_marks(&self) -> bool {
-        match self.app.display {
-            DisplayMode::Live => self.has_signs(),
-            DisplayMode::AllMarks => true,
-            DisplayMode::Plain => false,
-        }
+    /// What the shown turn shows of discarded drafts.
+    pub(super) fn display(&self) -> DisplayMode {
+        self.turn().map_or_else(|| self.app.display.unwrap_or_default(), |turn| self.display_of(turn))
+    }
+
+    /// What a turn shows of them.
+    pub(super) fn display_of(&self, turn: &Turn) -> DisplayMode {
+        self.app.display_of(self.time.live(), turn)
     }
 
     /// Smallest width at which the Chat page has plots, and the tree of the shown round, beside the answer.
@@ -85,6 +86,17 @@ impl<'a> Screen<'a> {
         hints.iter().map(hint).collect::<Vec<_>>().join(" · ")
     }
 
+    /// A key and what it does, for the right end of a title.
+    pub(super) fn hint(&self, action: Action, does: &str) -> Vec<Span<'static>> {
+        let key = format!(" {} ", self.app.key(action));
+        vec![Span::styled(key, self.theme[Role::Key]), Span::styled(format!("{does} "), self.dim_title())]
+    }
+
+    /// Dim text in a title.
+    pub(super) fn dim_title(&self) -> Style {
+        self.theme[Role::TextDim].remove_modifier(self.theme[Role::PanelTitle].add_modifier)
+    }
+
     /// A panel: of a page for [`framed`](super::panel::framed), or for a box.
     pub(super) fn panel(&self, title: impl Into<Line<'static>>) -> Panel {
         Panel::new(title, self.theme[Role::PanelBorder], self.theme[Role::PanelTitle])
@@ -97,12 +109,7 @@ impl<'a> Screen<'a> {
         boxed(panel.border_style(self.theme[Role::PanelFocused]), area, frame)
     }
 
-    /// The one number that a page is about.
-    pub(super) fn hero(&self, text: &str, role: Role) -> Span<'static> {
-        Span::styled(format!(" {text} "), self.hero_style(role))
-    }
-
-    /// How it looks.
+    /// How a number looks that a page is about.
     pub(super) fn hero_style(&self, role: Role) -> Style {
         self.theme[role].patch(self.theme[Role::Hero])
     }

@@ -2,28 +2,27 @@
 //!
 //! Invariant: the sentences follow from `session::account`'s account of the shown turn, from its own rounds.
 
-use crate::protocol::{DraftLenMode, Settings};
+use crate::protocol::{Baseline, DraftLenMode, Settings};
 use crate::session::account::{Account, Worth};
 
 use super::lesson::capital;
 use super::prelude::*;
+use super::values::number;
 
 /// Height with its frame.
 pub(super) const HEIGHT: u16 = 6;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
-    let inner = framed(screen.panel(" Why this speed "), area, frame);
+    let inner = framed(screen.panel(" What limits it "), area, frame);
     let settings = screen.session.settings();
-    let text = screen.turn().and_then(|turn| {
-        let (text, even) = words(turn, settings)?;
-        let whole = format!("{text} {even}");
-        let fits = wrapped(&whole, inner.width, screen.theme[Role::Text]).len() <= inner.height.into();
-        Some(if fits { whole } else { text })
-    });
-    let is_disturbed = screen.turn().and_then(Turn::speedup).is_some_and(|speedup| speedup.is_disturbed());
-    let (text, role) = match text {
-        Some(text) if is_disturbed => (text, Role::TextDim),
-        Some(text) => (text, Role::Text),
+    let text = screen.turn().and_then(|turn| words(turn, settings));
+    let fits = |text: &str| wrapped(text, inner.width, screen.theme[Role::Text]).len() <= inner.height.into();
+    let (mut text, role) = match text {
+        Some((text, even)) => {
+            let whole = format!("{text} {even}");
+            (if fits(&whole) { whole } else { text }, Role::Text)
+        }
+        None if screen.turn().and_then(Turn::disturbance).is_some() => (disturbed(screen), Role::Text),
         None if screen.engine().is_some() => (attached(screen), Role::Text),
         None => {
             let text = "Not known yet: a turn with drafts and plain rounds beside it (a probe or a race) tells what passes \
@@ -31,7 +30,64 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
             (text.to_owned(), Role::TextDim)
         }
     };
+    // remarks stand where there is room for them
+    for remark in screen.turn().map(|turn| remarks(screen, turn)).into_iter().flatten() {
+        let longer = format!("{} {}.", text.trim_end(), capital(&remark));
+        if fits(&longer) {
+            text = longer;
+        }
+    }
     put(wrapped(&text, inner.width, screen.theme[role]), inner, frame);
+}
+
+/// What is said instead of a conclusion from figures that cannot be true.
+fn disturbed(screen: Screen) -> String {
+    let key = screen.app.key(Action::WhyDisturbed);
+    format!("Not known on this busy machine: other work disturbed the times, so nothing is predicted from them. {key} says why.")
+}
+
+/// What else there is to say about the speed of a turn.
+fn remarks(screen: Screen, turn: &Turn) -> Vec<String> {
+    let note = turn.speedup().filter(|speedup| !speedup.is_disturbed()).and_then(|speedup| speedup.note());
+    let note = note.map(|note| note.trim_end_matches('.').to_owned());
+    let all = [note, thought(turn), rollback(screen, turn), sampled(screen, turn), whole_session(screen)];
+    all.into_iter().flatten().collect()
+}
+
+/// Speed and speedup over all turns.
+fn whole_session(screen: Screen) -> Option<String> {
+    let speed = screen.session.stats(Lane::Speculative).tokens_per_second()?;
+    let speedup = screen.session.speedup().map_or(String::new(), |speedup| format!(", {speedup} plain"));
+    (screen.session.turns().len() > 1).then(|| format!("over all turns: {speed:.1} tokens/s{speedup}"))
+}
+
+/// The cost of measuring plain decoding within the turn.
+fn sampled(screen: Screen, turn: &Turn) -> Option<String> {
+    let is_sampled = matches!(screen.session.settings().baseline, Baseline::Probe(_)) && !turn.is_whole(Lane::Plain);
+    let share = turn.plain_share().filter(|_| is_sampled)?;
+    Some(format!("measuring plain decoding took {:.0} % of the time", share * 100.0))
+}
+
+/// Acceptance of thought and answer apart.
+fn thought(turn: &Turn) -> Option<String> {
+    let parts = turn.answer(Lane::Speculative).stats().thought_and_answer()?;
+    let [thought, answer] = parts.map(|part| {
+        if part.rounds == 0 {
+            return "no round yet".to_owned();
+        }
+        let percent = part.acceptance_rate().map_or("–".to_owned(), |rate| format!("{:.0} %", rate * 100.0));
+        format!("{percent} of drafts, {} tokens a round", number(part.tokens_per_round(), 2))
+    });
+    Some(format!("accepted in the thought: {thought}; in the answer: {answer}"))
+}
+
+/// The cost of rolling back rejected rows, with recurrent layers.
+fn rollback(screen: Screen, turn: &Turn) -> Option<String> {
+    let model = &screen.session.header().filter(|header| header.model.state_bytes > 0)?.model;
+    let stats = turn.answer(Lane::Speculative).stats();
+    let took = stats.rollback_us().checked_div(stats.timed_rounds())?;
+    let how = if model.snapshot_bytes == model.state_bytes { "from copies of the state" } else { "by replaying rows" };
+    Some(format!("rollback {how}: {took} µs a round"))
 }
 
 /// What an attached engine counted before this session, and the same of this session.

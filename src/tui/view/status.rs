@@ -156,6 +156,7 @@ fn drafter_name(kind: DrafterKind) -> String {
         DrafterKind::Mtp => "module",
         DrafterKind::DraftModel => "second model",
         DrafterKind::Ngram => "n-gram lookup",
+        DrafterKind::Suffix => "copies",
         DrafterKind::EarlyExit => "first layers",
         DrafterKind::Oracle => "oracle",
         DrafterKind::Random => "random tokens",
@@ -166,7 +167,7 @@ fn drafter_name(kind: DrafterKind) -> String {
         return "not named by the server".to_owned();
     }
     let chain: Vec<_> = kind.chain().iter().map(simple).collect();
-    if chain.is_empty() { "none".to_owned() } else { chain.join(" or ") }
+    if chain.is_empty() { "none".to_owned() } else { chain.join(if kind.stacks_copies() { " and " } else { " or " }) }
 }
 
 /// The drafted tree, or the one that is no longer drafted.

@@ -9,7 +9,7 @@ use crate::protocol::{Baseline, Piece, VerifyRule};
 use crate::session::{Agreement, NEAR_TIE, Race, Side};
 
 use super::agreement::{Promise, promise, tokens};
-use super::aligned;
+use super::{aligned, hero};
 use super::prelude::*;
 use super::values::{duration, number, role_of};
 
@@ -30,7 +30,9 @@ pub(super) fn height(screen: Screen, width: u16) -> u16 {
 }
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
-    let inner = framed(screen.panel(title(screen, area.width)), area, frame);
+    let figure = hero::in_title(screen, area.width / 2);
+    let title = title(screen, area.width.saturating_sub(figure.width() as u16 + 1));
+    let inner = framed(screen.panel(title).title_right(figure), area, frame);
     let Some(turn) = screen.turn().filter(|_| !inner.is_empty()) else {
         let (race, versus) = (screen.app.key(Action::ToggleSplit), screen.app.key(Action::Versus));
         let text = format!(

@@ -8,11 +8,11 @@ use crate::session::Answer;
 
 /// Names of the parts, in order, and how each is drawn: by glyph as well as by colour.
 const PARTS: [(&str, &str, Role); 5] = [
-    ("draft", "▒", Role::TokenBonus),
-    ("verify", "█", Role::PlotBar),
-    ("sample", "▓", Role::TokenRecovered),
-    ("rollback", "░", Role::TokenRejected),
-    ("other", "·", Role::PlotRest),
+    ("draft", "▒", Role::PhaseDraft),
+    ("verify", "█", Role::PhaseVerify),
+    ("sample", "▓", Role::PhaseRest),
+    ("rollback", "░", Role::PhaseRest),
+    ("other", "·", Role::PhaseRest),
 ];
 
 /// Width of the captions at both ends.
@@ -38,6 +38,31 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         lines.push(bar(screen, &format!("#{number}"), parts, (most, inner.width)));
     }
     put(lines, inner, frame);
+}
+
+/// Height of [`short`], with its frame.
+pub(super) const SHORT: u16 = 1 + FRAME + 1;
+
+/// The mean round of the turn in one bar, and its parts in words.
+pub(super) fn short(screen: Screen, area: Rect, frame: &mut Frame) {
+    let mean = screen.turn().and_then(|turn| mean(turn.answer(Lane::Speculative)));
+    let whole = mean.as_ref().map_or(String::new(), |(_, whole)| format!(" mean {:.1} ms ", whole / 1e3));
+    let panel = screen.panel(" Time of a round ").title_right(Line::styled(whole, screen.dim_title()));
+    let inner = framed(panel, area, frame);
+    let Some((parts, whole)) = mean.filter(|(_, whole)| *whole > 0.0 && inner.width > 0) else { return };
+    let [draft, verify, rest] = [parts[0], parts[1], parts[2] + parts[3] + parts[4]];
+    let shown = [("draft", draft, Role::PhaseDraft), ("verify", verify, Role::PhaseVerify), ("rest", rest, Role::PhaseRest)];
+    let (mut line, mut words, mut drawn, mut reached) = (Vec::new(), Vec::new(), 0, 0.0);
+    for (name, us, role) in shown {
+        reached += us;
+        let end = (reached / whole * f64::from(inner.width)).round() as usize;
+        let cells = end.min(inner.width.into()).saturating_sub(drawn);
+        drawn += cells;
+        line.push(Span::styled("━".repeat(cells), screen.theme[role]));
+        words.push(Span::styled(format!("{name} "), screen.theme[role]));
+        words.push(Span::styled(format!("{:.1}  ", us / 1e3), screen.theme[Role::Text]));
+    }
+    put(vec![Line::from(line), Line::from(words)], inner, frame);
 }
 
 fn legend(screen: Screen, width: u16) -> Line<'static> {

@@ -1,7 +1,7 @@
 //! One token of an answer as text: its fate as a colour and, without colours or on request, as a mark.
 //!
 //! Invariant: a kept token looks the same with and without discarded drafts beside it; a control token is an end mark,
-//! never text.
+//! never text. Lines through and under a token decorate its word, never the spaces before it.
 
 use crate::session::TranscriptToken;
 use crate::tui::hit_map::PREFILL;
@@ -16,7 +16,24 @@ pub(super) struct Look {
     pub(super) is_selected: bool,
     /// It is the selected token.
     pub(super) is_chosen: bool,
-    pub(super) shows_discarded: bool,
+    /// How it is shown if it was discarded.
+    pub(super) discarded: Discarded,
+}
+
+/// How a discarded draft is shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Discarded {
+    /// Where it was.
+    InPlace,
+    /// As one of those that a sign counts.
+    Counted,
+}
+
+/// Discarded drafts that the next sign counts, and where the mouse finds them.
+#[derive(Clone, Copy, Debug, Default, Hash)]
+pub(super) struct Fallen {
+    count: usize,
+    place: (u32, usize),
 }
 
 /// The round of a token as the mouse finds it; 0 is nothing.
@@ -26,27 +43,38 @@ pub(super) fn round_of(token: &TranscriptToken) -> u32 {
 
 /// Adds a token to the text.
 pub(super) fn push(screen: Screen, token: TranscriptToken, look: Look, pen: &mut Pen) {
-    let style = chosen(screen, own_style(screen, &token), look);
-    pen.flow.tag(round_of(&token), token.column);
+    let role = if token.departs { Role::TokenDeparted } else { fate::role(token.fate) };
+    let style = chosen(screen, screen.theme[role], look);
     match token.fate {
         Fate::Committed(_) => {
+            sign(screen, pen);
+            pen.flow.tag(round_of(&token), token.column);
             let text = pen.joiner.push(token.piece.text_bytes());
             committed(screen, token, (&text, style, look), &mut pen.flow);
             pen.drafts = pen.joiner.clone();
         }
-        _ if !look.shows_discarded => {}
+        _ if look.discarded == Discarded::Counted => {
+            if pen.fallen.count == 0 {
+                pen.fallen.place = (round_of(&token), token.column);
+            }
+            pen.fallen.count += usize::from(token.fate != Fate::Pending);
+        }
         _ => {
+            pen.flow.tag(round_of(&token), token.column);
             let text = pen.drafts.push(token.piece.text_bytes());
             discarded(screen, token, (&text, style), &mut pen.flow);
         }
     }
 }
 
-/// The style of a fate. If accepted drafts have a colour, they are not underlined: they are most of the text.
-fn own_style(screen: Screen, token: &TranscriptToken) -> Style {
-    let role = if token.departs { Role::TokenDeparted } else { fate::role(token.fate) };
-    let is_plain = role == Role::TokenAccepted && !screen.has_marks();
-    if is_plain { screen.theme[role].remove_modifier(Modifier::UNDERLINED) } else { screen.theme[role] }
+/// Adds the sign of the drafts that fell since the last kept token.
+pub(super) fn sign(screen: Screen, pen: &mut Pen) {
+    let Fallen { count, place } = std::mem::take(&mut pen.fallen);
+    if count > 0 {
+        pen.flow.tag(place.0, place.1);
+        let style = undecorated(screen.theme[Role::TokenRejected]);
+        pen.flow.push(&fate::fallen(count, screen.app.options.ascii), style);
+    }
 }
 
 /// The style of a selected token.
@@ -58,18 +86,18 @@ pub(super) fn chosen(screen: Screen, style: Style, look: Look) -> Style {
 fn committed(screen: Screen, token: TranscriptToken, (text, style, look): (&str, Style, Look), flow: &mut Flow) {
     let mark = if token.departs { fate::DEPARTED } else { fate::mark(token.fate) };
     let inner = text.trim_start_matches(' ');
-    flow.push(&text[..text.len() - inner.len()], style);
-    if screen.has_marks() {
-        flow.push(mark, style);
+    flow.push(&text[..text.len() - inner.len()], undecorated(style));
+    if screen.has_signs() {
+        flow.push(mark, undecorated(style));
     }
     if token.piece.special {
-        flow.push(fate::END, style.remove_modifier(Modifier::UNDERLINED));
+        flow.push(fate::END, undecorated(style));
         return;
     }
     let shown = text::printable(inner);
     for (i, part) in shown.split('\n').enumerate() {
         if i > 0 {
-            if screen.has_marks() || look.is_selected {
+            if screen.has_signs() || look.is_selected {
                 flow.push("⏎", chosen(screen, screen.theme[Role::TextDim], look));
             }
             flow.end_line();
@@ -80,11 +108,10 @@ fn committed(screen: Screen, token: TranscriptToken, (text, style, look): (&str,
 
 fn discarded(screen: Screen, token: TranscriptToken, (text, style): (&str, Style), flow: &mut Flow) {
     let inner = text.trim_start_matches(' ');
-    // The mark is not part of the draft: it is not struck through.
-    let mark_style = style.remove_modifier(Modifier::CROSSED_OUT);
-    flow.push(&text[..text.len() - inner.len()], mark_style);
-    if screen.has_marks() {
-        flow.push(fate::mark(token.fate), mark_style);
+    let around = undecorated(style);
+    flow.push(&text[..text.len() - inner.len()], around);
+    if screen.has_signs() {
+        flow.push(fate::mark(token.fate), around);
     }
     let shown = text::one_line(inner);
     match () {

@@ -1,28 +1,31 @@
-//! The conversation: prompts, and answers in which every token shows its fate, with the strip below.
+//! The conversation: prompts, and answers in which every token shows its fate, with the number of each fate below.
 //!
 //! Invariant: output tokens appear in order, joined into whole characters; shown discarded drafts are where they were,
-//! before the token that replaced them, and never break a line. This file decides which lines are in view, from where
+//! before the token that replaced them, or a sign with their number is there, and never break a line. This file decides which lines are in view, from where
 //! the user scrolled; `transcript_layout.rs` makes them.
 
 use std::rc::Rc;
 
 use crate::tui::app::Scroll;
+use crate::tui::display::DisplayMode;
 use crate::tui::hit_map::Hit;
 
+use super::hero;
 use super::prelude::*;
-use super::strip;
 use super::transcript_blocks::{Block, TURNS};
 use super::transcript_cache::Laid;
 use super::transcript_layout::{lay_out, parts};
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
-    let inner = framed(screen.panel(" Answer ").bottom(legend(screen, area.width)), area, frame);
-    let strip = strip::height(screen, inner);
-    let [inner, below] = Layout::vertical([Constraint::Min(0), Constraint::Length(strip)]).areas(inner);
+    // where nothing stands beside the answer, its title has the figure
+    let is_alone = area.width == frame.area().width;
+    let mut right = if is_alone { hero::in_title(screen, area.width / 2) } else { Line::default() };
+    right.spans.extend(mode(screen).spans);
+    let panel = screen.panel(" Answer ").title_right(right).bottom(legend(screen, area.width));
+    let inner = framed(panel, area, frame);
     if inner.is_empty() {
         return;
     }
-    strip::render(screen, below, frame, hit_map);
     let blocks = lay_out(screen, Lane::Speculative, inner.width);
     let transcript = Transcript { screen, width: inner.width, blocks: &blocks };
     let height = usize::from(inner.height);
@@ -126,27 +129,76 @@ fn visible(laid: &[Laid], top: usize, height: usize) -> Vec<Line<'static>> {
     shown
 }
 
-/// The marks with the longest names that fit.
+/// What the answer shows of discarded drafts, and the key that changes it.
+fn mode(screen: Screen) -> Line<'static> {
+    let mode = screen.display();
+    let mut spans = screen.hint(Action::NextDisplay, &format!("drafts: {}", mode.name()));
+    if mode == DisplayMode::Signs {
+        spans.push(Span::styled(format!("{} ", sample(screen)), undecorated(screen.theme[Role::TokenRejected])));
+    }
+    Line::from(spans)
+}
+
+/// The sign of two discarded drafts.
+fn sample(screen: Screen) -> String {
+    fate::fallen(2, screen.app.options.ascii)
+}
+
+/// How many tokens of the shown turn had each fate, with the longest names that fit.
 pub(super) fn legend(screen: Screen, width: u16) -> Line<'static> {
-    // few answers contain one: its mark is explained where it is
-    let departs = screen.turn().is_some_and(|turn| turn.answer(Lane::Speculative).departures().next().is_some());
-    let has_signs = screen.has_signs() || screen.has_marks();
-    let sign = |sign: &'static str| if has_signs { sign } else { strip::CELL };
-    let at = |(length, departs): (usize, bool)| {
-        let entry = |(fate, names): &(Fate, [&'static str; 3])| {
-            let style = screen.theme[fate::role(*fate)];
-            let text = format!("{}{}", sign(fate::sign(*fate)), names[length]);
-            [Span::styled(text, style), Span::raw(" ")]
-        };
+    let all = entries(screen);
+    let at = |(length, gap, note): (usize, usize, &str)| {
         let mut spans = vec![Span::raw(" ")];
-        spans.extend(fate::LEGEND.iter().flat_map(entry));
-        if departs {
-            let text = format!("{}{}", sign(fate::DEPARTED), fate::DEPARTED_NAMES[1]);
-            spans.extend([Span::styled(text, screen.theme[Role::TokenDeparted]), Span::raw(" ")]);
+        // the rare mark is explained where there is room
+        for entry in all.iter().filter(|entry| length == 0 || entry.role != Role::TokenDeparted) {
+            let mark = if screen.has_signs() { entry.mark } else { "" };
+            let style = screen.theme[entry.role];
+            spans.push(Span::styled(mark, undecorated(style)));
+            spans.push(Span::styled(entry.names[length], style));
+            let count = entry.count.map_or(String::new(), |count| format!(" {count}"));
+            spans.push(Span::styled(format!("{count}{}", " ".repeat(gap)), screen.theme[Role::TextDim]));
+        }
+        if !note.is_empty() && screen.display() == DisplayMode::Signs {
+            spans.push(Span::styled(sample(screen), undecorated(screen.theme[Role::TokenRejected])));
+            spans.push(Span::styled(format!(" {note}"), screen.theme[Role::TextDim]));
         }
         Line::from(spans)
     };
-    let fits = |line: &Line| line.width() + 2 <= width.into();
-    let forms = [(0, departs), (1, departs), (2, departs)];
-    forms.into_iter().map(at).find(fits).unwrap_or_else(|| at((2, false)))
+    let fits = |line: &Line| line.to_string().trim_end().width() + 1 <= width.into();
+    let forms = [(0, 3, "two fell here"), (0, 2, "two here"), (0, 1, ""), (1, 1, "")];
+    forms.into_iter().map(at).find(fits).unwrap_or_else(|| at((1, 1, "")))
+}
+
+/// An entry of the legend.
+struct Entry {
+    mark: &'static str,
+    names: [&'static str; 2],
+    role: Role,
+    count: Option<u64>,
+}
+
+fn entries(screen: Screen) -> Vec<Entry> {
+    let answer = screen.turn().map(|turn| turn.answer(Lane::Speculative)).filter(|answer| answer.stats().rounds() > 0);
+    let count = |fate: Fate| {
+        let stats = answer?.stats();
+        Some(match fate {
+            Fate::Committed(Provenance::Accepted) => stats.accepted(),
+            Fate::Committed(Provenance::Bonus) => stats.bonus(),
+            Fate::Committed(Provenance::Recovered) => stats.recovered(),
+            _ => stats.discarded(),
+        })
+    };
+    let entry = |(fate, names): &(Fate, [&'static str; 2])| Entry {
+        mark: fate::sign(*fate),
+        names: *names,
+        role: fate::role(*fate),
+        count: count(*fate),
+    };
+    let mut all: Vec<Entry> = fate::LEGEND.iter().map(entry).collect();
+    // few answers contain one: its mark is explained where it is
+    if screen.turn().is_some_and(|turn| turn.answer(Lane::Speculative).departures().next().is_some()) {
+        let names = [fate::DEPARTED_NAME; 2];
+        all.push(Entry { mark: fate::DEPARTED, names, role: Role::TokenDeparted, count: None });
+    }
+    all
 }

@@ -49,8 +49,9 @@ pub(super) struct BlockLook {
     pub(super) lane: Lane,
     pub(super) width: u16,
     pub(super) theme: String,
-    pub(super) display: DisplayMode,
-    pub(super) has_marks: bool,
+    /// What the user chose.
+    pub(super) display: Option<DisplayMode>,
+    pub(super) has_signs: bool,
     pub(super) shows_thought: bool,
 }
 

@@ -16,6 +16,7 @@ use crate::tui::display::DisplayMode;
 use crate::tui::widgets::flow::{Flow, Tagged};
 
 use super::aligned_layout::AlignedCache;
+use super::token_text::Fallen;
 use super::transcript_blocks::BlockCache;
 
 /// Stretches from which on those go that the newest frames did not show.
@@ -44,6 +45,8 @@ pub(super) struct Pen {
     pub(super) line: u64,
     /// Whether a line stands for the folded thought already.
     pub(super) has_fold: bool,
+    /// Discarded drafts without a sign so far.
+    pub(super) fallen: Fallen,
 }
 
 impl Pen {
@@ -51,7 +54,7 @@ impl Pen {
     pub(super) fn ended(mut self) -> Self {
         let mut state = DefaultHasher::new();
         self.flow.hash_line(&mut state);
-        (&self.joiner, &self.drafts).hash(&mut state);
+        (&self.joiner, &self.drafts, &self.fallen).hash(&mut state);
         self.line = state.finish();
         self
     }
@@ -72,7 +75,7 @@ pub(super) struct Key {
     pub(super) width: u16,
     pub(super) theme: String,
     pub(super) display: DisplayMode,
-    pub(super) has_marks: bool,
+    pub(super) has_signs: bool,
     /// Tokens of the thought, if it is folded.
     pub(super) folded: Option<usize>,
     /// The line on which it begins, as in [`Pen::line`]; 0 for the first.

@@ -17,7 +17,7 @@ use crate::tui::widgets::flow::Tagged;
 
 use super::plain_text;
 use super::prelude::*;
-use super::token_text::{self, Look};
+use super::token_text::{self, Discarded, Fallen, Look};
 use super::transcript_blocks::{Block, BlockLook, TURNS};
 use super::transcript_cache::{Key, Laid, Pen};
 use super::values::number;
@@ -34,7 +34,8 @@ struct Work<'a> {
     answer: &'a Answer,
     /// Index of the selected round, if it is of this turn and lane; the inner `None` is the first token.
     selected: Option<Option<usize>>,
-    /// Numbers of the rounds whose discarded drafts the live display shows.
+    display: DisplayMode,
+    /// Numbers of the rounds whose discarded drafts are in the text where signs stand for those of others.
     drafted: [Option<u32>; 2],
     /// Tokens of the thought, if it is folded.
     folded: Option<usize>,
@@ -79,7 +80,7 @@ fn look(screen: Screen, lane: Lane, width: u16) -> BlockLook {
         width,
         theme: screen.theme.name.clone(),
         display: screen.app.display,
-        has_marks: screen.has_marks(),
+        has_signs: screen.has_signs(),
         shows_thought: screen.app.shows_thought,
     }
 }
@@ -93,7 +94,8 @@ fn turns_laid_out(screen: Screen, lane: Lane, (first, turns): (usize, &[Turn]), 
         let answer = turn.answer(lane);
         let drafted = rounds_with_drafts(answer, selected);
         let folded = folded(screen, answer, selected);
-        let work = Work { screen, lane, index, width, answer, selected, drafted, folded };
+        let display = screen.display_of(turn);
+        let work = Work { screen, lane, index, width, answer, selected, display, drafted, folded };
         work.turn(turn, &mut laid);
     }
     laid
@@ -134,7 +136,7 @@ fn of(turn: usize, lines: (Vec<Line<'static>>, Vec<Vec<Tagged>>), selected: Opti
     Laid { turn, lines: lines.0.into(), tags: lines.1.into(), selected }
 }
 
-/// The rounds of an answer whose discarded drafts the live display shows: the running one and the selected one.
+/// The rounds of an answer whose discarded drafts are always in the text: the running one and the selected one.
 fn rounds_with_drafts(answer: &Answer, selected: Option<Option<usize>>) -> [Option<u32>; 2] {
     let live = answer.rounds.last().filter(|_| answer.finished.is_none());
     let chosen = selected.flatten().and_then(|at| answer.rounds.get(at));
@@ -143,7 +145,7 @@ fn rounds_with_drafts(answer: &Answer, selected: Option<Option<usize>>) -> [Opti
 
 impl Work<'_> {
     fn turn(&self, turn: &Turn, laid: &mut Vec<Laid>) {
-        if self.screen.app.display == DisplayMode::Plain {
+        if self.display == DisplayMode::Text {
             self.plain(turn, laid);
             return;
         }
@@ -155,6 +157,7 @@ impl Work<'_> {
             pen = Some(next);
         }
         let mut pen = pen.map_or_else(|| self.begin(turn), Rc::unwrap_or_clone);
+        token_text::sign(self.screen, &mut pen);
         pen.flow.push(&pen.joiner.finish(), self.screen.theme[Role::TokenPlain]);
         self.end(turn, pen.flow, laid);
     }
@@ -197,7 +200,7 @@ impl Work<'_> {
             rule(self.screen, self.screen.app.starts_conversation(self.index), self.width, &mut flow);
         }
         head(self.screen, turn, &mut flow);
-        Pen { flow, joiner: Joiner::default(), drafts: Joiner::default(), line: 0, has_fold: false }
+        Pen { flow, joiner: Joiner::default(), drafts: Joiner::default(), line: 0, has_fold: false, fallen: Fallen::default() }
     }
 
     /// A stretch from the cache, if it cannot change any more and nothing in it is selected.
@@ -237,8 +240,8 @@ impl Work<'_> {
             lane: self.lane,
             width: self.width,
             theme: self.screen.theme.name.clone(),
-            display: app.display,
-            has_marks: self.screen.has_marks(),
+            display: self.display,
+            has_signs: self.screen.has_signs(),
             folded: self.folded,
             goes_on: pen.map_or(0, |pen| pen.line),
             starts_conversation: app.starts_conversation(self.index),
@@ -254,10 +257,13 @@ impl Work<'_> {
         })
     }
 
-    /// Whether the text shows the discarded drafts of a round. A tree is drawn beside the text, not in it.
-    fn shows_discarded(&self, round: u32) -> bool {
-        let is_asked = self.screen.app.display == DisplayMode::AllMarks || self.drafted.contains(&Some(round));
-        is_asked && !self.answer.round(round).is_some_and(Round::is_tree)
+    /// How the text shows the discarded drafts of a round. A tree is drawn beside the text, not in it.
+    fn discarded(&self, round: u32) -> Discarded {
+        let is_asked = self.display == DisplayMode::All || self.drafted.contains(&Some(round));
+        match is_asked && !self.answer.round(round).is_some_and(Round::is_tree) {
+            true => Discarded::InPlace,
+            false => Discarded::Counted,
+        }
     }
 
     fn lay(&self, stretch: usize, mut pen: Pen) -> (Laid, Rc<Pen>) {
@@ -275,8 +281,8 @@ impl Work<'_> {
                 self.fold(&token, &mut pen);
                 continue;
             }
-            let shows_discarded = self.shows_discarded(token.round);
-            token_text::push(screen, token, Look { is_selected, is_chosen, shows_discarded }, &mut pen);
+            let discarded = self.discarded(token.round);
+            token_text::push(screen, token, Look { is_selected, is_chosen, discarded }, &mut pen);
         }
         (of(self.index, pen.flow.take_finished(), selected), Rc::new(pen.ended()))
     }

@@ -13,7 +13,7 @@ const NODE: usize = 30;
 const NUMBERS: usize = 15;
 
 /// Index among the spans of a line of what is left out if it does not fit.
-const NOTE: usize = 3;
+const NOTE: usize = 4;
 
 /// Height of the panel with the tree of the shown round beside the answer; 0 if that round has none.
 pub(super) fn height(screen: Screen) -> u16 {
@@ -77,8 +77,8 @@ fn node(screen: Screen, round: &Round, index: usize, branch: (&str, usize)) -> L
     let (role, mark) = draft_sign(round, index);
     let p = round.judgement(index).and_then(|judgement| judgement.p);
     let numbers = format!("q {} p {}", shown(cell.q), shown(p));
-    let name = format!("{mark} {} {}", index + 1, text::inline(&cell.piece));
-    line(screen, (branch, &name, role), [&numbers, ""], screen.app.cell == Some(index))
+    let before = format!("{mark} {} ", index + 1);
+    line(screen, (branch, [&before, &text::inline(&cell.piece)], role), [&numbers, ""], screen.app.cell == Some(index))
 }
 
 /// The target's own token after the accepted path.
@@ -86,22 +86,25 @@ fn end(screen: Screen, round: &Round, branch: (&str, usize)) -> Line<'static> {
     let (role, mark) = sign(next_fate(round));
     let piece = round.next_piece().unwrap_or_default();
     let p = round.prediction(round.drafts.len()).and_then(|row| row.find(piece.id)).map(|found| found.1);
-    let name = format!("{mark} {}", text::inline(&piece));
+    let before = format!("{mark} ");
     let chosen = screen.app.cell == Some(round.drafts.len());
-    line(screen, (branch, &name, role), [&format!("       p {}", shown(p)), "  the target's own"], chosen)
+    line(screen, (branch, [&before, &text::inline(&piece)], role), [&format!("       p {}", shown(p)), "  the target's own"], chosen)
 }
 
 fn line(
     screen: Screen,
-    ((branch, room), name, role): ((&str, usize), &str, Role),
+    ((branch, room), [before, name], role): ((&str, usize), [&str; 2], Role),
     [numbers, note]: [&str; 2],
     chosen: bool,
 ) -> Line<'static> {
-    let room = room.saturating_sub(branch.chars().count());
+    let room = room.saturating_sub(branch.chars().count() + before.width());
+    let (style, name) = (screen.theme[role], cut(name, room));
+    let padding = " ".repeat(room.saturating_sub(name.width()));
     let line = Line::from(vec![
         Span::styled(format!(" {branch}"), screen.theme[Role::TextDim]),
-        Span::styled(fit(name, room), screen.theme[role]),
-        Span::styled(format!(" {numbers}"), screen.theme[Role::Text]),
+        Span::styled(before.to_owned(), undecorated(style)),
+        Span::styled(name, style),
+        Span::styled(format!("{padding} {numbers}"), screen.theme[Role::Text]),
         Span::styled(note.to_owned(), screen.theme[Role::Text]),
     ]);
     if chosen { line.patch_style(screen.theme[Role::Selected]) } else { line }

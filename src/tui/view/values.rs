@@ -29,18 +29,28 @@ pub(super) fn duration(us: u64) -> String {
     }
 }
 
+/// A probability in a table: without the zero before the point.
+pub(super) fn short(p: f32) -> String {
+    match p {
+        0.995.. => "1.0".to_owned(),
+        0.01.. => format!("{p:.2}").trim_start_matches('0').to_owned(),
+        p if p.is_finite() => "<.01".to_owned(),
+        _ => "–".to_owned(),
+    }
+}
+
 /// A quotient, or a dash if nothing was measured.
 pub(super) fn number(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(|| "–".to_owned(), |value| format!("{value:.digits$}"))
 }
 
-/// The style of a speedup: good, a warning, or dimmed if disturbed.
+/// The role of a speedup's finding: gain, loss, or neither while 1 lies in the interval or other work disturbed it.
 pub(super) fn role_of(speedup: &Speedup) -> Role {
     match speedup.against_one() {
-        _ if speedup.is_disturbed() => Role::TextDim,
+        _ if speedup.is_disturbed() => Role::TextStrong,
         Ordering::Greater => Role::Good,
-        Ordering::Equal => Role::Text,
-        Ordering::Less => Role::Warning,
+        Ordering::Equal => Role::TextStrong,
+        Ordering::Less => Role::Bad,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Horizontal bars of eighth blocks, and columns of a tiny histogram over time.
+//! Horizontal bars: thin lines, so that adjacent rows do not merge into a wall.
 //!
 //! Invariant: a bar is exactly as wide as asked; 0 is empty, 1 is full, values outside are clamped.
 
@@ -6,18 +6,12 @@ use ratatui::text::Span;
 
 use ratatui::style::Style;
 
-/// A bar for a share of 0 to 1: the filled part, then the rest as a dotted track.
+/// A bar for a share of 0 to 1: the filled part in halves of a cell, then the rest as a track.
 pub(in crate::tui) fn bar(share: f64, width: usize, full: Style, rest: Style) -> Vec<Span<'static>> {
-    const PARTS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
     let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
-    let eighths = (share * width as f64 * 8.0).round() as usize;
-    let mut filled = "█".repeat(eighths / 8);
-    let mut used = eighths / 8;
-    if !eighths.is_multiple_of(8) {
-        filled.push(PARTS[eighths % 8]);
-        used += 1;
-    }
-    vec![Span::styled(filled, full), Span::styled("┈".repeat(width.saturating_sub(used)), rest)]
+    let halves = (share * width as f64 * 2.0).round() as usize;
+    let filled = format!("{}{}", "━".repeat(halves / 2), "╸".repeat(halves % 2));
+    vec![Span::styled(filled, full), Span::styled("─".repeat(width - halves.div_ceil(2)), rest)]
 }
 
 #[cfg(test)]
@@ -30,6 +24,6 @@ mod tests {
             let spans = bar(share, 10, Style::new(), Style::new());
             assert_eq!(spans.iter().map(Span::width).sum::<usize>(), 10, "{share}");
         }
-        assert_eq!(bar(0.55, 10, Style::new(), Style::new())[0].content, "█████▌");
+        assert_eq!(bar(0.55, 10, Style::new(), Style::new())[0].content, "━━━━━╸");
     }
 }

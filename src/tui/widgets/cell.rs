@@ -2,10 +2,16 @@
 //!
 //! Invariant: the result is as wide as asked, whatever goes in; what does not fit ends in `…`.
 
+use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
+
+/// A style for what stands around a word: spaces and marks have no line through or under them.
+pub(in crate::tui) fn undecorated(style: Style) -> Style {
+    style.remove_modifier(Modifier::CROSSED_OUT | Modifier::UNDERLINED)
+}
 
 /// Text cut to at most `width` columns.
 pub(in crate::tui) fn cut(text: &str, width: usize) -> String {

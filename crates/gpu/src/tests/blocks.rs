@@ -4,10 +4,11 @@ use draftscope_kernels::{Encoding, testing::Noise};
 use half::f16;
 
 use super::kernels::{numbers, run, same_bits};
+use super::reference::{self, Acts, Weights};
 use super::{gpu, stored};
-use crate::block::{Binder, BlockWeights, Op, Shape};
-use crate::buffers::{LayerCache, Scratch};
-use crate::reference::{self, Acts, Weights};
+use crate::launches::{Binder, Op};
+use crate::memory::{LayerCache, Scratch};
+use crate::weights::{BlockWeights, Shape};
 use crate::{Form, Gpu, LayerInput, LayerTable, Matrix, PROMPT_ROWS, PassRows, StoredRows, Style};
 
 pub(super) fn matrix(gpu: &Gpu, encoding: Encoding, [rows, k]: [usize; 2], noise: &mut Noise) -> (Matrix, Weights) {
@@ -308,7 +309,7 @@ fn an_input_that_one_kernel_does_not_run_is_none() {
 #[test]
 fn capped_logits_have_the_bits_of_the_reference() {
     let Some(gpu) = gpu() else { return };
-    let slots = gpu.uniform(crate::device::SLOT_BYTES);
+    let slots = gpu.uniform(crate::kernels::SLOT_BYTES);
     let logits: Vec<f32> = Noise(9).numbers(3 * 700).iter().map(|x| 30.0 * x).collect();
     let buffer = gpu.upload(&logits);
     let op = Binder { gpu: &gpu, run: &slots }.cap((&buffer, 700), 12.0);

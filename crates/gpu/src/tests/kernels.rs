@@ -3,11 +3,11 @@
 use draftscope_kernels::{Encoding, testing::Noise};
 
 use super::blocks::{matrix, times};
+use super::reference::{self, Weights};
 use super::{gpu, own_gpu, stored};
-use crate::block::{Binder, Op};
-use crate::buffers::Acts;
-use crate::device::SLOT_BYTES;
-use crate::reference::{self, Weights};
+use crate::kernels::SLOT_BYTES;
+use crate::launches::{Binder, Op};
+use crate::memory::Acts;
 use crate::{Form, Gpu, Kernel, Matrix, PROMPT_ROWS, PassRows, StoredRows};
 
 pub(super) fn words(gpu: &Gpu, buffer: &wgpu::Buffer, count: usize) -> Vec<u32> {

@@ -6,12 +6,13 @@ use draftscope_kernels::{Encoding, testing::Noise};
 
 use super::blocks::matrix;
 use super::kernels::{numbers, run, same_bits};
+use super::reference::{Acts, Weights};
+use super::reference_delta::Delta;
 use super::sequences::{SHAPE, network_on, request, row, tokens};
 use super::{gpu, own_gpu, stored};
-use crate::block::{Binder, BlockWeights};
-use crate::buffers::{LayerCache, Scratch};
-use crate::reference::{Acts, Weights};
-use crate::reference_delta::Delta;
+use crate::launches::Binder;
+use crate::memory::{LayerCache, Scratch};
+use crate::weights::BlockWeights;
 use crate::{
     DeltaShape, DeltaWeights, Form, Gpu, Logits, MAX_ROWS, Matrix, Network, PROMPT_ROWS, PassRows, Request, Sequence,
     Store, StoredRows, Style,

@@ -398,7 +398,7 @@ fn matrices_beyond_the_binding_limit_are_cut() {
 
 #[test]
 fn a_context_beyond_the_limits_is_rejected_with_what_fits() {
-    let info = |max_binding| AdapterInfo { max_binding, ..crate::adapter::tests::info("a", AdapterKind::Discrete) };
+    let info = |max_binding| AdapterInfo { max_binding, ..crate::device::test_info("a", AdapterKind::Discrete) };
     // keys of a position take 128 bytes, attention over a segment of 128 positions 8,704
     let error = SHAPE.check_context(&info(1 << 20), 10_000).unwrap_err();
     let GpuError::TooLarge { smaller, .. } = &error else { panic!("{error:?}") };

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use draftscope_kernels::{Encoding, testing::Noise};
 
 use super::{gpu, stored};
-use crate::block::{Binder, Op};
-use crate::buffers::Acts;
-use crate::device::SLOT_BYTES;
-use crate::op::launch;
+use crate::kernels::SLOT_BYTES;
+use crate::launches::launch;
+use crate::launches::{Binder, Op};
+use crate::memory::Acts;
 use crate::{Gpu, MAX_ROWS, Matrix, PROMPT_ROWS, PassRows, StoredRows};
 
 /// Time of launches in one submission, until the device is done.

@@ -32,7 +32,7 @@ pub(in crate::model) use self::figures::modules;
 pub(in crate::model) use self::module_file::{GgufLayout, ModuleFile, draft_vocab};
 pub(in crate::model) use self::nextn::{NextnTarget, check_modules, nextn_modules};
 pub(in crate::model) use self::on_target::OnTarget;
-pub(in crate::model) use self::own::{MAX_MODULES, OwnTensors};
+pub(in crate::model) use self::own::OwnTensors;
 pub(in crate::model) use self::slots::{copy_to, numbers};
 
 /// A module's own weights, norms as stored.

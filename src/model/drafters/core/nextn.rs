@@ -8,14 +8,13 @@ use std::sync::Arc;
 
 use crate::model::ModelError;
 use crate::model::draft_tokens::CONTEXT_VOCAB;
-use crate::model::drafters::core::{
-    self, CandleMtp, MAX_MODULES, MtpBlock, MtpOnCandle, MtpShape, MtpShared, OwnTensors,
-};
+use crate::model::drafters::core::{self, CandleMtp, MtpBlock, MtpOnCandle, MtpShape, MtpShared, OwnTensors};
 use crate::model::files::ModelFiles;
 use crate::model::interfaces::{LoadContext, Modules};
 use crate::model::nn::{
     Embedding, LayerWeights, Linear, OwnEmbedding, Rope, Tensors, TransformerConfig, Trunk, trimmed,
 };
+use crate::model::plan::MAX_MODULES;
 use crate::protocol::{MtpSpec, TokenId};
 
 /// A target with such modules in its files.

@@ -5,9 +5,7 @@ use crate::model::ModelError;
 use crate::model::drafters::core::{MtpBlock, MtpParts};
 use crate::model::files::ModelFiles;
 use crate::model::nn::{Tensors, TransformerConfig};
-
-/// Most modules of a file.
-pub(in crate::model) const MAX_MODULES: usize = 8;
+use crate::model::plan::MAX_MODULES;
 
 /// The modules in the files of a target of these sizes.
 #[derive(Clone, Copy)]

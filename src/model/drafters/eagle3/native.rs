@@ -11,13 +11,14 @@ use crate::model::drafters::eagle3::{
     native_weights::{EagleWeights, Packer},
 };
 use crate::model::module_core::{ModuleCore, Slots};
-use crate::model::native::layer::{BlockShape, Next, Pass};
+use crate::model::native::layer::{BlockShape, Next};
 use crate::model::native::llama::NativeLlama;
 use crate::model::native::load::check_shape;
 use crate::model::native::matrix::{Bits, Matrix};
 use crate::model::native::module::{KernelModule, ModuleMemory, OnKernels};
 use crate::model::native::mtp::MtpStorage;
 use crate::model::native::normer::{Normer, load};
+use crate::model::native::pass::Pass;
 use crate::model::native::transpose::transpose;
 use crate::model::nn::StatesNorm;
 use draftscope_kernels::{Acts, BLOCK, LANES, Onto};
@@ -88,7 +89,8 @@ impl KernelModule for EagleModule {
         let Slots { tokens, at, zeroed, .. } = slots;
         let (m, hidden) = (tokens.len(), slots.hidden.as_chunks::<LANES>().0);
         let ModuleMemory { target, shape, cache, angles, scratch } = memory;
-        let pass = Pass { cpu: &target.cpu, shape, angles, base: cache.len(), at, m, tree: None, next: Next::Else };
+        let tables = std::slice::from_ref(&*angles);
+        let pass = Pass { cpu: &target.cpu, shape, tables, base: cache.len(), at, m, tree: None, next: Next::Else };
         let tiles = shape.d_model / LANES;
         let [embedded, normed, states] = &mut self.rows;
         let mut normer = Normer { pass, acts: &mut self.acts, turned: Vec::new() };

@@ -9,8 +9,10 @@ use serde_json::{Map, Value};
 
 use crate::model::ModelError;
 use crate::model::error::clean;
+use crate::model::families::deepseek::plan::plan;
 use crate::model::files::config_json::{OwnKeys, contradiction, refused, size};
 use crate::model::nn::{DenseLayerKeys, GroupedExpertKeys, GroupedExperts, TransformerConfig};
+use crate::model::plan::{Plan, PlanFiles};
 
 /// Latent attention and experts.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,6 +56,14 @@ pub struct DeepSeekConfig {
     pub transformer: TransformerConfig,
     /// Latent attention and experts.
     pub latent: Latent,
+    /// What it computes.
+    pub plan: Plan,
+}
+
+impl DeepSeekConfig {
+    pub(super) fn new(transformer: TransformerConfig, latent: Latent, files: PlanFiles<'_>) -> Self {
+        Self { plan: plan(&transformer, &latent, files), transformer, latent }
+    }
 }
 
 const OWN: OwnKeys = OwnKeys {
@@ -202,43 +212,5 @@ impl LatentKeys {
             interleaved: self.rope_interleave != Some(false),
             scale: sharper / (whole as f64).sqrt(),
         })
-    }
-}
-
-impl Latent {
-    /// Numbers cached per position in each layer.
-    #[must_use]
-    pub fn cached(&self) -> usize {
-        self.attention.rank + self.attention.rotary
-    }
-
-    /// Numbers that the keys and values of all heads would take.
-    #[must_use]
-    pub fn unfolded(&self) -> usize {
-        self.attention.heads * (self.attention.plain + self.attention.rotary + self.attention.value)
-    }
-
-    /// Weights of attention in a layer of this width.
-    fn attention_weights(&self, d: u64) -> u64 {
-        let a = &self.attention;
-        let [heads, rank, plain, rotary, value] = [a.heads, a.rank, a.plain, a.rotary, a.value].map(|n| n as u64);
-        let queries = heads * (plain + rotary);
-        let q = a.q_rank.map_or(d * queries, |rank| rank as u64 * (d + queries));
-        q + d * (rank + rotary) + rank * heads * (plain + value) + heads * value * d
-    }
-
-    /// Weights of all layers, for this width, number of layers and width of dense layers; and those that a row uses.
-    #[must_use]
-    pub fn layer_weights(&self, d: usize, layers: usize, ffn: usize) -> [u64; 2] {
-        let (width, dense) = (d as u64, self.dense_layers as u64);
-        let fixed = layers as u64 * self.attention_weights(width) + dense * 3 * width * ffn as u64;
-        self.experts.weights(width).map(|experts| fixed + (layers as u64 - dense) * experts)
-    }
-
-    /// Weights of a draft module, embedding and head not counted.
-    #[must_use]
-    pub fn module_weights(&self, d: usize) -> u64 {
-        let d = d as u64;
-        2 * d * d + self.attention_weights(d) + self.experts.weights(d)[0]
     }
 }

@@ -6,6 +6,7 @@ use crate::model::families::deepseek::config::{DeepSeekConfig, Latent, LatentSha
 use crate::model::files::GgufFile;
 use crate::model::files::config_json::{contradiction, positive};
 use crate::model::nn::{Conventions, GgufKeys, GroupedExperts, RopeScaling, RopeSpec, TransformerConfig};
+use crate::model::plan::PlanFiles;
 
 /// Widest head, and largest rank.
 const MAX: [usize; 2] = [1 << 12, 1 << 14];
@@ -47,7 +48,7 @@ pub(super) fn config(gguf: &GgufFile, conventions: &Conventions) -> Result<DeepS
         dense_layers: dense_layers(&keys, layers)?,
         modules: modules(&keys),
     };
-    Ok(DeepSeekConfig { transformer, latent })
+    Ok(DeepSeekConfig::new(transformer, latent, PlanFiles::Gguf(gguf)))
 }
 
 /// Whether it is a GLM-4.7-Flash, whose older files do not say how experts are chosen; llama.cpp recognises them so.

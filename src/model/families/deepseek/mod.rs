@@ -11,6 +11,7 @@ mod family;
 mod gguf;
 mod load;
 mod names;
+mod plan;
 mod reader;
 
 use std::sync::Arc;
@@ -30,20 +31,23 @@ pub struct DeepSeekWeights {
     trunk: Arc<Trunk<Layer>>,
     latent: Latent,
     rope: Rope, // one position more than the context, for modules that stand one further
+    /// Values of a position that keys and values of all heads would take.
+    unfolded: u64,
 }
 
 impl DeepSeekWeights {
     fn load(
         tensors: &Tensors<'_>,
-        latent: &Latent,
+        config: &DeepSeekConfig,
         ctx_len: usize,
         progress: &mut dyn FnMut(&str, u64, u64),
     ) -> Result<Self, ModelError> {
+        let latent = &config.latent;
         let reader = Reader { tensors, latent };
         let trunk = Arc::new(Trunk::read(tensors, |layer| reader.layer(layer), progress)?);
         let order = if latent.attention.interleaved { PairOrder::Interleaved } else { PairOrder::HalfSplit };
         let rope = Rope::new(&tensors.config.rope, latent.attention.rotary, ctx_len + 1, (order, tensors.device))?;
-        Ok(Self { trunk, latent: latent.clone(), rope })
+        Ok(Self { trunk, latent: latent.clone(), rope, unfolded: config.plan.unfolded_values() })
     }
 }
 
@@ -55,8 +59,7 @@ impl Transformer for DeepSeekWeights {
     }
 
     fn describe(&self, info: &mut ModelInfo) {
-        let unfolded = self.trunk.layers.len() * self.latent.unfolded();
-        info.unfolded_kv_bytes_per_token = (self.trunk.form.kv_bytes() * unfolded) as u64;
+        info.unfolded_kv_bytes_per_token = self.trunk.form.kv_bytes() as u64 * self.unfolded;
     }
 
     fn caches(&self, ctx_len: usize) -> Result<Vec<KvCache>, ModelError> {
@@ -97,7 +100,7 @@ mod tests {
         let config = (opened.config.as_ref() as &dyn std::any::Any).downcast_ref::<DeepSeekConfig>().unwrap();
         let on_candle = (MatmulBackend::Candle(WeightType::F32), &Device::Cpu);
         let tensors = Tensors::new(&opened.source, on_candle, &config.transformer);
-        let weights = DeepSeekWeights::load(&tensors, &config.latent, 16, &mut |_, _, _| {}).unwrap();
+        let weights = DeepSeekWeights::load(&tensors, config, 16, &mut |_, _, _| {}).unwrap();
         let info = weights.trunk.config.describe("deepseek".into(), "deepseek".into());
         let spec =
             ModelSpec { info, ctx_len: 16, backend: "candle", device: "cpu".into(), dtype: "f32".into(), threads: 1 };
@@ -115,7 +118,12 @@ mod tests {
         }
         // the second layer's cache has no such rows
         model.caches[1] = model.weights.trunk.layers[1].cache(4, model.weights.trunk.caching()).unwrap();
-        let row = Tensor::zeros((1, 4, model.weights.latent.cached()), candle_core::DType::F32, &Device::Cpu).unwrap();
+        let row = Tensor::zeros(
+            (1, 4, model.weights.latent.attention.rank + model.weights.latent.attention.rotary),
+            candle_core::DType::F32,
+            &Device::Cpu,
+        )
+        .unwrap();
         model.caches[1].append(&row, &row).unwrap();
         model.retain(3, &[0, 2]).unwrap_err();
         assert!(model.len() == 3 && model.caches.iter().all(|cache| cache.len() == 3));

@@ -8,11 +8,13 @@ use serde_json::{Value, json};
 
 use crate::model::ModelError;
 use crate::model::error::clean;
+use crate::model::families::gemma3::plan::plan;
 use crate::model::files::{
     ConfigJson,
     config_json::{layer_kinds, positive, refused, size},
 };
 use crate::model::nn::{GgufKeys, RopeScaling, RopeSpec, Scores, TransformerConfig};
+use crate::model::plan::{Plan, PlanFiles};
 use crate::model::shared_kv::Reach;
 
 /// One layer in so many is full, if the file does not say.
@@ -31,6 +33,14 @@ pub struct Gemma3Config {
     pub transformer: TransformerConfig,
     /// Its layers.
     pub layers: Layers,
+    /// What it computes.
+    pub plan: Plan,
+}
+
+impl Gemma3Config {
+    pub(super) fn new(transformer: TransformerConfig, layers: Layers, files: PlanFiles<'_>) -> Self {
+        Self { plan: plan(&transformer, &layers, files), transformer, layers }
+    }
 }
 
 /// What kinds its layers have.

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, json};
-
 use crate::model::ModelError;
 use crate::model::families::gemma3::{
     Gemma3Weights,
@@ -11,11 +9,11 @@ use crate::model::families::gemma3::{
 };
 use crate::model::files::{ConfigJson, Folder, GgufFile, Layout, NORMED_TWICE, TensorNames, block_part, part_name};
 use crate::model::interfaces::{
-    Backend, CandleFamily, CandleTarget, Description, Family, FamilyConfig, LoadContext, LoadResult, Modules, Names,
+    Backend, CandleFamily, CandleTarget, Family, FamilyConfig, LoadContext, LoadResult, Modules, Names, NativeTarget,
     NoSharing, Progress, SharedWeights,
 };
 use crate::model::nn::{Conventions, Ends, Extras, GgufKeys, HfKeys, PairOrder, TransformerConfig, refuse_biases};
-use crate::model::shared_kv::Reach;
+use crate::model::plan::{Plan, PlanFiles};
 
 /// Gemma 3, the text part.
 pub struct Gemma3Family;
@@ -35,7 +33,7 @@ impl Family for Gemma3Family {
         let layers = own.layers(keys.layers()?)?;
         let extras = Extras { rope: Some(own.sliding_rope()?), layer_types: true, ..Extras::default() };
         let transformer = keys.transformer(&CONVENTIONS, Ends::of(&json, folder), extras)?;
-        Ok(Box::new(Gemma3Config { transformer, layers }))
+        Ok(Box::new(Gemma3Config::new(transformer, layers, PlanFiles::Checkpoint(folder))))
     }
 
     fn read_gguf(&self, gguf: &GgufFile) -> Result<Box<dyn FamilyConfig>, ModelError> {
@@ -43,7 +41,7 @@ impl Family for Gemma3Family {
         let transformer = keys.sizes(&CONVENTIONS, |_| Layers::sliding_rope_of_gguf(keys))?;
         keys.refuse_extras(&CONVENTIONS, (transformer.head_dim, transformer.head_dim))?;
         let layers = Layers::from_gguf(keys, &transformer)?;
-        Ok(Box::new(Gemma3Config { transformer, layers }))
+        Ok(Box::new(Gemma3Config::new(transformer, layers, PlanFiles::Gguf(gguf))))
     }
 
     fn tensor_names(&self) -> TensorNames {
@@ -66,15 +64,8 @@ impl FamilyConfig for Gemma3Config {
         &self.transformer
     }
 
-    fn describe(&self) -> Description {
-        let count = |reach| self.layers.reach.iter().filter(|own| **own == reach).count();
-        let (sliding, full, window) = (count(Reach::Sliding), count(Reach::Full), self.layers.window);
-        let fields = json!({"sliding_layers": sliding, "window": window, "full_layers": full});
-        Description {
-            fields: Map::from_iter([("gemma3".to_owned(), fields)]),
-            layers: vec![format!("layers   {sliding} sliding ({window} positions), {full} full")],
-            ..Description::default()
-        }
+    fn plan(&self) -> &Plan {
+        &self.plan
     }
 
     fn runs_on_gpu(&self) -> bool {
@@ -85,6 +76,9 @@ impl FamilyConfig for Gemma3Config {
         #[cfg(feature = "gpu")]
         if let Backend::Gpu(gpu) = &backend {
             return crate::model::families::gemma3::gpu::target(self, gpu, context, progress);
+        }
+        if matches!(backend, Backend::Native) {
+            return NativeTarget::load(context, progress, (Box::new(|_, context| no_module(context)), NO_SHARING));
         }
         let (tensors, spec) = context.on_candle(&backend);
         let weights = Arc::new(Gemma3Weights::load(tensors, &self.layers, context.ctx_len, progress)?);

@@ -20,7 +20,7 @@ pub(super) fn target(
     progress: &mut Progress<'_>,
 ) -> LoadResult {
     let LoadContext { options, source, ctx_len, .. } = *context;
-    let Gemma3Config { transformer, layers } = config;
+    let Gemma3Config { transformer, layers, .. } = config;
     // the model's own angles are those of sliding layers
     let of_full = angles(gpu, &layers.full_rope, transformer.head_dim, ctx_len);
     let block = |uploader: &Uploader<'_>, index: usize| -> Result<BlockWeights, ModelError> {

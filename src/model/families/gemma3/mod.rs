@@ -1,7 +1,6 @@
 //! Gemma 3 (text: 270M, 1B, and the text part of 4B, 12B, 27B): sliding layers between full ones with rotary positions
 //! of their own, normed queries and keys, norms before and after attention and feed-forward layer, a scaled embedding,
-//! and capped scores if the file says so. Matrices run on candle or on the native kernels, whole passes
-//! on the GPU.
+//! and capped scores if the file says so. This is the reference on candle; the native kernels and the GPU run its plan.
 //!
 //! Source: `modeling_gemma3.py` of `transformers`, `gemma3.cpp` of llama.cpp. Invariant: sliding layers cache all
 //! positions, so that any length can be rolled back to, and attend to the last ones.
@@ -10,6 +9,7 @@ mod config;
 mod family;
 #[cfg(feature = "gpu")]
 mod gpu;
+mod plan;
 
 use candle_core::Tensor;
 

@@ -2,8 +2,10 @@
 //! and values, embeddings for each layer. `keys` reads it.
 
 use crate::model::ModelError;
+use crate::model::families::gemma4::plan::plan;
 use crate::model::files::config_json::contradiction;
-use crate::model::nn::{ExpertSizes, RopeSpec, TransformerConfig};
+use crate::model::nn::{RopeSpec, TransformerConfig};
+use crate::model::plan::{Plan, PlanFiles};
 use crate::model::shared_kv::Reach;
 
 /// Sizes of one layer.
@@ -56,13 +58,6 @@ impl ExpertShape {
         }
         Ok(self)
     }
-
-    /// Weights of a layer's experts and router: all, and those that a row meets.
-    #[must_use]
-    pub fn weights(&self, d: usize) -> [u64; 2] {
-        let router = (d * self.count) as u64;
-        [self.count, self.used].map(|count| ExpertSizes { count, d, width: self.width }.weights() + router)
-    }
 }
 
 /// The layers and their common settings.
@@ -93,6 +88,14 @@ pub struct Gemma4Config {
     pub transformer: TransformerConfig,
     /// Its layers.
     pub gemma: Gemma,
+    /// What it computes.
+    pub plan: Plan,
+}
+
+impl Gemma4Config {
+    pub(super) fn new(transformer: TransformerConfig, gemma: Gemma, files: PlanFiles<'_>) -> Self {
+        Self { plan: plan(&transformer, &gemma, files), transformer, gemma }
+    }
 }
 
 impl Gemma {
@@ -109,35 +112,5 @@ impl Gemma {
         let source = self.layers.get(layer)?.source?;
         let before = self.layers[..source].iter().enumerate();
         Some(before.filter(|(index, layer)| layer.source == Some(*index)).count())
-    }
-
-    /// Numbers that one position takes in the caches of all layers.
-    #[must_use]
-    pub fn cached_values(&self) -> u64 {
-        let kept = self.layers.iter().enumerate().filter(|(index, layer)| layer.source == Some(*index));
-        kept.map(|(_, layer)| (2 * layer.kv_heads * layer.head_dim) as u64).sum()
-    }
-
-    /// Weights of the table of embeddings for each layer, whose rows are only looked up.
-    #[must_use]
-    pub fn looked_up_weights(&self) -> u64 {
-        self.per_layer.map_or(0, |table| table.vocab as u64 * (table.width * self.layers.len()) as u64)
-    }
-
-    /// Weights of all matrices except the embedding that is also the head, for a width and a number of query heads.
-    #[must_use]
-    pub fn layer_weights(&self, d: usize, heads: usize) -> u64 {
-        let of_layer = |(index, layer): (usize, &LayerShape)| {
-            let kv = if layer.source == Some(index) { self.projections(layer) * layer.kv_heads } else { 0 };
-            let per_layer = self.per_layer.map_or(0, |table| 3 * table.width); // gate, projection, share of the model's
-            let experts = self.experts.map_or(0, |experts| experts.weights(d)[0]);
-            (d * (layer.head_dim * (2 * heads + kv) + 3 * layer.ffn + per_layer)) as u64 + experts
-        };
-        self.layers.iter().enumerate().map(of_layer).sum::<u64>() + self.looked_up_weights()
-    }
-
-    /// Matrices that yield keys and values.
-    fn projections(&self, layer: &LayerShape) -> usize {
-        if self.k_eq_v && layer.reach == Reach::Full { 1 } else { 2 }
     }
 }

@@ -8,6 +8,7 @@ use crate::model::families::gemma4::names::TABLE;
 use crate::model::files::config_json::contradiction;
 use crate::model::files::{GgufFile, whole};
 use crate::model::nn::{Conventions, GgufKeys, RopeScaling, RopeSpec, TransformerConfig, check_heads};
+use crate::model::plan::PlanFiles;
 use crate::model::shared_kv::Reach;
 
 /// Most heads of a layer, widest head and widest feed-forward layer.
@@ -38,7 +39,7 @@ pub(super) fn config(gguf: &GgufFile, conventions: &Conventions) -> Result<Gemma
         tied: !gguf.has_tensor("output.weight"),
     };
     transformer.check_vocab()?;
-    Ok(Gemma4Config { transformer, gemma })
+    Ok(Gemma4Config::new(transformer, gemma, PlanFiles::Gguf(gguf)))
 }
 
 /// The keys of a target or of an assistant.

@@ -21,7 +21,7 @@ pub(super) fn target(
     progress: &mut Progress<'_>,
 ) -> LoadResult {
     let LoadContext { options, source, ctx_len, .. } = *context;
-    let Gemma4Config { transformer, gemma } = config;
+    let Gemma4Config { transformer, gemma, .. } = config;
     for layer in &gemma.layers {
         let shape = shape(config, layer);
         check_shape(&shape)?;

@@ -16,6 +16,7 @@ mod gpu;
 mod keys;
 mod layer;
 mod names;
+mod plan;
 mod reader;
 
 use candle_core::{Device, Tensor};

@@ -1,11 +1,11 @@
 //! The families of Llama's layout, and reading their configs.
 
 use crate::model::ModelError;
-use crate::model::drafters::core::OwnTensors;
-use crate::model::families::llama::{load, mimo};
-use crate::model::files::{ConfigJson, Folder, GgufFile, Layout, ModelFiles, TensorNames, block_part, llama_part};
-use crate::model::interfaces::{Backend, Family, FamilyConfig, LoadContext, LoadResult, Names, OwnModules, Progress};
+use crate::model::families::llama::{load, mimo, plan};
+use crate::model::files::{ConfigJson, Folder, GgufFile, Layout, TensorNames, block_part, llama_part};
+use crate::model::interfaces::{Backend, Family, FamilyConfig, LoadContext, LoadResult, Names, Progress};
 use crate::model::nn::{Conventions, Ends, Extras, GgufKeys, HfKeys, LLAMA_LAYOUT, TransformerConfig, refuse_biases};
+use crate::model::plan::{Plan, PlanFiles};
 
 /// A family with Llama blocks and its own conventions.
 pub struct LlamaFamily {
@@ -41,12 +41,12 @@ impl Family for LlamaFamily {
         let keys = json.read::<HfKeys>()?;
         let transformer = keys.transformer(&self.conventions, Ends::of(json, folder), Extras::default())?;
         let announced = if self.has_modules { json.announced_modules() } else { 0 };
-        Ok(Box::new(LlamaConfig { transformer, announced }))
+        Ok(Box::new(LlamaConfig::new(transformer, announced, PlanFiles::Checkpoint(folder))))
     }
 
     fn read_gguf(&self, gguf: &GgufFile) -> Result<Box<dyn FamilyConfig>, ModelError> {
         let keys = GgufKeys { gguf, arch: self.conventions.name };
-        Ok(Box::new(LlamaConfig { transformer: keys.transformer(&self.conventions, None)?, announced: 0 }))
+        Ok(Box::new(LlamaConfig::new(keys.transformer(&self.conventions, None)?, 0, PlanFiles::Gguf(gguf))))
     }
 
     fn tensor_names(&self) -> TensorNames {
@@ -70,8 +70,15 @@ fn tensor_name(layout: &Layout, name: &str) -> Option<String> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct LlamaConfig {
     pub(super) transformer: TransformerConfig,
+    plan: Plan,
     /// Draft modules that `config.json` announces.
     pub(super) announced: usize,
+}
+
+impl LlamaConfig {
+    fn new(transformer: TransformerConfig, announced: usize, files: PlanFiles<'_>) -> Self {
+        Self { plan: plan::plan(&transformer, announced, files), transformer, announced }
+    }
 }
 
 impl FamilyConfig for LlamaConfig {
@@ -79,12 +86,8 @@ impl FamilyConfig for LlamaConfig {
         &self.transformer
     }
 
-    fn runs_whole_native(&self) -> bool {
-        true
-    }
-
-    fn own_modules(&self, source: &ModelFiles) -> OwnModules {
-        OwnModules { found: OwnTensors { source, config: &self.transformer }.found(), announced: self.announced }
+    fn plan(&self) -> &Plan {
+        &self.plan
     }
 
     fn load(&self, context: &LoadContext<'_>, backend: Backend<'_>, progress: &mut Progress<'_>) -> LoadResult {

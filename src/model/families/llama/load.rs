@@ -6,8 +6,8 @@ use crate::model::families::llama::{Llama, LlamaWeights, config::LlamaConfig, mi
 #[cfg(feature = "gpu")]
 use crate::model::gpu;
 use crate::model::interfaces::{
-    Backend, CandleTarget, LoadContext, LoadResult, LoadedTarget, Modules, NoSharing, Progress, SharedWeights, TryOut,
-    try_out,
+    Backend, CandleTarget, FamilyConfig, LoadContext, LoadResult, LoadedTarget, Modules, NoSharing, Progress,
+    SharedWeights, TryOut, try_out,
 };
 use crate::model::native::NativeLlama;
 use crate::model::{Model, ModelError};
@@ -30,7 +30,7 @@ pub(super) fn target(
     }
     if matches!(backend, Backend::Native) {
         let mut on_layer = |done: usize, total: usize| progress("target", done as u64, total as u64);
-        let from = (source, &config.transformer);
+        let from = (source, &config.transformer, config.plan());
         let mut target = NativeLlama::load_reporting((from, ctx_len), options.threads, &mut on_layer)?;
         target.set_sha256(options.sha256.clone());
         return Ok(Box::new(OnNative { target, announced }));

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use crate::model::drafters::core::{self, CandleMtp, MtpOnCandle, MtpShape, MtpShared, OwnTensors};
-use crate::model::families::llama::{LlamaWeights, block};
+use crate::model::families::llama::{LlamaWeights, block, plan::layer};
 use crate::model::files::{ModelFiles, renamed};
 use crate::model::interfaces::{CandleTarget, LoadContext, Modules};
 use crate::model::native::{NativeLlama, NativeMtp};
@@ -68,7 +68,8 @@ pub(super) fn candle(
 pub(super) fn native(context: &LoadContext<'_>, count: usize, target: &NativeLlama) -> Result<Modules, ModelError> {
     let (source, config) = (context.source, context.config.transformer());
     OwnTensors { source, config }.check(count)?;
-    let modules = (0..count).map(|index| NativeMtp::own(source, (config, SPEC), target, index));
+    let module = |index| NativeMtp::own(source, (config, SPEC), target, (index, &layer(config, config.layers + index)));
+    let modules = (0..count).map(module);
     let modules = modules.collect::<Result<Vec<_>, _>>()?;
     Ok(core::modules(modules, name(source), &target.spec().dtype))
 }

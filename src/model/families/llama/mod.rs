@@ -6,6 +6,7 @@
 mod config;
 mod load;
 pub(in crate::model) mod mimo;
+mod plan;
 
 use std::sync::Arc;
 

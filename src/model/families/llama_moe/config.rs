@@ -8,8 +8,10 @@ use serde_json::{Map, Value};
 
 use crate::model::ModelError;
 use crate::model::families::llama_moe::experts::{MoeExperts, ProbableExpertKeys, ProbableExperts};
+use crate::model::families::llama_moe::plan::plan;
 use crate::model::files::config_json::{OwnKeys, contradiction, share};
 use crate::model::nn::{DenseLayerKeys, GgufKeys, GroupedExpertKeys, GroupedExperts, TransformerConfig};
+use crate::model::plan::{Plan, PlanFiles};
 
 /// Sizes of a target.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,6 +26,8 @@ pub struct MoeConfig {
     pub dense_layers: usize,
     /// Draft modules that the file announces.
     pub modules: usize,
+    /// What it computes.
+    pub plan: Plan,
 }
 
 const OWN: OwnKeys = OwnKeys {
@@ -108,19 +112,22 @@ impl Own {
 }
 
 impl MoeConfig {
-    /// Whether its rotated part goes in pairs.
-    pub(super) fn checked(self) -> Result<Self, ModelError> {
-        let head = self.transformer.head_dim;
-        if self.rotary == 0 || !self.rotary.is_multiple_of(2) || self.rotary > head {
-            return contradiction(format!("{} values of a head of {head} cannot be rotated in pairs", self.rotary));
+    /// Those of a model of whose heads so many values are rotated, if they go in pairs; it has these experts after so many
+    /// dense layers, and announces so many draft modules.
+    ///
+    /// # Errors
+    /// [`ModelError::Metadata`] if they do not.
+    pub(super) fn new(
+        (transformer, rotary): (TransformerConfig, usize),
+        (experts, dense_layers, modules): (MoeExperts, usize, usize),
+        files: PlanFiles<'_>,
+    ) -> Result<Self, ModelError> {
+        let head = transformer.head_dim;
+        if rotary == 0 || !rotary.is_multiple_of(2) || rotary > head {
+            return contradiction(format!("{rotary} values of a head of {head} cannot be rotated in pairs"));
         }
-        Ok(self)
-    }
-
-    /// Layers of experts.
-    #[must_use]
-    pub fn expert_layers(&self) -> usize {
-        self.transformer.layers - self.dense_layers
+        let plan = plan((&transformer, rotary), (&experts, dense_layers, modules), files);
+        Ok(Self { transformer, rotary, experts, dense_layers, modules, plan })
     }
 }
 

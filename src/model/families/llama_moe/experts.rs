@@ -36,34 +36,6 @@ pub enum MoeExperts {
 }
 
 impl MoeExperts {
-    /// Experts of a layer, of a row, and shared ones, which every row uses.
-    #[must_use]
-    pub fn counts(&self) -> [usize; 3] {
-        match self {
-            Self::Probable(experts) => [experts.count, experts.used, 0],
-            Self::Grouped(experts) => [experts.count, experts.used, experts.shared],
-        }
-    }
-
-    /// Width of an expert.
-    #[must_use]
-    pub fn width(&self) -> usize {
-        match self {
-            Self::Probable(experts) => experts.width,
-            Self::Grouped(experts) => experts.width,
-        }
-    }
-
-    /// Weights of a layer of width `d`: all, and those that a row meets.
-    #[must_use]
-    pub fn weights(&self, d: usize) -> [u64; 2] {
-        match self {
-            Self::Probable(experts) => [experts.count, experts.used]
-                .map(|count| ExpertSizes { count, d, width: experts.width }.weights() + (d * experts.count) as u64),
-            Self::Grouped(experts) => experts.weights(d as u64),
-        }
-    }
-
     pub(super) fn read(&self, tensors: &Tensors<'_>, layer: usize) -> Result<FeedForward, ModelError> {
         let ProbableExperts { count, used, width, normed } = match self {
             Self::Probable(experts) => *experts,

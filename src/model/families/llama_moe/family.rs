@@ -2,26 +2,22 @@
 
 use std::sync::Arc;
 
-use indicatif::HumanCount;
-use serde_json::{Map, json};
-
 use crate::model::ModelError;
-use crate::model::drafters::core::{NextnTarget, OwnTensors, check_modules, nextn_modules};
+use crate::model::drafters::core::{NextnTarget, nextn_modules};
 use crate::model::families::llama_moe::{
     MoeWeights,
     config::{MoeConfig, Own, experts_in},
     names, reader,
 };
-use crate::model::files::{ConfigJson, Folder, GgufFile, MatrixForm, ModelFiles, TensorNames};
+use crate::model::files::{ConfigJson, Folder, GgufFile, TensorNames};
 use crate::model::interfaces::{
-    Backend, CandleFamily, CandleTarget, Description, Family, FamilyConfig, LoadContext, LoadResult, Modules, Names,
-    NoSharing, OwnModules, Progress, SharedWeights,
+    Backend, CandleFamily, CandleTarget, Family, FamilyConfig, LoadContext, LoadResult, Modules, Names, NoSharing,
+    Progress, SharedWeights,
 };
 use crate::model::nn::{
-    Conventions, Ends, Extras, GgufKeys, HfKeys, PairOrder, PassWidths, Tensors, TransformerConfig, expected_experts,
-    expert_numbers, refuse_biases,
+    Conventions, Ends, Extras, GgufKeys, HfKeys, PairOrder, Tensors, TransformerConfig, refuse_biases,
 };
-use crate::protocol::MemoryAccount;
+use crate::model::plan::{Plan, PlanFiles};
 
 /// A family with blocks of the Llama kind and experts.
 pub struct MoeFamily {
@@ -64,8 +60,8 @@ impl Family for MoeFamily {
         let extras = Extras { partial_rotary: true, ..Extras::default() };
         let transformer = keys.transformer(&conventions, Ends::of(json, folder), extras)?;
         let rotary = (transformer.head_dim as f64 * own.rotary) as usize;
-        let Own { experts, dense_layers, modules, .. } = own;
-        Ok(Box::new(MoeConfig { transformer, rotary, experts, dense_layers, modules }.checked()?))
+        let own = (own.experts, own.dense_layers, own.modules);
+        Ok(Box::new(MoeConfig::new((transformer, rotary), own, PlanFiles::Checkpoint(folder))?))
     }
 
     fn read_gguf(&self, gguf: &GgufFile) -> Result<Box<dyn FamilyConfig>, ModelError> {
@@ -81,21 +77,12 @@ impl Family for MoeFamily {
         let transformer = keys.with_experts(&conventions, Some(rotary))?;
         let announced = gguf.number(&keys.key("nextn_predict_layers")).unwrap_or(0);
         let modules = usize::try_from(announced).unwrap_or(usize::MAX);
-        Ok(Box::new(MoeConfig { transformer, rotary, experts, dense_layers, modules }.checked()?))
+        let own = (experts, dense_layers, modules);
+        Ok(Box::new(MoeConfig::new((transformer, rotary), own, PlanFiles::Gguf(gguf))?))
     }
 
     fn tensor_names(&self) -> TensorNames {
         names::tensor_name
-    }
-}
-
-impl MoeConfig {
-    /// Weights that a token is multiplied with; an embedding that is not also the head is only looked up.
-    fn active_weights(&self) -> u64 {
-        let c = &self.transformer;
-        let [all, active] = self.experts.weights(c.d_model);
-        let looked_up = if c.tied { 0 } else { (c.vocab * c.d_model) as u64 };
-        self.matrix_weights() - looked_up - self.expert_layers() as u64 * (all - active)
     }
 }
 
@@ -104,60 +91,12 @@ impl FamilyConfig for MoeConfig {
         &self.transformer
     }
 
-    fn matrix_weights(&self) -> u64 {
-        let c = &self.transformer;
-        let [d, q, kv, ffn, layers] = [c.d_model, c.q_width(), c.kv_width(), c.ffn, c.layers].map(|n| n as u64);
-        let attention = layers * 2 * d * (q + kv);
-        let dense = self.dense_layers as u64 * 3 * d * ffn;
-        attention + dense + self.expert_layers() as u64 * self.experts.weights(c.d_model)[0] + c.end_weights()
-    }
-
-    fn is_large(&self) -> bool {
-        true
-    }
-
-    fn own_modules(&self, source: &ModelFiles) -> OwnModules {
-        OwnModules { found: OwnTensors { source, config: &self.transformer }.found(), announced: self.modules }
+    fn plan(&self) -> &Plan {
+        &self.plan
     }
 
     fn trims_draft_vocab(&self, named: bool) -> bool {
         !named && self.modules > 0
-    }
-
-    fn pass_widths(&self) -> PassWidths {
-        let (c, [_, used, shared]) = (&self.transformer, self.experts.counts());
-        let dense_ffn = if self.dense_layers > 0 { c.ffn } else { 0 };
-        let ffn = self.experts.width() * shared.max(1);
-        let experts = expert_numbers(used, c.d_model, self.experts.width());
-        PassWidths { ffn, dense_ffn, rotary: self.rotary, experts, ..c.pass_widths() }
-    }
-
-    fn memory(&self, context: &LoadContext<'_>, account: MemoryAccount, _form: MatrixForm) -> MemoryAccount {
-        // rows of the head that a trimmed one copies, in f32
-        let c = &self.transformer;
-        let modules = check_modules(context.source, (c, self.modules)).ok().filter(|_| context.loads_modules());
-        let vocab = context.draft_vocab().ok().flatten().filter(|_| modules.is_some_and(|count| count > 0));
-        let trimmed = vocab.map_or(0, |vocab| 4 * (vocab.len() * c.d_model) as u64);
-        MemoryAccount { drafter_weights: account.drafter_weights + trimmed, ..account }
-    }
-
-    fn describe(&self) -> Description {
-        let ([count, used, shared], layers) = (self.experts.counts(), self.expert_layers());
-        let active = self.active_weights();
-        let and_shared = if shared > 0 { format!(" and {shared} shared") } else { String::new() };
-        let line = format!(
-            "experts  {count} a layer in {layers} of {} layers; {used} of them{and_shared} serve a token, which meets {} weights; {}",
-            self.transformer.layers,
-            HumanCount(active),
-            expected_experts(count, used)
-        );
-        let experts =
-            json!({ "layers": layers, "count": count, "used": used, "shared": shared, "active_parameters": active });
-        Description {
-            fields: Map::from_iter([("experts".to_owned(), experts)]),
-            memory: vec![line],
-            ..Description::default()
-        }
     }
 
     fn load(&self, context: &LoadContext<'_>, backend: Backend<'_>, progress: &mut Progress<'_>) -> LoadResult {

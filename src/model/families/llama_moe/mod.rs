@@ -9,6 +9,7 @@ mod config;
 mod experts;
 mod family;
 mod names;
+mod plan;
 mod reader;
 
 use std::sync::Arc;

@@ -9,10 +9,11 @@ use serde_json::{Map, Value};
 
 use crate::model::ModelError;
 use crate::model::error::clean;
-use crate::model::families::qwen35::delta::{DeltaShape, HeadOrder};
 use crate::model::families::qwen35::experts::{ExpertKeys, ExpertShape};
+use crate::model::families::qwen35::plan::plan;
 use crate::model::files::config_json::{OwnKeys, contradiction, layer_kinds, refused, share};
 use crate::model::nn::{GgufKeys, TransformerConfig};
+use crate::model::plan::{DeltaShape, HeadOrder, Plan, PlanFiles};
 
 /// Linear layers between layers of attention, and their settings.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,13 +39,13 @@ pub struct Qwen35Config {
     pub transformer: TransformerConfig,
     /// Its linear layers.
     pub hybrid: Hybrid,
+    /// What it computes.
+    pub plan: Plan,
 }
 
 impl Qwen35Config {
-    /// Layers with keys and values.
-    #[must_use]
-    pub fn attending_layers(&self) -> usize {
-        self.transformer.layers - self.hybrid.linear_layers()
+    pub(super) fn new(transformer: TransformerConfig, hybrid: Hybrid, files: PlanFiles<'_>) -> Self {
+        Self { plan: plan(&transformer, &hybrid, files), transformer, hybrid }
     }
 }
 

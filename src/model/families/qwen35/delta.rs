@@ -10,76 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use draftscope_kernels::{DeltaHead, DeltaLayer, Isa};
 
 use crate::model::nn::MatmulBackend;
-
-/// Sizes of the linear layers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeltaShape {
-    /// Heads of queries and keys.
-    pub key_heads: usize,
-    /// Heads of values; a multiple.
-    pub value_heads: usize,
-    /// Width of a query or key.
-    pub key_dim: usize,
-    /// Width of a value.
-    pub value_dim: usize,
-    /// Tokens that the convolution sees, including the row's own.
-    pub kernel: usize,
-}
-
-impl DeltaShape {
-    /// Width of the convolution: queries, keys, values.
-    #[must_use]
-    pub fn channels(&self) -> usize {
-        2 * self.key_heads * self.key_dim + self.value_width()
-    }
-
-    /// Width of all values.
-    #[must_use]
-    pub fn value_width(&self) -> usize {
-        self.value_heads * self.value_dim
-    }
-
-    /// Rows of Qwen3-Next's joint projection, which has query, key, values and gates of one key head after the other:
-    /// those of queries, keys and values, and those of gates.
-    pub(super) fn rows_of_qkvz(&self) -> [Vec<usize>; 2] {
-        let values = self.value_heads / self.key_heads * self.value_dim;
-        let (keys, head) = (self.key_dim, 2 * self.key_dim + 2 * values);
-        let rows = |start: usize, len: usize| {
-            (0..self.key_heads).flat_map(move |of| (0..len).map(move |row| of * head + start + row))
-        };
-        let mixed = rows(0, keys).chain(rows(keys, keys)).chain(rows(2 * keys, values));
-        [mixed.collect(), rows(2 * keys + values, values).collect()]
-    }
-
-    /// Rows of Qwen3-Next's other joint projection: those of β, and those of α.
-    pub(super) fn rows_of_ba(&self) -> [Vec<usize>; 2] {
-        let values = self.value_heads / self.key_heads;
-        [0, values]
-            .map(|start| (0..self.value_heads).map(|head| head / values * 2 * values + start + head % values).collect())
-    }
-
-    /// Bytes of one layer's state: matrices and convolution window, f32.
-    #[must_use]
-    pub fn state_bytes(&self) -> u64 {
-        let matrices = self.value_width() * self.key_dim;
-        4 * (matrices + (self.kernel - 1) * self.channels()) as u64
-    }
-
-    /// Bytes of one row's inputs, from which a state can be recomputed, f32.
-    #[must_use]
-    pub fn input_bytes(&self) -> u64 {
-        4 * (self.channels() + 2 * self.value_heads) as u64
-    }
-}
-
-/// Which key head a value head reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HeadOrder {
-    /// Value heads of one key head are adjacent: Hugging Face.
-    Grouped,
-    /// Value head j reads key head j modulo their number: GGUF.
-    Tiled,
-}
+use crate::model::plan::{DeltaShape, HeadOrder};
 
 /// Weights of a linear layer except its projections.
 #[derive(Debug)]
@@ -319,16 +250,6 @@ mod tests {
         let half = stored.len() / 2;
         let moved = again.matrices.numbers[half..].iter().zip(&stored[half..]).map(|(a, b)| (a - b).abs());
         assert!(moved.fold(0.0, f32::max) < 1e-5);
-    }
-
-    #[test]
-    fn joint_projections_have_the_rows_of_one_key_head_after_the_other() {
-        let shape = DeltaShape { key_heads: 2, value_heads: 4, key_dim: 2, value_dim: 1, kernel: 2 };
-        let [mixed, gates] = shape.rows_of_qkvz();
-        // of each key head: two rows of its query, two of its key, one of each value, one of each gate
-        assert_eq!(mixed, [0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13]);
-        assert_eq!(gates, [6, 7, 14, 15]);
-        assert_eq!(shape.rows_of_ba(), [[0, 1, 4, 5], [2, 3, 6, 7]]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use crate::model::ModelError;
 use crate::model::files::config_json::{contradiction, refused, size};
-use crate::model::nn::{ExpertSizes, GgufKeys};
+use crate::model::nn::GgufKeys;
 
 /// Most experts of a layer.
 const MAX_EXPERTS: usize = 1 << 14;
@@ -25,14 +25,6 @@ pub struct ExpertShape {
 }
 
 impl ExpertShape {
-    /// Weights of a layer's experts, router and shared expert: all, and those that a row meets.
-    pub(super) fn weights(&self, d: usize) -> [u64; 2] {
-        let of = |count| ExpertSizes { count, d, width: self.width }.weights();
-        let shared = ExpertSizes { count: 1, d, width: self.shared }.weights();
-        let rest = shared + (d * (self.count + 1)) as u64;
-        [of(self.count) + rest, of(self.used) + rest]
-    }
-
     fn checked(self, [used, count]: [&str; 2]) -> Result<Self, ModelError> {
         if self.used > self.count {
             return contradiction(format!("'{used}' is {} and '{count}' is {}", self.used, self.count));

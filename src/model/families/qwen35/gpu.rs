@@ -10,7 +10,6 @@ use draftscope_gpu::{
 use crate::model::draft_tokens::{CONTEXT_VOCAB, DraftTokens};
 use crate::model::drafters::core;
 use crate::model::families::qwen35::config::{Hybrid, Qwen35Config};
-use crate::model::families::qwen35::delta::HeadOrder;
 use crate::model::families::qwen35::load::{no_module, no_sharing};
 use crate::model::families::qwen35::module::{conventions, own_tensors};
 use crate::model::families::qwen35::reader::{delta_weights, transposed};
@@ -20,6 +19,7 @@ use crate::model::gpu::module::{GpuModule, GpuMtp, GpuMtpWeights, Norms};
 use crate::model::gpu::tensors::{Taken, Uploader, angles, shape};
 use crate::model::interfaces::{GpuTarget, LoadContext, LoadResult, Modules, Progress};
 use crate::model::module_core::{ModuleCore, ModuleFacts, Reads};
+use crate::model::plan::HeadOrder;
 use crate::model::{Model, ModelError};
 
 /// Loads the target.
@@ -30,7 +30,7 @@ pub(super) fn target(
     progress: &mut Progress<'_>,
 ) -> LoadResult {
     let LoadContext { options, source, ctx_len, .. } = *context;
-    let Qwen35Config { transformer, hybrid } = config;
+    let Qwen35Config { transformer, hybrid, .. } = config;
     if let Some(lacks) = delta_shape(hybrid).lacks() {
         return Err(ModelError::Unsupported(format!("the GPU backend does not run {lacks}; choose --device cpu")));
     }

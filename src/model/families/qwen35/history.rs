@@ -133,9 +133,9 @@ impl History {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::families::qwen35::delta::{DeltaShape, HeadOrder};
     use crate::model::nn::MatmulBackend;
     use crate::model::options::WeightType;
+    use crate::model::plan::{DeltaShape, HeadOrder};
 
     const SHAPE: DeltaShape = DeltaShape { key_heads: 1, value_heads: 1, key_dim: 2, value_dim: 2, kernel: 3 };
 

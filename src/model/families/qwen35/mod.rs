@@ -17,6 +17,7 @@ mod history;
 mod load;
 mod module;
 mod names;
+mod plan;
 mod reader;
 
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 //!
 //! Invariant: both forms give the same numbers. A checkpoint's norms are zero-centred and `A_log` is as trained; GGUF
 //! files contain `1 + w` and `−exp(A_log)`, and those of Qwen3.5 with more value heads than key heads another order
-//! ([`HeadOrder`](crate::model::families::qwen35::delta::HeadOrder)). Qwen3-Next stores the projections of linear layers
+//! ([`HeadOrder`](crate::model::plan::HeadOrder)). Qwen3-Next stores the projections of linear layers
 //! in two matrices, head by head; their rows are sorted here.
 
 use std::sync::Arc;
@@ -12,11 +12,13 @@ use crate::model::families::qwen35::block::{AttentionShape, DeltaNet, GatedAtten
 use crate::model::families::qwen35::config::Hybrid;
 use crate::model::families::qwen35::delta::DeltaWeights;
 use crate::model::families::qwen35::experts::ExpertShape;
+use crate::model::families::qwen35::plan;
 use crate::model::files::ModelFiles;
 use crate::model::nn::{
     Activation, ExpertSizes, FeedForward, MatmulBackend, Mixture, MostProbable, SharedExpert, Tensors,
 };
 use crate::model::options::WeightType;
+use crate::model::plan::{BlockNames, Matrix, PlanFiles, Rows};
 
 /// Reads tensors by name.
 #[derive(Clone, Copy)]
@@ -72,24 +74,19 @@ impl Reader<'_> {
     fn delta(&self, layer: usize) -> Result<DeltaNet, ModelError> {
         let (c, shape, own) = (self.tensors.config, self.hybrid.delta, self.tensors.block(layer));
         let d = c.d_model;
-        let [values, heads] = [shape.value_width(), shape.value_heads];
+        let values = shape.value_width();
         let mut weights = delta_weights((self.tensors.source, self.hybrid), layer, c.norm_eps)?;
         weights.backend = self.tensors.backend.clone();
-        let sorted = |part: &str, all, rows: &[usize]| own.linear_rows(part, (all, d), rows);
-        let (mixed, gate) = match own.has("ssm_in") {
-            true => {
-                let (all, [mixed, gate]) = (shape.channels() + values, shape.rows_of_qkvz());
-                (sorted("ssm_in", all, &mixed)?, sorted("ssm_in", all, &gate)?)
+        let plan = plan::delta(c, self.hybrid, &BlockNames::of(c, layer, false), PlanFiles::of(self.tensors.source));
+        let read = |matrix: &Matrix| match &matrix.stored[..] {
+            [rows] if rows.is_whole() => self.tensors.linear(matrix.name(), matrix.rows, d),
+            parts => {
+                let places: Vec<usize> = parts.iter().flat_map(Rows::places).collect();
+                self.tensors.linear_rows(matrix.name(), (parts[0].stored(), d), &places)
             }
-            false => (own.linear("attn_qkv", shape.channels(), d)?, own.linear("attn_gate", values, d)?),
         };
-        let (beta, alpha) = match own.has("ssm_ba") {
-            true => {
-                let [beta, alpha] = shape.rows_of_ba();
-                (sorted("ssm_ba", 2 * heads, &beta)?, sorted("ssm_ba", 2 * heads, &alpha)?)
-            }
-            false => (own.linear("ssm_beta", heads, d)?, own.linear("ssm_alpha", heads, d)?),
-        };
+        let [mixed, gate] = [read(&plan.mixed)?, read(&plan.gate)?];
+        let [beta, alpha] = [read(&plan.beta)?, read(&plan.alpha)?];
         let out = own.linear("ssm_out", d, values)?;
         ["ssm_in", "ssm_ba"].iter().for_each(|part| self.tensors.source.release(&own.name(part)));
         Ok(DeltaNet { mixed, gate, alpha, beta, out, weights: Arc::new(weights) })

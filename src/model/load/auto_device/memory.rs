@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use draftscope_gpu::AdapterInfo;
 use serde::{Deserialize, Serialize};
 
-use crate::file_access::read_regular;
+use crate::file_access::{read_regular, temporary_file_in};
 use crate::model::interfaces::LoadContext;
 
 /// Largest file that is read, in bytes.
@@ -157,7 +157,7 @@ pub(super) fn remember(file: &Path, key: &Key, verdict: &Verdict) {
 fn write(file: &Path, entries: &[Entry]) -> std::io::Result<()> {
     let folder = file.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)?;
-    let mut unfinished = tempfile::Builder::new().prefix(".draftscope-").tempfile_in(folder)?;
+    let mut unfinished = temporary_file_in(folder)?;
     serde_json::to_writer_pretty(&mut unfinished, entries)?;
     unfinished.flush()?;
     unfinished.persist(file)?;

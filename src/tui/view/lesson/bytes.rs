@@ -23,7 +23,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let line = |label: &str, share: f64, number: String| {
         let room = usize::from(inner.width).saturating_sub(LABEL + NUMBER + 1);
         let mut spans = vec![Span::styled(fit(label, LABEL), screen.theme[Role::TextDim])];
-        spans.extend(bar(share, room, screen.theme[Role::PlotBar], screen.theme[Role::PlotRest]));
+        spans.extend(bar(share, room, screen.theme[Role::PhaseVerify], screen.theme[Role::PlotRest]));
         spans.push(Span::styled(format!(" {}", fit(&number, NUMBER)), screen.theme[Role::Text]));
         Line::from(spans)
     };
@@ -40,6 +40,8 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         lines.push(line("1 row", 1.0 / f64::from(rows), millions(1.0)));
         lines.push(line(&all, 1.0, millions(rows.into())));
     }
+    let is_disturbed = costs.is_some_and(|costs| costs.impossible().is_some());
+    let costs = costs.filter(|_| !is_disturbed);
     let measured = costs.and_then(|costs| Some((*costs.rows(1)?, *costs.rows(rows as usize)?)));
     match measured {
         Some((one, every)) => {
@@ -48,6 +50,10 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
             lines.push(line("T(1)", one.us / longest, format!("{:.2} ms", one.us / 1e3)));
             let number = format!("{:.2} ms = {:.2} × T(1)", every.us / 1e3, every.ratio);
             lines.push(line(&format!("T({rows})"), every.us / longest, number));
+        }
+        None if is_disturbed => {
+            let text = format!("T(1) and T({rows}) are not known on this busy machine: other work disturbed the run.");
+            lines.extend(wrapped(&text, inner.width, screen.theme[Role::TextDim]));
         }
         None => {
             let text = format!("T(1) and T({rows}), the times of these passes, are not measured yet.");

@@ -4,6 +4,7 @@
 //! Invariant: predictions are those of a round that ran; an example has none.
 
 use super::super::prelude::*;
+use super::super::token_cell::TokenCell;
 
 /// Width of the row labels.
 const LABEL: usize = 11;
@@ -51,7 +52,10 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     }
     lines.push(row("", vec![("↓".to_owned(), Role::TextDim); columns.len()]));
     let predicted = |column: &Column| match &column.predicts {
-        Some((name, p)) => (super::super::round::token(name, Some(*p), width), Role::Text),
+        Some((name, p)) => {
+            let cell = TokenCell::token(name.clone(), Some(*p), Style::new()).spans(width, Style::new());
+            (cell.iter().map(|span| span.content.as_ref()).collect(), Role::Text)
+        }
         None => ("?".to_owned(), Role::TextDim),
     };
     lines.push(row("predicts", columns.iter().map(predicted).collect()));

@@ -50,7 +50,7 @@ fn result(screen: Screen, point: &Sliders, width: usize) -> Line<'static> {
     let speedup = point.speedup();
     let percent = (speedup - 1.0) * 100.0;
     let word = if percent < 0.0 { "slower" } else { "faster" };
-    let role = if percent < 0.0 { Role::Warning } else { Role::Good };
+    let role = if percent < 0.0 { Role::Bad } else { Role::Good };
     let text = format!("speedup = E ÷ cost = {speedup:.2}×: {:.0} % {word} than plain", percent.abs());
     Line::styled(cut(&text, width), screen.theme[role])
 }

@@ -63,8 +63,8 @@ fn drawn(screen: Screen, round: &Round, width: u16) -> Vec<Line<'static>> {
         let judged = |index: usize| match index.checked_sub(1) {
             None => ("stays".to_owned(), dim),
             Some(draft) => {
-                let (text, style) = verdict(screen, round, draft, cell);
-                (text, style)
+                let cell = verdict(screen, round, draft, cell);
+                (cell.word, cell.style)
             }
         };
         lines.push(row("verdict", "", (0..=round.drafts.len()).map(judged).collect()));

@@ -9,8 +9,10 @@ use crate::model::families::gemma4::{
     Gemma,
     gguf::Keys,
     keys::{GemmaKeys, Sizes},
+    plan::layer,
 };
 use crate::model::files::GgufFile;
+use crate::model::plan::{BlockNames, PlanFiles};
 use crate::model::shared_kv::Reach;
 use crate::protocol::{MtpSpec, SlotPosition};
 
@@ -204,7 +206,10 @@ impl AssistantConfig {
     pub fn matrix_weights(&self) -> u64 {
         let (d, vocab) = (self.d_model as u64, self.vocab as u64);
         let clusters = self.clusters.map_or(0, |clusters| clusters.count as u64);
-        d * (vocab + clusters + 3 * self.backbone as u64) + self.gemma.layer_weights(self.d_model, self.heads)
+        let names = |block| BlockNames { block, width: self.d_model, eps: self.norm_eps, centred: false };
+        let layer = |block| layer((self.heads, &self.gemma), &names(block), PlanFiles::Checkpoint(None)).weights();
+        let layers = (0..self.gemma.layers.len()).map(layer).sum::<u64>();
+        d * (vocab + clusters + 3 * self.backbone as u64) + layers
     }
 
     /// Checks that it was made for this target.

@@ -1,0 +1,279 @@
+//! The rows of a pass, and what blocks do with them: norms, products that are added, heads that are placed, partial
+//! attention that is joined.
+//!
+//! Invariant: nothing depends on which thread does an item, and a row's bits not on the rows beside it.
+
+use std::ops::Range;
+
+use super::{
+    cache::{AngleTable, LayerCache, Slabs},
+    layer::{BlockShape, Next, NormWeight},
+    matrix::{Cpu, Matrix},
+    rule::Rule,
+    tree::Tree,
+};
+use draftscope_kernels::{
+    Acts, AddNormed, BLOCK, Column, Join, LANES, MAX_ROWS, Norm, NormHead, NormPart, Onto, Operand, PARTIAL_EXTRA,
+    Rotate, SEGMENT, StoreKeys, StoreValues, Stretch, divisors, rows_at_once,
+};
+
+/// Fewest items of attention per thread.
+const ITEMS_A_THREAD: usize = 3;
+
+/// Tiles of a column.
+const TILES: usize = BLOCK / LANES;
+
+/// The rows of a pass.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::model) struct Pass<'a> {
+    pub(in crate::model) cpu: &'a Cpu,
+    pub(in crate::model) shape: &'a BlockShape,
+    /// The tables by which blocks rotate; [`Rule::table`] is an index.
+    pub(in crate::model) tables: &'a [AngleTable],
+    /// First position.
+    pub(in crate::model) base: usize,
+    /// Rotary position of the first row: `base`, except for modules with other positions.
+    pub(in crate::model) at: usize,
+    pub(in crate::model) m: usize,
+    /// `None` if every row continues the one before it.
+    pub(in crate::model) tree: Option<&'a Tree>,
+    pub(in crate::model) next: Next<'a>,
+}
+
+/// Where the outputs of a head go.
+pub(super) enum HeadOut<'a> {
+    Query,
+    Key(Slabs<'a>),
+    Value(Slabs<'a>),
+}
+
+/// Where a step's product is added.
+pub(super) struct Stream<'a> {
+    /// The residual stream, `[d / 16][m]`.
+    pub(super) x: &'a mut [[f32; LANES]],
+    /// Memory for the product, if it is normed before it is added.
+    pub(super) given: &'a mut Vec<[f32; LANES]>,
+    /// Memory for sums of squares.
+    pub(super) squares: &'a mut Vec<f32>,
+    /// What the next step reads.
+    pub(super) out: &'a mut Acts,
+}
+
+/// Partial attention of a row and one KV head's query heads.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::model) struct Partials<'a> {
+    /// `[segments]`, `stride` numbers apart.
+    pub(in crate::model) numbers: &'a [f32],
+    pub(in crate::model) stride: usize,
+    /// Number of the first segment.
+    pub(in crate::model) before: usize,
+}
+
+impl Pass<'_> {
+    /// Normed rows, ready for matrices; returns whether all were finite.
+    pub(in crate::model) fn norm(
+        &self,
+        x: &[[f32; LANES]],
+        weight: &[[f32; LANES]],
+        operand: Operand,
+        out: &mut Acts,
+    ) -> bool {
+        out.shape(self.m, weight.len() * LANES, operand);
+        let (eps, kept) = (self.shape.eps, &mut [][..]);
+        Norm { x, weight, eps, out, kept }.run_on(self.cpu.isa)
+    }
+
+    /// `x += after(matrix · acts)`, and `out` the rows as the next step reads them, if one follows; returns whether all were
+    /// finite.
+    pub(super) fn add(
+        &self,
+        product: (&Matrix, &Acts),
+        (after, next): (Option<&NormWeight>, Option<(&NormWeight, Operand)>),
+        stream: Stream<'_>,
+    ) -> bool {
+        match (after, next) {
+            (None, None) => {
+                self.product(product.0, product.1, Onto::Present, stream.x);
+                true
+            }
+            (None, Some(next)) => self.add_product_normed(product, stream, next),
+            (Some(after), next) => self.add_normed_product(product, stream, (after, next)),
+        }
+    }
+
+    /// `x += norm(matrix · acts)`, and `out` as [`Pass::add`] says.
+    fn add_normed_product(
+        &self,
+        (matrix, acts): (&Matrix, &Acts),
+        Stream { x, given, squares, out }: Stream<'_>,
+        (after, next): (&NormWeight, Option<(&NormWeight, Operand)>),
+    ) -> bool {
+        let (m, isa) = (self.m, self.cpu.isa);
+        given.resize(x.len(), [0.0; LANES]);
+        squares.resize(after.len() / TILES * m, 0.0);
+        let mut parts: Vec<_> = squares.chunks_exact_mut(m).zip(after.chunks_exact(TILES)).collect();
+        self.cpu.pool.chunks_then(
+            (given, m),
+            (&mut parts, 1),
+            |tile, y| matrix.multiply(self.cpu, tile, acts, Onto::Nothing, y),
+            |_, y, part| {
+                for (squares, weight) in part {
+                    NormPart { x: y, weight, out: &mut Column::default(), squares }.run_on(isa);
+                }
+            },
+        );
+        let (inverses, finite) = divisors(squares, m, self.shape.eps);
+        let sums = x.chunks_exact_mut(TILES * m).zip(given.chunks_exact(TILES * m)).zip(after.chunks_exact(TILES));
+        let add = |x: &mut [[f32; LANES]], y: &[[f32; LANES]], weight: &[[f32; LANES]]| {
+            AddNormed { x, y, weight, divisors: &inverses[..m] }.run_on(isa);
+        };
+        let Some((weight, operand)) = next else {
+            self.cpu.pool.each(&mut sums.collect::<Vec<_>>(), |_, ((x, y), after)| add(x, y, after));
+            return finite;
+        };
+        out.shape(m, weight.len() * LANES, operand);
+        let normed = squares.chunks_exact_mut(m).zip(out.columns()).zip(weight.chunks_exact(TILES));
+        let mut jobs: Vec<_> = sums.zip(normed).collect();
+        self.cpu.pool.each(&mut jobs, |_, (((x, y), after), ((squares, out), weight))| {
+            add(x, y, after);
+            NormPart { x, weight, out, squares }.run_on(isa);
+        });
+        let (inverses, also) = divisors(squares, m, self.shape.eps);
+        out.set_factors(inverses);
+        finite & also
+    }
+
+    /// `x += matrix · acts`, and `out` the normed rows; returns whether all were finite.
+    fn add_product_normed(
+        &self,
+        (matrix, acts): (&Matrix, &Acts),
+        Stream { x, squares, out, .. }: Stream<'_>,
+        (weight, operand): (&NormWeight, Operand),
+    ) -> bool {
+        out.shape(self.m, weight.len() * LANES, operand);
+        squares.resize(weight.len() / TILES * self.m, 0.0);
+        let parts = squares.chunks_exact_mut(self.m).zip(out.columns()).zip(weight.chunks_exact(TILES));
+        let mut parts: Vec<_> = parts.collect();
+        self.cpu.pool.chunks_then(
+            (x, self.m),
+            (&mut parts, 1),
+            |tile, x| matrix.multiply(self.cpu, tile, acts, Onto::Present, x),
+            |_, x, part| {
+                for ((squares, out), weight) in part {
+                    NormPart { x, weight, out, squares }.run_on(self.cpu.isa);
+                }
+            },
+        );
+        let (inverses, finite) = divisors(squares, self.m, self.shape.eps);
+        out.set_factors(inverses);
+        finite
+    }
+
+    /// `x (+)= matrix · acts`, `x` being `[rows / 16][m]`.
+    pub(in crate::model) fn product(&self, matrix: &Matrix, acts: &Acts, onto: Onto, x: &mut [[f32; LANES]]) {
+        let grain = self.cpu.grain(matrix.tiles());
+        self.cpu.pool.chunks(x, grain * self.m, |item, x| {
+            for (tile, x) in x.chunks_exact_mut(self.m).enumerate() {
+                matrix.multiply(self.cpu, item * grain + tile, acts, onto, x);
+            }
+        });
+    }
+
+    /// Finishes a head's outputs: queries stay, keys and values go to the cache.
+    pub(super) fn place(
+        &self,
+        tiles: &mut [[f32; LANES]],
+        out: &mut HeadOut<'_>,
+        (rule, norms): (Rule, Option<&[NormWeight; 2]>),
+    ) {
+        let (m, isa) = (self.m, self.cpu.isa);
+        let angles = match self.tree {
+            None => self.tables[rule.table].at(self.at, m),
+            Some(tree) => tree.angles(rule.table),
+        };
+        match out {
+            HeadOut::Query => {
+                self.norm_head(tiles, m, norms.map(|norms| &norms[0]));
+                Rotate { tiles, m, angles, scale: rule.query_scale }.run_on(isa);
+            }
+            HeadOut::Key(Slabs { start, slabs }) => {
+                self.norm_head(tiles, m, norms.map(|norms| &norms[1]));
+                Rotate { tiles: &mut *tiles, m, angles, scale: 1.0 }.run_on(isa);
+                StoreKeys { tiles, m, position: self.base - *start, slabs }.run_on(isa);
+            }
+            HeadOut::Value(Slabs { start, slabs }) => {
+                StoreValues { tiles, m, position: self.base - *start, slabs }.run_on(isa);
+            }
+        }
+    }
+
+    /// Norms the rows of one head in place, if the block has such a norm.
+    pub(in crate::model) fn norm_head(&self, tiles: &mut [[f32; LANES]], m: usize, weight: Option<&NormWeight>) {
+        if let Some(weight) = weight {
+            NormHead { tiles, m, weight, eps: self.shape.eps }.run_on(self.cpu.isa);
+        }
+    }
+
+    /// What adjacent rows see of a segment; `None` if none of them sees any of it.
+    pub(in crate::model) fn stretch<'a>(
+        &self,
+        (cache, rule): (&'a LayerCache<'_>, Rule),
+        head: usize,
+        rows: Range<usize>,
+        segment: usize,
+    ) -> Option<Stretch<'a>> {
+        let seen = self.base + rows.end;
+        let start = segment * SEGMENT;
+        (start < seen && segment >= rule.first_segment(self.base + rows.start + 1)).then(|| {
+            let [keys, values] = cache.segment(head, segment);
+            let Rule { window, cap, .. } = rule;
+            Stretch { keys, values, seen: seen - start, head_dim: self.shape.head_dim, window, cap }
+        })
+    }
+
+    /// Rows that go through a segment together: as many as fit into registers, or all rows of a prompt's pass, but few
+    /// enough that every thread gets some items; `items` are those of one row.
+    pub(super) fn team_rows(&self, items: usize, heads: usize) -> usize {
+        let wanted = ITEMS_A_THREAD * self.cpu.pool.threads();
+        let most = if self.m > MAX_ROWS { self.m } else { rows_at_once(self.cpu.isa, heads) };
+        let teams = self.m.div_ceil(most).max(wanted.div_ceil(items)).min(self.m);
+        self.m.div_ceil(teams)
+    }
+
+    /// The columns that each team of each KV head fills, `[kv_heads][teams][columns of its query heads]`, and their
+    /// number; `rows(team)` is the number of its rows.
+    pub(in crate::model) fn columns<'a>(
+        &self,
+        out: &'a mut Acts,
+        teams: usize,
+        rows: impl Fn(usize) -> usize,
+    ) -> (Vec<Column<'a>>, usize) {
+        let each = self.shape.heads / self.shape.kv_heads * self.shape.head_dim / BLOCK;
+        let mut all: Vec<_> = out.columns().collect();
+        let mut cut = Vec::with_capacity(all.len() * teams);
+        for columns in all.chunks_exact_mut(each) {
+            for team in 0..teams {
+                cut.extend(columns.iter_mut().map(|column| column.split_off_rows(rows(team))));
+            }
+        }
+        (cut, each)
+    }
+
+    /// Joins the partials of a row and one KV head's query heads over all segments that the row sees, into `row` of the
+    /// columns; the row is the last of `seen` positions.
+    pub(in crate::model) fn join(
+        &self,
+        rule: Rule,
+        Partials { numbers, stride, before }: Partials<'_>,
+        seen: usize,
+        (columns, row): (&mut [Column<'_>], usize),
+    ) {
+        let head_dim = self.shape.head_dim;
+        let first = rule.first_segment(seen);
+        let (segments, numbers) = (seen.div_ceil(SEGMENT) - first, &numbers[(first - before) * stride..]);
+        for (head, out) in columns.chunks_exact_mut(head_dim / BLOCK).enumerate() {
+            let partials = &numbers[head * (head_dim + PARTIAL_EXTRA)..];
+            Join { partials, stride, segments, head_dim, out, row }.run_on(self.cpu.isa);
+        }
+    }
+}

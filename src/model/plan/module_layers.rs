@@ -1,0 +1,33 @@
+//! Layers of the draft modules in the files of a model, which follow the model's own.
+
+use super::{Layer, Plan, PlanFiles};
+
+/// Most draft modules of a file.
+pub const MAX_MODULES: usize = 8;
+
+/// The layer of a draft module whose tensors the files have. What is around it is described where modules are loaded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModuleLayer {
+    /// The layer.
+    pub layer: Layer,
+    /// Whether the module has a head of its own, `[vocab, d]`; else it uses the model's.
+    pub has_head: bool,
+}
+
+impl Plan {
+    /// The same with the draft modules whose tensors the files have, at most so many. `layer` makes the layer of a block, which
+    /// follows the model's last one. `announced`: how many the configuration has.
+    #[must_use]
+    pub fn with_modules(
+        self,
+        files: PlanFiles<'_>,
+        (announced, most): (usize, usize),
+        layer: impl Fn(usize) -> Layer,
+    ) -> Self {
+        let has = |block: usize, part: &str| files.has_or(&format!("blk.{block}.nextn.{part}.weight"), false);
+        let blocks = (self.layers.len()..).take(most).take_while(|block| has(*block, "eh_proj"));
+        let module = |block| ModuleLayer { layer: layer(block), has_head: has(block, "shared_head_head") };
+        let modules = blocks.map(module).collect();
+        Self { modules, announced_modules: announced, ..self }
+    }
+}
