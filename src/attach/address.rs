@@ -47,6 +47,18 @@ pub fn base(address: &str) -> String {
     whole
 }
 
+/// A path that names the model in its query, as routers read it from requests without a body.
+pub(super) fn with_model(path: &str, model: &str) -> String {
+    let mut query = format!("{path}?model=");
+    for byte in model.bytes() {
+        match char::from(byte) {
+            c if c.is_ascii_alphanumeric() || "-_.~".contains(c) => query.push(c),
+            _ => query.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    query
+}
+
 #[cfg(test)]
 mod tests {
     use super::base;

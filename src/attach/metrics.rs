@@ -15,8 +15,8 @@ const MAX_POSITIONS: usize = 256;
 /// Most buckets of a histogram that are read.
 const MAX_BUCKETS: usize = 256;
 
-/// The engines whose names are known.
-const ENGINES: [&str; 3] = ["vllm", "llamacpp", "sglang"];
+/// The engines whose names are known, and what they are called.
+const ENGINES: [(&str, &str); 3] = [("vllm", "vLLM"), ("llamacpp", "llama-server"), ("sglang", "SGLang")];
 
 /// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -202,7 +202,7 @@ fn histogram(all: &[Series]) -> Option<Histogram> {
 
 /// Engine, figure and part of a histogram that a name stands for, whatever stands before the engine.
 fn known(name: &str) -> Option<(&'static str, Metric, &'static str)> {
-    ENGINES.iter().find_map(|engine| {
+    ENGINES.iter().find_map(|(engine, _)| {
         let begin = name.find(engine)?;
         let is_word = begin == 0 || matches!(name.as_bytes()[begin - 1], b':' | b'_');
         let rest = name[begin + engine.len()..].strip_prefix([':', '_']).filter(|_| is_word)?;
@@ -221,6 +221,14 @@ fn known(name: &str) -> Option<(&'static str, Metric, &'static str)> {
         let (metric, part) = found.filter(|(metric, _)| is_own(metric))?;
         Some((*engine, metric, part))
     })
+}
+
+/// The engine that a page of metrics comes from, and the model that it names; none of a page of something else.
+pub(super) fn origin(text: &str) -> Option<(&'static str, &str)> {
+    let mut lines = text.lines().filter(|line| !line.starts_with('#')).filter_map(sample);
+    let (engine, labels) = lines.find_map(|(name, labels, _)| Some((known(name)?.0, labels)))?;
+    let (_, engine) = ENGINES.iter().find(|(known, _)| *known == engine)?;
+    Some((engine, label(labels, "model_name").or_else(|| label(labels, "model")).unwrap_or_default()))
 }
 
 /// Name, labels and value of a line.

@@ -117,7 +117,9 @@ pub(super) fn choose(models: &[Listed], wanted: Option<&WantedModel>, host: &str
         notices.push(notice);
     }
     if models.is_empty() {
-        return Err(format!("{host} has no model loaded: its /v1/models is empty; load one there and try again"));
+        return Err(format!(
+            "{host} has no model loaded: its /v1/models is empty; load one there, or name one with --model"
+        ));
     }
     let writers: Vec<&Listed> = models.iter().filter(|model| !is_other(model)).collect();
     let loaded: Vec<&Listed> = writers.iter().copied().filter(|model| is_loaded(model) == Some(true)).collect();
@@ -263,6 +265,25 @@ mod tests {
         assert_eq!(id(names, None), Ok("a".to_owned()));
         let adapter = json!([{"id": "a", "root": "/m", "parent": null}, {"id": "l", "root": "/l", "parent": "a"}]);
         assert!(id(adapter, None).is_err(), "an adapter answers otherwise");
+    }
+
+    /// As the router of llama.cpp 0.7.0 (build 11669) lists its presets.
+    #[test]
+    fn a_router_s_model_for_embeddings_is_known_by_its_arguments() {
+        let entry = |id: &str, value: &str, flag: &str| {
+            json!({
+                "id": id, "aliases": [], "tags": [], "object": "model", "owned_by": "llamacpp",
+                "status": {"value": value, "args": ["/usr/bin/llama-server", flag, "--port", "0", "--alias", id], "preset": "[x]"},
+                "architecture": {"input_modalities": ["text"], "output_modalities": ["text"]}, "source": "preset",
+            })
+        };
+        let vectors = entry("vectors", "unloaded", "--embeddings");
+        let two = json!([vectors, entry("smol", "unloaded", "--metrics"), entry("other", "unloaded", "--metrics")]);
+        assert_eq!(id(two, None).unwrap_err(), "h has several models; name one with --model: smol, other");
+        let one = json!([vectors, entry("smol", "unloaded", "--metrics")]);
+        assert_eq!(id(one, None), Ok("smol".to_owned()));
+        let loaded = json!([vectors, entry("smol", "unloaded", "--metrics"), entry("other", "loaded", "--metrics")]);
+        assert_eq!(id(loaded, None), Ok("other".to_owned()));
     }
 
     #[test]

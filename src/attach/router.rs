@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::http::{Client, HttpError};
 
+use super::address::with_model;
 use super::llama::Llama;
 use super::models::{self, Chosen};
 use super::server::{ConnectError, Wishes};
@@ -70,16 +71,4 @@ fn behind_router(client: &Client, wishes: &Wishes) -> Result<Llama, ConnectError
     // a router loads a model when it is first asked for
     let props = client.get_json_slowly(&with_model("/props", &model.id))?;
     Ok(Llama::new(client, props, Some(model.id), wishes.leaves_sampling).with_notices(notices))
-}
-
-/// A path that names the model in its query, as routers read it from requests without a body.
-pub(super) fn with_model(path: &str, model: &str) -> String {
-    let mut query = format!("{path}?model=");
-    for byte in model.bytes() {
-        match char::from(byte) {
-            c if c.is_ascii_alphanumeric() || "-_.~".contains(c) => query.push(c),
-            _ => query.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    query
 }

@@ -16,14 +16,16 @@ use crate::http::{Access, Client, Patience};
 use crate::protocol::{Ability, Baseline, Command, Event, EventKind, Lane, Prompt, Settings, StopReason};
 use crate::stream::{Gate, Step};
 
+use super::address;
 use super::answer::Answer;
+use super::config::{AttachConfig, PlainServer, QUICK};
+use super::connect::connect;
 use super::lanes::{ask, server_of, unlike};
 use super::models::WantedModel;
 use super::outbox::Outbox;
 use super::read::{Read, WAITING};
-use super::server::{Server, Wishes, connect};
+use super::server::{Server, Wishes};
 use super::socket::join::Plugin;
-use super::{AttachConfig, PlainServer, address};
 
 /// Longest time in which a command is not looked at.
 const TICK: Duration = Duration::from_millis(10);
@@ -34,10 +36,6 @@ const WARM_UP_TOKENS: u32 = 16;
 
 /// Most lines that are read of the answer to it: far more than so many tokens take.
 const MOST_WARM_UP_LINES: u32 = 1024;
-
-/// How long to wait for what a server answers at once.
-const QUICK: Patience =
-    Patience { connect: Duration::from_secs(3), answer: Duration::from_secs(3), silence: Duration::from_secs(3) };
 
 /// Runs to the end.
 pub(super) fn run(config: &AttachConfig, inbox: Receiver<Command>, sender: UnboundedSender<Event>) {

@@ -2,10 +2,10 @@
 
 use crate::protocol::{CountedRound, EventKind, Piece, Prediction, StopReason, TokenId, Verification};
 
-use super::socket::Round;
+use super::socket::round::{self, Round};
 
-/// Most drafts of a step, and most tokens that it commits: events number drafts in a byte.
-pub const MAX_DRAFTS: usize = 255;
+/// Most drafts of a step, and most tokens that it commits.
+pub const MAX_DRAFTS: usize = round::MAX_DRAFTS;
 
 /// A part of an answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,7 +64,7 @@ impl Step {
     #[must_use]
     pub fn events(mut self, round: u32, base_len: u32) -> Vec<EventKind> {
         if let Some(detail) = self.detail.take() {
-            return detail.events(self, round, base_len);
+            return detail.events(self.tokens, self.clock_us, round, base_len);
         }
         let drafted = self.drafted.min(MAX_DRAFTS);
         let accepted = self.accepted.min(drafted);

@@ -15,7 +15,7 @@ use crate::http::{Access, Client, HttpError, Patience};
 use crate::protocol::{ServerSample, SlotState};
 
 use super::models::{self, WantedModel};
-use super::{metrics, router};
+use super::{address, metrics, router};
 
 /// How long to wait for a server that is looked at.
 const PATIENCE: Patience =
@@ -92,7 +92,7 @@ impl Known {
     /// A path that names the model to a router, which loads none for it.
     fn path(&self, path: &str) -> String {
         match &self.routed {
-            Some(model) => router::with_model(path, model) + "&autoload=false",
+            Some(model) => address::with_model(path, model) + "&autoload=false",
             None => path.to_owned(),
         }
     }
@@ -167,7 +167,10 @@ impl Known {
             }
             _ => {}
         }
-        let models = client.get_json("/v1/models").map_err(|error| error.to_string())?;
+        let models = match client.get_json("/v1/models") {
+            Ok(models) => models,
+            Err(error) => return self.by_metrics(client, &error),
+        };
         let model = models.pointer("/data/0");
         self.model = file(text(model.and_then(|model| model.get("id"))));
         self.engine = match text(model.and_then(|model| model.get("owned_by"))).as_str() {
@@ -181,6 +184,17 @@ impl Known {
 }
 
 impl Known {
+    /// An address with metrics and without models, such as that of an exporter or of a port of its own.
+    fn by_metrics(&mut self, client: &Client, error: &HttpError) -> Result<(), String> {
+        let answers = matches!(error, HttpError::NotJson { .. })
+            || matches!(error, HttpError::Status { status, .. } if !matches!(status, 401 | 403));
+        let text = if answers { client.get("/metrics").unwrap_or_default() } else { String::new() };
+        let (engine, model) = metrics::origin(&text).ok_or_else(|| error.to_string())?;
+        self.engine = engine.to_owned();
+        self.model = model.rsplit('/').next().unwrap_or_default().chars().take(120).collect();
+        Ok(())
+    }
+
     /// A router: its metrics and slots are those of one of its models.
     fn behind_router(&mut self, client: &Client) -> Result<(), String> {
         let listed = client.get_json(router::MODELS).map_err(|error| error.to_string())?;

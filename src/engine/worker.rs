@@ -215,7 +215,7 @@ fn header(spec: &ModelSpec, drafters: &Drafters, config: &EngineConfig, started_
         model: spec.info.clone(),
         drafter: drafters.info(config.settings.drafter),
         drafters: drafters.infos.clone(),
-        lossless: config.settings.rule.is_lossless(),
+        lossless: Some(config.settings.rule.is_lossless()),
         settings: config.settings,
         ctx_len: spec.ctx_len as u32,
         memory: None,

@@ -85,7 +85,7 @@ fn row((turn, lane): (&Turn, Lane), round: &Round, index: usize) -> [String; COL
         index.to_string(),
         round.base_len.to_string(),
         round.draft_len.to_string(),
-        round.judged_by().to_string(),
+        if turn.reports_rule() { round.judged_by().to_string() } else { String::new() },
         draft.piece.id.to_string(),
         text(&draft.piece),
         number(draft.q),

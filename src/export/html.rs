@@ -73,7 +73,9 @@ struct ShownTurn<'a>(&'a Turn, usize);
 impl Serialize for ShownTurn<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self(turn, shown) = self;
-        let rounds = turn.answer(Lane::Speculative).rounds[..*shown].iter().map(|shown| pictured(round(shown)));
+        let reports_rule = turn.reports_rule();
+        let rounds = turn.answer(Lane::Speculative).rounds[..*shown].iter();
+        let rounds = rounds.map(|shown| pictured(round(shown, reports_rule)));
         with_list(serializer, around_rounds(turn, *shown), "rounds", rounds)
     }
 }
@@ -123,6 +125,7 @@ fn around(session: &Session, recording: &Recording) -> Value {
     let beside = |lane| (session.stats(lane).rounds() > 0).then(|| summary(session, lane));
     json!({
         "header": session.header(),
+        "reports_rule": session.reports_rule(),
         "changed": session.header().and_then(changed),
         "cut": recording.cut().map(ToString::to_string),
         "left_out": (rounds > MAX_ROUNDS).then(|| format!("the first {MAX_ROUNDS} of {rounds} rounds are shown")),
@@ -249,7 +252,7 @@ fn name(fate: Fate) -> &'static str {
     }
 }
 
-fn round(round: &Round) -> Value {
+fn round(round: &Round, reports_rule: bool) -> Value {
     let drafts = round.drafts.iter().enumerate().map(|(index, draft)| {
         let judgement = round.judgement(index);
         let outcome = judgement.map_or("pending", |j| match j.outcome {
@@ -266,7 +269,7 @@ fn round(round: &Round) -> Value {
     json!({
         "round": round.round,
         "k": round.draft_len,
-        "rule": round.judged_by().to_string(),
+        "rule": reports_rule.then(|| round.judged_by().to_string()),
         "drafts": drafts.collect::<Vec<_>>(),
         "rows": columns.clone().map(|index| round.prediction(index).map(row)).collect::<Vec<_>>(),
         "next": round.next_piece().map(|piece| text::inline(&piece)),

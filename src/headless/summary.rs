@@ -20,10 +20,10 @@ pub struct Described<T> {
 /// A lane's run in numbers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// Tokens of the prompt, template included.
-    pub prompt_tokens: u64,
+    /// Tokens of the prompt, template included; none, as the next one, where an attached engine does not report them.
+    pub prompt_tokens: Option<u64>,
     /// Those of them that were in the cache already, and that no pass of this answer computed.
-    pub cached_tokens: u32,
+    pub cached_tokens: Option<u32>,
     /// Why the answer ended; none where it has not.
     pub finish_reason: Option<StopReason>,
     /// Tokens of the answer, the one from the prompt's pass included.
@@ -88,12 +88,13 @@ impl Summary {
     pub fn of(turn: &Turn, lane: Lane) -> Self {
         let answer = turn.answer(lane);
         let counts = answer.stats().counts_drafts();
+        let has_prompt = !answer.prompt.is_empty();
         let parts = answer.stats().thought_and_answer().map(|parts| parts.map(|part| Part::of(part, counts)));
         Self {
             thought: parts.map(|[thought, _]| thought),
             answer: parts.map(|[_, answer]| answer),
-            prompt_tokens: answer.prompt.len() as u64,
-            cached_tokens: answer.cached,
+            prompt_tokens: has_prompt.then_some(answer.prompt.len() as u64),
+            cached_tokens: has_prompt.then_some(answer.cached),
             finish_reason: answer.finished,
             output_tokens: answer.stats().output_tokens(),
             output_token_ids: answer.tokens.iter().map(|t| t.piece.id).collect(),

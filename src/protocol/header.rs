@@ -25,10 +25,9 @@ pub struct Header {
     /// All drafters that can be switched to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drafters: Vec<DrafterInfo>,
-    /// Whether the rule at the start is lossless.
-    #[serde(default = "yes")]
-    #[cfg_attr(test, schemars(transform = super::schema::added_later))]
-    pub lossless: bool,
+    /// Whether the rule at the start is lossless; none where an attached engine did not say which rule it uses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lossless: Option<bool>,
     /// Settings at the start; changes follow as events.
     pub settings: Settings,
     /// Positions that fit into the target's cache.
@@ -54,10 +53,6 @@ pub struct Header {
     /// The engine of somebody else that ran the models; none for draftscope's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<EngineInfo>,
-}
-
-const fn yes() -> bool {
-    true
 }
 
 impl Header {

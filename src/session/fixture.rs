@@ -33,7 +33,7 @@ pub(crate) fn header() -> Header {
             block: 0,
         }),
         drafters: Vec::new(),
-        lossless: true,
+        lossless: Some(true),
         settings: Settings { baseline: Baseline::Race, ..Settings::default() },
         ctx_len: 2048,
         memory: None,

@@ -11,9 +11,9 @@ use crate::protocol::{
     Prediction, Prompt, Sampling, Settings, TRACE_VERSION, TokenId,
 };
 
+use super::address;
 use super::metrics;
 use super::names::Names;
-use super::router;
 use super::server::{Reader, Request, Server};
 use rounds::Rounds;
 
@@ -91,7 +91,7 @@ impl Server for Llama {
             program: concat!("draftscope ", env!("CARGO_PKG_VERSION")).to_owned(),
             drafters: drafter.iter().cloned().collect(),
             drafter,
-            lossless: true,
+            lossless: None,
             settings: Settings { drafter: kind, rival: None, sampling: self.sampling(&settings), ..settings },
             ctx_len: context.map_or(model.context_length, small),
             memory: None,
@@ -157,7 +157,7 @@ impl Llama {
 
     /// A path of a question, with the model where a router needs it.
     fn path(&self, path: &str) -> String {
-        self.model.as_ref().map_or_else(|| path.to_owned(), |model| router::with_model(path, model))
+        self.model.as_ref().map_or_else(|| path.to_owned(), |model| address::with_model(path, model))
     }
 
     /// The body of a request, with the model where a router needs it.

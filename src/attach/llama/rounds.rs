@@ -10,9 +10,9 @@
 use serde_json::Value;
 
 use crate::attach::doubts::Doubts;
+use crate::attach::errors::{error_of, is_error};
 use crate::attach::names::Names;
-use crate::attach::openai::content::is_error;
-use crate::attach::server::{Line, Reader, error_of};
+use crate::attach::server::{Line, Reader};
 use crate::attach::sse::{Events, Sent};
 use crate::attach::step::{MAX_DRAFTS, Part, Step};
 use crate::protocol::{Piece, StopReason, TokenId};

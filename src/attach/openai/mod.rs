@@ -1,7 +1,8 @@
 //! Servers with OpenAI routes: vLLM and SGLang with their own fields, and any other one for text and speed.
 
 pub mod chunk;
-pub(super) mod content;
+mod content;
+mod dialect;
 pub mod recount;
 mod refusal;
 mod shared;
@@ -20,13 +21,15 @@ use crate::protocol::{
     Settings, TRACE_VERSION,
 };
 
-use super::models::{self, Chosen};
+use super::models::{self, Chosen, WantedModel};
 use super::names::Names;
 use super::server::{ConnectError, Reader, Request, Server, Wishes};
 use refusal::Refused;
-use shared::{Shared, Since};
+use shared::Shared;
 use steps::Steps;
 use stream::Stream;
+
+pub(super) use dialect::Dialect;
 
 const CHAT: &str = "/chat/completions";
 const COMPLETIONS: &str = "/completions";
@@ -41,14 +44,6 @@ const TOP: u32 = 20;
 const FLAGS: &str = "vLLM reports what each answer drafted, step by step, if it was started with --enable-per-request-metrics \
                      and --per-request-spec-decode-metrics detailed; without them drafts are taken from its counters, where \
                      nobody else uses the server and all steps draft alike";
-
-/// The fields that a server adds to the OpenAI routes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dialect {
-    Vllm,
-    Sglang,
-    Plain,
-}
 
 /// A server, and what was learned from it.
 pub(super) struct OpenAi {
@@ -84,8 +79,10 @@ impl OpenAi {
         wishes: &Wishes,
         dialect: Option<Dialect>,
     ) -> Result<Self, ConnectError> {
-        let (root, listed) = listed(client)?;
-        let Chosen { model, notices, .. } = models::choose(&listed, wishes.model.as_ref(), client.host())?;
+        let (root, Chosen { model, notices, .. }) = match listed(client) {
+            Ok((root, listed)) => (root, models::choose(&listed, wishes.model.as_ref(), client.host())?),
+            Err(error) => without_list(client, error, wishes.model.as_ref())?,
+        };
         let owner = model.entry.get("owned_by").and_then(Value::as_str).unwrap_or_default();
         let version = |path: &str| {
             let answer = client.get_json(path).unwrap_or_default();
@@ -213,8 +210,42 @@ impl OpenAi {
     }
 }
 
+/// The model of a server whose list of models cannot be read, as the user named it, and what stands before the routes.
+///
+/// # Errors
+/// The list's own error, with the next step where a name would help.
+fn without_list(
+    client: &Client,
+    error: HttpError,
+    wanted: Option<&WantedModel>,
+) -> Result<(&'static str, Chosen), ConnectError> {
+    let is_missing = matches!(error, HttpError::NotJson { .. } | HttpError::Status { status: 404 | 405 | 501, .. });
+    let is_failing = matches!(error, HttpError::Status { status: 400 | 500 | 502 | 504, .. });
+    if !is_missing && !is_failing {
+        return Err(error.into());
+    }
+    let Some(wanted) = wanted.filter(|wanted| wanted.hint_of.is_none()) else {
+        return match is_failing {
+            true => Err(format!("{error}; if the server answers all the same, name its model with --model").into()),
+            false => Err(error.into()),
+        };
+    };
+    let Some(root) = ROOTS.into_iter().find(|root| has_chat(client, root)) else { return Err(error.into()) };
+    let notice = format!("the list of models cannot be read ({error}): {} is asked for all the same", wanted.name);
+    let model = models::Listed { id: wanted.name.clone(), entry: Value::Null };
+    Ok((root, Chosen { model, is_listed: false, notices: vec![notice] }))
+}
+
+/// Whether there is a route for chats, which refuses a request without messages.
+fn has_chat(client: &Client, root: &str) -> bool {
+    match client.post_json(&format!("{root}{CHAT}"), &json!({})) {
+        Err(HttpError::Status { status, .. }) => !matches!(status, 404 | 405 | 501),
+        answer => answer.is_ok(),
+    }
+}
+
 /// The models of a server, and what stands before its routes.
-fn listed(client: &Client) -> Result<(&'static str, Vec<models::Listed>), ConnectError> {
+fn listed(client: &Client) -> Result<(&'static str, Vec<models::Listed>), HttpError> {
     let mut first = None;
     for root in ROOTS {
         let path = format!("{root}/models");
@@ -225,11 +256,11 @@ fn listed(client: &Client) -> Result<(&'static str, Vec<models::Listed>), Connec
             Err(error @ (HttpError::Status { status: 404 | 405 | 501, .. } | HttpError::NotJson { .. })) => {
                 first.get_or_insert(error);
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(error),
         }
     }
     let none = || HttpError::NotJson { host: client.host().to_owned(), path: ROOTS[0].to_owned() };
-    Err(first.unwrap_or_else(none).into())
+    Err(first.unwrap_or_else(none))
 }
 
 /// Whether SGLang's own route answers.
@@ -274,7 +305,7 @@ impl Server for OpenAi {
             model: ModelInfo { file: name.clone(), name, context_length: context, ..ModelInfo::default() },
             drafters: drafter.iter().cloned().collect(),
             drafter,
-            lossless: true,
+            lossless: None,
             settings: Settings { drafter: kind, rival: None, ..settings },
             ctx_len: context,
             memory: None,

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::Dialect;
+use super::dialect::Dialect;
 use super::recount::Totals;
 use crate::attach::metrics;
 use crate::http::Client;

@@ -8,9 +8,10 @@ use crate::attach::step::{MAX_DRAFTS, Part, Step, unreported};
 use crate::protocol::{Piece, StopReason, TokenId};
 
 use super::chunk::{Choice, Chunk, PerRequest, SpecTokens};
+use super::dialect::Dialect;
 use super::recount::{Counted, Recount, Totals, can_hold, from_totals, per_step};
+use super::shared::{Shared, Since};
 use super::tokens::{SentToken, tokens};
-use super::{Dialect, Shared, Since};
 
 /// Most chunks whose steps are counted at the end.
 const MAX_CHUNKS: usize = 1 << 20;

@@ -6,8 +6,9 @@
 use serde_json::Value;
 
 use crate::attach::doubts::Doubts;
+use crate::attach::errors::{error_of, is_error};
 use crate::attach::names::Names;
-use crate::attach::server::{Line, Reader, error_of};
+use crate::attach::server::{Line, Reader};
 use crate::attach::sse::{Events, Sent};
 use crate::attach::step::Part;
 use crate::protocol::StopReason;
@@ -47,7 +48,7 @@ impl Stream {
     /// # Errors
     /// The server's own words if it is an error.
     fn chunk(&mut self, json: &Value, at_us: u64, names: &mut Names) -> Result<Vec<Part>, String> {
-        if content::is_error(json) {
+        if is_error(json) {
             return Err(error_of(json));
         }
         let content::Read { chunk, is_known } = content::read(json);

@@ -8,10 +8,10 @@ use std::collections::HashMap;
 
 use serde::Deserialize;
 
-use crate::attach::step::MAX_DRAFTS;
 use crate::protocol::{Event, EventKind, Header, Piece, Prediction, TRACE_VERSION, Verification};
 
-use super::round::{Draft, Round};
+use super::fault::Fault;
+use super::round::{Draft, MAX_DRAFTS, Round};
 
 /// Most rounds that may be under way: one for each request.
 const MAX_OPEN: usize = 256;
@@ -27,22 +27,6 @@ const MAX_TEXT: usize = 1024;
 
 /// Most candidates of a row.
 const MAX_TOP: usize = 1024;
-
-/// Why a line is not accepted: the field, and what is wrong with it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{field}: {why}")]
-pub struct Fault {
-    /// The field's name.
-    pub field: &'static str,
-    /// What is wrong, without a final stop.
-    pub why: String,
-}
-
-impl Fault {
-    pub(super) fn new(field: &'static str, why: String) -> Self {
-        Self { field, why }
-    }
-}
 
 /// What a line amounts to.
 #[derive(Debug, PartialEq)]

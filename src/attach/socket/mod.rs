@@ -6,18 +6,17 @@
 
 pub mod address;
 mod check;
+mod fault;
 mod feed;
 pub(super) mod join;
 mod lines;
 mod read;
-mod round;
+pub(super) mod round;
 mod store;
 
 pub use check::{Report, check};
+pub use fault::Fault;
 pub use feed::Feed;
-pub use lines::{Collector, Fault, Said};
-pub use read::{LineReader, connect_within};
+pub use lines::{Collector, Said};
+pub use read::{LineReader, MAX_LINE, connect_within};
 pub use round::Round;
-
-/// Longest line in bytes.
-pub const MAX_LINE: usize = crate::http::MAX_LINE;

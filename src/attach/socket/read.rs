@@ -12,10 +12,12 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::MAX_LINE;
 use super::address::Address;
 use super::lines::{Collector, Said};
 use super::store::Store;
+
+/// Longest line in bytes.
+pub const MAX_LINE: usize = crate::http::MAX_LINE;
 
 /// Longest wait for bytes before the thread looks whether it is still needed.
 const TICK: Duration = Duration::from_millis(200);

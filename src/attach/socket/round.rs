@@ -1,9 +1,11 @@
 //! A round as a plugin reports it, checked, and its events.
 
-use crate::attach::step::{MAX_DRAFTS, Step};
 use crate::protocol::{Candidate, EventKind, Judgement, NextKind, Outcome, Piece, Prediction, Verification};
 
-use super::lines::Fault;
+use super::fault::Fault;
+
+/// Most drafts of a round, and most tokens that it commits: events number drafts in a byte.
+pub(in crate::attach) const MAX_DRAFTS: usize = 255;
 
 /// How far probabilities that should be equal may differ, since they are rounded.
 const SLACK: f32 = 0.01;
@@ -147,7 +149,13 @@ impl Round {
     }
 
     /// The events of this round. Its number, its place, what was committed and the clock are those of the answer.
-    pub(in crate::attach) fn events(self, step: Step, round: u32, base_len: u32) -> Vec<EventKind> {
+    pub(in crate::attach) fn events(
+        self,
+        tokens: Vec<Piece>,
+        clock_us: u64,
+        round: u32,
+        base_len: u32,
+    ) -> Vec<EventKind> {
         let mut events = vec![EventKind::RoundStarted { round, base_len, draft_len: self.drafts.len() as u8 }];
         events.extend(self.drafts.into_iter().enumerate().map(|(index, draft)| EventKind::Drafted {
             round,
@@ -165,13 +173,7 @@ impl Round {
             events.push(EventKind::Scored { round, rows, verify_us, sample_us });
         }
         events.push(EventKind::Verified { round, verdict: self.verdict });
-        events.push(EventKind::Committed {
-            round,
-            tokens: step.tokens,
-            rollback_us: 0,
-            clock_us: step.clock_us,
-            device: None,
-        });
+        events.push(EventKind::Committed { round, tokens, rollback_us: 0, clock_us, device: None });
         events
     }
 }

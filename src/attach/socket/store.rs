@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::protocol::{Header, VerifyRule};
 
-use super::lines::Fault;
+use super::fault::Fault;
 use super::round::Round;
 
 /// Most requests that are remembered.

@@ -30,8 +30,8 @@
   at("about").textContent = [
     header.model.name,
     header.drafter ? "drafter " + header.drafter.name : "no drafter",
-    "k = " + (settings.draft_len_mode === "auto" ? "auto" : settings.draft_len),
-    "rule " + (settings.rule && settings.rule.name ? settings.rule.name : typeof settings.rule === "object" ? JSON.stringify(settings.rule) : settings.rule) + (header.lossless === false ? " (not lossless)" : " (lossless)"),
+    header.engine ? null : "k = " + (settings.draft_len_mode === "auto" ? "auto" : settings.draft_len),
+    data.reports_rule === false ? "k and rule set by the server" : "rule " + (settings.rule && settings.rule.name ? settings.rule.name : typeof settings.rule === "object" ? JSON.stringify(settings.rule) : settings.rule) + (header.lossless === false ? " (not lossless)" : " (lossless)"),
     "temperature " + settings.sampling.temperature + (settings.sampling.temperature > 0 ? ", seed " + settings.sampling.seed : ""),
     data.changed ? "other settings: " + data.changed : null,
     header.device + ", " + header.dtype,
@@ -188,7 +188,7 @@
       const draft = round.drafts[entry.column];
       const isNext = entry.isNext || !draft || entry.element.matches(".bonus, .recovered, .plain");
       const why = round.why[entry.column];
-      card.append(make("p", "round " + round.round + ", position " + (entry.column + 1) + " of " + (round.drafts.length + 1) + ", rule " + round.rule));
+      card.append(make("p", "round " + round.round + ", position " + (entry.column + 1) + " of " + (round.drafts.length + 1) + (round.rule ? ", rule " + round.rule : "")));
       if (draft && !(isNext && round.next_kind === "bonus")) {
         const parts = ["draft " + draft.text, "p " + number(draft.p, 4), "q " + number(draft.q, 4)];
         if (typeof draft.u === "number") parts.push("u " + number(draft.u, 4));

@@ -202,3 +202,70 @@ fn the_server_s_own_sampling_is_left_to_it() {
     assert!(["temperature", "top_p", "top_k", "min_p", "seed"].iter().all(|name| body.get(name).is_none()), "{body}");
     run(&["run", "--attach", &url, "--sampling", "server", "--temperature", "1", "x"]).fails(&["cannot be used with"]);
 }
+
+/// A chat as `transformers serve` 5.19 streams it; its list of models has this status and body.
+fn without_a_list(status: u16, list: &'static str) -> String {
+    let answer = move |asked: &Asked| match asked.path.as_str() {
+        "/v1/models" => Some(Reply { status, headers: "", pieces: vec![list.as_bytes().to_vec()] }),
+        "/v1/chat/completions" if asked.body.get("messages").is_none() => {
+            Some(js(422, &json!({"detail": "messages: Field required"})))
+        }
+        "/v1/chat/completions" => Some(bytes(crate::asked::events(&[
+            json!({"id": "d", "choices": [{"delta": {"role": "assistant"}, "index": 0}], "model": "/m@main"}),
+            json!({"id": "d", "choices": [{"delta": {"content": "I'm"}, "index": 0}], "model": "/m@main"}),
+            json!({"id": "d", "choices": [{"delta": {"content": " here"}, "index": 0}], "model": "/m@main"}),
+            json!({"id": "d", "choices": [{"delta": {}, "index": 0, "finish_reason": "length"}], "model": "/m@main",
+                   "usage": {"completion_tokens": 2, "prompt_tokens": 31, "total_tokens": 33}}),
+        ]))),
+        _ => None,
+    };
+    serve(answer).0
+}
+
+#[test]
+fn a_named_model_is_asked_where_the_list_of_models_cannot_be_read() {
+    let lists = [(500, "Internal Server Error"), (404, r#"{"detail":"Not Found"}"#), (405, ""), (200, "<html>")];
+    for (status, list) in lists {
+        let url = without_a_list(status, list);
+        let named = run(&["run", "--attach", &url, "--model", "/m", "--prompt", "x"]);
+        named.answers("I'm here");
+        assert!(named.said.contains("the list of models cannot be read"), "{status}: {}", named.said);
+    }
+    let url = without_a_list(500, "Internal Server Error");
+    ask(&url, "x").fails(&["/v1/models with status 500", "name its model with --model"]);
+    // where there is no route for chats, either, a name does not help
+    let nothing = serve(|_| None).0;
+    run(&["run", "--attach", &nothing, "--model", "m", "--prompt", "x"]).fails(&["cannot attach to it"]);
+}
+
+#[test]
+fn what_a_server_does_not_report_is_null_and_no_rule_is_claimed() {
+    let folder = tempfile::tempdir().unwrap();
+    let [recording, page] = ["a.jsonl", "a.html"].map(|name| folder.path().join(name).to_str().unwrap().to_owned());
+    let url = without_a_list(200, r#"{"object":"list","data":[{"id":"m"}]}"#);
+    let ran = run(&["run", "--attach", &url, "--prompt", "x", "--output", "summary", "--trace", &recording]);
+    let summary: Value = serde_json::from_str(&ran.text).unwrap();
+    assert!(summary["prompt_tokens"].is_null() && summary["cached_tokens"].is_null(), "{}", ran.text);
+    assert!(summary["header"].get("lossless").is_none() && summary["lossless"].is_null(), "{}", ran.text);
+    assert_eq!(run(&["export", "--to", "html", "-o", &page, &recording]).code, Some(0));
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains(r#""reports_rule":false"#), "no rule is claimed");
+    assert!(!page.contains(r#""lossless":true"#));
+}
+
+#[test]
+fn metrics_without_models_are_watched() {
+    let page = "# HELP x\npython_gc_total 3\nvllm:num_requests_running{engine=\"0\",model_name=\"org/qwen3-4b\"} 2\n\
+                vllm:generation_tokens_total{model_name=\"org/qwen3-4b\"} 9\n";
+    let (url, _) = serve(move |asked| (asked.path == "/metrics").then(|| bytes(page)));
+    let watched = run(&["attach", "--watch", "--once", "--json", "--interval", "0.1", &url]);
+    assert!(
+        watched.text.contains("\"qwen3-4b\"") && watched.text.contains("\"vLLM\""),
+        "{} {}",
+        watched.text,
+        watched.said
+    );
+    let (url, _) = serve(|asked| (asked.path == "/metrics").then(|| bytes("python_gc_total 3\n")));
+    let watched = run(&["attach", "--watch", "--once", "--json", "--interval", "0.1", &url]);
+    assert!(watched.text.contains("/v1/models"), "{} {}", watched.text, watched.said);
+}
