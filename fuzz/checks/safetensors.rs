@@ -14,7 +14,7 @@ pub fn check(bytes: &[u8]) {
     let path = folder().join("folder");
     match OpenModel::open(&path) {
         Ok(model) => {
-            let (files, sizes) = model.parts();
+            let (files, sizes, _) = model.parts();
             let shape = [sizes.vocab, sizes.d_model];
             match files.stored("token_embd.weight", &shape).and_then(|stored| stored.to_f32(&shape)) {
                 Ok(values) => assert_eq!(values.len(), shape.iter().product::<usize>()),

@@ -290,10 +290,8 @@ pub(super) fn own(round: &Round, index: usize) -> Option<Own> {
 
 /// The target's own token and its probability as a cell.
 pub(super) fn target(screen: Screen, round: &Round, index: usize) -> TokenCell {
-    own(round, index).map_or_else(TokenCell::default, |own| TokenCell {
-        mark: own.mark,
-        ..TokenCell::token(own.name, own.p, screen.theme[own.role])
-    })
+    let cell = |own: Own| TokenCell::token(own.name, own.p, screen.theme[own.role]).marked(own.mark);
+    own(round, index).map_or_else(TokenCell::default, cell)
 }
 
 /// The outcome of a column, with its sign.

@@ -8,7 +8,7 @@ use super::prelude::*;
 /// A mark, a word and a number, each possibly empty.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TokenCell {
-    pub(super) mark: &'static str,
+    mark: &'static str,
     pub(super) word: String,
     pub(super) number: String,
     pub(super) style: Style,
@@ -26,6 +26,7 @@ impl TokenCell {
         Self { mark: "", word, number, style }
     }
 
+    /// The same after a mark.
     pub(super) fn marked(self, mark: &'static str) -> Self {
         Self { mark, ..self }
     }
