@@ -39,6 +39,8 @@ crate::protocol::named_enum! {
         BestNotDraw = "best-not-draw",
         /// A rule that is not lossless judges as `exact` does.
         AsExact = "as-exact",
+        /// The target's most probable token is accepted, and no other, whatever the rule.
+        Best = "best",
         /// The rejected draft is committed.
         KeptDraft = "kept-draft",
         /// A bonus token follows a rejection.
@@ -73,6 +75,7 @@ impl Belief {
             Self::BelowP => "you compared u with p; the rule compares it with p/q",
             Self::BestNotDraw => "you judged by the most probable token; above temperature 0 a draw decides",
             Self::AsExact => "you judged by the exact rule; this rule is not lossless and accepts more",
+            Self::Best => "you judged by the target's most probable token, whatever the rule",
             Self::KeptDraft => "you kept the rejected draft; the target's own token replaces it",
             Self::BonusAfterRejection => "you added a bonus after a rejection; it follows only when all are accepted",
             Self::NothingAdded => "you added nothing; every round ends with one token of the target",
@@ -95,7 +98,7 @@ impl Belief {
             Self::AsExact => ("lossless", 6),
             Self::Threshold | Self::Sure => ("lossless", 8),
             Self::BelowP => ("sampling", 1),
-            Self::BestNotDraw => ("sampling", 8),
+            Self::BestNotDraw | Self::Best => ("sampling", 8),
             Self::WrongPlace => ("positions", 2),
         }
     }
@@ -118,6 +121,7 @@ impl Belief {
             Self::BelowP => Some(draft.u? < draft.p).filter(|_| shown.compares_ratio()),
             Self::BestNotDraw => by_p().filter(|_| !shown.is_greedy),
             Self::AsExact => by_p().filter(|_| !shown.rule.is_lossless() && shown.is_greedy),
+            Self::Best => by_p(),
             _ => None,
         }
     }
@@ -144,6 +148,7 @@ const WAYS: &[Belief] = &[
     Belief::Sure,
     Belief::TargetThreshold,
     Belief::All,
+    Belief::Best,
 ];
 
 /// The beliefs that a wrong answer fits, the most special one first; none for a right answer.
@@ -189,4 +194,5 @@ pub(super) fn explained(answers: &[Vec<Belief>]) -> Vec<Belief> {
 }
 
 /// Ways to judge without understanding: what a quiz must not reward.
-pub(super) const SIMPLE: &[Belief] = &[Belief::Threshold, Belief::Rank, Belief::All];
+pub(super) const SIMPLE: &[Belief] =
+    &[Belief::Threshold, Belief::Rank, Belief::All, Belief::TargetThreshold, Belief::Best];

@@ -1,12 +1,12 @@
 //! Which ten items a quiz asks.
 //!
 //! Invariant: no item twice, every category of the bank at least once, and no simple way to judge is right in more than
-//! half of them.
+//! half of them, as far as the session's rounds allow.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
-use super::beliefs::SIMPLE;
+use super::beliefs::{Belief, SIMPLE};
 use super::item::{Category, Item};
 use super::shown::Shown;
 
@@ -23,11 +23,11 @@ const TRIES: usize = 64;
 /// same seed, bank and rounds give the same quiz.
 pub(in crate::tui) fn draw(bank: &[Item], session: &[Item], seed: u64) -> Vec<Item> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let surprising: Vec<&Item> = bank.iter().filter(|item| most_rewarded(std::slice::from_ref(item)) == 0).collect();
     let mut best: Option<(usize, Vec<Item>)> = None;
     for _ in 0..TRIES {
-        let items = draw_once(bank, session, &mut random);
-        let score = SIMPLE.iter().map(|way| score_of(&items, |shown| way.answer(shown) == Some(shown.right.clone())));
-        let most = score.max().unwrap_or(0);
+        let items = draw_once([bank, session], &surprising, &mut random);
+        let most = most_rewarded(&items);
         if best.as_ref().is_none_or(|(least, _)| most < *least) {
             best = Some((most, items));
         }
@@ -38,14 +38,21 @@ pub(in crate::tui) fn draw(bank: &[Item], session: &[Item], seed: u64) -> Vec<It
     best.map(|(_, items)| items).unwrap_or_default()
 }
 
+/// In how many items the simple way to judge that is right most often is right.
+fn most_rewarded(items: &[Item]) -> usize {
+    let score = |way: &Belief| score_of(items, |shown| way.answer(shown).as_ref() == Some(&shown.right));
+    SIMPLE.iter().map(score).max().unwrap_or(0)
+}
+
 /// How many items somebody answers rightly.
 pub(super) fn score_of(items: &[Item], is_right: impl Fn(&Shown) -> bool) -> usize {
     items.iter().filter(|item| is_right(&Shown::of(item))).count()
 }
 
-fn draw_once(bank: &[Item], session: &[Item], random: &mut ChaCha8Rng) -> Vec<Item> {
+fn draw_once([bank, session]: [&[Item]; 2], surprising: &[&Item], random: &mut ChaCha8Rng) -> Vec<Item> {
     let mut items: Vec<Item> = Vec::new();
-    for item in shuffled(session, random).into_iter().take(FROM_SESSION) {
+    let of_session = 1 + random.next_u64() as usize % FROM_SESSION;
+    for item in shuffled(session, random).into_iter().take(of_session) {
         add(&mut items, item);
     }
     let order = shuffled(bank, random);
@@ -57,7 +64,8 @@ fn draw_once(bank: &[Item], session: &[Item], random: &mut ChaCha8Rng) -> Vec<It
             add(&mut items, item);
         }
     }
-    order.into_iter().for_each(|item| add(&mut items, item));
+    // those that surprise a simple judge first: in most categories the target's best token decides
+    shuffled(surprising.iter().copied(), random).into_iter().chain(order).for_each(|item| add(&mut items, item));
     let mut keyed: Vec<_> = items.into_iter().map(|item| (random.next_u64(), item)).collect();
     keyed.sort_by_key(|(key, _)| *key);
     keyed.into_iter().map(|(_, item)| item).collect()
@@ -73,8 +81,8 @@ fn add(items: &mut Vec<Item>, item: &Item) {
     }
 }
 
-fn shuffled<'a>(items: &'a [Item], random: &mut ChaCha8Rng) -> Vec<&'a Item> {
-    let mut keyed: Vec<_> = items.iter().map(|item| (random.next_u64(), item)).collect();
+fn shuffled<'a>(items: impl IntoIterator<Item = &'a Item>, random: &mut ChaCha8Rng) -> Vec<&'a Item> {
+    let mut keyed: Vec<_> = items.into_iter().map(|item| (random.next_u64(), item)).collect();
     keyed.sort_by_key(|(key, _)| *key);
     keyed.into_iter().map(|(_, item)| item).collect()
 }

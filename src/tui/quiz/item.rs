@@ -1,6 +1,6 @@
 //! A quiz item: one round that really happened, and where it came from.
 
-use crate::protocol::{Lane, NextKind, Outcome, VerifyRule};
+use crate::protocol::{DrafterKind, Lane, NextKind, Outcome, VerifyRule};
 use crate::session::text::printable;
 use crate::session::{Round, Session};
 use crate::tui::selection::{RoundAt, round_at};
@@ -72,7 +72,8 @@ impl Item {
         if !is_whole || !(0..round.drafts.len()).all(is_known) || is_cut || !(1..=most).contains(&round.drafts.len()) {
             return None;
         }
-        let turn = session.turns().get(at.turn)?;
+        // random tokens are rejected whatever one believes: nothing is learned from judging them
+        let turn = session.turns().get(at.turn).filter(|turn| turn.begun.drafter != DrafterKind::Random)?;
         let tokens = &turn.answer(Lane::Speculative).tokens;
         let before = &tokens[..round.first_token.min(tokens.len())];
         let bytes: Vec<u8> = before.iter().flat_map(|token| token.piece.text_bytes()).copied().collect();

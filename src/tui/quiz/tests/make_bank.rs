@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::super::draw::score_of;
 use super::super::item::{Category, Item};
-use super::SIMPLE;
+use super::{Belief, SIMPLE, Shown};
 use crate::engine::{self, EngineConfig};
 use crate::headless::{Driver, Outcome as Answered};
 use crate::model::options::{LoadOptions, ModuleFile};
@@ -88,8 +88,9 @@ fn asked(name: &str, settings: Settings) -> Vec<Item> {
         for at in rounds(session).filter(|at| at.turn == turn) {
             let Some(mut item) = Item::of_round(session, at) else { continue };
             item.id = format!("{name} {} {}", number + 1, item.round.round);
-            items
-                .extend(Some(item).filter(|item| item.category.is_some() && item.context.len() > 30 && is_clear(item)));
+            items.extend(Some(item).filter(|item| {
+                item.category.is_some() && item.context.len() > 30 && is_clear(item) && asks_more(item)
+            }));
         }
     }
     assert!(driver.finish().is_empty());
@@ -99,6 +100,12 @@ fn asked(name: &str, settings: Settings) -> Vec<Item> {
 fn is_plain(piece: &Piece) -> bool {
     let text = piece.lossy();
     !piece.special && !text.trim().is_empty() && text.chars().all(|c| c.is_ascii_graphic() || c == ' ')
+}
+
+/// Whether the rule confidence decides otherwise than `exact` does.
+fn asks_more(item: &Item) -> bool {
+    let shown = Shown::of(item);
+    item.round.rule != VerifyRule::Confidence || Belief::AsExact.answer(&shown) != Some(shown.right.clone())
 }
 
 /// Whether every token can be read, and a draft has its usual length.
