@@ -213,7 +213,8 @@ fn a_new_user_prompts_watches_stops_and_quits() {
         return;
     }
     let state = tempfile::tempdir().unwrap();
-    let mut terminal = Terminal::start(&["-k", "3"], &[("XDG_STATE_HOME", state.path().to_str().unwrap())]);
+    let options = ["-k", "3", "--marks", "always"];
+    let mut terminal = Terminal::start(&options, &[("XDG_STATE_HOME", state.path().to_str().unwrap())]);
     terminal.wait_for("Tour, 1 of 5");
     terminal.press("\u{1b}");
     terminal.wait_for("Type a prompt, or take one");
@@ -222,7 +223,7 @@ fn a_new_user_prompts_watches_stops_and_quits() {
     terminal.wait_for("List ten inventions and the years in which they were made.");
     terminal.press("\r");
     terminal.wait_for("Slow start, 2 rounds/s");
-    terminal.press("d"); // all marks
+    terminal.press("d"); // all discarded drafts
     // tokens of every fate, marked by colour and glyph; the legend names the colours
     terminal.wait("accepted, bonus, recovered and rejected tokens", |screen| {
         let marked = ["✚", "↻", "✗"].iter().all(|glyph| colours(screen, glyph).len() > 3);

@@ -27,7 +27,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
         return;
     }
     let lines = match round {
-        Some(round) if draws_tree(screen, round, area, inner.height) => tree::lines(screen, round, inner),
+        Some(round) if draws_tree(screen, round, frame.area().width, inner.height) => tree::lines(screen, round, inner),
         Some(round) => {
             mark(screen, round, inner, hit_map);
             table(screen, round, inner)
@@ -38,8 +38,8 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
 }
 
 /// Whether the round is drawn as a tree: if it fits, and is not drawn beside the answer.
-fn draws_tree(screen: Screen, round: &Round, area: Rect, height: u16) -> bool {
-    let is_beside = screen.app.page == Page::Chat && !screen.app.is_zoomed && area.width >= screen.plots_from();
+fn draws_tree(screen: Screen, round: &Round, width: u16, height: u16) -> bool {
+    let is_beside = screen.app.page == Page::Chat && !screen.app.is_zoomed && width >= screen.plots_from();
     round.is_tree() && !is_beside && usize::from(height) > round.drafts.len()
 }
 
