@@ -223,7 +223,7 @@ fn a_new_user_prompts_watches_stops_and_quits() {
     terminal.wait_for("List ten inventions and the years in which they were made.");
     terminal.press("\r");
     terminal.wait_for("Slow start, 2 rounds/s");
-    terminal.press("d"); // all discarded drafts
+    terminal.press("ddd"); // all discarded drafts, also after the slow start
     // tokens of every fate, marked by colour and glyph; the legend names the colours
     terminal.wait("accepted, bonus, recovered and rejected tokens", |screen| {
         let marked = ["✚", "↻", "✗"].iter().all(|glyph| colours(screen, glyph).len() > 3);

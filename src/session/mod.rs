@@ -13,6 +13,7 @@ mod compare;
 mod contradiction;
 mod copies;
 mod diff;
+mod disturbance;
 mod draw;
 mod fate;
 mod findings;
