@@ -92,7 +92,8 @@ fn is_own(there: &Metadata) -> bool {
     there.is_file() || there.is_dir()
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::fs::{File, FileTimes};
     use std::time::SystemTime;

@@ -219,7 +219,7 @@ pub(super) fn inputs_within(wait: Duration) -> io::Result<Vec<Event>> {
     // reading may fail before the hang-up is reported
     next_inputs(wait).inspect_err(|_| {
         if is_gone() {
-            hang_up()
+            hang_up();
         }
     })
 }

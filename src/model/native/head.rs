@@ -90,7 +90,7 @@ fn fill(
             to.copy_from_slice(&tile[..to.len()]);
         }
         if let Some(cap) = cap {
-            Cap { numbers: &mut *logits, cap }.run_on(cpu.isa);
+            Cap { numbers: logits, cap }.run_on(cpu.isa);
         }
         strip.parts[row] = Survey { logits }.run_on(cpu.isa);
     }

@@ -259,12 +259,12 @@ impl<'a> Reference<'a> {
         x
     }
 
-    fn attend(&self, of: &Attention, x: Vec<f64>, cache: &mut Vec<[Vec<f64>; 2]>) -> Vec<f64> {
+    fn attend(&self, of: &Attention, x: &[f64], cache: &mut Vec<[Vec<f64>; 2]>) -> Vec<f64> {
         let (Keys::Own(own), position) = (&of.keys, cache.len()) else { panic!("keys of its own") };
         let halves = |x: Vec<f64>| x.into_iter().map(|x| f16::from_f64(x).to_f64()).collect::<Vec<_>>();
-        let k = self.placed(of, own.k_norm.as_ref(), self.times(&own.k, &x), position);
-        cache.push([halves(k), halves(self.times(own.v.as_ref().unwrap(), &x))]);
-        let q = self.placed(of, of.q_norm.as_ref(), self.times(&of.q, &x), position);
+        let k = self.placed(of, own.k_norm.as_ref(), self.times(&own.k, x), position);
+        cache.push([halves(k), halves(self.times(own.v.as_ref().unwrap(), x))]);
+        let q = self.placed(of, of.q_norm.as_ref(), self.times(&of.q, x), position);
         let seen = &cache[(position + 1).saturating_sub(of.sight.window.unwrap_or(usize::MAX))..];
         let width = of.key_width;
         let head = |(head, q): (usize, &[f64])| {
@@ -290,7 +290,7 @@ impl<'a> Reference<'a> {
             let mut x: Vec<f64> = row.iter().map(|x| plan.embedding.scale * x).collect();
             for (layer, cache) in plan.layers.iter().zip(&mut caches) {
                 let (Mixer::Attention(attention), Feed::Dense(feed)) = (&layer.mixer, &layer.feed) else { panic!() };
-                self.join(&layer.mix, &mut x, |x| self.attend(attention, x, cache));
+                self.join(&layer.mix, &mut x, |x| self.attend(attention, &x, cache));
                 self.join(&layer.fed, &mut x, |x| {
                     let gate = self.times(&feed.gate, &x).into_iter().map(|x| match feed.act {
                         Activation::Silu => x / (1.0 + (-x).exp()),
@@ -338,6 +338,7 @@ fn check(name: &str, change: fn(&mut Plan)) -> Vec<f64> {
 
 #[test]
 fn every_part_is_that_of_a_plain_computation_and_rows_keep_their_bits() {
+    #[allow(clippy::type_complexity, reason = "said once")]
     let cases: [(&str, fn(&mut Plan)); 13] = [
         ("as in Qwen3", |_| {}),
         ("adjacent pairs", |plan| rotate(plan, 32, PairOrder::Interleaved)),

@@ -44,6 +44,7 @@ pub struct Attention {
 
 /// Keys and values that a layer reads.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::large_enum_variant, reason = "nearly all layers have keys of their own")]
 pub enum Keys {
     /// Its own, which are cached.
     Own(KeysAndValues),

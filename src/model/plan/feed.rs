@@ -5,6 +5,7 @@ use crate::model::nn::{Activation, ExpertNames, ExpertSizes};
 
 /// The feed-forward part of a layer.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::large_enum_variant, reason = "nearly all layers are dense, or all have experts")]
 pub enum Feed {
     /// One gated layer.
     Dense(GatedFeed),

@@ -101,8 +101,8 @@ impl ChildIndex {
 
     /// The slot that an entry of this key would take in an empty table.
     fn home(&self, (node, token): Key) -> usize {
-        let mixed = (u64::from(node) << 32 | u64::from(token)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = ((u64::from(node) << 32) | u64::from(token)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        ((mixed >> 32) * self.slots.len() as u64 >> 32) as usize
+        (((mixed >> 32) * self.slots.len() as u64) >> 32) as usize
     }
 }

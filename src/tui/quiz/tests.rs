@@ -126,8 +126,8 @@ fn simple_ways_to_judge_score_at_most_half() {
 #[test]
 fn whoever_judges_a_rule_of_confidence_as_exact_is_wrong() {
     let bank = bank();
-    let of_confidence = bank.iter().filter(|item| item.round.rule == VerifyRule::Confidence).map(Shown::of);
-    assert!(of_confidence.map(|shown| Belief::AsExact.answer(&shown) != Some(shown.right.clone())).all(|wrong| wrong));
+    let mut of_confidence = bank.iter().filter(|item| item.round.rule == VerifyRule::Confidence).map(Shown::of);
+    assert!(of_confidence.all(|shown| Belief::AsExact.answer(&shown) != Some(shown.right.clone())));
 }
 
 #[test]

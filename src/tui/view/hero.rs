@@ -177,7 +177,7 @@ fn unmeasured(screen: Screen, turn: &Turn, mean: f64) -> Hero {
     let is_over = turn.answer(Lane::Speculative).finished.is_some();
     let plain = if is_over { "plain decoding: 1" } else { "so far; plain decoding 1" };
     let most = format!("{} at most", most(turn));
-    let wide = [vec![strong("tokens per round".to_owned())], vec![dim(plain)], vec![dim(most.clone())]];
+    let wide = [vec![strong("tokens per round".to_owned())], vec![dim(plain)], vec![dim(most)]];
     let narrow = [vec![strong("tokens".to_owned())], vec![strong("per round".to_owned())], vec![dim("plain: 1")]];
     let key = screen.app.key(Action::ViewCompare);
     let why = match screen.session.settings().baseline {
@@ -209,7 +209,7 @@ fn below(screen: Screen, hero: &Hero, width: u16) -> Vec<Line<'static>> {
     }
     let has_tokens = wide(&beside(hero, width)[1]) > 15;
     let forms = if has_tokens { &hero.below[..2] } else { &hero.below[2..] };
-    let fits = |parts: &&Vec<Part>| wide(parts) + 1 <= usize::from(width);
+    let fits = |parts: &&Vec<Part>| wide(parts) < usize::from(width);
     let parts = forms.iter().find(fits).or(forms.last()).cloned().unwrap_or_default();
     vec![Line::from_iter(parts.into_iter().map(|(text, role)| Span::styled(text, screen.theme[role])))]
 }

@@ -164,7 +164,7 @@ pub(super) fn legend(screen: Screen, width: u16) -> Line<'static> {
         }
         Line::from(spans)
     };
-    let fits = |line: &Line| line.to_string().trim_end().width() + 1 <= width.into();
+    let fits = |line: &Line| line.to_string().trim_end().width() < width.into();
     let forms = [(0, 3, "two fell here"), (0, 2, "two here"), (0, 1, ""), (1, 1, "")];
     forms.into_iter().map(at).find(fits).unwrap_or_else(|| at((1, 1, "")))
 }

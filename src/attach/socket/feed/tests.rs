@@ -111,7 +111,7 @@ fn a_plugin_that_lies_changes_no_token() {
 }
 
 /// The tokens of a step whose round is that of tokens 1 and 2, as the plugin calls them.
-fn joined(own: [Piece; 2], theirs: [Piece; 2]) -> Vec<Piece> {
+fn joined(own: &[Piece; 2], theirs: &[Piece; 2]) -> Vec<Piece> {
     let round = Round { committed: theirs.to_vec(), ..round(1, &[1, 2], 1) };
     let steps = feed(vec![("r", vec![round])]).take(Step { tokens: own.to_vec(), ..step(1, &[], 5) });
     steps.into_iter().next().unwrap().tokens
@@ -122,10 +122,10 @@ fn ids_and_parts_of_the_text_that_the_server_left_out_are_filled_in() {
     let unknown = |text: &str| Piece::new(TokenId::UNKNOWN, text);
     let theirs = || [piece(1), piece(2)];
     // a server that sends several tokens at once puts all their text into the first one
-    assert_eq!(joined([Piece::new(TokenId(1), "12"), Piece::new(TokenId(2), "")], theirs()), pieces(&[1, 2]));
-    assert_eq!(joined([unknown("1"), unknown("2")], theirs()), pieces(&[1, 2]));
+    assert_eq!(joined(&[Piece::new(TokenId(1), "12"), Piece::new(TokenId(2), "")], &theirs()), pieces(&[1, 2]));
+    assert_eq!(joined(&[unknown("1"), unknown("2")], &theirs()), pieces(&[1, 2]));
     let end = Piece::special(TokenId(2), "<end>");
-    assert_eq!(joined([unknown("1"), unknown("")], [piece(1), end.clone()]), [piece(1), end]);
+    assert_eq!(joined(&[unknown("1"), unknown("")], &[piece(1), end.clone()]), [piece(1), end]);
 }
 
 #[test]
@@ -140,11 +140,11 @@ fn a_plugin_that_lies_adds_no_text_and_takes_none_away() {
         [known(1, ""), known(2, "")],
     ];
     let truths = [["12", ""], ["", "12"], ["1", "2"], ["", ""], ["1", ""], ["", "2"]];
-    for theirs in lies {
+    for theirs in &lies {
         for [first, second] in truths {
             for ids in [[TokenId(1), TokenId(2)], [TokenId::UNKNOWN, TokenId(2)], [TokenId::UNKNOWN; 2]] {
                 let own = [Piece::new(ids[0], first), Piece::new(ids[1], second)];
-                let shown = joined(own.clone(), theirs.clone());
+                let shown = joined(&own, theirs);
                 assert_eq!((shown.len(), text(&shown)), (2, text(&own)), "{own:?} {theirs:?}");
             }
         }

@@ -55,7 +55,7 @@ pub(super) fn delta(config: &TransformerConfig, hybrid: &Hybrid, names: &BlockNa
     let (values, heads) = (shape.value_width(), shape.value_heads);
     let is_next = config.conventions.name == "qwen3next";
     let [mixed, gate] = match files.has_or(&names.name("ssm_in"), is_next) {
-        true => joint_qkvz(names.name("ssm_in"), shape, d),
+        true => joint_qkvz(&names.name("ssm_in"), shape, d),
         false => [names.matrix("attn_qkv", shape.channels(), d), names.matrix("attn_gate", values, d)],
     };
     let [beta, alpha] = match files.has_or(&names.name("ssm_ba"), is_next) {
@@ -87,10 +87,10 @@ pub(super) fn delta(config: &TransformerConfig, hybrid: &Hybrid, names: &BlockNa
 
 /// Qwen3-Next's joint projection, which has query, key, values and gates of one key head after the other: the rows of
 /// queries, keys and values, and those of gates.
-fn joint_qkvz(name: String, shape: DeltaShape, d: usize) -> [Matrix; 2] {
+fn joint_qkvz(name: &str, shape: DeltaShape, d: usize) -> [Matrix; 2] {
     let (keys, of_head) = (shape.key_dim, shape.value_width() / shape.key_heads);
     let (step, stored) = (2 * (keys + of_head), [shape.channels() + shape.value_width(), d]);
-    let part = |first, len| Rows::some(name.clone(), stored, (first, len), (step, shape.key_heads));
+    let part = |first, len| Rows::some(name, stored, (first, len), (step, shape.key_heads));
     let mixed = vec![part(0, keys), part(keys, keys), part(2 * keys, of_head)];
     [Matrix::of(mixed, d), Matrix::of(vec![part(2 * keys + of_head, of_head)], d)]
 }
@@ -131,7 +131,7 @@ mod tests {
     fn joint_projections_have_the_rows_of_one_key_head_after_the_other() {
         let shape = DeltaShape { key_heads: 2, value_heads: 4, key_dim: 2, value_dim: 1, kernel: 2 };
         let places = |matrix: &Matrix| matrix.stored.iter().flat_map(Rows::places).collect::<Vec<_>>();
-        let [mixed, gates] = joint_qkvz("x".into(), shape, 8);
+        let [mixed, gates] = joint_qkvz("x", shape, 8);
         // of each key head: two rows of its query, two of its key, one of each value, one of each gate
         assert_eq!(places(&mixed), [0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13]);
         assert_eq!(places(&gates), [6, 7, 14, 15]);
