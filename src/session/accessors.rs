@@ -86,7 +86,7 @@ impl Session {
         self.failure.as_deref()
     }
 
-    /// The last [`MAX_NOTICES`] notices, oldest first.
+    /// The last [`MAX_NOTICES`](super::MAX_NOTICES) notices, oldest first.
     pub fn notices(&self) -> impl DoubleEndedIterator<Item = &str> {
         self.notices.iter()
     }

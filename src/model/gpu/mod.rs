@@ -1,5 +1,5 @@
 //! The GPU backend: targets and MTP modules on the kernels of `crates/gpu`, loaded from a [plan](crate::model::plan).
-//! [`parts`] lists what the kernels run.
+//! `parts.rs` lists what the kernels run.
 //!
 //! Invariant: as on the native CPU backend, the bits of a row depend only on the tokens before it, not on the rows beside
 //! it, so greedy speculation equals plain decoding on the same device. A self-test checks this on the adapter at hand when
