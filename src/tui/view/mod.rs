@@ -15,6 +15,7 @@
 mod agreement;
 mod aligned;
 mod aligned_layout;
+mod answer_summary;
 mod costs;
 mod diff;
 mod distributions;

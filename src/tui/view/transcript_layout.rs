@@ -15,12 +15,12 @@ use crate::tui::display::DisplayMode;
 use crate::tui::hit_map::PREFILL;
 use crate::tui::widgets::flow::Tagged;
 
+use super::answer_summary;
 use super::plain_text;
 use super::prelude::*;
 use super::token_text::{self, Discarded, Fallen, Look};
 use super::transcript_blocks::{Block, BlockLook, TURNS};
 use super::transcript_cache::{Key, Laid, Pen};
-use super::values::number;
 
 /// Rounds of a stretch.
 const STRETCH: usize = 128;
@@ -376,31 +376,8 @@ fn caption(screen: Screen, turn: &Turn, lane: Lane, flow: &mut Flow) {
     let Some(reason) = answer.finished else {
         return;
     };
-    flow.push(&summary(answer, turn, lane, reason), screen.theme[Role::TextDim]);
+    flow.push(&answer_summary::text(answer, turn, lane, reason), screen.theme[Role::TextDim]);
     flow.end_line();
-}
-
-fn summary(answer: &Answer, turn: &Turn, lane: Lane, reason: StopReason) -> String {
-    let speed = number(turn.tokens_per_second(lane), 1);
-    let mut text = format!("└ {} tokens", answer.tokens.len());
-    if let Some(mean) = answer.stats().mean_tokens_per_round().filter(|_| lane != Lane::Plain) {
-        text.push_str(&format!(" · {mean:.2} tokens per round"));
-    }
-    text.push_str(&format!(" · {speed} tok/s"));
-    if let Some(speedup) = turn.speedup().filter(|_| lane == Lane::Speculative) {
-        text.push_str(&format!(" · {speedup} plain{}", if speedup.is_disturbed() { " (disturbed)" } else { "" }));
-    }
-    let why = match reason {
-        StopReason::Eos => "",
-        StopReason::MaxTokens => " · cut at max-tokens",
-        StopReason::ContextFull => " · context full",
-        StopReason::Stopped => " · stopped",
-        StopReason::Refused => " · refused",
-        StopReason::BrokenOff => " · the engine broke off",
-        StopReason::Measured => " · measured enough",
-    };
-    text.push_str(why);
-    text
 }
 
 #[cfg(test)]
