@@ -1,4 +1,4 @@
-//! Temporary files and folders, beside what they become; and those that a killed process left behind.
+//! Temporary files and folders, beside what they become, and removing those of killed processes.
 //!
 //! Invariant: only what has a name that this program gives to temporary files, belongs to the same user, and was not changed
 //! for a day is removed: a process that still writes a file changes it.
@@ -14,7 +14,7 @@ use tempfile::{NamedTempFile, TempDir};
 const PREFIX: &str = ".draftscope-";
 const RANDOM: usize = 6;
 
-/// Age from which a temporary file was left behind.
+/// Age from which no process uses a temporary file any more.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Most entries of a folder that are looked at.
@@ -24,8 +24,8 @@ const MAX_ENTRIES: usize = 1 << 14;
 const FILE_MODE: u32 = 0o666;
 const FOLDER_MODE: u32 = 0o777;
 
-/// Makes a temporary file in this folder, with the permissions of an ordinary one. Files and folders that were left behind
-/// there are removed first.
+/// Makes a temporary file in this folder, with the permissions of an ordinary one. Those of killed processes are
+/// removed first.
 ///
 /// # Errors
 /// When it cannot be created.

@@ -24,6 +24,7 @@ mod loading;
 mod marks;
 mod memo;
 mod moment;
+mod most_tokens;
 mod notices;
 mod partial;
 mod pass_costs;

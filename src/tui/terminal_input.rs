@@ -4,7 +4,7 @@
 //! terminal is gone: it takes end of file (0 bytes) for "nothing yet" and reads again, at full load.
 //!
 //! crossterm's feature `use-dev-tty` asks the system again for what is left to read after each read. Without it, keys
-//! behind the first 1,024 bytes wait for the next key.
+//! after the first 1,024 bytes wait for the next key.
 
 use std::io;
 use std::pin::Pin;

@@ -260,7 +260,7 @@ pub(in crate::model) fn check_shape(shape: &Shape) -> Result<(), ModelError> {
 mod tests {
     use super::*;
     use crate::model::nn::{Conventions, RopeSpec, TransformerConfig};
-    use crate::model::plan::{Angles, BlockNames, Sight, UsualAttention, Vector};
+    use crate::model::plan::{Sight, Vector};
 
     /// A plan of two layers of the Llama kind.
     fn usual() -> Plan {
@@ -281,19 +281,7 @@ mod tests {
             pairs: PairOrder::HalfSplit,
             tied: true,
         };
-        let layer = |block| {
-            let names = BlockNames::of(&config, block, false);
-            Layer {
-                mixer: Mixer::Attention(UsualAttention::of(&config).plan(&names)),
-                mix: names.join("attn_norm"),
-                feed: Feed::Dense(names.gated("", config.ffn, Activation::Silu)),
-                fed: names.join("ffn_norm"),
-                token_input: None,
-                output_scale: None,
-            }
-        };
-        let angles = Angles { rope: config.rope.clone(), width: config.head_dim };
-        Plan::usual(&config, vec![angles], vec![layer(0), layer(1)], false)
+        Plan::llama(&config)
     }
 
     /// Why a plan does not run once its last layer is changed.

@@ -13,7 +13,7 @@ use crate::model::files::{GgufFile, ModelFiles};
 use crate::model::nn::{Activation, LLAMA_LAYOUT, PairOrder, RopeSpec, TransformerConfig};
 use crate::model::plan::{
     Angles, Attention, BlockNames, Feed, GatedFeed, HeadNorm, Join, Keys, KeysAndValues, Layer, Matrix, Mixer, Norm,
-    Over, Plan, Rows, UsualAttention, Vector,
+    Over, Plan, Rows, Vector,
 };
 use crate::model::{Checkpoint, LogitRows, Model};
 use crate::protocol::TokenId;
@@ -40,20 +40,7 @@ fn config() -> TransformerConfig {
 }
 
 fn base() -> Plan {
-    let config = config();
-    let layer = |block| {
-        let names = BlockNames::of(&config, block, false);
-        Layer {
-            mixer: Mixer::Attention(UsualAttention::of(&config).plan(&names)),
-            mix: names.join("attn_norm"),
-            feed: Feed::Dense(names.gated("", config.ffn, Activation::Silu)),
-            fed: names.join("ffn_norm"),
-            token_input: None,
-            output_scale: None,
-        }
-    };
-    let angles = Angles { rope: config.rope.clone(), width: config.head_dim };
-    Plan::usual(&config, vec![angles], (0..config.layers).map(layer).collect(), false)
+    Plan::llama(&config())
 }
 
 fn attention(layer: &mut Layer) -> &mut Attention {

@@ -2,10 +2,10 @@
 //! and a head of their usual names.
 
 use super::{
-    Angles, Attention, BlockNames, Embedding, End, Head, HeadNorm, Keys, KeysAndValues, Layer, Matrix, Norm, Over,
-    Plan, Rotation, Sight, Vector,
+    Angles, Attention, BlockNames, Embedding, End, Feed, Head, HeadNorm, Keys, KeysAndValues, Layer, Matrix, Mixer,
+    Norm, Over, Plan, Rotation, Sight, Vector,
 };
-use crate::model::nn::TransformerConfig;
+use crate::model::nn::{Activation, TransformerConfig};
 
 /// Sizes and conventions of usual attention.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +71,30 @@ impl UsualAttention {
     }
 }
 
+impl Layer {
+    /// A layer of the Llama kind: attention with keys of its own, a dense feed-forward layer with SiLU, a norm before each.
+    #[must_use]
+    pub fn usual(config: &TransformerConfig, block: usize) -> Self {
+        let names = BlockNames::of(config, block, false);
+        Self {
+            mixer: Mixer::Attention(UsualAttention::of(config).plan(&names)),
+            mix: names.join("attn_norm"),
+            feed: Feed::Dense(names.gated("", config.ffn, Activation::Silu)),
+            fed: names.join("ffn_norm"),
+            token_input: None,
+            output_scale: None,
+        }
+    }
+}
+
 impl Plan {
+    /// All layers of the Llama kind, rotated by one table of angles.
+    #[must_use]
+    pub fn llama(config: &TransformerConfig) -> Self {
+        let angles = Angles { rope: config.rope.clone(), width: config.head_dim };
+        Self::usual(config, vec![angles], (0..config.layers).map(|block| Layer::usual(config, block)).collect(), false)
+    }
+
     /// Layers between an embedding and a head with their usual names; `centred`: whether the last norm is stored as
     /// `w − 1`.
     #[must_use]

@@ -110,7 +110,7 @@ impl<'a> Sheet<'a> {
                 let first = round.map_or(answer.kept, |round| round.first_token);
                 self.laid.row_of(Lane::Speculative, first).saturating_sub(height / 2).min(max_top)
             }
-            _ => self.behind().map_or(max_top, |row| {
+            _ => self.slowest_row().map_or(max_top, |row| {
                 // the newest row of the slower lane, and below it some of what the faster one has already
                 (row + 1 + height / 3).saturating_sub(height).min(max_top)
             }),
@@ -118,7 +118,7 @@ impl<'a> Sheet<'a> {
     }
 
     /// The row that the slowest lane has reached, while lanes race.
-    fn behind(&self) -> Option<usize> {
+    fn slowest_row(&self) -> Option<usize> {
         let races = self.turn.begun.baseline == Baseline::Race || self.turn.begun.rival.is_some();
         let is_over = self.turn.answer(Lane::Speculative).finished.is_some();
         let lanes = Lane::ALL.iter().copied().filter(|lane| *lane != Lane::Speculative);

@@ -120,11 +120,6 @@ fn of(screen: Screen, turn: &Turn) -> Option<Hero> {
     }
 }
 
-/// Tokens of a round at most: k drafts, and the target's own.
-fn most(turn: &Turn) -> u64 {
-    u64::from(turn.begun.draft_len) + 1
-}
-
 fn strong(text: String) -> Part {
     (text, Role::TextStrong)
 }
@@ -165,8 +160,8 @@ fn measured(screen: Screen, turn: &Turn, speedup: &Speedup, mean: f64) -> Hero {
         below: vec![
             speeds.iter().cloned().chain(passes).collect(),
             speeds,
-            tokens(format!(", {} at most", most(turn))),
-            tokens(format!(", of {}", most(turn))),
+            tokens(format!(", {} at most", turn.most_tokens_per_round())),
+            tokens(format!(", of {}", turn.most_tokens_per_round())),
             tokens(String::new()),
         ],
         why: String::new(),
@@ -176,7 +171,7 @@ fn measured(screen: Screen, turn: &Turn, speedup: &Speedup, mean: f64) -> Hero {
 fn unmeasured(screen: Screen, turn: &Turn, mean: f64) -> Hero {
     let is_over = turn.answer(Lane::Speculative).finished.is_some();
     let plain = if is_over { "plain decoding: 1" } else { "so far; plain decoding 1" };
-    let most = format!("{} at most", most(turn));
+    let most = format!("{} at most", turn.most_tokens_per_round());
     let wide = [vec![strong("tokens per round".to_owned())], vec![dim(plain)], vec![dim(most)]];
     let narrow = [vec![strong("tokens".to_owned())], vec![strong("per round".to_owned())], vec![dim("plain: 1")]];
     let key = screen.app.key(Action::ViewCompare);

@@ -31,8 +31,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let mut lines = Vec::new();
     if let Some(finding) = explain(round, column) {
         let sentence = capital(&finding.text);
-        let role = if finding.near_tie { Role::Warning } else { Role::TextStrong };
-        lines.extend(wrapped(&format!("{sentence}."), inner.width, screen.theme[role]));
+        lines.extend(wrapped(&format!("{sentence}."), inner.width, screen.theme[Role::TextStrong]));
     }
     lines.extend(numbers(screen, round, column, inner.width));
     put(lines, inner, frame);

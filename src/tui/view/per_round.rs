@@ -14,7 +14,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     }
     let answer = screen.turn().map(|turn| turn.answer(Lane::Speculative));
     let mean = number(answer.and_then(|a| a.stats().mean_tokens_per_round()), 2);
-    let most = answer.and_then(|a| a.rounds.iter().map(|round| longest(round)).max()).map_or(1, |longest| longest + 1);
+    let most = screen.turn().map_or(1, Turn::most_tokens_per_round);
     let block = screen.panel(if area.width < 42 || answer.is_none_or(|answer| answer.rounds.is_empty()) {
         format!(" Tokens per round: {mean} ")
     } else {
@@ -46,7 +46,7 @@ pub(super) fn columns(screen: Screen, area: Rect, frame: &mut Frame) {
     let rounds = answer.map_or(&[][..], |answer| &answer.rounds[..]);
     let room = (usize::from(inner.width) / COLUMN).max(1);
     let shown = &rounds[rounds.len().saturating_sub(room)..];
-    let most = shown.iter().map(|round| longest(round) + 1).max().unwrap_or(1) as u16;
+    let most = shown.iter().map(|round| round.most_tokens()).max().unwrap_or(1) as u16;
     if inner.height < 2 || shown.is_empty() {
         return;
     }
@@ -86,12 +86,6 @@ fn levels(round: &Round) -> Vec<(Option<&'static str>, Role)> {
     };
     let drafts = (0..round.drafts.len()).filter(|index| !round.is_tree() || round.path().any(|at| at == *index));
     std::iter::once(own).chain(drafts.map(draft)).collect()
-}
-
-/// The longest chain of drafts that a round has or is to have.
-fn longest(round: &Round) -> u64 {
-    let drafted = (0..round.drafts.len()).map(|index| round.depth(index) as u64 + 1).max();
-    drafted.unwrap_or(0).max(round.draft_len.into())
 }
 
 /// How many rounds accepted 0, 1, 2 … drafts.

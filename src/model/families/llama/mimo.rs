@@ -8,12 +8,12 @@
 use std::sync::Arc;
 
 use crate::model::drafters::core::{self, CandleMtp, MtpOnCandle, MtpShape, MtpShared, OwnTensors};
-use crate::model::families::llama::{LlamaWeights, block, plan::layer};
+use crate::model::families::llama::{LlamaWeights, block};
 use crate::model::files::{ModelFiles, renamed};
 use crate::model::interfaces::{CandleTarget, LoadContext, Modules};
 use crate::model::native::{NativeLlama, NativeMtp};
 use crate::model::nn::{Embedding, PairOrder, Rope, TransformerConfig};
-use crate::model::plan::{Angles, OwnModule};
+use crate::model::plan::{Angles, Layer, OwnModule};
 use crate::model::{Model, ModelError};
 use crate::protocol::{ConcatOrder, Feed, MtpSpec, NormForm, Pairing, Recycle, SlotPosition, SlotZero};
 
@@ -53,7 +53,7 @@ pub(super) fn plans(
     let own = OwnTensors { source, config };
     own.check(count)?;
     let angles = Angles { rope: config.rope.clone(), width: config.head_dim };
-    let module = |index| own.plan(index, (layer(config, config.layers + index), angles.clone()), SPEC);
+    let module = |index| own.plan(index, (Layer::usual(config, config.layers + index), angles.clone()), SPEC);
     Ok((0..count).map(module).collect())
 }
 
@@ -82,7 +82,8 @@ pub(super) fn candle(
 pub(super) fn native(context: &LoadContext<'_>, count: usize, target: &NativeLlama) -> Result<Modules, ModelError> {
     let (source, config) = (context.source, context.config.transformer());
     OwnTensors { source, config }.check(count)?;
-    let module = |index| NativeMtp::own(source, (config, SPEC), target, (index, &layer(config, config.layers + index)));
+    let module =
+        |index| NativeMtp::own(source, (config, SPEC), target, (index, &Layer::usual(config, config.layers + index)));
     let modules = (0..count).map(module);
     let modules = modules.collect::<Result<Vec<_>, _>>()?;
     Ok(core::modules(modules, name(source), &target.spec().dtype))
