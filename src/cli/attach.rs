@@ -111,7 +111,7 @@ pub struct AttachArgs {
     /// First prompt, sent at once
     #[arg(long, value_name = "TEXT", help_heading = "Screen")]
     pub prompt: Option<String>,
-    /// Answer each line of standard input as a prompt of its own, as text with its number
+    /// Answer each line of standard input as a prompt, as text with its number
     #[arg(long, help_heading = "Screen")]
     pub per_line: bool,
     /// Pace of answers: ramp, full, slow, or rounds a second
