@@ -58,9 +58,9 @@ pub struct DemoArgs {
 pub struct ExportArgs {
     /// The recording; - reads it from standard input
     pub file: PathBuf,
-    /// Format to write
+    /// Format to write [default: as the ending of --out says]
     #[arg(long, value_enum)]
-    pub to: Format,
+    pub to: Option<Format>,
     /// File to write (for gif-frames and specspecs a folder), or - for standard output [default: next to the recording]
     #[arg(long, short, value_name = "PATH")]
     pub out: Option<PathBuf>,

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
+use clap::ValueEnum;
 use draftscope::cli::ExportArgs;
 use draftscope::export::{self, ExportError, ExportOptions, Format};
 use draftscope::session::text::printable;
@@ -16,7 +17,7 @@ use super::files;
 use super::signals::StopSignal;
 
 pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
-    let format = args.to;
+    let format = format(args)?;
     if args.out.is_none() && args.file.as_os_str() == "-" {
         bail!("a recording from standard input has no name of its own; choose a file with --out");
     }
@@ -53,6 +54,16 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
         super::output::print(printable(&out.display().to_string()))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The format asked for, else the one that the name of the file to write says.
+fn format(args: &ExportArgs) -> Result<Format> {
+    let named = || Format::of_name(&args.out.as_ref()?.file_name()?.to_string_lossy());
+    args.to.or_else(named).ok_or_else(|| {
+        let endings: Vec<_> = Format::value_variants().iter().map(|format| format.ending()).collect();
+        let endings = endings.join(", ");
+        anyhow!("which format? name it with --to, or choose a file for --out whose name ends with one of {endings}")
+    })
 }
 
 fn options(args: &ExportArgs) -> ExportOptions {

@@ -112,6 +112,15 @@ impl Format {
             Self::Jsonl => ".whole.dscope.jsonl",
         }
     }
+
+    /// The format that a file of this name has.
+    #[must_use]
+    pub fn of_name(name: &str) -> Option<Self> {
+        let name = name.to_lowercase();
+        let is_copy = [".jsonl", ".jsonl.zst"].iter().any(|ending| name.ends_with(ending));
+        let named = Self::value_variants().iter().find(|format| name.ends_with(format.ending())).copied();
+        named.or(is_copy.then_some(Self::Jsonl))
+    }
 }
 
 /// Options of an export.
