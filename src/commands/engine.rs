@@ -1,6 +1,6 @@
 //! Starts the engine as the arguments say.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use draftscope::cli::{DecodeArgs, ModelArgs, RivalArgs};
 use draftscope::engine::{self, EngineConfig};
 use draftscope::model::options::LoadOptions;
@@ -13,8 +13,9 @@ use super::run_args::settings;
 
 /// Finds the model and starts the engine.
 pub(crate) fn start(model: &ModelArgs, decode: &DecodeArgs, baseline: Baseline) -> Result<Source> {
-    let settings = settings(model, decode, baseline)?;
-    spawn(recipe(model)?, settings)
+    let (settings, recipe) = (settings(model, decode, baseline)?, recipe(model)?);
+    has_its_drafters(&recipe, &settings)?;
+    spawn(recipe, settings)
 }
 
 /// The same, with a rival if the arguments ask for one.
@@ -25,7 +26,19 @@ pub(crate) fn start_against(
     baseline: Baseline,
 ) -> Result<Source> {
     let (recipe, settings) = recipe_against(rival, model, decode, baseline)?;
+    has_its_drafters(&recipe, &settings)?;
     spawn(recipe, settings)
+}
+
+/// Refuses a draft model that is asked for as drafter and not named: where nobody watches, an answer without drafts would
+/// pass for one with them.
+fn has_its_drafters(recipe: &LoadOptions, settings: &Settings) -> Result<()> {
+    let drafters = [Some(settings.drafter), settings.rival.map(|rival| rival.drafter)];
+    let needs = drafters.iter().flatten().any(|drafter| drafter.chain().contains(&DrafterKind::DraftModel));
+    if needs && recipe.draft_model.is_none() {
+        bail!("the drafter draft-model needs a model: name one with --draft-model FILE, or choose another --drafter");
+    }
+    Ok(())
 }
 
 /// The same for a screen, which shows why a draft model cannot be used and goes on without it.
