@@ -486,6 +486,16 @@ fn a_recording_is_replayed_exported_and_compared_without_a_model() {
     let damaged = files.path("damaged.jsonl");
     fs::write(&damaged, whole.replacen("\"type\":\"scored\"", "\"type\":\"scored\",,", 1)).unwrap();
     refuses(draftscope().arg("replay").arg(&damaged), "is damaged at line");
+    for (name, begins) in [("page.HTML", "<!doctype html>"), ("table.csv", "turn,"), ("copy.jsonl", "{\"")] {
+        let out = files.path(name);
+        draftscope().arg("export").arg(&a).arg("--out").arg(&out).assert().success();
+        let text = fs::read_to_string(&out).unwrap();
+        assert!(text.to_lowercase().starts_with(begins), "{name}: {}", &text[..text.len().min(60)]);
+    }
+    for out in ["odd.json", "-"] {
+        refuses(draftscope().arg("export").arg(&a).args(["--out", out]), "which format? name it with --to");
+    }
+    refuses(draftscope().arg("export").arg(&a), "which format? name it with --to");
     refuses(draftscope().arg("export").arg(&damaged).args(["--to", "csv"]), "is damaged at line");
     refuses(draftscope().arg("replay").arg(files.path("none")), "cannot read the trace");
     refuses(draftscope().arg("replay").arg(&files.tiny.target), "it is not text: it begins like a GGUF file");
@@ -609,6 +619,7 @@ fn options_without_effect_are_reported() {
     let files = Files::new();
     refuses(files.run().args(["--ngram-min", "6", "--ngram-max", "3"]), "--ngram-min is 6 and --ngram-max 3");
     files.run().args(["--ngram-min", "6"]).assert().success();
+    refuses(files.run().args(["--drafter", "draft-model"]), "needs a model: name one with --draft-model");
     refuses(files.run().args(["--draft-model", "/no/such.gguf"]), "check what --draft-model names");
     let broken = files.path("broken.gguf");
     fs::write(&broken, "GGUF").unwrap();

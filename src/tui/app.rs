@@ -60,6 +60,8 @@ pub(super) enum Ask {
     Export(usize),
     /// The screen as pictures.
     Picture,
+    /// The theme of this name is to be used from the next start on.
+    KeepTheme(String),
 }
 
 /// Where the user looks.
@@ -389,7 +391,7 @@ impl App {
     /// The index of the shown round: the selected one, else the newest.
     pub(super) fn round_index(&self, session: &Session) -> Option<RoundAt> {
         let selected = self.selected.filter(|at| round_at(session, *at).is_some());
-        selected.or_else(|| live_round(session))
+        selected.or_else(|| live_round(session).filter(|_| !self.begins_anew(session)))
     }
 
     /// The shown round.

@@ -13,6 +13,12 @@ impl App {
     pub(super) fn starts_conversation(&self, index: usize) -> bool {
         self.conversations.binary_search(&index).is_ok() // they are in order
     }
+
+    /// Whether a new conversation has begun that has no turn yet: figures and rounds of the one before are not its own.
+    pub(super) fn begins_anew(&self, session: &Session) -> bool {
+        let count = session.turns().len();
+        count > 0 && self.conversations.last() == Some(&count) && !self.is_busy(session)
+    }
 }
 
 /// The turns that count, oldest first.

@@ -183,3 +183,15 @@ fn a_gpu_and_what_rounds_do_on_it_are_shown() {
     let screen = Stage::new(&script, on_speed()).screen(140, 42);
     assert!(screen.contains("one by one"), "{screen}");
 }
+
+#[test]
+fn a_new_conversation_begins_without_figures_and_rounds_of_the_one_before() {
+    let mut stage = Stage::of(&first_turn());
+    let of_the_turn = ["tokens per round", "Round 7", "accepted 10"];
+    stage.shows((140, 42), &of_the_turn);
+    stage.press("<C-n>");
+    let screen = stage.screen(140, 42);
+    let side: String = screen.lines().skip(12).collect();
+    assert!(screen.contains("new conversation") && screen.contains("Why is the sky blue?"), "{screen}");
+    assert!(of_the_turn.iter().all(|text| !side.contains(text)), "{screen}");
+}

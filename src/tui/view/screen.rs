@@ -37,7 +37,7 @@ impl<'a> Screen<'a> {
     /// The shown turn: that of the selected round, else the newest.
     pub(super) fn turn(&self) -> Option<&'a Turn> {
         let selected = self.app.selected.and_then(|at| self.session.turns().get(at.turn));
-        selected.or_else(|| self.session.turn())
+        selected.or_else(|| self.session.turn().filter(|_| !self.app.begins_anew(self.session)))
     }
 
     /// The engine of somebody else, if one is attached.
