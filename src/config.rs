@@ -4,7 +4,7 @@
 //! Invariant: a file that is missing, cut off or partly wrong never stops the program: each part that is not
 //! understood becomes a warning, the rest is used. `cli` defines what an option means.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy;
@@ -145,6 +145,33 @@ impl UserFiles {
     }
 }
 
+/// Sets a setting in the file and leaves all else as it is, comments included; a file that is not there becomes the
+/// [`TEMPLATE`] with the setting.
+///
+/// # Errors
+/// When the file cannot be read, is no TOML, or cannot be written.
+pub fn set(path: &Path, key: &str, value: &str) -> io::Result<()> {
+    let text = match file_access::read_regular_text(path, MAX_BYTES) {
+        Err(error) if error.kind() == ErrorKind::NotFound => TEMPLATE.to_owned(),
+        read => read?,
+    };
+    let mut document: toml_edit::DocumentMut = text
+        .parse()
+        .map_err(|error: toml_edit::TomlError| io::Error::other(error.message().trim().replace('\n', ", ")))?;
+    document[key] = toml_edit::value(value);
+    // the file itself, where its name is a link to it
+    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let folder = path.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder)?;
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(document.to_string().as_bytes())?;
+    if let Ok(before) = std::fs::metadata(&path) {
+        file.as_file().set_permissions(before.permissions())?;
+    }
+    file.persist(&path).map_err(|error| error.error)?;
+    Ok(())
+}
+
 /// Commands that measure or check. How they decode is part of their result, so the file does not change it.
 const MEASURING: &[&str] = &["explain", "verify-identity"];
 
@@ -230,6 +257,24 @@ mod tests {
         assert_eq!(files.keymap.as_deref(), Some("[browse]"));
         assert_eq!(files.warnings, Vec::<String>::new());
         assert_eq!(UserFiles::read(Path::new("/no/such/folder/config.toml")), UserFiles::default());
+    }
+
+    #[test]
+    fn setting_one_value_leaves_the_rest_of_the_file_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new").join("config.toml");
+        set(&path, "theme", "nord").unwrap();
+        let files = UserFiles::read(&path);
+        assert_eq!((files.entries, files.warnings), (vec![("theme".to_owned(), "nord".to_owned())], Vec::new()));
+        assert!(std::fs::read_to_string(&path).unwrap().contains(TEMPLATE.trim_end()), "all settings, commented out");
+        std::fs::write(&path, "# mine\nseed = 7 # lucky\ntheme = 'old'\n").unwrap();
+        set(&path, "theme", "a \"b\"").unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.starts_with("# mine\nseed = 7 # lucky\ntheme = "), "{text}");
+        assert_eq!(UserFiles::read(&path).entries[1].1, "a \"b\"");
+        std::fs::write(&path, "theme = = 3").unwrap();
+        assert!(set(&path, "theme", "nord").is_err());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "theme = = 3", "a file that is not understood stays");
     }
 
     #[cfg(unix)]

@@ -7,11 +7,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
+use draftscope::config;
 use draftscope::export::{self, ExportOptions, Format};
 use draftscope::protocol::Event;
 use draftscope::session::Session;
 use draftscope::trace::Recording;
-use draftscope::tui::{Exporter, Pictures, Saver};
+use draftscope::tui::{Exporter, Pictures, Saver, ThemeKeeper};
 use etcetera::BaseStrategy;
 use ratatui::buffer::Buffer;
 
@@ -49,6 +50,17 @@ fn exported(index: usize, events: &mut dyn Iterator<Item = &Event>) -> Result<St
 /// Writes the screen as pictures into the current folder.
 pub(crate) fn pictures() -> Pictures {
     Pictures(Rc::new(pictured))
+}
+
+/// Keeps the chosen theme in the configuration file.
+pub(crate) fn theme_keeper() -> ThemeKeeper {
+    ThemeKeeper(Rc::new(|name| {
+        let path = config::path().ok_or("the theme is not kept: this user has no configuration folder")?;
+        match config::set(&path, "theme", name) {
+            Ok(()) => Ok(format!("theme: {name}, kept in {}", path.display())),
+            Err(error) => Err(format!("theme: {name}, but {} was not written: {error}", path.display())),
+        }
+    }))
 }
 
 fn pictured(screen: &Buffer) -> Result<String, String> {

@@ -37,6 +37,7 @@ pub(crate) fn look(args: &LookArgs, files: &UserFiles) -> TuiOptions {
         no_mouse: args.no_mouse,
         warnings: files.warnings.clone(),
         pictures: Some(files::pictures()),
+        theme_keeper: Some(files::theme_keeper()),
         quiz: Some(quiz_files::quiz_files()),
         ..options
     }

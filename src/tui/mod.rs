@@ -75,8 +75,8 @@ pub use lesson::{
 pub use lesson_player::{PlayedStep, play_lesson};
 pub use offscreen::Offscreen;
 pub use options::{
-    Exporter, FirstStart, Keep, KeptProgress, Pictures, QuizFiles, Read, Recordings, Saver, TuiOptions, Write, WriteAs,
-    WriteScreen, WriteText,
+    Exporter, FirstStart, Keep, KeepName, KeptProgress, Pictures, QuizFiles, Read, Recordings, Saver, ThemeKeeper,
+    TuiOptions, Write, WriteAs, WriteScreen, WriteText,
 };
 pub use pace::Pace;
 pub use page::Page;

@@ -57,6 +57,19 @@ impl fmt::Debug for Pictures {
     }
 }
 
+/// Keeps a name for later starts; returns a sentence for the screen, on success or failure.
+pub type KeepName = dyn Fn(&str) -> Result<String, String>;
+
+/// How a chosen theme is kept: supplied by the caller, like [`Saver`].
+#[derive(Clone)]
+pub struct ThemeKeeper(pub Rc<KeepName>);
+
+impl fmt::Debug for ThemeKeeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ThemeKeeper")
+    }
+}
+
 /// The events of a bundled recording, by name, or why there are none.
 pub type Read = dyn Fn(&str) -> Result<Vec<Event>, String>;
 
@@ -165,6 +178,8 @@ pub struct TuiOptions {
     pub export: Option<Exporter>,
     /// Writes pictures of the screen.
     pub pictures: Option<Pictures>,
+    /// Keeps a theme by its name for later starts.
+    pub theme_keeper: Option<ThemeKeeper>,
     /// Plays lessons without an engine.
     pub recordings: Option<Recordings>,
     /// Lessons of the user: name and text of the file. They are listed after the bundled ones.
@@ -194,6 +209,14 @@ impl TuiOptions {
             no_color: set("NO_COLOR").is_some(),
             depth: ColorDepth::of(set("COLORTERM").as_deref(), set("TERM").as_deref()),
             ..Self::default()
+        }
+    }
+
+    /// Has the caller keep a theme; returns what became of it.
+    pub(super) fn keep_theme(&self, name: &str) -> String {
+        match &self.theme_keeper {
+            Some(keeper) => (keeper.0)(name).unwrap_or_else(|error| error),
+            None => format!("theme: {name}, until the program ends"),
         }
     }
 

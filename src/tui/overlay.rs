@@ -4,6 +4,7 @@ use crate::session::PassId;
 
 use super::help_page::HelpPage;
 use super::line_input::LineInput;
+use super::panel_row::SettingsPanel;
 use super::what_if_form::WhatIfForm;
 
 /// What covers the screen and takes the keys.
@@ -20,8 +21,8 @@ pub(super) enum Overlay {
     Draft(LineInput),
     /// A moment being named.
     GoTo(LineInput),
-    /// The settings, with the chosen row.
-    Settings(usize),
+    /// The settings.
+    Settings(SettingsPanel),
     /// The rival's settings, with the chosen row.
     Versus(usize),
     /// The formats of an export, with the chosen one.

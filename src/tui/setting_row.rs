@@ -37,7 +37,8 @@ pub(super) enum SettingRow {
 }
 
 impl SettingRow {
-    /// Every setting, in the order of the panel.
+    /// Every setting: the panel has a row for each.
+    #[cfg(test)]
     pub(super) const ALL: &'static [Self] = &[
         Self::Drafter,
         Self::DraftLen,

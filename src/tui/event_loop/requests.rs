@@ -32,6 +32,7 @@ impl EventLoop {
                 Ask::SaveAndQuit => self.save_and_quit(),
                 Ask::Export(format) => self.app.toast = Some(self.export(format)),
                 Ask::Picture => self.app.toast = Some(self.picture(stage)?),
+                Ask::KeepTheme(name) => self.app.toast = Some(self.app.options.keep_theme(&name)),
             }
         }
         Ok(())

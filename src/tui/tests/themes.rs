@@ -3,6 +3,7 @@
 use ratatui::style::{Color, Style};
 
 use super::*;
+use crate::tui::app::Ask;
 use crate::tui::page::Page;
 use crate::tui::theme::{BUNDLED, Role, Theme};
 
@@ -50,7 +51,7 @@ fn a_theme_is_on_show_as_soon_as_it_is_chosen_and_leaving_takes_the_one_before()
     assert_eq!((stage.app.theme().name.as_str(), stage.app.overlay.is_none()), ("default", true));
     stage.press("T<Down><Enter>");
     assert_eq!((stage.app.theme().name.as_str(), stage.app.overlay.is_none()), ("light", true));
-    stage.shows((80, 24), &["theme = \"light\" in config.toml"]);
+    assert_eq!(stage.app.asks, [Ask::KeepTheme("light".to_owned())], "for later starts");
 }
 
 #[test]

@@ -390,18 +390,18 @@ fn the_settings_panel_has_tree_p_min_theme_and_pace() {
     assert!(matches!(stage.sent.last(), Some(Command::SetDrafting { drafting }) if drafting.tree == Some(2)));
     stage.press("<Down><Right>");
     assert!(matches!(stage.sent.last(), Some(Command::SetDrafting { drafting }) if drafting.p_min == 0.05));
-    let theme = stage.app.theme().name.clone();
-    for _ in 0..9 {
-        stage.press("<Down>");
-    }
-    stage.press("<Right>");
-    assert_ne!(stage.app.theme().name, theme);
-    stage.press("<Left>");
-    assert_eq!(stage.app.theme().name, theme);
-    stage.press("<Down><Right>");
+    stage.press(&"<Down>".repeat(9)).press("<Right>");
     assert_eq!(stage.app.pace, Pace::Ramp);
     stage.press("<Down><Right>");
     assert!(stage.app.autosave);
+    let theme = stage.app.theme().name.clone();
+    stage.press("<Down><Right>");
+    assert_ne!(stage.app.theme().name, theme);
+    stage.press("<Left>");
+    assert_eq!(stage.app.theme().name, theme);
+    assert!(!stage.screen(80, 24).contains("MTP:"), "folded");
+    stage.press("<Down><Right><Down>");
+    stage.shows((80, 24), &["expert settings", "below", "▸ MTP: fed with"]);
 }
 
 /// An answer of which two rounds are there, paused by the user.

@@ -8,6 +8,7 @@ mod marks;
 mod mouse;
 mod navigation;
 mod overlay;
+mod panels;
 mod plain;
 mod quit;
 mod quiz;

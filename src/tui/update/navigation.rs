@@ -9,6 +9,7 @@ use crate::tui::filter::{Filter, has_reject};
 use crate::tui::help_page::HelpPage;
 use crate::tui::line_input::LineInput;
 use crate::tui::page::{Page, Pane};
+use crate::tui::panel_row::SettingsPanel;
 use crate::tui::selection::{RoundAt, live_round, places, round_at, rounds};
 use crate::tui::what_if_form::WhatIfForm;
 
@@ -70,7 +71,7 @@ fn open(app: &mut App, session: &Session, action: Action) -> bool {
         Action::Help => Overlay::Help(HelpPage::default()),
         Action::Palette => Overlay::Palette(LineInput::default()),
         Action::Search => Overlay::Search(LineInput::default()),
-        Action::Settings => Overlay::Settings(0),
+        Action::Settings => Overlay::Settings(SettingsPanel::default()),
         Action::Versus => Overlay::Versus(0),
         Action::Export if app.options.export.is_none() => {
             app.toast = Some(format!("this session cannot be exported from here; {} saves it", app.key(Action::Save)));

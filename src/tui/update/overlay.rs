@@ -10,13 +10,11 @@ use crate::tui::conversation::{self, Point};
 use crate::tui::help_page::HelpPage;
 use crate::tui::keymap::Context;
 use crate::tui::line_input::LineInput;
-use crate::tui::panel_row::PanelRow;
 use crate::tui::search;
 use crate::tui::selection::{RoundAt, round_at};
-use crate::tui::setting_row::SettingRow;
 use crate::tui::what_if_form::{Row, WhatIfForm};
 
-use super::{learn, marks, navigation, quit, seek, settings, time};
+use super::{learn, marks, navigation, panels, quit, seek, settings, time};
 
 /// The effect of an action on an overlay.
 pub(super) enum Done {
@@ -83,11 +81,11 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Done
         Overlay::Help(page) => help(app, page, action),
         Overlay::Palette(entry) => palette(app, entry, action),
         Overlay::Search(entry) => search(app, time.shown(), entry, action),
-        Overlay::Settings(row) => panel(app, time.live(), row, action),
-        Overlay::Versus(row) => versus(app, time.live(), row, action),
-        Overlay::Export(row) => export(app, row, action),
-        Overlay::SentPrompt(line) => sent_prompt(app, line, action),
-        Overlay::Themes(before) => themes(app, before, action),
+        Overlay::Settings(panel) => panels::settings(app, time.live(), panel, action),
+        Overlay::Versus(row) => panels::versus(app, time.live(), row, action),
+        Overlay::Export(row) => panels::export(app, row, action),
+        Overlay::SentPrompt(line) => panels::sent_prompt(app, line, action),
+        Overlay::Themes(before) => panels::themes(app, before, action),
         Overlay::WhatIf(form) => what_if_panel(app, time, form, action),
         Overlay::Note(entry, place) => match action {
             Action::Confirm => Done::Yes(marks::note(app, entry.text(), place)),
@@ -114,12 +112,12 @@ fn leaving(app: &mut App, action: Action) -> Done {
 }
 
 /// Restores the overlay: only actions that concern no overlay are passed on.
-fn keep(app: &mut App, overlay: Overlay) -> Done {
+pub(super) fn keep(app: &mut App, overlay: Overlay) -> Done {
     app.overlay = Some(overlay);
     Done::Yes(Vec::new())
 }
 
-fn below(app: &mut App, overlay: Overlay, action: Action) -> Done {
+pub(super) fn below(app: &mut App, overlay: Overlay, action: Action) -> Done {
     if matches!(action, Action::Palette | Action::Help) {
         return Done::Run(action);
     }
@@ -192,78 +190,6 @@ fn go_to(app: &mut App, time: &mut Timeline, entry: LineInput, action: Action) -
             keep(app, Overlay::GoTo(entry))
         }
     }
-}
-
-fn panel(app: &mut App, live: &Session, row: usize, action: Action) -> Done {
-    let last = PanelRow::ALL.len() - 1;
-    let row = row.min(last);
-    let commands = match action {
-        Action::Up => return keep(app, Overlay::Settings(row.saturating_sub(1))),
-        Action::Down => return keep(app, Overlay::Settings((row + 1).min(last))),
-        Action::Left => settings::turn_row(app, live, PanelRow::ALL[row], false),
-        Action::Right => settings::turn_row(app, live, PanelRow::ALL[row], true),
-        Action::Confirm => return Done::Yes(Vec::new()),
-        _ => return below(app, Overlay::Settings(row), action),
-    };
-    app.overlay = Some(Overlay::Settings(row));
-    Done::Yes(commands)
-}
-
-fn versus(app: &mut App, live: &Session, row: usize, action: Action) -> Done {
-    let last = SettingRow::RIVAL.len(); // after the row that says whether anything races at all
-    let row = row.min(last);
-    let commands = match action {
-        Action::Up => return keep(app, Overlay::Versus(row.saturating_sub(1))),
-        Action::Down => return keep(app, Overlay::Versus((row + 1).min(last))),
-        Action::Left | Action::Right => settings::oppose(app, live, row, action == Action::Right),
-        Action::Confirm => return Done::Yes(Vec::new()),
-        _ => return below(app, Overlay::Versus(row), action),
-    };
-    app.overlay = Some(Overlay::Versus(row));
-    Done::Yes(commands)
-}
-
-fn export(app: &mut App, row: usize, action: Action) -> Done {
-    let last = app.options.export.as_ref().map_or(0, |exporter| exporter.formats.len()).saturating_sub(1);
-    match action {
-        Action::Up => keep(app, Overlay::Export(row.saturating_sub(1))),
-        Action::Down => keep(app, Overlay::Export((row + 1).min(last))),
-        Action::Confirm => {
-            app.asks.push(Ask::Export(row));
-            Done::Yes(Vec::new())
-        }
-        _ => below(app, Overlay::Export(row), action),
-    }
-}
-
-/// Scrolls by lines and pages.
-fn sent_prompt(app: &mut App, line: usize, action: Action) -> Done {
-    const PAGE: usize = 10;
-    let line = line.min(app.hit_map.help_max);
-    let line = match action {
-        Action::Up => line.saturating_sub(1),
-        Action::Down => line.saturating_add(1),
-        Action::PageUp => line.saturating_sub(PAGE),
-        Action::PageDown => line.saturating_add(PAGE),
-        Action::Confirm => return Done::Yes(Vec::new()),
-        _ => return below(app, Overlay::SentPrompt(line), action),
-    };
-    keep(app, Overlay::SentPrompt(line))
-}
-
-/// A theme applies as soon as it is chosen; leaving restores the one before.
-fn themes(app: &mut App, before: usize, action: Action) -> Done {
-    let chosen = app.themes().1;
-    match action {
-        Action::Up => app.choose_theme(chosen.saturating_sub(1)),
-        Action::Down => app.choose_theme(chosen + 1),
-        Action::Confirm => {
-            app.toast = Some(format!("theme: {0}; theme = \"{0}\" in config.toml keeps it", app.theme().name));
-            return Done::Yes(Vec::new());
-        }
-        _ => return below(app, Overlay::Themes(before), action),
-    }
-    keep(app, Overlay::Themes(before))
 }
 
 fn what_if_panel(app: &mut App, time: &mut Timeline, mut form: Box<WhatIfForm>, action: Action) -> Done {

@@ -74,6 +74,7 @@ fn drafters(session: &Session) -> Vec<DrafterKind> {
 pub(super) fn turn_row(app: &mut App, session: &Session, row: PanelRow, up: bool) -> Vec<Command> {
     match row {
         PanelRow::Run(setting) => return turn(app, session, setting, up),
+        PanelRow::Experts => {}
         PanelRow::Theme => app.turn_theme(up),
         PanelRow::Autosave => app.autosave = !app.autosave,
         PanelRow::Pace => {

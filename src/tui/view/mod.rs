@@ -171,7 +171,7 @@ fn overlay(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) 
         Some(Overlay::Note(entry, place)) => input_line::note(screen, entry, *place, area, frame),
         Some(Overlay::GoTo(entry)) => input_line::place(screen, entry, area, frame),
         Some(Overlay::Draft(entry)) => input_line::draft(screen, entry, area, frame),
-        Some(Overlay::Settings(row)) => settings::render(screen, *row, area, frame),
+        Some(Overlay::Settings(panel)) => settings::render(screen, *panel, area, frame),
         Some(Overlay::Versus(row)) => rival::render(screen, *row, area, frame),
         Some(Overlay::Export(row)) => exports::render(screen, *row, area, frame),
         Some(Overlay::SentPrompt(line)) => hit_map.help_max = sent_prompt::render(screen, *line, area, frame),

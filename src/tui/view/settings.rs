@@ -2,7 +2,8 @@
 //!
 //! Invariant: a requested value that is not in force yet has a `→`, as in the status line.
 
-use crate::tui::panel_row::PanelRow;
+use crate::protocol::Settings;
+use crate::tui::panel_row::{PanelRow, SettingsPanel};
 
 use super::prelude::*;
 use super::screen::keys_of_choices;
@@ -15,50 +16,52 @@ const VALUE: usize = 28;
 /// Width of the panel if there is room: hints are no longer than this leaves them.
 const WIDTH: u16 = 100;
 
-pub(super) fn render(screen: Screen, row: usize, area: Rect, frame: &mut Frame) {
-    let height = PanelRow::ALL.len() as u16 + 4;
-    let area = screens::centre(area, area.width.min(WIDTH), height.min(area.height));
-    let block = screen.panel(" Settings ");
-    let inner = screen.over(block.bottom(keys_of_choices(screen)), area, frame);
+pub(super) fn render(screen: Screen, panel: SettingsPanel, area: Rect, frame: &mut Frame) {
     let live = screen.time.live();
-    let (now, wanted) = (*live.settings(), screen.app.settings(live));
-    let fits = usize::from(inner.height).saturating_sub(2).max(1); // two lines of hints
-    let mut lines: Vec<_> = PanelRow::ALL
-        .iter()
-        .enumerate()
-        .skip((row + 1).saturating_sub(fits))
-        .take(fits)
-        .map(|(index, setting)| {
-            let (value, is) = (setting.value(screen.app, &wanted), setting.value(screen.app, &now));
-            let arrow = if value == is { "  " } else { "→ " };
-            let chosen = index == row;
-            let room = usize::from(inner.width).saturating_sub(2 + NAME + VALUE);
-            let line = Line::from(vec![
-                Span::styled(if chosen { "▸ " } else { "  " }, screen.theme[Role::Key]),
-                Span::styled(fit(setting.name(), NAME), screen.theme[Role::Text]),
-                Span::styled(fit(&format!("{arrow}{value}"), VALUE), screen.theme[Role::TextStrong]),
-                // whole or not at all: the one of the chosen row stands below
-                Span::styled(
-                    if setting.hint().width() > room { "" } else { setting.hint() },
-                    screen.theme[Role::TextDim],
-                ),
-            ]);
-            if chosen { line.patch_style(screen.theme[Role::Selected]) } else { line }
-        })
-        .collect();
-    let whole = PanelRow::ALL.get(row).map_or("", |setting| setting.hint());
-    lines.push(Line::styled(
-        format!("  {}", cut(whole, usize::from(inner.width).saturating_sub(2))),
-        screen.theme[Role::Text],
-    ));
-    lines.push(Line::styled("  changes of the run hold from the next round on", screen.theme[Role::TextDim]));
+    let both = [*live.settings(), screen.app.settings(live)];
+    let (mut lines, mut chosen) = (Vec::new(), 0);
+    for (index, (group, row)) in panel.rows().enumerate() {
+        lines.extend(group.map(|name| Line::styled(name, screen.theme[Role::TextDim])));
+        if index == panel.row {
+            chosen = lines.len();
+        }
+        lines.push(line(screen, panel, (row, index == panel.row, area.width >= WIDTH), both));
+    }
+    let height = (lines.len() as u16 + 3).min(area.height);
+    let area = screens::centre(area, area.width.min(WIDTH), height);
+    let block = screen.panel(" Settings; those of the run hold from the next round on ");
+    let inner = screen.over(block.bottom(keys_of_choices(screen)), area, frame);
+    let fits = usize::from(inner.height).saturating_sub(1).max(1); // one line for the hint
+    let hidden = (chosen + 1).saturating_sub(fits);
+    lines = lines.split_off(hidden);
+    lines.truncate(fits);
+    let hint = cut(panel.chosen().hint(), usize::from(inner.width).saturating_sub(2));
+    lines.push(Line::styled(format!("  {hint}"), screen.theme[Role::Text]));
     put(lines, inner, frame);
+}
+
+/// A row: its name, its value in force or the requested one, and what it is about where all hints have room.
+fn line(
+    screen: Screen,
+    panel: SettingsPanel,
+    (row, is_chosen, has_hint): (PanelRow, bool, bool),
+    [now, wanted]: [Settings; 2],
+) -> Line<'static> {
+    let [is, value] = [&now, &wanted].map(|settings| row.value(screen.app, settings, panel));
+    let arrow = if value == is { "  " } else { "→ " };
+    let line = Line::from(vec![
+        Span::styled(if is_chosen { "▸ " } else { "  " }, screen.theme[Role::Key]),
+        Span::styled(fit(row.name(), NAME), screen.theme[Role::Text]),
+        Span::styled(fit(&format!("{arrow}{value}"), VALUE), screen.theme[Role::TextStrong]),
+        Span::styled(if has_hint { row.hint() } else { "" }, screen.theme[Role::TextDim]),
+    ]);
+    if is_chosen { line.patch_style(screen.theme[Role::Selected]) } else { line }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{Settings, VerifyRule};
+    use crate::protocol::VerifyRule;
     use crate::tui::setting_row::SettingRow;
 
     #[test]
@@ -68,7 +71,7 @@ mod tests {
             assert!(SettingRow::Rule.value(&settings).chars().count() + 2 < VALUE, "{rule}");
         }
         let room = usize::from(WIDTH) - 2 - 2 - NAME - VALUE;
-        for setting in PanelRow::ALL {
+        for (_, setting) in (SettingsPanel { row: 0, is_unfolded: true }).rows() {
             assert!(setting.hint().chars().count() <= room, "{}", setting.hint());
         }
     }
