@@ -4,9 +4,12 @@
 //! (a torn trace, a newer writer, two interleaved lanes) and never panics; the same events always give the same session.
 //! Where a user looks (scroll, selection, focus) is the front end's business, and so is every colour.
 
+mod accepted_series;
 mod accessors;
 pub mod account;
 mod align;
+mod by_context;
+mod calibration;
 mod chosen;
 pub mod classes;
 mod compare;
@@ -58,7 +61,10 @@ use memo::Memo;
 use notices::Notices;
 use settled::Settled;
 
+pub use accepted_series::ACCEPTED_WINDOW;
 pub use align::{Pair, align};
+pub use by_context::{ContextSlice, by_context};
+pub use calibration::{Calibration, Q_RANGES, QRange};
 pub use chosen::ChosenDraftLen;
 pub use compare::{Agreement, Divergence, Race};
 pub use contradiction::Evidence;

@@ -6,7 +6,8 @@
 
 use crate::protocol::{NextKind, RoundOnDevice, RunSummary};
 
-use super::{Copies, Evidence, PartStats, Round};
+use super::by_context::ByContext;
+use super::{Calibration, Copies, Evidence, PartStats, Round};
 
 /// Sums over the complete rounds of a lane.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -27,6 +28,9 @@ pub struct LaneStats {
     histogram: Vec<u64>,
     /// Copied drafts: proposed, tested and accepted.
     copied: Copies,
+    /// Tested drafts by the drafter's probability.
+    pub(super) calibration: Calibration,
+    pub(super) by_context: ByContext,
     longest_asked: u64,
     draft_us: u64,
     verify_us: u64,
@@ -81,6 +85,7 @@ impl LaneStats {
         self.add_times(round);
         self.add_device(round.device.map_or((0, RoundOnDevice::default()), |device| (1, device)));
         self.evidence.add(round);
+        self.by_context.add(round);
         if self.is_uncounted {
             return;
         }
@@ -101,6 +106,7 @@ impl LaneStats {
             _ => {}
         }
         self.copied = self.copied.and(Copies::of(round));
+        self.calibration.add(round);
         count(&mut self.histogram, round.accepted());
         if self.histogram.len() <= depth {
             self.histogram.resize(depth + 1, 0);
@@ -174,6 +180,8 @@ impl LaneStats {
             *sum = sum.saturating_add(part);
         }
         self.copied = self.copied.and(other.copied);
+        self.calibration.merge(&other.calibration);
+        self.by_context.merge(&other.by_context);
         self.is_uncounted |= other.is_uncounted;
         self.longest_asked = self.longest_asked.max(other.longest_asked);
         self.evidence.merge(&other.evidence);

@@ -81,7 +81,7 @@ impl Page {
             Self::Chat => &[Pane::Prompt, Pane::Answer, Pane::Round, Pane::Plots],
             Self::Rounds => &[Pane::Ladder, Pane::Round],
             Self::Inspect => &[Pane::Distributions, Pane::Numbers],
-            Self::Speed => &[Pane::Curves, Pane::Times, Pane::Positions, Pane::Costs, Pane::Memory, Pane::Account],
+            Self::Speed => &[Pane::Curves, Pane::Positions, Pane::Costs, Pane::Times, Pane::Memory, Pane::Account],
             Self::Compare => &[Pane::Lanes, Pane::Table],
             Self::Learn => &[Pane::Lesson, Pane::Round],
         }

@@ -10,7 +10,7 @@ use crate::tui::tour::stop;
 use super::prelude::*;
 use super::{
     aligned, costs, distributions, hero, ladder, lesson, memory, numbers, per_round, positions, presenter, prompt,
-    round, speed_summary, speedup, table, times, transcript, tree, welcome,
+    round, speed_page, speed_summary, speedup, table, times, transcript, tree, welcome,
 };
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
@@ -26,7 +26,11 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
         Page::Chat => chat(screen, area, frame, hit_map),
         Page::Rounds => rounds(screen, area, frame, hit_map),
         Page::Inspect => inspect(screen, area, frame, hit_map),
-        Page::Speed => speed_page(screen, area, frame, hit_map),
+        Page::Speed => {
+            for (shown, area) in speed_page::panes(screen, area) {
+                pane(screen, shown, area, (frame, hit_map));
+            }
+        }
         Page::Compare => compare(screen, area, frame, hit_map),
         Page::Learn => learn(screen, area, frame, hit_map),
     }
@@ -47,10 +51,10 @@ fn pane(screen: Screen, pane: Pane, area: Rect, out: (&mut Frame, &mut HitMap)) 
         Pane::Ladder => ladder::render(screen, area, frame, hit_map),
         Pane::Distributions => distributions::render(screen, area, frame),
         Pane::Numbers => numbers::render(screen, area, frame),
-        Pane::Curves => curves(screen, area, frame),
+        Pane::Curves => speed_page::curves(screen, area, frame),
         Pane::Times => times::render(screen, area, frame),
-        Pane::Positions => acceptance(screen, area, frame),
-        Pane::Costs => costs::render(screen, area, frame),
+        Pane::Positions => speed_page::acceptance(screen, area, frame),
+        Pane::Costs => speed_page::costs(screen, area, frame),
         Pane::Account => speed_summary::render(screen, area, frame),
         Pane::Memory => memory::render(screen, area, frame),
         Pane::Lanes => aligned::render(screen, area, frame, hit_map),
@@ -146,28 +150,6 @@ fn inspect(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) 
     pane(screen, Pane::Numbers, numbers, (frame, hit_map));
 }
 
-/// Least height of the times of rounds, and of the costs of passes, where the panel of the memory is long.
-const TIMES: u16 = 4;
-
-fn speed_page(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
-    let [body, account] = Layout::vertical([Constraint::Min(5), Constraint::Length(speed_summary::HEIGHT)]).areas(area);
-    let [left, right] = Layout::horizontal([Constraint::Percentage(52), Constraint::Min(30)]).areas(body);
-    let [curves, positions] =
-        Layout::vertical([Constraint::Min(5), Constraint::Length(left.height * 35 / 100)]).areas(left);
-    let memory = match body.height {
-        0..20 => memory::SHORT,
-        _ => memory::height(screen, right.width, body.height - 2 * TIMES),
-    };
-    let [times, costs, memory] =
-        Layout::vertical([Constraint::Fill(2), Constraint::Fill(2), Constraint::Length(memory)]).areas(right);
-    pane(screen, Pane::Curves, curves, (frame, hit_map));
-    pane(screen, Pane::Positions, positions, (frame, hit_map));
-    pane(screen, Pane::Times, times, (frame, hit_map));
-    pane(screen, Pane::Costs, costs, (frame, hit_map));
-    pane(screen, Pane::Memory, memory, (frame, hit_map));
-    pane(screen, Pane::Account, account, (frame, hit_map));
-}
-
 fn compare(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     let height = table::height(screen, area.width).min(area.height / 2);
     let [table, lanes] = Layout::vertical([Constraint::Length(height), Constraint::Min(5)]).areas(area);
@@ -258,27 +240,10 @@ fn plots(screen: Screen, area: Rect, frame: &mut Frame) {
 }
 
 /// Least height of the plot of the speedup.
-const PLOT: u16 = 8;
+pub(super) const PLOT: u16 = 8;
 
 /// Height of the figure: with some room around it on a large screen.
-fn hero_height(screen: Screen, area: Rect) -> u16 {
+pub(super) fn hero_height(screen: Screen, area: Rect) -> u16 {
     let least = hero::height(screen, area.width);
     if area.height >= 30 { least + 2 } else { least }.min(area.height)
-}
-
-fn curves(screen: Screen, area: Rect, frame: &mut Frame) {
-    let height = hero_height(screen, area);
-    let [hero, speedup] = Layout::vertical([Constraint::Length(height), Constraint::Min(0)]).areas(area);
-    hero::render(screen, hero, frame);
-    speedup::render(screen, speedup, frame);
-}
-
-fn acceptance(screen: Screen, area: Rect, frame: &mut Frame) {
-    let wanted = positions::height(screen);
-    let height = wanted.min(area.height.saturating_sub(3).max(3));
-    let [positions, per_round] = Layout::vertical([Constraint::Length(height), Constraint::Min(0)]).areas(area);
-    positions::render(screen, positions, frame);
-    if per_round.height >= 3 {
-        per_round::histogram(screen, per_round, frame);
-    }
 }

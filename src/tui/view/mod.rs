@@ -12,10 +12,13 @@
 //! back to the caller as a [`HitMap`]. Any size from 1×1 up draws without panic. One file per panel; `layout.rs` places
 //! them.
 
+mod accepted;
 mod agreement;
 mod aligned;
 mod aligned_layout;
 mod answer_summary;
+mod calibration;
+mod context;
 mod costs;
 mod diff;
 mod distributions;
@@ -55,6 +58,7 @@ mod screens;
 mod search;
 mod sent_prompt;
 mod settings;
+mod speed_page;
 mod speed_summary;
 mod speedup;
 mod status;
@@ -75,6 +79,7 @@ mod values;
 mod welcome;
 mod what_if;
 mod why;
+mod worths;
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
