@@ -341,6 +341,8 @@ pub struct Join<'a, 'b> {
     pub out: &'a mut [Column<'b>],
     /// Row of `out` to write.
     pub row: usize,
+    /// Factors of the results: tiles `[head_dim / 16]`, so many tiles apart.
+    pub factors: Option<(&'a [[f32; LANES]], usize)>,
 }
 
 impl Kernel for Join<'_, '_> {
@@ -374,8 +376,26 @@ impl Kernel for Join<'_, '_> {
             }
         }
         let total = s.splat(total);
-        for (column, sums) in self.out.iter_mut().zip(sums) {
-            column.put(s, self.row, [s.div(sums[0], total), s.div(sums[1], total)]);
+        for (at, (column, sums)) in self.out.iter_mut().zip(sums).enumerate() {
+            let results = [s.div(sums[0], total), s.div(sums[1], total)];
+            column.put(s, self.row, scaled(s, self.factors, at, results));
+        }
+    }
+}
+
+/// The results of a column, times their factors.
+#[inline(always)]
+fn scaled<S: Lanes>(
+    s: S,
+    factors: Option<(&[[f32; LANES]], usize)>,
+    column: usize,
+    [low, high]: [S::F; 2],
+) -> [S::F; 2] {
+    match factors {
+        None => [low, high],
+        Some((tiles, step)) => {
+            let at = 2 * column * step;
+            [s.mul(low, s.load(&tiles[at])), s.mul(high, s.load(&tiles[at + step]))]
         }
     }
 }
@@ -385,9 +405,11 @@ impl Join<'_, '_> {
     #[inline(always)]
     fn alone<S: Lanes>(self, s: S) {
         let total = s.splat(self.partials[self.head_dim + 1]);
-        for (column, x) in self.out.iter_mut().zip(self.partials.as_chunks::<LANES>().0.as_chunks::<2>().0) {
+        let sums = self.partials.as_chunks::<LANES>().0.as_chunks::<2>().0;
+        for (at, (column, x)) in self.out.iter_mut().zip(sums).enumerate() {
             let [low, high] = [s.add(s.load(&x[0]), s.splat(0.0)), s.add(s.load(&x[1]), s.splat(0.0))];
-            column.put(s, self.row, [s.div(low, total), s.div(high, total)]);
+            let results = [s.div(low, total), s.div(high, total)];
+            column.put(s, self.row, scaled(s, self.factors, at, results));
         }
     }
 }
@@ -457,7 +479,7 @@ mod tests {
             for (head, out) in columns.chunks_exact_mut(self.head_dim / 32).enumerate() {
                 let partials = &partials[head * (self.head_dim + PARTIAL_EXTRA)..];
                 let (stride, head_dim) = (partial, self.head_dim);
-                isa.run(Join { partials, stride, segments, head_dim, out, row: 0 });
+                isa.run(Join { partials, stride, segments, head_dim, out, row: 0, factors: None });
             }
             drop(columns);
             out.values().as_flattened().to_vec()

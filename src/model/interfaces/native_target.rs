@@ -1,4 +1,4 @@
-//! A target on the native kernels of a family that brings its own draft modules, or none.
+//! A target on the native kernels, whatever its family.
 
 use crate::model::interfaces::{
     LoadContext, LoadResult, LoadedTarget, Modules, NoSharing, Progress, SharedWeights, TryOut, try_out,
@@ -6,43 +6,51 @@ use crate::model::interfaces::{
 use crate::model::native::NativeLlama;
 use crate::model::{Model, ModelError};
 
-/// Loads the draft modules in the files of a target.
-type OwnModules = Box<dyn Fn(&NativeLlama, &LoadContext<'_>) -> Result<Modules, ModelError>>;
+/// Loads the draft modules in the files of a target; `None` if the family never has any.
+type OwnModules = fn(&NativeLlama, &LoadContext<'_>) -> Option<Result<Modules, ModelError>>;
 
-/// A target on the native kernels beside which no modules made for targets of the Llama kind run.
+/// A target on the native kernels.
 pub(in crate::model) struct NativeTarget {
     model: NativeLlama,
     own_modules: OwnModules,
-    no_sharing: NoSharing,
+    /// Why modules made for targets of the Llama kind do not run beside it; `None` if they do.
+    no_sharing: Option<NoSharing>,
 }
 
 impl NativeTarget {
-    /// Loads it as its plan says; the other arguments are what [`LoadedTarget::own_modules`] and
-    /// [`LoadedTarget::shared`] return.
+    /// Loads it as its plan says.
     ///
     /// # Errors
     /// When a tensor is missing, misshapen or damaged, or the backend lacks a part of the plan.
     pub(in crate::model) fn load(
         context: &LoadContext<'_>,
         progress: &mut Progress<'_>,
-        (own_modules, no_sharing): (OwnModules, NoSharing),
+        own_modules: OwnModules,
     ) -> LoadResult {
         let LoadContext { options, source, config, ctx_len, .. } = *context;
         let from = (source, config.transformer(), config.plan());
         let mut on_layer = |done: usize, total: usize| progress("target", done as u64, total as u64);
         let mut model = NativeLlama::load_reporting((from, ctx_len), options.threads, &mut on_layer)?;
         model.set_sha256(options.sha256.clone());
-        Ok(Box::new(Self { model, own_modules, no_sharing }))
+        model.set_rollback(options.rollback.unwrap_or_default());
+        Ok(Box::new(Self { model, own_modules, no_sharing: config.drafting(source).no_sharing }))
     }
 }
 
 impl LoadedTarget for NativeTarget {
     fn own_modules(&self, context: &LoadContext<'_>) -> Option<Result<Modules, ModelError>> {
-        Some((self.own_modules)(&self.model, context))
+        (self.own_modules)(&self.model, context)
     }
 
     fn shared(&self) -> Result<SharedWeights<'_>, NoSharing> {
-        Err(self.no_sharing.clone())
+        self.no_sharing.clone().map_or(Ok(SharedWeights::Native(&self.model)), Err)
+    }
+
+    fn embedding_and_head(&self) -> Result<SharedWeights<'_>, NoSharing> {
+        match self.model.has_plain_ends() {
+            true => Ok(SharedWeights::Native(&self.model)),
+            false => self.shared(),
+        }
     }
 
     fn try_out(&mut self, run: &mut TryOut<'_>) -> Result<(), ModelError> {

@@ -5,7 +5,7 @@
 use super::layer::BlockShape;
 use super::llama::prompt_rows;
 use crate::model::nn::TransformerConfig;
-use crate::model::plan::Plan;
+use crate::model::plan::{Delta, Layer, Mixer, Plan};
 use draftscope_kernels::{BLOCK, LANES, prompt_scratch_bytes};
 
 const F32: usize = size_of::<f32>();
@@ -28,15 +28,21 @@ pub(in crate::model) fn target_passes(
     let states = PROMPT_BLOCK.min(ctx_len) * shape.d_model * F32;
     let logits = config.vocab * F32;
     let others = given + threads * prompt_scratch_bytes(shape.head_dim);
-    (states + logits + others) as u64 + pass(&shape, (ctx_len, angles), dense)
+    (states + logits + others) as u64 + pass((&shape, MixerWidths::of(&plan.layers)), (ctx_len, angles), dense)
 }
 
 /// Bytes of the passes of a draft module in the target's files, which has angles and rows of its own.
-pub(in crate::model) fn module_passes(config: &TransformerConfig, ctx_len: usize, dense: bool) -> u64 {
+pub(in crate::model) fn module_passes(
+    (config, plan): (&TransformerConfig, &Plan),
+    layer: &Layer,
+    (ctx_len, dense): (usize, bool),
+) -> u64 {
     let shape = BlockShape::of(config);
     // the rows of embedding and state, as numbers and as what the projection reads
     let rows = prompt_rows(&shape, ctx_len) * shape.d_model * (F32 + 2 * F32);
-    pass(&shape, (ctx_len, angles(shape.head_dim, ctx_len)), dense) + rows as u64
+    let rotated = plan.angles.first().map_or(shape.head_dim, |angles| angles.width);
+    let widths = MixerWidths::of(std::slice::from_ref(layer));
+    pass((&shape, widths), (ctx_len, angles(rotated, ctx_len)), dense) + rows as u64
 }
 
 /// Bytes of a table of cosines and sines that rotates so many values of a head.
@@ -44,12 +50,52 @@ fn angles(rotated: usize, ctx_len: usize) -> usize {
     ctx_len * rotated.next_multiple_of(2 * LANES) * F32
 }
 
-fn pass(shape: &BlockShape, (ctx_len, angles): (usize, usize), dense: bool) -> u64 {
-    let (queries, kv) = (shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim);
+/// The widest numbers of a row in the mixers of some layers.
+#[derive(Clone, Copy, Default)]
+struct MixerWidths {
+    /// What its first matrices give.
+    given: usize,
+    /// What its output projection reads.
+    answers: usize,
+    /// What else it holds.
+    other: usize,
+}
+
+impl MixerWidths {
+    fn of(layers: &[Layer]) -> Self {
+        layers.iter().fold(Self::default(), |most, layer| {
+            let own = match &layer.mixer {
+                Mixer::Attention(attention) => {
+                    let queries = attention.heads * attention.key_width;
+                    let gates = if attention.gate.is_some() { queries } else { 0 };
+                    Self {
+                        given: queries + gates + 2 * attention.kv_heads * attention.key_width,
+                        answers: queries,
+                        other: 0,
+                    }
+                }
+                // as tiles, as rows, and the answers by heads and by rows
+                Mixer::Delta(Delta { shape, .. }) => {
+                    let (answers, heads) = (shape.value_width(), 2 * shape.value_heads.next_multiple_of(LANES));
+                    let given = shape.channels() + answers + heads;
+                    Self { given, answers, other: given + 2 * answers }
+                }
+                Mixer::Latent(_) => Self::default(),
+            };
+            Self {
+                given: most.given.max(own.given),
+                answers: most.answers.max(own.answers),
+                other: most.other.max(own.other),
+            }
+        })
+    }
+}
+
+fn pass((shape, mixer): (&BlockShape, MixerWidths), (ctx_len, angles): (usize, usize), dense: bool) -> u64 {
     let rows = prompt_rows(shape, ctx_len);
-    // residual stream, heads, gate and up; then what matrices read: numbers, or codes with their scales
-    let numbers = shape.d_model + queries + 2 * kv + 2 * shape.d_ff;
+    // residual stream, mixer, gate and up; then what matrices read: numbers, or codes with their scales
+    let numbers = shape.d_model + mixer.given + mixer.other + 2 * shape.d_ff;
     let block = if dense { BLOCK * F32 } else { BLOCK + 4 * F32 };
-    let read = (shape.d_model + queries + shape.d_ff) / BLOCK * block;
+    let read = (shape.d_model + mixer.answers + shape.d_ff) / BLOCK * block;
     (angles + rows * (numbers * F32 + read + shape.partial_bytes(ctx_len))) as u64
 }

@@ -7,18 +7,20 @@
 
 use std::{ops::Range, sync::Arc};
 
+use super::attention::Attention;
 use super::cache::{AngleTable, KvCache, LayerCache, Slabs};
 use super::head;
 use super::layer::{Layer, Next, NormWeight, Scratch};
 use super::llama::{NativeLlama, Weights};
+use super::mixer::Mixer;
 use super::pass::{Partials, Pass};
 use super::rule::Rule;
 use crate::model::native::hidden_tap::States;
 use crate::model::{ModelError, RowStats, Rows, Tap};
 use crate::protocol::TokenId;
 use draftscope_kernels::{
-    Acts, Angles, LANES, MAX_HEAD_DIM, MAX_ROWS, PARTIAL_EXTRA, Queries, Rotate, SEGMENT, StoreKeys, StoreValues,
-    attend,
+    Acts, Angles, LANES, MAX_HEAD_DIM, MAX_ROWS, Operand, PARTIAL_EXTRA, Queries, Rotate, SEGMENT, Sigmoid, StoreKeys,
+    StoreValues, attend,
 };
 
 /// Most rows of a pass.
@@ -76,21 +78,28 @@ enum Kind<'a> {
     Query,
     Key(Vec<Slabs<'a>>),
     Value(Vec<Slabs<'a>>),
+    Gate,
 }
 
 impl NativeBatch {
     /// Empty sequences in `slots` slots, each of the model's context length and with its tap.
-    #[must_use]
-    pub fn new(model: &NativeLlama, slots: usize) -> Self {
+    ///
+    /// # Errors
+    /// [`ModelError::Unsupported`] for a model with layers that do not attend.
+    pub fn new(model: &NativeLlama, slots: usize) -> Result<Self, ModelError> {
+        if model.weights.layers.iter().any(|layer| !layer.mixer.attends()) {
+            let what = "sequences of a model with recurrent layers do not run together";
+            return Err(ModelError::Unsupported(what.into()));
+        }
         let shape = model.cache.shape();
-        Self {
+        Ok(Self {
             weights: Arc::clone(&model.weights),
             caches: (0..slots).map(|_| KvCache::new(shape)).collect(),
             tables: model.tables.clone(),
             scratch: Scratch::default(),
             head_acts: Acts::default(),
             tap: model.tap.clone(),
-        }
+        })
     }
 
     /// Sequences that fit.
@@ -200,20 +209,21 @@ impl NativeBatch {
 impl Placed<'_> {
     /// One block over the rows in `scratch.x`; returns whether they were finite.
     fn layer(self, layer: &Layer, caches: &mut [LayerCache<'_>], scratch: &mut Scratch) -> bool {
-        let pass = self.pass;
-        self.project(layer, caches, scratch);
-        self.attend(layer, caches, scratch);
-        layer.finish(pass, scratch)
+        // others do not get here
+        let Mixer::Attention(attention) = &layer.mixer else { return false };
+        self.project(attention, caches, scratch);
+        self.attend((attention, layer.out.operand()), caches, scratch);
+        layer.finish(self.pass, scratch)
     }
 
     /// Queries to `scratch.heads`, rotated and scaled; keys and values to the caches.
-    fn project(self, layer: &Layer, caches: &mut [LayerCache<'_>], scratch: &mut Scratch) {
+    fn project(self, attention: &Attention, caches: &mut [LayerCache<'_>], scratch: &mut Scratch) {
         let (pass, shape) = (self.pass, self.pass.shape);
         let tiles = shape.head_dim / LANES;
-        let count = shape.heads + 2 * shape.kv_heads;
+        let count = attention.count(shape);
         scratch.heads.resize(count * tiles * pass.m, [0.0; LANES]);
         let acts = &scratch.acts;
-        let is_projected = layer.project_normed(pass, acts, (&mut scratch.heads, &mut scratch.squares));
+        let is_projected = attention.project_normed(pass, acts, (&mut scratch.heads, &mut scratch.squares));
         let (mut keys, mut values): (Vec<_>, Vec<_>) = (0..shape.kv_heads).map(|_| (Vec::new(), Vec::new())).unzip();
         for (slot, cache) in caches.iter_mut().enumerate() {
             let slabs = cache.slabs(self.positions(slot)).into_iter().zip(keys.iter_mut().zip(&mut values));
@@ -224,12 +234,13 @@ impl Placed<'_> {
         }
         let kinds = (0..shape.heads).map(|_| Kind::Query);
         let kinds = kinds.chain(keys.into_iter().map(Kind::Key)).chain(values.into_iter().map(Kind::Value));
+        let kinds = kinds.chain(std::iter::repeat_with(|| Kind::Gate));
         let mut jobs: Vec<_> = scratch.heads.chunks_exact_mut(tiles * pass.m).zip(kinds).collect();
         pass.cpu.pool.each(&mut jobs, |head, (out, kind)| {
             if !is_projected {
-                layer.multiply_head(pass, head, acts, out);
+                attention.multiply_head(pass, head, acts, out);
             }
-            self.place(out, kind, (layer.rule, layer.head_norms.as_ref()));
+            self.place(out, kind, (attention.rule, attention.head_norms.as_ref()));
         });
     }
 
@@ -243,6 +254,9 @@ impl Placed<'_> {
     fn place(self, tiles: &mut [[f32; LANES]], kind: &mut Kind<'_>, (rule, norms): (Rule, Option<&[NormWeight; 2]>)) {
         let (pass, isa) = (self.pass, self.pass.cpu.isa);
         let m = pass.m;
+        if matches!(kind, Kind::Gate) {
+            return Sigmoid { tiles }.run_on(isa);
+        }
         let mut row_tiles = [[0.0; LANES]; MAX_HEAD_DIM / LANES];
         let own = &mut row_tiles[..tiles.len() / m];
         for (row, &RowPlace { slot, position }) in self.places.iter().enumerate() {
@@ -268,15 +282,16 @@ impl Placed<'_> {
                     let Slabs { start, slabs } = &mut slabs[slot];
                     StoreValues { tiles: own, m: 1, position: position - *start, slabs }.run_on(isa);
                 }
+                Kind::Gate => {}
             }
         }
     }
 
     /// Attention outputs, ready for the output projection, to `scratch.attended`. Every row is a team of its own, since
     /// its neighbours read other caches.
-    fn attend(self, layer: &Layer, caches: &[LayerCache<'_>], scratch: &mut Scratch) {
+    fn attend(self, (attention, operand): (&Attention, Operand), caches: &[LayerCache<'_>], scratch: &mut Scratch) {
+        let rule = attention.rule;
         let (pass, shape, m) = (self.pass, self.pass.shape, self.pass.m);
-        let rule = layer.rule;
         // a row's segments are counted from the first that it sees
         let segments = self.places.iter().map(|place| {
             let seen = place.position + 1;
@@ -288,7 +303,7 @@ impl Placed<'_> {
         scratch.partials.resize(shape.kv_heads * m * segments * partial, 0.0);
         let group_tiles = group * shape.head_dim / LANES * m;
         let heads = &scratch.heads;
-        scratch.attended.shape(m, shape.heads * shape.head_dim, layer.out.operand());
+        scratch.attended.shape(m, shape.heads * shape.head_dim, operand);
         let attend = |item: usize, out: &mut [f32]| {
             let (head, row, segment) = (item / segments / m, item / segments % m, item % segments);
             let RowPlace { slot, position } = self.places[row];
@@ -306,7 +321,8 @@ impl Placed<'_> {
             attend,
             |own, partials, columns| {
                 let seen = self.places[own % m].position + 1;
-                let partials = Partials { numbers: partials, stride: partial, before: rule.first_segment(seen) };
+                let (before, gates) = (rule.first_segment(seen), attention.gates(pass, heads, (own / m, own % m)));
+                let partials = Partials { numbers: partials, stride: partial, before, gates };
                 pass.join(rule, partials, seen, (columns, 0));
             },
         );
@@ -340,7 +356,7 @@ mod tests {
             return;
         };
         let lens = [3, 1040, 17, 40, 1, 300, 64, 16, 33, 5, 280, 2, 90, 100, 7, 255];
-        let mut batch = NativeBatch::new(&model, 16);
+        let mut batch = NativeBatch::new(&model, 16).unwrap();
         let mut at = [0; 16];
         let mut seen: Vec<Vec<Seen>> = vec![Vec::new(); 16];
         for turn in 0.. {
@@ -381,7 +397,7 @@ mod tests {
         let Some(mut model) = load() else {
             return;
         };
-        let mut batch = NativeBatch::new(&model, 2);
+        let mut batch = NativeBatch::new(&model, 2).unwrap();
         let row = |slot, token| BatchRow { slot, token: TokenId(token), scored: true };
         batch.forward(&[row(0, 5), row(1, 6), row(0, 7)]).unwrap();
         assert!(matches!(batch.forward(&[row(1, 9), row(0, 49152)]), Err(ModelError::Vocabulary { .. })));

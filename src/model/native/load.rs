@@ -3,6 +3,7 @@
 //! A model that asks for something this backend does not do is an error here, never a silent difference later; no file
 //! content can make it panic.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -14,13 +15,14 @@ use super::matrix::{Cpu, Matrix, Part, RowOrder};
 use super::mtp::MtpWeights;
 use super::pack::lanes;
 use super::parts::{LayerParts, rows_of};
-use super::rule::Rule;
+use super::recurrent::Recurrent;
 use super::tensors::{RawTensor, Tensors};
 use crate::model::files::{MatrixForm, ModelFiles};
-use crate::model::nn::{PairOrder, TransformerConfig};
-use crate::model::plan::{self, GatedFeed, Head, Over, Plan};
+use crate::model::nn::TransformerConfig;
+use crate::model::options::Rollback;
+use crate::model::plan::{self, GatedFeed, Head, OwnModule, Plan, Rows};
 use crate::model::{ModelError, ModelSpec};
-use draftscope_kernels::{BLOCK, Encoding, MAX_HEAD_DIM};
+use draftscope_kernels::{BLOCK, Encoding, LANES, MAX_HEAD_DIM};
 
 /// A model on disk: its files, its sizes, and what it computes.
 pub type Source<'a> = (&'a ModelFiles, &'a TransformerConfig, &'a Plan);
@@ -33,10 +35,12 @@ pub(in crate::model) fn llama(
 ) -> Result<NativeLlama, ModelError> {
     let shape = BlockShape::of(config);
     check_shape(&shape)?;
-    let kv = KvShape { layers: config.layers, kv_heads: shape.kv_heads, head_dim: shape.head_dim, ctx_len };
+    let attending = plan.attentions().count();
+    let kv = KvShape { layers: attending, kv_heads: shape.kv_heads, head_dim: shape.head_dim, ctx_len };
     let tables = plan.angles.iter().map(|angles| AngleTable::new(&angles.rope, angles.width, ctx_len)).collect();
     cpu.expect(tiled_bytes(source, (config.layers, 0), false));
-    let weights = Loader { tensors: Tensors(source), cpu: &cpu, shape, angles: &plan.angles }.read(plan, on_layer)?;
+    let weights = Loader { tensors: Tensors(source), cpu: &cpu, shape, angles: &plan.angles, norms_as_stored: false };
+    let weights = weights.read(plan, on_layer)?;
     let (layers, final_norm, embedding, head) = weights;
     let weights = Weights {
         cpu,
@@ -50,20 +54,20 @@ pub(in crate::model) fn llama(
         logit_cap: plan.end.cap.map(|cap| cap as f32),
     };
     let spec = spec(source, config, &weights, kv);
-    Ok(NativeLlama::new(Arc::new(weights), spec, KvCache::new(kv), tables))
+    let recurrent = Recurrent::new(plan.deltas().map(|delta| delta.shape).collect(), Rollback::default());
+    Ok(NativeLlama::new(Arc::new(weights), spec, (KvCache::new(kv), recurrent), tables))
 }
 
-/// Reads the draft module of this index in the model's own files; `layer` describes its block.
+/// Reads the draft module of this index in the files of a target of so many layers, whose blocks have this shape.
 pub(in crate::model) fn module(
     source: &ModelFiles,
-    config: &TransformerConfig,
-    (cpu, index): (&Cpu, usize),
-    layer: &plan::Layer,
+    (cpu, shape, layers): (&Cpu, BlockShape, usize),
+    (index, plan): (usize, &OwnModule),
 ) -> Result<MtpWeights, ModelError> {
-    let [before, all] = [index, index + 1].map(|count| tiled_bytes(source, (config.layers, count), true));
-    cpu.expect(all - before + (8 * config.d_model * config.d_model) as u64);
-    let angles = &[];
-    Loader { tensors: Tensors(source), cpu, shape: BlockShape::of(config), angles }.module(config.layers + index, layer)
+    let [before, all] = [index, index + 1].map(|count| tiled_bytes(source, (layers, count), true));
+    cpu.expect(all - before + (8 * shape.d_model * shape.d_model) as u64);
+    let angles = std::slice::from_ref(&plan.angles);
+    Loader { tensors: Tensors(source), cpu, shape, angles, norms_as_stored: true }.module(plan)
 }
 
 /// Bytes of the matrices, as tiles, of a target of so many layers or of its first modules.
@@ -96,12 +100,14 @@ pub(in crate::model) fn check_shape(shape: &BlockShape) -> Result<(), ModelError
 type Parts = (Vec<Layer>, NormWeight, Option<Matrix>, Matrix);
 
 /// Packs tensors one after the other, and releases each one's file pages.
-struct Loader<'a> {
-    tensors: Tensors<'a>,
+pub(super) struct Loader<'a> {
+    pub(super) tensors: Tensors<'a>,
     cpu: &'a Cpu,
-    shape: BlockShape,
-    /// Tables that rotate parts of heads; whole heads rotate by others.
-    angles: &'a [plan::Angles],
+    pub(super) shape: BlockShape,
+    /// Tables that rotate heads.
+    pub(super) angles: &'a [plan::Angles],
+    /// Whether norms are read as they are stored, whatever that means.
+    norms_as_stored: bool,
 }
 
 impl Loader<'_> {
@@ -135,14 +141,10 @@ impl Loader<'_> {
         };
         let after_norms = parts.after.map(after).transpose()?;
         let scales = if after_norms.is_some() { [1.0; 2] } else { parts.scales };
-        let [head_norms, width_norms] = self.query_norms(&parts)?;
         Ok(Layer {
             attn_norm,
-            qkv: self.qkv(&parts)?,
-            head_norms,
-            width_norms,
-            rule: Rule::of(parts.attention),
-            out: self.scaled(&parts.attention.o, scales[0])?,
+            mixer: self.mixer(parts.mixer)?,
+            out: self.scaled(parts.mixer.out(), scales[0])?,
             ffn_norm,
             gate_up: self.gate_up(parts.feed)?,
             activation: parts.feed.act,
@@ -153,37 +155,15 @@ impl Loader<'_> {
         })
     }
 
-    /// Norms of queries and keys: head by head, or over all heads. Their weights are in the order of the rows.
-    fn query_norms(&self, parts: &LayerParts<'_>) -> Result<[Option<[NormWeight; 2]>; 2], ModelError> {
-        let order = self.order(parts);
-        let read = |norm: &plan::HeadNorm, heads: usize| {
-            let len = if norm.over == Over::Head { self.shape.head_dim } else { heads * self.shape.head_dim };
-            let stored = norm.norm.read(self.tensors.0, len)?;
-            Ok::<_, ModelError>(lanes(&(0..len).map(|row| stored[order.stored_row(row)]).collect::<Vec<_>>()))
-        };
-        let Some([q, k]) = parts.query_norms else { return Ok([None, None]) };
-        let norms = Some(both([read(q, self.shape.heads), read(k, self.shape.kv_heads)])?);
-        Ok(if q.over == Over::Head { [norms, None] } else { [None, norms] })
-    }
-
-    /// The order in which rows of queries and keys are packed.
-    fn order(&self, parts: &LayerParts<'_>) -> RowOrder {
-        let head_dim = self.shape.head_dim;
-        let Some(plan::Rotation { table, pairs }) = parts.attention.rotation else { return RowOrder::Stored };
-        let (rotated, adjacent) =
-            (self.angles.get(table).map_or(head_dim, |angles| angles.width), pairs == PairOrder::Interleaved);
-        match rotated == head_dim && !adjacent {
-            true => RowOrder::Stored,
-            false => RowOrder::Halves { head_dim, rotated, adjacent },
-        }
-    }
-
-    /// A draft module in the model's own files, whose block has this number.
-    fn module(&self, block: usize, layer: &plan::Layer) -> Result<MtpWeights, ModelError> {
+    /// A draft module in the model's own files. A block of attention is its layer.
+    fn module(&self, plan: &OwnModule) -> Result<MtpWeights, ModelError> {
         let d = self.shape.d_model;
-        let part = |name: &str| format!("blk.{block}.nextn.{name}.weight");
-        let norm = |name: &str| Ok::<_, ModelError>(lanes(&self.tensors.0.vector(&part(name), d)?));
-        let project = self.tensors.0.stored(&part("eh_proj"), &[d, 2 * d])?.to_f32(&[d, 2 * d])?;
+        let layer = self.layer(&plan.layer)?;
+        if !layer.mixer.attends() {
+            return Err(unsupported("a draft module with a recurrent layer"));
+        }
+        let shape = [plan.project.rows, plan.project.columns];
+        let project = self.tensors.0.stored(plan.project.name(), &shape)?.to_f32(&shape)?;
         let half = |second: bool| {
             let rows = project.chunks_exact(2 * d).map(|row| row.split_at(d));
             let bytes = rows.flat_map(|(left, right)| if second { right } else { left }).flat_map(|x| x.to_le_bytes());
@@ -193,36 +173,13 @@ impl Loader<'_> {
         };
         Ok(MtpWeights {
             fuse: None,
-            embedding_norm: norm("enorm")?,
-            hidden_norm: norm("hnorm")?,
+            embedding_norm: self.norm(&plan.embedding_norm, d)?,
+            hidden_norm: self.norm(&plan.state_norm, d)?,
             from_embedding: half(false),
             from_hidden: half(true),
-            layer: self.layer(layer)?,
-            final_norm: norm("shared_head_norm")?,
+            layer,
+            final_norm: self.norm(&plan.norm, d)?,
         })
-    }
-
-    fn qkv(&self, of: &LayerParts<'_>) -> Result<Matrix, ModelError> {
-        let turned = self.order(of);
-        let parts = [(&of.attention.q, turned), (&of.keys.k, turned), (of.values, RowOrder::Stored)];
-        let stored = parts.iter().map(|(part, _)| self.raw(part)).collect::<Result<Vec<_>, _>>()?;
-        let packed: Vec<_> =
-            stored.iter().zip(parts).map(|((raw, rows), (_, order))| raw.some(rows.0.clone(), rows.1, order)).collect();
-        let mut matrix = Matrix::pack(self.cpu, of.attention.q.columns, &packed);
-        if parts.iter().any(|(part, _)| part.bias.is_some()) {
-            // heads are whole tiles
-            let biases = parts.iter().map(|(part, order)| self.bias(part, *order));
-            matrix = matrix.with_bias(&biases.collect::<Result<Vec<_>, _>>()?.concat());
-        }
-        parts.iter().for_each(|(part, _)| self.tensors.0.release(part.name()));
-        Ok(matrix)
-    }
-
-    /// The bias in the order of the packed rows; zeros if there is none.
-    fn bias(&self, part: &plan::Matrix, order: RowOrder) -> Result<Vec<f32>, ModelError> {
-        let Some(bias) = &part.bias else { return Ok(vec![0.0; part.rows]) };
-        let stored = self.tensors.0.vector(&bias.name, bias.len)?;
-        Ok((0..part.rows).map(|row| stored[order.stored_row(row)]).collect())
     }
 
     fn gate_up(&self, feed: &GatedFeed) -> Result<GateUp, ModelError> {
@@ -243,11 +200,42 @@ impl Loader<'_> {
         Ok(matrix.with_bias(&bias))
     }
 
-    fn matrix(&self, of: &plan::Matrix) -> Result<Matrix, ModelError> {
-        let (raw, (rows, all)) = self.raw(of)?;
-        let matrix = Matrix::pack(self.cpu, of.columns, &[raw.some(rows, all, RowOrder::Stored)]);
-        self.tensors.0.release(of.name());
-        Ok(matrix)
+    pub(super) fn matrix(&self, of: &plan::Matrix) -> Result<Matrix, ModelError> {
+        self.stacked(&[(of, RowOrder::Stored)])
+    }
+
+    /// Matrices of as many columns below each other, each in its own order of rows; their tensors are released.
+    pub(super) fn stacked(&self, matrices: &[(&plan::Matrix, RowOrder)]) -> Result<Matrix, ModelError> {
+        let rows =
+            || matrices.iter().flat_map(|(of, order)| of.stored.iter().map(move |rows| (rows, of.columns, *order)));
+        let mut tensors: BTreeMap<&str, RawTensor<'_>> = BTreeMap::new();
+        for (rows, columns, _) in rows() {
+            let name = rows.tensor.name.as_str();
+            if !tensors.contains_key(name) {
+                tensors.insert(name, self.tensors.matrix(name, rows.stored(), columns)?);
+            }
+        }
+        let parts = rows().flat_map(|(rows, _, order)| {
+            let raw = &tensors[rows.tensor.name.as_str()];
+            adjacent(rows).map(move |range| raw.some(range, rows.stored(), order))
+        });
+        let columns = matrices.first().map_or(0, |(of, _)| of.columns);
+        let parts: Vec<_> = parts.collect();
+        let mut forms = parts.chunk_by(|a, b| a.encoding == b.encoding).rev().skip(1);
+        if forms.any(|parts| !parts.iter().map(|part| part.rows).sum::<usize>().is_multiple_of(LANES)) {
+            let name = matrices.first().map_or("", |(of, _)| of.name());
+            return Err(unsupported(format!("the rows of tensor '{name}' beside rows of another type")));
+        }
+        let packed = Matrix::pack(self.cpu, columns, &parts);
+        tensors.keys().for_each(|name| self.tensors.0.release(name));
+        Ok(packed)
+    }
+
+    /// The bias in the order of the packed rows; zeros if there is none.
+    pub(super) fn bias(&self, part: &plan::Matrix, order: RowOrder) -> Result<Vec<f32>, ModelError> {
+        let Some(bias) = &part.bias else { return Ok(vec![0.0; part.rows]) };
+        let stored = self.tensors.0.vector(&bias.name, bias.len)?;
+        Ok((0..part.rows).map(|row| stored[order.stored_row(row)]).collect())
     }
 
     /// The tensor of a matrix, its rows, and the number of all rows.
@@ -258,12 +246,27 @@ impl Loader<'_> {
     }
 
     fn norm(&self, of: &plan::Norm, len: usize) -> Result<NormWeight, ModelError> {
-        Ok(lanes(&of.read(self.tensors.0, len)?))
+        self.norm_numbers(of, len).map(|weights| lanes(&weights))
+    }
+
+    /// Weights of a norm as they multiply, or as they are stored.
+    pub(super) fn norm_numbers(&self, of: &plan::Norm, len: usize) -> Result<Vec<f32>, ModelError> {
+        match self.norms_as_stored {
+            true => plan::Norm { centred: false, ..of.clone() }.read(self.tensors.0, len),
+            false => of.read(self.tensors.0, len),
+        }
     }
 }
 
+/// The stretches of adjacent rows.
+fn adjacent(rows: &Rows) -> impl Iterator<Item = Range<usize>> {
+    let (len, count) = if rows.step == rows.len { (rows.taken(), 1) } else { (rows.len, rows.count) };
+    let (first, step) = (rows.first, rows.step);
+    (0..count).map(move |group| first + group * step..first + group * step + len)
+}
+
 /// Two results, or the first error.
-fn both<T>([first, second]: [Result<T, ModelError>; 2]) -> Result<[T; 2], ModelError> {
+pub(super) fn both<T>([first, second]: [Result<T, ModelError>; 2]) -> Result<[T; 2], ModelError> {
     Ok([first?, second?])
 }
 

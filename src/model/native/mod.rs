@@ -6,8 +6,11 @@
 //! bit. Callers decide which backend runs and how many threads.
 
 pub(in crate::model) mod account;
+pub(in crate::model) mod attention;
 pub(in crate::model) mod batch;
 pub(in crate::model) mod cache;
+pub(in crate::model) mod delta;
+pub(in crate::model) mod delta_state;
 pub(in crate::model) mod draft_head;
 pub(in crate::model) mod experts;
 pub(in crate::model) mod fuse;
@@ -15,11 +18,14 @@ pub(in crate::model) mod gate_up;
 pub(in crate::model) mod head;
 pub(in crate::model) mod heads;
 pub(in crate::model) mod hidden_tap;
+pub(in crate::model) mod history;
 pub(in crate::model) mod layer;
 pub(in crate::model) mod linear;
 pub(in crate::model) mod llama;
 pub(in crate::model) mod load;
+pub(in crate::model) mod load_mixer;
 pub(in crate::model) mod matrix;
+pub(in crate::model) mod mixer;
 pub(in crate::model) mod module;
 pub(in crate::model) mod mtp;
 pub(in crate::model) mod normer;
@@ -29,6 +35,7 @@ pub(in crate::model) mod pass;
 #[cfg(test)]
 mod plan_test;
 pub(in crate::model) mod read_ahead;
+pub(in crate::model) mod recurrent;
 pub(in crate::model) mod rule;
 pub(in crate::model) mod tensors;
 #[cfg(test)]

@@ -12,18 +12,19 @@ use super::draft_head::DraftHead;
 use super::layer::{BlockShape, Layer, Next, NormWeight};
 use super::llama::NativeLlama;
 use super::matrix::{Bits, Cpu, Matrix, Part, RowOrder};
+use super::mixer::LayerMemory;
 use super::pass::Pass;
 use crate::model::ModelError;
-use crate::model::draft_tokens::DraftTokens;
+use crate::model::draft_tokens::{CONTEXT_VOCAB, DraftTokens};
 use crate::model::files::ModelFiles;
 use crate::model::module_core::{ModuleCore, ModuleFacts, NormWeights, Reads, Slots};
 use crate::model::native::{
     module::{KernelModule, ModuleMemory, OnKernels},
     transpose::transpose,
 };
-use crate::model::nn::{Fuse, RopeSpec, TransformerConfig};
-use crate::model::plan;
-use crate::protocol::MtpSpec;
+use crate::model::nn::Fuse;
+use crate::model::plan::{Angles, OwnModule};
+use crate::protocol::{MtpSpec, TokenId};
 use draftscope_kernels::{Acts, Encoding, LANES, Norm, Onto, Operand};
 
 /// How a module's matrices are stored in memory.
@@ -102,21 +103,29 @@ impl Clone for MtpModule {
 pub(in crate::model) type NativeMtp = ModuleCore<OnKernels<MtpModule>>;
 
 impl NativeMtp {
-    /// The module of this index in the files of the target in `source`, whose head it shares; `layer` describes its block.
+    /// The module of this index in the files of the target in `source`, whose embedding and head it shares; `vocab`: the
+    /// tokens that it may propose, if not all.
     ///
     /// # Errors
-    /// When a tensor is missing, misshapen or damaged.
+    /// When a tensor is missing, misshapen or damaged, or the kernels do not run a part of it.
     pub(in crate::model) fn own(
-        source: &ModelFiles,
-        (config, spec): (&TransformerConfig, MtpSpec),
         target: &NativeLlama,
-        (index, layer): (usize, &plan::Layer),
+        (source, index, plan): (&ModelFiles, usize, &OwnModule),
+        vocab: Option<&[TokenId]>,
     ) -> Result<Self, ModelError> {
         let shared = &target.weights;
-        let weights = super::load::module(source, config, (&shared.cpu, index), layer)?;
+        let weights = super::load::module(source, (&shared.cpu, shared.shape, shared.layers.len()), (index, plan))?;
         let bytes = weights.bytes();
-        let head = DraftHead::whole(shared);
-        MtpModule::module(target, (weights, bytes), head, (shared.shape, &config.rope, spec))
+        let (head, bytes) = match vocab {
+            None => (DraftHead::whole(shared), bytes),
+            Some(vocab) => {
+                // as the target has it: a head of its own takes more memory than it saves time
+                let head = DraftHead::trimmed(shared, vocab.to_vec(), (CONTEXT_VOCAB, MtpStorage::Bf16))?;
+                let more = head.0.bytes();
+                (head, bytes + more)
+            }
+        };
+        MtpModule::module(target, (weights, bytes), head, (shared.shape, &plan.angles, plan.conventions))
     }
 
     /// Name of the storage of most of its weights.
@@ -132,9 +141,9 @@ impl MtpModule {
         target: &NativeLlama,
         (weights, bytes): (MtpWeights, usize),
         (head, tokens): (DraftHead, DraftTokens),
-        (shape, rope, spec): (BlockShape, &RopeSpec, MtpSpec),
+        (shape, angles, spec): (BlockShape, &Angles, MtpSpec),
     ) -> Result<NativeMtp, ModelError> {
-        let memory = ModuleMemory::new(target, shape, rope);
+        let memory = ModuleMemory::new(target, shape, angles);
         let kv = memory.cache.shape();
         let blocks = weights.fuse.as_ref().map_or(&[][..], Fuse::blocks);
         let facts = ModuleFacts {
@@ -194,7 +203,7 @@ impl KernelModule for MtpModule {
         pass.product(of_hidden, handed, Onto::Present, &mut scratch.x);
         // 3. Block and final norm
         finite &= weights.layer.enter(pass, scratch);
-        finite &= weights.layer.forward(pass, cache.layer(0), scratch);
+        finite &= weights.layer.forward(pass, LayerMemory::Keys(cache.layer(0)), scratch);
         embedded.shape(m, 0, Operand::default());
         let (x, weight) = (&scratch.x, &weights.final_norm);
         finite & Norm { x, weight, eps: shape.eps, out: embedded, kept: out }.run_on(cpu.isa)

@@ -3,23 +3,31 @@
 //! Invariant: whatever a plan asks for beyond these pieces is an error that names it, never left out.
 
 use crate::model::plan::{
-    Attention, Feed, GatedFeed, HeadNorm, Keys, KeysAndValues, Layer, Matrix, Mixer, Norm, Plan, Rows,
+    Attention, Delta, Feed, GatedFeed, HeadNorm, Keys, KeysAndValues, Layer, Matrix, Mixer, Norm, Plan, Rows,
 };
 
 /// Whether whole passes of this plan run here; else its matrices do.
 pub(in crate::model) fn runs(plan: &Plan) -> bool {
-    let sizes = |layer: &Layer| {
-        let LayerParts { attention, feed, .. } = LayerParts::of(layer).ok()?;
-        Some((attention.heads, attention.kv_heads, attention.key_width, feed.width()))
-    };
-    let first = plan.layers.first().and_then(sizes);
-    let Some((_, _, head_dim, _)) = first else { return false };
-    plan.layers.iter().all(|layer| sizes(layer) == first)
+    let Ok(layers) = plan.layers.iter().map(LayerParts::of).collect::<Result<Vec<_>, _>>() else { return false };
+    let attending = layers.iter().filter_map(|layer| match layer.mixer {
+        MixerParts::Attention(AttentionParts { attention, .. }) => {
+            Some([attention.heads, attention.kv_heads, attention.key_width])
+        }
+        MixerParts::Delta(_) => None,
+    });
+    let Some([_, _, head_dim]) = attending.clone().next() else { return false };
+    are_alike(attending)
+        && are_alike(layers.iter().map(|layer| layer.feed.width()))
         && plan.angles.iter().all(|angles| angles.width <= head_dim && angles.width.is_multiple_of(2))
         && plan.embedding.by_layer.is_none()
         && [&plan.embedding.table, plan.head()]
             .into_iter()
             .all(|matrix| rows_of(matrix).is_ok() && matrix.bias.is_none())
+}
+
+fn are_alike<T: PartialEq>(mut of: impl Iterator<Item = T>) -> bool {
+    let first = of.next();
+    of.all(|one| Some(one) == first)
 }
 
 /// The adjacent rows of one tensor that a matrix is.
@@ -36,18 +44,31 @@ pub(super) fn rows_of(matrix: &Matrix) -> Result<&Rows, &'static str> {
 /// The pieces of a layer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LayerParts<'a> {
-    pub(super) attention: &'a Attention,
-    pub(super) keys: &'a KeysAndValues,
-    pub(super) values: &'a Matrix,
-    /// Norms of queries and keys, over the same.
-    pub(super) query_norms: Option<[&'a HeadNorm; 2]>,
+    pub(super) mixer: MixerParts<'a>,
     pub(super) feed: &'a GatedFeed,
-    /// Norms of what attention and the gated layer read.
+    /// Norms of what the mixer and the gated layer read.
     pub(super) before: [Option<&'a Norm>; 2],
     /// Norms of what they give.
     pub(super) after: Option<[&'a Norm; 2]>,
     /// Factors of what they add.
     pub(super) scales: [f32; 2],
+}
+
+/// The pieces of a mixer.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum MixerParts<'a> {
+    Attention(AttentionParts<'a>),
+    Delta(&'a Delta),
+}
+
+/// The pieces of attention.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AttentionParts<'a> {
+    pub(super) attention: &'a Attention,
+    pub(super) keys: &'a KeysAndValues,
+    pub(super) values: &'a Matrix,
+    /// Norms of queries and keys, over the same.
+    pub(super) query_norms: Option<[&'a HeadNorm; 2]>,
 }
 
 impl<'a> LayerParts<'a> {
@@ -56,29 +77,15 @@ impl<'a> LayerParts<'a> {
     /// # Errors
     /// What this backend does not compute.
     pub(super) fn of(layer: &'a Layer) -> Result<Self, &'static str> {
-        let Mixer::Attention(attention) = &layer.mixer else {
-            return Err("layers without keys and values of each position");
-        };
-        let Keys::Own(keys) = &attention.keys else { return Err("layers that read keys of others") };
-        let (Some(values), None) = (&keys.v, &keys.v_norm) else { return Err("values that are keys, or are normed") };
+        let mixer = MixerParts::of(&layer.mixer)?;
         let Feed::Dense(feed) = &layer.feed else { return Err("layers of experts") };
-        let odd = [
-            (attention.gate.is_some(), "gated attention"),
-            (!attention.sight.causal, "attention to later positions"),
-            (attention.key_width != attention.value_width, "values of another width than keys"),
-            (layer.token_input.is_some() || layer.output_scale.is_some(), "inputs or scales of single layers"),
-            ([&feed.gate, &feed.up].iter().any(|matrix| matrix.bias.is_some()), "biases of gates"),
-        ];
-        if let Some((_, what)) = odd.iter().find(|(odd, _)| *odd) {
-            return Err(what);
+        if layer.token_input.is_some() || layer.output_scale.is_some() {
+            return Err("inputs or scales of single layers");
         }
-        let matrices = [&attention.q, &keys.k, values, &attention.o, &feed.gate, &feed.up, &feed.down];
-        matrices.into_iter().try_for_each(|matrix| rows_of(matrix).map(drop))?;
-        let query_norms = match (&attention.q_norm, &keys.k_norm) {
-            (None, None) => None,
-            (Some(q), Some(k)) if q.over == k.over => Some([q, k]),
-            _ => return Err("norms of queries or keys alone"),
-        };
+        if [&feed.gate, &feed.up].iter().any(|matrix| matrix.bias.is_some()) {
+            return Err("biases of gates");
+        }
+        [&feed.gate, &feed.up, &feed.down].into_iter().try_for_each(|matrix| rows_of(matrix).map(drop))?;
         let after = match (&layer.mix.after, &layer.fed.after) {
             (None, None) => None,
             (Some(after_mix), Some(after_fed)) => Some([after_mix, after_fed]),
@@ -86,6 +93,54 @@ impl<'a> LayerParts<'a> {
         };
         let before = [layer.mix.before.as_ref(), layer.fed.before.as_ref()];
         let scales = [layer.mix.scale as f32, layer.fed.scale as f32];
-        Ok(Self { attention, keys, values, query_norms, feed, before, after, scales })
+        Ok(Self { mixer, feed, before, after, scales })
+    }
+}
+
+impl<'a> MixerParts<'a> {
+    fn of(mixer: &'a Mixer) -> Result<Self, &'static str> {
+        match mixer {
+            Mixer::Attention(attention) => AttentionParts::of(attention).map(Self::Attention),
+            Mixer::Latent(_) => Err("layers with latent attention"),
+            Mixer::Delta(delta) => {
+                let matrices = [&delta.mixed, &delta.gate, &delta.alpha, &delta.beta, &delta.o];
+                match matrices.iter().any(|matrix| matrix.bias.is_some()) {
+                    true => Err("biases of recurrent layers"),
+                    false => Ok(Self::Delta(delta)),
+                }
+            }
+        }
+    }
+
+    /// The output projection.
+    pub(super) fn out(self) -> &'a Matrix {
+        match self {
+            Self::Attention(parts) => &parts.attention.o,
+            Self::Delta(delta) => &delta.o,
+        }
+    }
+}
+
+impl<'a> AttentionParts<'a> {
+    fn of(attention: &'a Attention) -> Result<Self, &'static str> {
+        let Keys::Own(keys) = &attention.keys else { return Err("layers that read keys of others") };
+        let (Some(values), None) = (&keys.v, &keys.v_norm) else { return Err("values that are keys, or are normed") };
+        let is_whole = |rows: &Rows| rows.count == 1 || rows.len.is_multiple_of(attention.key_width);
+        let turned = attention.q.stored.iter().chain(&keys.k.stored);
+        let odd = [
+            (!attention.sight.causal, "attention to later positions"),
+            (attention.key_width != attention.value_width, "values of another width than keys"),
+            (attention.gate.as_ref().is_some_and(|gate| gate.bias.is_some()), "biases of gates"),
+            (attention.rotation.is_some() && !turned.clone().all(is_whole), "heads whose rows are not adjacent"),
+        ];
+        if let Some((_, what)) = odd.iter().find(|(odd, _)| *odd) {
+            return Err(what);
+        }
+        let query_norms = match (&attention.q_norm, &keys.k_norm) {
+            (None, None) => None,
+            (Some(q), Some(k)) if q.over == k.over => Some([q, k]),
+            _ => return Err("norms of queries or keys alone"),
+        };
+        Ok(Self { attention, keys, values, query_norms })
     }
 }

@@ -15,12 +15,14 @@ use crate::model::native::layer::{BlockShape, Next};
 use crate::model::native::llama::NativeLlama;
 use crate::model::native::load::check_shape;
 use crate::model::native::matrix::{Bits, Matrix};
+use crate::model::native::mixer::LayerMemory;
 use crate::model::native::module::{KernelModule, ModuleMemory, OnKernels};
 use crate::model::native::mtp::MtpStorage;
 use crate::model::native::normer::{Normer, load};
 use crate::model::native::pass::Pass;
 use crate::model::native::transpose::transpose;
 use crate::model::nn::StatesNorm;
+use crate::model::plan::Angles;
 use draftscope_kernels::{Acts, BLOCK, LANES, Onto};
 
 /// What a head computes with, and the memory of its passes.
@@ -61,7 +63,7 @@ impl NativeEagle {
         let weights = Packer { plan, cpu, storage }.weights(&shape)?;
         let head = plan.matrix("lm_head", [plan.vocab.len(), c.d_model])?;
         let head = storage.pack(cpu, c.d_model, &head, Bits::Four);
-        let memory = ModuleMemory::new(target, shape, &c.rope);
+        let memory = ModuleMemory::new(target, shape, &Angles { rope: c.rope.clone(), width: c.head_dim });
         let kv = memory.cache.shape();
         let facts = plan.facts(kv.ctx_len, (weights.bytes() + head.bytes()) as u64, kv.bytes_per_position());
         let module = EagleModule {
@@ -128,8 +130,8 @@ impl KernelModule for EagleModule {
             states.extend_from_slice(first);
             states.extend_from_slice(second);
         }
-        load(pass.cpu, states, (m, &weights.layer.qkv), &mut scratch.acts);
-        finite &= weights.layer.forward(pass, cache.layer(0), scratch);
+        load(pass.cpu, states, (m, weights.layer.mixer.first_matrix()), &mut scratch.acts);
+        finite &= weights.layer.forward(pass, LayerMemory::Keys(cache.layer(0)), scratch);
         finite & normer.tiles(&scratch.x, &weights.final_norm, out)
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::model::ModelError;
+use crate::model::drafters::core::native_modules;
 use crate::model::families::gemma3::{
     Gemma3Weights,
     config::{Gemma3Config, Keys, Layers},
@@ -76,11 +77,7 @@ impl FamilyConfig for Gemma3Config {
 
     fn load(&self, context: &LoadContext<'_>, backend: Backend<'_>, progress: &mut Progress<'_>) -> LoadResult {
         if matches!(backend, Backend::Native) {
-            return NativeTarget::load(
-                context,
-                progress,
-                (Box::new(|_, context| Err(no_module(context.source))), NO_SHARING),
-            );
+            return NativeTarget::load(context, progress, native_modules);
         }
         let (tensors, spec) = context.on_candle(&backend);
         let weights = Arc::new(Gemma3Weights::load(tensors, &self.layers, context.ctx_len, progress)?);
