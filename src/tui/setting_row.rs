@@ -132,7 +132,7 @@ impl SettingRow {
             Self::MaxTokens => settings.max_tokens.to_string(),
             Self::Baseline => match settings.baseline {
                 Baseline::Off => "off".to_owned(),
-                Baseline::Probe(tokens) => format!("sampled ({tokens} tokens)"),
+                Baseline::Probe(tokens) => format!("timed beside ({tokens} tokens)"),
                 Baseline::Race => "runs in full".to_owned(),
             },
             Self::Mtp(convention) => settings.drafting.mtp.get(convention).unwrap_or("as made").to_owned(),

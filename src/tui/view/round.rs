@@ -240,7 +240,7 @@ fn header(screen: Screen, round: &Round, index: usize, width: usize) -> TokenCel
         None if round.drafts.get(index).is_some_and(|draft| draft.copied.is_some()) => format!("{} copied", index + 1),
         None => (index + 1).to_string(),
     };
-    let (long, short) = (format!("{text} · context {at}"), format!("{text} · ctx {at}"));
+    let (long, short) = (format!("{text} · after {at} tokens"), format!("{text} · after {at}"));
     let text = if long.width() < width { long } else { short };
     TokenCell::word(text, screen.theme[Role::TextDim])
 }

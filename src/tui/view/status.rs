@@ -206,7 +206,7 @@ fn rule(settings: &Settings, level: Level) -> String {
 fn baseline(baseline: Baseline) -> String {
     match baseline {
         Baseline::Off => "not measured".to_owned(),
-        Baseline::Probe(_) => "sampled".to_owned(),
+        Baseline::Probe(_) => "timed beside".to_owned(),
         Baseline::Race => "runs in full".to_owned(),
     }
 }
