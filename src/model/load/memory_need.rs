@@ -68,8 +68,8 @@ pub(super) fn of(context: &LoadContext<'_>, weight_type: WeightType, on_kernels:
     let threads = options.threads.unwrap_or_else(threads::available);
     let passes = match whole {
         true => {
-            let module = modules as u64 * account::module_passes(transformer, ctx_len, dense);
-            account::target_passes((transformer, config.plan()), (ctx_len, threads), dense) + module
+            let of_module = |own: &ModuleLayer| account::module_passes((transformer, &own.layer), ctx_len, dense);
+            account::target_passes((transformer, plan), (ctx_len, threads), dense) + own.iter().map(of_module).sum::<u64>()
         }
         false => {
             let multiplier = match on_kernels {

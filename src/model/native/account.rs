@@ -5,13 +5,58 @@
 use super::layer::BlockShape;
 use super::llama::prompt_rows;
 use crate::model::nn::TransformerConfig;
-use crate::model::plan::Plan;
+use crate::model::plan::{Feed, Layer, Plan};
 use draftscope_kernels::{BLOCK, LANES, prompt_scratch_bytes};
 
 const F32: usize = size_of::<f32>();
 
 /// Tokens of a prompt whose hidden states are in memory at once: as many as the engine reads without a look at the user.
 pub(in crate::model) const PROMPT_BLOCK: usize = 512;
+
+/// What feed-forward parts keep of a row: the widest numbers of any layer.
+#[derive(Clone, Copy, Default)]
+struct FeedWidths {
+    /// Width of a gated layer that every row runs.
+    gated: usize,
+    /// Gate and up of each of a row's experts, their sum, and the numbers of the router.
+    experts: usize,
+    /// What experts read.
+    read: usize,
+    /// What routers read, which is never codes.
+    routed: usize,
+}
+
+impl FeedWidths {
+    fn of<'a>(layers: impl Iterator<Item = &'a Layer>) -> Self {
+        layers.fold(Self::default(), |most, layer| {
+            let own = Self::of_layer(layer);
+            Self {
+                gated: own.gated.max(most.gated),
+                experts: own.experts.max(most.experts),
+                read: own.read.max(most.read),
+                routed: own.routed.max(most.routed),
+            }
+        })
+    }
+
+    fn of_layer(layer: &Layer) -> Self {
+        let experts = match &layer.feed {
+            Feed::Dense(gated) => return Self { gated: gated.width(), ..Self::default() },
+            Feed::Experts(experts) => experts,
+        };
+        let shared = experts.shared.as_ref().map_or(0, |shared| shared.feed.width());
+        let beside = experts.beside.as_ref().map_or(0, |beside| beside.dense.width());
+        let (d, width, used) = (experts.sizes.d, experts.sizes.width, experts.used);
+        // beside a dense layer rows exist in three forms, and results twice
+        let more = if experts.beside.is_some() { d } else { 0 };
+        Self {
+            gated: shared.max(beside),
+            experts: used * 2 * width + d + experts.sizes.count + more,
+            read: used * (d + width) + more,
+            routed: d,
+        }
+    }
+}
 
 /// Bytes of a target's passes: the angles of all positions, and the working memory of a prompt that fills the context.
 /// `dense`: matrices read activations as f32, not as codes.
@@ -28,15 +73,20 @@ pub(in crate::model) fn target_passes(
     let states = PROMPT_BLOCK.min(ctx_len) * shape.d_model * F32;
     let logits = config.vocab * F32;
     let others = given + threads * prompt_scratch_bytes(shape.head_dim);
-    (states + logits + others) as u64 + pass(&shape, (ctx_len, angles), dense)
+    (states + logits + others) as u64 + pass(&shape, FeedWidths::of(plan.layers.iter()), (ctx_len, angles), dense)
 }
 
 /// Bytes of the passes of a draft module in the target's files, which has angles and rows of its own.
-pub(in crate::model) fn module_passes(config: &TransformerConfig, ctx_len: usize, dense: bool) -> u64 {
+pub(in crate::model) fn module_passes(
+    (config, layer): (&TransformerConfig, &Layer),
+    ctx_len: usize,
+    dense: bool,
+) -> u64 {
     let shape = BlockShape::of(config);
     // the rows of embedding and state, as numbers and as what the projection reads
     let rows = prompt_rows(&shape, ctx_len) * shape.d_model * (F32 + 2 * F32);
-    pass(&shape, (ctx_len, angles(shape.head_dim, ctx_len)), dense) + rows as u64
+    let angles = angles(shape.head_dim, ctx_len);
+    pass(&shape, FeedWidths::of(std::iter::once(layer)), (ctx_len, angles), dense) + rows as u64
 }
 
 /// Bytes of a table of cosines and sines that rotates so many values of a head.
@@ -44,12 +94,13 @@ fn angles(rotated: usize, ctx_len: usize) -> usize {
     ctx_len * rotated.next_multiple_of(2 * LANES) * F32
 }
 
-fn pass(shape: &BlockShape, (ctx_len, angles): (usize, usize), dense: bool) -> u64 {
+fn pass(shape: &BlockShape, feed: FeedWidths, (ctx_len, angles): (usize, usize), dense: bool) -> u64 {
     let (queries, kv) = (shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim);
     let rows = prompt_rows(shape, ctx_len);
     // residual stream, heads, gate and up; then what matrices read: numbers, or codes with their scales
-    let numbers = shape.d_model + queries + 2 * kv + 2 * shape.d_ff;
+    let numbers = shape.d_model + queries + 2 * kv + 2 * feed.gated + feed.experts;
     let block = if dense { BLOCK * F32 } else { BLOCK + 4 * F32 };
-    let read = (shape.d_model + queries + shape.d_ff) / BLOCK * block;
-    (angles + rows * (numbers * F32 + read + shape.partial_bytes(ctx_len))) as u64
+    let read = (shape.d_model + queries + feed.gated + feed.read) / BLOCK * block;
+    let routed = if dense { 0 } else { feed.routed * F32 };
+    (angles + rows * (numbers * F32 + read + routed + shape.partial_bytes(ctx_len))) as u64
 }

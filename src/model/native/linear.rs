@@ -7,7 +7,7 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{
-    experts::{ExpertStack, Scratch},
+    experts::{LentExperts, Scratch},
     head,
     heads::{HeadMatrices, HeadMemory},
     llama::{NativeLlama, Weights},
@@ -116,7 +116,7 @@ impl Kernels for NativeCpu {
 
     fn experts(&self, stored: &StoredExperts<'_>, activation: Activation) -> Result<Arc<dyn ExpertKernel>, ModelError> {
         match &self.cpu {
-            Processor::Own(cpu) => Ok(Arc::new(ExpertStack::pack(cpu, &self.experts, stored, activation)?)),
+            Processor::Own(cpu) => Ok(Arc::new(LentExperts::pack(cpu, &self.experts, stored, activation)?)),
             Processor::Target(_) => Err(ModelError::Unsupported("experts in a module of its own".into())),
         }
     }

@@ -16,7 +16,7 @@ use super::tree::Tree;
 use super::{head, load, read_ahead, threads};
 use crate::model::native::hidden_tap::States;
 use crate::model::{
-    Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, RowPool, RowStats, Rows, Tap, check_path,
+    Checkpoint, ExpertsMet, Forward, LogitRows, Model, ModelError, ModelSpec, RowPool, RowStats, Rows, Tap, check_path,
 };
 use crate::protocol::TokenId;
 use draftscope_kernels::{Acts, Isa, LANES, MAX_ROWS, Norm, Operand, PROMPT_ROWS, Pool};
@@ -327,6 +327,10 @@ impl Model for NativeLlama {
     fn pass_bytes(&self) -> u64 {
         let looked_up = self.weights.embedding.as_ref().map_or(0, Matrix::bytes);
         (self.weights.bytes() - looked_up) as u64
+    }
+
+    fn experts_met(&self) -> Option<ExpertsMet> {
+        self.weights.layers.iter().filter_map(|layer| layer.feed.experts_met()).reduce(ExpertsMet::and)
     }
 
     fn set_tap(&mut self, tap: &Tap) -> Result<(), ModelError> {

@@ -7,7 +7,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::cache::{AngleTable, KvCache, KvShape};
-use super::gate_up::GateUp;
 use super::layer::{BlockShape, Layer, NormWeight};
 use super::llama::{NativeLlama, Weights};
 use super::matrix::{Cpu, Matrix, Part, RowOrder};
@@ -18,8 +17,8 @@ use super::rule::Rule;
 use super::tensors::{RawTensor, Tensors};
 use crate::model::files::{MatrixForm, ModelFiles};
 use crate::model::nn::{PairOrder, TransformerConfig};
-use crate::model::plan::{self, GatedFeed, Head, Over, Plan};
-use crate::model::{ModelError, ModelSpec};
+use crate::model::plan::{self, Head, Over, Plan};
+use crate::model::{ExpertsMet, ModelError, ModelSpec};
 use draftscope_kernels::{BLOCK, Encoding, MAX_HEAD_DIM};
 
 /// A model on disk: its files, its sizes, and what it computes.
@@ -79,15 +78,12 @@ pub(super) fn unsupported(what: impl std::fmt::Display) -> ModelError {
 
 /// What the kernels require of sizes.
 pub(in crate::model) fn check_shape(shape: &BlockShape) -> Result<(), ModelError> {
-    let BlockShape { d_model, heads, kv_heads, head_dim, d_ff, .. } = *shape;
+    let BlockShape { d_model, heads, kv_heads, head_dim, .. } = *shape;
     if heads == 0 || kv_heads == 0 || heads % kv_heads != 0 {
         return Err(ModelError::Metadata(format!("{heads} heads cannot share {kv_heads} KV heads")));
     }
-    if head_dim == 0
-        || head_dim > MAX_HEAD_DIM
-        || [d_model, head_dim, d_ff].iter().any(|&len| len == 0 || len % BLOCK != 0)
-    {
-        return Err(unsupported(format!("widths {d_model}, {d_ff} with heads of {head_dim}")));
+    if head_dim > MAX_HEAD_DIM || [d_model, head_dim].iter().any(|&len| len == 0 || len % BLOCK != 0) {
+        return Err(unsupported(format!("a width of {d_model} with heads of {head_dim}")));
     }
     Ok(())
 }
@@ -96,9 +92,9 @@ pub(in crate::model) fn check_shape(shape: &BlockShape) -> Result<(), ModelError
 type Parts = (Vec<Layer>, NormWeight, Option<Matrix>, Matrix);
 
 /// Packs tensors one after the other, and releases each one's file pages.
-struct Loader<'a> {
-    tensors: Tensors<'a>,
-    cpu: &'a Cpu,
+pub(super) struct Loader<'a> {
+    pub(super) tensors: Tensors<'a>,
+    pub(super) cpu: &'a Cpu,
     shape: BlockShape,
     /// Tables that rotate parts of heads; whole heads rotate by others.
     angles: &'a [plan::Angles],
@@ -144,9 +140,7 @@ impl Loader<'_> {
             rule: Rule::of(parts.attention),
             out: self.scaled(&parts.attention.o, scales[0])?,
             ffn_norm,
-            gate_up: self.gate_up(parts.feed)?,
-            activation: parts.feed.act,
-            down: self.scaled(&parts.feed.down, scales[1])?,
+            feed: self.feed(parts.feed, scales[1])?,
             after_norms,
             raw: parts.before.map(|norm| norm.is_none()),
             scales,
@@ -225,16 +219,8 @@ impl Loader<'_> {
         Ok((0..part.rows).map(|row| stored[order.stored_row(row)]).collect())
     }
 
-    fn gate_up(&self, feed: &GatedFeed) -> Result<GateUp, ModelError> {
-        let both = [self.raw(&feed.gate)?, self.raw(&feed.up)?];
-        let parts = both.each_ref().map(|(raw, (rows, all))| raw.some(rows.clone(), *all, RowOrder::Stored));
-        let packed = GateUp::pack(self.cpu, feed.gate.columns, parts);
-        [&feed.gate, &feed.up].into_iter().for_each(|part| self.tensors.0.release(part.name()));
-        Ok(packed)
-    }
-
     /// A matrix whose products get a factor; so does its bias.
-    fn scaled(&self, of: &plan::Matrix, factor: f32) -> Result<Matrix, ModelError> {
+    pub(super) fn scaled(&self, of: &plan::Matrix, factor: f32) -> Result<Matrix, ModelError> {
         let matrix = self.matrix(of)?;
         if of.bias.is_none() {
             return Ok(matrix);
@@ -243,7 +229,7 @@ impl Loader<'_> {
         Ok(matrix.with_bias(&bias))
     }
 
-    fn matrix(&self, of: &plan::Matrix) -> Result<Matrix, ModelError> {
+    pub(super) fn matrix(&self, of: &plan::Matrix) -> Result<Matrix, ModelError> {
         let (raw, (rows, all)) = self.raw(of)?;
         let matrix = Matrix::pack(self.cpu, of.columns, &[raw.some(rows, all, RowOrder::Stored)]);
         self.tensors.0.release(of.name());
@@ -251,13 +237,13 @@ impl Loader<'_> {
     }
 
     /// The tensor of a matrix, its rows, and the number of all rows.
-    fn raw(&self, of: &plan::Matrix) -> Result<(RawTensor<'_>, (Range<usize>, usize)), ModelError> {
+    pub(super) fn raw(&self, of: &plan::Matrix) -> Result<(RawTensor<'_>, (Range<usize>, usize)), ModelError> {
         let rows = rows_of(of).map_err(unsupported)?;
         let raw = self.tensors.matrix(&rows.tensor.name, rows.stored(), of.columns)?;
         Ok((raw, (rows.first..rows.first + rows.taken(), rows.stored())))
     }
 
-    fn norm(&self, of: &plan::Norm, len: usize) -> Result<NormWeight, ModelError> {
+    pub(super) fn norm(&self, of: &plan::Norm, len: usize) -> Result<NormWeight, ModelError> {
         Ok(lanes(&of.read(self.tensors.0, len)?))
     }
 }
@@ -271,13 +257,15 @@ fn spec(source: &ModelFiles, config: &TransformerConfig, weights: &Weights, kv: 
     let mut info = config.describe(source.name(), source.file_name());
     info.own_name = source.other_name();
     info.weight_bytes = weights.bytes() as u64;
+    let experts = weights.layers.iter().filter_map(|layer| layer.feed.experts_met()).reduce(ExpertsMet::and);
+    (info.expert_bytes, info.expert_row_bytes) = experts.map_or((0, 0), |experts| (experts.bytes, experts.row_bytes));
     info.kv_bytes_per_token = kv.bytes_per_position();
     ModelSpec {
         info,
         ctx_len: kv.ctx_len,
         backend: "native",
         device: format!("cpu ({})", weights.cpu.isa.name()),
-        dtype: weights.layers.first().map_or("none", |layer| layer.down.dtype()).to_owned(),
+        dtype: weights.layers.first().map_or("none", |layer| layer.feed.down().dtype()).to_owned(),
         threads: weights.cpu.pool.threads(),
     }
 }

@@ -10,6 +10,7 @@ pub(in crate::model) mod batch;
 pub(in crate::model) mod cache;
 pub(in crate::model) mod draft_head;
 pub(in crate::model) mod experts;
+pub(in crate::model) mod feed;
 pub(in crate::model) mod fuse;
 pub(in crate::model) mod gate_up;
 pub(in crate::model) mod head;
@@ -19,6 +20,7 @@ pub(in crate::model) mod layer;
 pub(in crate::model) mod linear;
 pub(in crate::model) mod llama;
 pub(in crate::model) mod load;
+mod load_feed;
 pub(in crate::model) mod matrix;
 pub(in crate::model) mod module;
 pub(in crate::model) mod mtp;
@@ -29,6 +31,7 @@ pub(in crate::model) mod pass;
 #[cfg(test)]
 mod plan_test;
 pub(in crate::model) mod read_ahead;
+mod router;
 pub(in crate::model) mod rule;
 pub(in crate::model) mod tensors;
 #[cfg(test)]

@@ -121,7 +121,7 @@ impl NativeMtp {
 
     /// Name of the storage of most of its weights.
     pub(in crate::model) fn dtype(&self) -> &'static str {
-        self.weights.layer.down.dtype()
+        self.weights.layer.feed.down().dtype()
     }
 }
 

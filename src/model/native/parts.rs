@@ -3,17 +3,17 @@
 //! Invariant: whatever a plan asks for beyond these pieces is an error that names it, never left out.
 
 use crate::model::plan::{
-    Attention, Feed, GatedFeed, HeadNorm, Keys, KeysAndValues, Layer, Matrix, Mixer, Norm, Plan, Rows,
+    Attention, Feed, GatedFeed, HeadNorm, Keys, KeysAndValues, Layer, Matrix, Mixer, Norm, Plan, RouterInput, Rows,
 };
 
 /// Whether whole passes of this plan run here; else its matrices do.
 pub(in crate::model) fn runs(plan: &Plan) -> bool {
     let sizes = |layer: &Layer| {
-        let LayerParts { attention, feed, .. } = LayerParts::of(layer).ok()?;
-        Some((attention.heads, attention.kv_heads, attention.key_width, feed.width()))
+        let LayerParts { attention, .. } = LayerParts::of(layer).ok()?;
+        Some((attention.heads, attention.kv_heads, attention.key_width))
     };
     let first = plan.layers.first().and_then(sizes);
-    let Some((_, _, head_dim, _)) = first else { return false };
+    let Some((_, _, head_dim)) = first else { return false };
     plan.layers.iter().all(|layer| sizes(layer) == first)
         && plan.angles.iter().all(|angles| angles.width <= head_dim && angles.width.is_multiple_of(2))
         && plan.embedding.by_layer.is_none()
@@ -41,8 +41,8 @@ pub(super) struct LayerParts<'a> {
     pub(super) values: &'a Matrix,
     /// Norms of queries and keys, over the same.
     pub(super) query_norms: Option<[&'a HeadNorm; 2]>,
-    pub(super) feed: &'a GatedFeed,
-    /// Norms of what attention and the gated layer read.
+    pub(super) feed: &'a Feed,
+    /// Norms of what attention and the feed-forward part read.
     pub(super) before: [Option<&'a Norm>; 2],
     /// Norms of what they give.
     pub(super) after: Option<[&'a Norm; 2]>,
@@ -61,18 +61,17 @@ impl<'a> LayerParts<'a> {
         };
         let Keys::Own(keys) = &attention.keys else { return Err("layers that read keys of others") };
         let (Some(values), None) = (&keys.v, &keys.v_norm) else { return Err("values that are keys, or are normed") };
-        let Feed::Dense(feed) = &layer.feed else { return Err("layers of experts") };
+        check_feed(&layer.feed)?;
         let odd = [
             (attention.gate.is_some(), "gated attention"),
             (!attention.sight.causal, "attention to later positions"),
             (attention.key_width != attention.value_width, "values of another width than keys"),
             (layer.token_input.is_some() || layer.output_scale.is_some(), "inputs or scales of single layers"),
-            ([&feed.gate, &feed.up].iter().any(|matrix| matrix.bias.is_some()), "biases of gates"),
         ];
         if let Some((_, what)) = odd.iter().find(|(odd, _)| *odd) {
             return Err(what);
         }
-        let matrices = [&attention.q, &keys.k, values, &attention.o, &feed.gate, &feed.up, &feed.down];
+        let matrices = [&attention.q, &keys.k, values, &attention.o];
         matrices.into_iter().try_for_each(|matrix| rows_of(matrix).map(drop))?;
         let query_norms = match (&attention.q_norm, &keys.k_norm) {
             (None, None) => None,
@@ -86,6 +85,31 @@ impl<'a> LayerParts<'a> {
         };
         let before = [layer.mix.before.as_ref(), layer.fed.before.as_ref()];
         let scales = [layer.mix.scale as f32, layer.fed.scale as f32];
-        Ok(Self { attention, keys, values, query_norms, feed, before, after, scales })
+        Ok(Self { attention, keys, values, query_norms, feed: &layer.feed, before, after, scales })
     }
+}
+
+/// Whether this backend computes a feed-forward part.
+///
+/// # Errors
+/// What it does not compute.
+fn check_feed(feed: &Feed) -> Result<(), &'static str> {
+    let experts = match feed {
+        Feed::Dense(gated) => return check_gated(gated),
+        Feed::Experts(experts) => experts,
+    };
+    experts.shared.iter().try_for_each(|shared| check_gated(&shared.feed))?;
+    experts.beside.iter().try_for_each(|beside| check_gated(&beside.dense))?;
+    match experts.router.reads {
+        RouterInput::Stream { .. } if experts.beside.is_none() => Err("routers that read the stream"),
+        _ if experts.router.weight.bias.is_some() => Err("routers with a bias of their numbers"),
+        _ => rows_of(&experts.router.weight).map(drop),
+    }
+}
+
+fn check_gated(feed: &GatedFeed) -> Result<(), &'static str> {
+    if [&feed.gate, &feed.up].iter().any(|matrix| matrix.bias.is_some()) {
+        return Err("biases of gates");
+    }
+    [&feed.gate, &feed.up, &feed.down].into_iter().try_for_each(|matrix| rows_of(matrix).map(drop))
 }

@@ -19,7 +19,6 @@ fn block_shape(config: &MtpConfig) -> BlockShape {
         heads: config.num_attention_heads,
         kv_heads: config.num_key_value_heads,
         head_dim: config.head_dim,
-        d_ff: config.intermediate_size,
         eps: config.rms_norm_eps,
     }
 }
@@ -48,7 +47,7 @@ impl NativeMtp {
         let vocab = file.draft_vocab(config.draft_vocab_size, shared.head.rows())?;
         let head = DraftHead::trimmed(shared, vocab, (config.context_vocab_size, storage))?;
         let rope = RopeSpec::plain(f64::from(config.rope_theta));
-        let packer = Packer { file, shape: &shape, cpu: &shared.cpu, storage };
+        let packer = Packer { file, shape: &shape, d_ff: config.intermediate_size, cpu: &shared.cpu, storage };
         let weights = packer.weights(config.layers_of(depth))?;
         let bytes = weights.bytes() + head.0.bytes();
         MtpModule::module(target, (weights, bytes), head, (shape, &rope, config.spec()))
@@ -59,6 +58,7 @@ impl NativeMtp {
 struct Packer<'a> {
     file: MtpFile<'a>,
     shape: &'a BlockShape,
+    d_ff: usize,
     cpu: &'a Cpu,
     storage: MtpStorage,
 }
@@ -87,7 +87,7 @@ impl Packer<'_> {
                 norm: &|part, width| self.file.norm(llama_part(part).unwrap_or(part), width),
                 pack: &|k, rows| self.pack(k, rows),
             }
-            .layer(self.shape, (d, false))?,
+            .layer(self.shape, (d, self.d_ff, false))?,
             final_norm: self.norm("shared_head.norm")?,
         })
     }
