@@ -7,18 +7,20 @@
 
 use std::{ops::Range, sync::Arc};
 
+use super::attention::Attention;
 use super::cache::{AngleTable, KvCache, LayerCache, Slabs};
 use super::head;
 use super::layer::{Layer, Next, NormWeight, Scratch};
 use super::llama::{NativeLlama, Weights};
+use super::mixer::Mixer;
 use super::pass::{Partials, Pass};
 use super::rule::Rule;
 use crate::model::native::hidden_tap::States;
 use crate::model::{ModelError, RowStats, Rows, Tap};
 use crate::protocol::TokenId;
 use draftscope_kernels::{
-    Acts, Angles, LANES, MAX_HEAD_DIM, MAX_ROWS, PARTIAL_EXTRA, Queries, Rotate, SEGMENT, StoreKeys, StoreValues,
-    attend,
+    Acts, Angles, LANES, MAX_HEAD_DIM, MAX_ROWS, Operand, PARTIAL_EXTRA, Queries, Rotate, SEGMENT, StoreKeys,
+    StoreValues, attend,
 };
 
 /// Most rows of a pass.
@@ -200,20 +202,20 @@ impl NativeBatch {
 impl Placed<'_> {
     /// One block over the rows in `scratch.x`; returns whether they were finite.
     fn layer(self, layer: &Layer, caches: &mut [LayerCache<'_>], scratch: &mut Scratch) -> bool {
-        let pass = self.pass;
-        self.project(layer, caches, scratch);
-        self.attend(layer, caches, scratch);
-        layer.finish(pass, scratch)
+        let Mixer::Attention(attention) = &layer.mixer;
+        self.project(attention, caches, scratch);
+        self.attend((attention.rule, layer.out.operand()), caches, scratch);
+        layer.finish(self.pass, scratch)
     }
 
     /// Queries to `scratch.heads`, rotated and scaled; keys and values to the caches.
-    fn project(self, layer: &Layer, caches: &mut [LayerCache<'_>], scratch: &mut Scratch) {
+    fn project(self, attention: &Attention, caches: &mut [LayerCache<'_>], scratch: &mut Scratch) {
         let (pass, shape) = (self.pass, self.pass.shape);
         let tiles = shape.head_dim / LANES;
         let count = shape.heads + 2 * shape.kv_heads;
         scratch.heads.resize(count * tiles * pass.m, [0.0; LANES]);
         let acts = &scratch.acts;
-        let is_projected = layer.project_normed(pass, acts, (&mut scratch.heads, &mut scratch.squares));
+        let is_projected = attention.project_normed(pass, acts, (&mut scratch.heads, &mut scratch.squares));
         let (mut keys, mut values): (Vec<_>, Vec<_>) = (0..shape.kv_heads).map(|_| (Vec::new(), Vec::new())).unzip();
         for (slot, cache) in caches.iter_mut().enumerate() {
             let slabs = cache.slabs(self.positions(slot)).into_iter().zip(keys.iter_mut().zip(&mut values));
@@ -227,9 +229,9 @@ impl Placed<'_> {
         let mut jobs: Vec<_> = scratch.heads.chunks_exact_mut(tiles * pass.m).zip(kinds).collect();
         pass.cpu.pool.each(&mut jobs, |head, (out, kind)| {
             if !is_projected {
-                layer.multiply_head(pass, head, acts, out);
+                attention.multiply_head(pass, head, acts, out);
             }
-            self.place(out, kind, (layer.rule, layer.head_norms.as_ref()));
+            self.place(out, kind, (attention.rule, attention.head_norms.as_ref()));
         });
     }
 
@@ -274,9 +276,8 @@ impl Placed<'_> {
 
     /// Attention outputs, ready for the output projection, to `scratch.attended`. Every row is a team of its own, since
     /// its neighbours read other caches.
-    fn attend(self, layer: &Layer, caches: &[LayerCache<'_>], scratch: &mut Scratch) {
+    fn attend(self, (rule, operand): (Rule, Operand), caches: &[LayerCache<'_>], scratch: &mut Scratch) {
         let (pass, shape, m) = (self.pass, self.pass.shape, self.pass.m);
-        let rule = layer.rule;
         // a row's segments are counted from the first that it sees
         let segments = self.places.iter().map(|place| {
             let seen = place.position + 1;
@@ -288,7 +289,7 @@ impl Placed<'_> {
         scratch.partials.resize(shape.kv_heads * m * segments * partial, 0.0);
         let group_tiles = group * shape.head_dim / LANES * m;
         let heads = &scratch.heads;
-        scratch.attended.shape(m, shape.heads * shape.head_dim, layer.out.operand());
+        scratch.attended.shape(m, shape.heads * shape.head_dim, operand);
         let attend = |item: usize, out: &mut [f32]| {
             let (head, row, segment) = (item / segments / m, item / segments % m, item % segments);
             let RowPlace { slot, position } = self.places[row];

@@ -1,23 +1,19 @@
-//! One transformer block with attention and a gated layer, over at most [`PROMPT_ROWS`](draftscope_kernels::PROMPT_ROWS) rows.
+//! One transformer block of a [mixer](Mixer) and a gated layer, over at most
+//! [`PROMPT_ROWS`](draftscope_kernels::PROMPT_ROWS) rows.
 //!
-//! Five regions of parallel work: q|k|v with rotation and cache; attention with joining; output projection with the
-//! residual; gate and up with their activation; down with the residual. A norm after attention or after the gated layer
+//! Five regions of parallel work: the two of the mixer; output projection with the residual; gate and up with their activation; down with the residual. A norm after the mixer or after the gated layer
 //! takes one region more, since it needs all columns. The thread that computes columns of the residual stream
 //! also norms them, as far as that is possible without the other columns. Rows are stored as tiles `[d / 16][m]`.
 //! Invariant: nothing depends on which thread does an item.
 
 use super::{
-    cache::LayerCache,
     feed::{Feed, FeedMemory},
     matrix::Matrix,
-    pass::{HeadOut, Partials, Pass, Stream},
-    rule::Rule,
-    tree::attend_tree,
+    mixer::{LayerMemory, Mixer},
+    pass::{Pass, Stream},
 };
 use crate::model::nn::TransformerConfig;
-use draftscope_kernels::{
-    Acts, LANES, MAX_ROWS, Onto, Operand, PARTIAL_EXTRA, PROMPT_ROWS, Queries, SEGMENT, attend, attend_prompt,
-};
+use draftscope_kernels::{Acts, LANES, Operand, PARTIAL_EXTRA, PROMPT_ROWS, SEGMENT};
 
 /// Sizes of a block.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,18 +45,13 @@ pub(in crate::model) type NormWeight = Vec<[f32; LANES]>;
 #[derive(Clone, Debug)]
 pub(in crate::model) struct Layer {
     pub(in crate::model) attn_norm: NormWeight,
-    pub(in crate::model) qkv: Matrix, // [(heads + 2 kv_heads) head_dim, d]
-    /// Norms of queries and keys, head by head, before rotation.
-    pub(in crate::model) head_norms: Option<[NormWeight; 2]>,
-    /// Norms of queries and keys over all heads, before rotation.
-    pub(in crate::model) width_norms: Option<[NormWeight; 2]>,
-    pub(in crate::model) rule: Rule,
-    pub(in crate::model) out: Matrix, // [d, heads head_dim]
+    pub(in crate::model) mixer: Mixer,
+    pub(in crate::model) out: Matrix, // [d, width of the mixer's answers]
     pub(in crate::model) ffn_norm: NormWeight,
     pub(in crate::model) feed: Feed,
-    /// Norms of what attention and the feed-forward part give, before it is added.
+    /// Norms of what the mixer and the feed-forward part give, before it is added.
     pub(in crate::model) after_norms: Option<[NormWeight; 2]>,
-    /// Whether attention and the feed-forward part read the stream as it is; the weights of their norms are 1 then.
+    /// Whether the mixer and the feed-forward part read the stream as it is; the weights of their norms are 1 then.
     pub(in crate::model) raw: [bool; 2],
     /// Factors of what they add, where no norm comes after them.
     pub(in crate::model) scales: [f32; 2],
@@ -107,7 +98,7 @@ impl Next<'_> {
         match self {
             Self::Else => None,
             Self::Head(matrix) => Some(matrix),
-            Self::Block(layer) => Some(&layer.qkv),
+            Self::Block(layer) => Some(layer.mixer.first_matrix()),
         }
     }
 }
@@ -122,19 +113,17 @@ fn scale(acts: &mut Acts, factor: f32) {
 impl Layer {
     /// Bytes in memory.
     pub(in crate::model) fn bytes(&self) -> usize {
-        let matrices = [&self.qkv, &self.out];
-        let norms = [&self.attn_norm, &self.ffn_norm].into_iter().chain(self.head_norms.iter().flatten());
-        let norms = norms.chain(self.after_norms.iter().flatten()).chain(self.width_norms.iter().flatten());
-        matrices.iter().map(|matrix| matrix.bytes()).sum::<usize>()
+        let norms = [&self.attn_norm, &self.ffn_norm].into_iter().chain(self.after_norms.iter().flatten());
+        self.mixer.bytes()
+            + self.out.bytes()
             + self.feed.bytes()
             + norms.map(|norm| size_of_val(norm.as_slice())).sum::<usize>()
     }
 
     /// Adds this to the weights of its norms.
     pub(in crate::model) fn shift_norms(&mut self, by: f32) {
-        let norms = [&mut self.attn_norm, &mut self.ffn_norm].into_iter().chain(self.head_norms.iter_mut().flatten());
-        let norms = norms.chain(self.after_norms.iter_mut().flatten()).chain(self.width_norms.iter_mut().flatten());
-        norms.chain(self.feed.norms_mut()).flatten().flatten().for_each(|weight| *weight += by);
+        let norms = [&mut self.attn_norm, &mut self.ffn_norm].into_iter().chain(self.after_norms.iter_mut().flatten());
+        norms.chain(self.mixer.norms_mut()).chain(self.feed.norms_mut()).flatten().flatten().for_each(|weight| *weight += by);
     }
 
     /// Norms the rows in `scratch.x` for the first block of a pass; returns whether they were finite.
@@ -142,22 +131,20 @@ impl Layer {
         pass.read(&scratch.x, self.reader(), &mut scratch.acts)
     }
 
-    /// What attention reads.
+    /// What the mixer reads.
     fn reader(&self) -> Reader<'_> {
-        Reader { weight: &self.attn_norm, raw: self.raw[0], operand: self.qkv.operand() }
+        Reader { weight: &self.attn_norm, raw: self.raw[0], operand: self.mixer.operand() }
     }
 
-    /// Runs the rows in `scratch.x` in place; attention reads `scratch.acts`, where the input of the next block is
+    /// Runs the rows in `scratch.x` in place; the mixer reads `scratch.acts`, where the input of the next block is
     /// left, if a block follows. Returns whether the rows were finite.
-    pub(in crate::model) fn forward(&self, pass: Pass<'_>, mut cache: LayerCache<'_>, scratch: &mut Scratch) -> bool {
-        self.project(pass, &mut cache, scratch);
-        pass.cpu.pool.soon(self.out.first_panel());
-        self.attend(pass, &mut cache, scratch);
+    pub(in crate::model) fn forward(&self, pass: Pass<'_>, memory: LayerMemory<'_>, scratch: &mut Scratch) -> bool {
+        self.mixer.forward(pass, (memory, &self.out), scratch);
         pass.cpu.pool.soon(self.feed.first_panel());
         self.finish(pass, scratch)
     }
 
-    /// The part after attention; returns whether the rows were finite.
+    /// The part after the mixer; returns whether the rows were finite.
     pub(in crate::model) fn finish(&self, pass: Pass<'_>, scratch: &mut Scratch) -> bool {
         let after = self.after_norms.as_ref().map_or([None; 2], |norms| norms.each_ref().map(Some));
         let Scratch { x, acts, attended, squares, given, .. } = scratch;
@@ -189,99 +176,5 @@ impl Layer {
                 pass.add_given((after, next), self.scales[1], Stream { x, given, squares, out: acts })
             }
         }
-    }
-
-    /// Queries to `scratch.heads`, rotated and scaled; keys and values to the cache.
-    fn project(&self, pass: Pass<'_>, cache: &mut LayerCache<'_>, scratch: &mut Scratch) {
-        let shape = pass.shape;
-        let tiles = shape.head_dim / LANES;
-        let count = shape.heads + 2 * shape.kv_heads;
-        scratch.heads.resize(count * tiles * pass.m, [0.0; LANES]);
-        let acts = &scratch.acts;
-        let is_projected = self.project_normed(pass, acts, (&mut scratch.heads, &mut scratch.squares));
-        let slabs = cache.slabs(pass.base..pass.base + pass.m);
-        let (keys, values): (Vec<_>, Vec<_>) =
-            slabs.into_iter().map(|[k, v]| (HeadOut::Key(k), HeadOut::Value(v))).unzip();
-        let places = (0..shape.heads).map(|_| HeadOut::Query).chain(keys).chain(values);
-        let mut jobs: Vec<_> = scratch.heads.chunks_exact_mut(tiles * pass.m).zip(places).collect();
-        pass.cpu.pool.each(&mut jobs, |head, (out, place)| {
-            if !is_projected {
-                self.multiply_head(pass, head, acts, out);
-            }
-            pass.place(out, place, (self.rule, self.head_norms.as_ref()));
-        });
-    }
-
-    /// Outputs of a head, `[head_dim / 16][m]`.
-    pub(super) fn multiply_head(&self, pass: Pass<'_>, head: usize, acts: &Acts, out: &mut [[f32; LANES]]) {
-        let first = head * pass.shape.head_dim / LANES;
-        for (tile, out) in out.chunks_exact_mut(pass.m).enumerate() {
-            self.qkv.multiply(pass.cpu, first + tile, acts, Onto::Nothing, out);
-        }
-    }
-
-    /// Outputs of all heads if queries and keys are normed over all of them, which is done; else returns false.
-    pub(super) fn project_normed(
-        &self,
-        pass: Pass<'_>,
-        acts: &Acts,
-        (heads, squares): (&mut [[f32; LANES]], &mut Vec<f32>),
-    ) -> bool {
-        let Some([of_queries, of_keys]) = &self.width_norms else { return false };
-        let tiles = pass.shape.head_dim / LANES * pass.m;
-        pass.cpu.pool.chunks(heads, tiles, |head, out| self.multiply_head(pass, head, acts, out));
-        let (queries, rest) = heads.split_at_mut(pass.shape.heads * tiles);
-        pass.norm_width(queries, of_queries, squares);
-        pass.norm_width(&mut rest[..pass.shape.kv_heads * tiles], of_keys, squares);
-        true
-    }
-
-    /// Attention outputs, ready for the output projection, to `scratch.attended`.
-    fn attend(&self, pass: Pass<'_>, cache: &mut LayerCache<'_>, scratch: &mut Scratch) {
-        let (shape, m) = (pass.shape, pass.m);
-        scratch.attended.shape(m, shape.heads * shape.head_dim, self.out.operand());
-        let rule = self.rule;
-        // segments before the first row's window are seen by nobody
-        let before = rule.first_segment(pass.base + 1);
-        let segments = (pass.base + m).div_ceil(SEGMENT) - before;
-        let group = shape.heads / shape.kv_heads;
-        let partial = group * (shape.head_dim + PARTIAL_EXTRA);
-        if let Some(tree) = pass.tree {
-            scratch.partials.resize(shape.kv_heads * m * segments * partial, 0.0);
-            let scratch = (&scratch.heads[..], &mut scratch.partials[..], &mut scratch.attended);
-            return attend_tree((pass, rule), tree, cache, scratch);
-        }
-        let cache = &*cache;
-        let rows = pass.team_rows(shape.kv_heads * segments, group);
-        let teams = m.div_ceil(rows);
-        let here = |team: usize| rows.min(m - team * rows);
-        scratch.partials.resize(shape.kv_heads * teams * segments * rows * partial, 0.0);
-        let group_tiles = group * shape.head_dim / LANES * m;
-        let heads = &scratch.heads;
-        let attend = |item: usize, out: &mut [f32]| {
-            let (head, team, segment) = (item / segments / teams, item / segments % teams, item % segments);
-            let (first, rows) = (team * rows, here(team));
-            if let Some(stretch) = pass.stretch((cache, rule), head, first..first + rows, before + segment) {
-                let tiles = &heads[head * group_tiles..(head + 1) * group_tiles];
-                let queries = Queries { tiles, m, first, rows };
-                let attend = if m > MAX_ROWS { attend_prompt } else { attend };
-                attend(pass.cpu.isa, queries, stretch, &mut out[..rows * partial]);
-            }
-        };
-        let (mut columns, each) = pass.columns(&mut scratch.attended, teams, here);
-        pass.cpu.pool.chunks_then(
-            (&mut scratch.partials, rows * partial),
-            (&mut columns, each),
-            attend,
-            |own, partials, columns| {
-                let team = own % teams;
-                let stride = partials.len() / segments;
-                for row in 0..here(team) {
-                    let seen = pass.base + team * rows + row + 1;
-                    let partials = Partials { numbers: &partials[row * partial..], stride, before };
-                    pass.join(rule, partials, seen, (&mut *columns, row));
-                }
-            },
-        );
     }
 }

@@ -11,6 +11,7 @@ use super::cache::{AngleTable, KvCache};
 use super::layer::{BlockShape, Layer, Next, NormWeight, Scratch};
 use super::load::Source;
 use super::matrix::{Cpu, Matrix};
+use super::mixer::LayerMemory;
 use super::pass::Pass;
 use super::tree::Tree;
 use super::{head, load, read_ahead, threads};
@@ -215,7 +216,8 @@ impl NativeLlama {
         }
         for (index, layer) in layers.iter().enumerate() {
             let next = layers.get(index + 1).map_or(Next::Head(&weights.head), Next::Block);
-            finite &= layer.forward(Pass { next, ..pass }, self.cache.layer(index), &mut self.scratch);
+            finite &=
+                layer.forward(Pass { next, ..pass }, LayerMemory::Keys(self.cache.layer(index)), &mut self.scratch);
             states.keep(index + 1, &self.scratch.x);
         }
         // 3. Final norm: [d / 16][m] -> [m, d]

@@ -6,10 +6,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::attention::Attention;
 use super::cache::{AngleTable, KvCache, KvShape};
 use super::layer::{BlockShape, Layer, NormWeight};
 use super::llama::{NativeLlama, Weights};
 use super::matrix::{Cpu, Matrix, Part, RowOrder};
+use super::mixer::Mixer;
 use super::mtp::MtpWeights;
 use super::pack::lanes;
 use super::parts::{LayerParts, rows_of};
@@ -134,10 +136,12 @@ impl Loader<'_> {
         let [head_norms, width_norms] = self.query_norms(&parts)?;
         Ok(Layer {
             attn_norm,
-            qkv: self.qkv(&parts)?,
-            head_norms,
-            width_norms,
-            rule: Rule::of(parts.attention),
+            mixer: Mixer::Attention(Attention {
+                qkv: self.qkv(&parts)?,
+                head_norms,
+                width_norms,
+                rule: Rule::of(parts.attention),
+            }),
             out: self.scaled(&parts.attention.o, scales[0])?,
             ffn_norm,
             feed: self.feed(parts.feed, scales[1])?,

@@ -6,6 +6,7 @@
 //! bit. Callers decide which backend runs and how many threads.
 
 pub(in crate::model) mod account;
+pub(in crate::model) mod attention;
 pub(in crate::model) mod batch;
 pub(in crate::model) mod cache;
 pub(in crate::model) mod draft_head;
@@ -22,6 +23,7 @@ pub(in crate::model) mod llama;
 pub(in crate::model) mod load;
 mod load_feed;
 pub(in crate::model) mod matrix;
+pub(in crate::model) mod mixer;
 pub(in crate::model) mod module;
 pub(in crate::model) mod mtp;
 pub(in crate::model) mod normer;

@@ -12,6 +12,7 @@ use super::draft_head::DraftHead;
 use super::layer::{BlockShape, Layer, Next, NormWeight};
 use super::llama::NativeLlama;
 use super::matrix::{Bits, Cpu, Matrix, Part, RowOrder};
+use super::mixer::LayerMemory;
 use super::pass::Pass;
 use crate::model::ModelError;
 use crate::model::draft_tokens::DraftTokens;
@@ -194,7 +195,7 @@ impl KernelModule for MtpModule {
         pass.product(of_hidden, handed, Onto::Present, &mut scratch.x);
         // 3. Block and final norm
         finite &= weights.layer.enter(pass, scratch);
-        finite &= weights.layer.forward(pass, cache.layer(0), scratch);
+        finite &= weights.layer.forward(pass, LayerMemory::Keys(cache.layer(0)), scratch);
         embedded.shape(m, 0, Operand::default());
         let (x, weight) = (&scratch.x, &weights.final_norm);
         finite & Norm { x, weight, eps: shape.eps, out: embedded, kept: out }.run_on(cpu.isa)

@@ -1,11 +1,13 @@
 //! Packs the block of a draft module whose tensors come as plain numbers.
 
 use super::{
+    attention::Attention,
     feed::{Feed, Gated},
     gate_up::GateUp,
     layer::{BlockShape, Layer, NormWeight},
     load_feed::check_width,
     matrix::Matrix,
+    mixer::Mixer,
     rule::Rule,
 };
 use crate::model::ModelError;
@@ -51,13 +53,15 @@ impl BlockPacker<'_> {
         }
         Ok(Layer {
             attn_norm: norm("attn_norm", d)?,
-            qkv: (self.pack)(input, &qkv),
-            head_norms: match qk_norm {
-                true => Some([norm("attn_q_norm", head_dim)?, norm("attn_k_norm", head_dim)?]),
-                false => None,
-            },
-            width_norms: None,
-            rule: Rule::usual(head_dim),
+            mixer: Mixer::Attention(Attention {
+                qkv: (self.pack)(input, &qkv),
+                head_norms: match qk_norm {
+                    true => Some([norm("attn_q_norm", head_dim)?, norm("attn_k_norm", head_dim)?]),
+                    false => None,
+                },
+                width_norms: None,
+                rule: Rule::usual(head_dim),
+            }),
             out: packed("attn_output", d, heads * head_dim)?,
             ffn_norm: norm("ffn_norm", d)?,
             feed: Feed::Dense(Gated {

@@ -15,6 +15,7 @@ use crate::model::native::layer::{BlockShape, Next};
 use crate::model::native::llama::NativeLlama;
 use crate::model::native::load::check_shape;
 use crate::model::native::matrix::{Bits, Matrix};
+use crate::model::native::mixer::LayerMemory;
 use crate::model::native::module::{KernelModule, ModuleMemory, OnKernels};
 use crate::model::native::mtp::MtpStorage;
 use crate::model::native::normer::{Normer, load};
@@ -128,8 +129,8 @@ impl KernelModule for EagleModule {
             states.extend_from_slice(first);
             states.extend_from_slice(second);
         }
-        load(pass.cpu, states, (m, &weights.layer.qkv), &mut scratch.acts);
-        finite &= weights.layer.forward(pass, cache.layer(0), scratch);
+        load(pass.cpu, states, (m, weights.layer.mixer.first_matrix()), &mut scratch.acts);
+        finite &= weights.layer.forward(pass, LayerMemory::Keys(cache.layer(0)), scratch);
         finite & normer.tiles(&scratch.x, &weights.final_norm, out)
     }
 
