@@ -5,8 +5,8 @@
 use super::layer::BlockShape;
 use super::llama::prompt_rows;
 use crate::model::nn::TransformerConfig;
-use crate::model::plan::{Feed, Layer, Plan};
-use draftscope_kernels::{BLOCK, LANES, prompt_scratch_bytes};
+use crate::model::plan::{Feed, Latent, LatentQueries, Layer, Plan};
+use draftscope_kernels::{BLOCK, HEAD_CHUNK, HEAD_EXTRA, LANES, MAX_ROWS, prompt_scratch_bytes};
 
 const F32: usize = size_of::<f32>();
 
@@ -65,7 +65,7 @@ pub(in crate::model) fn target_passes(
     (ctx_len, threads): (usize, usize),
     dense: bool,
 ) -> u64 {
-    let shape = BlockShape::of(config);
+    let shape = shape(config, plan.latents().next());
     // what a step gives waits for its norm
     let norms_after = plan.layers.iter().any(|layer| layer.mix.after.is_some() || layer.fed.after.is_some());
     let given = if norms_after { prompt_rows(&shape, ctx_len) * shape.d_model * F32 } else { 0 };
@@ -73,7 +73,9 @@ pub(in crate::model) fn target_passes(
     let states = PROMPT_BLOCK.min(ctx_len) * shape.d_model * F32;
     let logits = config.vocab * F32;
     let others = given + threads * prompt_scratch_bytes(shape.head_dim);
-    (states + logits + others) as u64 + pass(&shape, FeedWidths::of(plan.layers.iter()), (ctx_len, angles), dense)
+    let latents = latents(plan.latents().next(), prompt_rows(&shape, ctx_len), (ctx_len, dense));
+    let feed = FeedWidths::of(plan.layers.iter());
+    (states + logits + others + latents) as u64 + pass(&shape, feed, (ctx_len, angles), dense)
 }
 
 /// Bytes of the passes of a draft module in the target's files, which has angles and rows of its own.
@@ -82,11 +84,42 @@ pub(in crate::model) fn module_passes(
     ctx_len: usize,
     dense: bool,
 ) -> u64 {
-    let shape = BlockShape::of(config);
+    let shape = shape(config, layer.latent());
     // the rows of embedding and state, as numbers and as what the projection reads
     let rows = prompt_rows(&shape, ctx_len) * shape.d_model * (F32 + 2 * F32);
-    let angles = angles(shape.head_dim, ctx_len);
-    pass(&shape, FeedWidths::of(std::iter::once(layer)), (ctx_len, angles), dense) + rows as u64
+    let latents = latents(layer.latent(), prompt_rows(&shape, ctx_len), (ctx_len, dense));
+    let angles = angles(layer.latent().map_or(shape.head_dim, |latent| latent.rotated), ctx_len);
+    pass(&shape, FeedWidths::of(std::iter::once(layer)), (ctx_len, angles), dense) + (rows + latents) as u64
+}
+
+/// Sizes of blocks; those of latent attention have no heads of keys and values.
+fn shape(config: &TransformerConfig, latent: Option<&Latent>) -> BlockShape {
+    let shape = BlockShape::of(config);
+    if latent.is_some() { shape.without_heads() } else { shape }
+}
+
+/// Bytes that latent attention keeps: queries in all forms, what is cached, answers, and partial sums.
+fn latents(of: Option<&Latent>, rows: usize, (ctx_len, dense): (usize, bool)) -> usize {
+    let Some(of) = of else { return 0 };
+    let (row, rank) = (of.rank + of.rotated, of.heads * of.rank);
+    let squeezed = match &of.queries {
+        LatentQueries::Direct(_) => 0,
+        LatentQueries::Squeezed(down, ..) => down.rows,
+    };
+    let queries = of.heads * (of.plain + of.rotated);
+    let values = of.heads * of.value;
+    let of_heads = queries.max(rank).max(values); // tiles of products of heads
+    let numbers = 2 * queries + of.heads * of.plain + rank + of.heads * row + row + 2 * values + of_heads;
+    let block = if dense { BLOCK * F32 } else { BLOCK + 4 * F32 };
+    let read = (squeezed + values + rank.max(of.heads * of.plain)) / BLOCK * block;
+    let few = MAX_ROWS.min(ctx_len) * ctx_len.div_ceil(HEAD_CHUNK);
+    let partials = rows.min(ctx_len).max(few) * of.heads * (of.rank + HEAD_EXTRA);
+    rows.min(ctx_len) * (numbers * F32 + read) + partials * F32
+}
+
+/// Bytes of the caches of some layers for a position.
+pub(in crate::model) fn cache_bytes<'a>(layers: impl Iterator<Item = &'a Layer>) -> u64 {
+    layers.map(|layer| layer.cached_values() * if layer.latent().is_some() { 4 } else { 2 }).sum()
 }
 
 /// Bytes of a table of cosines and sines that rotates so many values of a head.

@@ -202,7 +202,7 @@ impl NativeBatch {
 impl Placed<'_> {
     /// One block over the rows in `scratch.x`; returns whether they were finite.
     fn layer(self, layer: &Layer, caches: &mut [LayerCache<'_>], scratch: &mut Scratch) -> bool {
-        let Mixer::Attention(attention) = &layer.mixer;
+        let Mixer::Attention(attention) = &layer.mixer else { unreachable!("checked when the batch is made") };
         self.project(attention, caches, scratch);
         self.attend((attention.rule, layer.out.operand()), caches, scratch);
         layer.finish(self.pass, scratch)
@@ -289,7 +289,7 @@ impl Placed<'_> {
         scratch.partials.resize(shape.kv_heads * m * segments * partial, 0.0);
         let group_tiles = group * shape.head_dim / LANES * m;
         let heads = &scratch.heads;
-        scratch.attended.shape(m, shape.heads * shape.head_dim, operand);
+        let answers = pass.answers(&mut scratch.attended, &mut scratch.wide, operand);
         let attend = |item: usize, out: &mut [f32]| {
             let (head, row, segment) = (item / segments / m, item / segments % m, item % segments);
             let RowPlace { slot, position } = self.places[row];
@@ -300,7 +300,7 @@ impl Placed<'_> {
                 attend(pass.cpu.isa, Queries { tiles, m, first: row, rows: 1 }, stretch, out);
             }
         };
-        let (mut columns, each) = pass.columns(&mut scratch.attended, m, |_| 1);
+        let (mut columns, each) = pass.columns(answers, m, |_| 1);
         pass.cpu.pool.chunks_then(
             (&mut scratch.partials, partial),
             (&mut columns, each),
@@ -311,6 +311,7 @@ impl Placed<'_> {
                 pass.join(rule, partials, seen, (columns, 0));
             },
         );
+        pass.gather_answers(&mut scratch.attended, &mut scratch.wide);
     }
 }
 

@@ -7,7 +7,9 @@
 //! Invariant: nothing depends on which thread does an item.
 
 use super::{
+    answers::Answers,
     feed::{Feed, FeedMemory},
+    latent::LatentMemory,
     matrix::Matrix,
     mixer::{LayerMemory, Mixer},
     pass::{Pass, Stream},
@@ -30,6 +32,11 @@ impl BlockShape {
     pub(in crate::model) fn of(c: &TransformerConfig) -> Self {
         let (d_model, heads, kv_heads, head_dim) = (c.d_model, c.heads, c.kv_heads, c.head_dim);
         Self { d_model, heads, kv_heads, head_dim, eps: c.norm_eps }
+    }
+
+    /// The same for blocks without keys and values of heads.
+    pub(in crate::model) fn without_heads(self) -> Self {
+        Self { heads: 0, kv_heads: 0, ..self }
     }
 
     /// Bytes of what attention keeps of one row that sees so many positions, until its segments are joined.
@@ -75,6 +82,8 @@ pub(in crate::model) struct Scratch {
     pub(in crate::model) x: Vec<[f32; LANES]>,
     pub(in crate::model) acts: Acts,
     pub(in crate::model) attended: Acts,
+    pub(super) wide: Answers,
+    pub(super) latent: LatentMemory,
     feed: FeedMemory,
     pub(in crate::model) heads: Vec<[f32; LANES]>, // [heads + 2 kv_heads][head_dim / 16][m]
     /// `[kv_heads][teams][segments][rows of a team][group][head_dim + PARTIAL_EXTRA]`

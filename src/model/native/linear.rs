@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::{
     experts::{LentExperts, Scratch},
     head,
-    heads::{HeadMatrices, HeadMemory},
+    heads::{HeadMemory, LentHeads},
     llama::{NativeLlama, Weights},
     load::tiled_bytes,
     matrix::{Bits, Cpu, Matrix, RowOrder},
@@ -122,7 +122,7 @@ impl Kernels for NativeCpu {
     }
 
     fn heads(&self, stored: Stored<'_>, name: &str, shape: HeadShape) -> Result<Arc<dyn HeadMatMul>, ModelError> {
-        Ok(Arc::new(HeadMatrices::pack(stored, name, shape, (&self.cpu, &self.heads))?))
+        Ok(Arc::new(LentHeads::pack(stored, name, shape, (&self.cpu, &self.heads))?))
     }
 
     fn attend(&self, jobs: &mut [HeadAttention<'_>]) {

@@ -11,7 +11,7 @@ use super::cache::{AngleTable, KvCache};
 use super::layer::{BlockShape, Layer, Next, NormWeight, Scratch};
 use super::load::Source;
 use super::matrix::{Cpu, Matrix};
-use super::mixer::LayerMemory;
+use super::mixer::Memories;
 use super::pass::Pass;
 use super::tree::Tree;
 use super::{head, load, read_ahead, threads};
@@ -214,10 +214,11 @@ impl NativeLlama {
         if let Some(first) = layers.first() {
             finite &= first.enter(pass, &mut self.scratch);
         }
+        let mut memories = Memories::new(&mut self.cache);
         for (index, layer) in layers.iter().enumerate() {
             let next = layers.get(index + 1).map_or(Next::Head(&weights.head), Next::Block);
-            finite &=
-                layer.forward(Pass { next, ..pass }, LayerMemory::Keys(self.cache.layer(index)), &mut self.scratch);
+            let memory = memories.next(&layer.mixer);
+            finite &= layer.forward(Pass { next, ..pass }, memory, &mut self.scratch);
             states.keep(index + 1, &self.scratch.x);
         }
         // 3. Final norm: [d / 16][m] -> [m, d]

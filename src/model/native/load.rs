@@ -6,22 +6,18 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::attention::Attention;
 use super::cache::{AngleTable, KvCache, KvShape};
 use super::layer::{BlockShape, Layer, NormWeight};
 use super::llama::{NativeLlama, Weights};
-use super::matrix::{Cpu, Matrix, Part, RowOrder};
-use super::mixer::Mixer;
-use super::mtp::MtpWeights;
+use super::matrix::{Cpu, Matrix, RowOrder};
 use super::pack::lanes;
 use super::parts::{LayerParts, rows_of};
-use super::rule::Rule;
 use super::tensors::{RawTensor, Tensors};
 use crate::model::files::{MatrixForm, ModelFiles};
-use crate::model::nn::{PairOrder, TransformerConfig};
-use crate::model::plan::{self, Head, Over, Plan};
+use crate::model::nn::TransformerConfig;
+use crate::model::plan::{self, Head, Plan};
 use crate::model::{ExpertsMet, ModelError, ModelSpec};
-use draftscope_kernels::{BLOCK, Encoding, MAX_HEAD_DIM};
+use draftscope_kernels::{BLOCK, LANES, MAX_HEAD_DIM};
 
 /// A model on disk: its files, its sizes, and what it computes.
 pub type Source<'a> = (&'a ModelFiles, &'a TransformerConfig, &'a Plan);
@@ -32,12 +28,20 @@ pub(in crate::model) fn llama(
     (ctx_len, cpu): (usize, Cpu),
     on_layer: &mut dyn FnMut(usize, usize),
 ) -> Result<NativeLlama, ModelError> {
-    let shape = BlockShape::of(config);
-    check_shape(&shape)?;
-    let kv = KvShape { layers: config.layers, kv_heads: shape.kv_heads, head_dim: shape.head_dim, ctx_len };
+    check_width(config.d_model)?;
+    let latents = (plan.latents().count(), plan.latents().next().map_or(0, |latent| latent.rank + latent.rotated));
+    let layers = plan.attentions().count();
+    let mut shape = BlockShape::of(config);
+    match layers {
+        0 => shape = shape.without_heads(),
+        _ => check_shape(&shape)?,
+    }
+    let kv = KvShape { layers, kv_heads: shape.kv_heads, head_dim: shape.head_dim, ctx_len, latents };
     let tables = plan.angles.iter().map(|angles| AngleTable::new(&angles.rope, angles.width, ctx_len)).collect();
     cpu.expect(tiled_bytes(source, (config.layers, 0), false));
-    let weights = Loader { tensors: Tensors(source), cpu: &cpu, shape, angles: &plan.angles }.read(plan, on_layer)?;
+    let loader =
+        Loader { tensors: Tensors(source), cpu: &cpu, shape, angles: &plan.angles, norms_as_stored: false };
+    let weights = loader.read(plan, on_layer)?;
     let (layers, final_norm, embedding, head) = weights;
     let weights = Weights {
         cpu,
@@ -50,21 +54,8 @@ pub(in crate::model) fn llama(
         logit_scale: plan.end.scale as f32,
         logit_cap: plan.end.cap.map(|cap| cap as f32),
     };
-    let spec = spec(source, config, &weights, kv);
+    let spec = spec((source, config, plan), &weights, kv);
     Ok(NativeLlama::new(Arc::new(weights), spec, KvCache::new(kv), tables))
-}
-
-/// Reads the draft module of this index in the model's own files; `layer` describes its block.
-pub(in crate::model) fn module(
-    source: &ModelFiles,
-    config: &TransformerConfig,
-    (cpu, index): (&Cpu, usize),
-    layer: &plan::Layer,
-) -> Result<MtpWeights, ModelError> {
-    let [before, all] = [index, index + 1].map(|count| tiled_bytes(source, (config.layers, count), true));
-    cpu.expect(all - before + (8 * config.d_model * config.d_model) as u64);
-    let angles = &[];
-    Loader { tensors: Tensors(source), cpu, shape: BlockShape::of(config), angles }.module(config.layers + index, layer)
 }
 
 /// Bytes of the matrices, as tiles, of a target of so many layers or of its first modules.
@@ -78,14 +69,30 @@ pub(super) fn unsupported(what: impl std::fmt::Display) -> ModelError {
     ModelError::Unsupported(format!("the native backend does not run {what}; try `--backend candle`"))
 }
 
+pub(super) fn no_blocks(what: impl std::fmt::Display) -> ModelError {
+    ModelError::Unsupported(format!(
+        "the native backend needs rows of whole blocks of {BLOCK}, and this model has {what}; try `--backend candle`"
+    ))
+}
+
+/// What the kernels require of the width of the stream.
+fn check_width(d_model: usize) -> Result<(), ModelError> {
+    let whole = d_model > 0 && d_model.is_multiple_of(BLOCK);
+    whole.then_some(()).ok_or_else(|| no_blocks(format!("rows of {d_model} values")))
+}
+
 /// What the kernels require of sizes.
 pub(in crate::model) fn check_shape(shape: &BlockShape) -> Result<(), ModelError> {
     let BlockShape { d_model, heads, kv_heads, head_dim, .. } = *shape;
     if heads == 0 || kv_heads == 0 || heads % kv_heads != 0 {
         return Err(ModelError::Metadata(format!("{heads} heads cannot share {kv_heads} KV heads")));
     }
-    if head_dim > MAX_HEAD_DIM || [d_model, head_dim].iter().any(|&len| len == 0 || len % BLOCK != 0) {
-        return Err(unsupported(format!("a width of {d_model} with heads of {head_dim}")));
+    let whole = |len: usize, of: usize| len > 0 && len.is_multiple_of(of);
+    if let Some(width) = [d_model, heads * head_dim].into_iter().find(|width| !whole(*width, BLOCK)) {
+        return Err(no_blocks(format!("rows of {width} values")));
+    }
+    if !whole(head_dim, LANES) || head_dim > MAX_HEAD_DIM {
+        return Err(unsupported(format!("heads of {head_dim}: {LANES} to {MAX_HEAD_DIM}, in steps of {LANES}")));
     }
     Ok(())
 }
@@ -97,9 +104,11 @@ type Parts = (Vec<Layer>, NormWeight, Option<Matrix>, Matrix);
 pub(super) struct Loader<'a> {
     pub(super) tensors: Tensors<'a>,
     pub(super) cpu: &'a Cpu,
-    shape: BlockShape,
-    /// Tables that rotate parts of heads; whole heads rotate by others.
-    angles: &'a [plan::Angles],
+    pub(super) shape: BlockShape,
+    /// The tables that heads rotate by.
+    pub(super) angles: &'a [plan::Angles],
+    /// Whether norms stay as they are stored, and something else says what they mean.
+    pub(super) norms_as_stored: bool,
 }
 
 impl Loader<'_> {
@@ -118,7 +127,7 @@ impl Loader<'_> {
         Ok((layers, self.norm(&plan.end.norm, plan.width)?, embedding, head))
     }
 
-    fn layer(&self, layer: &plan::Layer) -> Result<Layer, ModelError> {
+    pub(super) fn layer(&self, layer: &plan::Layer) -> Result<Layer, ModelError> {
         let d = self.shape.d_model;
         let parts = LayerParts::of(layer).map_err(unsupported)?;
         let before = parts.before.map(|norm| norm.map_or_else(|| Ok(lanes(&vec![1.0; d])), |norm| self.norm(norm, d)));
@@ -133,16 +142,10 @@ impl Loader<'_> {
         };
         let after_norms = parts.after.map(after).transpose()?;
         let scales = if after_norms.is_some() { [1.0; 2] } else { parts.scales };
-        let [head_norms, width_norms] = self.query_norms(&parts)?;
         Ok(Layer {
             attn_norm,
-            mixer: Mixer::Attention(Attention {
-                qkv: self.qkv(&parts)?,
-                head_norms,
-                width_norms,
-                rule: Rule::of(parts.attention),
-            }),
-            out: self.scaled(&parts.attention.o, scales[0])?,
+            mixer: self.mixer(parts.mixer)?,
+            out: self.scaled(parts.mixer.out(), scales[0])?,
             ffn_norm,
             feed: self.feed(parts.feed, scales[1])?,
             after_norms,
@@ -151,73 +154,8 @@ impl Loader<'_> {
         })
     }
 
-    /// Norms of queries and keys: head by head, or over all heads. Their weights are in the order of the rows.
-    fn query_norms(&self, parts: &LayerParts<'_>) -> Result<[Option<[NormWeight; 2]>; 2], ModelError> {
-        let order = self.order(parts);
-        let read = |norm: &plan::HeadNorm, heads: usize| {
-            let len = if norm.over == Over::Head { self.shape.head_dim } else { heads * self.shape.head_dim };
-            let stored = norm.norm.read(self.tensors.0, len)?;
-            Ok::<_, ModelError>(lanes(&(0..len).map(|row| stored[order.stored_row(row)]).collect::<Vec<_>>()))
-        };
-        let Some([q, k]) = parts.query_norms else { return Ok([None, None]) };
-        let norms = Some(both([read(q, self.shape.heads), read(k, self.shape.kv_heads)])?);
-        Ok(if q.over == Over::Head { [norms, None] } else { [None, norms] })
-    }
-
-    /// The order in which rows of queries and keys are packed.
-    fn order(&self, parts: &LayerParts<'_>) -> RowOrder {
-        let head_dim = self.shape.head_dim;
-        let Some(plan::Rotation { table, pairs }) = parts.attention.rotation else { return RowOrder::Stored };
-        let (rotated, adjacent) =
-            (self.angles.get(table).map_or(head_dim, |angles| angles.width), pairs == PairOrder::Interleaved);
-        match rotated == head_dim && !adjacent {
-            true => RowOrder::Stored,
-            false => RowOrder::Halves { head_dim, rotated, adjacent },
-        }
-    }
-
-    /// A draft module in the model's own files, whose block has this number.
-    fn module(&self, block: usize, layer: &plan::Layer) -> Result<MtpWeights, ModelError> {
-        let d = self.shape.d_model;
-        let part = |name: &str| format!("blk.{block}.nextn.{name}.weight");
-        let norm = |name: &str| Ok::<_, ModelError>(lanes(&self.tensors.0.vector(&part(name), d)?));
-        let project = self.tensors.0.stored(&part("eh_proj"), &[d, 2 * d])?.to_f32(&[d, 2 * d])?;
-        let half = |second: bool| {
-            let rows = project.chunks_exact(2 * d).map(|row| row.split_at(d));
-            let bytes = rows.flat_map(|(left, right)| if second { right } else { left }).flat_map(|x| x.to_le_bytes());
-            let bytes: Vec<u8> = bytes.collect();
-            let part = Part { encoding: Encoding::F32, rows: d, bytes: &bytes, order: RowOrder::Stored };
-            Matrix::pack(self.cpu, d, &[part])
-        };
-        Ok(MtpWeights {
-            fuse: None,
-            embedding_norm: norm("enorm")?,
-            hidden_norm: norm("hnorm")?,
-            from_embedding: half(false),
-            from_hidden: half(true),
-            layer: self.layer(layer)?,
-            final_norm: norm("shared_head_norm")?,
-        })
-    }
-
-    fn qkv(&self, of: &LayerParts<'_>) -> Result<Matrix, ModelError> {
-        let turned = self.order(of);
-        let parts = [(&of.attention.q, turned), (&of.keys.k, turned), (of.values, RowOrder::Stored)];
-        let stored = parts.iter().map(|(part, _)| self.raw(part)).collect::<Result<Vec<_>, _>>()?;
-        let packed: Vec<_> =
-            stored.iter().zip(parts).map(|((raw, rows), (_, order))| raw.some(rows.0.clone(), rows.1, order)).collect();
-        let mut matrix = Matrix::pack(self.cpu, of.attention.q.columns, &packed);
-        if parts.iter().any(|(part, _)| part.bias.is_some()) {
-            // heads are whole tiles
-            let biases = parts.iter().map(|(part, order)| self.bias(part, *order));
-            matrix = matrix.with_bias(&biases.collect::<Result<Vec<_>, _>>()?.concat());
-        }
-        parts.iter().for_each(|(part, _)| self.tensors.0.release(part.name()));
-        Ok(matrix)
-    }
-
     /// The bias in the order of the packed rows; zeros if there is none.
-    fn bias(&self, part: &plan::Matrix, order: RowOrder) -> Result<Vec<f32>, ModelError> {
+    pub(super) fn bias(&self, part: &plan::Matrix, order: RowOrder) -> Result<Vec<f32>, ModelError> {
         let Some(bias) = &part.bias else { return Ok(vec![0.0; part.rows]) };
         let stored = self.tensors.0.vector(&bias.name, bias.len)?;
         Ok((0..part.rows).map(|row| stored[order.stored_row(row)]).collect())
@@ -248,22 +186,27 @@ impl Loader<'_> {
     }
 
     pub(super) fn norm(&self, of: &plan::Norm, len: usize) -> Result<NormWeight, ModelError> {
-        Ok(lanes(&of.read(self.tensors.0, len)?))
+        Ok(lanes(&self.norm_numbers(of, len)?))
+    }
+
+    pub(super) fn norm_numbers(&self, of: &plan::Norm, len: usize) -> Result<Vec<f32>, ModelError> {
+        plan::Norm { centred: of.centred && !self.norms_as_stored, ..of.clone() }.read(self.tensors.0, len)
     }
 }
 
 /// Two results, or the first error.
-fn both<T>([first, second]: [Result<T, ModelError>; 2]) -> Result<[T; 2], ModelError> {
+pub(super) fn both<T>([first, second]: [Result<T, ModelError>; 2]) -> Result<[T; 2], ModelError> {
     Ok([first?, second?])
 }
 
-fn spec(source: &ModelFiles, config: &TransformerConfig, weights: &Weights, kv: KvShape) -> ModelSpec {
+fn spec((source, config, plan): Source<'_>, weights: &Weights, kv: KvShape) -> ModelSpec {
     let mut info = config.describe(source.name(), source.file_name());
     info.own_name = source.other_name();
     info.weight_bytes = weights.bytes() as u64;
     let experts = weights.layers.iter().filter_map(|layer| layer.feed.experts_met()).reduce(ExpertsMet::and);
     (info.expert_bytes, info.expert_row_bytes) = experts.map_or((0, 0), |experts| (experts.bytes, experts.row_bytes));
     info.kv_bytes_per_token = kv.bytes_per_position();
+    info.unfolded_kv_bytes_per_token = size_of::<f32>() as u64 * plan.unfolded_values();
     ModelSpec {
         info,
         ctx_len: kv.ctx_len,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::experts::ExpertStack;
 use super::feed::{Beside, ExpertLayer, Feed, Gated};
 use super::gate_up::GateUp;
-use super::load::{Loader, unsupported};
+use super::load::{Loader, no_blocks};
 use super::matrix::{Matrix, RowOrder};
 use super::pack::lanes;
 use super::router::Router;
@@ -18,7 +18,7 @@ use draftscope_kernels::BLOCK;
 pub(in crate::model) fn check_width(width: usize) -> Result<(), ModelError> {
     match width > 0 && width.is_multiple_of(BLOCK) {
         true => Ok(()),
-        false => Err(unsupported(format!("a feed-forward layer {width} wide, which is no multiple of {BLOCK}"))),
+        false => Err(no_blocks(format!("a feed-forward layer {width} wide"))),
     }
 }
 

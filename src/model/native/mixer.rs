@@ -5,7 +5,8 @@
 
 use super::{
     attention::Attention,
-    cache::LayerCache,
+    cache::{KvCache, LayerCache},
+    latent::Latent,
     layer::{NormWeight, Scratch},
     matrix::Matrix,
     pass::Pass,
@@ -17,6 +18,8 @@ use draftscope_kernels::Operand;
 pub(in crate::model) enum Mixer {
     /// Over keys and values of each position.
     Attention(Attention),
+    /// Over one short row of each position.
+    Latent(Latent),
 }
 
 /// What a layer keeps of earlier positions, of its mixer's kind.
@@ -24,6 +27,37 @@ pub(in crate::model) enum Mixer {
 pub(in crate::model) enum LayerMemory<'a> {
     /// Keys and values.
     Keys(LayerCache<'a>),
+    /// The rows of latent attention, `[positions][rank + rotated]`.
+    Latents(&'a mut [f32]),
+}
+
+/// The memory of a sequence's layers, one after the other.
+#[derive(Debug)]
+pub(super) struct Memories<'a> {
+    cache: &'a mut KvCache,
+    /// Layers of each kind that were handed out.
+    attending: usize,
+    latents: usize,
+}
+
+impl<'a> Memories<'a> {
+    pub(super) fn new(cache: &'a mut KvCache) -> Self {
+        Self { cache, attending: 0, latents: 0 }
+    }
+
+    /// That of the next layer, which has this mixer.
+    pub(super) fn next(&mut self, mixer: &Mixer) -> LayerMemory<'_> {
+        match mixer {
+            Mixer::Attention(_) => {
+                self.attending += 1;
+                LayerMemory::Keys(self.cache.layer(self.attending - 1))
+            }
+            Mixer::Latent(_) => {
+                self.latents += 1;
+                LayerMemory::Latents(self.cache.latents(self.latents - 1))
+            }
+        }
+    }
 }
 
 impl Mixer {
@@ -31,13 +65,25 @@ impl Mixer {
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Attention(attention) => attention.bytes(),
+            Self::Latent(latent) => latent.bytes(),
         }
     }
 
     /// Its norms whose conventions may be shifted.
     pub(super) fn norms_mut(&mut self) -> impl Iterator<Item = &mut NormWeight> {
+        let (attention, latent) = match self {
+            Self::Attention(attention) => (Some(attention), None),
+            Self::Latent(latent) => (None, Some(latent)),
+        };
+        let of_attention = attention.into_iter().flat_map(Attention::norms_mut);
+        of_attention.chain(latent.into_iter().flat_map(Latent::norms_mut))
+    }
+
+    /// Numbers of a cached row, if it has latent attention.
+    pub(super) fn latent_width(&self) -> Option<usize> {
         match self {
-            Self::Attention(attention) => attention.norms_mut(),
+            Self::Attention(_) => None,
+            Self::Latent(latent) => Some(latent.width()),
         }
     }
 
@@ -45,6 +91,7 @@ impl Mixer {
     pub(in crate::model) fn first_matrix(&self) -> &Matrix {
         match self {
             Self::Attention(attention) => &attention.qkv,
+            Self::Latent(latent) => latent.first_matrix(),
         }
     }
 
@@ -52,6 +99,7 @@ impl Mixer {
     pub(in crate::model) fn operand(&self) -> Operand {
         match self {
             Self::Attention(attention) => attention.qkv.operand(),
+            Self::Latent(latent) => latent.operand(),
         }
     }
 
@@ -61,6 +109,8 @@ impl Mixer {
             (Self::Attention(attention), LayerMemory::Keys(cache)) => {
                 attention.forward(pass, (cache, reader), scratch);
             }
+            (Self::Latent(latent), LayerMemory::Latents(rows)) => latent.forward(pass, (rows, reader), scratch),
+            (Self::Attention(_) | Self::Latent(_), _) => unreachable!("a mixer over the memory of another kind"),
         }
     }
 }

@@ -6,6 +6,7 @@
 //! bit. Callers decide which backend runs and how many threads.
 
 pub(in crate::model) mod account;
+mod answers;
 pub(in crate::model) mod attention;
 pub(in crate::model) mod batch;
 pub(in crate::model) mod cache;
@@ -17,16 +18,21 @@ pub(in crate::model) mod gate_up;
 pub(in crate::model) mod head;
 pub(in crate::model) mod heads;
 pub(in crate::model) mod hidden_tap;
+mod latent;
+mod latent_attend;
 pub(in crate::model) mod layer;
 pub(in crate::model) mod linear;
 pub(in crate::model) mod llama;
 pub(in crate::model) mod load;
 mod load_feed;
+mod load_latent;
+mod load_mixer;
 pub(in crate::model) mod matrix;
 pub(in crate::model) mod mixer;
 pub(in crate::model) mod module;
 pub(in crate::model) mod mtp;
 pub(in crate::model) mod normer;
+mod own_module;
 pub(in crate::model) mod pack;
 pub(in crate::model) mod parts;
 pub(in crate::model) mod pass;
@@ -48,4 +54,5 @@ pub use llama::NativeLlama;
 pub use load::Source;
 pub use mtp::MtpStorage;
 pub(in crate::model) use mtp::NativeMtp;
+pub(in crate::model) use own_module::OwnHeads;
 pub(in crate::model) use parts::runs;

@@ -12,18 +12,17 @@ use super::draft_head::DraftHead;
 use super::layer::{BlockShape, Layer, Next, NormWeight};
 use super::llama::NativeLlama;
 use super::matrix::{Bits, Cpu, Matrix, Part, RowOrder};
-use super::mixer::LayerMemory;
+use super::mixer::Memories;
 use super::pass::Pass;
 use crate::model::ModelError;
 use crate::model::draft_tokens::DraftTokens;
-use crate::model::files::ModelFiles;
 use crate::model::module_core::{ModuleCore, ModuleFacts, NormWeights, Reads, Slots};
 use crate::model::native::{
     module::{KernelModule, ModuleMemory, OnKernels},
     transpose::transpose,
 };
-use crate::model::nn::{Fuse, RopeSpec, TransformerConfig};
-use crate::model::plan;
+use crate::model::nn::Fuse;
+use crate::model::plan::Angles;
 use crate::protocol::MtpSpec;
 use draftscope_kernels::{Acts, Encoding, LANES, Norm, Onto, Operand};
 
@@ -89,13 +88,15 @@ impl NormWeights for MtpWeights {
 #[derive(Debug)]
 pub(in crate::model) struct MtpModule {
     head: DraftHead,
+    /// `None`: the target's.
+    embedding: Option<Matrix>,
     acts: [Acts; 2],
     rows: Vec<[f32; LANES]>,
 }
 
 impl Clone for MtpModule {
     fn clone(&self) -> Self {
-        Self { head: self.head.clone(), acts: Default::default(), rows: Vec::new() }
+        Self { head: self.head.clone(), embedding: self.embedding.clone(), acts: Default::default(), rows: Vec::new() }
     }
 }
 
@@ -103,23 +104,6 @@ impl Clone for MtpModule {
 pub(in crate::model) type NativeMtp = ModuleCore<OnKernels<MtpModule>>;
 
 impl NativeMtp {
-    /// The module of this index in the files of the target in `source`, whose head it shares; `layer` describes its block.
-    ///
-    /// # Errors
-    /// When a tensor is missing, misshapen or damaged.
-    pub(in crate::model) fn own(
-        source: &ModelFiles,
-        (config, spec): (&TransformerConfig, MtpSpec),
-        target: &NativeLlama,
-        (index, layer): (usize, &plan::Layer),
-    ) -> Result<Self, ModelError> {
-        let shared = &target.weights;
-        let weights = super::load::module(source, config, (&shared.cpu, index), layer)?;
-        let bytes = weights.bytes();
-        let head = DraftHead::whole(shared);
-        MtpModule::module(target, (weights, bytes), head, (shared.shape, &config.rope, spec))
-    }
-
     /// Name of the storage of most of its weights.
     pub(in crate::model) fn dtype(&self) -> &'static str {
         self.weights.layer.feed.down().dtype()
@@ -132,10 +116,11 @@ impl MtpModule {
     pub(in crate::model) fn module(
         target: &NativeLlama,
         (weights, bytes): (MtpWeights, usize),
-        (head, tokens): (DraftHead, DraftTokens),
-        (shape, rope, spec): (BlockShape, &RopeSpec, MtpSpec),
+        (head, tokens, embedding): (DraftHead, DraftTokens, Option<Matrix>),
+        (shape, angles, spec): (BlockShape, &Angles, MtpSpec),
     ) -> Result<NativeMtp, ModelError> {
-        let memory = ModuleMemory::new(target, shape, rope);
+        let latents = weights.layer.mixer.latent_width().map_or((0, 0), |width| (1, width));
+        let memory = ModuleMemory::new(target, (shape, latents), angles);
         let kv = memory.cache.shape();
         let blocks = weights.fuse.as_ref().map_or(&[][..], Fuse::blocks);
         let facts = ModuleFacts {
@@ -147,7 +132,7 @@ impl MtpModule {
             weight_bytes: bytes as u64,
             kv_bytes_per_slot: kv.bytes_per_position(),
         };
-        let module = Self { head, acts: Default::default(), rows: Vec::new() };
+        let module = Self { head, embedding, acts: Default::default(), rows: Vec::new() };
         ModuleCore::new(OnKernels::new(module, memory), weights, facts)
     }
 }
@@ -174,7 +159,10 @@ impl KernelModule for MtpModule {
         self.rows.resize(tiles * m, [0.0; LANES]);
         // 1. Norms of embedding and hidden state, [m, d] each
         for (token, row) in tokens.iter().zip(out.chunks_exact_mut(tiles)) {
-            target.embed(*token, row.as_flattened_mut());
+            match &self.embedding {
+                Some(table) => table.row(token.index(), row.as_flattened_mut()),
+                None => target.embed(*token, row.as_flattened_mut()),
+            }
         }
         if zeroed {
             out[..tiles].fill([0.0; LANES]);
@@ -195,7 +183,7 @@ impl KernelModule for MtpModule {
         pass.product(of_hidden, handed, Onto::Present, &mut scratch.x);
         // 3. Block and final norm
         finite &= weights.layer.enter(pass, scratch);
-        finite &= weights.layer.forward(pass, LayerMemory::Keys(cache.layer(0)), scratch);
+        finite &= weights.layer.forward(pass, Memories::new(cache).next(&weights.layer.mixer), scratch);
         embedded.shape(m, 0, Operand::default());
         let (x, weight) = (&scratch.x, &weights.final_norm);
         finite & Norm { x, weight, eps: shape.eps, out: embedded, kept: out }.run_on(cpu.isa)

@@ -319,7 +319,7 @@ impl Pass<'_> {
         teams: usize,
         rows: impl Fn(usize) -> usize,
     ) -> (Vec<Column<'a>>, usize) {
-        let each = self.shape.heads / self.shape.kv_heads * self.shape.head_dim / BLOCK;
+        let each = self.shape.heads / self.shape.kv_heads * self.head_columns();
         let mut all: Vec<_> = out.columns().collect();
         let mut cut = Vec::with_capacity(all.len() * teams);
         for columns in all.chunks_exact_mut(each) {
@@ -342,7 +342,7 @@ impl Pass<'_> {
         let head_dim = self.shape.head_dim;
         let first = rule.first_segment(seen);
         let (segments, numbers) = (seen.div_ceil(SEGMENT) - first, &numbers[(first - before) * stride..]);
-        for (head, out) in columns.chunks_exact_mut(head_dim / BLOCK).enumerate() {
+        for (head, out) in columns.chunks_exact_mut(self.head_columns()).enumerate() {
             let partials = &numbers[head * (head_dim + PARTIAL_EXTRA)..];
             Join { partials, stride, segments, head_dim, out, row }.run_on(self.cpu.isa);
         }

@@ -1,5 +1,8 @@
 //! Every part of a plan that whole passes compute, against a plain computation in f64, with the bits of rows run alone.
 
+#[path = "plan_test_parts.rs"]
+mod more_parts;
+
 use std::collections::BTreeMap;
 
 use candle_core::quantized::{GgmlDType, QTensor, gguf_file};
@@ -63,6 +66,10 @@ fn rotate(plan: &mut Plan, width: usize, pairs: PairOrder) {
     for layer in &mut plan.layers {
         attention(layer).rotation.as_mut().unwrap().pairs = pairs;
     }
+}
+
+fn narrow(plan: &mut Plan, head_dim: usize) {
+    *plan = Plan::llama(&TransformerConfig { head_dim, ..config() });
 }
 
 fn no_rotation(plan: &mut Plan) {
@@ -149,16 +156,19 @@ impl<'a> Reference<'a> {
         made.matrix(&plan.embedding.table);
         made.norm(&plan.end.norm);
         for layer in &plan.layers {
-            let mut layer = layer.clone();
             for join in [&layer.mix, &layer.fed] {
                 join.before.iter().chain(&join.after).for_each(|norm| made.norm(norm));
             }
-            let attention = attention(&mut layer);
-            let own = keys(attention).clone();
-            attention.q_norm.iter().chain(&own.k_norm).for_each(|norm| made.norm(&norm.norm));
-            [&attention.q, &own.k, own.v.as_ref().unwrap(), &attention.o].into_iter().for_each(|own| made.matrix(own));
-            let feed = feed(&mut layer);
-            [&feed.gate, &feed.up, &feed.down].into_iter().for_each(|own| made.matrix(own));
+            match &layer.mixer {
+                Mixer::Attention(of) => {
+                    let Keys::Own(own) = &of.keys else { panic!("keys of its own") };
+                    of.q_norm.iter().chain(&own.k_norm).for_each(|norm| made.norm(&norm.norm));
+                    [&of.q, &own.k, own.v.as_ref().unwrap(), &of.o].into_iter().for_each(|own| made.matrix(own));
+                }
+                Mixer::Latent(of) => made.latent(of),
+                Mixer::Delta(_) => panic!("no plan of this test"),
+            }
+            made.feed(&layer.feed);
         }
         made
     }
@@ -276,16 +286,13 @@ impl<'a> Reference<'a> {
             let row = &table[token.index() * plan.width..][..plan.width];
             let mut x: Vec<f64> = row.iter().map(|x| plan.embedding.scale * x).collect();
             for (layer, cache) in plan.layers.iter().zip(&mut caches) {
-                let (Mixer::Attention(attention), Feed::Dense(feed)) = (&layer.mixer, &layer.feed) else { panic!() };
-                self.join(&layer.mix, &mut x, |x| self.attend(attention, &x, cache));
-                self.join(&layer.fed, &mut x, |x| {
-                    let gate = self.times(&feed.gate, &x).into_iter().map(|x| match feed.act {
-                        Activation::Silu => x / (1.0 + (-x).exp()),
-                        Activation::Gelu => 0.5 * x * (1.0 + (0.797_884_560_8 * (x + 0.044_715 * x * x * x)).tanh()),
-                    });
-                    let inner: Vec<_> = gate.zip(self.times(&feed.up, &x)).map(|(gate, up)| gate * up).collect();
-                    self.times(&feed.down, &inner)
+                self.join(&layer.mix, &mut x, |x| match &layer.mixer {
+                    Mixer::Attention(of) => self.attend(of, &x, cache),
+                    Mixer::Latent(of) => self.attend_latents(of, &x, cache),
+                    Mixer::Delta(_) => panic!("no plan of this test"),
                 });
+                let stream = x.clone();
+                self.join(&layer.fed, &mut x, |x| self.feed_forward(&layer.feed, &x, &stream));
             }
             let logits = self.times(plan.head(), &self.normed(&plan.end.norm, &x)).into_iter();
             let logits = logits.map(|logit| plan.end.scale * logit);
@@ -302,7 +309,10 @@ fn check(name: &str, change: fn(&mut Plan)) -> Vec<f64> {
     let reference = Reference::new(&plan);
     let (_file, files) = reference.files();
     let tokens: Vec<_> = (0..TOKENS as u32).map(|i| TokenId(i * 13 % 70)).collect();
-    let config = config();
+    let mut config = config();
+    if let Some(of) = plan.attentions().next() {
+        (config.heads, config.kv_heads, config.head_dim) = (of.heads, of.kv_heads, of.key_width);
+    }
     let cpu = Cpu::new(Pool::new(2), Isa::detect());
     let mut model = load::llama((&files, &config, &plan), (64, cpu), &mut |_, _| {}).unwrap();
     let whole = model.forward(&tokens, LogitRows::All).unwrap();
@@ -326,7 +336,7 @@ fn check(name: &str, change: fn(&mut Plan)) -> Vec<f64> {
 #[test]
 fn every_part_is_that_of_a_plain_computation_and_rows_keep_their_bits() {
     #[allow(clippy::type_complexity, reason = "said once")]
-    let cases: [(&str, fn(&mut Plan)); 13] = [
+    let cases: [(&str, fn(&mut Plan)); 23] = [
         ("as in Qwen3", |_| {}),
         ("adjacent pairs", |plan| rotate(plan, 32, PairOrder::Interleaved)),
         ("partly rotated halves", |plan| rotate(plan, 12, PairOrder::HalfSplit)),
@@ -344,6 +354,22 @@ fn every_part_is_that_of_a_plain_computation_and_rows_keep_their_bits() {
             scales(plan);
         }),
         ("joined tensors", joined),
+        ("heads of 16", |plan| narrow(plan, 16)),
+        ("heads of 48", |plan| narrow(plan, 48)),
+        ("partly rotated adjacent pairs of heads of 80", |plan| {
+            narrow(plan, 80);
+            rotate(plan, 20, PairOrder::Interleaved);
+        }),
+        ("experts by probabilities", more_parts::softmax),
+        ("experts by sigmoids, in groups, and a shared one", more_parts::sigmoid_in_groups),
+        ("a shared expert with a gate", more_parts::gated_shared),
+        ("experts beside a dense layer", more_parts::beside_dense),
+        ("latent attention", |plan| more_parts::latents(plan, false, PairOrder::Interleaved)),
+        ("latent attention with queries of low rank", |plan| more_parts::latents(plan, true, PairOrder::HalfSplit)),
+        ("latent attention and experts", |plan| {
+            more_parts::latents(plan, true, PairOrder::Interleaved);
+            more_parts::sigmoid_in_groups(plan);
+        }),
     ];
     let all = cases.map(|(name, change)| check(name, change));
     for (at, (name, _)) in cases.iter().enumerate().skip(1) {

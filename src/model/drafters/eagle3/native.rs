@@ -22,6 +22,7 @@ use crate::model::native::normer::{Normer, load};
 use crate::model::native::pass::Pass;
 use crate::model::native::transpose::transpose;
 use crate::model::nn::StatesNorm;
+use crate::model::plan::Angles;
 use draftscope_kernels::{Acts, BLOCK, LANES, Onto};
 
 /// What a head computes with, and the memory of its passes.
@@ -62,7 +63,8 @@ impl NativeEagle {
         let weights = Packer { plan, cpu, storage }.weights(&shape)?;
         let head = plan.matrix("lm_head", [plan.vocab.len(), c.d_model])?;
         let head = storage.pack(cpu, c.d_model, &head, Bits::Four);
-        let memory = ModuleMemory::new(target, shape, &c.rope);
+        let angles = Angles { rope: c.rope.clone(), width: c.head_dim };
+        let memory = ModuleMemory::new(target, (shape, (0, 0)), &angles);
         let kv = memory.cache.shape();
         let facts = plan.facts(kv.ctx_len, (weights.bytes() + head.bytes()) as u64, kv.bytes_per_position());
         let module = EagleModule {

@@ -11,6 +11,7 @@ use crate::model::native::mtp::{MtpModule, MtpWeights};
 use crate::model::native::pack::{BlockPacker, lanes};
 use crate::model::native::{MtpStorage, NativeLlama, NativeMtp};
 use crate::model::nn::{Fuse, RopeSpec};
+use crate::model::plan::Angles;
 use draftscope_kernels::LANES;
 
 fn block_shape(config: &MtpConfig) -> BlockShape {
@@ -46,11 +47,12 @@ impl NativeMtp {
         let file = MtpFile::parse(safetensors, depth)?;
         let vocab = file.draft_vocab(config.draft_vocab_size, shared.head.rows())?;
         let head = DraftHead::trimmed(shared, vocab, (config.context_vocab_size, storage))?;
-        let rope = RopeSpec::plain(f64::from(config.rope_theta));
+        let angles = Angles { rope: RopeSpec::plain(f64::from(config.rope_theta)), width: shape.head_dim };
         let packer = Packer { file, shape: &shape, d_ff: config.intermediate_size, cpu: &shared.cpu, storage };
         let weights = packer.weights(config.layers_of(depth))?;
         let bytes = weights.bytes() + head.0.bytes();
-        MtpModule::module(target, (weights, bytes), head, (shape, &rope, config.spec()))
+        let (head, tokens) = head;
+        MtpModule::module(target, (weights, bytes), (head, tokens, None), (shape, &angles, config.spec()))
     }
 }
 

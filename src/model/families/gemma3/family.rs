@@ -12,7 +12,7 @@ use crate::model::files::{
 };
 use crate::model::interfaces::{
     Backend, CandleFamily, CandleTarget, Drafting, Family, FamilyConfig, LoadContext, LoadResult, Modules, Names,
-    NativeTarget, NoSharing, Progress, SharedWeights,
+    NoSharing, Progress, SharedWeights,
 };
 use crate::model::nn::{Conventions, Ends, Extras, GgufKeys, HfKeys, PairOrder, TransformerConfig, refuse_biases};
 use crate::model::plan::{Plan, PlanFiles};
@@ -75,13 +75,6 @@ impl FamilyConfig for Gemma3Config {
     }
 
     fn load(&self, context: &LoadContext<'_>, backend: Backend<'_>, progress: &mut Progress<'_>) -> LoadResult {
-        if matches!(backend, Backend::Native) {
-            return NativeTarget::load(
-                context,
-                progress,
-                (Box::new(|_, context| Err(no_module(context.source))), NO_SHARING),
-            );
-        }
         let (tensors, spec) = context.on_candle(&backend);
         let weights = Arc::new(Gemma3Weights::load(tensors, &self.layers, context.ctx_len, progress)?);
         Ok(Box::new(CandleTarget { weights, spec }))

@@ -96,6 +96,6 @@ impl FamilyConfig for LlamaConfig {
     }
 
     fn load(&self, context: &LoadContext<'_>, backend: Backend<'_>, progress: &mut Progress<'_>) -> LoadResult {
-        load::target((&self.transformer, &self.plan, self.announced), context, &backend, progress)
+        load::target(self.announced, context, &backend, progress)
     }
 }

@@ -11,10 +11,9 @@ use crate::model::drafters::core::{self, CandleMtp, MtpOnCandle, MtpShape, MtpSh
 use crate::model::families::llama::{LlamaWeights, block};
 use crate::model::files::{ModelFiles, renamed};
 use crate::model::interfaces::{CandleTarget, LoadContext, Modules};
-use crate::model::native::{NativeLlama, NativeMtp};
 use crate::model::nn::{Embedding, PairOrder, Rope, TransformerConfig};
 use crate::model::plan::{Angles, Layer, OwnModule};
-use crate::model::{Model, ModelError};
+use crate::model::ModelError;
 use crate::protocol::{ConcatOrder, Feed, MtpSpec, NormForm, Pairing, Recycle, SlotPosition, SlotZero};
 
 /// Prefix of modules in a checkpoint, beside `layers`.
@@ -76,17 +75,6 @@ pub(super) fn candle(
     };
     let modules = (0..count).map(module).collect::<Result<Vec<_>, _>>()?;
     Ok(core::modules(modules, name(source), &target.spec.dtype))
-}
-
-/// The modules of a native target.
-pub(super) fn native(context: &LoadContext<'_>, count: usize, target: &NativeLlama) -> Result<Modules, ModelError> {
-    let (source, config) = (context.source, context.config.transformer());
-    OwnTensors { source, config }.check(count)?;
-    let module =
-        |index| NativeMtp::own(source, (config, SPEC), target, (index, &Layer::usual(config, config.layers + index)));
-    let modules = (0..count).map(module);
-    let modules = modules.collect::<Result<Vec<_>, _>>()?;
-    Ok(core::modules(modules, name(source), &target.spec().dtype))
 }
 
 fn name(source: &ModelFiles) -> String {
