@@ -93,7 +93,7 @@ impl<'a> Generator<'a> {
         let mut lines = missing.into_iter().flat_map(|shard| self.plan.lines(shard));
         let mut progress = Progress { shards: there.len(), ..Progress::default() };
         let mut open: BTreeMap<usize, Shard> = BTreeMap::new();
-        let mut batch = NativeBatch::new(self.model, BATCH_ROWS);
+        let mut batch = NativeBatch::new(self.model, BATCH_ROWS)?;
         let mut seats: Vec<Option<Seat<'_>>> = (0..BATCH_ROWS).map(|_| None).collect();
         loop {
             for (slot, seat) in seats.iter_mut().enumerate().filter(|(_, seat)| seat.is_none()) {

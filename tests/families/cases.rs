@@ -145,7 +145,8 @@ const QWEN35_DRAFT: Draft = Draft {
         ("feed=pre-norm recycle=pre-norm order=hidden-first pairing=own", Effect::Any([1e-4; 2])),
         ("position=constant position=constant-next slot0=zeroed slot0=extra", Effect::Any([1e-4; 2])),
         ("norm=weight norm=one-plus", Effect::Any([1e-4; 2])),
-        ("position=next", Effect::Near([1e-4; 2])),
+        // attention depends on differences of positions only; the native backend rounds rotated keys to f16
+        ("position=next", Effect::Near([1e-4, 4e-3])),
     ],
     rounds: usize::MAX,
     tree: Tree::Refused,
@@ -157,7 +158,7 @@ const QWEN35_DRAFT: Draft = Draft {
 pub const QWEN35: Case = Case {
     fixture: "qwen35",
     golden: "qwen35",
-    runs: &[CANDLE_NEAR, Run { drafts: 1e-5, ..NATIVE_NEAR }],
+    runs: &[CANDLE_NEAR, NATIVE],
     recurrent: true,
     kv_bytes: 256,
     draft_model: None,
@@ -168,10 +169,7 @@ pub const QWEN35: Case = Case {
 
 pub const QWEN35_GGUF: Case = Case {
     fixture: "qwen35.gguf",
-    runs: &[
-        Run { rollback: Rollback::Replay, ..CANDLE_NEAR },
-        Run { rollback: Rollback::Replay, drafts: 1e-5, ..NATIVE_NEAR },
-    ],
+    runs: &[Run { rollback: Rollback::Replay, ..CANDLE_NEAR }, Run { rollback: Rollback::Replay, ..NATIVE }],
     draft: Some(Draft { spoiled: "", ..QWEN35_DRAFT }),
     spoiled: "",
     ..QWEN35

@@ -344,6 +344,8 @@ pub struct Join<'a, 'b> {
     pub out: &'a mut [Column<'b>],
     /// Row of `out` to write.
     pub row: usize,
+    /// Factors of the results: tiles `[head_dim / 16]`, so many tiles apart.
+    pub factors: Option<(&'a [[f32; LANES]], usize)>,
 }
 
 impl Kernel for Join<'_, '_> {
@@ -380,8 +382,28 @@ impl Kernel for Join<'_, '_> {
             }
         }
         let total = s.splat(total);
-        for (column, sums) in self.out.iter_mut().zip(sums) {
-            column.put(s, self.row, [s.div(sums[0], total), s.div(sums[1], total)]);
+        for (at, (column, sums)) in self.out.iter_mut().zip(sums).enumerate() {
+            let results = [s.div(sums[0], total), s.div(sums[1], total)];
+            column.put(s, self.row, scaled(s, self.factors, at, results));
+        }
+    }
+}
+
+/// The results of a column, times their factors.
+#[inline(always)]
+fn scaled<S: Lanes>(
+    s: S,
+    factors: Option<(&[[f32; LANES]], usize)>,
+    column: usize,
+    [low, high]: [S::F; 2],
+) -> [S::F; 2] {
+    match factors {
+        None => [low, high],
+        Some((tiles, step)) => {
+            let at = 2 * column * step;
+            // a head may end within a column
+            let high = tiles.get(at + step).map_or(high, |factor| s.mul(high, s.load(factor)));
+            [s.mul(low, s.load(&tiles[at])), high]
         }
     }
 }
@@ -392,13 +414,15 @@ impl Join<'_, '_> {
     fn alone<S: Lanes>(self, s: S) {
         let total = s.splat(self.partials[self.head_dim + 1]);
         let (pairs, rest) = self.partials[..self.head_dim].as_chunks::<LANES>().0.as_chunks::<2>();
-        let mut columns = self.out.iter_mut();
-        for (x, column) in pairs.iter().zip(&mut columns) {
+        let mut columns = self.out.iter_mut().enumerate();
+        for (x, (at, column)) in pairs.iter().zip(&mut columns) {
             let [low, high] = [s.add(s.load(&x[0]), s.splat(0.0)), s.add(s.load(&x[1]), s.splat(0.0))];
-            column.put(s, self.row, [s.div(low, total), s.div(high, total)]);
+            let results = [s.div(low, total), s.div(high, total)];
+            column.put(s, self.row, scaled(s, self.factors, at, results));
         }
-        if let ([x], Some(column)) = (rest, columns.next()) {
-            column.put(s, self.row, [s.div(s.add(s.load(x), s.splat(0.0)), total), s.splat(0.0)]);
+        if let ([x], Some((at, column))) = (rest, columns.next()) {
+            let results = [s.div(s.add(s.load(x), s.splat(0.0)), total), s.splat(0.0)];
+            column.put(s, self.row, scaled(s, self.factors, at, results));
         }
     }
 }
@@ -469,7 +493,7 @@ mod tests {
             for (head, out) in columns.chunks_exact_mut(each / BLOCK).enumerate() {
                 let partials = &partials[head * (self.head_dim + PARTIAL_EXTRA)..];
                 let (stride, head_dim) = (partial, self.head_dim);
-                isa.run(Join { partials, stride, segments, head_dim, out, row: 0 });
+                isa.run(Join { partials, stride, segments, head_dim, out, row: 0, factors: None });
             }
             drop(columns);
             let heads = out.values().as_flattened().chunks_exact(each);

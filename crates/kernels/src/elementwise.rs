@@ -1,4 +1,4 @@
-//! Work on numbers that lie as they come, for models whose other parts run on candle.
+//! Work on single numbers: gates, caps, sigmoids.
 
 use crate::{
     isa::Kernel,
@@ -59,6 +59,24 @@ impl Kernel for Cap<'_> {
     }
 }
 
+/// `x = 1 / (1 + e^−x)`.
+pub struct Sigmoid<'a> {
+    /// Numbers.
+    pub tiles: &'a mut [[f32; LANES]],
+}
+
+impl Kernel for Sigmoid<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        for tile in self.tiles {
+            let below = s.add(simd::exp(s, s.sub(s.splat(0.0), s.load(tile))), s.splat(1.0));
+            s.store(s.div(s.splat(1.0), below), tile);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,6 +112,14 @@ mod tests {
             assert!(own == portable, "{}", isa.name());
             for (own, x) in own.iter().zip(&numbers) {
                 assert!((f64::from(*own) - 30.0 * (f64::from(*x) / 30.0).tanh()).abs() < 1e-5, "{x}: {own}");
+            }
+            let tiles: Vec<[f32; LANES]> = numbers.as_chunks().0.to_vec();
+            let (mut own, mut portable) = (tiles.clone(), tiles.clone());
+            Sigmoid { tiles: &mut own }.run_on(isa);
+            Sigmoid { tiles: &mut portable }.run_on(Isa::PORTABLE);
+            assert!(own == portable, "{}", isa.name());
+            for (own, x) in own.as_flattened().iter().zip(tiles.as_flattened()) {
+                assert!((f64::from(*own) - 1.0 / (1.0 + f64::from(-*x).exp())).abs() < 1e-6, "{x}: {own}");
             }
         }
     }

@@ -59,7 +59,7 @@ pub use attention_partial::{HEAD_EXTRA, JoinHead};
 pub use attention_prompt::{attend_prompt, prompt_scratch_bytes};
 pub use delta::{DeltaHead, DeltaLayer};
 pub use dot::{Onto, Tile, multiply};
-pub use elementwise::{Cap, Gate, GateActivation};
+pub use elementwise::{Cap, Gate, GateActivation, Sigmoid};
 pub use encoding::Encoding;
 pub use form::{BLOCK, Form, copy_row};
 pub use memory::{Arena, Bytes, LazyZeros};
@@ -87,6 +87,7 @@ isa::kernels! {
     NormPart<'_, '_> => (),
     Rotate<'_> => (),
     ScaleRows<'_> => (),
+    Sigmoid<'_> => (),
     SiluMul<'_, '_> => (),
     StoreKeys<'_, '_> => (),
     StoreValues<'_, '_> => (),

@@ -7,6 +7,7 @@ use std::path::Path;
 use draftscope_kernels::{BLOCK, Encoding, LANES, PROMPT_ROWS};
 
 use crate::model::ModelSpec;
+use crate::model::draft_tokens::CONTEXT_VOCAB;
 use crate::model::files::{LoadedTensor, MatrixForm, ModelFiles};
 use crate::model::interfaces::LoadContext;
 use crate::model::load::OpenModel;
@@ -71,8 +72,10 @@ pub(super) fn of(context: &LoadContext<'_>, weight_type: WeightType, on_kernels:
     let threads = options.threads.unwrap_or_else(threads::available);
     let passes = match whole {
         true => {
-            let of_module = |own: &ModuleLayer| account::module_passes((transformer, &own.layer), ctx_len, dense);
-            account::target_passes((transformer, plan), (ctx_len, threads), dense) + own.iter().map(of_module).sum::<u64>()
+            let of_module =
+                |module: &ModuleLayer| account::module_passes((transformer, plan), &module.layer, (ctx_len, dense));
+            account::target_passes((transformer, plan), (ctx_len, threads), dense)
+                + own.iter().map(of_module).sum::<u64>()
         }
         false => {
             let multiplier = match on_kernels {
@@ -98,7 +101,7 @@ pub(super) fn of(context: &LoadContext<'_>, weight_type: WeightType, on_kernels:
     };
     let account = MemoryAccount {
         target_weights: bytes(false).saturating_add_signed(folded(&mut plan.layers.iter()) - looked_up),
-        drafter_weights: (bytes(true) + halves + trimmed_heads(context, own))
+        drafter_weights: (bytes(true) + halves + trimmed_heads(context, own, whole))
             .saturating_add_signed(folded(&mut own.iter().map(|module| &module.layer))),
         target_kv: cached(&mut plan.layers.iter()),
         drafter_kv: cached(&mut own.iter().map(|module| &module.layer)),
@@ -116,13 +119,19 @@ fn looked_up_bytes(plan: &Plan, source: &ModelFiles) -> u64 {
     if source.is_checkpoint() { stored.max(2 * of.table.weights()) } else { stored }
 }
 
-/// Bytes of the rows of heads that trimmed ones copy, in f32: of each head that is a module's own, and of the target's once.
-fn trimmed_heads(context: &LoadContext<'_>, modules: &[ModuleLayer]) -> u64 {
-    let trims = context.config.trims_draft_vocab(false);
+/// Bytes of the rows of heads that trimmed ones copy: in f32, of each head that is a module's own, and of the target's once;
+/// of whole passes on the kernels as the head is stored, for each module, with room for tokens of the text.
+fn trimmed_heads(context: &LoadContext<'_>, modules: &[ModuleLayer], whole: bool) -> u64 {
+    let (plan, trims) = (context.config.plan(), context.config.trims_draft_vocab(false));
     let Some(vocab) = context.draft_vocab().ok().flatten().filter(|_| trims) else { return 0 };
+    if whole {
+        let head = context.source.loaded_tensor(plan.head().name()).map_or(0, |head| head.bytes(MatrixForm::Tiles));
+        let rows = (vocab.len() + CONTEXT_VOCAB).min(plan.vocab);
+        return head / plan.vocab.max(1) as u64 * (rows * modules.len()) as u64;
+    }
     let own = modules.iter().filter(|module| module.has_head).count();
     let heads = own + usize::from(own < modules.len());
-    4 * (heads * vocab.len() * context.config.transformer().d_model) as u64
+    4 * (heads * vocab.len() * plan.width) as u64
 }
 
 /// Bytes that the folded matrices of latent attention take beyond those of their tensors in the form of others: f32 on

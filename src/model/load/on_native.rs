@@ -5,7 +5,7 @@ use crate::model::interfaces::{
     LoadContext, LoadedTarget, Modules, NoSharing, Progress, SharedWeights, TryOut, try_out,
 };
 use crate::model::native::{NativeLlama, NativeMtp, OwnHeads};
-use crate::model::plan::{OwnModule, Plan};
+use crate::model::plan::OwnModule;
 use crate::model::{Model, ModelError};
 
 /// A loaded target.
@@ -13,8 +13,6 @@ pub(super) struct OnNative {
     model: NativeLlama,
     /// Why modules made for targets of the Llama kind do not run beside it; `None` if they do.
     no_sharing: Option<NoSharing>,
-    /// Whether embedding and head alone are what others expect: no scales, no cap.
-    is_plain: bool,
 }
 
 impl OnNative {
@@ -25,9 +23,8 @@ impl OnNative {
         let mut on_layer = |done: usize, total: usize| progress("target", done as u64, total as u64);
         let mut model = NativeLlama::load_reporting((from, ctx_len), options.threads, &mut on_layer)?;
         model.set_sha256(options.sha256.clone());
-        let Plan { embedding, end, .. } = config.plan();
-        let is_plain = (embedding.scale, end.scale, end.cap) == (1.0, 1.0, None);
-        Ok(Self { model, no_sharing: config.drafting(source).no_sharing, is_plain })
+        model.set_rollback(options.rollback.unwrap_or_default());
+        Ok(Self { model, no_sharing: config.drafting(source).no_sharing })
     }
 
     fn modules(&self, context: &LoadContext<'_>, plans: &[OwnModule]) -> Result<Modules, ModelError> {
@@ -53,7 +50,7 @@ impl LoadedTarget for OnNative {
     }
 
     fn embedding_and_head(&self) -> Result<SharedWeights<'_>, NoSharing> {
-        match self.is_plain {
+        match self.model.has_plain_ends() {
             true => Ok(SharedWeights::Native(&self.model)),
             false => self.shared(),
         }

@@ -5,7 +5,7 @@
 use super::layer::BlockShape;
 use super::llama::prompt_rows;
 use crate::model::nn::TransformerConfig;
-use crate::model::plan::{Feed, Latent, LatentQueries, Layer, Plan};
+use crate::model::plan::{Delta, Feed, Latent, LatentQueries, Layer, Mixer, Plan};
 use draftscope_kernels::{BLOCK, HEAD_CHUNK, HEAD_EXTRA, LANES, MAX_ROWS, prompt_scratch_bytes};
 
 const F32: usize = size_of::<f32>();
@@ -27,8 +27,8 @@ struct FeedWidths {
 }
 
 impl FeedWidths {
-    fn of<'a>(layers: impl Iterator<Item = &'a Layer>) -> Self {
-        layers.fold(Self::default(), |most, layer| {
+    fn of(layers: &[Layer]) -> Self {
+        layers.iter().fold(Self::default(), |most, layer| {
             let own = Self::of_layer(layer);
             Self {
                 gated: own.gated.max(most.gated),
@@ -65,7 +65,7 @@ pub(in crate::model) fn target_passes(
     (ctx_len, threads): (usize, usize),
     dense: bool,
 ) -> u64 {
-    let shape = shape(config, plan.latents().next());
+    let shape = shape(config, plan);
     // what a step gives waits for its norm
     let norms_after = plan.layers.iter().any(|layer| layer.mix.after.is_some() || layer.fed.after.is_some());
     let given = if norms_after { prompt_rows(&shape, ctx_len) * shape.d_model * F32 } else { 0 };
@@ -74,28 +74,27 @@ pub(in crate::model) fn target_passes(
     let logits = config.vocab * F32;
     let others = given + threads * prompt_scratch_bytes(shape.head_dim);
     let latents = latents(plan.latents().next(), prompt_rows(&shape, ctx_len), (ctx_len, dense));
-    let feed = FeedWidths::of(plan.layers.iter());
-    (states + logits + others + latents) as u64 + pass(&shape, feed, (ctx_len, angles), dense)
+    (states + logits + others + latents) as u64 + pass((&shape, &plan.layers), (ctx_len, angles), dense)
 }
 
 /// Bytes of the passes of a draft module in the target's files, which has angles and rows of its own.
 pub(in crate::model) fn module_passes(
-    (config, layer): (&TransformerConfig, &Layer),
-    ctx_len: usize,
-    dense: bool,
+    (config, plan): (&TransformerConfig, &Plan),
+    layer: &Layer,
+    (ctx_len, dense): (usize, bool),
 ) -> u64 {
-    let shape = shape(config, layer.latent());
+    let shape = shape(config, plan);
     // the rows of embedding and state, as numbers and as what the projection reads
     let rows = prompt_rows(&shape, ctx_len) * shape.d_model * (F32 + 2 * F32);
+    let rotated = plan.angles.first().map_or(shape.head_dim, |angles| angles.width);
     let latents = latents(layer.latent(), prompt_rows(&shape, ctx_len), (ctx_len, dense));
-    let angles = angles(layer.latent().map_or(shape.head_dim, |latent| latent.rotated), ctx_len);
-    pass(&shape, FeedWidths::of(std::iter::once(layer)), (ctx_len, angles), dense) + (rows + latents) as u64
+    pass((&shape, std::slice::from_ref(layer)), (ctx_len, angles(rotated, ctx_len)), dense) + (rows + latents) as u64
 }
 
-/// Sizes of blocks; those of latent attention have no heads of keys and values.
-fn shape(config: &TransformerConfig, latent: Option<&Latent>) -> BlockShape {
+/// Sizes of a model's blocks.
+fn shape(config: &TransformerConfig, plan: &Plan) -> BlockShape {
     let shape = BlockShape::of(config);
-    if latent.is_some() { shape.without_heads() } else { shape }
+    if plan.attentions().next().is_some() { shape } else { shape.without_heads() }
 }
 
 /// Bytes that latent attention keeps: queries in all forms, what is cached, answers, and partial sums.
@@ -127,13 +126,54 @@ fn angles(rotated: usize, ctx_len: usize) -> usize {
     ctx_len * rotated.next_multiple_of(2 * LANES) * F32
 }
 
-fn pass(shape: &BlockShape, feed: FeedWidths, (ctx_len, angles): (usize, usize), dense: bool) -> u64 {
-    let (queries, kv) = (shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim);
+/// The widest numbers of a row in the mixers of some layers.
+#[derive(Clone, Copy, Default)]
+struct MixerWidths {
+    /// What its first matrices give.
+    given: usize,
+    /// What its output projection reads.
+    answers: usize,
+    /// What else it holds.
+    other: usize,
+}
+
+impl MixerWidths {
+    fn of(layers: &[Layer]) -> Self {
+        layers.iter().fold(Self::default(), |most, layer| {
+            let own = match &layer.mixer {
+                Mixer::Attention(attention) => {
+                    let queries = attention.heads * attention.key_width;
+                    let gates = if attention.gate.is_some() { queries } else { 0 };
+                    Self {
+                        given: queries + gates + 2 * attention.kv_heads * attention.key_width,
+                        answers: queries,
+                        other: 0,
+                    }
+                }
+                // as tiles, as rows, and the answers by heads and by rows
+                Mixer::Delta(Delta { shape, .. }) => {
+                    let (answers, heads) = (shape.value_width(), 2 * shape.value_heads.next_multiple_of(LANES));
+                    let given = shape.channels() + answers + heads;
+                    Self { given, answers, other: given + 2 * answers }
+                }
+                Mixer::Latent(_) => Self::default(),
+            };
+            Self {
+                given: most.given.max(own.given),
+                answers: most.answers.max(own.answers),
+                other: most.other.max(own.other),
+            }
+        })
+    }
+}
+
+fn pass((shape, layers): (&BlockShape, &[Layer]), (ctx_len, angles): (usize, usize), dense: bool) -> u64 {
+    let (mixer, feed) = (MixerWidths::of(layers), FeedWidths::of(layers));
     let rows = prompt_rows(shape, ctx_len);
-    // residual stream, heads, gate and up; then what matrices read: numbers, or codes with their scales
-    let numbers = shape.d_model + queries + 2 * kv + 2 * feed.gated + feed.experts;
+    // residual stream, mixer, gate and up; then what matrices read: numbers, or codes with their scales
+    let numbers = shape.d_model + mixer.given + mixer.other + 2 * feed.gated + feed.experts;
     let block = if dense { BLOCK * F32 } else { BLOCK + 4 * F32 };
-    let read = (shape.d_model + queries + feed.gated + feed.read) / BLOCK * block;
+    let read = (shape.d_model + mixer.answers + feed.gated + feed.read) / BLOCK * block;
     let routed = if dense { 0 } else { feed.routed * F32 };
     (angles + rows * (numbers * F32 + read + routed + shape.partial_bytes(ctx_len))) as u64
 }

@@ -1,13 +1,14 @@
 //! Attention with keys and values of each position, over at most
-//! [`PROMPT_ROWS`](draftscope_kernels::PROMPT_ROWS) rows: q|k|v with rotation and cache, then attention with joining.
+//! [`PROMPT_ROWS`](draftscope_kernels::PROMPT_ROWS) rows: q|k|v with rotation and cache, then attention with joining. Gates,
+//! if there are any, are rows of the same product.
 //!
 //! Invariant: nothing depends on which thread does an item.
 
 use super::{
     cache::LayerCache,
-    layer::{NormWeight, Scratch},
+    layer::{BlockShape, NormWeight, Scratch},
     matrix::Matrix,
-    pass::{HeadOut, Partials, Pass},
+    pass::{Gates, HeadOut, Partials, Pass},
     rule::Rule,
     tree::attend_tree,
 };
@@ -18,12 +19,15 @@ use draftscope_kernels::{
 /// Weights before the output projection; copies share the matrix.
 #[derive(Clone, Debug)]
 pub(in crate::model) struct Attention {
-    pub(in crate::model) qkv: Matrix, // [(heads + 2 kv_heads) head_dim, d]
+    /// `[(heads + 2 kv_heads) head_dim, d]`, and as many rows of gates as of queries.
+    pub(in crate::model) qkv: Matrix,
     /// Norms of queries and keys, head by head, before rotation.
     pub(in crate::model) head_norms: Option<[NormWeight; 2]>,
     /// Norms of queries and keys over all heads, before rotation.
     pub(in crate::model) width_norms: Option<[NormWeight; 2]>,
     pub(in crate::model) rule: Rule,
+    /// Whether answers are multiplied by the sigmoid of gates.
+    pub(in crate::model) gated: bool,
 }
 
 impl Attention {
@@ -36,6 +40,23 @@ impl Attention {
     pub(super) fn bytes(&self) -> usize {
         let norms = self.head_norms.iter().chain(&self.width_norms).flatten();
         self.qkv.bytes() + norms.map(|norm| size_of_val(norm.as_slice())).sum::<usize>()
+    }
+
+    /// Heads of queries, keys, values and gates.
+    pub(super) fn count(&self, shape: &BlockShape) -> usize {
+        shape.heads * if self.gated { 2 } else { 1 } + 2 * shape.kv_heads
+    }
+
+    /// The gates of a row and one KV head's query heads, among the outputs of all heads.
+    pub(super) fn gates<'a>(
+        &self,
+        pass: Pass<'_>,
+        heads: &'a [[f32; LANES]],
+        (kv_head, row): (usize, usize),
+    ) -> Option<Gates<'a>> {
+        let BlockShape { heads: queries, kv_heads, head_dim, .. } = *pass.shape;
+        let first = queries + 2 * kv_heads + kv_head * (queries / kv_heads);
+        self.gated.then(|| Gates { tiles: &heads[first * head_dim / LANES * pass.m + row..], step: pass.m })
     }
 
     /// Reads `scratch.acts`; leaves answers in `scratch.attended`, as a matrix of these forms reads them.
@@ -54,7 +75,7 @@ impl Attention {
     fn project(&self, pass: Pass<'_>, cache: &mut LayerCache<'_>, scratch: &mut Scratch) {
         let shape = pass.shape;
         let tiles = shape.head_dim / LANES;
-        let count = shape.heads + 2 * shape.kv_heads;
+        let count = self.count(shape);
         scratch.heads.resize(count * tiles * pass.m, [0.0; LANES]);
         let acts = &scratch.acts;
         let is_projected = self.project_normed(pass, acts, (&mut scratch.heads, &mut scratch.squares));
@@ -62,6 +83,7 @@ impl Attention {
         let (keys, values): (Vec<_>, Vec<_>) =
             slabs.into_iter().map(|[k, v]| (HeadOut::Key(k), HeadOut::Value(v))).unzip();
         let places = (0..shape.heads).map(|_| HeadOut::Query).chain(keys).chain(values);
+        let places = places.chain(std::iter::repeat_with(|| HeadOut::Gate));
         let mut jobs: Vec<_> = scratch.heads.chunks_exact_mut(tiles * pass.m).zip(places).collect();
         pass.cpu.pool.each(&mut jobs, |head, (out, place)| {
             if !is_projected {
@@ -114,7 +136,7 @@ impl Attention {
         if let Some(tree) = pass.tree {
             scratch.partials.resize(shape.kv_heads * m * segments * partial, 0.0);
             let scratch = (&scratch.heads[..], &mut scratch.partials[..], answers);
-            return attend_tree((pass, rule), tree, cache, scratch);
+            return attend_tree((pass, self), tree, cache, scratch);
         }
         let cache = &*cache;
         let rows = pass.team_rows(shape.kv_heads * segments, group);
@@ -139,11 +161,12 @@ impl Attention {
             (&mut columns, each),
             attend,
             |own, partials, columns| {
-                let team = own % teams;
+                let (kv_head, team) = (own / teams, own % teams);
                 let stride = partials.len() / segments;
                 for row in 0..here(team) {
                     let seen = pass.base + team * rows + row + 1;
-                    let partials = Partials { numbers: &partials[row * partial..], stride, before };
+                    let gates = self.gates(pass, heads, (kv_head, team * rows + row));
+                    let partials = Partials { numbers: &partials[row * partial..], stride, before, gates };
                     pass.join(rule, partials, seen, (&mut *columns, row));
                 }
             },

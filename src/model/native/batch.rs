@@ -19,7 +19,7 @@ use crate::model::native::hidden_tap::States;
 use crate::model::{ModelError, RowStats, Rows, Tap};
 use crate::protocol::TokenId;
 use draftscope_kernels::{
-    Acts, Angles, LANES, MAX_HEAD_DIM, MAX_ROWS, Operand, PARTIAL_EXTRA, Queries, Rotate, SEGMENT, StoreKeys,
+    Acts, Angles, LANES, MAX_HEAD_DIM, MAX_ROWS, Operand, PARTIAL_EXTRA, Queries, Rotate, SEGMENT, Sigmoid, StoreKeys,
     StoreValues, attend,
 };
 
@@ -78,21 +78,28 @@ enum Kind<'a> {
     Query,
     Key(Vec<Slabs<'a>>),
     Value(Vec<Slabs<'a>>),
+    Gate,
 }
 
 impl NativeBatch {
     /// Empty sequences in `slots` slots, each of the model's context length and with its tap.
-    #[must_use]
-    pub fn new(model: &NativeLlama, slots: usize) -> Self {
+    ///
+    /// # Errors
+    /// [`ModelError::Unsupported`] for a model with layers that do not attend.
+    pub fn new(model: &NativeLlama, slots: usize) -> Result<Self, ModelError> {
+        if model.weights.layers.iter().any(|layer| !layer.mixer.attends()) {
+            let what = "sequences of a model whose layers do not all keep keys and values do not run together";
+            return Err(ModelError::Unsupported(what.into()));
+        }
         let shape = model.cache.shape();
-        Self {
+        Ok(Self {
             weights: Arc::clone(&model.weights),
             caches: (0..slots).map(|_| KvCache::new(shape)).collect(),
             tables: model.tables.clone(),
             scratch: Scratch::default(),
             head_acts: Acts::default(),
             tap: model.tap.clone(),
-        }
+        })
     }
 
     /// Sequences that fit.
@@ -202,9 +209,10 @@ impl NativeBatch {
 impl Placed<'_> {
     /// One block over the rows in `scratch.x`; returns whether they were finite.
     fn layer(self, layer: &Layer, caches: &mut [LayerCache<'_>], scratch: &mut Scratch) -> bool {
-        let Mixer::Attention(attention) = &layer.mixer else { unreachable!("checked when the batch is made") };
+        // others do not get here
+        let Mixer::Attention(attention) = &layer.mixer else { return false };
         self.project(attention, caches, scratch);
-        self.attend((attention.rule, layer.out.operand()), caches, scratch);
+        self.attend((attention, layer.out.operand()), caches, scratch);
         layer.finish(self.pass, scratch)
     }
 
@@ -212,7 +220,7 @@ impl Placed<'_> {
     fn project(self, attention: &Attention, caches: &mut [LayerCache<'_>], scratch: &mut Scratch) {
         let (pass, shape) = (self.pass, self.pass.shape);
         let tiles = shape.head_dim / LANES;
-        let count = shape.heads + 2 * shape.kv_heads;
+        let count = attention.count(shape);
         scratch.heads.resize(count * tiles * pass.m, [0.0; LANES]);
         let acts = &scratch.acts;
         let is_projected = attention.project_normed(pass, acts, (&mut scratch.heads, &mut scratch.squares));
@@ -226,6 +234,7 @@ impl Placed<'_> {
         }
         let kinds = (0..shape.heads).map(|_| Kind::Query);
         let kinds = kinds.chain(keys.into_iter().map(Kind::Key)).chain(values.into_iter().map(Kind::Value));
+        let kinds = kinds.chain(std::iter::repeat_with(|| Kind::Gate));
         let mut jobs: Vec<_> = scratch.heads.chunks_exact_mut(tiles * pass.m).zip(kinds).collect();
         pass.cpu.pool.each(&mut jobs, |head, (out, kind)| {
             if !is_projected {
@@ -245,6 +254,9 @@ impl Placed<'_> {
     fn place(self, tiles: &mut [[f32; LANES]], kind: &mut Kind<'_>, (rule, norms): (Rule, Option<&[NormWeight; 2]>)) {
         let (pass, isa) = (self.pass, self.pass.cpu.isa);
         let m = pass.m;
+        if matches!(kind, Kind::Gate) {
+            return Sigmoid { tiles }.run_on(isa);
+        }
         let mut row_tiles = [[0.0; LANES]; MAX_HEAD_DIM / LANES];
         let own = &mut row_tiles[..tiles.len() / m];
         for (row, &RowPlace { slot, position }) in self.places.iter().enumerate() {
@@ -270,13 +282,15 @@ impl Placed<'_> {
                     let Slabs { start, slabs } = &mut slabs[slot];
                     StoreValues { tiles: own, m: 1, position: position - *start, slabs }.run_on(isa);
                 }
+                Kind::Gate => {}
             }
         }
     }
 
     /// Attention outputs, ready for the output projection, to `scratch.attended`. Every row is a team of its own, since
     /// its neighbours read other caches.
-    fn attend(self, (rule, operand): (Rule, Operand), caches: &[LayerCache<'_>], scratch: &mut Scratch) {
+    fn attend(self, (attention, operand): (&Attention, Operand), caches: &[LayerCache<'_>], scratch: &mut Scratch) {
+        let rule = attention.rule;
         let (pass, shape, m) = (self.pass, self.pass.shape, self.pass.m);
         // a row's segments are counted from the first that it sees
         let segments = self.places.iter().map(|place| {
@@ -307,7 +321,8 @@ impl Placed<'_> {
             attend,
             |own, partials, columns| {
                 let seen = self.places[own % m].position + 1;
-                let partials = Partials { numbers: partials, stride: partial, before: rule.first_segment(seen) };
+                let (before, gates) = (rule.first_segment(seen), attention.gates(pass, heads, (own / m, own % m)));
+                let partials = Partials { numbers: partials, stride: partial, before, gates };
                 pass.join(rule, partials, seen, (columns, 0));
             },
         );
@@ -342,7 +357,7 @@ mod tests {
             return;
         };
         let lens = [3, 1040, 17, 40, 1, 300, 64, 16, 33, 5, 280, 2, 90, 100, 7, 255];
-        let mut batch = NativeBatch::new(&model, 16);
+        let mut batch = NativeBatch::new(&model, 16).unwrap();
         let mut at = [0; 16];
         let mut seen: Vec<Vec<Seen>> = vec![Vec::new(); 16];
         for turn in 0.. {
@@ -383,7 +398,7 @@ mod tests {
         let Some(mut model) = load() else {
             return;
         };
-        let mut batch = NativeBatch::new(&model, 2);
+        let mut batch = NativeBatch::new(&model, 2).unwrap();
         let row = |slot, token| BatchRow { slot, token: TokenId(token), scored: true };
         batch.forward(&[row(0, 5), row(1, 6), row(0, 7)]).unwrap();
         assert!(matches!(batch.forward(&[row(1, 9), row(0, 49152)]), Err(ModelError::Vocabulary { .. })));

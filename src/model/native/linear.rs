@@ -19,7 +19,7 @@ use super::{
 use crate::model::ModelError;
 use crate::model::files::{ModelFiles, Stored};
 use crate::model::nn::{Activation, ExpertKernel, HeadMatMul, HeadShape, Kernels, MatMul, StoredExperts};
-use draftscope_kernels::{Acts, DeltaHead, HeadAttention, Isa, LANES, Onto, PROMPT_ROWS, Pool};
+use draftscope_kernels::{Acts, HeadAttention, Isa, LANES, Onto, PROMPT_ROWS, Pool};
 
 /// Threads and instruction set: of their own, or those of a target whose matrices run between.
 #[derive(Clone, Debug)]
@@ -127,10 +127,6 @@ impl Kernels for NativeCpu {
 
     fn attend(&self, jobs: &mut [HeadAttention<'_>]) {
         self.cpu.pool.each(jobs, |_, job| job.run_on(self.cpu.isa));
-    }
-
-    fn delta(&self, heads: &mut [DeltaHead<'_>]) {
-        self.cpu.pool.each(heads, |_, head| head.run_on(self.cpu.isa));
     }
 
     fn backend(&self) -> &'static str {

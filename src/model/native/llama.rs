@@ -1,108 +1,30 @@
-//! A target on the native backend whose blocks have attention and a gated layer.
+//! A target on the native backend: blocks of a mixer and a feed-forward part.
 //!
 //! Tokens run in passes of at most [`MAX_ROWS`] rows, and a prompt's in passes of at most [`PROMPT_ROWS`], so that weights
 //! stream from memory once a pass. Invariant: logits and hidden states of a position have the same bits however the
 //! tokens before it were cut into calls and passes, on any number of threads and any instruction set. Weights are shared
-//! between forks; each fork has its own cache. [`load`](super::load) reads files.
+//! between forks; each fork has its own cache and states. A recurrent state follows one path, so a model with such layers runs
+//! no trees and does not stop early. [`load`](super::load) reads files.
 
 use std::sync::Arc;
 
 use super::cache::{AngleTable, KvCache};
-use super::layer::{BlockShape, Layer, Next, NormWeight, Scratch};
+use super::layer::{BlockShape, Next, Scratch};
 use super::load::Source;
 use super::matrix::{Cpu, Matrix};
 use super::mixer::Memories;
 use super::pass::Pass;
+use super::recurrent::{Call, Recurrent};
 use super::tree::Tree;
+pub(in crate::model) use super::weights::Weights;
 use super::{head, load, read_ahead, threads};
 use crate::model::native::hidden_tap::States;
+use crate::model::options::Rollback;
 use crate::model::{
     Checkpoint, ExpertsMet, Forward, LogitRows, Model, ModelError, ModelSpec, RowPool, RowStats, Rows, Tap, check_path,
 };
 use crate::protocol::TokenId;
-use draftscope_kernels::{Acts, Isa, LANES, MAX_ROWS, Norm, Operand, PROMPT_ROWS, Pool};
-
-/// What forks share.
-#[derive(Debug)]
-pub(in crate::model) struct Weights {
-    pub(in crate::model) cpu: Cpu,
-    pub(in crate::model) shape: BlockShape,
-    pub(in crate::model) layers: Vec<Layer>,
-    pub(in crate::model) final_norm: NormWeight,
-    /// `None` if the head serves as embedding too.
-    pub(in crate::model) embedding: Option<Matrix>,
-    pub(in crate::model) head: Matrix,
-    /// Factor of embeddings.
-    pub(in crate::model) embedding_scale: f32,
-    /// Factor of logits.
-    pub(in crate::model) logit_scale: f32,
-    /// `c` of c·tanh(logit / c), if logits are capped.
-    pub(in crate::model) logit_cap: Option<f32>,
-}
-
-impl Weights {
-    /// Bytes in memory.
-    pub(in crate::model) fn bytes(&self) -> usize {
-        let layers: usize = self.layers.iter().map(Layer::bytes).sum();
-        let ends = self.head.bytes() + self.embedding.as_ref().map_or(0, Matrix::bytes);
-        layers + ends + size_of_val(self.final_norm.as_slice())
-    }
-
-    /// Embedding of one token, as plain numbers.
-    pub(in crate::model) fn embed(&self, token: TokenId, out: &mut [f32]) {
-        self.embedding.as_ref().unwrap_or(&self.head).row(token.index(), out);
-        if self.embedding_scale != 1.0 {
-            out.iter_mut().for_each(|x| *x *= self.embedding_scale);
-        }
-    }
-
-    /// Normed states `[m][d / 16]` as the head reads them, m ≤ [`PROMPT_ROWS`].
-    pub(in crate::model) fn read_head(&self, hidden: &[[f32; LANES]], acts: &mut Acts) {
-        head::operand(&self.cpu, &self.head, hidden, acts);
-        if self.logit_scale != 1.0 {
-            acts.set_factors([self.logit_scale; PROMPT_ROWS]);
-        }
-    }
-
-    /// The head and its cap.
-    pub(in crate::model) fn output(&self) -> (&Matrix, Option<f32>) {
-        (&self.head, self.logit_cap)
-    }
-
-    /// Embeddings of tokens: rows to `rows` `[m][d / 16]`, tiles to `x` `[d / 16][m]`.
-    pub(in crate::model) fn embed_rows(
-        &self,
-        tokens: &[TokenId],
-        rows: &mut [[f32; LANES]],
-        x: &mut Vec<[f32; LANES]>,
-    ) {
-        let (tiles, m) = (self.shape.d_model / LANES, tokens.len());
-        x.resize(tiles * m, [0.0; LANES]);
-        for (row, &token) in tokens.iter().enumerate() {
-            let plain = &mut rows[row * tiles..(row + 1) * tiles];
-            self.embed(token, plain.as_flattened_mut());
-            for (to, tile) in x[row..].iter_mut().step_by(m).zip(plain) {
-                *to = *tile;
-            }
-        }
-    }
-
-    /// The last norm, `[d / 16][m] -> [m][d / 16]`; returns whether all were finite.
-    pub(in crate::model) fn last_norm(&self, x: &[[f32; LANES]], acts: &mut Acts, kept: &mut [[f32; LANES]]) -> bool {
-        acts.shape(kept.len() * LANES / self.shape.d_model, 0, Operand::default());
-        Norm { x, weight: &self.final_norm, eps: self.shape.eps, out: acts, kept }.run_on(self.cpu.isa)
-    }
-
-    /// # Errors
-    /// [`ModelError::Vocabulary`] when a token has no embedding.
-    pub(in crate::model) fn check(&self, tokens: &[TokenId]) -> Result<(), ModelError> {
-        let vocab = self.head.rows();
-        match tokens.iter().find(|token| token.index() >= vocab) {
-            Some(token) => Err(ModelError::Vocabulary { token: token.0, vocab }),
-            None => Ok(()),
-        }
-    }
-}
+use draftscope_kernels::{Acts, Isa, LANES, MAX_ROWS, PROMPT_ROWS, Pool};
 
 /// Most bytes that attention's partial results may take, unless those of [`MAX_ROWS`] rows take more.
 const MAX_PARTIALS: usize = 32 << 20;
@@ -113,20 +35,30 @@ pub(in crate::model) fn prompt_rows(shape: &BlockShape, end: usize) -> usize {
     (MAX_PARTIALS / shape.partial_bytes(end).max(1)).clamp(MAX_ROWS, PROMPT_ROWS)
 }
 
-/// The extent and shape of a pass.
+/// The extent and shape of a call's passes.
 #[derive(Clone, Copy)]
 struct Extent<'a> {
     /// Blocks that run, from the first on.
     layers: usize,
     tree: Option<&'a Tree>,
+    /// What recurrent layers keep.
+    call: Call,
 }
 
-/// A target of blocks with attention and a gated layer (Llama, Qwen3, Gemma 3).
+impl<'a> Extent<'a> {
+    fn of(layers: usize, tree: Option<&'a Tree>) -> Self {
+        Self { layers, tree, call: Call::default() }
+    }
+}
+
+/// A target on the native kernels, whatever its plan's layers are.
 #[derive(Debug)]
 pub struct NativeLlama {
     pub(in crate::model) weights: Arc<Weights>,
     pub(in crate::model) spec: ModelSpec,
     pub(in crate::model) cache: KvCache,
+    /// The layers that keep a state.
+    recurrent: Recurrent,
     pub(in crate::model) tables: Vec<AngleTable>,
     scratch: Scratch,
     head_acts: Acts,
@@ -162,6 +94,12 @@ impl NativeLlama {
         Ok(model)
     }
 
+    /// Whether embeddings and logits are those of the tables, neither scaled nor capped.
+    pub(in crate::model) fn has_plain_ends(&self) -> bool {
+        let Weights { embedding_scale, logit_scale, logit_cap, .. } = &*self.weights;
+        (*embedding_scale, *logit_scale, *logit_cap) == (1.0, 1.0, None)
+    }
+
     /// Stores the file's digest for the header.
     pub fn set_sha256(&mut self, sha256: Option<String>) {
         self.spec.info.sha256 = sha256;
@@ -175,14 +113,32 @@ impl NativeLlama {
         load::llama(from, (ctx_len, Cpu::new(pool, isa)), &mut |_, _| {})
     }
 
+    /// Chooses how recurrent states are rolled back, and empties the cache.
+    pub fn set_rollback(&mut self, rollback: Rollback) {
+        self.recurrent = self.recurrent.restarted(rollback);
+        self.cache.set_len(0);
+        self.spec.info.snapshot_bytes = self.recurrent.kept_bytes();
+    }
+
     pub(in crate::model) fn new(
         weights: Arc<Weights>,
-        spec: ModelSpec,
-        cache: KvCache,
+        mut spec: ModelSpec,
+        (cache, recurrent): (KvCache, Recurrent),
         tables: Vec<AngleTable>,
     ) -> Self {
-        let (scratch, head_acts) = (Scratch::default(), Acts::default());
-        Self { weights, spec, cache, tables, scratch, head_acts, tap: Tap::default(), shelf: RowPool::default() }
+        spec.info.state_bytes = recurrent.state_bytes();
+        spec.info.snapshot_bytes = recurrent.kept_bytes();
+        Self {
+            weights,
+            spec,
+            cache,
+            recurrent,
+            tables,
+            scratch: Scratch::default(),
+            head_acts: Acts::default(),
+            tap: Tap::default(),
+            shelf: RowPool::default(),
+        }
     }
 
     /// Runs one pass at the end of the cache; `hidden` is `[m][d / 16]`, after the final norm.
@@ -214,7 +170,7 @@ impl NativeLlama {
         if let Some(first) = layers.first() {
             finite &= first.enter(pass, &mut self.scratch);
         }
-        let mut memories = Memories::new(&mut self.cache);
+        let mut memories = Memories::new(&mut self.cache, self.recurrent.layers(extent.call));
         for (index, layer) in layers.iter().enumerate() {
             let next = layers.get(index + 1).map_or(Next::Head(&weights.head), Next::Block);
             let memory = memories.next(&layer.mixer);
@@ -227,6 +183,7 @@ impl NativeLlama {
             return Err(ModelError::NotFinite { position: base });
         }
         states.keep_normed(hidden);
+        drop(memories);
         self.cache.set_len(base + m);
         Ok(())
     }
@@ -250,7 +207,13 @@ impl NativeLlama {
     fn start(&mut self, tokens: &[TokenId], rows: LogitRows, extent: Extent<'_>) -> Result<Forward, ModelError> {
         let base = self.cache.room(tokens.len())?;
         self.weights.check(tokens)?;
-        self.run(tokens, rows, extent).inspect_err(|_| self.cache.set_len(base))
+        let states = self.recurrent.clone();
+        let weights = Arc::clone(&self.weights);
+        let call = weights.with_deltas(|deltas| self.recurrent.begin(base, (tokens.len(), rows), deltas));
+        self.run(tokens, rows, Extent { call, ..extent }).inspect_err(|_| {
+            self.cache.set_len(base);
+            self.recurrent = states;
+        })
     }
 
     fn run(&mut self, tokens: &[TokenId], rows: LogitRows, extent: Extent<'_>) -> Result<Forward, ModelError> {
@@ -261,11 +224,12 @@ impl NativeLlama {
         let states = if all { States::besides(&self.tap) } else { 0 };
         let mut tapped = vec![[0.0; LANES]; states * tokens.len() * tiles];
         let rows_of_pass = self.rows_of_pass(tokens.len(), extent);
-        for (index, tokens) in tokens.chunks(rows_of_pass).enumerate() {
-            let (first, end) = (index * rows_of_pass * tiles, (index * rows_of_pass + tokens.len()) * tiles);
+        for range in extent.call.passes(rows_of_pass) {
+            let (first, end) = (range.start * tiles, range.end * tiles);
             let tapped = &mut tapped[states * first..states * end];
-            let states = States::new(&self.tap, extent.layers, tokens.len(), tapped)?;
-            self.pass(tokens, &mut hidden[first..end], states, extent)?;
+            let states = States::new(&self.tap, extent.layers, range.len(), tapped)?;
+            self.pass(&tokens[range.clone()], &mut hidden[first..end], states, extent)?;
+            self.recurrent.end_pass(extent.call, &range);
         }
         let from = match rows {
             LogitRows::All | LogitRows::Best => 0,
@@ -299,30 +263,39 @@ impl Model for NativeLlama {
     }
 
     fn forward(&mut self, tokens: &[TokenId], rows: LogitRows) -> Result<Forward, ModelError> {
-        let layers = self.weights.layers.len();
-        self.start(tokens, rows, Extent { layers, tree: None })
+        self.start(tokens, rows, Extent::of(self.weights.layers.len(), None))
     }
 
     fn forward_early(&mut self, tokens: &[TokenId], layers: usize) -> Result<Forward, ModelError> {
-        self.start(tokens, LogitRows::Last, Extent { layers, tree: None })
+        if !self.recurrent.is_empty() {
+            let why = "a model with recurrent states cannot stop after the first layers";
+            return Err(ModelError::Unsupported(why.into()));
+        }
+        self.start(tokens, LogitRows::Last, Extent::of(layers, None))
     }
 
     fn refuses_trees(&self) -> Option<&'static str> {
-        None
+        let why = "a recurrent state follows one path, so this target verifies no draft trees";
+        (!self.recurrent.is_empty()).then_some(why)
     }
 
     fn forward_tree(&mut self, tokens: &[TokenId], parents: &[usize], _: LogitRows) -> Result<Forward, ModelError> {
+        if let Some(why) = self.refuses_trees() {
+            return Err(ModelError::Unsupported(why.into()));
+        }
         if parents.len() != tokens.len() {
             return Err(ModelError::Unsupported("a tree with more rows than tokens, or fewer".into()));
         }
         let base = self.cache.room(tokens.len())?;
         let tree = Tree::new(parents, &self.tables, base)?;
-        let layers = self.weights.layers.len();
-        self.start(tokens, LogitRows::All, Extent { layers, tree: Some(&tree) })
+        self.start(tokens, LogitRows::All, Extent::of(self.weights.layers.len(), Some(&tree)))
     }
 
     fn retain(&mut self, base: usize, path: &[usize]) -> Result<(), ModelError> {
         check_path(self.len(), base, path)?;
+        if !self.recurrent.is_empty() {
+            return Err(ModelError::Rewind { len: base, have: self.len(), since: base });
+        }
         self.cache.retain(base, path);
         Ok(())
     }
@@ -342,22 +315,30 @@ impl Model for NativeLlama {
         Ok(())
     }
 
+    fn rewindable(&self, len: usize) -> usize {
+        self.recurrent.rewindable(len, self.len())
+    }
+
     fn checkpoint(&self) -> Result<Checkpoint, ModelError> {
         Ok(Checkpoint { len: self.len() })
     }
 
     fn truncate(&mut self, len: usize, since: &Checkpoint) -> Result<(), ModelError> {
         let (have, since) = (self.len(), since.len);
+        let gone = ModelError::Rewind { len, have, since };
         if len < since || len > have {
-            return Err(ModelError::Rewind { len, have, since });
+            return Err(gone);
         }
+        let weights = Arc::clone(&self.weights);
+        weights.with_deltas(|deltas| self.recurrent.cut((len, have), since, deltas)).ok_or(gone)?;
         self.cache.set_len(len);
         Ok(())
     }
 
     fn fork(&self) -> Result<Box<dyn Model>, ModelError> {
         let (weights, tables) = (Arc::clone(&self.weights), self.tables.clone());
-        let mut fork = Self::new(weights, self.spec.clone(), self.cache.fork(), tables);
+        let memory = (self.cache.fork(), self.recurrent.clone());
+        let mut fork = Self::new(weights, self.spec.clone(), memory, tables);
         fork.tap = self.tap.clone();
         Ok(Box::new(fork))
     }

@@ -3,6 +3,7 @@
 //! A model that asks for something this backend does not do is an error here, never a silent difference later; no file
 //! content can make it panic.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -12,10 +13,12 @@ use super::llama::{NativeLlama, Weights};
 use super::matrix::{Cpu, Matrix, RowOrder};
 use super::pack::lanes;
 use super::parts::{LayerParts, rows_of};
+use super::recurrent::Recurrent;
 use super::tensors::{RawTensor, Tensors};
 use crate::model::files::{MatrixForm, ModelFiles};
 use crate::model::nn::TransformerConfig;
-use crate::model::plan::{self, Head, Plan};
+use crate::model::options::Rollback;
+use crate::model::plan::{self, Head, Plan, Rows};
 use crate::model::{ExpertsMet, ModelError, ModelSpec};
 use draftscope_kernels::{BLOCK, LANES, MAX_HEAD_DIM};
 
@@ -39,9 +42,8 @@ pub(in crate::model) fn llama(
     let kv = KvShape { layers, kv_heads: shape.kv_heads, head_dim: shape.head_dim, ctx_len, latents };
     let tables = plan.angles.iter().map(|angles| AngleTable::new(&angles.rope, angles.width, ctx_len)).collect();
     cpu.expect(tiled_bytes(source, (config.layers, 0), false));
-    let loader =
-        Loader { tensors: Tensors(source), cpu: &cpu, shape, angles: &plan.angles, norms_as_stored: false };
-    let weights = loader.read(plan, on_layer)?;
+    let weights = Loader { tensors: Tensors(source), cpu: &cpu, shape, angles: &plan.angles, norms_as_stored: false };
+    let weights = weights.read(plan, on_layer)?;
     let (layers, final_norm, embedding, head) = weights;
     let weights = Weights {
         cpu,
@@ -55,7 +57,8 @@ pub(in crate::model) fn llama(
         logit_cap: plan.end.cap.map(|cap| cap as f32),
     };
     let spec = spec((source, config, plan), &weights, kv);
-    Ok(NativeLlama::new(Arc::new(weights), spec, KvCache::new(kv), tables))
+    let recurrent = Recurrent::new(plan.deltas().map(|delta| delta.shape).collect(), Rollback::default());
+    Ok(NativeLlama::new(Arc::new(weights), spec, (KvCache::new(kv), recurrent), tables))
 }
 
 /// Bytes of the matrices, as tiles, of a target of so many layers or of its first modules.
@@ -105,9 +108,9 @@ pub(super) struct Loader<'a> {
     pub(super) tensors: Tensors<'a>,
     pub(super) cpu: &'a Cpu,
     pub(super) shape: BlockShape,
-    /// The tables that heads rotate by.
+    /// Tables that rotate heads.
     pub(super) angles: &'a [plan::Angles],
-    /// Whether norms stay as they are stored, and something else says what they mean.
+    /// Whether norms are read as they are stored, whatever that means.
     pub(super) norms_as_stored: bool,
 }
 
@@ -154,13 +157,6 @@ impl Loader<'_> {
         })
     }
 
-    /// The bias in the order of the packed rows; zeros if there is none.
-    pub(super) fn bias(&self, part: &plan::Matrix, order: RowOrder) -> Result<Vec<f32>, ModelError> {
-        let Some(bias) = &part.bias else { return Ok(vec![0.0; part.rows]) };
-        let stored = self.tensors.0.vector(&bias.name, bias.len)?;
-        Ok((0..part.rows).map(|row| stored[order.stored_row(row)]).collect())
-    }
-
     /// A matrix whose products get a factor; so does its bias.
     pub(super) fn scaled(&self, of: &plan::Matrix, factor: f32) -> Result<Matrix, ModelError> {
         let matrix = self.matrix(of)?;
@@ -172,10 +168,41 @@ impl Loader<'_> {
     }
 
     pub(super) fn matrix(&self, of: &plan::Matrix) -> Result<Matrix, ModelError> {
-        let (raw, (rows, all)) = self.raw(of)?;
-        let matrix = Matrix::pack(self.cpu, of.columns, &[raw.some(rows, all, RowOrder::Stored)]);
-        self.tensors.0.release(of.name());
-        Ok(matrix)
+        self.stacked(&[(of, RowOrder::Stored)])
+    }
+
+    /// Matrices of as many columns below each other, each in its own order of rows; their tensors are released.
+    pub(super) fn stacked(&self, matrices: &[(&plan::Matrix, RowOrder)]) -> Result<Matrix, ModelError> {
+        let rows =
+            || matrices.iter().flat_map(|(of, order)| of.stored.iter().map(move |rows| (rows, of.columns, *order)));
+        let mut tensors: BTreeMap<&str, RawTensor<'_>> = BTreeMap::new();
+        for (rows, columns, _) in rows() {
+            let name = rows.tensor.name.as_str();
+            if !tensors.contains_key(name) {
+                tensors.insert(name, self.tensors.matrix(name, rows.stored(), columns)?);
+            }
+        }
+        let parts = rows().flat_map(|(rows, _, order)| {
+            let raw = &tensors[rows.tensor.name.as_str()];
+            adjacent(rows).map(move |range| raw.some(range, rows.stored(), order))
+        });
+        let columns = matrices.first().map_or(0, |(of, _)| of.columns);
+        let parts: Vec<_> = parts.collect();
+        let mut forms = parts.chunk_by(|a, b| a.encoding == b.encoding).rev().skip(1);
+        if forms.any(|parts| !parts.iter().map(|part| part.rows).sum::<usize>().is_multiple_of(LANES)) {
+            let name = matrices.first().map_or("", |(of, _)| of.name());
+            return Err(unsupported(format!("the rows of tensor '{name}' beside rows of another type")));
+        }
+        let packed = Matrix::pack(self.cpu, columns, &parts);
+        tensors.keys().for_each(|name| self.tensors.0.release(name));
+        Ok(packed)
+    }
+
+    /// The bias in the order of the packed rows; zeros if there is none.
+    pub(super) fn bias(&self, part: &plan::Matrix, order: RowOrder) -> Result<Vec<f32>, ModelError> {
+        let Some(bias) = &part.bias else { return Ok(vec![0.0; part.rows]) };
+        let stored = self.tensors.0.vector(&bias.name, bias.len)?;
+        Ok((0..part.rows).map(|row| stored[order.stored_row(row)]).collect())
     }
 
     /// The tensor of a matrix, its rows, and the number of all rows.
@@ -186,12 +213,23 @@ impl Loader<'_> {
     }
 
     pub(super) fn norm(&self, of: &plan::Norm, len: usize) -> Result<NormWeight, ModelError> {
-        Ok(lanes(&self.norm_numbers(of, len)?))
+        self.norm_numbers(of, len).map(|weights| lanes(&weights))
     }
 
+    /// Weights of a norm as they multiply, or as they are stored.
     pub(super) fn norm_numbers(&self, of: &plan::Norm, len: usize) -> Result<Vec<f32>, ModelError> {
-        plan::Norm { centred: of.centred && !self.norms_as_stored, ..of.clone() }.read(self.tensors.0, len)
+        match self.norms_as_stored {
+            true => plan::Norm { centred: false, ..of.clone() }.read(self.tensors.0, len),
+            false => of.read(self.tensors.0, len),
+        }
     }
+}
+
+/// The stretches of adjacent rows.
+fn adjacent(rows: &Rows) -> impl Iterator<Item = Range<usize>> {
+    let (len, count) = if rows.step == rows.len { (rows.taken(), 1) } else { (rows.len, rows.count) };
+    let (first, step) = (rows.first, rows.step);
+    (0..count).map(move |group| first + group * step..first + group * step + len)
 }
 
 /// Two results, or the first error.

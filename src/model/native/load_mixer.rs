@@ -1,8 +1,12 @@
 //! Packs the mixers of a plan's layers.
 
+use std::sync::Arc;
+
 use super::attention::Attention;
+use super::delta::Delta;
+use super::delta_state::DeltaWeights;
 use super::layer::NormWeight;
-use super::load::{Loader, both};
+use super::load::{Loader, both, unsupported};
 use super::matrix::{Matrix, RowOrder};
 use super::mixer::Mixer;
 use super::pack::lanes;
@@ -11,6 +15,7 @@ use super::rule::Rule;
 use crate::model::ModelError;
 use crate::model::nn::PairOrder;
 use crate::model::plan::{self, Over};
+use draftscope_kernels::BLOCK;
 
 impl Loader<'_> {
     /// The mixer of a layer without its output projection.
@@ -21,11 +26,23 @@ impl Loader<'_> {
         match of {
             MixerParts::Attention(parts) => {
                 let [head_norms, width_norms] = self.query_norms(&parts)?;
-                let rule = Rule::of(parts.attention);
-                Ok(Mixer::Attention(Attention { qkv: self.qkv(&parts)?, head_norms, width_norms, rule }))
+                let (rule, gated) = (Rule::of(parts.attention), parts.attention.gate.is_some());
+                Ok(Mixer::Attention(Attention { qkv: self.qkv(&parts)?, head_norms, width_norms, rule, gated }))
             }
-            MixerParts::Latent(latent) => Ok(Mixer::Latent(self.latent(latent)?)),
+            MixerParts::Latent(latent) => self.latent(latent).map(Mixer::Latent),
+            MixerParts::Delta(delta) => self.delta(delta).map(Mixer::Delta),
         }
+    }
+
+    fn delta(&self, plan: &plan::Delta) -> Result<Delta, ModelError> {
+        let width = plan.shape.value_width();
+        if !width.is_multiple_of(BLOCK) {
+            return Err(unsupported(format!("a recurrent layer whose values are {width} wide together")));
+        }
+        let [mixed, gate, alpha, beta] =
+            [&plan.mixed, &plan.gate, &plan.alpha, &plan.beta].map(|matrix| self.matrix(matrix));
+        let weights = DeltaWeights::read(self.tensors.0, plan)?;
+        Ok(Delta { projections: [mixed?, gate?, alpha?, beta?], weights: Arc::new(weights) })
     }
 
     /// Norms of queries and keys: head by head, or over all heads. Their weights are in the order of the rows.
@@ -53,19 +70,17 @@ impl Loader<'_> {
         }
     }
 
+    /// Queries, keys, values and gates below each other.
     fn qkv(&self, of: &AttentionParts<'_>) -> Result<Matrix, ModelError> {
         let turned = self.order(of);
-        let parts = [(&of.attention.q, turned), (&of.keys.k, turned), (of.values, RowOrder::Stored)];
-        let stored = parts.iter().map(|(part, _)| self.raw(part)).collect::<Result<Vec<_>, _>>()?;
-        let packed: Vec<_> =
-            stored.iter().zip(parts).map(|((raw, rows), (_, order))| raw.some(rows.0.clone(), rows.1, order)).collect();
-        let mut matrix = Matrix::pack(self.cpu, of.attention.q.columns, &packed);
-        if parts.iter().any(|(part, _)| part.bias.is_some()) {
-            // heads are whole tiles
-            let biases = parts.iter().map(|(part, order)| self.bias(part, *order));
-            matrix = matrix.with_bias(&biases.collect::<Result<Vec<_>, _>>()?.concat());
+        let mut parts = vec![(&of.attention.q, turned), (&of.keys.k, turned), (of.values, RowOrder::Stored)];
+        parts.extend(of.attention.gate.as_ref().map(|gate| (gate, RowOrder::Stored)));
+        let matrix = self.stacked(&parts)?;
+        if parts.iter().all(|(part, _)| part.bias.is_none()) {
+            return Ok(matrix);
         }
-        parts.iter().for_each(|(part, _)| self.tensors.0.release(part.name()));
-        Ok(matrix)
+        // heads are whole tiles
+        let biases = parts.iter().map(|(part, order)| self.bias(part, *order));
+        Ok(matrix.with_bias(&biases.collect::<Result<Vec<_>, _>>()?.concat()))
     }
 }

@@ -6,10 +6,13 @@
 use super::{
     attention::Attention,
     cache::{KvCache, LayerCache},
+    delta::Delta,
+    delta_state::DeltaWeights,
     latent::Latent,
     layer::{NormWeight, Scratch},
     matrix::Matrix,
     pass::Pass,
+    recurrent::Recurrence,
 };
 use draftscope_kernels::Operand;
 
@@ -20,6 +23,8 @@ pub(in crate::model) enum Mixer {
     Attention(Attention),
     /// Over one short row of each position.
     Latent(Latent),
+    /// Over a state.
+    Delta(Delta),
 }
 
 /// What a layer keeps of earlier positions, of its mixer's kind.
@@ -29,20 +34,24 @@ pub(in crate::model) enum LayerMemory<'a> {
     Keys(LayerCache<'a>),
     /// The rows of latent attention, `[positions][rank + rotated]`.
     Latents(&'a mut [f32]),
+    /// A state.
+    State(Recurrence<'a>),
 }
 
 /// The memory of a sequence's layers, one after the other.
 #[derive(Debug)]
-pub(super) struct Memories<'a> {
+pub(super) struct Memories<'a, States> {
     cache: &'a mut KvCache,
-    /// Layers of each kind that were handed out.
+    /// Layers of the cache that were handed out.
     attending: usize,
+    /// The same of layers of latent attention.
     latents: usize,
+    states: States,
 }
 
-impl<'a> Memories<'a> {
-    pub(super) fn new(cache: &'a mut KvCache) -> Self {
-        Self { cache, attending: 0, latents: 0 }
+impl<'a, States: Iterator<Item = Recurrence<'a>>> Memories<'a, States> {
+    pub(super) fn new(cache: &'a mut KvCache, states: States) -> Self {
+        Self { cache, attending: 0, latents: 0, states }
     }
 
     /// That of the next layer, which has this mixer.
@@ -56,16 +65,31 @@ impl<'a> Memories<'a> {
                 self.latents += 1;
                 LayerMemory::Latents(self.cache.latents(self.latents - 1))
             }
+            Mixer::Delta(_) => LayerMemory::State(self.states.next().expect("a state for each recurrent layer")),
         }
     }
 }
 
 impl Mixer {
+    /// Whether it keeps keys and values.
+    pub(in crate::model) fn attends(&self) -> bool {
+        matches!(self, Self::Attention(_))
+    }
+
+    /// What a recurrent mixer computes with besides its projections.
+    pub(super) fn delta_weights(&self) -> Option<&DeltaWeights> {
+        match self {
+            Self::Attention(_) | Self::Latent(_) => None,
+            Self::Delta(delta) => Some(&delta.weights),
+        }
+    }
+
     /// Bytes in memory.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Attention(attention) => attention.bytes(),
             Self::Latent(latent) => latent.bytes(),
+            Self::Delta(delta) => delta.bytes(),
         }
     }
 
@@ -74,6 +98,7 @@ impl Mixer {
         let (attention, latent) = match self {
             Self::Attention(attention) => (Some(attention), None),
             Self::Latent(latent) => (None, Some(latent)),
+            Self::Delta(_) => (None, None),
         };
         let of_attention = attention.into_iter().flat_map(Attention::norms_mut);
         of_attention.chain(latent.into_iter().flat_map(Latent::norms_mut))
@@ -82,7 +107,7 @@ impl Mixer {
     /// Numbers of a cached row, if it has latent attention.
     pub(super) fn latent_width(&self) -> Option<usize> {
         match self {
-            Self::Attention(_) => None,
+            Self::Attention(_) | Self::Delta(_) => None,
             Self::Latent(latent) => Some(latent.width()),
         }
     }
@@ -92,6 +117,7 @@ impl Mixer {
         match self {
             Self::Attention(attention) => &attention.qkv,
             Self::Latent(latent) => latent.first_matrix(),
+            Self::Delta(delta) => &delta.projections[0],
         }
     }
 
@@ -100,6 +126,7 @@ impl Mixer {
         match self {
             Self::Attention(attention) => attention.qkv.operand(),
             Self::Latent(latent) => latent.operand(),
+            Self::Delta(delta) => delta.operand(),
         }
     }
 
@@ -110,7 +137,10 @@ impl Mixer {
                 attention.forward(pass, (cache, reader), scratch);
             }
             (Self::Latent(latent), LayerMemory::Latents(rows)) => latent.forward(pass, (rows, reader), scratch),
-            (Self::Attention(_) | Self::Latent(_), _) => unreachable!("a mixer over the memory of another kind"),
+            (Self::Delta(delta), LayerMemory::State(state)) => delta.forward(pass, (state, reader), scratch),
+            (Self::Attention(_) | Self::Latent(_) | Self::Delta(_), _) => {
+                unreachable!("a mixer over the memory of another kind")
+            }
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Draft modules in a target's own files, on the native kernels.
 
 use super::draft_head::DraftHead;
-use super::layer::{BlockShape, NormWeight};
+use super::layer::NormWeight;
 use super::llama::NativeLlama;
-use super::load::{Loader, tiled_bytes};
+use super::load::{Loader, tiled_bytes, unsupported};
 use super::matrix::{Cpu, Matrix, Part, RowOrder};
 use super::mtp::{MtpModule, MtpStorage, MtpWeights, NativeMtp};
 use super::tensors::Tensors;
@@ -78,7 +78,7 @@ impl NativeMtp {
         let loader = Loader {
             tensors: Tensors(source),
             cpu: &shared.cpu,
-            shape: BlockShape::of(config),
+            shape: shared.shape,
             angles: std::slice::from_ref(&plan.angles),
             norms_as_stored: true,
         };
@@ -105,13 +105,17 @@ impl Loader<'_> {
     fn module(&self, of: &OwnModule) -> Result<MtpWeights, ModelError> {
         let norm = |norm: &plan::Norm| -> Result<NormWeight, ModelError> { self.norm(norm, of.project.rows) };
         let [from_embedding, from_hidden] = self.halves(&of.project)?;
+        let layer = self.layer(&of.layer)?;
+        if layer.mixer.delta_weights().is_some() {
+            return Err(unsupported("a draft module with a recurrent layer"));
+        }
         Ok(MtpWeights {
             fuse: None,
             embedding_norm: norm(&of.embedding_norm)?,
             hidden_norm: norm(&of.state_norm)?,
             from_embedding,
             from_hidden,
-            layer: self.layer(&of.layer)?,
+            layer,
             final_norm: norm(&of.norm)?,
         })
     }

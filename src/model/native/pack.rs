@@ -61,6 +61,7 @@ impl BlockPacker<'_> {
                 },
                 width_norms: None,
                 rule: Rule::usual(head_dim),
+                gated: false,
             }),
             out: packed("attn_output", d, heads * head_dim)?,
             ffn_norm: norm("ffn_norm", d)?,

@@ -3,8 +3,8 @@
 //! Invariant: whatever a plan asks for beyond these pieces is an error that names it, never left out.
 
 use crate::model::plan::{
-    Attention, Feed, GatedFeed, HeadNorm, Keys, KeysAndValues, Latent, LatentQueries, Layer, Matrix, Mixer, Norm, Plan,
-    RouterInput, Rows,
+    Attention, Delta, Feed, GatedFeed, HeadNorm, Keys, KeysAndValues, Latent, LatentQueries, Layer, Matrix, Mixer, Norm,
+    Plan, RouterInput, Rows,
 };
 
 /// Whether whole passes of this plan run here; else its matrices do.
@@ -14,11 +14,11 @@ pub(in crate::model) fn runs(plan: &Plan) -> bool {
         MixerParts::Attention(AttentionParts { attention, .. }) => {
             Some([attention.heads, attention.kv_heads, attention.key_width])
         }
-        MixerParts::Latent(_) => None,
+        MixerParts::Latent(_) | MixerParts::Delta(_) => None,
     });
     let latents = layers.iter().filter_map(|layer| match layer.mixer {
         MixerParts::Latent(latent) => Some(latent.rank + latent.rotated),
-        MixerParts::Attention(_) => None,
+        MixerParts::Attention(_) | MixerParts::Delta(_) => None,
     });
     let widest = attending.clone().next().map_or(usize::MAX, |[_, _, head_dim]| head_dim);
     !layers.is_empty()
@@ -65,6 +65,7 @@ pub(super) struct LayerParts<'a> {
 pub(super) enum MixerParts<'a> {
     Attention(AttentionParts<'a>),
     Latent(&'a Latent),
+    Delta(&'a Delta),
 }
 
 /// The pieces of attention.
@@ -115,7 +116,13 @@ impl<'a> MixerParts<'a> {
                 })?;
                 Ok(Self::Latent(latent))
             }
-            Mixer::Delta(_) => Err("recurrent layers"),
+            Mixer::Delta(delta) => {
+                let matrices = [&delta.mixed, &delta.gate, &delta.alpha, &delta.beta, &delta.o];
+                match matrices.iter().any(|matrix| matrix.bias.is_some()) {
+                    true => Err("biases of recurrent layers"),
+                    false => Ok(Self::Delta(delta)),
+                }
+            }
         }
     }
 
@@ -124,6 +131,7 @@ impl<'a> MixerParts<'a> {
         match self {
             Self::Attention(parts) => &parts.attention.o,
             Self::Latent(latent) => &latent.o,
+            Self::Delta(delta) => &delta.o,
         }
     }
 }
@@ -132,16 +140,17 @@ impl<'a> AttentionParts<'a> {
     fn of(attention: &'a Attention) -> Result<Self, &'static str> {
         let Keys::Own(keys) = &attention.keys else { return Err("layers that read keys of others") };
         let (Some(values), None) = (&keys.v, &keys.v_norm) else { return Err("values that are keys, or are normed") };
+        let is_whole = |rows: &Rows| rows.count == 1 || rows.len.is_multiple_of(attention.key_width);
+        let turned = attention.q.stored.iter().chain(&keys.k.stored);
         let odd = [
-            (attention.gate.is_some(), "gated attention"),
             (!attention.sight.causal, "attention to later positions"),
             (attention.key_width != attention.value_width, "values of another width than keys"),
+            (attention.gate.as_ref().is_some_and(|gate| gate.bias.is_some()), "biases of gates"),
+            (attention.rotation.is_some() && !turned.clone().all(is_whole), "heads whose rows are not adjacent"),
         ];
         if let Some((_, what)) = odd.iter().find(|(odd, _)| *odd) {
             return Err(what);
         }
-        let matrices = [&attention.q, &keys.k, values, &attention.o];
-        matrices.into_iter().try_for_each(|matrix| rows_of(matrix).map(drop))?;
         let query_norms = match (&attention.q_norm, &keys.k_norm) {
             (None, None) => None,
             (Some(q), Some(k)) if q.over == k.over => Some([q, k]),

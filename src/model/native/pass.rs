@@ -14,7 +14,7 @@ use super::{
 };
 use draftscope_kernels::{
     Acts, AddNormed, Angles, BLOCK, Column, Join, LANES, MAX_ROWS, Norm, NormHead, NormPart, Onto, Operand,
-    PARTIAL_EXTRA, Rotate, SEGMENT, ScaleRows, StoreKeys, StoreValues, Stretch, divisors, rows_at_once,
+    PARTIAL_EXTRA, Rotate, SEGMENT, ScaleRows, Sigmoid, StoreKeys, StoreValues, Stretch, divisors, rows_at_once,
 };
 
 /// Fewest items of attention per thread.
@@ -45,6 +45,15 @@ pub(super) enum HeadOut<'a> {
     Query,
     Key(Slabs<'a>),
     Value(Slabs<'a>),
+    Gate,
+}
+
+/// What a row's answers are multiplied with, for one KV head's query heads.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::model) struct Gates<'a> {
+    /// `[query heads][head_dim / 16]`, `step` tiles apart.
+    pub(in crate::model) tiles: &'a [[f32; LANES]],
+    pub(in crate::model) step: usize,
 }
 
 /// Where a step's product is added.
@@ -67,6 +76,8 @@ pub(in crate::model) struct Partials<'a> {
     pub(in crate::model) stride: usize,
     /// Number of the first segment.
     pub(in crate::model) before: usize,
+    /// Factors of the answers.
+    pub(in crate::model) gates: Option<Gates<'a>>,
 }
 
 impl Pass<'_> {
@@ -250,7 +261,7 @@ impl Pass<'_> {
         });
     }
 
-    /// Finishes a head's outputs: queries stay, keys and values go to the cache.
+    /// Finishes a head's outputs: queries and gates stay, keys and values go to the cache.
     pub(super) fn place(
         &self,
         tiles: &mut [[f32; LANES]],
@@ -275,6 +286,7 @@ impl Pass<'_> {
             HeadOut::Value(Slabs { start, slabs }) => {
                 StoreValues { tiles, m, position: self.base - *start, slabs }.run_on(isa);
             }
+            HeadOut::Gate => Sigmoid { tiles }.run_on(isa),
         }
     }
 
@@ -335,7 +347,7 @@ impl Pass<'_> {
     pub(in crate::model) fn join(
         &self,
         rule: Rule,
-        Partials { numbers, stride, before }: Partials<'_>,
+        Partials { numbers, stride, before, gates }: Partials<'_>,
         seen: usize,
         (columns, row): (&mut [Column<'_>], usize),
     ) {
@@ -344,7 +356,8 @@ impl Pass<'_> {
         let (segments, numbers) = (seen.div_ceil(SEGMENT) - first, &numbers[(first - before) * stride..]);
         for (head, out) in columns.chunks_exact_mut(self.head_columns()).enumerate() {
             let partials = &numbers[head * (head_dim + PARTIAL_EXTRA)..];
-            Join { partials, stride, segments, head_dim, out, row }.run_on(self.cpu.isa);
+            let factors = gates.map(|Gates { tiles, step }| (&tiles[head * head_dim / LANES * step..], step));
+            Join { partials, stride, segments, head_dim, out, row, factors }.run_on(self.cpu.isa);
         }
     }
 }

@@ -9,16 +9,18 @@ use candle_core::quantized::{GgmlDType, QTensor, gguf_file};
 use candle_core::{Device, Tensor};
 use half::f16;
 
+use super::llama::NativeLlama;
 use super::load;
 use super::matrix::Cpu;
 use super::testing::Noise;
 use crate::model::files::{GgufFile, ModelFiles};
 use crate::model::nn::{Activation, LLAMA_LAYOUT, PairOrder, RopeSpec, TransformerConfig};
+use crate::model::options::Rollback;
 use crate::model::plan::{
-    Angles, Attention, BlockNames, Feed, GatedFeed, HeadNorm, Join, Keys, KeysAndValues, Layer, Matrix, Mixer, Norm,
-    Over, Plan, Rows, Vector,
+    self, Angles, Attention, BlockNames, Decay, Delta, DeltaShape, Feed, GatedFeed, HeadNorm, HeadOrder, Join, Keys,
+    KeysAndValues, Layer, Matrix, Mixer, Norm, Over, Plan, Rows, Vector,
 };
-use crate::model::{Checkpoint, LogitRows, Model};
+use crate::model::{Checkpoint, LogitRows, Model, ModelError};
 use crate::protocol::TokenId;
 use draftscope_kernels::{Isa, Pool};
 
@@ -144,6 +146,65 @@ fn joined(plan: &mut Plan) {
     }
 }
 
+/// Of each head the rows of the query, then those of the gate.
+fn gated(plan: &mut Plan) {
+    for (block, layer) in plan.layers.iter_mut().enumerate() {
+        let Mixer::Attention(attention) = &mut layer.mixer else { continue };
+        let of = |first| {
+            Matrix::of(vec![Rows::some(format!("blk.{block}.attn_q.weight"), [256, 64], (first, 32), (64, 4))], 64)
+        };
+        (attention.q, attention.gate) = (of(0), Some(of(32)));
+    }
+}
+
+/// The first two layers keep a state. `joint`: projections of one key head after the other in two tensors, as in Qwen3-Next.
+fn recurrent(plan: &mut Plan, joint: bool) {
+    let shape = DeltaShape { key_heads: 2, value_heads: 4, key_dim: 16, value_dim: 16, kernel: 4 };
+    for (block, layer) in plan.layers.iter_mut().take(2).enumerate() {
+        let names = BlockNames::of(&config(), block, false);
+        let some = |part: &str, all: usize, groups: &[(usize, usize)]| {
+            let rows = |&group| Rows::some(names.name(part), [all, 64], group, (all / 2, 2));
+            Matrix::of(groups.iter().map(rows).collect(), 64)
+        };
+        let whole = |part: &str, rows: usize| names.matrix(part, rows, 64);
+        let [mixed, gate, alpha, beta] = match joint {
+            true => [
+                some("ssm_in", 192, &[(0, 16), (16, 16), (32, 32)]),
+                some("ssm_in", 192, &[(64, 32)]),
+                some("ssm_ba", 8, &[(2, 2)]),
+                some("ssm_ba", 8, &[(0, 2)]),
+            ],
+            false => [("mixed", 128), ("gate", 64), ("alpha", 4), ("beta", 4)].map(|(part, rows)| whole(part, rows)),
+        };
+        let a = Vector { name: names.name("ssm_a"), len: 4 };
+        layer.mixer = Mixer::Delta(Delta {
+            shape,
+            order: if joint { HeadOrder::Tiled } else { HeadOrder::Grouped },
+            mixed,
+            gate,
+            alpha,
+            beta,
+            convolution: plan::Tensor { name: names.name("ssm_conv1d"), shape: vec![128, 4] },
+            decay: if joint { Decay::Negative(a) } else { Decay::Log(a) },
+            dt: names.bias("ssm_dt", 4),
+            norm: names.norm_of("ssm_norm", 16),
+            o: names.matrix("ssm_out", 64, 64),
+        });
+    }
+}
+
+/// What a layer of the plain computation keeps: keys and values, or a state and the last rows of the convolution.
+#[derive(Default)]
+struct Kept {
+    cache: Vec<[Vec<f64>; 2]>,
+    state: Vec<f64>,
+    rows: Vec<Vec<f64>>,
+}
+
+fn sigmoid(x: f64) -> f64 {
+    1.0 / (1.0 + (-x).exp())
+}
+
 /// The plan's tensors, and the plain computation over them.
 struct Reference<'a> {
     plan: &'a Plan,
@@ -164,9 +225,10 @@ impl<'a> Reference<'a> {
                     let Keys::Own(own) = &of.keys else { panic!("keys of its own") };
                     of.q_norm.iter().chain(&own.k_norm).for_each(|norm| made.norm(&norm.norm));
                     [&of.q, &own.k, own.v.as_ref().unwrap(), &of.o].into_iter().for_each(|own| made.matrix(own));
+                    of.gate.iter().for_each(|gate| made.matrix(gate));
                 }
+                Mixer::Delta(of) => made.delta(of),
                 Mixer::Latent(of) => made.latent(of),
-                Mixer::Delta(_) => panic!("no plan of this test"),
             }
             made.feed(&layer.feed);
         }
@@ -192,6 +254,17 @@ impl<'a> Reference<'a> {
         norm.weight.iter().for_each(|weight| self.add(&weight.name, &[weight.len], |x| least + 0.3 * x));
     }
 
+    fn delta(&mut self, of: &Delta) {
+        [&of.mixed, &of.gate, &of.alpha, &of.beta, &of.o].into_iter().for_each(|own| self.matrix(own));
+        self.add(&of.convolution.name, &of.convolution.shape, |x| 0.5 * x);
+        self.add(&of.dt.name, &[of.dt.len], |x| x);
+        match &of.decay {
+            Decay::Log(log) => self.add(&log.name, &[log.len], |x| x),
+            Decay::Negative(decay) => self.add(&decay.name, &[decay.len], |x| -x.abs()),
+        }
+        self.norm(&of.norm);
+    }
+
     fn files(&self) -> (tempfile::NamedTempFile, ModelFiles) {
         let made = self.tensors.iter().map(|(name, (shape, numbers))| {
             let tensor = Tensor::from_vec(numbers.clone(), shape.as_slice(), &Device::Cpu).unwrap();
@@ -213,9 +286,12 @@ impl<'a> Reference<'a> {
     }
 
     fn times(&self, matrix: &Matrix, x: &[f64]) -> Vec<f64> {
-        let weights = self.numbers(matrix.name());
-        let row = |place: usize| weights[place * x.len()..][..x.len()].iter().zip(x).map(|(w, x)| w * x).sum::<f64>();
-        let mut y: Vec<_> = matrix.stored[0].places().map(row).collect();
+        let of_tensor = |rows: &Rows| {
+            let weights = self.numbers(&rows.tensor.name);
+            let row = |place: usize| weights[place * x.len()..][..x.len()].iter().zip(x).map(|(w, x)| w * x).sum();
+            rows.places().map(row).collect::<Vec<f64>>()
+        };
+        let mut y: Vec<_> = matrix.stored.iter().flat_map(of_tensor).collect();
         let bias = matrix.bias.iter().flat_map(|bias| self.numbers(&bias.name));
         y.iter_mut().zip(bias).for_each(|(y, bias)| *y += bias);
         y
@@ -275,21 +351,73 @@ impl<'a> Reference<'a> {
             let mix = |i: usize| seen.iter().zip(&weights).map(|([_, v], w)| w * v[at + i]).sum::<f64>() / total;
             (0..width).map(mix).collect::<Vec<_>>()
         };
-        self.times(&of.o, &q.chunks(width).enumerate().flat_map(head).collect::<Vec<_>>())
+        let mut answers: Vec<_> = q.chunks(width).enumerate().flat_map(head).collect();
+        let gates = of.gate.iter().flat_map(|gate| self.times(gate, x));
+        answers.iter_mut().zip(gates).for_each(|(answer, gate)| *answer *= sigmoid(gate));
+        self.times(&of.o, &answers)
+    }
+
+    fn recur(&self, of: &Delta, x: &[f64], kept: &mut Kept) -> Vec<f64> {
+        let DeltaShape { key_heads, value_heads, key_dim, value_dim, kernel } = of.shape;
+        let channels = of.shape.channels();
+        kept.state.resize(value_heads * key_dim * value_dim, 0.0);
+        kept.rows.push(self.times(&of.mixed, x));
+        let taps = self.numbers(&of.convolution.name);
+        let seen = |channel: usize| {
+            let rows = kept.rows.iter().rev().take(kernel).enumerate();
+            rows.map(|(back, row)| taps[channel * kernel + kernel - 1 - back] * row[channel]).sum::<f64>()
+        };
+        let mixed: Vec<f64> = (0..channels).map(seen).map(|x| x * sigmoid(x)).collect();
+        let unit = |x: &[f64], scale: f64| {
+            let size = (x.iter().map(|x| x * x).sum::<f64>() + 1e-6).sqrt();
+            x.iter().map(|x| x / size * scale).collect::<Vec<_>>()
+        };
+        let [alpha, beta, gates] = [&of.alpha, &of.beta, &of.gate].map(|matrix| self.times(matrix, x));
+        let (decay, dt) = match &of.decay {
+            Decay::Log(log) => (self.numbers(&log.name).iter().map(|x| -x.exp()).collect(), &of.dt),
+            Decay::Negative(decay) => (self.numbers(&decay.name), &of.dt),
+        };
+        let dt = self.numbers(&dt.name);
+        let mut answers = Vec::new();
+        for head in 0..value_heads {
+            let of_keys = match of.order {
+                HeadOrder::Grouped => head / (value_heads / key_heads),
+                HeadOrder::Tiled => head % key_heads,
+            };
+            let query = unit(&mixed[of_keys * key_dim..][..key_dim], (key_dim as f64).sqrt().recip());
+            let key = unit(&mixed[(key_heads + of_keys) * key_dim..][..key_dim], 1.0);
+            let value = &mixed[2 * key_heads * key_dim + head * value_dim..][..value_dim];
+            let keep = (decay[head] * (alpha[head] + dt[head]).exp().ln_1p()).exp();
+            let state = &mut kept.state[head * key_dim * value_dim..][..key_dim * value_dim];
+            let mut answer = vec![0.0; value_dim];
+            for column in 0..value_dim {
+                let known: f64 = (0..key_dim).map(|i| state[i * value_dim + column] * keep * key[i]).sum();
+                let change = (value[column] - known) * sigmoid(beta[head]);
+                for i in 0..key_dim {
+                    let x = &mut state[i * value_dim + column];
+                    *x = *x * keep + key[i] * change;
+                    answer[column] += *x * query[i];
+                }
+            }
+            let gates = gates[head * value_dim..].iter().map(|gate| gate * sigmoid(*gate));
+            answers.extend(self.normed(&of.norm, &answer).iter().zip(gates).map(|(x, gate)| x * gate));
+        }
+        self.times(&of.o, &answers)
     }
 
     fn logits(&self, tokens: &[TokenId]) -> Vec<f64> {
-        let (plan, mut caches) = (self.plan, vec![Vec::new(); self.plan.layers.len()]);
+        let plan = self.plan;
+        let mut kept: Vec<_> = plan.layers.iter().map(|_| Kept::default()).collect();
         let table = self.numbers(plan.embedding.table.name());
         let mut out = Vec::new();
         for token in tokens {
             let row = &table[token.index() * plan.width..][..plan.width];
             let mut x: Vec<f64> = row.iter().map(|x| plan.embedding.scale * x).collect();
-            for (layer, cache) in plan.layers.iter().zip(&mut caches) {
+            for (layer, kept) in plan.layers.iter().zip(&mut kept) {
                 self.join(&layer.mix, &mut x, |x| match &layer.mixer {
-                    Mixer::Attention(of) => self.attend(of, &x, cache),
-                    Mixer::Latent(of) => self.attend_latents(of, &x, cache),
-                    Mixer::Delta(_) => panic!("no plan of this test"),
+                    Mixer::Attention(attention) => self.attend(attention, &x, &mut kept.cache),
+                    Mixer::Delta(delta) => self.recur(delta, &x, kept),
+                    Mixer::Latent(latent) => self.attend_latents(latent, &x, &mut kept.cache),
                 });
                 let stream = x.clone();
                 self.join(&layer.fed, &mut x, |x| self.feed_forward(&layer.feed, &x, &stream));
@@ -302,19 +430,27 @@ impl<'a> Reference<'a> {
     }
 }
 
+fn tokens() -> Vec<TokenId> {
+    (0..TOKENS as u32).map(|i| TokenId(i * 13 % 70)).collect()
+}
+
+fn model(reference: &Reference<'_>) -> NativeLlama {
+    let (_file, files) = reference.files();
+    let cpu = Cpu::new(Pool::new(2), Isa::detect());
+    let mut config = config();
+    if let Some(of) = reference.plan.attentions().next() {
+        (config.heads, config.kv_heads, config.head_dim) = (of.heads, of.kv_heads, of.key_width);
+    }
+    load::llama((&files, &config, reference.plan), (64, cpu), &mut |_, _| {}).unwrap()
+}
+
 fn check(name: &str, change: fn(&mut Plan)) -> Vec<f64> {
     let mut plan = base();
     change(&mut plan);
     assert!(super::runs(&plan), "{name}");
     let reference = Reference::new(&plan);
-    let (_file, files) = reference.files();
-    let tokens: Vec<_> = (0..TOKENS as u32).map(|i| TokenId(i * 13 % 70)).collect();
-    let mut config = config();
-    if let Some(of) = plan.attentions().next() {
-        (config.heads, config.kv_heads, config.head_dim) = (of.heads, of.kv_heads, of.key_width);
-    }
-    let cpu = Cpu::new(Pool::new(2), Isa::detect());
-    let mut model = load::llama((&files, &config, &plan), (64, cpu), &mut |_, _| {}).unwrap();
+    let tokens = tokens();
+    let mut model = model(&reference);
     let whole = model.forward(&tokens, LogitRows::All).unwrap();
     let expected = reference.logits(&tokens);
     let square = |x: f64| x * x;
@@ -336,7 +472,7 @@ fn check(name: &str, change: fn(&mut Plan)) -> Vec<f64> {
 #[test]
 fn every_part_is_that_of_a_plain_computation_and_rows_keep_their_bits() {
     #[allow(clippy::type_complexity, reason = "said once")]
-    let cases: [(&str, fn(&mut Plan)); 23] = [
+    let cases: [(&str, fn(&mut Plan)); 27] = [
         ("as in Qwen3", |_| {}),
         ("adjacent pairs", |plan| rotate(plan, 32, PairOrder::Interleaved)),
         ("partly rotated halves", |plan| rotate(plan, 12, PairOrder::HalfSplit)),
@@ -354,6 +490,12 @@ fn every_part_is_that_of_a_plain_computation_and_rows_keep_their_bits() {
             scales(plan);
         }),
         ("joined tensors", joined),
+        ("gated attention", |plan| {
+            rotate(plan, 12, PairOrder::Interleaved);
+            gated(plan);
+        }),
+        ("recurrent layers", |plan| recurrent(plan, false)),
+        ("recurrent layers of joint projections", |plan| recurrent(plan, true)),
         ("heads of 16", |plan| narrow(plan, 16)),
         ("heads of 48", |plan| narrow(plan, 48)),
         ("partly rotated adjacent pairs of heads of 80", |plan| {
@@ -370,6 +512,10 @@ fn every_part_is_that_of_a_plain_computation_and_rows_keep_their_bits() {
             more_parts::latents(plan, true, PairOrder::Interleaved);
             more_parts::sigmoid_in_groups(plan);
         }),
+        ("recurrent layers and experts", |plan| {
+            recurrent(plan, false);
+            more_parts::gated_shared(plan);
+        }),
     ];
     let all = cases.map(|(name, change)| check(name, change));
     for (at, (name, _)) in cases.iter().enumerate().skip(1) {
@@ -379,6 +525,58 @@ fn every_part_is_that_of_a_plain_computation_and_rows_keep_their_bits() {
         [sight, two_tables, ends, no_norms_before, scales, biases, joined].into_iter().for_each(|change| change(plan));
         rotate(plan, 12, PairOrder::Interleaved);
     });
+    check("recurrent and gated layers, scaled and normed after", |plan| {
+        [ends, after_norms, gated].into_iter().for_each(|change| change(plan));
+        rotate(plan, 20, PairOrder::HalfSplit);
+        recurrent(plan, true);
+    });
+}
+
+#[test]
+fn rejected_rows_leave_no_trace_in_recurrent_states() {
+    let mut plan = base();
+    gated(&mut plan);
+    recurrent(&mut plan, false);
+    let reference = Reference::new(&plan);
+    let (tokens, other) = (tokens(), [TokenId(3), TokenId(69), TokenId(41)]);
+    for rollback in [Rollback::Snapshots, Rollback::Replay] {
+        let mut model = model(&reference);
+        model.set_rollback(rollback);
+        assert!(model.refuses_trees().is_some() && model.forward_tree(&other, &[0, 0, 0], LogitRows::All).is_err());
+        assert!(model.forward_early(&other, 1).is_err() && model.is_empty());
+        let mut alone = model.fork().unwrap();
+        // rounds of which some rows are kept; then other tokens
+        let mut at = 0;
+        for (rows, kept) in [(1, 1), (5, 2), (16, 1), (3, 3), (1, 1), (8, 5)] {
+            let since = model.checkpoint().unwrap();
+            let out = model.forward(&tokens[at..at + rows], LogitRows::All).unwrap();
+            for row in 0..kept {
+                let one = alone.forward(&tokens[at + row..=at + row], LogitRows::All).unwrap();
+                assert!(one.logits.row(0) == out.logits.row(row), "{rollback:?}: row {row} of {rows} after {at}");
+            }
+            at += kept;
+            assert_eq!(model.rewindable(at), at);
+            model.truncate(at, &since).unwrap();
+            let next = model.fork().unwrap().forward(&other, LogitRows::All).unwrap().logits;
+            assert!(next == alone.fork().unwrap().forward(&other, LogitRows::All).unwrap().logits, "after {at}");
+        }
+        // a pass that fails changes nothing
+        assert!(model.forward(&[TokenId(1), TokenId(70)], LogitRows::All).is_err());
+        assert!(model.forward(&[TokenId(1); 64], LogitRows::Last).is_err() && model.len() == at);
+        // a prompt can be taken back to its ends
+        model.truncate(0, &Checkpoint { len: 0 }).unwrap();
+        model.forward(&tokens, LogitRows::Last).unwrap();
+        assert_eq!([40, 39, 38, 24, 23].map(|len| model.rewindable(len)), [40, 39, 24, 24, 0]);
+        for len in [39, 24] {
+            let (mut back, mut fresh) = (model.fork().unwrap(), model.fork().unwrap());
+            assert!(matches!(back.truncate(30, &Checkpoint { len: 0 }), Err(ModelError::Rewind { .. })));
+            back.truncate(len, &Checkpoint { len: 0 }).unwrap();
+            fresh.truncate(0, &Checkpoint { len: 0 }).unwrap();
+            fresh.forward(&tokens[..len], LogitRows::Last).unwrap();
+            let [back, fresh] = [back, fresh].map(|mut model| model.forward(&other, LogitRows::All).unwrap().logits);
+            assert!(back == fresh, "{rollback:?}: back to {len}");
+        }
+    }
 }
 
 #[test]

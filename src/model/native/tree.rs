@@ -6,8 +6,9 @@
 //! Threads share the KV heads; nothing depends on which thread does which.
 
 use super::{
+    attention::Attention,
     cache::{AngleTable, LayerCache, Slabs},
-    pass::{Partials, Pass},
+    pass::{Gates, Partials, Pass},
     rule::Rule,
 };
 use crate::model::{ModelError, tree_depths};
@@ -62,9 +63,9 @@ struct Head<'a> {
     out: &'a mut [Column<'a>],
 }
 
-/// Attention of all rows; `partials` is `[kv_heads][m][segments][group][head_dim + PARTIAL_EXTRA]`.
+/// Attention of all rows; `queries` are the outputs of all heads, `partials` is `[kv_heads][m][segments][group][head_dim + PARTIAL_EXTRA]`.
 pub(in crate::model) fn attend_tree(
-    (pass, rule): (Pass<'_>, Rule),
+    (pass, attention): (Pass<'_>, &Attention),
     tree: &Tree,
     cache: &mut LayerCache<'_>,
     (queries, partials, out): (&[[f32; LANES]], &mut [f32], &mut Acts),
@@ -77,12 +78,19 @@ pub(in crate::model) fn attend_tree(
     let heads = slabs.zip(parts.zip(columns.chunks_exact_mut(each)));
     let heads = heads.map(|(slabs, (partials, out))| Head { slabs, partials, out });
     pass.cpu.pool.each(&mut heads.collect::<Vec<_>>(), |index, head| {
-        head.attend((pass, rule), tree, &queries[index * group_tiles..(index + 1) * group_tiles]);
+        let tiles = &queries[index * group_tiles..(index + 1) * group_tiles];
+        head.attend((pass, attention.rule), tree, (tiles, &|row| attention.gates(pass, queries, (index, row))));
     });
 }
 
 impl Head<'_> {
-    fn attend(&mut self, (pass, rule): (Pass<'_>, Rule), tree: &Tree, tiles: &[[f32; LANES]]) {
+    /// `gates` are those of a row.
+    fn attend<'g>(
+        &mut self,
+        (pass, rule): (Pass<'_>, Rule),
+        tree: &Tree,
+        (tiles, gates): (&[[f32; LANES]], &dyn Fn(usize) -> Option<Gates<'g>>),
+    ) {
         let (m, base, head_dim) = (pass.m, pass.base, pass.shape.head_dim);
         let rows: Vec<Row> = (0..m).map(|row| take_row(&self.slabs, base + row, head_dim)).collect();
         let partial = pass.shape.heads / pass.shape.kv_heads * (head_dim + PARTIAL_EXTRA);
@@ -102,7 +110,8 @@ impl Head<'_> {
                 let stretch = Stretch { keys, values, seen: seen - start, head_dim, window, cap };
                 attend(pass.cpu.isa, Queries { tiles, m, first: row, rows: 1 }, stretch, out);
             }
-            let partials = Partials { numbers: &self.partials[row * per_row..], stride: partial, before };
+            let numbers = &self.partials[row * per_row..];
+            let partials = Partials { numbers, stride: partial, before, gates: gates(row) };
             pass.join(rule, partials, seen, (&mut *self.out, row));
         }
         for (row, kept) in rows.iter().enumerate() {

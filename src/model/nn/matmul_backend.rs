@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use candle_core::{Device, Tensor};
-use draftscope_kernels::{DeltaHead, HeadAttention};
+use draftscope_kernels::HeadAttention;
 
 use crate::model::ModelError;
 use crate::model::files::{ModelFiles, Stored};
@@ -44,9 +44,6 @@ pub trait Kernels: Debug + Send + Sync {
 
     /// Runs jobs of attention.
     fn attend(&self, jobs: &mut [HeadAttention<'_>]);
-
-    /// Runs value heads of Gated DeltaNet.
-    fn delta(&self, heads: &mut [DeltaHead<'_>]);
 
     /// Its name in the header, e.g. `native`.
     fn backend(&self) -> &'static str;

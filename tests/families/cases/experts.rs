@@ -2,7 +2,7 @@
 
 use super::{
     ASSISTANT, CANDLE, CANDLE_NEAR, Case, DEEPSEEK, Draft, EIGHT_BITS, Effect, GEMMA4, GLM4_FLASH, HALVES, Limit,
-    NATIVE, NATIVE_NEAR, OWN, Oracle, QWEN3, Run, Source, Tree,
+    NATIVE, OWN, Oracle, QWEN3, Run, Source, Tree,
 };
 
 /// As 26B-A4B: experts beside the dense layers. The assistant is a GGUF file.

@@ -7,13 +7,13 @@
 
 use std::sync::Arc;
 
+use crate::model::ModelError;
 use crate::model::drafters::core::{self, CandleMtp, MtpOnCandle, MtpShape, MtpShared, OwnTensors};
 use crate::model::families::llama::{LlamaWeights, block};
 use crate::model::files::{ModelFiles, renamed};
 use crate::model::interfaces::{CandleTarget, LoadContext, Modules};
 use crate::model::nn::{Embedding, PairOrder, Rope, TransformerConfig};
 use crate::model::plan::{Angles, Layer, OwnModule};
-use crate::model::ModelError;
 use crate::protocol::{ConcatOrder, Feed, MtpSpec, NormForm, Pairing, Recycle, SlotPosition, SlotZero};
 
 /// Prefix of modules in a checkpoint, beside `layers`.

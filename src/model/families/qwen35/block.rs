@@ -9,9 +9,11 @@
 use std::sync::Arc;
 
 use candle_core::Tensor;
+use draftscope_kernels::{DeltaHead, Isa};
 
 use crate::model::drafters::core::MtpBlock;
-use crate::model::families::qwen35::delta::{DeltaInput, DeltaState, DeltaWeights};
+use crate::model::native::delta_state::{DeltaInput, DeltaState, DeltaWeights};
+use crate::model::native::recurrent::{DeltaRows, Keep};
 use crate::model::nn::{
     BlockPass, FeedForward, KvCache, LayerWeights, Linear, RmsNorm, Scores, attend_cached, numbers_of,
 };
@@ -70,6 +72,11 @@ impl GatedAttention {
     }
 }
 
+/// Runs value heads on the calling thread.
+pub(super) fn run_heads(heads: &mut [DeltaHead<'_>]) {
+    heads.iter_mut().for_each(|head| head.run_on(Isa::detect()));
+}
+
 /// Gated DeltaNet and its projections.
 #[derive(Clone, Debug)]
 pub(super) struct DeltaNet {
@@ -86,24 +93,6 @@ pub(super) struct DeltaNet {
     pub(super) weights: Arc<DeltaWeights>,
 }
 
-/// What a pass keeps of its rows, so that a state between them can be returned to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Keep {
-    /// The state after each row.
-    Each,
-    /// The inputs of each row, and the last state.
-    Inputs,
-    /// The states before and after the last row.
-    Ends,
-}
-
-/// What is kept of one linear layer in a pass.
-pub(super) struct DeltaRows {
-    pub(super) inputs: Vec<DeltaInput>,
-    /// The last one is that after all rows.
-    pub(super) states: Vec<Arc<DeltaState>>,
-}
-
 impl DeltaNet {
     /// `[m, d] -> [m, d]`, starting from the state before the rows.
     fn forward(&self, x: &Tensor, before: &Arc<DeltaState>, keep: Keep) -> Result<(Tensor, DeltaRows), ModelError> {
@@ -117,18 +106,10 @@ impl DeltaNet {
             .zip(rows(&alpha).into_iter().zip(rows(&beta)))
             .map(|(mixed, (alpha, beta))| DeltaInput { mixed, alpha, beta })
             .collect();
-        let marks: Vec<usize> = match keep {
-            Keep::Each => (0..m).collect(),
-            Keep::Inputs => vec![m - 1],
-            Keep::Ends => (m.saturating_sub(2)..m).collect(),
-        };
         let gates: Vec<&[f32]> = gates.chunks(gates.len() / m).collect();
-        let (out, after) = self.weights.pass(before, &inputs.iter().collect::<Vec<_>>(), &gates, &marks);
-        let alone = (keep == Keep::Ends && m == 1).then(|| Arc::clone(before));
-        let states = alone.into_iter().chain(after.into_iter().map(Arc::new)).collect();
-        let inputs = if keep == Keep::Inputs { inputs } else { Vec::new() };
+        let (out, rows) = self.weights.run(before, (inputs, &gates), keep, &run_heads);
         let out = Tensor::from_vec(out, (m, self.weights.shape.value_width()), x.device())?;
-        Ok((self.out.forward(&out)?, DeltaRows { inputs, states }))
+        Ok((self.out.forward(&out)?, rows))
     }
 
     fn bytes(&self) -> u64 {

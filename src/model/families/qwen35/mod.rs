@@ -8,10 +8,8 @@
 
 mod block;
 mod config;
-pub mod delta;
 mod experts;
 mod family;
-mod history;
 mod load;
 mod module;
 mod names;
@@ -20,10 +18,11 @@ mod reader;
 
 use std::sync::Arc;
 
-use crate::model::families::qwen35::block::{DeltaRows, Keep, Layer, Memory, Mixer};
-use crate::model::families::qwen35::delta::{DeltaState, DeltaWeights};
-use crate::model::families::qwen35::history::{History, KEPT_ROWS, States, Step};
+use crate::model::families::qwen35::block::{Layer, Memory, Mixer, run_heads};
 use crate::model::families::qwen35::reader::Reader;
+use crate::model::native::delta_state::{DeltaLayers, DeltaState, DeltaWeights};
+use crate::model::native::history::{History, KEPT_ROWS, States, Step};
+use crate::model::native::recurrent::{DeltaRows, Keep, TAIL_ROWS};
 use crate::model::nn::{
     BlockPass, Embedding, KvCache, Output, PREFILL_ROWS, PairOrder, PassRows, Rope, States as Hidden, Streams, Tensors,
     Trunk, numbers_of,
@@ -70,9 +69,6 @@ impl Qwen35Weights {
             .collect()
     }
 }
-
-/// Rows before a prompt's end at which a state is stored.
-const TAIL_ROWS: usize = 16;
 
 /// Output of some rows.
 struct Passed {
@@ -168,7 +164,7 @@ impl Qwen35 {
         let is_prompt = rows == LogitRows::Last && !few;
         let first = self.len;
         let weights = Arc::clone(&self.weights);
-        self.history.begin(first, &states(&self.memories), tokens.len(), &weights.deltas());
+        self.history.begin(first, &states(&self.memories), tokens.len(), layers(&weights.deltas()));
         let (mut hidden, mut last): (_, Option<Passed>) = (Vec::new(), None);
         let keep = match self.history.rollback() {
             _ if !few => Keep::Ends,
@@ -216,6 +212,10 @@ impl Qwen35 {
         }
         self.len = len;
     }
+}
+
+fn layers<'a>(weights: &'a [&'a DeltaWeights]) -> DeltaLayers<'a> {
+    DeltaLayers { weights, run: &run_heads }
 }
 
 /// The states of all linear layers.
@@ -289,7 +289,7 @@ impl Model for Qwen35 {
                 let fresh = Arc::new(DeltaState::new(&self.weights.hybrid.delta));
                 std::iter::repeat_n(fresh, self.weights.hybrid.linear_layers()).collect()
             }
-            _ => self.history.at(len, &self.weights.deltas()).ok_or(gone)?,
+            _ => self.history.at(len, layers(&self.weights.deltas())).ok_or(gone)?,
         };
         self.history.cut(len, since.len, &states);
         self.restore(len, states);

@@ -10,14 +10,10 @@ use std::sync::Arc;
 use crate::model::ModelError;
 use crate::model::families::qwen35::block::{AttentionShape, DeltaNet, GatedAttention, Layer, Mixer};
 use crate::model::families::qwen35::config::Hybrid;
-use crate::model::families::qwen35::delta::DeltaWeights;
 use crate::model::families::qwen35::experts::ExpertShape;
 use crate::model::families::qwen35::plan;
-use crate::model::files::ModelFiles;
-use crate::model::nn::{
-    Activation, ExpertSizes, FeedForward, MatmulBackend, Mixture, MostProbable, SharedExpert, Tensors,
-};
-use crate::model::options::WeightType;
+use crate::model::native::delta_state::DeltaWeights;
+use crate::model::nn::{Activation, ExpertSizes, FeedForward, Mixture, MostProbable, SharedExpert, Tensors};
 use crate::model::plan::{BlockNames, Matrix, PlanFiles, Rows};
 
 /// Reads tensors by name.
@@ -75,9 +71,8 @@ impl Reader<'_> {
         let (c, shape, own) = (self.tensors.config, self.hybrid.delta, self.tensors.block(layer));
         let d = c.d_model;
         let values = shape.value_width();
-        let mut weights = delta_weights((self.tensors.source, self.hybrid), layer, c.norm_eps)?;
-        weights.backend = self.tensors.backend.clone();
         let plan = plan::delta(c, self.hybrid, &BlockNames::of(c, layer, false), PlanFiles::of(self.tensors.source));
+        let weights = DeltaWeights::read(self.tensors.source, &plan)?;
         let read = |matrix: &Matrix| match &matrix.stored[..] {
             [rows] if rows.is_whole() => self.tensors.linear(matrix.name(), matrix.rows, d),
             parts => {
@@ -91,44 +86,4 @@ impl Reader<'_> {
         ["ssm_in", "ssm_ba"].iter().for_each(|part| self.tensors.source.release(&own.name(part)));
         Ok(DeltaNet { mixed, gate, alpha, beta, out, weights: Arc::new(weights) })
     }
-}
-
-/// The weights of a linear layer besides its projections.
-///
-/// # Errors
-/// When a tensor is missing, misshapen or damaged, or lets a state grow.
-fn delta_weights((source, hybrid): (&ModelFiles, &Hybrid), layer: usize, eps: f32) -> Result<DeltaWeights, ModelError> {
-    let (shape, is_checkpoint) = (hybrid.delta, source.is_checkpoint());
-    let name = |part: &str| format!("blk.{layer}.{part}");
-    let vector = |part: &str, width| source.vector(&name(part), width);
-    let heads = shape.value_heads;
-    // checkpoints have a dimension of one in between
-    let conv = match is_checkpoint {
-        true => vec![shape.channels(), 1, shape.kernel],
-        false => vec![shape.channels(), shape.kernel],
-    };
-    let conv = source.stored(&name("ssm_conv1d.weight"), &conv)?.to_f32(&conv)?;
-    let weights = DeltaWeights {
-        shape,
-        order: hybrid.order,
-        taps: transposed(&conv, shape.kernel),
-        decay: match is_checkpoint {
-            true => vector("ssm_a", heads)?.into_iter().map(|log| -log.exp()).collect(),
-            false => vector("ssm_a", heads)?,
-        },
-        dt_bias: vector("ssm_dt.bias", heads)?,
-        norm: vector("ssm_norm.weight", shape.value_dim)?,
-        eps,
-        backend: MatmulBackend::Candle(WeightType::F32),
-        spare: Arc::default(),
-    };
-    if weights.decay.iter().any(|decay| !decay.is_finite() || *decay > 0.0) {
-        return Err(ModelError::Metadata(format!("'{}' lets a state grow, which it never does", name("ssm_a"))));
-    }
-    Ok(weights)
-}
-
-/// Rows of `width` numbers as columns.
-fn transposed(rows: &[f32], width: usize) -> Vec<f32> {
-    (0..width).flat_map(|column| rows.iter().skip(column).step_by(width)).copied().collect()
 }

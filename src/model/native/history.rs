@@ -6,25 +6,25 @@
 
 use std::sync::Arc;
 
-use crate::model::families::qwen35::delta::{DeltaInput, DeltaState, DeltaWeights};
+use super::delta_state::{DeltaInput, DeltaLayers, DeltaState};
 use crate::model::options::Rollback;
 
 /// Most rows that can be rolled back: a verify pass, and one more.
-pub(super) const KEPT_ROWS: usize = 17;
+pub(in crate::model) const KEPT_ROWS: usize = 17;
 
 /// States of all linear layers.
-pub(super) type States = Vec<Arc<DeltaState>>;
+pub(in crate::model) type States = Vec<Arc<DeltaState>>;
 
 /// One row: its inputs, or the states after it.
 #[derive(Clone)]
-pub(super) enum Step {
+pub(in crate::model) enum Step {
     States(States),
     Inputs(Arc<[DeltaInput]>),
 }
 
 /// A length and its states, and the rows after it.
 #[derive(Clone)]
-pub(super) struct History {
+pub(in crate::model) struct History {
     rollback: Rollback,
     base: usize,
     states: States,
@@ -34,25 +34,25 @@ pub(super) struct History {
 }
 
 /// Most marks.
-pub(super) const MARKS: usize = 4;
+pub(in crate::model) const MARKS: usize = 4;
 
 impl History {
-    pub(super) fn new(rollback: Rollback, states: States) -> Self {
+    pub(in crate::model) fn new(rollback: Rollback, states: States) -> Self {
         Self { rollback, base: 0, states, steps: Vec::new(), marks: Vec::new() }
     }
 
-    pub(super) fn rollback(&self) -> Rollback {
+    pub(in crate::model) fn rollback(&self) -> Rollback {
         self.rollback
     }
 
     /// Begins a pass at `len` with these states; older rows are dropped. Of passes of one row each, which may be a
     /// verification row by row, the newest rows are kept.
-    pub(super) fn begin(&mut self, len: usize, states: &States, rows: usize, weights: &[&DeltaWeights]) {
+    pub(in crate::model) fn begin(&mut self, len: usize, states: &States, rows: usize, layers: DeltaLayers<'_>) {
         if rows == 1 && len == self.base + self.steps.len() {
             if self.steps.len() < KEPT_ROWS {
                 return;
             }
-            if let Some(next) = self.at(self.base + 1, weights) {
+            if let Some(next) = self.at(self.base + 1, layers) {
                 (self.base, self.states) = (self.base + 1, next);
                 self.steps.remove(0);
                 return;
@@ -63,18 +63,18 @@ impl History {
     }
 
     /// Adds a row.
-    pub(super) fn push(&mut self, step: Step) {
+    pub(in crate::model) fn push(&mut self, step: Step) {
         self.steps.push(step);
     }
 
     /// A prompt ended at `len`: only marks and the start can be returned to before it.
-    pub(super) fn restart(&mut self, len: usize, states: &States) {
+    pub(in crate::model) fn restart(&mut self, len: usize, states: &States) {
         (self.base, self.states) = (len, states.clone());
         self.steps.clear();
     }
 
     /// Keeps the states at `len` until the text before it changes, or newer marks replace them.
-    pub(super) fn mark(&mut self, len: usize, states: States) {
+    pub(in crate::model) fn mark(&mut self, len: usize, states: States) {
         if len > 0 && self.marks.iter().all(|(at, _)| *at != len) {
             self.marks.push((len, states));
         }
@@ -84,14 +84,14 @@ impl History {
     }
 
     /// The longest length up to `len` whose states are known; 0 always is.
-    pub(super) fn rewindable(&self, len: usize) -> usize {
+    pub(in crate::model) fn rewindable(&self, len: usize) -> usize {
         let end = self.base + self.steps.len();
         let marked = self.marks.iter().map(|(at, _)| *at).filter(|at| *at <= len).max();
         if len >= self.base { len.min(end) } else { marked.unwrap_or(0) }
     }
 
     /// States at `len`; `None` if they are not known, or at the start.
-    pub(super) fn at(&self, len: usize, weights: &[&DeltaWeights]) -> Option<States> {
+    pub(in crate::model) fn at(&self, len: usize, layers: DeltaLayers<'_>) -> Option<States> {
         if let Some((_, states)) = self.marks.iter().find(|(at, _)| *at == len) {
             return Some(states.clone());
         }
@@ -101,20 +101,20 @@ impl History {
             None => Some(self.states.clone()),
             Some(Step::States(states)) => Some(states.clone()),
             Some(Step::Inputs(_)) => {
-                let layers = self.states.iter().zip(weights).enumerate();
+                let states = self.states.iter().zip(layers.weights).enumerate();
                 let inputs = |layer: usize| {
                     steps.iter().filter_map(move |step| match step {
                         Step::Inputs(inputs) => inputs.get(layer),
                         Step::States(_) => None,
                     })
                 };
-                Some(layers.map(|(layer, (from, weights))| weights.replay(from, inputs(layer))).collect())
+                Some(states.map(|(layer, (from, weights))| weights.replay(from, inputs(layer), layers.run)).collect())
             }
         }
     }
 
     /// Drops positions after `len`; copies of states before `since` are not needed any more.
-    pub(super) fn cut(&mut self, len: usize, since: usize, states: &States) {
+    pub(in crate::model) fn cut(&mut self, len: usize, since: usize, states: &States) {
         if len < self.base || len > self.base + self.steps.len() {
             (self.base, self.states) = (len, states.clone());
             self.steps.clear();
@@ -133,9 +133,9 @@ impl History {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::nn::MatmulBackend;
-    use crate::model::options::WeightType;
+    use crate::model::native::delta_state::DeltaWeights;
     use crate::model::plan::{DeltaShape, HeadOrder};
+    use draftscope_kernels::{DeltaHead, Isa};
 
     const SHAPE: DeltaShape = DeltaShape { key_heads: 1, value_heads: 1, key_dim: 2, value_dim: 2, kernel: 3 };
 
@@ -148,9 +148,12 @@ mod tests {
             dt_bias: vec![0.1],
             norm: vec![1.0; 2],
             eps: 1e-6,
-            backend: MatmulBackend::Candle(WeightType::F32),
             spare: Arc::default(),
         }
+    }
+
+    fn run(heads: &mut [DeltaHead<'_>]) {
+        heads.iter_mut().for_each(|head| head.run_on(Isa::detect()));
     }
 
     fn input(position: usize) -> DeltaInput {
@@ -161,13 +164,14 @@ mod tests {
     #[test]
     fn rows_that_run_one_by_one_can_be_taken_back_as_far_as_a_pass() {
         let weights = weights();
+        let layers = DeltaLayers { weights: &[&weights], run: &run };
         let fresh = Arc::new(DeltaState::new(&SHAPE));
         for rollback in [Rollback::Snapshots, Rollback::Replay] {
             let mut states = vec![Arc::clone(&fresh)];
             let mut history = History::new(rollback, states.clone());
             for len in 0..40 {
-                history.begin(len, &states, 1, &[&weights]);
-                states = vec![weights.replay(&states[0], std::iter::once(&input(len)))];
+                history.begin(len, &states, 1, layers);
+                states = vec![weights.replay(&states[0], std::iter::once(&input(len)), &run)];
                 history.push(match rollback {
                     Rollback::Snapshots => Step::States(states.clone()),
                     Rollback::Replay => Step::Inputs([input(len)].into()),
@@ -176,7 +180,7 @@ mod tests {
                     let kept = len + 1 - back;
                     let inputs: Vec<DeltaInput> = (0..kept).map(input).collect();
                     assert_eq!(history.rewindable(kept), kept, "{rollback:?} at {len}, {back} back");
-                    assert_eq!(history.at(kept, &[&weights]).unwrap(), [weights.replay(&fresh, inputs.iter())]);
+                    assert_eq!(history.at(kept, layers).unwrap(), [weights.replay(&fresh, inputs.iter(), &run)]);
                 }
             }
         }
@@ -186,14 +190,15 @@ mod tests {
     #[test]
     fn kept_lengths_have_the_bits_of_their_tokens_and_old_copies_go() {
         let weights = weights();
+        let layers = DeltaLayers { weights: &[&weights], run: &run };
         let fresh = Arc::new(DeltaState::new(&SHAPE));
         for rollback in [Rollback::Snapshots, Rollback::Replay] {
             let (mut len, mut states) = (0, vec![Arc::clone(&fresh)]);
             let mut history = History::new(rollback, states.clone());
             for (rows, keep) in [(4, 1), (1, 1), (1, 1), (6, 6), (3, 2), (1, 1), (5, 3)] {
-                history.begin(len, &states, rows, &[&weights]);
+                history.begin(len, &states, rows, layers);
                 for row in 0..rows {
-                    states = vec![weights.replay(&states[0], std::iter::once(&input(len + row)))];
+                    states = vec![weights.replay(&states[0], std::iter::once(&input(len + row)), &run)];
                     history.push(match rollback {
                         Rollback::Snapshots => Step::States(states.clone()),
                         Rollback::Replay => Step::Inputs([input(len + row)].into()),
@@ -201,11 +206,11 @@ mod tests {
                 }
                 for kept in 0..=rows {
                     let inputs: Vec<DeltaInput> = (0..len + kept).map(input).collect();
-                    let want = weights.replay(&fresh, inputs.iter());
+                    let want = weights.replay(&fresh, inputs.iter(), &run);
                     assert_eq!(history.rewindable(len + kept), len + kept);
-                    assert_eq!(history.at(len + kept, &[&weights]).unwrap(), [want], "{rollback:?}");
+                    assert_eq!(history.at(len + kept, layers).unwrap(), [want], "{rollback:?}");
                 }
-                states = history.at(len + keep, &[&weights]).unwrap();
+                states = history.at(len + keep, layers).unwrap();
                 history.cut(len + keep, len, &states);
                 len += keep;
                 let copies = history.steps.iter().filter(|step| matches!(step, Step::States(_))).count();

@@ -3,50 +3,91 @@
 //!
 //! Invariant: a row goes through the same operations in the same order whatever rows run with it, so its bits depend
 //! only on the tokens before it; running rows again from a stored state gives the same bits. The caller computes
-//! projections; value heads run on the threads of the native kernels.
+//! projections, and says what runs value heads.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use draftscope_kernels::{DeltaHead, DeltaLayer, Isa};
+use draftscope_kernels::{DeltaHead, DeltaLayer};
 
-use crate::model::nn::MatmulBackend;
-use crate::model::plan::{DeltaShape, HeadOrder};
+use crate::model::ModelError;
+use crate::model::files::ModelFiles;
+use crate::model::plan::{self, Decay, DeltaShape, HeadOrder};
+
+/// Runs value heads.
+pub(in crate::model) type RunHeads<'a> = &'a dyn Fn(&mut [DeltaHead<'_>]);
+
+/// The recurrent layers of a model, and what runs their heads.
+#[derive(Clone, Copy)]
+pub(in crate::model) struct DeltaLayers<'a> {
+    pub(in crate::model) weights: &'a [&'a DeltaWeights],
+    pub(in crate::model) run: RunHeads<'a>,
+}
 
 /// Weights of a linear layer except its projections.
 #[derive(Debug)]
-pub struct DeltaWeights {
+pub(in crate::model) struct DeltaWeights {
     /// Sizes.
-    pub shape: DeltaShape,
+    pub(in crate::model) shape: DeltaShape,
     /// Which key head a value head reads.
-    pub order: HeadOrder,
+    pub(in crate::model) order: HeadOrder,
     /// Weights of the convolution, `[kernel, channels]`.
-    pub taps: Vec<f32>,
+    pub(in crate::model) taps: Vec<f32>,
     /// `−exp(A_log)`, one per value head.
-    pub decay: Vec<f32>,
+    pub(in crate::model) decay: Vec<f32>,
     /// Added to α before softplus, one per value head.
-    pub dt_bias: Vec<f32>,
+    pub(in crate::model) dt_bias: Vec<f32>,
     /// Output norm, `[value_dim]`; a plain factor in all files.
-    pub norm: Vec<f32>,
+    pub(in crate::model) norm: Vec<f32>,
     /// Epsilon of the output norm.
-    pub eps: f32,
-    /// Whose threads run the value heads; without kernels the calling thread does.
-    pub backend: MatmulBackend,
+    pub(in crate::model) eps: f32,
     /// Memory for states.
-    pub spare: Arc<Spare>,
+    pub(in crate::model) spare: Arc<Spare>,
 }
 
 impl DeltaWeights {
+    /// Reads them from a model's files.
+    ///
+    /// # Errors
+    /// When a tensor is missing, misshapen or damaged, or lets a state grow.
+    pub(in crate::model) fn read(files: &ModelFiles, plan: &plan::Delta) -> Result<Self, ModelError> {
+        let (shape, tensor) = (plan.shape, &plan.convolution);
+        let taps = files.stored(&tensor.name, &tensor.shape)?.to_f32(&tensor.shape)?;
+        let (decay, stored) = match &plan.decay {
+            Decay::Log(log) => {
+                (files.vector(&log.name, log.len)?.into_iter().map(|log| -log.exp()).collect::<Vec<_>>(), log)
+            }
+            Decay::Negative(decay) => (files.vector(&decay.name, decay.len)?, decay),
+        };
+        if decay.iter().any(|decay| !decay.is_finite() || *decay > 0.0) {
+            return Err(ModelError::Metadata(format!("'{}' lets a state grow, which it never does", stored.name)));
+        }
+        Ok(Self {
+            shape,
+            order: plan.order,
+            taps: transposed(&taps, shape.kernel),
+            decay,
+            dt_bias: files.vector(&plan.dt.name, plan.dt.len)?,
+            norm: plan.norm.read(files, shape.value_dim)?,
+            eps: plan.norm.eps,
+            spare: Arc::default(),
+        })
+    }
+
     /// Bytes in memory.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
+    pub(in crate::model) fn bytes(&self) -> u64 {
         let numbers = [&self.taps, &self.decay, &self.dt_bias, &self.norm];
         numbers.iter().map(|numbers| size_of_val(numbers.as_slice()) as u64).sum()
     }
 }
 
+/// Rows of `width` numbers as columns.
+fn transposed(rows: &[f32], width: usize) -> Vec<f32> {
+    (0..width).flat_map(|column| rows.iter().skip(column).step_by(width)).copied().collect()
+}
+
 /// Memory of states that are gone, for those to come: fresh memory costs a page fault for every 4 KiB.
 #[derive(Debug, Default)]
-pub struct Spare(Mutex<Vec<Vec<f32>>>);
+pub(in crate::model) struct Spare(Mutex<Vec<Vec<f32>>>);
 
 /// States whose memory is kept; that of further ones is returned at once.
 const MOST_SPARE: usize = 4;
@@ -83,29 +124,28 @@ impl PartialEq for Matrices {
 
 /// A layer's state from row to row.
 #[derive(Debug, PartialEq)]
-pub struct DeltaState {
+pub(in crate::model) struct DeltaState {
     matrices: Matrices, // [value_heads][key_dim][value_dim]
     window: Vec<f32>,   // [kernel − 1][channels], the oldest row first
 }
 
 impl DeltaState {
     /// Before the first token.
-    #[must_use]
-    pub fn new(shape: &DeltaShape) -> Self {
+    pub(in crate::model) fn new(shape: &DeltaShape) -> Self {
         let matrices = Matrices { numbers: vec![0.0; shape.value_width() * shape.key_dim], home: Arc::default() };
         Self { matrices, window: vec![0.0; (shape.kernel - 1) * shape.channels()] }
     }
 }
 
 /// A row's inputs that change the state.
-#[derive(Clone, Debug)]
-pub struct DeltaInput {
+#[derive(Clone, Debug, Default)]
+pub(in crate::model) struct DeltaInput {
     /// `[channels]`: queries, keys, values before the convolution.
-    pub mixed: Vec<f32>,
+    pub(in crate::model) mixed: Vec<f32>,
     /// `[value_heads]`: the decay, before softplus.
-    pub alpha: Vec<f32>,
+    pub(in crate::model) alpha: Vec<f32>,
     /// `[value_heads]`: the strength of the correction, before the sigmoid.
-    pub beta: Vec<f32>,
+    pub(in crate::model) beta: Vec<f32>,
 }
 
 fn sigmoid(x: f32) -> f32 {
@@ -127,13 +167,12 @@ impl DeltaWeights {
 
     /// Runs rows after `before`: their results `[m][value width]`, normed and gated, and the states after the rows that
     /// `marks` names, ascending. Without gates there are no results.
-    #[must_use]
-    pub fn pass(
+    pub(in crate::model) fn pass(
         &self,
         before: &DeltaState,
-        rows: &[&DeltaInput],
-        gates: &[&[f32]],
+        (rows, gates): (&[&DeltaInput], &[&[f32]]),
         marks: &[usize],
+        run: RunHeads<'_>,
     ) -> (Vec<f32>, Vec<DeltaState>) {
         let (shape, m) = (&self.shape, rows.len());
         let window = before.window.chunks_exact(shape.channels());
@@ -147,10 +186,7 @@ impl DeltaWeights {
                 head.after.push((row, state));
             }
         }
-        match self.backend.kernels() {
-            Some(kernels) => kernels.delta(&mut heads),
-            None => heads.iter_mut().for_each(|head| head.run_on(Isa::detect())),
-        }
+        run(&mut heads);
         drop(heads);
         let states = marks.iter().zip(after).map(|(row, matrices)| {
             let window = seen[row + 1..row + shape.kernel].concat();
@@ -186,11 +222,15 @@ impl DeltaWeights {
     }
 
     /// The state after these rows.
-    #[must_use]
-    pub fn replay<'a>(&self, from: &Arc<DeltaState>, rows: impl Iterator<Item = &'a DeltaInput>) -> Arc<DeltaState> {
+    pub(in crate::model) fn replay<'a>(
+        &self,
+        from: &Arc<DeltaState>,
+        rows: impl Iterator<Item = &'a DeltaInput>,
+        run: RunHeads<'_>,
+    ) -> Arc<DeltaState> {
         let rows: Vec<_> = rows.collect();
         let Some(last) = rows.len().checked_sub(1) else { return Arc::clone(from) };
-        let (_, mut states) = self.pass(from, &rows, &[], &[last]);
+        let (_, mut states) = self.pass(from, (&rows, &[]), &[last], run);
         states.pop().map_or_else(|| Arc::clone(from), Arc::new)
     }
 }
@@ -205,7 +245,7 @@ fn by_rows(heads: &[f32], shape: &DeltaShape) -> Vec<f32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::options::WeightType;
+    use draftscope_kernels::Isa;
 
     fn weights() -> DeltaWeights {
         let shape = DeltaShape { key_heads: 1, value_heads: 2, key_dim: 2, value_dim: 2, kernel: 2 };
@@ -217,9 +257,12 @@ mod tests {
             dt_bias: vec![0.0; 2],
             norm: vec![1.0; 2],
             eps: 0.0,
-            backend: MatmulBackend::Candle(WeightType::F32),
             spare: Arc::default(),
         }
+    }
+
+    fn run(heads: &mut [DeltaHead<'_>]) {
+        heads.iter_mut().for_each(|head| head.run_on(Isa::detect()));
     }
 
     #[test]
@@ -231,7 +274,7 @@ mod tests {
         let input = DeltaInput { mixed, alpha: vec![0.0; 2], beta: vec![100.0; 2] };
         let empty = DeltaState::new(&weights.shape);
         let gates = [30.0; 4]; // SiLU leaves them as they are
-        let (out, mut states) = weights.pass(&empty, &[&input, &input], &[&gates, &gates], &[0, 1]);
+        let (out, mut states) = weights.pass(&empty, (&[&input, &input], &[&gates, &gates]), &[0, 1], &run);
         let (again, state) = (states.pop().unwrap(), states.pop().unwrap());
         let silu = |x: f32| x * sigmoid(x);
         let values = [2.0, 3.0, 4.0, 5.0].map(silu);
