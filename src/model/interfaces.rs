@@ -6,7 +6,6 @@
 
 mod candle_target;
 mod module_kind;
-mod native_target;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -23,7 +22,6 @@ use crate::protocol::{DrafterInfo, ModelInfo, TokenId};
 
 pub use self::candle_target::{CandleFamily, CandleTarget};
 pub use self::module_kind::{CheckedModule, ModuleCard, ModuleKind};
-pub(in crate::model) use self::native_target::NativeTarget;
 
 /// Names of a family.
 #[derive(Clone, Copy, Debug)]

@@ -85,13 +85,22 @@ impl Acts {
         self.factors = Some(factors);
     }
 
-    /// Copies some rows to `out`, bit for bit; they carry no factors there.
-    pub fn gather(&self, rows: &[usize], out: &mut Self) {
-        (out.m, out.factors) = (rows.len(), None);
+    /// Copies some rows with their factors to `out`, bit for bit, in those of these forms that they have.
+    pub fn gather(&self, rows: &[usize], forms: Operand, out: &mut Self) {
+        out.m = rows.len();
+        out.factors = self.factors.map(|factors| {
+            let mut own = [0.0; PROMPT_ROWS];
+            own.iter_mut().zip(rows).for_each(|(own, &row)| *own = factors[row]);
+            own
+        });
         out.blocks.clear();
         out.values.clear();
-        out.blocks.extend(self.blocks.chunks_exact(self.m.max(1)).flat_map(|all| rows.iter().map(|&row| all[row])));
-        out.values.extend(self.values.chunks_exact(self.m.max(1)).flat_map(|all| rows.iter().map(|&row| all[row])));
+        if forms.blocks {
+            out.blocks.extend(self.blocks.chunks_exact(self.m.max(1)).flat_map(|all| rows.iter().map(|&row| all[row])));
+        }
+        if forms.values {
+            out.values.extend(self.values.chunks_exact(self.m.max(1)).flat_map(|all| rows.iter().map(|&row| all[row])));
+        }
     }
 
     /// One step along k of all rows, to be written.

@@ -273,9 +273,12 @@ fn mix<S: Lanes, const G: usize>(
         if G <= 4 && tiles - tile >= 4 {
             Mix { weights, seen, stretch, tile }.run::<S, 4>(s, out);
             tile += 4;
-        } else {
+        } else if tiles - tile >= 2 {
             Mix { weights, seen, stretch, tile }.run::<S, 2>(s, out);
             tile += 2;
+        } else {
+            Mix { weights, seen, stretch, tile }.run::<S, 1>(s, out);
+            tile += 1;
         }
     }
 }
@@ -337,7 +340,7 @@ pub struct Join<'a, 'b> {
     pub segments: usize,
     /// Head dimension, at most [`MAX_HEAD_DIM`].
     pub head_dim: usize,
-    /// Columns of the head, 32 numbers each.
+    /// Columns of the head, 32 numbers each; the second half of the last one becomes 0 if the head fills no whole columns.
     pub out: &'a mut [Column<'b>],
     /// Row of `out` to write.
     pub row: usize,
@@ -368,11 +371,14 @@ impl Kernel for Join<'_, '_> {
         for i in 0..self.segments {
             let segment = segment(i);
             let weight = s.splat(weight(s, segment[self.head_dim] - max));
-            for (c, sums) in sums.iter_mut().enumerate().take(self.out.len()) {
-                for (half, sum) in sums.iter_mut().enumerate() {
-                    let x = segment[(2 * c + half) * LANES..].first_chunk().expect("a tile of the head");
-                    *sum = s.fma(weight, s.load(x), *sum);
+            let tiles = segment[..self.head_dim].as_chunks::<LANES>().0;
+            for (c, x) in tiles.as_chunks::<2>().0.iter().enumerate() {
+                for half in 0..2 {
+                    sums[c][half] = s.fma(weight, s.load(&x[half]), sums[c][half]);
                 }
+            }
+            if let ([x], c) = (tiles.as_chunks::<2>().1, tiles.len() / 2) {
+                sums[c][0] = s.fma(weight, s.load(x), sums[c][0]);
             }
         }
         let total = s.splat(total);
@@ -395,7 +401,9 @@ fn scaled<S: Lanes>(
         None => [low, high],
         Some((tiles, step)) => {
             let at = 2 * column * step;
-            [s.mul(low, s.load(&tiles[at])), s.mul(high, s.load(&tiles[at + step]))]
+            // a head may end within a column
+            let high = tiles.get(at + step).map_or(high, |factor| s.mul(high, s.load(factor)));
+            [s.mul(low, s.load(&tiles[at])), high]
         }
     }
 }
@@ -405,10 +413,15 @@ impl Join<'_, '_> {
     #[inline(always)]
     fn alone<S: Lanes>(self, s: S) {
         let total = s.splat(self.partials[self.head_dim + 1]);
-        let sums = self.partials.as_chunks::<LANES>().0.as_chunks::<2>().0;
-        for (at, (column, x)) in self.out.iter_mut().zip(sums).enumerate() {
+        let (pairs, rest) = self.partials[..self.head_dim].as_chunks::<LANES>().0.as_chunks::<2>();
+        let mut columns = self.out.iter_mut().enumerate();
+        for (x, (at, column)) in pairs.iter().zip(&mut columns) {
             let [low, high] = [s.add(s.load(&x[0]), s.splat(0.0)), s.add(s.load(&x[1]), s.splat(0.0))];
             let results = [s.div(low, total), s.div(high, total)];
+            column.put(s, self.row, scaled(s, self.factors, at, results));
+        }
+        if let ([x], Some((at, column))) = (rest, columns.next()) {
+            let results = [s.div(s.add(s.load(x), s.splat(0.0)), total), s.splat(0.0)];
             column.put(s, self.row, scaled(s, self.factors, at, results));
         }
     }
@@ -474,15 +487,17 @@ mod tests {
                 out.copy_from_slice(&together[(row - first) * partial..][..partial]);
             }
             let mut out = Acts::default();
-            out.shape(1, self.heads * self.head_dim, Operand { blocks: false, values: true });
+            let each = self.head_dim.next_multiple_of(BLOCK);
+            out.shape(1, self.heads * each, Operand { blocks: false, values: true });
             let mut columns: Vec<_> = out.columns().collect();
-            for (head, out) in columns.chunks_exact_mut(self.head_dim / 32).enumerate() {
+            for (head, out) in columns.chunks_exact_mut(each / BLOCK).enumerate() {
                 let partials = &partials[head * (self.head_dim + PARTIAL_EXTRA)..];
                 let (stride, head_dim) = (partial, self.head_dim);
                 isa.run(Join { partials, stride, segments, head_dim, out, row: 0, factors: None });
             }
             drop(columns);
-            out.values().as_flattened().to_vec()
+            let heads = out.values().as_flattened().chunks_exact(each);
+            heads.flat_map(|head| &head[..self.head_dim]).copied().collect()
         }
 
         /// The same in `f64`, by the definition.
@@ -530,7 +545,7 @@ mod tests {
     #[test]
     fn outputs_are_right_and_the_same_bits_however_they_are_asked_for() {
         let lens = [1, 2, 15, 16, 17, 100, 255, 256, 257, 511, 512, 513, 1000, 2049, 4000];
-        for (head_dim, heads) in [(64, 3), (32, 1), (96, 2), (128, 5), (256, 4)] {
+        for (head_dim, heads) in [(64, 3), (32, 1), (96, 2), (128, 5), (256, 4), (16, 2), (80, 3)] {
             let mut case = Case::new(head_dim, heads, 4008);
             case.values[4000 * head_dim / LANES].fill(f16::INFINITY.to_bits()); // seen by later rows only
             let query = Noise(9).numbers(heads * head_dim);
@@ -583,7 +598,7 @@ mod tests {
 
     #[test]
     fn a_row_of_a_prompt_has_the_bits_of_a_row_alone() {
-        for (head_dim, heads) in [(64, 3), (32, 1), (96, 2), (128, 5), (256, 4)] {
+        for (head_dim, heads) in [(64, 3), (32, 1), (96, 2), (128, 5), (256, 4), (16, 2), (80, 3)] {
             let mut case = Case::new(head_dim, heads, 4 * SLAB);
             case.values[4000 * head_dim / LANES].fill(f16::INFINITY.to_bits()); // seen by later rows only
             let query = Noise(9).numbers(heads * head_dim);

@@ -53,10 +53,11 @@ pub fn attend_prompt(isa: Isa, queries: Queries<'_>, stretch: Stretch<'_>, out: 
         let lanes = SEGMENT * stretch.head_dim / LANES;
         converted.keys.resize(lanes, Aligned([0.0; LANES]));
         converted.values.resize(lanes, Aligned([0.0; LANES]));
-        if isa.rows() < 8 {
-            isa.run(Attend::<1, 1, 1> { queries, stretch, converted, out });
-        } else {
-            isa.run(Attend::<2, 2, 2> { queries, stretch, converted, out });
+        let has_pairs = stretch.head_dim.is_multiple_of(2 * LANES);
+        match (isa.rows() < 8, has_pairs) {
+            (true, _) => isa.run(Attend::<1, 1, 1> { queries, stretch, converted, out }),
+            (false, true) => isa.run(Attend::<2, 2, 2> { queries, stretch, converted, out }),
+            (false, false) => isa.run(Attend::<2, 2, 1> { queries, stretch, converted, out }),
         }
     });
 }

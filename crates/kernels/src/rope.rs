@@ -24,7 +24,7 @@ impl Angles<'_> {
 }
 
 /// Rotates all rows of a head in place and multiplies them with `scale`. If there are fewer angles than pairs, the first
-/// tiles of both halves are rotated.
+/// tiles of both halves are rotated. Halves may end within a tile.
 pub struct Rotate<'a> {
     /// `[head_dim / 16][m]`.
     pub tiles: &'a mut [[f32; LANES]],
@@ -42,6 +42,9 @@ impl Kernel for Rotate<'_> {
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
         let m = self.m;
+        if !(self.tiles.len() / m).is_multiple_of(2) {
+            return self.number_by_number();
+        }
         let (first, second) = self.tiles.split_at_mut(self.tiles.len() / 2);
         let rotated = self.angles.cos.len() / m;
         let (first, first_rest) = first.split_at_mut(rotated * m);
@@ -57,6 +60,31 @@ impl Kernel for Rotate<'_> {
             let (x, y) = (s.load(a), s.load(b));
             s.store(s.mul(s.sub(s.mul(x, cos), s.mul(y, sin)), scale), a);
             s.store(s.mul(s.fma(x, sin, s.mul(y, cos)), scale), b);
+        }
+    }
+}
+
+impl Rotate<'_> {
+    /// For heads whose halves end within a tile.
+    fn number_by_number(self) {
+        let (m, half) = (self.m, self.tiles.len() / self.m * LANES / 2);
+        let lanes = self.angles.cos.len() / m;
+        let rotated = (lanes * LANES).min(half);
+        let place = |row: usize, at: usize| (at / LANES * m + row, at % LANES);
+        for row in 0..m {
+            let angle = |table: &[[f32; LANES]], pair: usize| table[row * lanes + pair / LANES][pair % LANES];
+            for pair in 0..half {
+                let [(a, at), (b, beside)] = [pair, pair + half].map(|at| place(row, at));
+                let [x, y] = [self.tiles[a][at], self.tiles[b][beside]];
+                let [x, y] = match pair < rotated {
+                    true => {
+                        let (cos, sin) = (angle(self.angles.cos, pair), angle(self.angles.sin, pair));
+                        [x * cos - y * sin, x.mul_add(sin, y * cos)]
+                    }
+                    false => [x, y],
+                };
+                (self.tiles[a][at], self.tiles[b][beside]) = (x * self.scale, y * self.scale);
+            }
         }
     }
 }

@@ -30,6 +30,11 @@ impl GpuMtp {
     ) -> Result<Self, ModelError> {
         let (network, width) = (target.network(), target.network().shape.d_model);
         let (gpu, ctx_len) = (&network.gpu, network.ctx_len);
+        if plan.embedding.is_some() || plan.head.is_some() {
+            return Err(ModelError::Unsupported(
+                "a draft module with an embedding or a head of its own does not run on a GPU yet".to_owned(),
+            ));
+        }
         check_layer(&plan.layer, width)?;
         let (before_mixer, before_feed, attention) = usual(&plan.layer)?;
         let (head, vocab, room) = match vocab {

@@ -159,7 +159,10 @@ fn load_native(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result
     }
     let need = memory_need::of(context, WeightType::Stored, true);
     need.check(memory::available())?;
-    let target = context.config.load(context, interfaces::Backend::Native, progress)?;
+    let target: Box<dyn LoadedTarget> = match context.config.runs_whole_native() {
+        true => Box::new(super::on_native::OnNative::load(context, progress)?),
+        false => context.config.load(context, interfaces::Backend::Native, progress)?,
+    };
     Ok(OnBackend { target, account: need.account, notice: None, runs_on: RunsOn::Cpu, buffers: None })
 }
 

@@ -127,8 +127,9 @@ impl Card {
             }
             Err(error) => (format!("none that runs: {error}"), Vec::new(), (None, None)),
         };
-        let same_on_candle = !family.runs_whole_native();
         let plan = family.plan();
+        let in_f32 = plan.layers.iter().all(|layer| layer.latent().is_some());
+        let same_on_candle = !family.runs_whole_native() || in_f32;
         let lines = plan.describe();
         let need = memory_need::by_default(path, opened, DEFAULT_CTX.min(config.context_length));
         Self {

@@ -59,7 +59,10 @@ pub(super) fn of(context: &LoadContext<'_>, weight_type: WeightType, on_kernels:
         WeightType::Stored => 0,
         _ => (size * plan.looked_up_weights()) as i64 - looked_up_bytes(plan, source) as i64,
     };
-    let value_bytes = if whole { 2 } else { options.pass_form().kv_bytes() as u64 };
+    let cached = |layers: &mut dyn Iterator<Item = &Layer>| match whole {
+        true => account::cache_bytes(layers),
+        false => options.pass_form().kv_bytes() as u64 * layers.map(Layer::cached_values).sum::<u64>(),
+    };
     let states = KEPT_STATES * plan.state_bytes()
         + match options.rollback.unwrap_or_default() {
             Rollback::Snapshots => KEPT_ROWS * plan.state_bytes(), // the last one is the present one
@@ -100,8 +103,8 @@ pub(super) fn of(context: &LoadContext<'_>, weight_type: WeightType, on_kernels:
         target_weights: bytes(false).saturating_add_signed(folded(&mut plan.layers.iter()) - looked_up),
         drafter_weights: (bytes(true) + halves + trimmed_heads(context, own, whole))
             .saturating_add_signed(folded(&mut own.iter().map(|module| &module.layer))),
-        target_kv: value_bytes * plan.cached_values(),
-        drafter_kv: value_bytes * own.iter().map(|module| module.layer.cached_values()).sum::<u64>(),
+        target_kv: cached(&mut plan.layers.iter()),
+        drafter_kv: cached(&mut own.iter().map(|module| &module.layer)),
         states,
         passes,
         ctx_len: ctx_len as u64,
@@ -186,9 +189,10 @@ pub(super) fn with_buffers(account: MemoryAccount, made: u64) -> MemoryAccount {
 }
 
 /// Bytes that modules' projections, `[d, 2 d]`, take on the kernels besides those of their tensors: they are cut in halves,
-/// which are f32.
+/// which are f32 where a half is no whole blocks.
 fn halved_projections(tensors: &[LoadedTensor<'_>], d: usize) -> u64 {
-    let projections = tensors.iter().filter(|tensor| tensor.of_module && tensor.shape == [d, 2 * d]);
+    let is_cut = |tensor: &&LoadedTensor<'_>| tensor.encoding.is_some_and(|encoding| encoding.row_bytes(d).is_none());
+    let projections = tensors.iter().filter(|tensor| tensor.of_module && tensor.shape == [d, 2 * d]).filter(is_cut);
     let more = |tensor: &LoadedTensor<'_>| (8 * d * d) as u64 - tensor.bytes(MatrixForm::Tiles).min((8 * d * d) as u64);
     projections.map(more).sum()
 }

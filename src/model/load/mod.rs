@@ -19,6 +19,7 @@ mod mtp_sidecar;
 pub mod named_module;
 #[cfg(feature = "gpu")]
 mod on_gpu;
+mod on_native;
 mod open;
 pub mod preflight;
 mod server_flags;

@@ -119,8 +119,14 @@ impl Attention {
 
     /// Attention outputs, ready for the output projection, to `scratch.attended`.
     fn attend(&self, pass: Pass<'_>, (cache, operand): (&mut LayerCache<'_>, Operand), scratch: &mut Scratch) {
+        self.attend_wide(pass, (cache, operand), scratch);
+        pass.gather_answers(&mut scratch.attended, &mut scratch.wide);
+    }
+
+    /// The same; answers of heads that fill no whole columns are not yet gathered.
+    fn attend_wide(&self, pass: Pass<'_>, (cache, operand): (&mut LayerCache<'_>, Operand), scratch: &mut Scratch) {
         let (shape, m) = (pass.shape, pass.m);
-        scratch.attended.shape(m, shape.heads * shape.head_dim, operand);
+        let answers = pass.answers(&mut scratch.attended, &mut scratch.wide, operand);
         let rule = self.rule;
         // segments before the first row's window are seen by nobody
         let before = rule.first_segment(pass.base + 1);
@@ -129,7 +135,7 @@ impl Attention {
         let partial = group * (shape.head_dim + PARTIAL_EXTRA);
         if let Some(tree) = pass.tree {
             scratch.partials.resize(shape.kv_heads * m * segments * partial, 0.0);
-            let scratch = (&scratch.heads[..], &mut scratch.partials[..], &mut scratch.attended);
+            let scratch = (&scratch.heads[..], &mut scratch.partials[..], answers);
             return attend_tree((pass, self), tree, cache, scratch);
         }
         let cache = &*cache;
@@ -149,7 +155,7 @@ impl Attention {
                 attend(pass.cpu.isa, queries, stretch, &mut out[..rows * partial]);
             }
         };
-        let (mut columns, each) = pass.columns(&mut scratch.attended, teams, here);
+        let (mut columns, each) = pass.columns(answers, teams, here);
         pass.cpu.pool.chunks_then(
             (&mut scratch.partials, rows * partial),
             (&mut columns, each),

@@ -88,7 +88,7 @@ impl NativeBatch {
     /// [`ModelError::Unsupported`] for a model with layers that do not attend.
     pub fn new(model: &NativeLlama, slots: usize) -> Result<Self, ModelError> {
         if model.weights.layers.iter().any(|layer| !layer.mixer.attends()) {
-            let what = "sequences of a model with recurrent layers do not run together";
+            let what = "sequences of a model whose layers do not all keep keys and values do not run together";
             return Err(ModelError::Unsupported(what.into()));
         }
         let shape = model.cache.shape();
@@ -303,7 +303,7 @@ impl Placed<'_> {
         scratch.partials.resize(shape.kv_heads * m * segments * partial, 0.0);
         let group_tiles = group * shape.head_dim / LANES * m;
         let heads = &scratch.heads;
-        scratch.attended.shape(m, shape.heads * shape.head_dim, operand);
+        let answers = pass.answers(&mut scratch.attended, &mut scratch.wide, operand);
         let attend = |item: usize, out: &mut [f32]| {
             let (head, row, segment) = (item / segments / m, item / segments % m, item % segments);
             let RowPlace { slot, position } = self.places[row];
@@ -314,7 +314,7 @@ impl Placed<'_> {
                 attend(pass.cpu.isa, Queries { tiles, m, first: row, rows: 1 }, stretch, out);
             }
         };
-        let (mut columns, each) = pass.columns(&mut scratch.attended, m, |_| 1);
+        let (mut columns, each) = pass.columns(answers, m, |_| 1);
         pass.cpu.pool.chunks_then(
             (&mut scratch.partials, partial),
             (&mut columns, each),
@@ -326,6 +326,7 @@ impl Placed<'_> {
                 pass.join(rule, partials, seen, (columns, 0));
             },
         );
+        pass.gather_answers(&mut scratch.attended, &mut scratch.wide);
     }
 }
 

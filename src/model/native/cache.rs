@@ -21,6 +21,8 @@ pub(in crate::model) struct KvShape {
     pub(in crate::model) kv_heads: usize,
     pub(in crate::model) head_dim: usize,
     pub(in crate::model) ctx_len: usize,
+    /// Layers of latent attention, which cache a row of so many numbers in f32 instead.
+    pub(in crate::model) latents: (usize, usize),
 }
 
 impl KvShape {
@@ -41,7 +43,8 @@ impl KvShape {
 
     /// Bytes of a position.
     pub(in crate::model) fn bytes_per_position(self) -> u64 {
-        (2 * 2 * self.layers * self.kv_heads * self.head_dim) as u64
+        let (layers, width) = self.latents;
+        (2 * 2 * self.layers * self.kv_heads * self.head_dim + size_of::<f32>() * layers * width) as u64
     }
 }
 
@@ -51,6 +54,7 @@ pub(in crate::model) struct KvCache {
     shape: KvShape,
     len: usize,
     lanes: LazyZeros, // [parts][layers][kv_heads][keys, values] slabs
+    rows: Vec<f32>,   // [layers of latent attention][positions][width]
 }
 
 /// The slabs of one layer.
@@ -99,7 +103,11 @@ impl LayerCache<'_> {
 impl KvCache {
     /// An empty cache. The system provides memory when positions are first written.
     pub(in crate::model) fn new(shape: KvShape) -> Self {
-        Self { shape, len: 0, lanes: LazyZeros::new(shape.slabs() * shape.lanes(shape.ctx_len)) }
+        let (layers, width) = shape.latents;
+        // the system gives zeros as pages that take no memory until they are written
+        OutOfMemory::unless_there_are(layers * width * shape.ctx_len * size_of::<f32>());
+        let rows = vec![0.0; layers * width * shape.ctx_len];
+        Self { shape, len: 0, lanes: LazyZeros::new(shape.slabs() * shape.lanes(shape.ctx_len)), rows }
     }
 
     pub(in crate::model) fn shape(&self) -> KvShape {
@@ -132,6 +140,12 @@ impl KvCache {
         LayerCache { shape: self.shape, layer, lanes: &mut self.lanes }
     }
 
+    /// The rows of a layer of latent attention, `[positions][width]`.
+    pub(in crate::model) fn latents(&mut self, layer: usize) -> &mut [f32] {
+        let len = self.shape.ctx_len * self.shape.latents.1;
+        &mut self.rows[layer * len..][..len]
+    }
+
     /// Keeps, of the rows after `base`, those of `path`, which ascends.
     pub(in crate::model) fn retain(&mut self, base: usize, path: &[usize]) {
         let KvShape { layers, head_dim, .. } = self.shape;
@@ -145,6 +159,13 @@ impl KvCache {
                 }
             }
         }
+        let (layers, width) = self.shape.latents;
+        for layer in 0..layers {
+            let rows = self.latents(layer);
+            for (depth, row) in path.iter().enumerate().filter(|(depth, row)| depth != *row) {
+                rows.copy_within((base + row) * width..(base + row + 1) * width, (base + depth) * width);
+            }
+        }
         self.set_len(base + path.len());
     }
 
@@ -152,6 +173,11 @@ impl KvCache {
     pub(in crate::model) fn fork(&self) -> Self {
         let mut fork = Self::new(self.shape);
         fork.len = self.len;
+        let (layers, width) = self.shape.latents;
+        for layer in 0..layers {
+            let used = layer * self.shape.ctx_len * width..(layer * self.shape.ctx_len + self.len) * width;
+            fork.rows[used.clone()].copy_from_slice(&self.rows[used]);
+        }
         let part = self.shape.part();
         for (index, (from, to)) in self.lanes.chunks(part).zip(fork.lanes.chunks_mut(part)).enumerate() {
             let used = self.shape.lanes(self.len.saturating_sub(index * SLAB).min(SLAB));

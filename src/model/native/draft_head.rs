@@ -55,6 +55,23 @@ impl DraftHead {
         Ok((head, tokens))
     }
 
+    /// One that is not the target's: all rows, or those of `vocab`, ascending.
+    ///
+    /// # Errors
+    /// As [`DraftHead::trimmed`].
+    pub(in crate::model) fn own(
+        target: &Arc<Weights>,
+        head: Matrix,
+        vocab: Option<&[TokenId]>,
+    ) -> Result<(Self, DraftTokens), ModelError> {
+        let all = || (0..head.rows() as u32).map(TokenId).collect();
+        let vocab = vocab.map_or_else(all, <[TokenId]>::to_vec);
+        let rows: Vec<_> = vocab.iter().map(|token| token.index()).collect();
+        let base = if rows.len() == head.rows() { Some(head) } else { head.select(&target.cpu, &rows) };
+        let base = base.ok_or_else(|| ModelError::Unsupported("a head of mixed encodings".to_owned()))?;
+        Ok((Self::on(target, base, 0), DraftTokens::new(vocab, 0)))
+    }
+
     /// The rows of `base`, and memory for `room` more.
     fn on(target: &Arc<Weights>, base: Matrix, room: usize) -> Self {
         let matrix = if room > 0 { base.with_room(&target.cpu, (room, &target.head)) } else { base.clone() };

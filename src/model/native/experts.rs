@@ -14,16 +14,22 @@ use super::{
 };
 use crate::model::ModelError;
 use crate::model::nn::{Activation, Choice, ExpertKernel, ExpertMatrix, ExpertSizes, StoredExperts, by_expert};
-use draftscope_kernels::{Acts, BLOCK, Column, GeluMul, LANES, Onto, SiluMul};
+use draftscope_kernels::{Acts, BLOCK, Column, GeluMul, LANES, Onto, Operand, SiluMul};
 
 /// All experts of a layer.
 #[derive(Debug)]
 pub(in crate::model) struct ExpertStack {
-    cpu: Arc<Cpu>,
     sizes: ExpertSizes,
     activation: Activation,
     gate_up: GateUp,
     down: Matrix,
+}
+
+/// Experts of a model whose other parts run on candle.
+#[derive(Debug)]
+pub(super) struct LentExperts {
+    stack: ExpertStack,
+    cpu: Arc<Cpu>,
     /// Shared by all layers, which run one after the other.
     scratch: Arc<Mutex<Scratch>>,
 }
@@ -62,12 +68,7 @@ impl ExpertStack {
     ///
     /// # Errors
     /// [`ModelError::Unsupported`] for widths that the kernels do not support.
-    pub(super) fn pack(
-        cpu: &Arc<Cpu>,
-        scratch: &Arc<Mutex<Scratch>>,
-        stored: &StoredExperts<'_>,
-        activation: Activation,
-    ) -> Result<Self, ModelError> {
+    pub(super) fn pack(cpu: &Cpu, stored: &StoredExperts<'_>, activation: Activation) -> Result<Self, ModelError> {
         let sizes = stored.sizes();
         let ExpertSizes { count, d, width } = sizes;
         if !d.is_multiple_of(BLOCK) || !width.is_multiple_of(BLOCK) {
@@ -84,11 +85,51 @@ impl ExpertStack {
         let all = |matrix, rows| (0..count).map(|expert| part(expert, matrix, rows)).collect::<Vec<_>>();
         let gate_up = GateUp::pack_all(cpu, d, [&all(ExpertMatrix::Gate, width), &all(ExpertMatrix::Up, width)]);
         let down = Matrix::pack(cpu, width, &all(ExpertMatrix::Down, d));
-        Ok(Self { cpu: Arc::clone(cpu), sizes, activation, gate_up, down, scratch: Arc::clone(scratch) })
+        Ok(Self { sizes, activation, gate_up, down })
+    }
+
+    /// Number of experts.
+    pub(super) fn count(&self) -> usize {
+        self.sizes.count
+    }
+
+    /// Bytes of all experts in memory.
+    pub(super) fn bytes(&self) -> usize {
+        self.gate_up.bytes() + self.down.bytes()
+    }
+
+    /// The forms of activations that experts read.
+    pub(super) fn operand(&self) -> Operand {
+        self.gate_up.operand()
+    }
+
+    /// The last matrices of all experts.
+    pub(super) fn down(&self) -> &Matrix {
+        &self.down
+    }
+
+    /// The weighted sums `[d / 16][m]` of each row's experts; `chosen` has an entry for each row.
+    pub(super) fn run(
+        &self,
+        cpu: &Cpu,
+        (acts, chosen): (&Acts, &[Choice]),
+        Scratch { groups, .. }: &mut Scratch,
+        sums: &mut [[f32; LANES]],
+    ) {
+        let rows_of = by_expert(chosen);
+        groups.resize_with(groups.len().max(rows_of.len()), Group::default);
+        let groups = &mut groups[..rows_of.len()];
+        for (group, (expert, rows)) in groups.iter_mut().zip(rows_of) {
+            let ids: Vec<usize> = rows.iter().map(|(row, _)| *row).collect();
+            acts.gather(&ids, self.operand(), &mut group.acts);
+            (group.expert, group.rows) = (expert, rows);
+        }
+        self.inner(cpu, groups);
+        self.sums(cpu, groups, (chosen.len(), sums));
     }
 
     /// `activation(gate) · up` of every chosen expert, ready for its down matrix.
-    fn inner(&self, groups: &mut [Group]) {
+    fn inner(&self, cpu: &Cpu, groups: &mut [Group]) {
         let blocks = self.sizes.width / BLOCK;
         let mut jobs = Vec::with_capacity(groups.len() * blocks);
         for Group { expert, rows, acts, gate_up, inner } in groups {
@@ -99,54 +140,62 @@ impl ExpertStack {
             let parts = inner.columns().zip(gate_up.chunks_exact_mut(4 * m)).enumerate();
             jobs.extend(parts.map(|(block, (out, gate_up))| Job { acts, block: first + block, gate_up, out }));
         }
-        self.cpu.pool.each(&mut jobs, |_, Job { acts, block, gate_up, out }| {
-            self.gate_up.multiply(&self.cpu, *block, acts, gate_up);
+        cpu.pool.each(&mut jobs, |_, Job { acts, block, gate_up, out }| {
+            self.gate_up.multiply(cpu, *block, acts, gate_up);
             let (gate, up) = gate_up.split_at(gate_up.len() / 2);
             match self.activation {
-                Activation::Silu => SiluMul { gate, up, out }.run_on(self.cpu.isa),
-                Activation::Gelu => GeluMul { gate, up, out }.run_on(self.cpu.isa),
+                Activation::Silu => SiluMul { gate, up, out }.run_on(cpu.isa),
+                Activation::Gelu => GeluMul { gate, up, out }.run_on(cpu.isa),
             }
         });
     }
 
     /// The weighted sums `[d / 16][m]`.
-    fn sums(&self, groups: &[Group], m: usize) -> Vec<[f32; LANES]> {
+    fn sums(&self, cpu: &Cpu, groups: &[Group], (m, sums): (usize, &mut [[f32; LANES]])) {
         let tiles = self.sizes.d / LANES;
-        let mut sums = vec![[0.0; LANES]; tiles * m];
-        let grain = self.cpu.grain(tiles);
-        self.cpu.pool.chunks(&mut sums, grain * m, |item, sums| {
+        let grain = cpu.grain(tiles);
+        cpu.pool.chunks(sums, grain * m, |item, sums| {
+            sums.fill([0.0; LANES]);
             let mut product = vec![[0.0; LANES]; m];
             for Group { expert, rows, inner, .. } in groups {
                 let product = &mut product[..rows.len()];
                 for (tile, sums) in sums.chunks_exact_mut(m).enumerate() {
                     let tile = expert * tiles + item * grain + tile;
-                    self.down.multiply(&self.cpu, tile, inner, Onto::Nothing, product);
+                    self.down.multiply(cpu, tile, inner, Onto::Nothing, product);
                     for ((row, weight), product) in rows.iter().zip(&*product) {
                         sums[*row].iter_mut().zip(product).for_each(|(sum, x)| *sum += weight * x);
                     }
                 }
             }
         });
-        sums
     }
 }
 
-impl ExpertKernel for ExpertStack {
+impl LentExperts {
+    /// Packs the experts of a layer; `scratch` is shared with other layers.
+    ///
+    /// # Errors
+    /// As [`ExpertStack::pack`].
+    pub(super) fn pack(
+        cpu: &Arc<Cpu>,
+        scratch: &Arc<Mutex<Scratch>>,
+        stored: &StoredExperts<'_>,
+        activation: Activation,
+    ) -> Result<Self, ModelError> {
+        let stack = ExpertStack::pack(cpu, stored, activation)?;
+        Ok(Self { stack, cpu: Arc::clone(cpu), scratch: Arc::clone(scratch) })
+    }
+}
+
+impl ExpertKernel for LentExperts {
     fn forward(&self, x: &[f32], chosen: &[Choice]) -> Vec<f32> {
-        let (d, m) = (self.sizes.d, chosen.len());
+        let (d, m) = (self.stack.sizes.d, chosen.len());
         let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
-        let Scratch { acts, groups } = &mut *scratch;
-        head::load(&self.cpu, self.gate_up.operand(), (x.as_chunks().0, d), acts);
-        let rows_of = by_expert(chosen);
-        groups.resize_with(groups.len().max(rows_of.len()), Group::default);
-        let groups = &mut groups[..rows_of.len()];
-        for (group, (expert, rows)) in groups.iter_mut().zip(rows_of) {
-            let ids: Vec<usize> = rows.iter().map(|(row, _)| *row).collect();
-            acts.gather(&ids, &mut group.acts);
-            (group.expert, group.rows) = (expert, rows);
-        }
-        self.inner(groups);
-        let sums = self.sums(groups, m);
+        let mut acts = std::mem::take(&mut scratch.acts);
+        head::load(&self.cpu, self.stack.operand(), (x.as_chunks().0, d), &mut acts);
+        let mut sums = vec![[0.0; LANES]; d / LANES * m];
+        self.stack.run(&self.cpu, (&acts, chosen), &mut scratch, &mut sums);
+        scratch.acts = acts;
         let mut out = vec![0.0; m * d];
         for (row, out) in out.chunks_exact_mut(d).enumerate() {
             for (to, tile) in out.as_chunks_mut::<LANES>().0.iter_mut().zip(sums[row..].iter().step_by(m)) {
@@ -157,7 +206,7 @@ impl ExpertKernel for ExpertStack {
     }
 
     fn bytes(&self) -> u64 {
-        (self.gate_up.bytes() + self.down.bytes()) as u64
+        self.stack.bytes() as u64
     }
 }
 
@@ -183,11 +232,11 @@ mod tests {
         })
     }
 
-    fn stack(cpu: Cpu, tensors: &Tensors, activation: Activation) -> ExpertStack {
+    fn stack(cpu: Cpu, tensors: &Tensors, activation: Activation) -> LentExperts {
         let names = ExpertNames::Stacked(["gate", "up", "down"].map(str::to_owned));
         let tensors = tensors.iter().map(|(encoding, bytes, _)| Stored::new(*encoding, bytes)).collect();
         let stored = StoredExperts::of(&names, SIZES, tensors).unwrap();
-        ExpertStack::pack(&Arc::new(cpu), &Arc::default(), &stored, activation).unwrap()
+        LentExperts::pack(&Arc::new(cpu), &Arc::default(), &stored, activation).unwrap()
     }
 
     fn product(matrix: &[f32], expert: usize, x: &[f64]) -> Vec<f64> {
@@ -288,7 +337,7 @@ mod tests {
         let of = of.map(|(tensor, e)| Stored::new(tensors[tensor].0, expert(tensor, e))).collect();
         let single = StoredExperts::of(&single, SIZES, of).unwrap();
         for stored in [joined, single] {
-            let stack = ExpertStack::pack(&Arc::new(cpu()), &Arc::default(), &stored, Activation::Silu).unwrap();
+            let stack = LentExperts::pack(&Arc::new(cpu()), &Arc::default(), &stored, Activation::Silu).unwrap();
             assert_eq!(stack.forward(&x, &chosen), stacked);
         }
     }

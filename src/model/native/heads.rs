@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::{
     head,
     linear::{KEPT_TILES, Processor},
-    matrix::{Matrix, RowOrder},
+    matrix::{Cpu, Matrix, RowOrder},
     tensors::RawTensor,
 };
 use crate::fatal::OutOfMemory;
@@ -27,11 +27,17 @@ pub(super) struct HeadMemory {
 
 /// The matrices of all heads.
 #[derive(Debug)]
-pub(super) struct HeadMatrices {
-    cpu: Processor,
+pub(in crate::model) struct HeadMatrices {
     shape: HeadShape,
     /// `[heads · out, in]`, both padded.
     matrix: Matrix,
+}
+
+/// Those of a model whose other parts run on candle.
+#[derive(Debug)]
+pub(super) struct LentHeads {
+    matrices: HeadMatrices,
+    cpu: Processor,
     /// Shared by all layers, which run one after the other.
     memory: Arc<Mutex<HeadMemory>>,
 }
@@ -59,48 +65,54 @@ impl HeadMatrices {
     ///
     /// # Errors
     /// [`ModelError::Unsupported`] for encodings that the kernels do not support.
-    pub(super) fn pack(
-        stored: Stored<'_>,
-        name: &str,
-        shape: HeadShape,
-        (cpu, memory): (&Processor, &Arc<Mutex<HeadMemory>>),
-    ) -> Result<Self, ModelError> {
+    pub(super) fn pack(stored: Stored<'_>, name: &str, shape: HeadShape, cpu: &Cpu) -> Result<Self, ModelError> {
         let (stored, whole) = padded(stored.compact(), shape)?;
         let rows = whole.heads * whole.out;
         let raw = RawTensor::new(stored, name, (rows, whole.input))?;
         let matrix = Matrix::pack(cpu, whole.input, &[raw.part(rows, RowOrder::Stored)]);
-        Ok(Self { cpu: cpu.clone(), shape, matrix, memory: Arc::clone(memory) })
+        Ok(Self { shape, matrix })
+    }
+
+    /// Bytes in memory.
+    pub(super) fn bytes(&self) -> usize {
+        self.matrix.bytes()
     }
 
     /// Rows `[m, in]` of a head as activations.
-    fn load(&self, rows: &[f32], out: &mut Acts) {
+    fn load(&self, cpu: &Cpu, rows: &[f32], out: &mut Acts) {
         let (input, k) = (self.shape.input, self.matrix.k());
         if input == k {
-            return head::operand(&self.cpu, &self.matrix, rows.as_chunks().0, out);
+            return head::operand(cpu, &self.matrix, rows.as_chunks().0, out);
         }
         let mut wide = vec![0.0; rows.len() / input * k];
         for (from, to) in rows.chunks_exact(input).zip(wide.chunks_exact_mut(k)) {
             to[..input].copy_from_slice(from);
         }
-        head::operand(&self.cpu, &self.matrix, wide.as_chunks().0, out);
+        head::operand(cpu, &self.matrix, wide.as_chunks().0, out);
     }
 
-    /// Rows `first..last` of each head: `x [heads, m, in]`, `out [heads, m, out]`. At most [`PROMPT_ROWS`].
-    fn pass(&self, (x, m): (&[f32], usize), rows: std::ops::Range<usize>, out: &mut [f32]) {
+    /// Rows of each head, at most [`PROMPT_ROWS`] of its `m`: `x [heads, m, in]`, `out [heads, m, out]`.
+    pub(super) fn pass(
+        &self,
+        (cpu, memory): (&Cpu, &mut HeadMemory),
+        (x, m): (&[f32], usize),
+        rows: std::ops::Range<usize>,
+        out: &mut [f32],
+    ) {
         let HeadShape { heads, out: width, input } = self.shape;
-        let HeadMemory { acts, tiles } = &mut *self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let HeadMemory { acts, tiles } = memory;
         let (count, each) = (rows.len(), self.matrix.tiles() / heads);
-        acts.resize_with(heads, Acts::default);
-        self.cpu.pool.each(acts, |head, acts| {
+        acts.resize_with(acts.len().max(heads), Acts::default);
+        cpu.pool.each(&mut acts[..heads], |head, acts| {
             let own = &x[head * m * input..][rows.start * input..rows.end * input];
-            self.load(own, acts);
+            self.load(cpu, own, acts);
         });
         tiles.resize(heads * each * count, [0.0; LANES]);
-        let grain = self.cpu.grain(heads * each);
-        self.cpu.pool.chunks(tiles, grain * count, |item, tiles| {
+        let grain = cpu.grain(heads * each);
+        cpu.pool.chunks(tiles, grain * count, |item, tiles| {
             for (tile, tiles) in tiles.chunks_exact_mut(count).enumerate() {
                 let tile = item * grain + tile;
-                self.matrix.multiply(&self.cpu, tile, &acts[tile / each], Onto::Nothing, tiles);
+                self.matrix.multiply(cpu, tile, &acts[tile / each], Onto::Nothing, tiles);
             }
         });
         for (tiles, out) in tiles.chunks_exact(each * count).zip(out.chunks_exact_mut(m * width)) {
@@ -116,19 +128,36 @@ impl HeadMatrices {
     }
 }
 
-impl HeadMatMul for HeadMatrices {
+impl LentHeads {
+    /// As [`HeadMatrices::pack`].
+    ///
+    /// # Errors
+    /// As there.
+    pub(super) fn pack(
+        stored: Stored<'_>,
+        name: &str,
+        shape: HeadShape,
+        (cpu, memory): (&Processor, &Arc<Mutex<HeadMemory>>),
+    ) -> Result<Self, ModelError> {
+        let matrices = HeadMatrices::pack(stored, name, shape, cpu)?;
+        Ok(Self { matrices, cpu: cpu.clone(), memory: Arc::clone(memory) })
+    }
+}
+
+impl HeadMatMul for LentHeads {
     fn forward(&self, x: &[f32]) -> Vec<f32> {
-        let HeadShape { heads, out: width, input } = self.shape;
+        let HeadShape { heads, out: width, input } = self.matrices.shape;
         let m = x.len() / (heads * input);
         let mut out = vec![0.0; heads * m * width];
+        let memory = &mut *self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         for first in (0..m).step_by(PROMPT_ROWS) {
-            self.pass((x, m), first..m.min(first + PROMPT_ROWS), &mut out);
+            self.matrices.pass((&self.cpu, memory), (x, m), first..m.min(first + PROMPT_ROWS), &mut out);
         }
         out
     }
 
     fn bytes(&self) -> u64 {
-        self.matrix.bytes() as u64
+        self.matrices.bytes() as u64
     }
 }
 
@@ -143,9 +172,9 @@ mod tests {
     use crate::model::nn::Kernels;
     use draftscope_kernels::{Encoding, Isa, Pool};
 
-    fn packed(cpu: Cpu, (encoding, bytes): (Encoding, &[u8]), shape: HeadShape) -> HeadMatrices {
+    fn packed(cpu: Cpu, (encoding, bytes): (Encoding, &[u8]), shape: HeadShape) -> LentHeads {
         let cpu = Processor::Own(Arc::new(cpu));
-        HeadMatrices::pack(Stored::new(encoding, bytes), "a", shape, (&cpu, &Arc::default())).unwrap()
+        LentHeads::pack(Stored::new(encoding, bytes), "a", shape, (&cpu, &Arc::default())).unwrap()
     }
 
     #[test]

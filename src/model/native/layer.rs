@@ -7,13 +7,15 @@
 //! Invariant: nothing depends on which thread does an item.
 
 use super::{
-    gate_up::GateUp,
+    answers::Answers,
+    feed::{Feed, FeedMemory},
+    latent::LatentMemory,
     matrix::Matrix,
     mixer::{LayerMemory, Mixer},
     pass::{Pass, Stream},
 };
-use crate::model::nn::{Activation, TransformerConfig};
-use draftscope_kernels::{Acts, GeluMul, LANES, Operand, PARTIAL_EXTRA, PROMPT_ROWS, SEGMENT, SiluMul};
+use crate::model::nn::TransformerConfig;
+use draftscope_kernels::{Acts, LANES, Operand, PARTIAL_EXTRA, PROMPT_ROWS, SEGMENT};
 
 /// Sizes of a block.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,7 +24,6 @@ pub(in crate::model) struct BlockShape {
     pub(in crate::model) heads: usize,
     pub(in crate::model) kv_heads: usize,
     pub(in crate::model) head_dim: usize,
-    pub(in crate::model) d_ff: usize,
     pub(in crate::model) eps: f32,
 }
 
@@ -30,7 +31,12 @@ impl BlockShape {
     /// Of a block of a model of these sizes.
     pub(in crate::model) fn of(c: &TransformerConfig) -> Self {
         let (d_model, heads, kv_heads, head_dim) = (c.d_model, c.heads, c.kv_heads, c.head_dim);
-        Self { d_model, heads, kv_heads, head_dim, d_ff: c.ffn, eps: c.norm_eps }
+        Self { d_model, heads, kv_heads, head_dim, eps: c.norm_eps }
+    }
+
+    /// The same for blocks without keys and values of heads.
+    pub(in crate::model) fn without_heads(self) -> Self {
+        Self { heads: 0, kv_heads: 0, ..self }
     }
 
     /// Bytes of what attention keeps of one row that sees so many positions, until its segments are joined.
@@ -49,12 +55,10 @@ pub(in crate::model) struct Layer {
     pub(in crate::model) mixer: Mixer,
     pub(in crate::model) out: Matrix, // [d, width of the mixer's answers]
     pub(in crate::model) ffn_norm: NormWeight,
-    pub(in crate::model) gate_up: GateUp, // [2 d_ff, d]
-    pub(in crate::model) activation: Activation,
-    pub(in crate::model) down: Matrix, // [d, d_ff]
-    /// Norms of what the mixer and the gated layer give, before it is added.
+    pub(in crate::model) feed: Feed,
+    /// Norms of what the mixer and the feed-forward part give, before it is added.
     pub(in crate::model) after_norms: Option<[NormWeight; 2]>,
-    /// Whether the mixer and the gated layer read the stream as it is; the weights of their norms are 1 then.
+    /// Whether the mixer and the feed-forward part read the stream as it is; the weights of their norms are 1 then.
     pub(in crate::model) raw: [bool; 2],
     /// Factors of what they add, where no norm comes after them.
     pub(in crate::model) scales: [f32; 2],
@@ -78,11 +82,12 @@ pub(in crate::model) struct Scratch {
     pub(in crate::model) x: Vec<[f32; LANES]>,
     pub(in crate::model) acts: Acts,
     pub(in crate::model) attended: Acts,
-    inner: Acts,
+    pub(super) wide: Answers,
+    pub(super) latent: LatentMemory,
+    feed: FeedMemory,
     pub(in crate::model) heads: Vec<[f32; LANES]>, // [heads + 2 kv_heads][head_dim / 16][m]
     /// `[kv_heads][teams][segments][rows of a team][group][head_dim + PARTIAL_EXTRA]`
     pub(in crate::model) partials: Vec<f32>,
-    gate_up: Vec<[f32; LANES]>,   // [d_ff / 32][gate, up][2][m]
     pub(super) squares: Vec<f32>, // [d / 32][m]
     given: Vec<[f32; LANES]>,     // [d / 16][m], what a step gives, before its norm
 }
@@ -118,16 +123,16 @@ impl Layer {
     /// Bytes in memory.
     pub(in crate::model) fn bytes(&self) -> usize {
         let norms = [&self.attn_norm, &self.ffn_norm].into_iter().chain(self.after_norms.iter().flatten());
-        [&self.out, &self.down].iter().map(|matrix| matrix.bytes()).sum::<usize>()
-            + self.mixer.bytes()
-            + self.gate_up.bytes()
+        self.mixer.bytes()
+            + self.out.bytes()
+            + self.feed.bytes()
             + norms.map(|norm| size_of_val(norm.as_slice())).sum::<usize>()
     }
 
     /// Adds this to the weights of its norms.
     pub(in crate::model) fn shift_norms(&mut self, by: f32) {
         let norms = [&mut self.attn_norm, &mut self.ffn_norm].into_iter().chain(self.after_norms.iter_mut().flatten());
-        norms.chain(self.mixer.norms_mut()).flatten().flatten().for_each(|weight| *weight += by);
+        norms.chain(self.mixer.norms_mut()).chain(self.feed.norms_mut()).flatten().flatten().for_each(|weight| *weight += by);
     }
 
     /// Norms the rows in `scratch.x` for the first block of a pass; returns whether they were finite.
@@ -144,7 +149,7 @@ impl Layer {
     /// left, if a block follows. Returns whether the rows were finite.
     pub(in crate::model) fn forward(&self, pass: Pass<'_>, memory: LayerMemory<'_>, scratch: &mut Scratch) -> bool {
         self.mixer.forward(pass, (memory, &self.out), scratch);
-        pass.cpu.pool.soon(self.gate_up.first_panel());
+        pass.cpu.pool.soon(self.feed.first_panel());
         self.finish(pass, scratch)
     }
 
@@ -153,35 +158,32 @@ impl Layer {
         let after = self.after_norms.as_ref().map_or([None; 2], |norms| norms.each_ref().map(Some));
         let Scratch { x, acts, attended, squares, given, .. } = scratch;
         scale(attended, self.scales[0]);
-        let next = Some(Reader { weight: &self.ffn_norm, raw: self.raw[1], operand: self.gate_up.operand() });
+        let next = Some(Reader { weight: &self.ffn_norm, raw: self.raw[1], operand: self.feed.operand() });
         let stream = Stream { x, given, squares, out: acts };
         let finite = pass.add((&self.out, attended), (after[0], next), stream);
-        self.feed_forward(pass, scratch);
-        pass.cpu.pool.soon(pass.next.matrix().map_or(&[], Matrix::first_panel));
-        let Scratch { x, acts, inner, squares, given, .. } = scratch;
-        scale(inner, self.scales[1]);
+        finite & self.feed_forward(pass, after[1], scratch)
+    }
+
+    /// The feed-forward part; returns whether the rows were finite.
+    fn feed_forward(&self, pass: Pass<'_>, after: Option<&NormWeight>, scratch: &mut Scratch) -> bool {
+        let Scratch { x, acts, feed: memory, squares, given, .. } = scratch;
         let next = match pass.next {
             Next::Block(next) => Some(next.reader()),
             Next::Head(_) | Next::Else => None,
         };
-        finite & pass.add((&self.down, inner), (after[1], next), Stream { x, given, squares, out: acts })
-    }
-
-    /// `activation(gate) · up`, ready for the down projection, to `scratch.inner`.
-    fn feed_forward(&self, pass: Pass<'_>, scratch: &mut Scratch) {
-        let m = pass.m;
-        scratch.inner.shape(m, pass.shape.d_ff, self.down.operand());
-        scratch.gate_up.resize(pass.shape.d_ff / LANES * 2 * m, [0.0; LANES]);
-        let columns = scratch.inner.columns();
-        let mut jobs: Vec<_> = columns.zip(scratch.gate_up.chunks_exact_mut(4 * m)).collect();
-        let acts = &scratch.acts;
-        pass.cpu.pool.each(&mut jobs, |at, (column, out)| {
-            self.gate_up.multiply(pass.cpu, at, acts, out);
-            let (gate, up) = out.split_at(2 * m);
-            match self.activation {
-                Activation::Silu => SiluMul { gate, up, out: column }.run_on(pass.cpu.isa),
-                Activation::Gelu => GeluMul { gate, up, out: column }.run_on(pass.cpu.isa),
+        let soon = || pass.cpu.pool.soon(pass.next.matrix().map_or(&[], Matrix::first_panel));
+        match &self.feed {
+            Feed::Dense(gated) => {
+                gated.inner(pass, acts, memory);
+                soon();
+                scale(&mut memory.inner, self.scales[1]);
+                pass.add((&gated.down, &memory.inner), (after, next), Stream { x, given, squares, out: acts })
             }
-        });
+            Feed::Experts(experts) => {
+                experts.forward(pass, (x, acts), memory, (given, squares));
+                soon();
+                pass.add_given((after, next), self.scales[1], Stream { x, given, squares, out: acts })
+            }
+        }
     }
 }

@@ -7,9 +7,9 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{
-    experts::{ExpertStack, Scratch},
+    experts::{LentExperts, Scratch},
     head,
-    heads::{HeadMatrices, HeadMemory},
+    heads::{HeadMemory, LentHeads},
     llama::{NativeLlama, Weights},
     load::tiled_bytes,
     matrix::{Bits, Cpu, Matrix, RowOrder},
@@ -116,13 +116,13 @@ impl Kernels for NativeCpu {
 
     fn experts(&self, stored: &StoredExperts<'_>, activation: Activation) -> Result<Arc<dyn ExpertKernel>, ModelError> {
         match &self.cpu {
-            Processor::Own(cpu) => Ok(Arc::new(ExpertStack::pack(cpu, &self.experts, stored, activation)?)),
+            Processor::Own(cpu) => Ok(Arc::new(LentExperts::pack(cpu, &self.experts, stored, activation)?)),
             Processor::Target(_) => Err(ModelError::Unsupported("experts in a module of its own".into())),
         }
     }
 
     fn heads(&self, stored: Stored<'_>, name: &str, shape: HeadShape) -> Result<Arc<dyn HeadMatMul>, ModelError> {
-        Ok(Arc::new(HeadMatrices::pack(stored, name, shape, (&self.cpu, &self.heads))?))
+        Ok(Arc::new(LentHeads::pack(stored, name, shape, (&self.cpu, &self.heads))?))
     }
 
     fn attend(&self, jobs: &mut [HeadAttention<'_>]) {

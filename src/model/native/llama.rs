@@ -1,4 +1,4 @@
-//! A target on the native backend: blocks of a mixer and a gated layer.
+//! A target on the native backend: blocks of a mixer and a feed-forward part.
 //!
 //! Tokens run in passes of at most [`MAX_ROWS`] rows, and a prompt's in passes of at most [`PROMPT_ROWS`], so that weights
 //! stream from memory once a pass. Invariant: logits and hidden states of a position have the same bits however the
@@ -9,111 +9,22 @@
 use std::sync::Arc;
 
 use super::cache::{AngleTable, KvCache};
-use super::delta_state::DeltaLayers;
-use super::layer::{BlockShape, Layer, Next, NormWeight, Scratch};
+use super::layer::{BlockShape, Next, Scratch};
 use super::load::Source;
 use super::matrix::{Cpu, Matrix};
 use super::mixer::Memories;
 use super::pass::Pass;
 use super::recurrent::{Call, Recurrent};
 use super::tree::Tree;
+pub(in crate::model) use super::weights::Weights;
 use super::{head, load, read_ahead, threads};
 use crate::model::native::hidden_tap::States;
 use crate::model::options::Rollback;
 use crate::model::{
-    Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, RowPool, RowStats, Rows, Tap, check_path,
+    Checkpoint, ExpertsMet, Forward, LogitRows, Model, ModelError, ModelSpec, RowPool, RowStats, Rows, Tap, check_path,
 };
 use crate::protocol::TokenId;
-use draftscope_kernels::{Acts, DeltaHead, Isa, LANES, MAX_ROWS, Norm, Operand, PROMPT_ROWS, Pool};
-
-/// What forks share.
-#[derive(Debug)]
-pub(in crate::model) struct Weights {
-    pub(in crate::model) cpu: Cpu,
-    pub(in crate::model) shape: BlockShape,
-    pub(in crate::model) layers: Vec<Layer>,
-    pub(in crate::model) final_norm: NormWeight,
-    /// `None` if the head serves as embedding too.
-    pub(in crate::model) embedding: Option<Matrix>,
-    pub(in crate::model) head: Matrix,
-    /// Factor of embeddings.
-    pub(in crate::model) embedding_scale: f32,
-    /// Factor of logits.
-    pub(in crate::model) logit_scale: f32,
-    /// `c` of c·tanh(logit / c), if logits are capped.
-    pub(in crate::model) logit_cap: Option<f32>,
-}
-
-impl Weights {
-    /// Bytes in memory.
-    pub(in crate::model) fn bytes(&self) -> usize {
-        let layers: usize = self.layers.iter().map(Layer::bytes).sum();
-        let ends = self.head.bytes() + self.embedding.as_ref().map_or(0, Matrix::bytes);
-        layers + ends + size_of_val(self.final_norm.as_slice())
-    }
-
-    /// Embedding of one token, as plain numbers.
-    pub(in crate::model) fn embed(&self, token: TokenId, out: &mut [f32]) {
-        self.embedding.as_ref().unwrap_or(&self.head).row(token.index(), out);
-        if self.embedding_scale != 1.0 {
-            out.iter_mut().for_each(|x| *x *= self.embedding_scale);
-        }
-    }
-
-    /// Normed states `[m][d / 16]` as the head reads them, m ≤ [`PROMPT_ROWS`].
-    pub(in crate::model) fn read_head(&self, hidden: &[[f32; LANES]], acts: &mut Acts) {
-        head::operand(&self.cpu, &self.head, hidden, acts);
-        if self.logit_scale != 1.0 {
-            acts.set_factors([self.logit_scale; PROMPT_ROWS]);
-        }
-    }
-
-    /// The head and its cap.
-    pub(in crate::model) fn output(&self) -> (&Matrix, Option<f32>) {
-        (&self.head, self.logit_cap)
-    }
-
-    /// Embeddings of tokens: rows to `rows` `[m][d / 16]`, tiles to `x` `[d / 16][m]`.
-    pub(in crate::model) fn embed_rows(
-        &self,
-        tokens: &[TokenId],
-        rows: &mut [[f32; LANES]],
-        x: &mut Vec<[f32; LANES]>,
-    ) {
-        let (tiles, m) = (self.shape.d_model / LANES, tokens.len());
-        x.resize(tiles * m, [0.0; LANES]);
-        for (row, &token) in tokens.iter().enumerate() {
-            let plain = &mut rows[row * tiles..(row + 1) * tiles];
-            self.embed(token, plain.as_flattened_mut());
-            for (to, tile) in x[row..].iter_mut().step_by(m).zip(plain) {
-                *to = *tile;
-            }
-        }
-    }
-
-    /// The last norm, `[d / 16][m] -> [m][d / 16]`; returns whether all were finite.
-    pub(in crate::model) fn last_norm(&self, x: &[[f32; LANES]], acts: &mut Acts, kept: &mut [[f32; LANES]]) -> bool {
-        acts.shape(kept.len() * LANES / self.shape.d_model, 0, Operand::default());
-        Norm { x, weight: &self.final_norm, eps: self.shape.eps, out: acts, kept }.run_on(self.cpu.isa)
-    }
-
-    /// Calls `work` with what recurrent layers compute with.
-    fn with_deltas<T>(&self, work: impl FnOnce(DeltaLayers<'_>) -> T) -> T {
-        let weights: Vec<_> = self.layers.iter().filter_map(|layer| layer.mixer.delta_weights()).collect();
-        let run = |heads: &mut [DeltaHead<'_>]| self.cpu.pool.each(heads, |_, head| head.run_on(self.cpu.isa));
-        work(DeltaLayers { weights: &weights, run: &run })
-    }
-
-    /// # Errors
-    /// [`ModelError::Vocabulary`] when a token has no embedding.
-    pub(in crate::model) fn check(&self, tokens: &[TokenId]) -> Result<(), ModelError> {
-        let vocab = self.head.rows();
-        match tokens.iter().find(|token| token.index() >= vocab) {
-            Some(token) => Err(ModelError::Vocabulary { token: token.0, vocab }),
-            None => Ok(()),
-        }
-    }
-}
+use draftscope_kernels::{Acts, Isa, LANES, MAX_ROWS, PROMPT_ROWS, Pool};
 
 /// Most bytes that attention's partial results may take, unless those of [`MAX_ROWS`] rows take more.
 const MAX_PARTIALS: usize = 32 << 20;
@@ -392,6 +303,10 @@ impl Model for NativeLlama {
     fn pass_bytes(&self) -> u64 {
         let looked_up = self.weights.embedding.as_ref().map_or(0, Matrix::bytes);
         (self.weights.bytes() - looked_up) as u64
+    }
+
+    fn experts_met(&self) -> Option<ExpertsMet> {
+        self.weights.layers.iter().filter_map(|layer| layer.feed.experts_met()).reduce(ExpertsMet::and)
     }
 
     fn set_tap(&mut self, tap: &Tap) -> Result<(), ModelError> {

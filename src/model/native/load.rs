@@ -8,11 +8,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::cache::{AngleTable, KvCache, KvShape};
-use super::gate_up::GateUp;
 use super::layer::{BlockShape, Layer, NormWeight};
 use super::llama::{NativeLlama, Weights};
-use super::matrix::{Cpu, Matrix, Part, RowOrder};
-use super::mtp::MtpWeights;
+use super::matrix::{Cpu, Matrix, RowOrder};
 use super::pack::lanes;
 use super::parts::{LayerParts, rows_of};
 use super::recurrent::Recurrent;
@@ -20,9 +18,9 @@ use super::tensors::{RawTensor, Tensors};
 use crate::model::files::{MatrixForm, ModelFiles};
 use crate::model::nn::TransformerConfig;
 use crate::model::options::Rollback;
-use crate::model::plan::{self, GatedFeed, Head, OwnModule, Plan, Rows};
-use crate::model::{ModelError, ModelSpec};
-use draftscope_kernels::{BLOCK, Encoding, LANES, MAX_HEAD_DIM};
+use crate::model::plan::{self, Head, Plan, Rows};
+use crate::model::{ExpertsMet, ModelError, ModelSpec};
+use draftscope_kernels::{BLOCK, LANES, MAX_HEAD_DIM};
 
 /// A model on disk: its files, its sizes, and what it computes.
 pub type Source<'a> = (&'a ModelFiles, &'a TransformerConfig, &'a Plan);
@@ -33,10 +31,15 @@ pub(in crate::model) fn llama(
     (ctx_len, cpu): (usize, Cpu),
     on_layer: &mut dyn FnMut(usize, usize),
 ) -> Result<NativeLlama, ModelError> {
-    let shape = BlockShape::of(config);
-    check_shape(&shape)?;
-    let attending = plan.attentions().count();
-    let kv = KvShape { layers: attending, kv_heads: shape.kv_heads, head_dim: shape.head_dim, ctx_len };
+    check_width(config.d_model)?;
+    let latents = (plan.latents().count(), plan.latents().next().map_or(0, |latent| latent.rank + latent.rotated));
+    let layers = plan.attentions().count();
+    let mut shape = BlockShape::of(config);
+    match layers {
+        0 => shape = shape.without_heads(),
+        _ => check_shape(&shape)?,
+    }
+    let kv = KvShape { layers, kv_heads: shape.kv_heads, head_dim: shape.head_dim, ctx_len, latents };
     let tables = plan.angles.iter().map(|angles| AngleTable::new(&angles.rope, angles.width, ctx_len)).collect();
     cpu.expect(tiled_bytes(source, (config.layers, 0), false));
     let weights = Loader { tensors: Tensors(source), cpu: &cpu, shape, angles: &plan.angles, norms_as_stored: false };
@@ -53,21 +56,9 @@ pub(in crate::model) fn llama(
         logit_scale: plan.end.scale as f32,
         logit_cap: plan.end.cap.map(|cap| cap as f32),
     };
-    let spec = spec(source, config, &weights, kv);
+    let spec = spec((source, config, plan), &weights, kv);
     let recurrent = Recurrent::new(plan.deltas().map(|delta| delta.shape).collect(), Rollback::default());
     Ok(NativeLlama::new(Arc::new(weights), spec, (KvCache::new(kv), recurrent), tables))
-}
-
-/// Reads the draft module of this index in the files of a target of so many layers, whose blocks have this shape.
-pub(in crate::model) fn module(
-    source: &ModelFiles,
-    (cpu, shape, layers): (&Cpu, BlockShape, usize),
-    (index, plan): (usize, &OwnModule),
-) -> Result<MtpWeights, ModelError> {
-    let [before, all] = [index, index + 1].map(|count| tiled_bytes(source, (layers, count), true));
-    cpu.expect(all - before + (8 * shape.d_model * shape.d_model) as u64);
-    let angles = std::slice::from_ref(&plan.angles);
-    Loader { tensors: Tensors(source), cpu, shape, angles, norms_as_stored: true }.module(plan)
 }
 
 /// Bytes of the matrices, as tiles, of a target of so many layers or of its first modules.
@@ -81,17 +72,30 @@ pub(super) fn unsupported(what: impl std::fmt::Display) -> ModelError {
     ModelError::Unsupported(format!("the native backend does not run {what}; try `--backend candle`"))
 }
 
+pub(super) fn no_blocks(what: impl std::fmt::Display) -> ModelError {
+    ModelError::Unsupported(format!(
+        "the native backend needs rows of whole blocks of {BLOCK}, and this model has {what}; try `--backend candle`"
+    ))
+}
+
+/// What the kernels require of the width of the stream.
+fn check_width(d_model: usize) -> Result<(), ModelError> {
+    let whole = d_model > 0 && d_model.is_multiple_of(BLOCK);
+    whole.then_some(()).ok_or_else(|| no_blocks(format!("rows of {d_model} values")))
+}
+
 /// What the kernels require of sizes.
 pub(in crate::model) fn check_shape(shape: &BlockShape) -> Result<(), ModelError> {
-    let BlockShape { d_model, heads, kv_heads, head_dim, d_ff, .. } = *shape;
+    let BlockShape { d_model, heads, kv_heads, head_dim, .. } = *shape;
     if heads == 0 || kv_heads == 0 || heads % kv_heads != 0 {
         return Err(ModelError::Metadata(format!("{heads} heads cannot share {kv_heads} KV heads")));
     }
-    if head_dim == 0
-        || head_dim > MAX_HEAD_DIM
-        || [d_model, head_dim, d_ff].iter().any(|&len| len == 0 || len % BLOCK != 0)
-    {
-        return Err(unsupported(format!("widths {d_model}, {d_ff} with heads of {head_dim}")));
+    let whole = |len: usize, of: usize| len > 0 && len.is_multiple_of(of);
+    if let Some(width) = [d_model, heads * head_dim].into_iter().find(|width| !whole(*width, BLOCK)) {
+        return Err(no_blocks(format!("rows of {width} values")));
+    }
+    if !whole(head_dim, LANES) || head_dim > MAX_HEAD_DIM {
+        return Err(unsupported(format!("heads of {head_dim}: {LANES} to {MAX_HEAD_DIM}, in steps of {LANES}")));
     }
     Ok(())
 }
@@ -102,12 +106,12 @@ type Parts = (Vec<Layer>, NormWeight, Option<Matrix>, Matrix);
 /// Packs tensors one after the other, and releases each one's file pages.
 pub(super) struct Loader<'a> {
     pub(super) tensors: Tensors<'a>,
-    cpu: &'a Cpu,
+    pub(super) cpu: &'a Cpu,
     pub(super) shape: BlockShape,
     /// Tables that rotate heads.
     pub(super) angles: &'a [plan::Angles],
     /// Whether norms are read as they are stored, whatever that means.
-    norms_as_stored: bool,
+    pub(super) norms_as_stored: bool,
 }
 
 impl Loader<'_> {
@@ -126,7 +130,7 @@ impl Loader<'_> {
         Ok((layers, self.norm(&plan.end.norm, plan.width)?, embedding, head))
     }
 
-    fn layer(&self, layer: &plan::Layer) -> Result<Layer, ModelError> {
+    pub(super) fn layer(&self, layer: &plan::Layer) -> Result<Layer, ModelError> {
         let d = self.shape.d_model;
         let parts = LayerParts::of(layer).map_err(unsupported)?;
         let before = parts.before.map(|norm| norm.map_or_else(|| Ok(lanes(&vec![1.0; d])), |norm| self.norm(norm, d)));
@@ -146,52 +150,15 @@ impl Loader<'_> {
             mixer: self.mixer(parts.mixer)?,
             out: self.scaled(parts.mixer.out(), scales[0])?,
             ffn_norm,
-            gate_up: self.gate_up(parts.feed)?,
-            activation: parts.feed.act,
-            down: self.scaled(&parts.feed.down, scales[1])?,
+            feed: self.feed(parts.feed, scales[1])?,
             after_norms,
             raw: parts.before.map(|norm| norm.is_none()),
             scales,
         })
     }
 
-    /// A draft module in the model's own files. A block of attention is its layer.
-    fn module(&self, plan: &OwnModule) -> Result<MtpWeights, ModelError> {
-        let d = self.shape.d_model;
-        let layer = self.layer(&plan.layer)?;
-        if !layer.mixer.attends() {
-            return Err(unsupported("a draft module with a recurrent layer"));
-        }
-        let shape = [plan.project.rows, plan.project.columns];
-        let project = self.tensors.0.stored(plan.project.name(), &shape)?.to_f32(&shape)?;
-        let half = |second: bool| {
-            let rows = project.chunks_exact(2 * d).map(|row| row.split_at(d));
-            let bytes = rows.flat_map(|(left, right)| if second { right } else { left }).flat_map(|x| x.to_le_bytes());
-            let bytes: Vec<u8> = bytes.collect();
-            let part = Part { encoding: Encoding::F32, rows: d, bytes: &bytes, order: RowOrder::Stored };
-            Matrix::pack(self.cpu, d, &[part])
-        };
-        Ok(MtpWeights {
-            fuse: None,
-            embedding_norm: self.norm(&plan.embedding_norm, d)?,
-            hidden_norm: self.norm(&plan.state_norm, d)?,
-            from_embedding: half(false),
-            from_hidden: half(true),
-            layer,
-            final_norm: self.norm(&plan.norm, d)?,
-        })
-    }
-
-    fn gate_up(&self, feed: &GatedFeed) -> Result<GateUp, ModelError> {
-        let both = [self.raw(&feed.gate)?, self.raw(&feed.up)?];
-        let parts = both.each_ref().map(|(raw, (rows, all))| raw.some(rows.clone(), *all, RowOrder::Stored));
-        let packed = GateUp::pack(self.cpu, feed.gate.columns, parts);
-        [&feed.gate, &feed.up].into_iter().for_each(|part| self.tensors.0.release(part.name()));
-        Ok(packed)
-    }
-
     /// A matrix whose products get a factor; so does its bias.
-    fn scaled(&self, of: &plan::Matrix, factor: f32) -> Result<Matrix, ModelError> {
+    pub(super) fn scaled(&self, of: &plan::Matrix, factor: f32) -> Result<Matrix, ModelError> {
         let matrix = self.matrix(of)?;
         if of.bias.is_none() {
             return Ok(matrix);
@@ -239,13 +206,13 @@ impl Loader<'_> {
     }
 
     /// The tensor of a matrix, its rows, and the number of all rows.
-    fn raw(&self, of: &plan::Matrix) -> Result<(RawTensor<'_>, (Range<usize>, usize)), ModelError> {
+    pub(super) fn raw(&self, of: &plan::Matrix) -> Result<(RawTensor<'_>, (Range<usize>, usize)), ModelError> {
         let rows = rows_of(of).map_err(unsupported)?;
         let raw = self.tensors.matrix(&rows.tensor.name, rows.stored(), of.columns)?;
         Ok((raw, (rows.first..rows.first + rows.taken(), rows.stored())))
     }
 
-    fn norm(&self, of: &plan::Norm, len: usize) -> Result<NormWeight, ModelError> {
+    pub(super) fn norm(&self, of: &plan::Norm, len: usize) -> Result<NormWeight, ModelError> {
         self.norm_numbers(of, len).map(|weights| lanes(&weights))
     }
 
@@ -270,17 +237,20 @@ pub(super) fn both<T>([first, second]: [Result<T, ModelError>; 2]) -> Result<[T;
     Ok([first?, second?])
 }
 
-fn spec(source: &ModelFiles, config: &TransformerConfig, weights: &Weights, kv: KvShape) -> ModelSpec {
+fn spec((source, config, plan): Source<'_>, weights: &Weights, kv: KvShape) -> ModelSpec {
     let mut info = config.describe(source.name(), source.file_name());
     info.own_name = source.other_name();
     info.weight_bytes = weights.bytes() as u64;
+    let experts = weights.layers.iter().filter_map(|layer| layer.feed.experts_met()).reduce(ExpertsMet::and);
+    (info.expert_bytes, info.expert_row_bytes) = experts.map_or((0, 0), |experts| (experts.bytes, experts.row_bytes));
     info.kv_bytes_per_token = kv.bytes_per_position();
+    info.unfolded_kv_bytes_per_token = size_of::<f32>() as u64 * plan.unfolded_values();
     ModelSpec {
         info,
         ctx_len: kv.ctx_len,
         backend: "native",
         device: format!("cpu ({})", weights.cpu.isa.name()),
-        dtype: weights.layers.first().map_or("none", |layer| layer.down.dtype()).to_owned(),
+        dtype: weights.layers.first().map_or("none", |layer| layer.feed.down().dtype()).to_owned(),
         threads: weights.cpu.pool.threads(),
     }
 }

@@ -29,6 +29,7 @@ impl Loader<'_> {
                 let (rule, gated) = (Rule::of(parts.attention), parts.attention.gate.is_some());
                 Ok(Mixer::Attention(Attention { qkv: self.qkv(&parts)?, head_norms, width_norms, rule, gated }))
             }
+            MixerParts::Latent(latent) => self.latent(latent).map(Mixer::Latent),
             MixerParts::Delta(delta) => self.delta(delta).map(Mixer::Delta),
         }
     }

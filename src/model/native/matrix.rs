@@ -114,6 +114,13 @@ impl Matrix {
         Self { rows: parts.iter().map(|part| part.rows).sum(), k, panels: panels.collect(), bias: None }
     }
 
+    /// Packs rows of plain numbers as they are.
+    pub(in crate::model) fn of_numbers(cpu: &Cpu, k: usize, rows: &[f32]) -> Self {
+        let bytes: Vec<u8> = rows.iter().flat_map(|x| x.to_le_bytes()).collect();
+        let part = Part { encoding: Encoding::F32, rows: rows.len() / k, bytes: &bytes, order: RowOrder::Stored };
+        Self::pack(cpu, k, &[part])
+    }
+
     /// Adds a bias to the outputs, one number a row; parts must be whole tiles.
     pub(in crate::model) fn with_bias(mut self, bias: &[f32]) -> Self {
         let mut lanes = vec![[0.0; LANES]; self.tiles()];

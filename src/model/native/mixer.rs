@@ -8,6 +8,7 @@ use super::{
     cache::{KvCache, LayerCache},
     delta::Delta,
     delta_state::DeltaWeights,
+    latent::Latent,
     layer::{NormWeight, Scratch},
     matrix::Matrix,
     pass::Pass,
@@ -20,6 +21,8 @@ use draftscope_kernels::Operand;
 pub(in crate::model) enum Mixer {
     /// Over keys and values of each position.
     Attention(Attention),
+    /// Over one short row of each position.
+    Latent(Latent),
     /// Over a state.
     Delta(Delta),
 }
@@ -29,6 +32,8 @@ pub(in crate::model) enum Mixer {
 pub(in crate::model) enum LayerMemory<'a> {
     /// Keys and values.
     Keys(LayerCache<'a>),
+    /// The rows of latent attention, `[positions][rank + rotated]`.
+    Latents(&'a mut [f32]),
     /// A state.
     State(Recurrence<'a>),
 }
@@ -39,12 +44,14 @@ pub(super) struct Memories<'a, States> {
     cache: &'a mut KvCache,
     /// Layers of the cache that were handed out.
     attending: usize,
+    /// The same of layers of latent attention.
+    latents: usize,
     states: States,
 }
 
 impl<'a, States: Iterator<Item = Recurrence<'a>>> Memories<'a, States> {
     pub(super) fn new(cache: &'a mut KvCache, states: States) -> Self {
-        Self { cache, attending: 0, states }
+        Self { cache, attending: 0, latents: 0, states }
     }
 
     /// That of the next layer, which has this mixer.
@@ -53,6 +60,10 @@ impl<'a, States: Iterator<Item = Recurrence<'a>>> Memories<'a, States> {
             Mixer::Attention(_) => {
                 self.attending += 1;
                 LayerMemory::Keys(self.cache.layer(self.attending - 1))
+            }
+            Mixer::Latent(_) => {
+                self.latents += 1;
+                LayerMemory::Latents(self.cache.latents(self.latents - 1))
             }
             Mixer::Delta(_) => LayerMemory::State(self.states.next().expect("a state for each recurrent layer")),
         }
@@ -68,7 +79,7 @@ impl Mixer {
     /// What a recurrent mixer computes with besides its projections.
     pub(super) fn delta_weights(&self) -> Option<&DeltaWeights> {
         match self {
-            Self::Attention(_) => None,
+            Self::Attention(_) | Self::Latent(_) => None,
             Self::Delta(delta) => Some(&delta.weights),
         }
     }
@@ -77,23 +88,35 @@ impl Mixer {
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Attention(attention) => attention.bytes(),
+            Self::Latent(latent) => latent.bytes(),
             Self::Delta(delta) => delta.bytes(),
         }
     }
 
     /// Its norms whose conventions may be shifted.
     pub(super) fn norms_mut(&mut self) -> impl Iterator<Item = &mut NormWeight> {
-        let attention = match self {
-            Self::Attention(attention) => Some(attention),
-            Self::Delta(_) => None,
+        let (attention, latent) = match self {
+            Self::Attention(attention) => (Some(attention), None),
+            Self::Latent(latent) => (None, Some(latent)),
+            Self::Delta(_) => (None, None),
         };
-        attention.into_iter().flat_map(Attention::norms_mut)
+        let of_attention = attention.into_iter().flat_map(Attention::norms_mut);
+        of_attention.chain(latent.into_iter().flat_map(Latent::norms_mut))
+    }
+
+    /// Numbers of a cached row, if it has latent attention.
+    pub(super) fn latent_width(&self) -> Option<usize> {
+        match self {
+            Self::Attention(_) | Self::Delta(_) => None,
+            Self::Latent(latent) => Some(latent.width()),
+        }
     }
 
     /// The matrix that reads the stream first.
     pub(in crate::model) fn first_matrix(&self) -> &Matrix {
         match self {
             Self::Attention(attention) => &attention.qkv,
+            Self::Latent(latent) => latent.first_matrix(),
             Self::Delta(delta) => &delta.projections[0],
         }
     }
@@ -102,6 +125,7 @@ impl Mixer {
     pub(in crate::model) fn operand(&self) -> Operand {
         match self {
             Self::Attention(attention) => attention.qkv.operand(),
+            Self::Latent(latent) => latent.operand(),
             Self::Delta(delta) => delta.operand(),
         }
     }
@@ -112,8 +136,11 @@ impl Mixer {
             (Self::Attention(attention), LayerMemory::Keys(cache)) => {
                 attention.forward(pass, (cache, reader), scratch);
             }
+            (Self::Latent(latent), LayerMemory::Latents(rows)) => latent.forward(pass, (rows, reader), scratch),
             (Self::Delta(delta), LayerMemory::State(state)) => delta.forward(pass, (state, reader), scratch),
-            (Self::Attention(_), _) | (Self::Delta(_), _) => unreachable!("a mixer over the memory of another kind"),
+            (Self::Attention(_) | Self::Latent(_) | Self::Delta(_), _) => {
+                unreachable!("a mixer over the memory of another kind")
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ use super::matrix::Matrix;
 use crate::model::draft_tokens::DraftTokens;
 use crate::model::module_core::{ModuleBackend, NormWeights, Slots};
 use crate::model::native::transpose::untranspose;
-use crate::model::plan;
+use crate::model::plan::Angles;
 use crate::model::{ModelError, RowStats};
 use crate::protocol::Recycle;
 use draftscope_kernels::{Acts, LANES, PROMPT_ROWS};
@@ -51,9 +51,15 @@ pub(in crate::model) struct ModuleMemory {
 }
 
 impl ModuleMemory {
-    /// Memory for slots with an empty cache of one layer, as long as the target's.
-    pub(in crate::model) fn new(target: &NativeLlama, shape: BlockShape, angles: &plan::Angles) -> Self {
-        let kv = KvShape { layers: 1, kv_heads: shape.kv_heads, head_dim: shape.head_dim, ..target.cache.shape() };
+    /// Memory for slots with an empty cache of one layer, as long as the target's. `latents`: the layers of latent attention
+    /// and the width of what they cache; then there are none of keys and values.
+    pub(in crate::model) fn new(
+        target: &NativeLlama,
+        (shape, latents): (BlockShape, (usize, usize)),
+        angles: &Angles,
+    ) -> Self {
+        let (layers, ctx_len) = (1 - latents.0, target.cache.shape().ctx_len);
+        let kv = KvShape { layers, kv_heads: shape.kv_heads, head_dim: shape.head_dim, ctx_len, latents };
         Self {
             target: Arc::clone(&target.weights),
             shape,

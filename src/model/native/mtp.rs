@@ -12,19 +12,18 @@ use super::draft_head::DraftHead;
 use super::layer::{BlockShape, Layer, Next, NormWeight};
 use super::llama::NativeLlama;
 use super::matrix::{Bits, Cpu, Matrix, Part, RowOrder};
-use super::mixer::LayerMemory;
+use super::mixer::Memories;
 use super::pass::Pass;
 use crate::model::ModelError;
-use crate::model::draft_tokens::{CONTEXT_VOCAB, DraftTokens};
-use crate::model::files::ModelFiles;
+use crate::model::draft_tokens::DraftTokens;
 use crate::model::module_core::{ModuleCore, ModuleFacts, NormWeights, Reads, Slots};
 use crate::model::native::{
     module::{KernelModule, ModuleMemory, OnKernels},
     transpose::transpose,
 };
 use crate::model::nn::Fuse;
-use crate::model::plan::{Angles, OwnModule};
-use crate::protocol::{MtpSpec, TokenId};
+use crate::model::plan::Angles;
+use crate::protocol::MtpSpec;
 use draftscope_kernels::{Acts, Encoding, LANES, Norm, Onto, Operand};
 
 /// How a module's matrices are stored in memory.
@@ -89,13 +88,15 @@ impl NormWeights for MtpWeights {
 #[derive(Debug)]
 pub(in crate::model) struct MtpModule {
     head: DraftHead,
+    /// `None`: the target's.
+    embedding: Option<Matrix>,
     acts: [Acts; 2],
     rows: Vec<[f32; LANES]>,
 }
 
 impl Clone for MtpModule {
     fn clone(&self) -> Self {
-        Self { head: self.head.clone(), acts: Default::default(), rows: Vec::new() }
+        Self { head: self.head.clone(), embedding: self.embedding.clone(), acts: Default::default(), rows: Vec::new() }
     }
 }
 
@@ -103,34 +104,9 @@ impl Clone for MtpModule {
 pub(in crate::model) type NativeMtp = ModuleCore<OnKernels<MtpModule>>;
 
 impl NativeMtp {
-    /// The module of this index in the files of the target in `source`, whose embedding and head it shares; `vocab`: the
-    /// tokens that it may propose, if not all.
-    ///
-    /// # Errors
-    /// When a tensor is missing, misshapen or damaged, or the kernels do not run a part of it.
-    pub(in crate::model) fn own(
-        target: &NativeLlama,
-        (source, index, plan): (&ModelFiles, usize, &OwnModule),
-        vocab: Option<&[TokenId]>,
-    ) -> Result<Self, ModelError> {
-        let shared = &target.weights;
-        let weights = super::load::module(source, (&shared.cpu, shared.shape, shared.layers.len()), (index, plan))?;
-        let bytes = weights.bytes();
-        let (head, bytes) = match vocab {
-            None => (DraftHead::whole(shared), bytes),
-            Some(vocab) => {
-                // as the target has it: a head of its own takes more memory than it saves time
-                let head = DraftHead::trimmed(shared, vocab.to_vec(), (CONTEXT_VOCAB, MtpStorage::Bf16))?;
-                let more = head.0.bytes();
-                (head, bytes + more)
-            }
-        };
-        MtpModule::module(target, (weights, bytes), head, (shared.shape, &plan.angles, plan.conventions))
-    }
-
     /// Name of the storage of most of its weights.
     pub(in crate::model) fn dtype(&self) -> &'static str {
-        self.weights.layer.down.dtype()
+        self.weights.layer.feed.down().dtype()
     }
 }
 
@@ -140,10 +116,11 @@ impl MtpModule {
     pub(in crate::model) fn module(
         target: &NativeLlama,
         (weights, bytes): (MtpWeights, usize),
-        (head, tokens): (DraftHead, DraftTokens),
+        (head, tokens, embedding): (DraftHead, DraftTokens, Option<Matrix>),
         (shape, angles, spec): (BlockShape, &Angles, MtpSpec),
     ) -> Result<NativeMtp, ModelError> {
-        let memory = ModuleMemory::new(target, shape, angles);
+        let latents = weights.layer.mixer.latent_width().map_or((0, 0), |width| (1, width));
+        let memory = ModuleMemory::new(target, (shape, latents), angles);
         let kv = memory.cache.shape();
         let blocks = weights.fuse.as_ref().map_or(&[][..], Fuse::blocks);
         let facts = ModuleFacts {
@@ -155,7 +132,7 @@ impl MtpModule {
             weight_bytes: bytes as u64,
             kv_bytes_per_slot: kv.bytes_per_position(),
         };
-        let module = Self { head, acts: Default::default(), rows: Vec::new() };
+        let module = Self { head, embedding, acts: Default::default(), rows: Vec::new() };
         ModuleCore::new(OnKernels::new(module, memory), weights, facts)
     }
 }
@@ -182,7 +159,10 @@ impl KernelModule for MtpModule {
         self.rows.resize(tiles * m, [0.0; LANES]);
         // 1. Norms of embedding and hidden state, [m, d] each
         for (token, row) in tokens.iter().zip(out.chunks_exact_mut(tiles)) {
-            target.embed(*token, row.as_flattened_mut());
+            match &self.embedding {
+                Some(table) => table.row(token.index(), row.as_flattened_mut()),
+                None => target.embed(*token, row.as_flattened_mut()),
+            }
         }
         if zeroed {
             out[..tiles].fill([0.0; LANES]);
@@ -203,7 +183,7 @@ impl KernelModule for MtpModule {
         pass.product(of_hidden, handed, Onto::Present, &mut scratch.x);
         // 3. Block and final norm
         finite &= weights.layer.enter(pass, scratch);
-        finite &= weights.layer.forward(pass, LayerMemory::Keys(cache.layer(0)), scratch);
+        finite &= weights.layer.forward(pass, Memories::new(cache, std::iter::empty()).next(&weights.layer.mixer), scratch);
         embedded.shape(m, 0, Operand::default());
         let (x, weight) = (&scratch.x, &weights.final_norm);
         finite & Norm { x, weight, eps: shape.eps, out: embedded, kept: out }.run_on(cpu.isa)

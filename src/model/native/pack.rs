@@ -2,8 +2,10 @@
 
 use super::{
     attention::Attention,
+    feed::{Feed, Gated},
     gate_up::GateUp,
     layer::{BlockShape, Layer, NormWeight},
+    load_feed::check_width,
     matrix::Matrix,
     mixer::Mixer,
     rule::Rule,
@@ -31,16 +33,17 @@ pub(in crate::model) struct BlockPacker<'a> {
 }
 
 impl BlockPacker<'_> {
-    /// A block whose attention reads rows of `input` values.
+    /// A block whose attention reads rows of `input` values, with a gated layer of this width.
     ///
     /// # Errors
     /// When a tensor is missing, misshapen or damaged.
     pub(in crate::model) fn layer(
         &self,
         shape: &BlockShape,
-        (input, qk_norm): (usize, bool),
+        (input, d_ff, qk_norm): (usize, usize, bool),
     ) -> Result<Layer, ModelError> {
-        let BlockShape { d_model: d, heads, kv_heads, head_dim, d_ff, .. } = *shape;
+        check_width(d_ff)?;
+        let BlockShape { d_model: d, heads, kv_heads, head_dim, .. } = *shape;
         let norm = |part: &str, width: usize| (self.norm)(part, width).map(|weight| lanes(&weight));
         let packed =
             |part: &str, rows: usize, k: usize| (self.matrix)(part, [rows, k]).map(|numbers| (self.pack)(k, &numbers));
@@ -62,13 +65,15 @@ impl BlockPacker<'_> {
             }),
             out: packed("attn_output", d, heads * head_dim)?,
             ffn_norm: norm("ffn_norm", d)?,
-            gate_up: GateUp::of_rows(
-                d,
-                [&(self.matrix)("ffn_gate", [d_ff, d])?, &(self.matrix)("ffn_up", [d_ff, d])?],
-                |rows| (self.pack)(d, rows),
-            ),
-            activation: Activation::Silu,
-            down: packed("ffn_down", d, d_ff)?,
+            feed: Feed::Dense(Gated {
+                gate_up: GateUp::of_rows(
+                    d,
+                    [&(self.matrix)("ffn_gate", [d_ff, d])?, &(self.matrix)("ffn_up", [d_ff, d])?],
+                    |rows| (self.pack)(d, rows),
+                ),
+                activation: Activation::Silu,
+                down: packed("ffn_down", d, d_ff)?,
+            }),
             after_norms: None,
             raw: [false; 2],
             scales: [1.0; 2],

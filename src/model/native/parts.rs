@@ -3,7 +3,8 @@
 //! Invariant: whatever a plan asks for beyond these pieces is an error that names it, never left out.
 
 use crate::model::plan::{
-    Attention, Delta, Feed, GatedFeed, HeadNorm, Keys, KeysAndValues, Layer, Matrix, Mixer, Norm, Plan, Rows,
+    Attention, Delta, Feed, GatedFeed, HeadNorm, Keys, KeysAndValues, Latent, LatentQueries, Layer, Matrix, Mixer, Norm,
+    Plan, RouterInput, Rows,
 };
 
 /// Whether whole passes of this plan run here; else its matrices do.
@@ -13,12 +14,17 @@ pub(in crate::model) fn runs(plan: &Plan) -> bool {
         MixerParts::Attention(AttentionParts { attention, .. }) => {
             Some([attention.heads, attention.kv_heads, attention.key_width])
         }
-        MixerParts::Delta(_) => None,
+        MixerParts::Latent(_) | MixerParts::Delta(_) => None,
     });
-    let Some([_, _, head_dim]) = attending.clone().next() else { return false };
-    are_alike(attending)
-        && are_alike(layers.iter().map(|layer| layer.feed.width()))
-        && plan.angles.iter().all(|angles| angles.width <= head_dim && angles.width.is_multiple_of(2))
+    let latents = layers.iter().filter_map(|layer| match layer.mixer {
+        MixerParts::Latent(latent) => Some(latent.rank + latent.rotated),
+        MixerParts::Attention(_) | MixerParts::Delta(_) => None,
+    });
+    let widest = attending.clone().next().map_or(usize::MAX, |[_, _, head_dim]| head_dim);
+    !layers.is_empty()
+        && are_alike(attending)
+        && are_alike(latents)
+        && plan.angles.iter().all(|angles| angles.width <= widest && angles.width.is_multiple_of(2))
         && plan.embedding.by_layer.is_none()
         && [&plan.embedding.table, plan.head()]
             .into_iter()
@@ -45,8 +51,8 @@ pub(super) fn rows_of(matrix: &Matrix) -> Result<&Rows, &'static str> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LayerParts<'a> {
     pub(super) mixer: MixerParts<'a>,
-    pub(super) feed: &'a GatedFeed,
-    /// Norms of what the mixer and the gated layer read.
+    pub(super) feed: &'a Feed,
+    /// Norms of what the mixer and the feed-forward part read.
     pub(super) before: [Option<&'a Norm>; 2],
     /// Norms of what they give.
     pub(super) after: Option<[&'a Norm; 2]>,
@@ -58,6 +64,7 @@ pub(super) struct LayerParts<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum MixerParts<'a> {
     Attention(AttentionParts<'a>),
+    Latent(&'a Latent),
     Delta(&'a Delta),
 }
 
@@ -78,14 +85,10 @@ impl<'a> LayerParts<'a> {
     /// What this backend does not compute.
     pub(super) fn of(layer: &'a Layer) -> Result<Self, &'static str> {
         let mixer = MixerParts::of(&layer.mixer)?;
-        let Feed::Dense(feed) = &layer.feed else { return Err("layers of experts") };
+        check_feed(&layer.feed)?;
         if layer.token_input.is_some() || layer.output_scale.is_some() {
             return Err("inputs or scales of single layers");
         }
-        if [&feed.gate, &feed.up].iter().any(|matrix| matrix.bias.is_some()) {
-            return Err("biases of gates");
-        }
-        [&feed.gate, &feed.up, &feed.down].into_iter().try_for_each(|matrix| rows_of(matrix).map(drop))?;
         let after = match (&layer.mix.after, &layer.fed.after) {
             (None, None) => None,
             (Some(after_mix), Some(after_fed)) => Some([after_mix, after_fed]),
@@ -93,7 +96,7 @@ impl<'a> LayerParts<'a> {
         };
         let before = [layer.mix.before.as_ref(), layer.fed.before.as_ref()];
         let scales = [layer.mix.scale as f32, layer.fed.scale as f32];
-        Ok(Self { mixer, feed, before, after, scales })
+        Ok(Self { mixer, feed: &layer.feed, before, after, scales })
     }
 }
 
@@ -101,7 +104,18 @@ impl<'a> MixerParts<'a> {
     fn of(mixer: &'a Mixer) -> Result<Self, &'static str> {
         match mixer {
             Mixer::Attention(attention) => AttentionParts::of(attention).map(Self::Attention),
-            Mixer::Latent(_) => Err("layers with latent attention"),
+            Mixer::Latent(latent) => {
+                let queries = match &latent.queries {
+                    LatentQueries::Direct(q) => [Some(q), None],
+                    LatentQueries::Squeezed(down, _, up) => [Some(down), Some(up)],
+                };
+                let matrices = queries.into_iter().flatten().chain([&latent.kv, &latent.o]);
+                matrices.into_iter().try_for_each(|matrix| match matrix.bias {
+                    Some(_) => Err("biases of latent attention"),
+                    None => rows_of(matrix).map(drop),
+                })?;
+                Ok(Self::Latent(latent))
+            }
             Mixer::Delta(delta) => {
                 let matrices = [&delta.mixed, &delta.gate, &delta.alpha, &delta.beta, &delta.o];
                 match matrices.iter().any(|matrix| matrix.bias.is_some()) {
@@ -116,6 +130,7 @@ impl<'a> MixerParts<'a> {
     pub(super) fn out(self) -> &'a Matrix {
         match self {
             Self::Attention(parts) => &parts.attention.o,
+            Self::Latent(latent) => &latent.o,
             Self::Delta(delta) => &delta.o,
         }
     }
@@ -143,4 +158,29 @@ impl<'a> AttentionParts<'a> {
         };
         Ok(Self { attention, keys, values, query_norms })
     }
+}
+
+/// Whether this backend computes a feed-forward part.
+///
+/// # Errors
+/// What it does not compute.
+fn check_feed(feed: &Feed) -> Result<(), &'static str> {
+    let experts = match feed {
+        Feed::Dense(gated) => return check_gated(gated),
+        Feed::Experts(experts) => experts,
+    };
+    experts.shared.iter().try_for_each(|shared| check_gated(&shared.feed))?;
+    experts.beside.iter().try_for_each(|beside| check_gated(&beside.dense))?;
+    match experts.router.reads {
+        RouterInput::Stream { .. } if experts.beside.is_none() => Err("routers that read the stream"),
+        _ if experts.router.weight.bias.is_some() => Err("routers with a bias of their numbers"),
+        _ => rows_of(&experts.router.weight).map(drop),
+    }
+}
+
+fn check_gated(feed: &GatedFeed) -> Result<(), &'static str> {
+    if [&feed.gate, &feed.up].iter().any(|matrix| matrix.bias.is_some()) {
+        return Err("biases of gates");
+    }
+    [&feed.gate, &feed.up, &feed.down].into_iter().try_for_each(|matrix| rows_of(matrix).map(drop))
 }

@@ -156,6 +156,43 @@ impl Pass<'_> {
         finite & also
     }
 
+    /// `x += scale · after(given)`, and `out` as [`Pass::add`] says.
+    pub(super) fn add_given(
+        &self,
+        (after, next): (Option<&NormWeight>, Option<Reader<'_>>),
+        scale: f32,
+        Stream { x, given, squares, out }: Stream<'_>,
+    ) -> bool {
+        let (m, isa) = (self.m, self.cpu.isa);
+        if let Some(after) = after {
+            self.norm_width(given, after, squares);
+        }
+        let add = |x: &mut [[f32; LANES]], given: &[[f32; LANES]]| {
+            let sums = x.as_flattened_mut().iter_mut().zip(given.as_flattened());
+            match scale == 1.0 {
+                true => sums.for_each(|(x, given)| *x += given),
+                false => sums.for_each(|(x, given)| *x += scale * given),
+            }
+        };
+        let sums = x.chunks_exact_mut(TILES * m).zip(given.chunks_exact(TILES * m));
+        let Some(Reader { weight, raw, operand }) = next else {
+            self.cpu.pool.each(&mut sums.collect::<Vec<_>>(), |_, (x, given)| add(x, given));
+            return true;
+        };
+        out.shape(m, weight.len() * LANES, operand);
+        squares.resize(weight.len() / TILES * m, 0.0);
+        let normed = squares.chunks_exact_mut(m).zip(out.columns()).zip(weight.chunks_exact(TILES));
+        self.cpu.pool.each(&mut sums.zip(normed).collect::<Vec<_>>(), |_, ((x, given), ((squares, out), weight))| {
+            add(x, given);
+            NormPart { x, weight, out, squares }.run_on(isa);
+        });
+        let (inverses, finite) = divisors(squares, m, self.shape.eps);
+        if !raw {
+            out.set_factors(inverses);
+        }
+        finite
+    }
+
     /// `x += matrix · acts`, and `out` the normed rows; returns whether all were finite.
     fn add_product_normed(
         &self,
@@ -294,7 +331,7 @@ impl Pass<'_> {
         teams: usize,
         rows: impl Fn(usize) -> usize,
     ) -> (Vec<Column<'a>>, usize) {
-        let each = self.shape.heads / self.shape.kv_heads * self.shape.head_dim / BLOCK;
+        let each = self.shape.heads / self.shape.kv_heads * self.head_columns();
         let mut all: Vec<_> = out.columns().collect();
         let mut cut = Vec::with_capacity(all.len() * teams);
         for columns in all.chunks_exact_mut(each) {
@@ -317,7 +354,7 @@ impl Pass<'_> {
         let head_dim = self.shape.head_dim;
         let first = rule.first_segment(seen);
         let (segments, numbers) = (seen.div_ceil(SEGMENT) - first, &numbers[(first - before) * stride..]);
-        for (head, out) in columns.chunks_exact_mut(head_dim / BLOCK).enumerate() {
+        for (head, out) in columns.chunks_exact_mut(self.head_columns()).enumerate() {
             let partials = &numbers[head * (head_dim + PARTIAL_EXTRA)..];
             let factors = gates.map(|Gates { tiles, step }| (&tiles[head * head_dim / LANES * step..], step));
             Join { partials, stride, segments, head_dim, out, row, factors }.run_on(self.cpu.isa);

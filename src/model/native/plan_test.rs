@@ -1,5 +1,8 @@
 //! Every part of a plan that whole passes compute, against a plain computation in f64, with the bits of rows run alone.
 
+#[path = "plan_test_parts.rs"]
+mod more_parts;
+
 use std::collections::BTreeMap;
 
 use candle_core::quantized::{GgmlDType, QTensor, gguf_file};
@@ -65,6 +68,10 @@ fn rotate(plan: &mut Plan, width: usize, pairs: PairOrder) {
     for layer in &mut plan.layers {
         attention(layer).rotation.as_mut().unwrap().pairs = pairs;
     }
+}
+
+fn narrow(plan: &mut Plan, head_dim: usize) {
+    *plan = Plan::llama(&TransformerConfig { head_dim, ..config() });
 }
 
 fn no_rotation(plan: &mut Plan) {
@@ -210,7 +217,6 @@ impl<'a> Reference<'a> {
         made.matrix(&plan.embedding.table);
         made.norm(&plan.end.norm);
         for layer in &plan.layers {
-            let mut layer = layer.clone();
             for join in [&layer.mix, &layer.fed] {
                 join.before.iter().chain(&join.after).for_each(|norm| made.norm(norm));
             }
@@ -222,10 +228,9 @@ impl<'a> Reference<'a> {
                     of.gate.iter().for_each(|gate| made.matrix(gate));
                 }
                 Mixer::Delta(of) => made.delta(of),
-                Mixer::Latent(_) => panic!("no plan of this test"),
+                Mixer::Latent(of) => made.latent(of),
             }
-            let feed = feed(&mut layer);
-            [&feed.gate, &feed.up, &feed.down].into_iter().for_each(|own| made.matrix(own));
+            made.feed(&layer.feed);
         }
         made
     }
@@ -409,20 +414,13 @@ impl<'a> Reference<'a> {
             let row = &table[token.index() * plan.width..][..plan.width];
             let mut x: Vec<f64> = row.iter().map(|x| plan.embedding.scale * x).collect();
             for (layer, kept) in plan.layers.iter().zip(&mut kept) {
-                let Feed::Dense(feed) = &layer.feed else { panic!() };
                 self.join(&layer.mix, &mut x, |x| match &layer.mixer {
                     Mixer::Attention(attention) => self.attend(attention, &x, &mut kept.cache),
                     Mixer::Delta(delta) => self.recur(delta, &x, kept),
-                    Mixer::Latent(_) => panic!("no plan of this test"),
+                    Mixer::Latent(latent) => self.attend_latents(latent, &x, &mut kept.cache),
                 });
-                self.join(&layer.fed, &mut x, |x| {
-                    let gate = self.times(&feed.gate, &x).into_iter().map(|x| match feed.act {
-                        Activation::Silu => x / (1.0 + (-x).exp()),
-                        Activation::Gelu => 0.5 * x * (1.0 + (0.797_884_560_8 * (x + 0.044_715 * x * x * x)).tanh()),
-                    });
-                    let inner: Vec<_> = gate.zip(self.times(&feed.up, &x)).map(|(gate, up)| gate * up).collect();
-                    self.times(&feed.down, &inner)
-                });
+                let stream = x.clone();
+                self.join(&layer.fed, &mut x, |x| self.feed_forward(&layer.feed, &x, &stream));
             }
             let logits = self.times(plan.head(), &self.normed(&plan.end.norm, &x)).into_iter();
             let logits = logits.map(|logit| plan.end.scale * logit);
@@ -439,7 +437,11 @@ fn tokens() -> Vec<TokenId> {
 fn model(reference: &Reference<'_>) -> NativeLlama {
     let (_file, files) = reference.files();
     let cpu = Cpu::new(Pool::new(2), Isa::detect());
-    load::llama((&files, &config(), reference.plan), (64, cpu), &mut |_, _| {}).unwrap()
+    let mut config = config();
+    if let Some(of) = reference.plan.attentions().next() {
+        (config.heads, config.kv_heads, config.head_dim) = (of.heads, of.kv_heads, of.key_width);
+    }
+    load::llama((&files, &config, reference.plan), (64, cpu), &mut |_, _| {}).unwrap()
 }
 
 fn check(name: &str, change: fn(&mut Plan)) -> Vec<f64> {
@@ -470,7 +472,7 @@ fn check(name: &str, change: fn(&mut Plan)) -> Vec<f64> {
 #[test]
 fn every_part_is_that_of_a_plain_computation_and_rows_keep_their_bits() {
     #[allow(clippy::type_complexity, reason = "said once")]
-    let cases: [(&str, fn(&mut Plan)); 16] = [
+    let cases: [(&str, fn(&mut Plan)); 27] = [
         ("as in Qwen3", |_| {}),
         ("adjacent pairs", |plan| rotate(plan, 32, PairOrder::Interleaved)),
         ("partly rotated halves", |plan| rotate(plan, 12, PairOrder::HalfSplit)),
@@ -494,6 +496,26 @@ fn every_part_is_that_of_a_plain_computation_and_rows_keep_their_bits() {
         }),
         ("recurrent layers", |plan| recurrent(plan, false)),
         ("recurrent layers of joint projections", |plan| recurrent(plan, true)),
+        ("heads of 16", |plan| narrow(plan, 16)),
+        ("heads of 48", |plan| narrow(plan, 48)),
+        ("partly rotated adjacent pairs of heads of 80", |plan| {
+            narrow(plan, 80);
+            rotate(plan, 20, PairOrder::Interleaved);
+        }),
+        ("experts by probabilities", more_parts::softmax),
+        ("experts by sigmoids, in groups, and a shared one", more_parts::sigmoid_in_groups),
+        ("a shared expert with a gate", more_parts::gated_shared),
+        ("experts beside a dense layer", more_parts::beside_dense),
+        ("latent attention", |plan| more_parts::latents(plan, false, PairOrder::Interleaved)),
+        ("latent attention with queries of low rank", |plan| more_parts::latents(plan, true, PairOrder::HalfSplit)),
+        ("latent attention and experts", |plan| {
+            more_parts::latents(plan, true, PairOrder::Interleaved);
+            more_parts::sigmoid_in_groups(plan);
+        }),
+        ("recurrent layers and experts", |plan| {
+            recurrent(plan, false);
+            more_parts::gated_shared(plan);
+        }),
     ];
     let all = cases.map(|(name, change)| check(name, change));
     for (at, (name, _)) in cases.iter().enumerate().skip(1) {

@@ -42,7 +42,7 @@ pub(in crate::model) fn choose(model: &mut NativeLlama) {
 fn time(weights: &Weights) -> Duration {
     let started = Instant::now();
     let (mut left, mut acts) = (ENOUGH, Acts::default());
-    for matrix in weights.layers.iter().map(|layer| &layer.down) {
+    for matrix in weights.layers.iter().map(|layer| layer.feed.down()) {
         multiply(weights, matrix, &mut acts);
         left = left.saturating_sub(matrix.bytes());
         if left == 0 {

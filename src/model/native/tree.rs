@@ -44,6 +44,11 @@ impl Tree {
         Ok(Self { paths, angles: tables.iter().map(of_table).collect() })
     }
 
+    /// Rows from the root to each row, itself included.
+    pub(super) fn paths(&self) -> &[Vec<usize>] {
+        &self.paths
+    }
+
     /// Those of all rows, each at its depth, in the table of this index.
     pub(in crate::model) fn angles(&self, table: usize) -> Angles<'_> {
         let [cos, sin] = &self.angles[table];

@@ -1,6 +1,8 @@
 //! The mixers that attend.
 
 use super::{Matrix, Norm, Rotation, Rows};
+use crate::model::ModelError;
+use crate::model::files::ModelFiles;
 
 /// Attention with several heads (Vaswani et al., arXiv:1706.03762). Each head has a query of its own; heads may share keys
 /// and values in groups (Ainslie et al., arXiv:2305.13245).
@@ -133,6 +135,26 @@ pub struct Latent {
     pub rotation: Rotation,
     /// Factor of scores.
     pub scale: f64,
+}
+
+impl Latent {
+    /// Whether the files make queries as the configuration says.
+    ///
+    /// # Errors
+    /// [`ModelError::Metadata`] naming the key.
+    pub fn check(&self, files: &ModelFiles) -> Result<(), ModelError> {
+        let block = self.kv.name().split('.').nth(1).unwrap_or_default();
+        let has = |part: &str| files.has(&format!("blk.{block}.{part}.weight"));
+        Err(ModelError::Metadata(match &self.queries {
+            LatentQueries::Squeezed(down, ..) if !has("attn_q_a") && has("attn_q") => {
+                format!("'q_lora_rank' is {} and layer {block} has one matrix for queries ('q_proj')", down.rows)
+            }
+            LatentQueries::Direct(_) if has("attn_q_a") => {
+                format!("'q_lora_rank' is not set and layer {block} squeezes its queries ('q_a_proj')")
+            }
+            LatentQueries::Squeezed(..) | LatentQueries::Direct(_) => return Ok(()),
+        }))
+    }
 }
 
 /// How queries of latent attention are made, `heads · (plain + rotated)` values.

@@ -1,5 +1,8 @@
 //! Experts as several families have them.
 
+use crate::model::ModelError;
+use crate::model::files::ModelFiles;
+
 use super::{BlockNames, ExpertStorage, Experts, Groups, PlanFiles, RouterInput, RouterPlan, Scoring, SharedFeed};
 use crate::model::nn::{Activation, ExpertSizes, Gating, GroupedExperts};
 
@@ -16,6 +19,22 @@ impl RouterPlan {
             rescaled: false,
             factor: 1.0,
             per_expert: None,
+        }
+    }
+}
+
+impl Experts {
+    /// Whether the files agree that no position runs an expert whatever it chooses, where the configuration says so.
+    ///
+    /// # Errors
+    /// [`ModelError::Metadata`] naming the key.
+    pub fn check(&self, files: &ModelFiles) -> Result<(), ModelError> {
+        let layer = self.block;
+        match self.shared.is_none() && files.has(&format!("blk.{layer}.ffn_up_shexp.weight")) {
+            true => Err(ModelError::Metadata(format!(
+                "'n_shared_experts' is 0 and layer {layer} has experts that every token goes through ('shared_experts')"
+            ))),
+            false => Ok(()),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     ASSISTANT, CANDLE, CANDLE_NEAR, Case, DEEPSEEK, Draft, EIGHT_BITS, Effect, GEMMA4, GLM4_FLASH, HALVES, Limit,
-    NATIVE, NATIVE_NEAR, OWN, Oracle, QWEN3, Run, Source, Tree,
+    NATIVE, OWN, Oracle, QWEN3, Run, Source, Tree,
 };
 
 /// As 26B-A4B: experts beside the dense layers. The assistant is a GGUF file.
@@ -34,7 +34,7 @@ pub const GEMMA4_EXPERTS_GGUF: Case = Case { fixture: "gemma4-experts.gguf", spo
 pub const QWEN3_MOE: Case = Case {
     fixture: "qwen3moe",
     golden: "qwen3moe",
-    runs: &[CANDLE_NEAR, NATIVE_NEAR],
+    runs: &[CANDLE_NEAR, NATIVE],
     kv_bytes: 512,
     draft_model: None,
     spoiled: include_str!("../spoiled/qwen3moe.txt"),
@@ -73,16 +73,24 @@ pub const GLM4_FLASH_GGUF: Case = Case {
     ..GLM4_FLASH
 };
 
+const GLM4_CONVENTIONS: &[(&str, Effect)] = &[
+    OWN.conventions[0],
+    OWN.conventions[1],
+    // attention depends on differences of positions only; the native backend rounds rotated keys to f16
+    ("position=next", Effect::Near([1e-5, 1e-3])),
+];
+
 /// GLM-4.5: half of a head is rotated, biases, a dense layer first, a module with experts.
 pub const GLM4_MOE: Case = Case {
     fixture: "glm4moe",
     golden: "glm4moe",
-    runs: &[CANDLE_NEAR, Run { drafts: 1e-4, ..NATIVE_NEAR }],
+    runs: &[CANDLE_NEAR, NATIVE],
     kv_bytes: 512,
     draft: Some(Draft {
         kv_bytes: 256,
         trimmed: Some(103),
         tree: Tree::Rounds(210),
+        conventions: GLM4_CONVENTIONS,
         spoiled: include_str!("../spoiled/glm4moe.module.txt"),
         ..OWN
     }),
@@ -92,7 +100,7 @@ pub const GLM4_MOE: Case = Case {
 
 pub const GLM4_MOE_GGUF: Case = Case {
     fixture: "glm4moe.gguf",
-    draft: Some(Draft { kv_bytes: 256, trimmed: Some(103), ..OWN }),
+    draft: Some(Draft { kv_bytes: 256, trimmed: Some(103), conventions: GLM4_CONVENTIONS, ..OWN }),
     spoiled: "",
     ..GLM4_MOE
 };

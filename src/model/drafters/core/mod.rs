@@ -7,7 +7,6 @@
 mod block;
 mod figures;
 mod module_file;
-mod native_modules;
 mod nextn;
 mod on_target;
 mod own;
@@ -31,8 +30,7 @@ pub use self::block::MtpBlock;
 pub use self::figures::Figures;
 pub(in crate::model) use self::figures::modules;
 pub(in crate::model) use self::module_file::{GgufLayout, ModuleFile, draft_vocab};
-pub(in crate::model) use self::native_modules::native_modules;
-pub(in crate::model) use self::nextn::{NextnTarget, nextn_modules};
+pub(in crate::model) use self::nextn::{NextnTarget, nextn_modules, nextn_plans};
 pub(in crate::model) use self::on_target::OnTarget;
 pub(in crate::model) use self::own::OwnTensors;
 pub(in crate::model) use self::slots::{copy_to, numbers};

@@ -14,7 +14,7 @@ use crate::model::interfaces::{LoadContext, Modules};
 use crate::model::nn::{
     Embedding, LayerWeights, Linear, OwnEmbedding, Rope, Tensors, TransformerConfig, Trunk, trimmed,
 };
-use crate::model::plan::MAX_MODULES;
+use crate::model::plan::{Angles, MAX_MODULES, ModuleLayer, OwnModule, Plan};
 use crate::protocol::{MtpSpec, TokenId};
 
 /// A target with such modules in its files.
@@ -53,6 +53,23 @@ pub(in crate::model) fn check_modules(
         ))),
         (count, _) => own.check(count).map(|()| count),
     }
+}
+
+/// The modules of a model's files as data, in order of depth.
+///
+/// # Errors
+/// When one is not there.
+pub(in crate::model) fn nextn_plans(
+    (source, config, plan): (&ModelFiles, &TransformerConfig, &Plan),
+    announced: usize,
+) -> Result<Vec<OwnModule>, ModelError> {
+    let own = OwnTensors { source, config };
+    let count = check_modules(source, (config, announced))?;
+    let module = |(index, module): (usize, &ModuleLayer)| {
+        let angles = plan.angles.first().cloned().unwrap_or(Angles { rope: config.rope.clone(), width: config.head_dim });
+        own.plan(index, (module.layer.clone(), angles), MtpSpec::default())
+    };
+    Ok(plan.modules.iter().take(count).enumerate().map(module).collect())
 }
 
 /// The modules of the target's files, in order of depth, and their header entry.

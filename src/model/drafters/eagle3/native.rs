@@ -63,7 +63,8 @@ impl NativeEagle {
         let weights = Packer { plan, cpu, storage }.weights(&shape)?;
         let head = plan.matrix("lm_head", [plan.vocab.len(), c.d_model])?;
         let head = storage.pack(cpu, c.d_model, &head, Bits::Four);
-        let memory = ModuleMemory::new(target, shape, &Angles { rope: c.rope.clone(), width: c.head_dim });
+        let angles = Angles { rope: c.rope.clone(), width: c.head_dim };
+        let memory = ModuleMemory::new(target, (shape, (0, 0)), &angles);
         let kv = memory.cache.shape();
         let facts = plan.facts(kv.ctx_len, (weights.bytes() + head.bytes()) as u64, kv.bytes_per_position());
         let module = EagleModule {

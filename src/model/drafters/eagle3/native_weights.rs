@@ -58,7 +58,7 @@ impl Packer<'_> {
     }
 
     pub(super) fn weights(&self, shape: &BlockShape) -> Result<EagleWeights, ModelError> {
-        let d = shape.d_model;
+        let (d, config) = (shape.d_model, &self.plan.config.block);
         let block = |part: &str| format!("layers.0.{}", llama_part(part).unwrap_or(part));
         let own = self.plan.file.has("embed_tokens.weight");
         Ok(EagleWeights {
@@ -70,9 +70,9 @@ impl Packer<'_> {
                 norm: &|part, width| self.plan.norm(&block(part), width),
                 pack: &|k, rows| self.pack(k, rows),
             }
-            .layer(shape, (2 * d, self.plan.config.block.conventions.qk_norm))?,
+            .layer(shape, (2 * d, config.ffn, config.conventions.qk_norm))?,
             final_norm: self.norm("norm", d)?,
-            embedding: own.then(|| self.matrix("embed_tokens", self.plan.config.block.vocab, d)).transpose()?,
+            embedding: own.then(|| self.matrix("embed_tokens", config.vocab, d)).transpose()?,
         })
     }
 }

@@ -20,7 +20,6 @@ fn block_shape(config: &MtpConfig) -> BlockShape {
         heads: config.num_attention_heads,
         kv_heads: config.num_key_value_heads,
         head_dim: config.head_dim,
-        d_ff: config.intermediate_size,
         eps: config.rms_norm_eps,
     }
 }
@@ -49,10 +48,11 @@ impl NativeMtp {
         let vocab = file.draft_vocab(config.draft_vocab_size, shared.head.rows())?;
         let head = DraftHead::trimmed(shared, vocab, (config.context_vocab_size, storage))?;
         let angles = Angles { rope: RopeSpec::plain(f64::from(config.rope_theta)), width: shape.head_dim };
-        let packer = Packer { file, shape: &shape, cpu: &shared.cpu, storage };
+        let packer = Packer { file, shape: &shape, d_ff: config.intermediate_size, cpu: &shared.cpu, storage };
         let weights = packer.weights(config.layers_of(depth))?;
         let bytes = weights.bytes() + head.0.bytes();
-        MtpModule::module(target, (weights, bytes), head, (shape, &angles, config.spec()))
+        let (head, tokens) = head;
+        MtpModule::module(target, (weights, bytes), (head, tokens, None), (shape, &angles, config.spec()))
     }
 }
 
@@ -60,6 +60,7 @@ impl NativeMtp {
 struct Packer<'a> {
     file: MtpFile<'a>,
     shape: &'a BlockShape,
+    d_ff: usize,
     cpu: &'a Cpu,
     storage: MtpStorage,
 }
@@ -88,7 +89,7 @@ impl Packer<'_> {
                 norm: &|part, width| self.file.norm(llama_part(part).unwrap_or(part), width),
                 pack: &|k, rows| self.pack(k, rows),
             }
-            .layer(self.shape, (d, false))?,
+            .layer(self.shape, (d, self.d_ff, false))?,
             final_norm: self.norm("shared_head.norm")?,
         })
     }

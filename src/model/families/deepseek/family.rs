@@ -3,13 +3,18 @@
 use std::sync::Arc;
 
 use crate::model::ModelError;
+use crate::model::drafters::core::nextn_plans;
 use crate::model::families::deepseek::{
     DeepSeekWeights,
     config::{DeepSeekConfig, LatentKeys},
-    gguf, names,
+    gguf,
+    load::no_sharing,
+    names,
 };
-use crate::model::files::{ConfigJson, Folder, GgufFile, Layout, TensorNames, block_part};
-use crate::model::interfaces::{Backend, CandleTarget, Family, FamilyConfig, LoadContext, LoadResult, Names, Progress};
+use crate::model::files::{ConfigJson, Folder, GgufFile, Layout, ModelFiles, TensorNames, block_part};
+use crate::model::interfaces::{
+    Backend, CandleTarget, Drafting, Family, FamilyConfig, LoadContext, LoadResult, Names, Progress,
+};
 use crate::model::nn::{Conventions, Ends, Extras, HfKeys, PairOrder, TransformerConfig, refuse_biases};
 use crate::model::plan::{Plan, PlanFiles};
 
@@ -84,6 +89,12 @@ impl FamilyConfig for DeepSeekConfig {
 
     fn trims_draft_vocab(&self, named: bool) -> bool {
         !named
+    }
+
+    fn drafting(&self, source: &ModelFiles) -> Drafting {
+        let files = (source, &self.transformer, &self.plan);
+        let own = nextn_plans(files, self.latent.modules);
+        Drafting { own: Some(own), no_sharing: Some(no_sharing(&self.transformer)) }
     }
 
     fn load(&self, context: &LoadContext<'_>, backend: Backend<'_>, progress: &mut Progress<'_>) -> LoadResult {

@@ -6,7 +6,7 @@ use crate::model::families::deepseek::DeepSeekWeights;
 use crate::model::families::deepseek::names::article;
 use crate::model::families::deepseek::reader::Reader;
 use crate::model::interfaces::{CandleFamily, CandleTarget, LoadContext, Modules, NoSharing, SharedWeights};
-use crate::model::nn::Tensors;
+use crate::model::nn::{Tensors, TransformerConfig};
 
 impl CandleFamily for DeepSeekWeights {
     fn own_modules(target: &CandleTarget<Self>, context: &LoadContext<'_>) -> Option<Result<Modules, ModelError>> {
@@ -17,10 +17,15 @@ impl CandleFamily for DeepSeekWeights {
     }
 
     fn shared(target: &CandleTarget<Self>) -> Result<SharedWeights<'_>, NoSharing> {
-        Err(NoSharing {
-            family: article(&target.weights.trunk.config),
-            instead_of_head: "start without --draft-model, and its own modules draft",
-            instead_of_module: "brings its own, so start without --mtp",
-        })
+        Err(no_sharing(&target.weights.trunk.config))
+    }
+}
+
+/// Why modules of other targets do not run beside it.
+pub(super) fn no_sharing(config: &TransformerConfig) -> NoSharing {
+    NoSharing {
+        family: article(config),
+        instead_of_head: "start without --draft-model, and its own modules draft",
+        instead_of_module: "brings its own, so start without --mtp",
     }
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use crate::model::ModelError;
-use crate::model::drafters::core::native_modules;
 use crate::model::families::gemma3::{
     Gemma3Weights,
     config::{Gemma3Config, Keys, Layers},
@@ -13,7 +12,7 @@ use crate::model::files::{
 };
 use crate::model::interfaces::{
     Backend, CandleFamily, CandleTarget, Drafting, Family, FamilyConfig, LoadContext, LoadResult, Modules, Names,
-    NativeTarget, NoSharing, Progress, SharedWeights,
+    NoSharing, Progress, SharedWeights,
 };
 use crate::model::nn::{Conventions, Ends, Extras, GgufKeys, HfKeys, PairOrder, TransformerConfig, refuse_biases};
 use crate::model::plan::{Plan, PlanFiles};
@@ -76,9 +75,6 @@ impl FamilyConfig for Gemma3Config {
     }
 
     fn load(&self, context: &LoadContext<'_>, backend: Backend<'_>, progress: &mut Progress<'_>) -> LoadResult {
-        if matches!(backend, Backend::Native) {
-            return NativeTarget::load(context, progress, native_modules);
-        }
         let (tensors, spec) = context.on_candle(&backend);
         let weights = Arc::new(Gemma3Weights::load(tensors, &self.layers, context.ctx_len, progress)?);
         Ok(Box::new(CandleTarget { weights, spec }))

@@ -1,12 +1,10 @@
-//! Loading a target of Llama's layout: whole passes on the native kernels, or candle.
+//! Loading a target of Llama's layout for candle.
 
 use std::sync::Arc;
 
-use crate::model::drafters::core::native_modules;
 use crate::model::families::llama::{Llama, LlamaWeights, mimo};
 use crate::model::interfaces::{
-    Backend, CandleTarget, LoadContext, LoadResult, LoadedTarget, Modules, NativeTarget, NoSharing, Progress,
-    SharedWeights, TryOut,
+    Backend, CandleTarget, LoadContext, LoadResult, LoadedTarget, Modules, NoSharing, Progress, SharedWeights, TryOut,
 };
 use crate::model::{Model, ModelError};
 
@@ -17,9 +15,6 @@ pub(super) fn target(
     backend: &Backend<'_>,
     progress: &mut Progress<'_>,
 ) -> LoadResult {
-    if matches!(backend, Backend::Native) {
-        return NativeTarget::load(context, progress, native_modules);
-    }
     let (tensors, spec) = context.on_candle(backend);
     let weights = Arc::new(LlamaWeights::load(&tensors, context.ctx_len, progress)?);
     Ok(Box::new(OnCandle { target: CandleTarget { weights, spec }, announced }))

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use crate::model::ModelError;
-use crate::model::drafters::core::{NextnTarget, nextn_modules};
+use crate::model::drafters::core::{NextnTarget, nextn_modules, nextn_plans};
 use crate::model::families::llama_moe::{
     MoeWeights,
     config::{MoeConfig, Own, experts_in},
     names, reader,
 };
-use crate::model::files::{ConfigJson, Folder, GgufFile, TensorNames};
+use crate::model::files::{ConfigJson, Folder, GgufFile, ModelFiles, TensorNames};
 use crate::model::interfaces::{
-    Backend, CandleFamily, CandleTarget, Family, FamilyConfig, LoadContext, LoadResult, Modules, Names, NoSharing,
+    Backend, CandleFamily, CandleTarget, Drafting, Family, FamilyConfig, LoadContext, LoadResult, Modules, Names, NoSharing,
     Progress, SharedWeights,
 };
 use crate::model::nn::{
@@ -97,6 +97,12 @@ impl FamilyConfig for MoeConfig {
 
     fn trims_draft_vocab(&self, named: bool) -> bool {
         !named && self.modules > 0
+    }
+
+    fn drafting(&self, source: &ModelFiles) -> Drafting {
+        let files = (source, &self.transformer, &self.plan);
+        let brings = self.transformer.conventions.name == GLM4_MOE.conventions.name;
+        Drafting { own: brings.then(|| nextn_plans(files, self.modules)), no_sharing: None }
     }
 
     fn load(&self, context: &LoadContext<'_>, backend: Backend<'_>, progress: &mut Progress<'_>) -> LoadResult {

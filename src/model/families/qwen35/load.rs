@@ -10,8 +10,7 @@ use crate::model::families::qwen35::{
     names::article,
 };
 use crate::model::interfaces::{
-    Backend, FamilyConfig, LoadContext, LoadResult, LoadedTarget, Modules, NativeTarget, NoSharing, Progress,
-    SharedWeights, TryOut,
+    Backend, LoadContext, LoadResult, LoadedTarget, Modules, NoSharing, Progress, SharedWeights, TryOut,
 };
 use crate::model::nn::TransformerConfig;
 use crate::model::options::Rollback;
@@ -24,9 +23,6 @@ pub(super) fn target(
     backend: &Backend<'_>,
     progress: &mut Progress<'_>,
 ) -> LoadResult {
-    if matches!(backend, Backend::Native) && config.runs_whole_native() {
-        return NativeTarget::load(context, progress, core::native_modules);
-    }
     let (tensors, spec) = context.on_candle(backend);
     let weights = Arc::new(Qwen35Weights::load(tensors, &config.hybrid, context.ctx_len, progress)?);
     Ok(Box::new(Target { weights, spec, rollback: context.options.rollback.unwrap_or_default() }))
