@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use crate::model::families::llama::{Llama, LlamaWeights, mimo};
+use crate::model::families::llama::mimo;
 use crate::model::interfaces::{
     Backend, CandleTarget, LoadContext, LoadResult, LoadedTarget, Modules, NoSharing, Progress, SharedWeights, TryOut,
     try_out,
 };
 use crate::model::native::NativeLlama;
-use crate::model::nn::TransformerConfig;
+use crate::model::nn::{TransformerConfig, TransformerModel};
 use crate::model::plan::Plan;
+use crate::model::reference::Weights;
 use crate::model::{Model, ModelError};
 
 /// Loads a target whose configuration announces so many draft modules.
@@ -28,7 +29,7 @@ pub(super) fn target(
         return Ok(Box::new(OnNative { target, announced }));
     }
     let (tensors, spec) = context.on_candle(backend);
-    let weights = Arc::new(LlamaWeights::load(&tensors, ctx_len, progress)?);
+    let weights = Arc::new(Weights::load(tensors, plan, ctx_len, progress)?);
     Ok(Box::new(OnCandle { target: CandleTarget { weights, spec }, announced }))
 }
 
@@ -58,7 +59,7 @@ impl LoadedTarget for OnNative {
 
 /// A target on candle.
 struct OnCandle {
-    target: CandleTarget<LlamaWeights>,
+    target: CandleTarget<Weights>,
     announced: usize,
 }
 
@@ -72,10 +73,10 @@ impl LoadedTarget for OnCandle {
     }
 
     fn try_out(&mut self, run: &mut TryOut<'_>) -> Result<(), ModelError> {
-        run(&mut Llama::new(Arc::clone(&self.target.weights), self.target.spec.clone())?)
+        run(&mut TransformerModel::new(Arc::clone(&self.target.weights), self.target.spec.clone())?)
     }
 
     fn into_model(self: Box<Self>) -> Result<Box<dyn Model>, ModelError> {
-        Ok(Box::new(Llama::new(self.target.weights, self.target.spec)?))
+        Ok(Box::new(TransformerModel::new(self.target.weights, self.target.spec)?))
     }
 }
