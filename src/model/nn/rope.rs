@@ -128,6 +128,12 @@ pub fn yarn_amplitude(factor: f64) -> f64 {
     if factor > 1.0 { 0.1 * factor.ln() + 1.0 } else { 1.0 }
 }
 
+/// `0.1 · scale · ln(factor) + 1`: YaRN's amplitude with a weight, as in DeepSeek.
+#[must_use]
+pub fn scaled_amplitude(factor: f64, scale: f64) -> f64 {
+    if factor > 1.0 { 0.1 * scale * factor.ln() + 1.0 } else { 1.0 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

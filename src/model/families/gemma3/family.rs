@@ -2,9 +2,7 @@
 
 use crate::model::ModelError;
 use crate::model::families::gemma3::config::{Gemma3Config, Keys, Layers};
-use crate::model::files::{
-    ConfigJson, Folder, GgufFile, Layout, ModelFiles, NORMED_TWICE, TensorNames, block_part, part_name,
-};
+use crate::model::files::{ConfigJson, Folder, GgufFile, Layout, ModelFiles, NORMED_TWICE, TensorNames, block_name};
 use crate::model::interfaces::{
     Backend, Drafting, Family, FamilyConfig, LoadContext, LoadResult, Names, NoSharing, Progress, load_planned,
 };
@@ -51,8 +49,7 @@ impl Family for Gemma3Family {
 }
 
 fn tensor_name(layout: &Layout, name: &str) -> Option<String> {
-    let (layer, part) = block_part(name)?;
-    Some(format!("{}layers.{layer}.{}", layout.prefix, part_name(NORMED_TWICE, part)?))
+    block_name(layout, NORMED_TWICE, name)
 }
 
 impl FamilyConfig for Gemma3Config {
