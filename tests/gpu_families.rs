@@ -31,10 +31,12 @@ const TARGETS: &[(&str, &str, &str)] = &[
     ("qwen3moe.gguf", "qwen3moe.gguf", ""),
     ("qwen35moe", "qwen35moe", ""),
     ("qwen3next", "qwen3next", ""),
+    ("olmo2", "olmo2", ""),
+    ("olmo3.gguf", "olmo3", ""),
 ];
 
 /// Those that have the parts and kernels of another one.
-const ALIKE: &[&str] = &["qwen3moe.gguf", "qwen3next"];
+const ALIKE: &[&str] = &["qwen3moe.gguf", "qwen3next", "olmo2"];
 
 /// Those for tests of many passes.
 fn distinct() -> impl Iterator<Item = &'static str> {

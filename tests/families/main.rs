@@ -95,6 +95,10 @@ mod conformance {
         glm4_flash_gguf: GLM4_FLASH_GGUF is target & module;
         glm4moe: GLM4_MOE is target & module;
         glm4moe_gguf: GLM4_MOE_GGUF is target & module;
+        olmo2: OLMO2 is target;
+        olmo2_gguf: OLMO2_GGUF is target;
+        olmo3: OLMO3 is target;
+        olmo3_gguf: OLMO3_GGUF is target;
         eagle3_original: EAGLE3_ORIGINAL is target & module;
         eagle3_normed: EAGLE3_NORMED is module;
         eagle3_speculators: EAGLE3_SPECULATORS is module;

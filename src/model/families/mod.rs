@@ -8,6 +8,7 @@ pub mod gemma3;
 pub mod gemma4;
 pub mod llama;
 pub mod llama_moe;
+pub mod olmo2;
 pub mod qwen35;
 mod unsupported;
 
@@ -33,6 +34,7 @@ pub static FAMILIES: &[&dyn Family] = &[
     &deepseek::DEEPSEEK_V3,
     &deepseek::GLM4_MOE_LITE,
     &llama_moe::GLM4_MOE,
+    &olmo2::OLMO2,
 ];
 
 /// The supported families, for messages.

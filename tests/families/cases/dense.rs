@@ -1,0 +1,30 @@
+//! Families that are a plan: OLMo 2 and 3, Granite, Phi-3, SmolLM3, Mistral. Their GGUF files hold the same weights.
+
+use super::{Case, GEMMA3, LLAMA};
+
+/// Draft lengths for a file with the weights of another one.
+const FEW: &[u8] = &[2, 5];
+
+pub const OLMO2: Case = Case {
+    fixture: "olmo2",
+    golden: "olmo2",
+    kv_bytes: 2 * 4 * 2 * 32,
+    draft_model: Some("olmo2"),
+    spoiled: include_str!("../spoiled/olmo2.txt"),
+    ..LLAMA
+};
+pub const OLMO2_GGUF: Case = Case { fixture: "olmo2.gguf", drafts: FEW, spoiled: "", ..OLMO2 };
+
+/// Three of four layers slide, and positions of the full one are stretched.
+pub const OLMO3: Case = Case {
+    fixture: "olmo3",
+    golden: "olmo3",
+    window: GEMMA3.window,
+    kv_bytes: 2 * 4 * 4 * 32,
+    draft_model: Some("olmo3"),
+    spoiled: include_str!("../spoiled/olmo3.txt"),
+    ..LLAMA
+};
+pub const OLMO3_GGUF: Case = Case { fixture: "olmo3.gguf", drafts: FEW, spoiled: "", ..OLMO3 };
+
+/// With the factors of long contexts.
