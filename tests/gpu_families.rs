@@ -33,6 +33,7 @@ const TARGETS: &[(&str, &str, &str)] = &[
     ("qwen3next", "qwen3next", ""),
     ("olmo2", "olmo2", ""),
     ("olmo3.gguf", "olmo3", ""),
+    ("granite.gguf", "granite", ""),
 ];
 
 /// Those that have the parts and kernels of another one.

@@ -99,6 +99,9 @@ mod conformance {
         olmo2_gguf: OLMO2_GGUF is target;
         olmo3: OLMO3 is target;
         olmo3_gguf: OLMO3_GGUF is target;
+        granite: GRANITE is target;
+        granite_gguf: GRANITE_GGUF is target;
+        granite_hybrid: GRANITE_HYBRID is target;
         eagle3_original: EAGLE3_ORIGINAL is target & module;
         eagle3_normed: EAGLE3_NORMED is module;
         eagle3_speculators: EAGLE3_SPECULATORS is module;

@@ -6,6 +6,7 @@
 pub mod deepseek;
 pub mod gemma3;
 pub mod gemma4;
+pub mod granite;
 pub mod llama;
 pub mod llama_moe;
 pub mod olmo2;
@@ -35,6 +36,8 @@ pub static FAMILIES: &[&dyn Family] = &[
     &deepseek::GLM4_MOE_LITE,
     &llama_moe::GLM4_MOE,
     &olmo2::OLMO2,
+    &granite::GRANITE,
+    &granite::GRANITE_HYBRID,
 ];
 
 /// The supported families, for messages.

@@ -1,6 +1,6 @@
 //! Families that are a plan: OLMo 2 and 3, Granite, Phi-3, SmolLM3, Mistral. Their GGUF files hold the same weights.
 
-use super::{Case, GEMMA3, LLAMA};
+use super::{Case, GEMMA3, LLAMA, QWEN3};
 
 /// Draft lengths for a file with the weights of another one.
 const FEW: &[u8] = &[2, 5];
@@ -26,5 +26,23 @@ pub const OLMO3: Case = Case {
     ..LLAMA
 };
 pub const OLMO3_GGUF: Case = Case { fixture: "olmo3.gguf", drafts: FEW, spoiled: "", ..OLMO3 };
+
+pub const GRANITE: Case = Case {
+    fixture: "granite",
+    golden: "granite",
+    kv_bytes: 2 * 4 * 2 * 32,
+    draft_model: Some("granite"),
+    spoiled: include_str!("../spoiled/granite.txt"),
+    ..QWEN3
+};
+pub const GRANITE_GGUF: Case = Case { fixture: "granite.gguf", drafts: FEW, spoiled: "", ..GRANITE };
+pub const GRANITE_HYBRID: Case = Case {
+    fixture: "granite-hybrid",
+    golden: "granite-hybrid",
+    draft_model: Some("granite-hybrid"),
+    drafts: FEW,
+    spoiled: include_str!("../spoiled/granite-hybrid.txt"),
+    ..GRANITE
+};
 
 /// With the factors of long contexts.
