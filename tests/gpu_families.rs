@@ -34,10 +34,12 @@ const TARGETS: &[(&str, &str, &str)] = &[
     ("olmo2", "olmo2", ""),
     ("olmo3.gguf", "olmo3", ""),
     ("granite.gguf", "granite", ""),
+    ("phi3", "phi3", ""),
+    ("phi3.gguf", "phi3", ""),
 ];
 
 /// Those that have the parts and kernels of another one.
-const ALIKE: &[&str] = &["qwen3moe.gguf", "qwen3next", "olmo2"];
+const ALIKE: &[&str] = &["qwen3moe.gguf", "qwen3next", "olmo2", "phi3.gguf"];
 
 /// Those for tests of many passes.
 fn distinct() -> impl Iterator<Item = &'static str> {

@@ -102,6 +102,8 @@ mod conformance {
         granite: GRANITE is target;
         granite_gguf: GRANITE_GGUF is target;
         granite_hybrid: GRANITE_HYBRID is target;
+        phi3: PHI3 is target;
+        phi3_gguf: PHI3_GGUF is target;
         eagle3_original: EAGLE3_ORIGINAL is target & module;
         eagle3_normed: EAGLE3_NORMED is module;
         eagle3_speculators: EAGLE3_SPECULATORS is module;

@@ -10,6 +10,7 @@ pub mod granite;
 pub mod llama;
 pub mod llama_moe;
 pub mod olmo2;
+pub mod phi3;
 pub mod qwen35;
 mod unsupported;
 
@@ -38,6 +39,7 @@ pub static FAMILIES: &[&dyn Family] = &[
     &olmo2::OLMO2,
     &granite::GRANITE,
     &granite::GRANITE_HYBRID,
+    &phi3::PHI3,
 ];
 
 /// The supported families, for messages.

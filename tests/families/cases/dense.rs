@@ -46,3 +46,12 @@ pub const GRANITE_HYBRID: Case = Case {
 };
 
 /// With the factors of long contexts.
+pub const PHI3: Case = Case {
+    fixture: "phi3",
+    golden: "phi3",
+    kv_bytes: 2 * 4 * 2 * 32,
+    draft_model: Some("phi3"),
+    spoiled: include_str!("../spoiled/phi3.txt"),
+    ..QWEN3
+};
+pub const PHI3_GGUF: Case = Case { fixture: "phi3.gguf", drafts: FEW, spoiled: "", ..PHI3 };
