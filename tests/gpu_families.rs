@@ -36,6 +36,7 @@ const TARGETS: &[(&str, &str, &str)] = &[
     ("granite.gguf", "granite", ""),
     ("phi3", "phi3", ""),
     ("phi3.gguf", "phi3", ""),
+    ("smollm3.gguf", "smollm3", ""),
 ];
 
 /// Those that have the parts and kernels of another one.

@@ -104,6 +104,8 @@ mod conformance {
         granite_hybrid: GRANITE_HYBRID is target;
         phi3: PHI3 is target;
         phi3_gguf: PHI3_GGUF is target;
+        smollm3: SMOLLM3 is target;
+        smollm3_gguf: SMOLLM3_GGUF is target;
         eagle3_original: EAGLE3_ORIGINAL is target & module;
         eagle3_normed: EAGLE3_NORMED is module;
         eagle3_speculators: EAGLE3_SPECULATORS is module;

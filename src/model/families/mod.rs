@@ -12,6 +12,7 @@ pub mod llama_moe;
 pub mod olmo2;
 pub mod phi3;
 pub mod qwen35;
+pub mod smollm3;
 mod unsupported;
 
 use serde_json::Value;
@@ -40,6 +41,7 @@ pub static FAMILIES: &[&dyn Family] = &[
     &granite::GRANITE,
     &granite::GRANITE_HYBRID,
     &phi3::PHI3,
+    &smollm3::SMOLLM3,
 ];
 
 /// The supported families, for messages.

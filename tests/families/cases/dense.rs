@@ -55,3 +55,13 @@ pub const PHI3: Case = Case {
     ..QWEN3
 };
 pub const PHI3_GGUF: Case = Case { fixture: "phi3.gguf", drafts: FEW, spoiled: "", ..PHI3 };
+
+pub const SMOLLM3: Case = Case {
+    fixture: "smollm3",
+    golden: "smollm3",
+    kv_bytes: 2 * 4 * 4 * 32,
+    draft_model: Some("smollm3"),
+    spoiled: include_str!("../spoiled/smollm3.txt"),
+    ..LLAMA
+};
+pub const SMOLLM3_GGUF: Case = Case { fixture: "smollm3.gguf", drafts: FEW, spoiled: "", ..SMOLLM3 };
