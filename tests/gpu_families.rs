@@ -37,10 +37,12 @@ const TARGETS: &[(&str, &str, &str)] = &[
     ("phi3", "phi3", ""),
     ("phi3.gguf", "phi3", ""),
     ("smollm3.gguf", "smollm3", ""),
+    ("mistral", "mistral", ""),
+    ("ministral3.gguf", "ministral3", ""),
 ];
 
 /// Those that have the parts and kernels of another one.
-const ALIKE: &[&str] = &["qwen3moe.gguf", "qwen3next", "olmo2", "phi3.gguf"];
+const ALIKE: &[&str] = &["qwen3moe.gguf", "qwen3next", "olmo2", "phi3.gguf", "ministral3.gguf"];
 
 /// Those for tests of many passes.
 fn distinct() -> impl Iterator<Item = &'static str> {

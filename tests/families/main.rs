@@ -106,6 +106,9 @@ mod conformance {
         phi3_gguf: PHI3_GGUF is target;
         smollm3: SMOLLM3 is target;
         smollm3_gguf: SMOLLM3_GGUF is target;
+        mistral: MISTRAL is target;
+        ministral3: MINISTRAL3 is target;
+        ministral3_gguf: MINISTRAL3_GGUF is target;
         eagle3_original: EAGLE3_ORIGINAL is target & module;
         eagle3_normed: EAGLE3_NORMED is module;
         eagle3_speculators: EAGLE3_SPECULATORS is module;

@@ -9,6 +9,7 @@ pub mod gemma4;
 pub mod granite;
 pub mod llama;
 pub mod llama_moe;
+pub mod mistral;
 pub mod olmo2;
 pub mod phi3;
 pub mod qwen35;
@@ -42,6 +43,7 @@ pub static FAMILIES: &[&dyn Family] = &[
     &granite::GRANITE_HYBRID,
     &phi3::PHI3,
     &smollm3::SMOLLM3,
+    &mistral::MISTRAL,
 ];
 
 /// The supported families, for messages.

@@ -65,3 +65,22 @@ pub const SMOLLM3: Case = Case {
     ..LLAMA
 };
 pub const SMOLLM3_GGUF: Case = Case { fixture: "smollm3.gguf", drafts: FEW, spoiled: "", ..SMOLLM3 };
+
+pub const MISTRAL: Case = Case {
+    fixture: "mistral",
+    golden: "mistral",
+    window: GEMMA3.window,
+    kv_bytes: 2 * 4 * 2 * 64,
+    draft_model: Some("mistral"),
+    spoiled: include_str!("../spoiled/mistral.txt"),
+    ..LLAMA
+};
+pub const MINISTRAL3: Case = Case {
+    fixture: "ministral3",
+    golden: "ministral3",
+    kv_bytes: 2 * 4 * 2 * 32,
+    draft_model: Some("ministral3"),
+    spoiled: "",
+    ..LLAMA
+};
+pub const MINISTRAL3_GGUF: Case = Case { fixture: "ministral3.gguf", drafts: FEW, ..MINISTRAL3 };
