@@ -18,6 +18,7 @@ mod cases;
 mod clusters;
 mod decode;
 mod deepseek;
+mod dense;
 mod eagle3;
 mod experts;
 mod gemma3;
