@@ -357,10 +357,11 @@ const MODEL: &[Layer] = &[
     ("plan", &["plan"], &["plain", "files", "nn"]),
     ("native", &["native"], &["plain", "files", "nn", "plan"]),
     ("gpu", &["gpu"], &["plain", "files", "nn", "plan"]),
-    ("interfaces", &["interfaces"], &["plain", "files", "nn", "plan", "native", "gpu"]),
+    ("reference", &["reference"], &["plain", "files", "nn", "plan"]),
+    ("interfaces", &["interfaces"], &["plain", "files", "nn", "plan", "native", "gpu", "reference"]),
     ("core", &["drafters::core"], &["plain", "files", "nn", "plan", "native", "interfaces"]),
     ("drafters", &["drafters"], &["plain", "files", "nn", "plan", "native", "gpu", "interfaces", "core"]),
-    ("families", &["families"], &["plain", "files", "nn", "plan", "native", "gpu", "interfaces", "core"]),
+    ("families", &["families"], &["plain", "files", "nn", "plan", "native", "gpu", "reference", "interfaces", "core"]),
     (
         "load",
         &["load"],

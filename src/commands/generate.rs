@@ -35,7 +35,8 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<ExitCode> {
     let opened = OpenModel::open(&path)?;
     let family = opened.transformer().conventions.name;
     ensure!(
-        opened.config.runs_whole_native() && opened.config.plan().attentions().count() == opened.config.plan().layers.len(),
+        opened.config.runs_whole_native()
+            && opened.config.plan().attentions().count() == opened.config.plan().layers.len(),
         "generate runs on the native kernels, which do not run many texts of a {family} model together"
     );
     let codec = opened.codec()?;

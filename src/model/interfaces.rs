@@ -6,6 +6,7 @@
 
 mod candle_target;
 mod module_kind;
+mod planned;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -22,6 +23,8 @@ use crate::protocol::{DrafterInfo, ModelInfo, TokenId};
 
 pub use self::candle_target::{CandleFamily, CandleTarget};
 pub use self::module_kind::{CheckedModule, ModuleCard, ModuleKind};
+pub(in crate::model) use self::planned::load as load_planned;
+pub use self::planned::{Planned, PlannedFamily};
 
 /// Names of a family.
 #[derive(Clone, Copy, Debug)]

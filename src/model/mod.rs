@@ -25,6 +25,7 @@ pub mod native;
 pub mod nn;
 pub mod options;
 pub mod plan;
+mod reference;
 pub mod row_by_row;
 mod rows;
 pub mod shared_kv;

@@ -1,8 +1,10 @@
 //! The table: one entry for each fixture.
 
+mod dense;
 mod experts;
 mod gpu_form;
 
+pub use dense::*;
 pub use experts::*;
 pub use gpu_form::*;
 

@@ -6,9 +6,14 @@
 pub mod deepseek;
 pub mod gemma3;
 pub mod gemma4;
+pub mod granite;
 pub mod llama;
 pub mod llama_moe;
+pub mod mistral;
+pub mod olmo2;
+pub mod phi3;
 pub mod qwen35;
+pub mod smollm3;
 mod unsupported;
 
 use serde_json::Value;
@@ -33,6 +38,12 @@ pub static FAMILIES: &[&dyn Family] = &[
     &deepseek::DEEPSEEK_V3,
     &deepseek::GLM4_MOE_LITE,
     &llama_moe::GLM4_MOE,
+    &olmo2::OLMO2,
+    &granite::GRANITE,
+    &granite::GRANITE_HYBRID,
+    &phi3::PHI3,
+    &smollm3::SMOLLM3,
+    &mistral::MISTRAL,
 ];
 
 /// The supported families, for messages.

@@ -86,6 +86,13 @@ impl ConfigJson {
         self
     }
 
+    /// The same file with another value for a key.
+    #[must_use]
+    pub fn with(mut self, key: &str, value: Value) -> Self {
+        self.keys.insert(key.to_owned(), value);
+        self
+    }
+
     /// The keys, deserialised into a type.
     ///
     /// # Errors

@@ -255,7 +255,8 @@ impl GgufFile {
     ) -> impl Iterator<Item = LoadedTensor<'_>> {
         let block = |name: &str| name.strip_prefix("blk.")?.split('.').next()?.parse::<usize>().ok();
         // factors of positions become angles, which passes count
-        self.tensors.iter().filter(|(name, _)| *name != "rope_freqs.weight").filter_map(move |(name, info)| {
+        let is_factors = |name: &str| name.starts_with("rope_freqs.") || name.starts_with("rope_factors_");
+        self.tensors.iter().filter(move |(name, _)| !is_factors(name)).filter_map(move |(name, info)| {
             let block = block(name).filter(|block| *block >= layers);
             let tensor = LoadedTensor { of_module: block.is_some(), ..info.loaded() };
             block.is_none_or(|block| block < layers + modules).then_some(tensor)

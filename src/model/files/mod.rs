@@ -38,6 +38,6 @@ pub(in crate::model) use shard::Shard;
 pub use side_files::SideFiles;
 pub use stored::Stored;
 pub use tensor_names::{
-    Layout, NORMED_TWICE, TensorNames, block_part, expert_part, llama_name, llama_part, part_name, renamed,
+    Layout, NORMED_TWICE, TensorNames, block_name, block_part, expert_part, llama_name, llama_part, part_name, renamed,
 };
 pub(in crate::model) use tensor_type::{TensorType, candle_dtype};

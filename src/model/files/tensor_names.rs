@@ -64,6 +64,13 @@ pub fn part_name(own: &[(&str, &'static str)], part: &str) -> Option<String> {
     renamed(own, part).or_else(|| llama_part(part)).map(|own| format!("{own}.weight"))
 }
 
+/// The checkpoint's name of a tensor, for a family whose blocks are of the Llama kind but for its `own` table.
+#[must_use]
+pub fn block_name(layout: &Layout, own: &[(&str, &'static str)], name: &str) -> Option<String> {
+    let (layer, part) = block_part(name)?;
+    Some(format!("{}layers.{layer}.{}", layout.prefix, part_name(own, part)?))
+}
+
 /// The checkpoint's name of a matrix of an expert, whose number follows its part: `ffn_up.17.weight`.
 #[must_use]
 pub fn expert_part(part: &str) -> Option<String> {

@@ -63,7 +63,7 @@ impl Taken<'_> {
 
 /// Cosine and sine of each position and pair of a head, `[positions][head_dim / 2]`.
 pub(in crate::model) fn angles(gpu: &Gpu, rope: &RopeSpec, head_dim: usize, positions: usize) -> Buffer {
-    let (frequencies, amplitude) = (rope.frequencies(head_dim), rope.amplitude());
+    let (frequencies, amplitude) = (rope.frequencies(head_dim, positions), rope.amplitude());
     let angle = |(position, frequency): (usize, &f64)| {
         let (sin, cos) = (position as f64 * frequency).sin_cos();
         [cos, sin].map(|x| (x * amplitude) as f32)

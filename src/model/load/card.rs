@@ -176,6 +176,9 @@ fn scaling(config: &TransformerConfig) -> Option<String> {
         RopeScaling::Llama3 { factor, original, .. } => Some(format!("llama3 by {factor} from {original}")),
         RopeScaling::Yarn { factor, original, .. } => Some(format!("yarn by {factor} from {original}")),
         RopeScaling::Factors(_) => Some("a factor for each pair (rope_freqs)".to_owned()),
+        RopeScaling::ByContext { original, .. } => {
+            Some(format!("longrope: one factor for each pair to {original} positions, another beyond"))
+        }
     }
 }
 

@@ -29,12 +29,12 @@ impl OnNative {
 
     fn modules(&self, context: &LoadContext<'_>, plans: &[OwnModule]) -> Result<Modules, ModelError> {
         let LoadContext { source, config, .. } = *context;
-        let mut heads =
-            OwnHeads::new(if config.trims_draft_vocab(false) { context.draft_vocab()? } else { None });
+        let mut heads = OwnHeads::new(if config.trims_draft_vocab(false) { context.draft_vocab()? } else { None });
         let files = (source, config.transformer(), config.plan());
         let load = |plan| NativeMtp::own(&self.model, files, plan, &mut heads);
         let modules = plans.iter().enumerate().map(load).collect::<Result<Vec<_>, _>>()?;
-        let what = if modules.len() == 1 { "its own module".to_owned() } else { format!("its own {} modules", modules.len()) };
+        let what =
+            if modules.len() == 1 { "its own module".to_owned() } else { format!("its own {} modules", modules.len()) };
         Ok(core::modules(modules, format!("{} ({what})", source.name()), &self.model.spec().dtype))
     }
 }

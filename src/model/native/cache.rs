@@ -201,7 +201,7 @@ pub(in crate::model) struct AngleTable {
 impl AngleTable {
     /// `angle(p, i) = p · frequency(i)` of the pairs of `rotated` values, for the half-split order of pairs.
     pub(in crate::model) fn new(rope: &RopeSpec, rotated: usize, ctx_len: usize) -> Self {
-        let (frequencies, amplitude) = (rope.frequencies(rotated), rope.amplitude());
+        let (frequencies, amplitude) = (rope.frequencies(rotated, ctx_len), rope.amplitude());
         let half = frequencies.len().div_ceil(LANES);
         let table = |of: fn(f64) -> f64| {
             let lanes = (0..ctx_len).flat_map(|p| frequencies.chunks(LANES).map(move |f| (p, f)));

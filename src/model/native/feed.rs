@@ -145,9 +145,8 @@ impl Feed {
 
 impl ExpertLayer {
     fn bytes(&self) -> usize {
-        let shared = self.shared.as_ref().map_or(0, |(shared, gate)| {
-            shared.bytes() + gate.as_ref().map_or(0, Matrix::bytes)
-        });
+        let shared =
+            self.shared.as_ref().map_or(0, |(shared, gate)| shared.bytes() + gate.as_ref().map_or(0, Matrix::bytes));
         let norms = self.beside.iter().flat_map(|beside| &beside.norms).chain(&self.router_norm);
         let norms: usize = norms.map(|norm| size_of_val(norm.as_slice())).sum();
         let beside = self.beside.as_ref().map_or(0, |beside| beside.dense.bytes());

@@ -132,7 +132,12 @@ impl Layer {
     /// Adds this to the weights of its norms.
     pub(in crate::model) fn shift_norms(&mut self, by: f32) {
         let norms = [&mut self.attn_norm, &mut self.ffn_norm].into_iter().chain(self.after_norms.iter_mut().flatten());
-        norms.chain(self.mixer.norms_mut()).chain(self.feed.norms_mut()).flatten().flatten().for_each(|weight| *weight += by);
+        norms
+            .chain(self.mixer.norms_mut())
+            .chain(self.feed.norms_mut())
+            .flatten()
+            .flatten()
+            .for_each(|weight| *weight += by);
     }
 
     /// Norms the rows in `scratch.x` for the first block of a pass; returns whether they were finite.

@@ -51,12 +51,8 @@ impl Loader<'_> {
         if of.transposed {
             stored = stored.transposed(of.heads, [of.columns, of.out])?;
         }
-        let packed = HeadMatrices::pack(
-            stored,
-            name,
-            HeadShape { heads: of.heads, out: of.out, input: of.columns },
-            self.cpu,
-        )?;
+        let packed =
+            HeadMatrices::pack(stored, name, HeadShape { heads: of.heads, out: of.out, input: of.columns }, self.cpu)?;
         files.release(name);
         Ok(packed)
     }
@@ -67,8 +63,7 @@ fn check_sizes(of: &plan::Latent) -> Result<(), ModelError> {
         LatentQueries::Direct(_) => BLOCK,
         LatentQueries::Squeezed(down, ..) => down.rows,
     };
-    let widths =
-        [("latents", of.rank), ("queries of rank", of_queries), ("values of all heads", of.heads * of.value)];
+    let widths = [("latents", of.rank), ("queries of rank", of_queries), ("values of all heads", of.heads * of.value)];
     match widths.into_iter().find(|(_, width)| *width == 0 || !width.is_multiple_of(BLOCK)) {
         Some((what, width)) => Err(no_blocks(format!("{what} {width}"))),
         None => Ok(()),

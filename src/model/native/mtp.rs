@@ -183,7 +183,8 @@ impl KernelModule for MtpModule {
         pass.product(of_hidden, handed, Onto::Present, &mut scratch.x);
         // 3. Block and final norm
         finite &= weights.layer.enter(pass, scratch);
-        finite &= weights.layer.forward(pass, Memories::new(cache, std::iter::empty()).next(&weights.layer.mixer), scratch);
+        finite &=
+            weights.layer.forward(pass, Memories::new(cache, std::iter::empty()).next(&weights.layer.mixer), scratch);
         embedded.shape(m, 0, Operand::default());
         let (x, weight) = (&scratch.x, &weights.final_norm);
         finite & Norm { x, weight, eps: shape.eps, out: embedded, kept: out }.run_on(cpu.isa)

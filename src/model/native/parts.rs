@@ -3,8 +3,8 @@
 //! Invariant: whatever a plan asks for beyond these pieces is an error that names it, never left out.
 
 use crate::model::plan::{
-    Attention, Delta, Feed, GatedFeed, HeadNorm, Keys, KeysAndValues, Latent, LatentQueries, Layer, Matrix, Mixer, Norm,
-    Plan, RouterInput, Rows,
+    Attention, Delta, Feed, GatedFeed, HeadNorm, Keys, KeysAndValues, Latent, LatentQueries, Layer, Matrix, Mixer,
+    Norm, Plan, RouterInput, Rows,
 };
 
 /// Whether whole passes of this plan run here; else its matrices do.

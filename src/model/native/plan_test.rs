@@ -320,7 +320,7 @@ impl<'a> Reference<'a> {
         let Some(rotation) = of.rotation else { return x };
         let Angles { rope, width } = &self.plan.angles[rotation.table];
         for head in x.chunks_mut(of.key_width) {
-            for (pair, frequency) in rope.frequencies(*width).into_iter().enumerate() {
+            for (pair, frequency) in rope.frequencies(*width, 64).into_iter().enumerate() {
                 let [a, b] = match rotation.pairs {
                     PairOrder::HalfSplit => [pair, pair + width / 2],
                     PairOrder::Interleaved => [2 * pair, 2 * pair + 1],

@@ -42,8 +42,7 @@ pub(super) fn sigmoid_in_groups(plan: &mut Plan) {
             factor: 2.5,
             ..RouterPlan::new(names, 6, Scoring::Sigmoid)
         };
-        experts.shared =
-            Some(SharedFeed { feed: names.gated("_shexp", 64, Activation::Silu), gate: None, count: 2 });
+        experts.shared = Some(SharedFeed { feed: names.gated("_shexp", 64, Activation::Silu), gate: None, count: 2 });
     });
     plan.layers[2].fed.scale = 0.7;
 }
@@ -299,7 +298,7 @@ impl Reference<'_> {
 
     fn turn(&self, of: &Latent, position: usize, x: &mut [f64]) {
         let Angles { rope, width } = &self.plan.angles[of.rotation.table];
-        for (pair, frequency) in rope.frequencies(*width).into_iter().enumerate() {
+        for (pair, frequency) in rope.frequencies(*width, self.plan.context).into_iter().enumerate() {
             let [a, b] = match of.rotation.pairs {
                 PairOrder::HalfSplit => [pair, pair + width / 2],
                 PairOrder::Interleaved => [2 * pair, 2 * pair + 1],

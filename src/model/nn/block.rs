@@ -35,7 +35,7 @@ impl Rope {
         ctx: usize,
         (order, device): (PairOrder, &Device),
     ) -> Result<Self, ModelError> {
-        let frequencies = spec.frequencies(width);
+        let frequencies = spec.frequencies(width, ctx);
         let amplitude = spec.amplitude();
         let table = |of: fn(f64) -> f64| {
             let angles = (0..ctx).flat_map(|p| frequencies.iter().map(move |frequency| p as f64 * frequency));

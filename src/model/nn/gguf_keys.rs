@@ -3,7 +3,7 @@
 use crate::model::ModelError;
 use crate::model::error::clean;
 use crate::model::files::{GgufFile, whole};
-use crate::model::nn::{Conventions, RopeScaling, RopeSpec, TransformerConfig, yarn_amplitude};
+use crate::model::nn::{Conventions, RopeScaling, RopeSpec, TransformerConfig, scaled_amplitude, yarn_amplitude};
 
 /// A file and the prefix of its keys.
 #[derive(Clone, Copy)]
@@ -48,6 +48,43 @@ impl GgufKeys<'_> {
         let Ok(value) = self.gguf.value(&self.key(name)) else { return Ok(None) };
         let wrong = |_| ModelError::Metadata(format!("'{}' is neither true nor false", self.key(name)));
         value.to_bool().map(Some).map_err(wrong)
+    }
+
+    /// A factor; `usual` if the key is missing or 0, which means the same.
+    ///
+    /// # Errors
+    /// [`ModelError::Metadata`] if it is no positive number.
+    pub fn factor(&self, name: &str, usual: f64) -> Result<f64, ModelError> {
+        match self.gguf.value(&self.key(name)).ok().and_then(|value| value.to_f32().ok()) {
+            Some(0.0) => Ok(usual),
+            _ => self.gguf.real(&self.key(name), Some(usual as f32)).map(f64::from),
+        }
+    }
+
+    /// Positions that layers with a window see, and which layers these are: a flag for each layer, or every layer but each
+    /// n-th, with `usual` for n; none if there is no window.
+    ///
+    /// # Errors
+    /// [`ModelError::Metadata`] naming the key whose value is something else.
+    pub fn windows(&self, layers: usize, usual: usize) -> Result<Vec<Option<usize>>, ModelError> {
+        let (window, pattern) = ("attention.sliding_window", "attention.sliding_window_pattern");
+        if matches!(self.gguf.number(&self.key(window)), None | Some(0)) {
+            return Ok(vec![None; layers]);
+        }
+        let window = self.size(window, 1 << 24)?;
+        let slides: Vec<bool> = match self.gguf.list(&self.key(pattern)) {
+            Ok(flags) => {
+                let flags = flags.iter().map(|flag| flag.to_bool().ok()).collect::<Option<Vec<_>>>();
+                flags.filter(|flags| flags.len() == layers).ok_or_else(|| {
+                    ModelError::Metadata(format!("'{}' is not a flag for each of {layers} layers", self.key(pattern)))
+                })?
+            }
+            Err(_) => {
+                let every = self.size_or(pattern, 1024, usual)?;
+                (1..=layers).map(|layer| every == 1 || !layer.is_multiple_of(every)).collect()
+            }
+        };
+        Ok(slides.into_iter().map(|slides| slides.then_some(window)).collect())
     }
 
     /// A list of whole numbers.
@@ -279,7 +316,12 @@ fn rope_of(gguf: &GgufFile, arch: &str, head_dim: usize) -> Result<RopeSpec, Mod
                 original: gguf.size(&key("scaling.original_context_length"), 1 << 24)? as f64,
                 fast: real("scaling.yarn_beta_fast", Some(32.0))?,
                 slow: real("scaling.yarn_beta_slow", Some(1.0))?,
-                amplitude: yarn_amplitude(factor) * real("scaling.attn_factor", Some(1.0))?,
+                amplitude: match gguf.value(&key("scaling.yarn_log_multiplier")) {
+                    Ok(_) => {
+                        yarn_amplitude(factor) / scaled_amplitude(factor, real("scaling.yarn_log_multiplier", None)?)
+                    }
+                    Err(_) => yarn_amplitude(factor),
+                } * real("scaling.attn_factor", Some(1.0))?,
             }
         }
         other => {

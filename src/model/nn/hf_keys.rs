@@ -11,7 +11,9 @@ use crate::model::files::{
     ConfigJson, Folder,
     config_json::{layer_kinds, positive, refused, size},
 };
-use crate::model::nn::{Conventions, PairOrder, RopeScaling, RopeSpec, TransformerConfig, yarn_amplitude};
+use crate::model::nn::{
+    Conventions, PairOrder, RopeScaling, RopeSpec, TransformerConfig, scaled_amplitude, yarn_amplitude,
+};
 
 /// Which of the keys below a family reads itself.
 #[derive(Clone, Debug, Default)]
@@ -246,7 +248,15 @@ impl HfKeys {
             return Ok(1.0);
         };
         let factor = positive("factor", given.factor.unwrap_or(1.0))?;
-        Ok(amplitude(factor, positive("mscale_all_dim", scale)?).powi(2))
+        Ok(scaled_amplitude(factor, positive("mscale_all_dim", scale)?).powi(2))
+    }
+
+    /// Rotary positions.
+    ///
+    /// # Errors
+    /// [`ModelError::Unsupported`] for a scaling that does not run, [`ModelError::Metadata`] when its keys are missing.
+    pub fn rope_spec(&self) -> Result<RopeSpec, ModelError> {
+        self.rope(false, false)
     }
 
     fn rope(&self, partial_rotary: bool, mscale: bool) -> Result<RopeSpec, ModelError> {
@@ -293,7 +303,7 @@ impl HfKeys {
                         None => match (scale(given.mscale), scale(given.mscale_all_dim)) {
                             (Some(own), Some(all)) => {
                                 let all = positive("mscale_all_dim", all)?;
-                                amplitude(factor, positive("mscale", own)?) / amplitude(factor, all)
+                                scaled_amplitude(factor, positive("mscale", own)?) / scaled_amplitude(factor, all)
                             }
                             _ => yarn_amplitude(factor),
                         },
@@ -323,11 +333,6 @@ impl RopeParameters {
     fn is_scaled(&self) -> bool {
         self.rope_type.as_deref().or(self.old_type.as_deref()).is_some_and(|kind| kind != "default")
     }
-}
-
-/// `0.1 · scale · ln(factor) + 1`: YaRN's amplitude with a weight, as in DeepSeek.
-fn amplitude(factor: f64, scale: f64) -> f64 {
-    if factor > 1.0 { 0.1 * scale * factor.ln() + 1.0 } else { 1.0 }
 }
 
 #[cfg(test)]

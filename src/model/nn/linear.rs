@@ -11,7 +11,7 @@ use draftscope_kernels::Encoding;
 
 use crate::model::ModelError;
 use crate::model::files::Stored;
-use crate::model::nn::cpu;
+use crate::model::nn::{ROW_BY_ROW, cpu};
 use crate::model::options::WeightType;
 
 /// A weight matrix `[out, in]` that a backend other than candle multiplies.
@@ -40,6 +40,17 @@ pub struct Linear {
 enum Weight {
     Candle { weight: QMatMul, dense: Option<DType> },
     Other(Arc<dyn MatMul>),
+}
+
+/// Multiplies rows one by one if they are few: candle sums products of several rows in another order than those of one, and a
+/// row's bits must not depend on the rows beside it.
+fn alone(x: &Tensor, multiply: impl Fn(&Tensor) -> candle_core::Result<Tensor>) -> Result<Tensor, candle_core::Error> {
+    let m = x.dim(0)?;
+    if !(2..=ROW_BY_ROW).contains(&m) || !x.device().is_cpu() {
+        return multiply(x);
+    }
+    let rows = (0..m).map(|row| multiply(&x.narrow(0, row, 1)?)).collect::<Result<Vec<_>, _>>()?;
+    Tensor::cat(&rows, 0)
 }
 
 impl From<Weight> for Linear {
@@ -106,10 +117,10 @@ impl Linear {
     /// When shapes do not fit.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor, ModelError> {
         let out = match &self.weight {
-            Weight::Candle { weight, dense: Some(dtype) } if *dtype != DType::F32 => {
-                weight.forward(&x.to_dtype(*dtype)?)?.to_dtype(DType::F32)?
-            }
-            Weight::Candle { weight, .. } => weight.forward(x)?,
+            Weight::Candle { weight, dense } => alone(x, |x| match dense {
+                Some(dtype) if *dtype != DType::F32 => weight.forward(&x.to_dtype(*dtype)?)?.to_dtype(DType::F32),
+                _ => weight.forward(x),
+            })?,
             Weight::Other(weight) => {
                 let (m, out) = (x.dim(0)?, cpu::with_numbers(x, |x| weight.forward(x))?);
                 let width = out.len() / m.max(1);

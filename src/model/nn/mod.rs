@@ -56,7 +56,7 @@ pub use norm::RmsNorm;
 pub(in crate::model) use pass_memory::expert_numbers;
 pub use pass_memory::{Multiplier, PassWidths};
 pub use pass_rows::{PassRows, ROW_BY_ROW, TreeRows};
-pub use rope::{PairOrder, RopeScaling, RopeSpec, yarn_amplitude};
+pub use rope::{PairOrder, RopeScaling, RopeSpec, scaled_amplitude, yarn_amplitude};
 pub use streams::Streams;
 pub(in crate::model) use transformer::PREFILL_ROWS;
 pub use transformer::{Transformer, TransformerModel};

@@ -56,6 +56,18 @@ pub enum RopeScaling {
     },
     /// Every frequency is divided by its own factor: `rope_freqs` of GGUF files.
     Factors(Vec<f32>),
+    /// The same with factors that depend on the length of the context (LongRoPE, Ding et al., arXiv:2402.13753). They are chosen
+    /// once, so that a position's bits do not depend on how far a text has come.
+    ByContext {
+        /// Those of a context that is no longer than `original`.
+        short: Vec<f32>,
+        /// Those of a longer one.
+        long: Vec<f32>,
+        /// Context of the first training.
+        original: usize,
+        /// Factor of cosines and sines, whatever the context.
+        amplitude: f64,
+    },
 }
 
 impl RopeSpec {
@@ -65,19 +77,23 @@ impl RopeSpec {
         Self { theta, scaling: RopeScaling::Plain }
     }
 
-    /// One frequency per pair of a head of `head_dim` values, radians per position.
+    /// One frequency per pair of a head of `head_dim` values, radians per position, in a context of so many positions.
     #[must_use]
-    pub fn frequencies(&self, head_dim: usize) -> Vec<f64> {
-        (0..head_dim / 2).map(|pair| self.frequency(pair, head_dim)).collect()
+    pub fn frequencies(&self, head_dim: usize, context: usize) -> Vec<f64> {
+        (0..head_dim / 2).map(|pair| self.frequency(pair, head_dim, context)).collect()
     }
 
     /// `theta^(−2 pair / head_dim)`, scaled.
-    fn frequency(&self, pair: usize, head_dim: usize) -> f64 {
+    fn frequency(&self, pair: usize, head_dim: usize, context: usize) -> f64 {
         let plain = self.theta.powf(-2.0 * pair as f64 / head_dim as f64);
+        let over = |factors: &[f32]| plain / factors.get(pair).map_or(1.0, |&factor| f64::from(factor));
         match &self.scaling {
             RopeScaling::Plain => plain,
             RopeScaling::Linear(factor) => plain / factor,
-            RopeScaling::Factors(factors) => plain / factors.get(pair).map_or(1.0, |&factor| f64::from(factor)),
+            RopeScaling::Factors(factors) => over(factors),
+            RopeScaling::ByContext { short, long, original, .. } => {
+                over(if context > *original { long } else { short })
+            }
             &RopeScaling::Llama3 { factor, low, high, original } => {
                 let turns = original * plain / std::f64::consts::TAU; // of this pair in the original context
                 let kept = ((turns - low) / (high - low)).clamp(0.0, 1.0);
@@ -100,7 +116,7 @@ impl RopeSpec {
     #[must_use]
     pub fn amplitude(&self) -> f64 {
         match self.scaling {
-            RopeScaling::Yarn { amplitude, .. } => amplitude,
+            RopeScaling::Yarn { amplitude, .. } | RopeScaling::ByContext { amplitude, .. } => amplitude,
             _ => 1.0,
         }
     }
@@ -112,6 +128,12 @@ pub fn yarn_amplitude(factor: f64) -> f64 {
     if factor > 1.0 { 0.1 * factor.ln() + 1.0 } else { 1.0 }
 }
 
+/// `0.1 · scale · ln(factor) + 1`: YaRN's amplitude with a weight, as in DeepSeek.
+#[must_use]
+pub fn scaled_amplitude(factor: f64, scale: f64) -> f64 {
+    if factor > 1.0 { 0.1 * scale * factor.ln() + 1.0 } else { 1.0 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,8 +142,8 @@ mod tests {
     fn llama3_keeps_short_waves_and_stretches_long_ones() {
         // values of transformers' `_compute_llama3_parameters` for Llama 3.1 (theta 5e5, head 128)
         let scaling = RopeScaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, original: 8192.0 };
-        let scaled = RopeSpec { theta: 5e5, scaling }.frequencies(128);
-        let plain = RopeSpec::plain(5e5).frequencies(128);
+        let scaled = RopeSpec { theta: 5e5, scaling }.frequencies(128, 64);
+        let plain = RopeSpec::plain(5e5).frequencies(128, 64);
         assert_eq!(scaled[..28], plain[..28]);
         assert!(plain[36..].iter().zip(&scaled[36..]).all(|(p, s)| (p / 8.0 - s).abs() < 1e-15));
         assert!(scaled[30] < plain[30] && scaled[30] > plain[30] / 8.0);
@@ -139,11 +161,11 @@ mod tests {
                 amplitude: yarn_amplitude(factor),
             },
         };
-        assert_eq!(yarn(1.0).frequencies(128), RopeSpec::plain(1e6).frequencies(128));
+        assert_eq!(yarn(1.0).frequencies(128, 64), RopeSpec::plain(1e6).frequencies(128, 64));
         assert_eq!(yarn(1.0).amplitude(), 1.0);
-        let (four, plain) = (yarn(4.0), RopeSpec::plain(1e6).frequencies(128));
-        assert_eq!(four.frequencies(128)[0], plain[0]);
-        assert_eq!(four.frequencies(128)[63], plain[63] / 4.0);
+        let (four, plain) = (yarn(4.0), RopeSpec::plain(1e6).frequencies(128, 64));
+        assert_eq!(four.frequencies(128, 64)[0], plain[0]);
+        assert_eq!(four.frequencies(128, 64)[63], plain[63] / 4.0);
         assert!((four.amplitude() - 1.138_629_436).abs() < 1e-9);
     }
 }

@@ -57,6 +57,7 @@ pub struct Trunk<L> {
     embedding: Linear, // [v, d]
     norm: RmsNorm,
     embedding_scale: f64,
+    logit_scale: f64,
     softcap: Option<f64>,
 }
 
@@ -81,13 +82,20 @@ impl<L: LayerWeights> Trunk<L> {
         progress("target", total, total);
         let norm = tensors.norm("output_norm.weight", config.d_model)?;
         let (device, backend, form) = (tensors.device.clone(), tensors.backend.clone(), tensors.form);
-        Ok(Self { config, device, head, layers, form, backend, embedding, norm, embedding_scale: 1.0, softcap: None })
+        let (embedding_scale, logit_scale, softcap) = (1.0, 1.0, None);
+        Ok(Self { config, device, head, layers, form, backend, embedding, norm, embedding_scale, logit_scale, softcap })
     }
 
     /// The same for a family that multiplies embeddings by √d, and where there is a cap `c`, has logits c·tanh(logit / c).
     #[must_use]
     pub(in crate::model) fn scaled(self, softcap: Option<f64>) -> Self {
         Self { embedding_scale: (self.config.d_model as f64).sqrt(), softcap, ..self }
+    }
+
+    /// The same with factors of embeddings and of logits, and a cap of logits.
+    #[must_use]
+    pub(in crate::model) fn with_ends(self, embedding_scale: f64, logit_scale: f64, softcap: Option<f64>) -> Self {
+        Self { embedding_scale, logit_scale, softcap, ..self }
     }
 
     /// Reads more of the target's files for the same backend.
@@ -161,6 +169,7 @@ impl<L: LayerWeights> Trunk<L> {
     /// When a tensor operation fails.
     pub fn logits(&self, normed: &Tensor) -> Result<Tensor, ModelError> {
         let logits = self.head.forward(normed)?;
+        let logits = if self.logit_scale == 1.0 { logits } else { (logits * self.logit_scale)? };
         self.softcap.map_or(Ok(logits.clone()), |cap| capped(&logits, cap))
     }
 }

@@ -66,7 +66,8 @@ pub(in crate::model) fn nextn_plans(
     let own = OwnTensors { source, config };
     let count = check_modules(source, (config, announced))?;
     let module = |(index, module): (usize, &ModuleLayer)| {
-        let angles = plan.angles.first().cloned().unwrap_or(Angles { rope: config.rope.clone(), width: config.head_dim });
+        let angles =
+            plan.angles.first().cloned().unwrap_or(Angles { rope: config.rope.clone(), width: config.head_dim });
         own.plan(index, (module.layer.clone(), angles), MtpSpec::default())
     };
     Ok(plan.modules.iter().take(count).enumerate().map(module).collect())

@@ -59,9 +59,8 @@ impl OwnTensors<'_> {
         let d = self.config.d_model;
         let norm = |name| Norm { weight: Some(Vector { name, len: d }), centred: false, eps: self.config.norm_eps };
         let own = |part: &str| norm(self.name(index, part));
-        let table = |part: &str| {
-            self.has(index, part).then(|| Matrix::whole(self.name(index, part), [self.config.vocab, d]))
-        };
+        let table =
+            |part: &str| self.has(index, part).then(|| Matrix::whole(self.name(index, part), [self.config.vocab, d]));
         OwnModule {
             layer,
             angles,

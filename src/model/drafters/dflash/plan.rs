@@ -106,7 +106,7 @@ fn frequencies(config: &BlockConfig) -> impl Iterator<Item = String> {
 
 /// Rejects a file whose rotary frequencies are others than those that its configuration describes, which are used.
 fn refuse_other_frequencies(config: &BlockConfig, file: &ModuleFile) -> Result<(), ModelError> {
-    let own = config.layers.rope.frequencies(config.layers.head_dim);
+    let own = config.layers.rope.frequencies(config.layers.head_dim, config.layers.context_length);
     for name in frequencies(config).filter(|name| file.has(name)) {
         let stored = file.numbers(&name, &[own.len()])?;
         // bf16 has eight bits

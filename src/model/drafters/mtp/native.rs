@@ -126,9 +126,9 @@ mod tests {
     use crate::protocol::TokenId;
 
     use crate::model::drafters::core::CandleMtp;
-    use crate::model::families::llama::LlamaWeights;
     use crate::model::native::testing::{Noise, Parity, ParityPrompt, gguf_path, mtp_path, mtp_weights, token_ids};
     use crate::model::options::WeightType;
+    use crate::model::reference::Weights;
     use crate::model::tap::State;
     use crate::model::{LogitRows, Model};
 
@@ -146,7 +146,7 @@ mod tests {
     fn load_candle(target: &OpenModel, bytes: &[u8], config: &MtpConfig) -> CandleMtp {
         let on_candle = (MatmulBackend::Candle(WeightType::F32), &Device::Cpu);
         let tensors = Tensors::new(&target.source, on_candle, target.transformer());
-        let weights = LlamaWeights::load(&tensors, 256, &mut |_, _, _| {}).unwrap();
+        let weights = Weights::load(tensors, target.config.plan(), 256, &mut |_, _, _| {}).unwrap();
         CandleMtp::load((bytes, 0), config, &(weights.trunk as Arc<dyn SharedTarget>), 256).unwrap()
     }
 

@@ -1,18 +1,10 @@
 //! The family Gemma 3: names, sizes, tensor names.
 
-use std::sync::Arc;
-
 use crate::model::ModelError;
-use crate::model::families::gemma3::{
-    Gemma3Weights,
-    config::{Gemma3Config, Keys, Layers},
-};
-use crate::model::files::{
-    ConfigJson, Folder, GgufFile, Layout, ModelFiles, NORMED_TWICE, TensorNames, block_part, part_name,
-};
+use crate::model::families::gemma3::config::{Gemma3Config, Keys, Layers};
+use crate::model::files::{ConfigJson, Folder, GgufFile, Layout, ModelFiles, NORMED_TWICE, TensorNames, block_name};
 use crate::model::interfaces::{
-    Backend, CandleFamily, CandleTarget, Drafting, Family, FamilyConfig, LoadContext, LoadResult, Modules, Names,
-    NoSharing, Progress, SharedWeights,
+    Backend, Drafting, Family, FamilyConfig, LoadContext, LoadResult, Names, NoSharing, Progress, load_planned,
 };
 use crate::model::nn::{Conventions, Ends, Extras, GgufKeys, HfKeys, PairOrder, TransformerConfig, refuse_biases};
 use crate::model::plan::{Plan, PlanFiles};
@@ -57,8 +49,7 @@ impl Family for Gemma3Family {
 }
 
 fn tensor_name(layout: &Layout, name: &str) -> Option<String> {
-    let (layer, part) = block_part(name)?;
-    Some(format!("{}layers.{layer}.{}", layout.prefix, part_name(NORMED_TWICE, part)?))
+    block_name(layout, NORMED_TWICE, name)
 }
 
 impl FamilyConfig for Gemma3Config {
@@ -75,9 +66,7 @@ impl FamilyConfig for Gemma3Config {
     }
 
     fn load(&self, context: &LoadContext<'_>, backend: Backend<'_>, progress: &mut Progress<'_>) -> LoadResult {
-        let (tensors, spec) = context.on_candle(&backend);
-        let weights = Arc::new(Gemma3Weights::load(tensors, &self.layers, context.ctx_len, progress)?);
-        Ok(Box::new(CandleTarget { weights, spec }))
+        load_planned(context, &backend, progress)
     }
 }
 
@@ -94,13 +83,3 @@ const NO_SHARING: NoSharing = NoSharing {
     instead_of_head: "name a smaller Gemma 3 with --draft-model",
     instead_of_module: "has none, so leave --mtp out",
 };
-
-impl CandleFamily for Gemma3Weights {
-    fn own_modules(_target: &CandleTarget<Self>, context: &LoadContext<'_>) -> Option<Result<Modules, ModelError>> {
-        Some(Err(no_module(context.source)))
-    }
-
-    fn shared(_target: &CandleTarget<Self>) -> Result<SharedWeights<'_>, NoSharing> {
-        Err(NO_SHARING)
-    }
-}

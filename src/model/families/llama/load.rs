@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::model::families::llama::{Llama, LlamaWeights, mimo};
+use crate::model::families::llama::mimo;
 use crate::model::interfaces::{
     Backend, CandleTarget, LoadContext, LoadResult, LoadedTarget, Modules, NoSharing, Progress, SharedWeights, TryOut,
 };
+use crate::model::nn::TransformerModel;
+use crate::model::reference::Weights;
 use crate::model::{Model, ModelError};
 
 /// Loads a target whose configuration announces so many draft modules.
@@ -16,13 +18,13 @@ pub(super) fn target(
     progress: &mut Progress<'_>,
 ) -> LoadResult {
     let (tensors, spec) = context.on_candle(backend);
-    let weights = Arc::new(LlamaWeights::load(&tensors, context.ctx_len, progress)?);
+    let weights = Arc::new(Weights::load(tensors, context.config.plan(), context.ctx_len, progress)?);
     Ok(Box::new(OnCandle { target: CandleTarget { weights, spec }, announced }))
 }
 
 /// A target on candle.
 struct OnCandle {
-    target: CandleTarget<LlamaWeights>,
+    target: CandleTarget<Weights>,
     announced: usize,
 }
 
@@ -36,10 +38,10 @@ impl LoadedTarget for OnCandle {
     }
 
     fn try_out(&mut self, run: &mut TryOut<'_>) -> Result<(), ModelError> {
-        run(&mut Llama::new(Arc::clone(&self.target.weights), self.target.spec.clone())?)
+        run(&mut TransformerModel::new(Arc::clone(&self.target.weights), self.target.spec.clone())?)
     }
 
     fn into_model(self: Box<Self>) -> Result<Box<dyn Model>, ModelError> {
-        Ok(Box::new(Llama::new(self.target.weights, self.target.spec)?))
+        Ok(Box::new(TransformerModel::new(self.target.weights, self.target.spec)?))
     }
 }

@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use crate::model::ModelError;
 use crate::model::drafters::core::{self, CandleMtp, MtpOnCandle, MtpShape, MtpShared, OwnTensors};
-use crate::model::families::llama::{LlamaWeights, block};
+use crate::model::families::llama::block;
 use crate::model::files::{ModelFiles, renamed};
 use crate::model::interfaces::{CandleTarget, LoadContext, Modules};
 use crate::model::nn::{Embedding, PairOrder, Rope, TransformerConfig};
 use crate::model::plan::{Angles, Layer, OwnModule};
+use crate::model::reference::Weights;
 use crate::protocol::{ConcatOrder, Feed, MtpSpec, NormForm, Pairing, Recycle, SlotPosition, SlotZero};
 
 /// Prefix of modules in a checkpoint, beside `layers`.
@@ -60,7 +61,7 @@ pub(super) fn plans(
 pub(super) fn candle(
     context: &LoadContext<'_>,
     count: usize,
-    target: &CandleTarget<LlamaWeights>,
+    target: &CandleTarget<Weights>,
 ) -> Result<Modules, ModelError> {
     let LoadContext { source, ctx_len, .. } = *context;
     let (trunk, c) = (&target.weights.trunk, &target.weights.trunk.config);

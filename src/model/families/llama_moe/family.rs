@@ -11,8 +11,8 @@ use crate::model::families::llama_moe::{
 };
 use crate::model::files::{ConfigJson, Folder, GgufFile, ModelFiles, TensorNames};
 use crate::model::interfaces::{
-    Backend, CandleFamily, CandleTarget, Drafting, Family, FamilyConfig, LoadContext, LoadResult, Modules, Names, NoSharing,
-    Progress, SharedWeights,
+    Backend, CandleFamily, CandleTarget, Drafting, Family, FamilyConfig, LoadContext, LoadResult, Modules, Names,
+    NoSharing, Progress, SharedWeights,
 };
 use crate::model::nn::{
     Conventions, Ends, Extras, GgufKeys, HfKeys, PairOrder, Tensors, TransformerConfig, refuse_biases,

@@ -1,0 +1,174 @@
+//! The reference: an interpreter of plans over candle's tensors, for weights as f32, bf16, f16 or in GGUF's blocks.
+//!
+//! It is written to be read, not to be fast: each part of a [`Plan`] is a few lines here, in the order in which the plan
+//! names it. Tests compare the other backends with it, and `--backend candle` runs it.
+//!
+//! Invariant: few rows are multiplied and attend one by one, so that a row's bits do not depend on the rows beside it, and
+//! greedy speculation equals plain decoding. Whatever a plan asks for beyond these parts is an error that names it. Passes,
+//! caches and rollback are those of every [stack](crate::model::nn::Transformer).
+
+mod attention;
+mod layer;
+mod reader;
+
+use std::sync::Arc;
+
+use candle_core::Tensor;
+
+use self::layer::Layer;
+use self::reader::Reader;
+use crate::model::ModelError;
+use crate::model::nn::{KvCache, Linear, PassRows, RmsNorm, Rope, Tensors, Transformer, Trunk, ids};
+use crate::model::options::WeightType;
+use crate::model::plan::{Keys, LayerTable, Mixer, Plan, Rotation};
+use crate::protocol::TokenId;
+
+/// Weights of a target; shared by its forks and by its draft modules.
+pub(in crate::model) struct Weights {
+    /// Embedding, layers, last norm and head.
+    pub(in crate::model) trunk: Arc<Trunk<Layer>>,
+    /// What tokens add to single layers.
+    inputs: Option<LayerInputs>,
+    ropes: Vec<(Rotation, Rope)>,
+    /// The cache that each layer reads.
+    caches: Vec<usize>,
+}
+
+/// A table with a slice for each layer.
+struct LayerInputs {
+    of: LayerTable,
+    table: Linear,
+    project: Linear,
+    norm: RmsNorm,
+}
+
+/// The cache that each layer reads: those with keys and values of their own have one.
+fn caches(plan: &Plan) -> Result<Vec<usize>, ModelError> {
+    let (mut caches, mut count) = (Vec::with_capacity(plan.layers.len()), 0);
+    for layer in &plan.layers {
+        let Mixer::Attention(attention) = &layer.mixer else {
+            return Err(reader::unsupported("layers without keys and values of each position"));
+        };
+        let cache = match &attention.keys {
+            Keys::Own(_) => {
+                count += 1;
+                count - 1
+            }
+            Keys::OfLayer(other) => {
+                let earlier = caches.get(*other).copied();
+                earlier
+                    .ok_or_else(|| ModelError::Metadata(format!("no layer {other} comes before one that reads it")))?
+            }
+            Keys::OfTarget => return Err(reader::unsupported("attention to keys and values of a target")),
+        };
+        caches.push(cache);
+    }
+    Ok(caches)
+}
+
+/// A table of angles for each rotation that the plan asks for.
+fn ropes(plan: &Plan, ctx_len: usize, tensors: &Tensors<'_>) -> Result<Vec<(Rotation, Rope)>, ModelError> {
+    let mut ropes: Vec<(Rotation, Rope)> = Vec::new();
+    for rotation in plan.attentions().filter_map(|attention| attention.rotation) {
+        if ropes.iter().all(|(known, _)| *known != rotation) {
+            let lacking = || ModelError::Metadata(format!("there is no table of angles {}", rotation.table));
+            let angles = plan.angles.get(rotation.table).ok_or_else(lacking)?;
+            let rope = Rope::new(&angles.rope, angles.width, ctx_len, (rotation.pairs, tensors.device))?;
+            ropes.push((rotation, rope));
+        }
+    }
+    Ok(ropes)
+}
+
+impl Weights {
+    /// Reads all tensors. `progress` is called with ("target", layers read, layers in all).
+    ///
+    /// # Errors
+    /// When a tensor is missing, misshapen or damaged, or the plan has a part that is not interpreted.
+    pub(in crate::model) fn load(
+        tensors: Tensors<'_>,
+        plan: &Plan,
+        ctx_len: usize,
+        progress: &mut dyn FnMut(&str, u64, u64),
+    ) -> Result<Self, ModelError> {
+        let caches = caches(plan)?;
+        let tensors = if plan.end.norm.centred { tensors.centred() } else { tensors };
+        let inputs = plan.embedding.by_layer.as_ref().map(|of| LayerInputs::read(&tensors, of)).transpose()?;
+        let layer = |index: usize| Layer::read(&Reader::new(&tensors), &plan.layers[index]);
+        let (end, scale) = (&plan.end, plan.embedding.scale);
+        let trunk = Arc::new(Trunk::read(&tensors, layer, progress)?.with_ends(scale, end.scale, end.cap));
+        Ok(Self { trunk, inputs, ropes: ropes(plan, ctx_len, &tensors)?, caches })
+    }
+}
+
+impl LayerInputs {
+    fn read(tensors: &Tensors<'_>, of: &LayerTable) -> Result<Self, ModelError> {
+        let reader = Reader::new(tensors);
+        // its rows are looked up, so it stays as stored
+        let table = tensors.linear_as(of.table.name(), [of.table.rows, of.table.columns], WeightType::Stored)?;
+        let (project, norm) = (reader.matrix(&of.project)?, reader.norm(&of.norm, of.width)?);
+        Ok(Self { of: of.clone(), table, project, norm })
+    }
+
+    /// The slices of all layers, `[m, layers · width]`.
+    fn of(&self, ids: &Tensor, embedded: &Tensor) -> Result<Tensor, ModelError> {
+        let looked_up = (self.table.rows(ids)? * self.of.scale)?;
+        let (m, all) = looked_up.dims2()?;
+        let projected = (self.project.forward(embedded)? * self.of.project_scale)?;
+        let normed = self.norm.forward(&projected.reshape((m * all / self.of.width, self.of.width))?)?;
+        Ok(((normed.reshape((m, all))? + looked_up)? * self.of.join_scale)?)
+    }
+}
+
+impl Transformer for Weights {
+    type Layer = Layer;
+
+    fn trunk(&self) -> &Trunk<Layer> {
+        &self.trunk
+    }
+
+    fn bytes(&self) -> u64 {
+        self.pass_bytes()
+            + (self.trunk.bytes() - self.trunk.pass_bytes())
+            + self.inputs.as_ref().map_or(0, |inputs| inputs.table.bytes())
+    }
+
+    fn pass_bytes(&self) -> u64 {
+        let inputs = self.inputs.as_ref().map_or(0, |inputs| inputs.project.bytes() + inputs.norm.bytes());
+        self.trunk.pass_bytes() + inputs
+    }
+
+    fn caches(&self, ctx_len: usize) -> Result<Vec<KvCache>, ModelError> {
+        let own = self.trunk.layers.iter().filter_map(Layer::cached_heads);
+        let cache = |(kv_heads, width)| {
+            Ok(KvCache::new(kv_heads, ctx_len, width, self.trunk.caching())?.on(self.trunk.kernels()))
+        };
+        own.map(cache).collect()
+    }
+
+    fn cache_of(&self, layer: usize) -> Option<usize> {
+        self.caches.get(layer).copied()
+    }
+
+    fn layer_inputs(&self, tokens: &[TokenId], embedded: &Tensor) -> Result<Option<Tensor>, ModelError> {
+        let Some(inputs) = &self.inputs else { return Ok(None) };
+        let ids = ids(tokens, self.trunk.config.vocab, &self.trunk.device)?;
+        inputs.of(&ids, embedded).map(Some)
+    }
+
+    fn forward_layer(
+        &self,
+        index: usize,
+        (x, inputs): (&Tensor, Option<&Tensor>),
+        rows: &PassRows,
+        cache: &mut KvCache,
+    ) -> Result<Tensor, ModelError> {
+        let layer = &self.trunk.layers[index];
+        let slice = match (inputs, &self.inputs) {
+            (Some(all), Some(LayerInputs { of, .. })) => Some(all.narrow(1, index * of.width, of.width)?),
+            _ => None,
+        };
+        let of = |rotation| self.ropes.iter().find(|(known, _)| *known == rotation).map(|(_, rope)| rope);
+        layer.forward(x, slice.as_ref(), (layer.rotation().and_then(of), rows), cache)
+    }
+}
