@@ -6,7 +6,7 @@ use super::layer::BlockShape;
 use super::llama::prompt_rows;
 use crate::model::nn::TransformerConfig;
 use crate::model::plan::{Delta, Feed, Latent, LatentQueries, Layer, Mixer, Plan};
-use draftscope_kernels::{BLOCK, HEAD_CHUNK, HEAD_EXTRA, LANES, MAX_ROWS, prompt_scratch_bytes};
+use draftscope_kernels::{BLOCK, HEAD_CHUNK, HEAD_EXTRA, HEAD_SEGMENT, LANES, MAX_ROWS, prompt_scratch_bytes};
 
 const F32: usize = size_of::<f32>();
 
@@ -74,6 +74,7 @@ pub(in crate::model) fn target_passes(
     let logits = config.vocab * F32;
     let others = given + threads * prompt_scratch_bytes(shape.head_dim);
     let latents = latents(plan.latents().next(), prompt_rows(&shape, ctx_len), (ctx_len, dense));
+    let latents = latents + latent_threads(plan.latents().next(), prompt_rows(&shape, ctx_len));
     (states + logits + others + latents) as u64 + pass((&shape, &plan.layers), (ctx_len, angles), dense)
 }
 
@@ -110,10 +111,28 @@ fn latents(of: Option<&Latent>, rows: usize, (ctx_len, dense): (usize, bool)) ->
     let of_heads = queries.max(rank).max(values); // tiles of products of heads
     let numbers = 2 * queries + of.heads * of.plain + rank + of.heads * row + row + 2 * values + of_heads;
     let block = if dense { BLOCK * F32 } else { BLOCK + 4 * F32 };
-    let read = (squeezed + values + rank.max(of.heads * of.plain)) / BLOCK * block;
+    let read = (squeezed + values) / BLOCK * block + folded_read(of, dense);
     let few = MAX_ROWS.min(ctx_len) * ctx_len.div_ceil(HEAD_CHUNK);
     let partials = rows.min(ctx_len).max(few) * of.heads * (of.rank + HEAD_EXTRA);
     rows.min(ctx_len) * (numbers * F32 + read) + partials * F32
+}
+
+/// Bytes of what the folded matrices read of a row: in f32, and as codes where their blocks and tiles are whole.
+fn folded_read(of: &Latent, dense: bool) -> usize {
+    let bytes = |in_f32: bool, block: usize| {
+        let folded = [&of.to_keys, &of.to_values].into_iter().filter(|folded| {
+            let whole = folded.out.is_multiple_of(LANES) && folded.columns.is_multiple_of(BLOCK);
+            (dense || folded.transposed || !whole) == in_f32
+        });
+        folded.map(|folded| folded.heads * folded.columns.div_ceil(BLOCK) * block).max().unwrap_or(0)
+    };
+    bytes(true, BLOCK * F32) + bytes(false, BLOCK + 4 * F32)
+}
+
+/// Bytes that threads keep of latent attention: queries, weights and sums of the half of the rows that runs at once.
+fn latent_threads(of: Option<&Latent>, rows: usize) -> usize {
+    let each = |of: &Latent| of.heads * (2 * of.rank + of.rotated + HEAD_SEGMENT + HEAD_EXTRA) * F32;
+    of.map_or(0, |of| rows.div_ceil(2) * each(of))
 }
 
 /// Bytes of the caches of some layers for a position.
