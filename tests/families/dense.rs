@@ -3,10 +3,15 @@
 
 use std::path::Path;
 
+use candle_core::quantized::gguf_file::Value;
+
 use crate::case::{Case, largest};
-use crate::cases::{GRANITE_HYBRID, MINISTRAL3, MISTRAL, OLMO3, PHI3, SMOLLM3};
+use crate::cases::{
+    GRANITE_GGUF, GRANITE_HYBRID, MINISTRAL3, MINISTRAL3_GGUF, MISTRAL, OLMO3, OLMO3_GGUF, PHI3, PHI3_GGUF, SMOLLM3,
+};
+use crate::gguf::rewritten;
 use crate::spoil::spoiled;
-use crate::support::{Card, LoadOptions, LogitRows, bare_options, open, path, refusal};
+use crate::support::{Card, LoadOptions, LogitRows, OpenModel, bare_options, open, path, refusal};
 use crate::target::compare_with_oracle;
 
 /// Compares a changed fixture with golden values that have this prefix.
@@ -67,4 +72,43 @@ fn attention_that_grows_sharper_with_the_position_ends_the_context_before() {
     }
     let steady = spoiled(MINISTRAL3.fixture, "set rope_parameters.llama_4_scaling_beta null");
     assert_eq!(Card::read(steady.path()).unwrap().context_length, 2048);
+}
+
+#[test]
+fn keys_of_gguf_files_change_logits_and_bad_ones_are_named() {
+    let flags = |flags: [bool; 4]| Value::Array(flags.map(Value::Bool).to_vec());
+    for (case, key, value) in [
+        (&OLMO3_GGUF, "olmo2.attention.sliding_window", Value::U32(0)),
+        (&OLMO3_GGUF, "olmo2.attention.sliding_window_pattern", flags([false, true, true, true])),
+        (&OLMO3_GGUF, "olmo2.attention.sliding_window_pattern", Value::U32(2)),
+        (&OLMO3_GGUF, "olmo2.rope.freq_base_swa", Value::F32(1000.0)),
+        (&GRANITE_GGUF, "granite.attention.scale", Value::F32(0.0)),
+        (&GRANITE_GGUF, "granite.embedding_scale", Value::F32(1.0)),
+        (&GRANITE_GGUF, "granite.residual_scale", Value::F32(0.0)),
+        (&GRANITE_GGUF, "granite.logit_scale", Value::F32(0.8)),
+        (&GRANITE_GGUF, "granite.rope.scaling.finetuned", Value::Bool(false)),
+        (&PHI3_GGUF, "phi3.rope.scaling.original_context_length", Value::U32(512)),
+        (&PHI3_GGUF, "phi3.rope.scaling.attn_factor", Value::F32(1.5)),
+        (&PHI3_GGUF, "phi3.attention.sliding_window", Value::U32(4)),
+        (&MINISTRAL3_GGUF, "mistral3.rope.scaling.yarn_log_multiplier", Value::F32(2.0)),
+    ] {
+        let file = rewritten(case.fixture, |keys| drop(keys.insert(key.into(), value)));
+        let off = largest(&logits(case, file.path()), &logits(case, &path(case.fixture)));
+        assert!(off > 1e-2, "{key}: {off}");
+    }
+    for (case, key, value, says) in [
+        (&OLMO3_GGUF, "olmo2.attention.sliding_window_pattern", flags([true; 4]), ""),
+        (
+            &OLMO3_GGUF,
+            "olmo2.attention.sliding_window_pattern",
+            Value::Array(vec![]),
+            "is not a flag for each of 4 layers",
+        ),
+        (&GRANITE_GGUF, "granite.residual_scale", Value::F32(-1.0), "'granite.residual_scale' is not positive"),
+        (&PHI3_GGUF, "phi3.rope.dimension_count", Value::U32(16), "'rope_factors_"),
+    ] {
+        let file = rewritten(case.fixture, |keys| drop(keys.insert(key.into(), value)));
+        let error = OpenModel::open(file.path()).err().map_or_else(String::new, |error| error.to_string());
+        assert!(error.contains(says) && error.is_empty() == says.is_empty(), "{key}: {error}");
+    }
 }

@@ -34,6 +34,8 @@ pub trait MatMul: Debug + Send + Sync {
 pub struct Linear {
     weight: Weight,
     bias: Option<Tensor>, // [out], f32
+    /// Whether candle multiplies few rows one by one.
+    one_by_one: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -55,7 +57,7 @@ fn alone(x: &Tensor, multiply: impl Fn(&Tensor) -> candle_core::Result<Tensor>) 
 
 impl From<Weight> for Linear {
     fn from(weight: Weight) -> Self {
-        Self { weight, bias: None }
+        Self { weight, bias: None, one_by_one: false }
     }
 }
 
@@ -111,16 +113,25 @@ impl Linear {
         Self { bias: Some(bias), ..self }
     }
 
+    /// The same, with few rows multiplied one by one on candle.
+    #[must_use]
+    pub fn one_by_one(self) -> Self {
+        Self { one_by_one: true, ..self }
+    }
+
     /// `[m, in] -> [m, out]`, f32 in and out.
     ///
     /// # Errors
     /// When shapes do not fit.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor, ModelError> {
         let out = match &self.weight {
-            Weight::Candle { weight, dense } => alone(x, |x| match dense {
-                Some(dtype) if *dtype != DType::F32 => weight.forward(&x.to_dtype(*dtype)?)?.to_dtype(DType::F32),
-                _ => weight.forward(x),
-            })?,
+            Weight::Candle { weight, dense } => {
+                let multiply = |x: &Tensor| match dense {
+                    Some(dtype) if *dtype != DType::F32 => weight.forward(&x.to_dtype(*dtype)?)?.to_dtype(DType::F32),
+                    _ => weight.forward(x),
+                };
+                if self.one_by_one { alone(x, multiply)? } else { multiply(x)? }
+            }
             Weight::Other(weight) => {
                 let (m, out) = (x.dim(0)?, cpu::with_numbers(x, |x| weight.forward(x))?);
                 let width = out.len() / m.max(1);

@@ -150,6 +150,16 @@ mod tests {
     }
 
     #[test]
+    fn the_length_of_the_context_chooses_factors() {
+        let scaling =
+            RopeScaling::ByContext { short: vec![2.0; 4], long: vec![4.0; 4], original: 100, amplitude: 1.19 };
+        let (rope, plain) = (RopeSpec { theta: 1e4, scaling }, RopeSpec::plain(1e4).frequencies(8, 100));
+        let over = |factor: f64| plain.iter().map(|frequency| frequency / factor).collect::<Vec<_>>();
+        assert_eq!((rope.frequencies(8, 100), rope.frequencies(8, 101)), (over(2.0), over(4.0)));
+        assert_eq!(rope.amplitude(), 1.19);
+    }
+
+    #[test]
     fn yarn_of_factor_one_changes_nothing() {
         let yarn = |factor| RopeSpec {
             theta: 1e6,

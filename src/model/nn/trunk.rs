@@ -92,10 +92,11 @@ impl<L: LayerWeights> Trunk<L> {
         Self { embedding_scale: (self.config.d_model as f64).sqrt(), softcap, ..self }
     }
 
-    /// The same with factors of embeddings and of logits, and a cap of logits.
+    /// The same with factors of embeddings and of logits, and a cap of logits; few rows meet the head one by one.
     #[must_use]
     pub(in crate::model) fn with_ends(self, embedding_scale: f64, logit_scale: f64, softcap: Option<f64>) -> Self {
-        Self { embedding_scale, logit_scale, softcap, ..self }
+        let head = self.head.clone().one_by_one();
+        Self { head, embedding_scale, logit_scale, softcap, ..self }
     }
 
     /// Reads more of the target's files for the same backend.

@@ -172,3 +172,97 @@ impl Transformer for Weights {
         layer.forward(x, slice.as_ref(), (layer.rotation().and_then(of), rows), cache)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use candle_core::Device;
+    use safetensors::SafeTensors;
+
+    use super::*;
+    use crate::model::load::OpenModel;
+    use crate::model::nn::{MatmulBackend, TransformerModel};
+    use crate::model::{Checkpoint, LogitRows, Model, ModelSpec};
+
+    fn target(opened: &OpenModel, held: WeightType) -> Result<TransformerModel<Weights>, ModelError> {
+        let tensors = Tensors::new(&opened.source, (MatmulBackend::Candle(held), &Device::Cpu), opened.transformer());
+        let weights = Weights::load(tensors, opened.config.plan(), 64, &mut |_, _, _| {})?;
+        let spec = ModelSpec {
+            info: opened.transformer().describe(String::new(), String::new()),
+            ctx_len: 64,
+            backend: "candle",
+            device: "cpu".into(),
+            dtype: "f32".into(),
+            threads: 1,
+        };
+        TransformerModel::new(Arc::new(weights), spec)
+    }
+
+    fn fixture(name: &str) -> OpenModel {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/checkpoints");
+        OpenModel::open(&folder.join(name)).unwrap()
+    }
+
+    /// Numbers of a fixture that another program computed.
+    fn golden<const N: usize>(name: &str, tensor: &str, number: fn([u8; N]) -> f32) -> Vec<f32> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/checkpoints");
+        let bytes = std::fs::read(folder.join(name).join("golden.safetensors")).unwrap();
+        let tensors = SafeTensors::deserialize(&bytes).unwrap();
+        tensors.tensor(tensor).unwrap().data().as_chunks::<N>().0.iter().map(|bytes| number(*bytes)).collect()
+    }
+
+    /// Gemma 4 has what no family that runs here has: keys of other layers, values that are keys, norms without weights, tables by
+    /// layer, scales of layers; it runs elsewhere for its experts and assistants.
+    #[test]
+    fn parts_that_gemma_4_alone_has_equal_the_oracle_and_rows_keep_their_bits() {
+        for (name, oracle) in [("gemma4", "gemma4"), ("gemma4.gguf", "gemma4"), ("gemma4-unified", "gemma4-unified")] {
+            let mut model = target(&fixture(name), WeightType::F32).unwrap();
+            let tokens: Vec<TokenId> = golden(oracle, "tokens", |x| i64::from_le_bytes(x) as f32)
+                .into_iter()
+                .map(|x| TokenId(x as u32))
+                .collect();
+            let expected = golden(oracle, "logits", f32::from_le_bytes);
+            let whole = model.forward(&tokens, LogitRows::All).unwrap().logits;
+            let off = whole.as_slice().iter().zip(&expected).fold(0.0f32, |most, (a, b)| most.max((a - b).abs()));
+            println!("{name}: off by {off}");
+            assert!(off < 5e-4, "{name}: {off}");
+            let mut alone: Option<Vec<Vec<f32>>> = None;
+            for rows in [1, 3, 7, 16] {
+                model.truncate(0, &Checkpoint { len: 0 }).unwrap();
+                let passes = tokens.chunks(rows).map(|tokens| model.forward(tokens, LogitRows::All).unwrap().logits);
+                let logits: Vec<Vec<f32>> = passes.map(|logits| logits.as_slice().to_vec()).collect();
+                let logits = logits.concat().chunks(whole.width()).map(<[f32]>::to_vec).collect();
+                assert!(*alone.get_or_insert_with(|| Vec::clone(&logits)) == logits, "{name}: passes of {rows} rows");
+            }
+        }
+    }
+
+    #[test]
+    fn weights_held_in_other_types_give_nearly_the_same() {
+        let opened = fixture("olmo2");
+        let tokens: Vec<TokenId> = (5..25).map(TokenId).collect();
+        let logits = |held| {
+            let mut model = target(&opened, held).unwrap();
+            model.forward(&tokens, LogitRows::All).unwrap().logits.as_slice().to_vec()
+        };
+        let wide = logits(WeightType::F32);
+        for held in [WeightType::Bf16, WeightType::Stored] {
+            let (narrow, square) = (logits(held), |x: f32| f64::from(x * x));
+            let off: f64 = narrow.iter().zip(&wide).map(|(a, b)| square(a - b)).sum();
+            let off = (off / wide.iter().map(|x| square(*x)).sum::<f64>()).sqrt();
+            assert!(off > 0.0 && off < 0.03, "{held:?}: {off}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_interpreted_is_named() {
+        for (name, says) in [
+            ("deepseek", "the reference does not run layers without keys and values of each position"),
+            ("qwen3moe", "the reference does not run layers of experts"),
+        ] {
+            let error = target(&fixture(name), WeightType::F32).err().unwrap().to_string();
+            assert_eq!(error, says, "{name}");
+        }
+    }
+}

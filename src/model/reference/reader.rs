@@ -38,7 +38,7 @@ impl<'a> Reader<'a> {
             linear = linear.with_bias(self.tensors.vector(&bias.name, bias.len)?);
         }
         self.bytes.set(self.bytes() + linear.bytes());
-        Ok(linear)
+        Ok(linear.one_by_one())
     }
 
     /// A norm of rows of `width` numbers.
