@@ -382,10 +382,8 @@ impl App {
 
     /// Settings as the user wants them: current ones, or requested and not yet in force.
     pub(super) fn settings(&self, session: &Session) -> Settings {
-        match self.wanted {
-            Some((base, wanted)) if base == *session.settings() => wanted,
-            _ => *session.settings(),
-        }
+        let requested = self.wanted.filter(|(base, _)| base == session.settings());
+        requested.map_or(*session.settings(), |(_, wanted)| wanted)
     }
 
     /// The index of the shown round: the selected one, else the newest.

@@ -17,6 +17,7 @@
 mod activations;
 mod attention;
 mod attention_f32;
+mod attention_join;
 mod attention_partial;
 mod attention_prompt;
 #[cfg(target_arch = "x86_64")]
@@ -53,8 +54,9 @@ pub use pool::Pool;
 pub use stream::Stream;
 
 pub use activations::{Acts, Column, Operand};
-pub use attention::{Join, MAX_HEAD_DIM, PARTIAL_EXTRA, Queries, SEGMENT, SLAB, Stretch, attend, rows_at_once};
+pub use attention::{MAX_HEAD_DIM, PARTIAL_EXTRA, Queries, SEGMENT, SLAB, Stretch, attend, rows_at_once};
 pub use attention_f32::{HEAD_CHUNK, HEAD_SEGMENT, HeadAttention, HeadRows, ScoreRule};
+pub use attention_join::Join;
 pub use attention_partial::{HEAD_EXTRA, JoinHead};
 pub use attention_prompt::{attend_prompt, prompt_scratch_bytes};
 pub use delta::{DeltaHead, DeltaLayer};
