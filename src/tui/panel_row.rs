@@ -3,9 +3,8 @@
 //! Invariant: a row of the run asks the engine; a row of the screen applies at once. Rows for experts are there once they
 //! are unfolded, and come last.
 
-use super::app::App;
 use super::setting_row::SettingRow;
-use crate::protocol::{Convention, Settings};
+use crate::protocol::Convention;
 
 /// A row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +40,7 @@ const GROUPS: [(&str, &[PanelRow]); 4] = [
 ];
 
 /// Rows for experts: conventions of the MTP module.
-const EXPERTS: [PanelRow; 7] = [
+pub(super) const EXPERTS: [PanelRow; 7] = [
     Run(Mtp(Convention::Feed)),
     Run(Mtp(Convention::Recycle)),
     Run(Mtp(Convention::Order)),
@@ -93,18 +92,6 @@ impl PanelRow {
             Pace => "how fast answers appear; not what is measured",
             Autosave => "save the session when you quit",
             Experts => "how the MTP module is fed; → unfolds, ← folds",
-        }
-    }
-
-    /// Its value under these settings of the run, in a panel.
-    pub(super) fn value(self, app: &App, settings: &Settings, panel: SettingsPanel) -> String {
-        match self {
-            Run(setting) => setting.value(settings),
-            Theme => app.theme().name.clone(),
-            Pace => app.pace.label(),
-            Autosave => if app.autosave { "on" } else { "off" }.to_owned(),
-            Experts if panel.is_unfolded => "below".to_owned(),
-            Experts => format!("{} rows", EXPERTS.len()),
         }
     }
 }

@@ -3,7 +3,8 @@
 //! Invariant: a requested value that is not in force yet has a `→`, as in the status line.
 
 use crate::protocol::Settings;
-use crate::tui::panel_row::{PanelRow, SettingsPanel};
+use crate::tui::app::App;
+use crate::tui::panel_row::{EXPERTS, PanelRow, SettingsPanel};
 
 use super::prelude::*;
 use super::screen::keys_of_choices;
@@ -47,7 +48,7 @@ fn line(
     (row, is_chosen, has_hint): (PanelRow, bool, bool),
     [now, wanted]: [Settings; 2],
 ) -> Line<'static> {
-    let [is, value] = [&now, &wanted].map(|settings| row.value(screen.app, settings, panel));
+    let [is, value] = [&now, &wanted].map(|settings| value(row, screen.app, settings, panel));
     let arrow = if value == is { "  " } else { "→ " };
     let line = Line::from(vec![
         Span::styled(if is_chosen { "▸ " } else { "  " }, screen.theme[Role::Key]),
@@ -56,6 +57,18 @@ fn line(
         Span::styled(if has_hint { row.hint() } else { "" }, screen.theme[Role::TextDim]),
     ]);
     if is_chosen { line.patch_style(screen.theme[Role::Selected]) } else { line }
+}
+
+/// The value of a row under these settings of the run.
+fn value(row: PanelRow, app: &App, settings: &Settings, panel: SettingsPanel) -> String {
+    match row {
+        PanelRow::Run(setting) => setting.value(settings),
+        PanelRow::Theme => app.theme().name.clone(),
+        PanelRow::Pace => app.pace.label(),
+        PanelRow::Autosave => if app.autosave { "on" } else { "off" }.to_owned(),
+        PanelRow::Experts if panel.is_unfolded => "below".to_owned(),
+        PanelRow::Experts => format!("{} rows", EXPERTS.len()),
+    }
 }
 
 #[cfg(test)]
