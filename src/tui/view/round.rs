@@ -240,8 +240,8 @@ fn header(screen: Screen, round: &Round, index: usize, width: usize) -> TokenCel
         None if round.drafts.get(index).is_some_and(|draft| draft.copied.is_some()) => format!("{} copied", index + 1),
         None => (index + 1).to_string(),
     };
-    let (long, short) = (format!("{text} · after {at} tokens"), format!("{text} · after {at}"));
-    let text = if long.width() < width { long } else { short };
+    let forms = [format!("{text} · after {at} tokens"), format!("{text} · after {at}")];
+    let text = forms.into_iter().find(|form| form.width() < width).unwrap_or(text);
     TokenCell::word(text, screen.theme[Role::TextDim])
 }
 
