@@ -219,10 +219,15 @@ impl<'a> Tensors<'a> {
 
     /// A norm with an epsilon of its own.
     pub(in crate::model) fn norm_of(&self, name: &str, width: usize, eps: f32) -> Result<RmsNorm, ModelError> {
-        if self.is_unread() && !self.centred {
-            unread::norm(self.source, name, width)?;
+        if !self.centred {
+            self.check_norm(name, width)?;
         }
         RmsNorm::new(&self.vector(name, width)?, eps)
+    }
+
+    /// In a dry run, checks the weights of a norm that multiply as they are stored.
+    pub(in crate::model) fn check_norm(&self, name: &str, width: usize) -> Result<(), ModelError> {
+        if self.is_unread() { unread::norm(self.source, name, width) } else { Ok(()) }
     }
 
     /// `[width]`, f32.

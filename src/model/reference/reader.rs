@@ -43,6 +43,9 @@ impl<'a> Reader<'a> {
 
     /// A norm of rows of `width` numbers.
     pub(super) fn norm(&self, of: &Norm, width: usize) -> Result<RmsNorm, ModelError> {
+        if let Some(weight) = of.weight.as_ref().filter(|_| !of.centred) {
+            self.tensors.check_norm(&weight.name, width)?;
+        }
         let norm = RmsNorm::of_numbers(of.read(self.tensors.source, width)?, of.eps, self.tensors.device)?;
         let stored = if of.weight.is_some() { norm.bytes() } else { 0 };
         self.bytes.set(self.bytes() + stored);
