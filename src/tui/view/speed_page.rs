@@ -14,6 +14,9 @@ use super::{
 /// Least height of the times of rounds, and of the costs of passes.
 const TIMES: u16 = 4;
 
+/// Height of the memory's panel at which little of it is cut.
+const MEMORY: u16 = 12;
+
 /// Where the panes are.
 pub(super) fn panes(screen: Screen, area: Rect) -> [(Pane, Rect); 6] {
     let [body, account] = Layout::vertical([Constraint::Min(5), Constraint::Length(speed_summary::HEIGHT)]).areas(area);
@@ -21,11 +24,11 @@ pub(super) fn panes(screen: Screen, area: Rect) -> [(Pane, Rect); 6] {
     let below = acceptance_height(screen, left);
     let [curves, positions] = Layout::vertical([Constraint::Min(5), Constraint::Length(below)]).areas(left);
     let worths = if worths::is_known(screen) { worths::LEAST } else { 0 };
-    // whole, else its two most important lines, else not at all; its longest rows are cut where nothing else is in the way
+    // whole, where its longest rows may be cut, else its two most important lines, else not at all
     let room = body.height.saturating_sub(2 * TIMES + worths);
-    let whole = match (body.height, worths) {
-        (0..20, _) => memory::SHORT,
-        (_, 0) => memory::height(screen, right.width, room),
+    let whole = match body.height {
+        0..20 => memory::SHORT,
+        _ if worths == 0 || room >= MEMORY => memory::height(screen, right.width, room),
         _ => memory::height(screen, right.width, u16::MAX),
     };
     let memory = [whole, memory::SHORT].into_iter().find(|height| *height <= room).unwrap_or(0);
