@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{c_int, siginfo_t};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::stdio::{stderr, stdin, stdout};
+use rustix::fs::{Mode, OFlags};
+use rustix::stdio::{dup2_stderr, stderr, stdin, stdout};
 use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcsetattr};
 
 use super::RESTORE;
@@ -40,7 +41,8 @@ static TERMINAL: OnceLock<(OwnedFd, Termios)> = OnceLock::new();
 /// Whether the terminal is taken over now.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
-const ABORTED: &[u8] = b"draftscope: the program was aborted: it ran out of memory or had an internal error\n";
+/// On a line of its own: another thread may be in the middle of one.
+const ABORTED: &[u8] = b"\ndraftscope: the program was aborted: it ran out of memory or had an internal error\n";
 
 const CUT_SHORT: &[u8] = b"draftscope: a model file was truncated, or its disk failed, while it was in use; get a complete copy and start again\n";
 
@@ -136,6 +138,7 @@ extern "C" fn handle(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
     }
     if signal == libc::SIGABRT && !is_sent {
         say(ABORTED);
+        silence();
     }
     // A fault comes again, and the handler of Rust's library then reports a stack overflow. That handler ignores a
     // signal sent by a process, since it expects a fault to come again; so such a signal gets the default action.
@@ -174,6 +177,13 @@ fn put_back_terminal() {
 
 fn say(line: &[u8]) {
     write(stderr(), line);
+}
+
+/// Drops what other threads still print: memory is refused to them too, and the sentence is to be the last line.
+fn silence() {
+    if let Ok(nowhere) = rustix::fs::open("/dev/null", OFlags::WRONLY, Mode::empty()) {
+        let _ = dup2_stderr(&nowhere);
+    }
 }
 
 /// Ignores errors: there is no way to report that the terminal is gone.
