@@ -137,8 +137,7 @@ extern "C" fn handle(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
         unsafe { libc::_exit(ERROR) };
     }
     if signal == libc::SIGABRT && !is_sent {
-        say(ABORTED);
-        silence();
+        say_last(ABORTED);
     }
     // A fault comes again, and the handler of Rust's library then reports a stack overflow. That handler ignores a
     // signal sent by a process, since it expects a fault to come again; so such a signal gets the default action.
@@ -179,10 +178,13 @@ fn say(line: &[u8]) {
     write(stderr(), line);
 }
 
-/// Drops what other threads still print: memory is refused to them too, and the sentence is to be the last line.
-fn silence() {
-    if let Ok(nowhere) = rustix::fs::open("/dev/null", OFlags::WRONLY, Mode::empty()) {
-        let _ = dup2_stderr(&nowhere);
+/// Says a line after which nothing follows: memory is refused to other threads too, and what they still print is dropped.
+fn say_last(line: &[u8]) {
+    let own = rustix::io::dup(stderr());
+    let nowhere = rustix::fs::open("/dev/null", OFlags::WRONLY, Mode::empty());
+    match (own, nowhere) {
+        (Ok(own), Ok(nowhere)) if dup2_stderr(&nowhere).is_ok() => write(own.as_fd(), line),
+        _ => say(line),
     }
 }
 
