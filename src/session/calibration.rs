@@ -94,11 +94,7 @@ mod tests {
         let session = fold(&script.events);
         let stats = session.stats(Lane::Speculative);
         let counts = stats.calibration().ranges().map(|range| (range.tested, range.accepted));
-        assert_eq!(
-            counts,
-            [(0, 0), (0, 0), (2, 1), (0, 0), (1, 1)],
-            "what stood behind a rejected draft was not tested"
-        );
+        assert_eq!(counts, [(0, 0), (0, 0), (2, 1), (0, 0), (1, 1)], "a draft after a rejected one was not tested");
         let [.., middle, _, last] = stats.calibration().ranges();
         assert!((middle.mean_q().unwrap() - 0.5).abs() < 1e-6 && middle.accepted_share() == Some(0.5));
         assert_eq!((last.mean_q(), stats.calibration().tested()), (Some(1.0), 3));

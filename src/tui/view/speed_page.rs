@@ -55,7 +55,7 @@ impl Rows {
     }
 }
 
-/// The figure and what stands behind it over the answer.
+/// The figure, and the speedup and acceptance over the answer.
 pub(super) fn curves(screen: Screen, area: Rect, frame: &mut Frame) {
     let hero = hero_height(screen, area);
     let mut rows = Rows(area.height.saturating_sub(hero + PLOT));
