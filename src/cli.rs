@@ -36,7 +36,7 @@ pub use train::TrainArgs;
 pub(crate) use values::parse_draft_len;
 pub use values::{DraftLenArg, OutputArg, ReportArg, Threads, TraceTextArg};
 
-use crate::tui::Pace;
+use draftscope_tui::Pace;
 
 /// Options of our own engine that mean nothing where a server is asked.
 const OWN_ENGINE: [&str; 10] =
@@ -345,6 +345,9 @@ pub enum ModelsAction {
         name: PathBuf,
     },
 }
+
+#[cfg(test)]
+mod config_test;
 
 #[cfg(test)]
 mod tests {

@@ -24,25 +24,19 @@
 //! lossless one would not have), *tree* (drafts with alternatives: each continues the anchor or another
 //! draft), *row* of the target's pass (row 0 follows the anchor, row i + 1 follows draft i).
 
-pub mod attach;
 pub mod cli;
-pub mod config;
-pub mod engine;
 pub mod export;
-pub mod fatal;
-pub mod file_access;
-pub mod generate;
 pub mod headless;
-pub mod http;
-pub mod identity;
-pub mod model;
-pub mod protocol;
-pub mod session;
-pub mod speculate;
-pub mod store;
-pub mod stream;
-pub mod trace;
-pub mod tui;
+
+pub use draftscope_attach as attach;
+pub use draftscope_engine as engine;
+pub use draftscope_host as host;
+pub use draftscope_http as http;
+pub use draftscope_model as model;
+pub use draftscope_protocol as protocol;
+pub use draftscope_session as session;
+pub use draftscope_store as store;
+pub use draftscope_tui as tui;
 
 #[doc = include_str!("../docs/architecture.md")]
 #[cfg(doc)]

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use commands::config::Parsed;
 use draftscope::cli::CliCommand;
-use draftscope::fatal::OutOfMemory;
+use draftscope::host::fatal::OutOfMemory;
 use draftscope::model::text::template::process;
 
 /// Exit status of an error; 1 means that a comparison found a difference.
@@ -63,7 +63,7 @@ fn set_environment() -> Option<String> {
 /// Runs the command; returns the exit status.
 fn start() -> ExitCode {
     commands::closed_stdout::guard();
-    draftscope::fatal::install();
+    draftscope::host::fatal::install();
     let mut parsed = commands::config::parse();
     commands::config::warn(&parsed);
     if let Some(args) = parsed.cli.model_args_mut() {

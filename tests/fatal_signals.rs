@@ -31,7 +31,7 @@ fn ended(task: &str) -> (Output, String) {
 #[test]
 fn a_process_that_ends() {
     let Ok(task) = std::env::var(TASK) else { return };
-    draftscope::fatal::install();
+    draftscope::host::fatal::install();
     match task.as_str() {
         "abort" => std::process::abort(),
         "overflow" => println!("{}", overflow(1)),

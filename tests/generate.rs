@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 use common::real;
-use draftscope::generate::{FORMAT_VERSION, GenerateError, Generator, Part, Plan, Task, TaskFile, UserTurn};
+use draftscope::engine::generate::{FORMAT_VERSION, GenerateError, Generator, Part, Plan, Task, TaskFile, UserTurn};
 use draftscope::model::load::OpenModel;
 use draftscope::model::native::NativeLlama;
 use draftscope::model::text::template::ChatTemplate;

@@ -13,16 +13,16 @@ use std::time::Duration;
 use common::checkpoint::{Golden, path};
 use common::gpu::{apart, decode, on_cpu, open, options, prompt, settings};
 use draftscope::engine;
+use draftscope::engine::speculate::decoder::Decoder;
+use draftscope::engine::speculate::drafter::{Drafter, NoDrafter};
+use draftscope::engine::speculate::sampler::{LogitRow, Sampler};
 use draftscope::headless::{Driver, Outcome};
 use draftscope::model::load::{Loaded, load};
 use draftscope::model::options::{LoadOptions, ModuleFile};
 use draftscope::model::{Checkpoint, LogitRows, ModelError, State, Tap};
+use draftscope::protocol::stream::Consumer;
 use draftscope::protocol::{DrafterKind, Event, EventKind, Prompt, Sampling, Settings, TokenId};
-use draftscope::speculate::decoder::Decoder;
-use draftscope::speculate::drafter::{Drafter, NoDrafter};
-use draftscope::speculate::sampler::{LogitRow, Sampler};
-use draftscope::stream::Consumer;
-use draftscope::trace::{RecordOptions, Recorder, Recording};
+use draftscope::session::trace::{RecordOptions, Recorder, Recording};
 
 /// Fixtures that run on the GPU: Llama, Qwen3 with normed heads, MiMo's target, which has the biases of Qwen2; as bf16,
 /// FP8, and GGUF files with blocks of most encodings.

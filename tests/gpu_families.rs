@@ -10,12 +10,12 @@ mod common;
 use common::checkpoint::Golden;
 use common::gpu::{apart, decode, on_cpu, open, options, prompt, settings};
 use draftscope::engine;
+use draftscope::engine::speculate::drafter::{Drafter, NoDrafter};
 use draftscope::model::load::{Loaded, load};
 use draftscope::model::options::{DraftVocab, LoadOptions, ModuleFile};
 use draftscope::model::row_by_row::RowByRow;
 use draftscope::model::{LogitRows, Model};
 use draftscope::protocol::{DrafterKind, TokenId};
-use draftscope::speculate::drafter::{Drafter, NoDrafter};
 
 /// A fixture, the one that has its golden values, and their prefix.
 const TARGETS: &[(&str, &str, &str)] = &[

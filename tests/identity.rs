@@ -8,14 +8,16 @@ use std::collections::BTreeSet;
 
 use common::{real, tiny};
 use draftscope::engine;
-use draftscope::identity::{Cause, Diagnosis, Ending, Rate, Record, answer, diagnose, distribution_test, sample};
+use draftscope::engine::identity::{
+    Cause, Diagnosis, Ending, Rate, Record, answer, diagnose, distribution_test, sample,
+};
+use draftscope::engine::speculate::decoder::Decoder;
+use draftscope::engine::speculate::drafter::NoDrafter;
 use draftscope::model::load::Loaded;
 use draftscope::model::row_by_row::RowByRow;
 use draftscope::model::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec};
+use draftscope::protocol::policy::Policy;
 use draftscope::protocol::{Costs, DrafterKind, Leniency, Message, Sampling, Settings, Speaker, TokenId, VerifyRule};
-use draftscope::speculate::decoder::Decoder;
-use draftscope::speculate::drafter::NoDrafter;
-use draftscope::speculate::policy::Policy;
 
 /// The fault of a target.
 #[derive(Clone, Copy, PartialEq)]

@@ -6,10 +6,10 @@ mod common;
 
 use common::tiny::Tiny;
 use draftscope::engine::{self, EngineConfig};
+use draftscope::protocol::stream::Source;
 use draftscope::protocol::{
     Baseline, Command, DrafterKind, Drafting, EventKind, Lane, Prompt, Settings, TokenId, VerifyRule,
 };
-use draftscope::stream::Source;
 
 const TOKENS: u32 = 40;
 

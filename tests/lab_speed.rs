@@ -12,12 +12,12 @@ use common::{real, tiny};
 use draftscope::engine::{self, CostKey, CostMemory, EngineConfig};
 use draftscope::headless::{Driver, Outcome};
 use draftscope::model::options::{Backend, DeviceChoice, Dtype, LoadOptions};
+use draftscope::protocol::stream::Consumer;
 use draftscope::protocol::{
     Baseline, Command, Costs, DraftLenMode, DrafterKind, Drafting, Event, EventKind, Lane, Prompt, Settings,
 };
 use draftscope::session::probe::{ProbeRun, Simulated};
 use draftscope::session::{Answer, Round};
-use draftscope::stream::Consumer;
 
 fn settings(drafter: DrafterKind, max_tokens: u32) -> Settings {
     Settings { drafter, max_tokens, baseline: Baseline::Off, ..Settings::default() }

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use draftscope::export::{ExportOptions, Format, export};
 use draftscope::protocol::Event;
 use draftscope::session::Timeline;
-use draftscope::trace::Recording;
+use draftscope::session::trace::Recording;
 use draftscope::tui::{App, Page, TuiOptions, View};
 use long::Renumber;
 use ratatui::Terminal;

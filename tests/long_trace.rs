@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use draftscope::protocol::Event;
 use draftscope::session::Timeline;
-use draftscope::trace::Recording;
+use draftscope::session::trace::Recording;
 use long::Renumber;
 
 /// Writes this many events of the real engine: those of a bundled recording, repeated.

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use candle_core::{Device, Tensor};
 use common::checkpoint::{Golden, path, recipe};
+use draftscope::engine::speculate::decoder::Decoder;
+use draftscope::engine::speculate::drafter::{Drafter, MtpDrafter, NoDrafter};
 use draftscope::model::load::load;
 use draftscope::model::options::{Backend, LoadOptions, ModuleFile};
 use draftscope::protocol::{Candidate, Convention, Drafting, EventKind, MtpOverride, Prediction, Settings, TokenId};
-use draftscope::speculate::decoder::Decoder;
-use draftscope::speculate::drafter::{Drafter, MtpDrafter, NoDrafter};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 

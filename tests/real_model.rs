@@ -10,12 +10,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use common::real;
+use draftscope::engine::speculate::decoder::Decoder;
+use draftscope::engine::speculate::drafter::{Drafter, DrafterSet, ModelDrafter, MtpDrafter, NoDrafter};
 use draftscope::model::load::Loaded;
 use draftscope::model::options::{Backend, Dtype, ModuleFile};
 use draftscope::model::{LogitRows, Model, Rows};
 use draftscope::protocol::{DrafterKind, Drafting, EventKind, Message, Settings, Speaker, TokenId, VerifyRule};
-use draftscope::speculate::decoder::Decoder;
-use draftscope::speculate::drafter::{Drafter, DrafterSet, ModelDrafter, MtpDrafter, NoDrafter};
 use safetensors::SafeTensors;
 
 fn ids(ids: &[u32]) -> Vec<TokenId> {

@@ -11,7 +11,7 @@ use draftscope::headless::{Driver, Outcome};
 use draftscope::model::options::{LoadOptions, ModuleFile};
 use draftscope::protocol::{Baseline, Command, DrafterKind, Lane, Message, Prompt, Settings, Speaker, StopReason};
 use draftscope::session::Session;
-use draftscope::trace::{RecordOptions, Recorder, Recording, TextPolicy};
+use draftscope::session::trace::{RecordOptions, Recorder, Recording, TextPolicy};
 use draftscope::tui::{Run, bundled_lessons, drafted};
 use sha2::{Digest, Sha256};
 

@@ -10,8 +10,8 @@ use draftscope::headless::{Driver, Outcome};
 use draftscope::protocol::{
     Baseline, Command, DrafterKind, EventKind, Lane, Prompt, Rival, Sampling, Settings, StopReason, VerifyRule,
 };
+use draftscope::session::trace::{RecordOptions, Recorder, Recording, TextPolicy};
 use draftscope::session::{Session, Turn};
-use draftscope::trace::{RecordOptions, Recorder, Recording, TextPolicy};
 
 fn settings() -> Settings {
     Settings { draft_len: 2, max_tokens: 60, baseline: Baseline::Off, ..Settings::default() }
@@ -211,7 +211,7 @@ fn a_race_is_recorded_and_read_again() {
 }
 
 /// Folds events until a lane ends.
-fn until_finished(source: &mut draftscope::stream::Source, session: &mut Session, lane: Lane) {
+fn until_finished(source: &mut draftscope::protocol::stream::Source, session: &mut Session, lane: Lane) {
     loop {
         let event = source.events.blocking_recv().unwrap();
         session.apply(&event);

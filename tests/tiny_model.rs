@@ -10,20 +10,20 @@ use std::time::Duration;
 use candle_core::quantized::gguf_file::Value;
 use common::chi_square::{ChiSquare, ONCE_IN_10_000};
 use common::tiny::{self, Tiny};
+use draftscope::engine::speculate::SpecError;
+use draftscope::engine::speculate::decoder::Decoder;
+use draftscope::engine::speculate::drafter::{
+    DraftCtx, Drafter, DrafterSet, EarlyExitDrafter, ModelDrafter, MtpDrafter, NoDrafter, OracleDrafter,
+};
+use draftscope::engine::speculate::sampler::{LogitRow, Sampler};
 use draftscope::model::load::Loaded;
 use draftscope::model::{Checkpoint, LogitRows, Model, ModelError};
+use draftscope::protocol::policy::{DraftStopRule, Policy};
+use draftscope::protocol::random::Purpose;
+use draftscope::protocol::verify::Draft;
 use draftscope::protocol::{
     Costs, DrafterKind, Drafting, EventKind, Leniency, Sampling, Settings, TokenId, VerifyRule,
 };
-use draftscope::speculate::SpecError;
-use draftscope::speculate::decoder::Decoder;
-use draftscope::speculate::drafter::{
-    DraftCtx, Drafter, DrafterSet, EarlyExitDrafter, ModelDrafter, MtpDrafter, NoDrafter, OracleDrafter,
-};
-use draftscope::speculate::policy::{DraftStopRule, Policy};
-use draftscope::speculate::random::Purpose;
-use draftscope::speculate::sampler::{LogitRow, Sampler};
-use draftscope::speculate::verify::Draft;
 use proptest::prelude::*;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};

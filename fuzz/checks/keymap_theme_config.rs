@@ -3,7 +3,7 @@
 
 use clap::CommandFactory;
 use draftscope::cli::Cli;
-use draftscope::config::{UserFiles, with_defaults};
+use draftscope::host::config::{UserFiles, with_defaults};
 use draftscope::session::Timeline;
 use draftscope::tui::{Action, App, TuiOptions, update};
 

@@ -3,8 +3,8 @@
 
 use clap::ValueEnum;
 use draftscope::export::{ExportOptions, Format, export};
+use draftscope::session::trace::{Reader, Recording};
 use draftscope::session::{Diff, Session, Timeline};
-use draftscope::trace::{Reader, Recording};
 use draftscope::tui::{App, Compared, Page, Recorded, TuiOptions};
 
 use super::{draw_page, folder};

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::{SampleArgs, ScreenArgs, TraceArgs};
-use crate::attach::Api;
-use crate::attach::socket::address::Address;
-use crate::tui::Pace;
+use draftscope_attach::Api;
+use draftscope_attach::socket::address::Address;
+use draftscope_tui::Pace;
 
 /// Below the help of `attach`.
 pub(super) const ATTACH_NOTE: &str = "An API key is read from DRAFTSCOPE_API_KEY and sent as a bearer token to the server at URL (with --watch to each), that of \

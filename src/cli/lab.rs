@@ -3,7 +3,7 @@
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 
-use crate::protocol::DrafterKind;
+use draftscope_protocol::DrafterKind;
 
 /// Drafters and rules in detail; [`super::help`] shows these options only with `--help-all`.
 #[derive(Clone, Debug, Args)]

@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::lab;
 use super::values::{Threads, model_name, parse_switch, parse_threads};
-use crate::model::options::{Backend, DeviceChoice, Dtype, Rollback};
+use draftscope_model::options::{Backend, DeviceChoice, Dtype, Rollback};
 
 /// What to load and where to run it.
 #[derive(Clone, Debug, Args)]

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use crate::tui::{Marks, Page};
+use draftscope_tui::{Marks, Page};
 
 /// How any screen looks.
 #[derive(Clone, Debug, Args)]

@@ -8,10 +8,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use draftscope::attach::{self, API_KEY, AttachConfig, PLAIN_API_KEY, PlainServer, WantedModel};
 use draftscope::cli::{AttachArgs, ConnectArgs, ModelArgs, SampleArgs, SamplingOf};
-use draftscope::config::UserFiles;
+use draftscope::host::config::UserFiles;
 use draftscope::http::{Access, Patience};
+use draftscope::protocol::stream::Source;
 use draftscope::protocol::{Baseline, Settings};
-use draftscope::stream::Source;
 use draftscope::tui::TuiOptions;
 
 use super::{chat, run_args, terminal};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use draftscope::engine::measure::memory_bandwidth;
-use draftscope::file_access;
+use draftscope::host::file_access;
 use draftscope::model::memory;
 use draftscope::store::Store;
 use serde::{Deserialize, Serialize};

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use draftscope::cli::{ChatArgs, SampleArgs};
-use draftscope::config::UserFiles;
 use draftscope::headless::{Driver, Outcome, Summary, Text};
+use draftscope::host::config::UserFiles;
+use draftscope::protocol::stream::Source;
 use draftscope::protocol::{Baseline, Lane, Message, Prompt, Speaker};
-use draftscope::stream::Source;
-use draftscope::trace::Recorder;
+use draftscope::session::trace::Recorder;
 use draftscope::tui::TuiOptions;
 
 use super::prompts::{Division, Prompts, label};

@@ -9,7 +9,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use draftscope::cli::help::{Detail, with_detail};
 use draftscope::cli::{Cli, CliCommand, ConfigAction};
-use draftscope::config::{self, KEYS, TEMPLATE, UserFiles};
+use draftscope::host::config::{self, KEYS, TEMPLATE, UserFiles};
 use draftscope::session::text::{one_line, printable};
 
 /// The command line, and the user's files.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use draftscope::engine::{CostKey, CostMemory};
-use draftscope::file_access;
+use draftscope::host::file_access;
 use draftscope::protocol::Costs;
 use draftscope::store::Store;
 use serde::{Deserialize, Serialize};

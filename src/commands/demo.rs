@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use draftscope::cli::DemoArgs;
-use draftscope::config::UserFiles;
-use draftscope::stream::FanOut;
-use draftscope::trace::Recording;
+use draftscope::host::config::UserFiles;
+use draftscope::protocol::stream::FanOut;
+use draftscope::session::trace::Recording;
 
 /// Name, what it shows, and the recording.
 type Demo = (&'static str, &'static str, &'static [u8]);

@@ -7,11 +7,11 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use draftscope::cli::DiffArgs;
-use draftscope::config::UserFiles;
+use draftscope::host::config::UserFiles;
 use draftscope::protocol::{FIRST_DIGESTED, Lane, RunSummary};
 use draftscope::session::text::{one_line, quoted};
+use draftscope::session::trace::Events;
 use draftscope::session::{Diff, FirstDifference, Session, Side, TurnDiff};
-use draftscope::trace::Events;
 use draftscope::tui::{Compared, Recorded};
 
 use super::progress::ReadingBar;

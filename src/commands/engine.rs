@@ -4,8 +4,8 @@ use anyhow::{Context, Result, bail};
 use draftscope::cli::{DecodeArgs, ModelArgs, RivalArgs};
 use draftscope::engine::{self, EngineConfig};
 use draftscope::model::options::LoadOptions;
+use draftscope::protocol::stream::Source;
 use draftscope::protocol::{Baseline, DrafterKind, Rival, Settings};
-use draftscope::stream::Source;
 
 use super::costs;
 use super::recipe::{mtp_recipe, recipe};

@@ -10,7 +10,7 @@ use clap::ValueEnum;
 use draftscope::cli::ExportArgs;
 use draftscope::export::{self, ExportError, ExportOptions, Format};
 use draftscope::session::text::printable;
-use draftscope::trace::TraceError;
+use draftscope::session::trace::TraceError;
 use draftscope::tui::Theme;
 
 use super::files;

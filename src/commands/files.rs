@@ -7,11 +7,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use draftscope::config;
 use draftscope::export::{self, ExportOptions, Format};
+use draftscope::host::config;
 use draftscope::protocol::Event;
 use draftscope::session::Session;
-use draftscope::trace::Recording;
+use draftscope::session::trace::Recording;
 use draftscope::tui::{Exporter, Pictures, Saver, ThemeKeeper};
 use etcetera::BaseStrategy;
 use ratatui::buffer::Buffer;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use draftscope::cli::GenerateArgs;
-use draftscope::generate::{FORMAT_VERSION, Generator, Part, Plan, Progress, TaskFile};
+use draftscope::engine::generate::{FORMAT_VERSION, Generator, Part, Plan, Progress, TaskFile};
 use draftscope::model::Model;
 use draftscope::model::load::OpenModel;
 use draftscope::model::native::NativeLlama;

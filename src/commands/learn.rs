@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use draftscope::cli::LearnArgs;
-use draftscope::config::UserFiles;
 use draftscope::export::{lesson_pages, quiz_pages};
-use draftscope::file_access;
+use draftscope::host::config::UserFiles;
+use draftscope::host::file_access;
 use draftscope::protocol::Baseline;
 use draftscope::session::text::printable;
 use draftscope::tui::{LessonEntry, TuiOptions, all_lessons, check_lesson, find_lesson};

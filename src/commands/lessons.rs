@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
-use draftscope::file_access;
-use draftscope::trace::Recording;
+use draftscope::host::file_access;
+use draftscope::session::trace::Recording;
 use draftscope::tui::{KeptProgress, Recordings};
 
 macro_rules! lesson {

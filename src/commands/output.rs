@@ -7,9 +7,9 @@ use std::io::{ErrorKind, Write};
 
 use anyhow::Result;
 use draftscope::headless::{Driver, Outcome, Summary, write_json_pretty};
+use draftscope::protocol::stream::Dropped;
 use draftscope::protocol::{DraftLenMode, DrafterKind, Lane, Settings, VerifyRule};
 use draftscope::session::text::printable;
-use draftscope::stream::Dropped;
 
 /// Prints the result of the newest race on standard error.
 pub(crate) fn report_rival(driver: &Driver) {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use draftscope::attach::socket::{self, MAX_LINE, address::Address};
-use draftscope::file_access::{self, Input};
+use draftscope::host::file_access::{self, Input};
 
 /// A socket is read until nothing has come for so long.
 const SILENCE: Duration = Duration::from_secs(10);

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use draftscope::trace::Recording;
+use draftscope::session::trace::Recording;
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// Reading that takes less shows no bar.

@@ -7,7 +7,7 @@ use std::fmt::Display;
 use std::io::{BufRead, Read};
 
 use anyhow::{Context, Result, bail};
-use draftscope::file_access;
+use draftscope::host::file_access;
 use draftscope::session::text::one_line;
 
 /// Largest prompt, in bytes: far more than any context holds.

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use draftscope::file_access;
+use draftscope::host::file_access;
 use draftscope::tui::QuizFiles;
 
 /// Longest file of results that is read, in bytes: far more than fifty quizzes need.

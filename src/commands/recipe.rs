@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use draftscope::cli::{ModelArgs, Threads};
-use draftscope::file_access;
+use draftscope::host::file_access;
 use draftscope::model::files::SideFiles;
 use draftscope::model::load::gguf_drafting::GgufDrafting;
 use draftscope::model::load::named_module::{kind_in, kind_of};

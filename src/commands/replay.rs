@@ -6,10 +6,10 @@ use std::sync::mpsc::channel;
 
 use anyhow::{Result, bail};
 use draftscope::cli::ReplayArgs;
-use draftscope::config::UserFiles;
 use draftscope::headless::write_json_line;
+use draftscope::host::config::UserFiles;
+use draftscope::protocol::stream::FanOut;
 use draftscope::session::Fleet;
-use draftscope::stream::FanOut;
 use draftscope::tui::FleetView;
 
 use super::watch_history::History;

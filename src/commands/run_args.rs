@@ -4,7 +4,7 @@
 
 use anyhow::{Context, Result, bail};
 use draftscope::cli::{DecodeArgs, DraftLenArg, LabArgs, ModelArgs, PromptArgs, SampleArgs};
-use draftscope::file_access;
+use draftscope::host::file_access;
 use draftscope::protocol::{
     Baseline, DraftLenMode, DrafterKind, Drafting, Leniency, Message, Prompt, Sampling, Settings, Speaker,
 };

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
-use draftscope::fatal::EndRequest;
 use draftscope::headless::Driver;
+use draftscope::host::fatal::EndRequest;
 
 /// A signal stopped the command before its end.
 #[derive(Clone, Copy, Debug, thiserror::Error)]

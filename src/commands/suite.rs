@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
-use draftscope::config::toml_error;
-use draftscope::file_access;
+use draftscope::host::config::toml_error;
+use draftscope::host::file_access;
 use draftscope::session::text::printable;
 use serde::Deserialize;
 

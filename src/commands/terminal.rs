@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use draftscope::cli::{LookArgs, PlayArgs, ScreenArgs};
-use draftscope::config::UserFiles;
 use draftscope::headless::Text;
+use draftscope::host::config::UserFiles;
 use draftscope::protocol::EventKind;
+use draftscope::protocol::stream::{FanOut, Source};
 use draftscope::session::text::one_line;
-use draftscope::stream::{FanOut, Source};
-use draftscope::trace::replay::{self, ReplayOptions};
-use draftscope::trace::{Recorder, Recording};
+use draftscope::session::trace::replay::{self, ReplayOptions};
+use draftscope::session::trace::{Recorder, Recording};
 use draftscope::tui::{self, Ended, Playback, TuiOptions};
 
 use super::output::complete;

@@ -6,8 +6,8 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use draftscope::cli::{TraceArgs, TraceTextArg};
 use draftscope::headless::Jsonl;
-use draftscope::stream::Consumer;
-use draftscope::trace::{Digested, RecordOptions, Recorder, TextPolicy};
+use draftscope::protocol::stream::Consumer;
+use draftscope::session::trace::{Digested, RecordOptions, Recorder, TextPolicy};
 
 /// The recorder, when a trace was asked for. Made before the model is loaded, so that a path that
 /// cannot be written is reported at once.

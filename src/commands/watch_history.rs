@@ -12,8 +12,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail};
 use draftscope::cli::AttachArgs;
 use draftscope::export::try_file;
-use draftscope::file_access;
 use draftscope::headless::write_json_line;
+use draftscope::host::file_access;
 use draftscope::protocol::ServerSample;
 use serde::{Deserialize, Serialize};
 

@@ -8,7 +8,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use crate::file_access;
+use draftscope_host::file_access;
 
 use super::WriteError;
 

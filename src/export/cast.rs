@@ -10,7 +10,7 @@ use ratatui::layout::Rect;
 use ratatui::{Terminal, TerminalOptions, Viewport};
 use serde_json::json;
 
-use crate::trace::Recording;
+use draftscope_session::trace::Recording;
 
 use super::atomic_file::Out;
 use super::screen::{self, LAST};
@@ -50,7 +50,7 @@ pub(super) fn write(recording: &Recording, options: &ExportOptions, out: Out<'_>
             "version": 3,
             "term": {"cols": cols, "rows": rows, "type": "xterm-256color"},
             "timestamp": header.started_unix_ms / 1000,
-            "title": format!("draftscope: {}", crate::session::text::one_line(&header.model.name)),
+            "title": format!("draftscope: {}", draftscope_session::text::one_line(&header.model.name)),
         }),
     )?;
     let tape = Tape::default();

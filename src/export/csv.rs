@@ -3,8 +3,8 @@
 //! Invariant: token texts are JSON strings, so no spreadsheet reads one as a formula and nothing is lost. An empty
 //! cell means that there is no such value.
 
-use crate::protocol::{Lane, Outcome, Piece};
-use crate::session::{Round, Session, Turn};
+use draftscope_protocol::{Lane, Outcome, Piece};
+use draftscope_session::{Round, Session, Turn};
 
 use super::atomic_file::Out;
 use super::{WriteError, escaped};

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::trace::Recording;
+use draftscope_session::trace::Recording;
 
 use super::screen::{self, LAST};
 use super::svg;

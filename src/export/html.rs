@@ -10,10 +10,10 @@ use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-use crate::protocol::{Lane, Outcome, Piece, Prediction};
-use crate::session::text::{self, Joiner};
-use crate::session::{Answer, Fate, Figure, Provenance, Round, Session, Speedup, Turn, explain};
-use crate::trace::Recording;
+use draftscope_protocol::{Lane, Outcome, Piece, Prediction};
+use draftscope_session::text::{self, Joiner};
+use draftscope_session::trace::Recording;
+use draftscope_session::{Answer, Fate, Figure, Provenance, Round, Session, Speedup, Turn, explain};
 
 use super::page_frame::Parts;
 use super::{changed, rivals};

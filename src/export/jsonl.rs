@@ -1,6 +1,6 @@
 //! Copies the recording: every complete line unchanged, including events that this version does not know.
 
-use crate::trace::Recording;
+use draftscope_session::trace::Recording;
 
 use super::WriteError;
 use super::atomic_file::Out;

@@ -13,9 +13,9 @@ use base64::engine::general_purpose::STANDARD;
 use ratatui::buffer::Buffer;
 use serde_json::{Value, json};
 
-use crate::session::Session;
-use crate::trace::Recording;
-use crate::tui::{LessonEntry, Recordings, Run, play_lesson, quiz_sheet};
+use draftscope_session::Session;
+use draftscope_session::trace::Recording;
+use draftscope_tui::{LessonEntry, Recordings, Run, play_lesson, quiz_sheet};
 
 use super::page_frame::Parts;
 use super::{ExportError, atomic_file, html, svg};
@@ -155,7 +155,7 @@ fn page(entry: &LessonEntry, read: Read) -> Result<String, ExportError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tui::bundled_lessons;
+    use draftscope_tui::bundled_lessons;
 
     fn read(name: &str) -> Option<Recording> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/traces/lessons");
@@ -199,7 +199,7 @@ mod tests {
     fn a_lesson_of_the_user_cannot_run_code_in_its_page() {
         let text =
             "title = \"</script><b>\"\nsummary = \"s\"\n[[step]]\ntext = \"</script><script>alert(1)</script>\"\n";
-        let lesson = crate::tui::check_lesson(text).unwrap();
+        let lesson = draftscope_tui::check_lesson(text).unwrap();
         let entry = LessonEntry { name: "../x".to_owned(), lesson, is_own: true };
         let page = page(&entry, read).unwrap();
         assert!(!page.contains("alert(1)</script>") && !page.contains("</script><b>"));

@@ -2,9 +2,9 @@
 
 use std::io;
 
-use crate::protocol::{Lane, RunSummary, VerifyRule};
-use crate::session::{PartStats, Session, Speedup, Turn, explain, text};
-use crate::trace::Recording;
+use draftscope_protocol::{Lane, RunSummary, VerifyRule};
+use draftscope_session::trace::Recording;
+use draftscope_session::{PartStats, Session, Speedup, Turn, explain, text};
 
 use super::atomic_file::Out;
 use super::{changed, rivals};
@@ -149,7 +149,8 @@ fn turn(turn: &Turn, out: Out<'_>) -> io::Result<()> {
     writeln!(out, "\nAnswer, {} tokens in {} rounds:\n", answer.tokens.len(), answer.stats().rounds())?;
     fenced(&answer.text(), out)?;
     let rejected = answer.rounds.iter().filter_map(|round| {
-        let index = (0..round.drafts.len()).find(|i| round.outcome(*i) == Some(crate::protocol::Outcome::Rejected))?;
+        let index =
+            (0..round.drafts.len()).find(|i| round.outcome(*i) == Some(draftscope_protocol::Outcome::Rejected))?;
         Some((round, explain(round, index)?))
     });
     let rejected: Vec<_> = rejected.collect();

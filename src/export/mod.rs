@@ -31,9 +31,9 @@ use std::time::Duration;
 use clap::ValueEnum;
 use ratatui::buffer::Buffer;
 
-use crate::protocol::{Event, EventKind, Header, Lane, Settings};
-use crate::session::{Session, header_diff, text};
-use crate::trace::{Recording, TraceError};
+use draftscope_protocol::{Event, EventKind, Header, Lane, Settings};
+use draftscope_session::trace::{Recording, TraceError};
+use draftscope_session::{Session, header_diff, text};
 
 pub use lessons::{Read, lesson_pages, quiz_pages};
 

@@ -6,9 +6,9 @@
 
 use serde_json::{Value, json};
 
-use crate::protocol::{Event, EventKind, Lane, Outcome};
-use crate::session::text::quoted;
-use crate::trace::Recording;
+use draftscope_protocol::{Event, EventKind, Lane, Outcome};
+use draftscope_session::text::quoted;
+use draftscope_session::trace::Recording;
 
 use super::atomic_file::Out;
 use super::{WriteError, escaped};

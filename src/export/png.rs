@@ -222,7 +222,9 @@ mod tests {
         let font = FontRef::new(FONT).unwrap();
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let mut found = BTreeSet::new();
-        ["src/tui", "src/session", "assets"].iter().for_each(|folder| marks(&root.join(folder), &mut found));
+        ["crates/tui/src", "crates/session/src", "assets"]
+            .iter()
+            .for_each(|folder| marks(&root.join(folder), &mut found));
         found.extend('\u{2800}'..='\u{28ff}'); // plots
         found.extend(' '..='~');
         // scripts of model output, which no small font has; a character of width 0 is not drawn

@@ -8,10 +8,10 @@ use std::time::Duration;
 use ratatui::Terminal;
 use ratatui::backend::Backend;
 
-use crate::protocol::{Event, EventKind, Lane, Outcome};
-use crate::session::Timeline;
-use crate::trace::Recording;
-use crate::tui::{self, Action, App, ColorDepth, TuiOptions, View};
+use draftscope_protocol::{Event, EventKind, Lane, Outcome};
+use draftscope_session::Timeline;
+use draftscope_session::trace::Recording;
+use draftscope_tui::{self as tui, Action, App, ColorDepth, TuiOptions, View};
 
 use super::{ExportOptions, WriteError, as_replayed};
 
@@ -108,7 +108,7 @@ fn marker(event: &Event, at: Duration) -> Option<Marker> {
             let position = verdict.judgements.iter().position(|j| j.outcome == Outcome::Rejected)?;
             format!("round {round}: draft {} rejected", position + 1)
         }
-        EventKind::Bookmarked { label, .. } => format!("bookmark {}", crate::session::text::one_line(label)),
+        EventKind::Bookmarked { label, .. } => format!("bookmark {}", draftscope_session::text::one_line(label)),
         EventKind::Prompted { turn, .. } => format!("turn {turn}"),
         _ => return None,
     };

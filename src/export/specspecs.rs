@@ -18,9 +18,9 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 
-use crate::protocol::{EventKind, Lane, Outcome, TokenId};
-use crate::session::{Answer, Round, Session};
-use crate::trace::Recording;
+use draftscope_protocol::{EventKind, Lane, Outcome, TokenId};
+use draftscope_session::trace::Recording;
+use draftscope_session::{Answer, Round, Session};
 
 use super::WriteError;
 

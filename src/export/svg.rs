@@ -13,7 +13,7 @@ use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::Modifier;
 use unicode_width::UnicodeWidthStr;
 
-use crate::trace::Recording;
+use draftscope_session::trace::Recording;
 
 use super::atomic_file::Out;
 use super::colors::{self, DARK, css};

@@ -10,10 +10,10 @@ use parquet::record::RowAccessor;
 use serde_json::Value;
 
 use super::*;
-use crate::protocol::{DrafterKind, Lane, Rival, Settings, StopReason};
-use crate::session::fixture::{Script, departing, first_turn};
-use crate::stream::Consumer;
-use crate::trace::{RecordOptions, Recorder};
+use draftscope_protocol::stream::Consumer;
+use draftscope_protocol::{DrafterKind, Lane, Rival, Settings, StopReason};
+use draftscope_session::fixture::{Script, departing, first_turn};
+use draftscope_session::trace::{RecordOptions, Recorder};
 
 /// Closes a script block, sets the clipboard, clears the screen, and names a placeholder of the page's template.
 const HARM: &str =
@@ -410,7 +410,7 @@ fn a_report_shows_an_automatic_k_and_every_changed_setting() {
     let Some(EventKind::Started { header }) = script.events.first_mut().map(|event| &mut event.kind) else {
         panic!("a run begins with its header");
     };
-    header.settings.draft_len_mode = crate::protocol::DraftLenMode::Auto;
+    header.settings.draft_len_mode = draftscope_protocol::DraftLenMode::Auto;
     header.settings.drafting.p_min = 0.5;
     let report = ExportFixture::of(&script.events).text(Format::Markdown);
     assert!(report.contains("| k, rule | auto, exact |"), "{report}");
@@ -496,7 +496,7 @@ fn a_copy_keeps_complete_lines_unchanged() {
     for name in ["c.jsonl", "c.jsonl.zst"] {
         let to = fixture.folder.path().join(name);
         export(&recording, Format::Jsonl, &to, &ExportOptions::default()).unwrap();
-        let mut reader = crate::trace::Reader::open(&to).unwrap();
+        let mut reader = draftscope_session::trace::Reader::open(&to).unwrap();
         let mut lines = String::new();
         while reader.advance().unwrap() {
             lines.push_str(std::str::from_utf8(reader.raw()).unwrap());

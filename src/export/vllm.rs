@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::protocol::{Lane, StopReason};
-use crate::session::{Session, Turn};
+use draftscope_protocol::{Lane, StopReason};
+use draftscope_session::{Session, Turn};
 
 use super::atomic_file::Out;
 use super::{WriteError, write_json};

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::session::text::picture;
+use draftscope_session::text::picture;
 
 /// Writes a value on one line.
 ///

@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
-use crate::protocol::{Event, EventKind, Lane};
-use crate::session::sent_prompt::SentPrompt;
-use crate::stream::Consumer;
+use draftscope_protocol::stream::Consumer;
+use draftscope_protocol::{Event, EventKind, Lane};
+use draftscope_session::sent_prompt::SentPrompt;
 
 /// Writes each prompt with its template, special tokens in double brackets, before its answer.
 pub struct SentPrompts<W>(

@@ -4,8 +4,8 @@
 
 use serde::Serialize;
 
-use crate::protocol::{Header, Lane, RunSummary, StopReason, TokenId};
-use crate::session::{Divergence, Figure, LaneStats, PartStats, Speedup, Turn};
+use draftscope_protocol::{Header, Lane, RunSummary, StopReason, TokenId};
+use draftscope_session::{Divergence, Figure, LaneStats, PartStats, Speedup, Turn};
 
 /// Figures, and what they were measured with.
 #[derive(Clone, Debug, Serialize)]
@@ -252,8 +252,8 @@ fn median_run(mut runs: Vec<Summary>) -> Option<Summary> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{Event, EventKind, Piece, Prediction};
-    use crate::session::Session;
+    use draftscope_protocol::{Event, EventKind, Piece, Prediction};
+    use draftscope_session::Session;
 
     #[test]
     fn the_median_of_an_even_count_lies_between() {

@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
-use crate::protocol::{Event, EventKind, Lane, Piece, StopReason};
-use crate::session::text::{Joiner, printable};
-use crate::stream::Consumer;
+use draftscope_protocol::stream::Consumer;
+use draftscope_protocol::{Event, EventKind, Lane, Piece, StopReason};
+use draftscope_session::text::{Joiner, printable};
 
 use super::json::write_json_line;
 
@@ -102,7 +102,7 @@ impl<W: Write> Consumer for Jsonl<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::TokenId;
+    use draftscope_protocol::TokenId;
 
     fn written(raw_bytes: bool, pieces: Vec<Piece>) -> String {
         let mut out = Vec::new();

@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use common::real;
 use divan::Bencher;
+use draftscope::engine::speculate::decoder::Decoder;
+use draftscope::engine::speculate::drafter::{Drafter, MtpDrafter};
 use draftscope::engine::{self, EngineConfig};
 use draftscope::headless::{Driver, Outcome};
 use draftscope::model::load::Loaded;
+use draftscope::protocol::stream::Consumer;
 use draftscope::protocol::{Baseline, Candidate, Event, EventKind, Lane, Piece, Prediction, Prompt, Settings, TokenId};
 use draftscope::session::{Session, Timeline};
-use draftscope::speculate::decoder::Decoder;
-use draftscope::speculate::drafter::{Drafter, MtpDrafter};
-use draftscope::stream::Consumer;
 use draftscope::tui::{App, Theme, TuiOptions, View};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use draftscope::engine::speculate::decoder::Decoder;
+use draftscope::engine::speculate::drafter::Drafter;
 use draftscope::model::Model;
 use draftscope::model::load::{Loaded, load};
 use draftscope::model::options::{Backend, DeviceChoice, Dtype, LoadOptions};
 use draftscope::protocol::{DrafterKind, Drafting, Settings, TokenId};
-use draftscope::speculate::decoder::Decoder;
-use draftscope::speculate::drafter::Drafter;
 
 use super::checkpoint::{path, recipe};
 

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use draftscope::protocol::{Candidate, Event, EventKind, Piece, Prediction, StopReason, TokenId};
-use draftscope::trace::Reader;
+use draftscope::session::trace::Reader;
 
 /// Numbers turns and rounds anew when the events of a recording are repeated.
 #[derive(Clone, Copy, Default)]

@@ -6,10 +6,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use draftscope::engine::speculate::drafter::{BlockDrafter, Drafter};
 use draftscope::model::block_module::BlockModule;
 use draftscope::model::drafters::dflash::BlockCard;
 use draftscope::protocol::{ConcatOrder, DraftPick, Drafting, EventKind, Sampling, Settings};
-use draftscope::speculate::drafter::{BlockDrafter, Drafter};
 
 use crate::case::{Limit, largest};
 use crate::decode::{NoDrafter, decode, settings, start, with_conventions, with_tree};

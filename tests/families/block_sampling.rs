@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use draftscope::engine::speculate::decoder::Decoder;
+use draftscope::engine::speculate::drafter::{DraftCtx, Drafter};
+use draftscope::engine::speculate::sampler::{LogitRow, Sampler};
 use draftscope::model::block_module::BlockModule;
 use draftscope::model::{ModelError, Rows, Tap};
+use draftscope::protocol::random::Purpose;
+use draftscope::protocol::verify::Draft;
 use draftscope::protocol::{EventKind, Sampling, Settings, VerifyRule};
-use draftscope::speculate::decoder::Decoder;
-use draftscope::speculate::drafter::{DraftCtx, Drafter};
-use draftscope::speculate::random::Purpose;
-use draftscope::speculate::sampler::{LogitRow, Sampler};
-use draftscope::speculate::verify::Draft;
 
 use crate::block::{Pair, drafter, pair, text};
 use crate::common::chi_square::{ChiSquare, ONCE_IN_10_000, ONCE_IN_A_MILLION};

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
+use draftscope::engine::speculate::decoder::Decoder;
 use draftscope::protocol::{EventKind, MtpSpec, Sampling, Settings, VerifyRule};
-use draftscope::speculate::decoder::Decoder;
 
 use crate::cases::GEMMA4;
 use crate::decode::{ModuleDrafter, settings};

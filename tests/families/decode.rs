@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use draftscope::protocol::{Candidate, Drafting, EventKind, MtpOverride, Prediction, Settings};
-use draftscope::speculate::decoder::Decoder;
-pub use draftscope::speculate::drafter::{
+use draftscope::engine::speculate::decoder::Decoder;
+pub use draftscope::engine::speculate::drafter::{
     Drafter, EarlyExitDrafter, ModelDrafter, MtpDrafter as ModuleDrafter, NgramDrafter, NoDrafter, RandomDrafter,
 };
+use draftscope::protocol::{Candidate, Drafting, EventKind, MtpOverride, Prediction, Settings};
 
 use crate::support::{DraftModule, LogitRows, Model, TokenId};
 

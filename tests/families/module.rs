@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use draftscope::engine::speculate::decoder::Decoder;
 use draftscope::protocol::{Convention, EventKind, Pairing, SlotZero};
-use draftscope::speculate::decoder::Decoder;
 
 use crate::case::{Case, Draft, Effect, Limit, Opened, Run, Tree, heights, largest};
 use crate::decode::{LEN, NoDrafter, apart, decode, drafter, round, settings, start, with_conventions, with_tree};

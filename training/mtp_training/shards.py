@@ -1,6 +1,6 @@
 """Reads the shards of `draftscope generate`: conversations with the target's hidden states.
 
-Each shard is a safetensors file (see src/generate/shard.rs): tokens, roles, hidden (f16, after the final
+Each shard is a safetensors file (see crates/engine/src/generate/shard.rs): tokens, roles, hidden (f16, after the final
 norm), starts, tasks, temperatures, and layers if the plan names blocks. Files are memory-mapped, so only the parts that a
 batch needs are read.
 """

@@ -1,6 +1,6 @@
 """A running conversation, for answers.py: text of the template and the task, invented text, answers, and its end.
 
-The rules are those of `draftscope generate` (src/generate/sequence.rs).
+The rules are those of `draftscope generate` (crates/engine/src/generate/sequence.rs).
 """
 
 import hashlib

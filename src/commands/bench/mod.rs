@@ -15,8 +15,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use draftscope::cli::{BenchArgs, DecodeArgs, ModelArgs};
 use draftscope::export::{try_file, write_file};
-use draftscope::file_access;
 use draftscope::headless::{Driver, Outcome};
+use draftscope::host::file_access;
 use draftscope::protocol::{Baseline, Command, DraftLenMode, DrafterKind, Header, Prompt, Settings};
 use sha2::{Digest, Sha256};
 

@@ -10,8 +10,8 @@ use std::rc::Rc;
 
 use anyhow::{Context, Result, bail};
 use draftscope::cli::BenchArgs;
+use draftscope::protocol::stream::{Consumer, FanOut};
 use draftscope::protocol::{Baseline, Event, EventKind, Lane, Settings};
-use draftscope::stream::{Consumer, FanOut};
 use draftscope::tui::{Offscreen, TuiOptions};
 
 use super::super::run_args::ANSWER_TOKENS;

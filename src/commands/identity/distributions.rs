@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 use draftscope::cli::{DraftLenArg, IdentityArgs};
-use draftscope::identity::{distribution_test, sample};
+use draftscope::engine::identity::{distribution_test, sample};
 use draftscope::protocol::{DrafterKind, Settings};
 use draftscope::session::text::one_line;
 use serde::Serialize;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 use draftscope::cli::{DraftLenArg, IdentityArgs};
-use draftscope::identity::{Diagnosis, Ending, Rate, Record, Side, answer, diagnose};
+use draftscope::engine::identity::{Diagnosis, Ending, Rate, Record, Side, answer, diagnose};
 use draftscope::model::text::tokenizer::TextCodec;
 use draftscope::protocol::{DrafterKind, TokenId};
 use draftscope::session::text::{one_line, quoted};

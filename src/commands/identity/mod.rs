@@ -10,18 +10,18 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use draftscope::cli::{DraftLenArg, IdentityArgs, ReportArg};
 use draftscope::engine;
+use draftscope::engine::speculate::decoder::{Decoder, TIMING};
+use draftscope::engine::speculate::drafter::NoDrafter;
 use draftscope::model::Model;
 use draftscope::model::load::{Loaded, load};
 use draftscope::model::row_by_row::RowByRow;
 use draftscope::model::text::prompt;
 use draftscope::model::text::template::ChatTemplate;
 use draftscope::model::text::tokenizer::TextCodec;
+use draftscope::protocol::policy::Policy;
 use draftscope::protocol::{
     Baseline, DrafterKind, Drafting, Message, ModelInfo, Sampling, Settings, Speaker, TokenId, VerifyRule,
 };
-use draftscope::speculate::decoder::{Decoder, TIMING};
-use draftscope::speculate::drafter::NoDrafter;
-use draftscope::speculate::policy::Policy;
 use serde::Serialize;
 
 /// Exit status when the modes differ.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use draftscope::cli::TrainArgs;
-use draftscope::file_access;
+use draftscope::host::file_access;
 use draftscope::model::files::ModelFiles;
 use serde::{Deserialize, Serialize};
 

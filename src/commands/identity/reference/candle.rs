@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use candle_core::quantized::gguf_file::Content;
 use candle_core::{Device, Tensor};
 use candle_transformers::models::{quantized_gemma3, quantized_llama, quantized_qwen2, quantized_qwen3};
-use draftscope::file_access;
+use draftscope::host::file_access;
 use draftscope::protocol::TokenId;
 
 use super::Reference;

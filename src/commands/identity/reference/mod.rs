@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 use draftscope::cli::IdentityArgs;
-use draftscope::identity::{Ending, Rate, Record, answer};
+use draftscope::engine::identity::{Ending, Rate, Record, answer};
 use draftscope::model::LogitRows;
 use draftscope::protocol::TokenId;
 use draftscope::session::text::{one_line, quoted};

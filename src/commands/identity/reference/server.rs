@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use draftscope::cli::IdentityArgs;
+use draftscope::engine::identity::Rate;
 use draftscope::http::{Access, Client, Patience};
-use draftscope::identity::Rate;
 use draftscope::protocol::TokenId;
 use draftscope::session::text::one_line;
 use serde_json::{Value, json};

@@ -1,0 +1,117 @@
+//! Drafting with a second, smaller model that has the same tokenizer and its own cache.
+//!
+//! Before each draft its cache is compared with the committed tokens: differing positions are cut off, missing ones are
+//! run. So the drafter can be switched on at any time and needs no separate rollback.
+
+use super::{DraftCtx, Drafter};
+use draftscope_model::{Checkpoint, Forward, LogitRows, Model, ModelError};
+use draftscope_protocol::{DeviceWork, TokenId};
+
+const START: Checkpoint = Checkpoint { len: 0 };
+
+/// Drafts with another model.
+pub struct ModelDrafter {
+    model: Box<dyn Model>,
+    /// The tokens in its cache.
+    cached: Vec<TokenId>,
+    is_full: bool,
+    notice: Option<String>,
+}
+
+impl ModelDrafter {
+    /// A drafter with this model, whose cache must be empty.
+    #[must_use]
+    pub fn new(model: Box<dyn Model>) -> Self {
+        Self { model, cached: Vec::new(), is_full: false, notice: None }
+    }
+
+    /// Brings the cache to these tokens. Returns the pass that ran the last of them, if one was needed.
+    fn follow(&mut self, tokens: &[TokenId]) -> Result<Option<Forward>, ModelError> {
+        let same = self.cached.iter().zip(tokens).take_while(|(a, b)| a == b).count();
+        self.cut(same)?;
+        let same = self.cached.len();
+        if same == tokens.len() {
+            return Ok(None);
+        }
+        let vocab = self.model.spec().info.vocab;
+        let known: Vec<TokenId> = tokens[same..].iter().map(|token| known(*token, vocab)).collect();
+        let out = self.model.forward(&known, LogitRows::Last)?;
+        self.cached.extend_from_slice(&tokens[same..]);
+        Ok(Some(out))
+    }
+
+    /// Number of drafts that fit into its context after `tokens` tokens. If none fit, a notice says so once.
+    fn room(&mut self, tokens: usize) -> usize {
+        let ctx_len = self.model.spec().ctx_len;
+        let room = (ctx_len + 1).saturating_sub(tokens);
+        if room == 0 && !self.is_full {
+            let message =
+                format!("the draft model's context of {ctx_len} is full, so decoding continues without drafts");
+            self.notice = Some(message);
+        }
+        self.is_full = room == 0;
+        room
+    }
+
+    /// Cuts the cache to `len` tokens, or to fewer if a recurrent model can only return to an earlier position.
+    fn cut(&mut self, len: usize) -> Result<(), ModelError> {
+        let len = self.model.rewindable(len);
+        self.cached.truncate(len);
+        self.model.truncate(len, &START)
+    }
+}
+
+/// What a draft model with so many tokens reads of a text: its first token for one that only the target has at the end of
+/// its vocabulary. The target decides about every draft, so this only makes drafts after it worse.
+fn known(token: TokenId, vocab: u32) -> TokenId {
+    if token.0 < vocab { token } else { TokenId(0) }
+}
+
+impl Drafter for ModelDrafter {
+    fn fork(&self) -> Result<Box<dyn Drafter>, ModelError> {
+        let (model, cached) = (self.model.fork()?, self.cached.clone());
+        Ok(Box::new(Self { model, cached, is_full: self.is_full, notice: None }))
+    }
+
+    fn device_work(&self) -> Option<DeviceWork> {
+        self.model.device_work()
+    }
+
+    fn settle(&mut self, committed: &[TokenId]) -> Result<(), ModelError> {
+        // not the anchor: it runs when drafting, since its logits predict the first draft
+        if self.room(committed.len()) > 0 {
+            self.follow(&committed[..committed.len().saturating_sub(1)])?;
+        }
+        Ok(())
+    }
+
+    fn notice(&mut self) -> Option<String> {
+        self.notice.take()
+    }
+
+    fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {
+        let room = self.room(ctx.committed.len());
+        let limit = ctx.limit().min(ctx.round.draft_len).min(room);
+        if limit == 0 {
+            return Ok(());
+        }
+        // without the anchor, which must run for its logits
+        self.cut(self.cached.len().min(ctx.committed.len() - 1))?;
+        let mut out = self.follow(ctx.committed)?;
+        for depth in 0..limit {
+            let Some(row) = out.take() else {
+                break;
+            };
+            let Some(draft) = ctx.pick(&row, None, depth)? else {
+                break;
+            };
+            let token = draft.token;
+            if !ctx.propose(draft) || depth + 1 == limit {
+                break;
+            }
+            out = Some(self.model.forward(&[token], LogitRows::Last)?);
+            self.cached.push(token);
+        }
+        Ok(())
+    }
+}

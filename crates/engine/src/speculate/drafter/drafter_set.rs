@@ -1,0 +1,216 @@
+//! All drafters of a run; one of them, or several in turn, are active.
+//!
+//! Invariant: every member observes all committed tokens, so any of them can draft in the next round. Members that run
+//! a model do so only when they draft. A member that fails is switched off, with a notice. Selecting a missing drafter
+//! gives plain decoding and a notice with the reason.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+
+use super::copier::Copier;
+use super::{DraftCtx, Drafter, WEIGHTLESS};
+use draftscope_model::{ModelError, Rows, Tap};
+use draftscope_protocol::{DeviceWork, DrafterKind, Settings, TokenId};
+
+/// A drafter, or the reason why it is missing.
+struct Member {
+    kind: DrafterKind,
+    drafter: Result<Box<dyn Drafter>, String>,
+}
+
+/// Drafters by kind.
+pub struct DrafterSet {
+    members: Vec<Member>,
+    kind: DrafterKind,
+    notices: VecDeque<String>,
+    /// All states that the members read, as last configured; the target outputs these.
+    tap: Tap,
+}
+
+impl Default for DrafterSet {
+    /// The drafters that need only the target.
+    fn default() -> Self {
+        let mut drafter_set =
+            Self { members: Vec::new(), kind: DrafterKind::None, notices: VecDeque::new(), tap: Tap::none() };
+        WEIGHTLESS.iter().for_each(|(kind, new)| drafter_set.add(*kind, new()));
+        drafter_set
+    }
+}
+
+impl DrafterSet {
+    /// Adds a drafter, or replaces the one of the same kind.
+    pub fn add(&mut self, kind: DrafterKind, drafter: Box<dyn Drafter>) {
+        self.put(kind, Ok(drafter));
+    }
+
+    /// Notes why a drafter is missing: one sentence with what to do.
+    pub fn set_missing(&mut self, kind: DrafterKind, reason: String) {
+        self.put(kind, Err(reason));
+    }
+
+    fn put(&mut self, kind: DrafterKind, drafter: Result<Box<dyn Drafter>, String>) {
+        self.members.retain(|member| member.kind != kind);
+        self.members.push(Member { kind, drafter });
+    }
+
+    /// Whether a drafter of this kind is active.
+    fn is_active(&self, kind: DrafterKind) -> bool {
+        self.kind.chain().contains(&kind)
+    }
+
+    /// Asks one member for drafts.
+    fn draft_with(&mut self, kind: DrafterKind, ctx: &mut DraftCtx<'_>) {
+        let selected = std::mem::replace(&mut self.kind, kind);
+        self.each(true, |drafter| drafter.draft(ctx));
+        self.kind = selected;
+    }
+
+    /// What copies the text.
+    fn copier(&mut self) -> Option<&mut Copier> {
+        self.members.iter_mut().find_map(|member| member.drafter.as_mut().ok()?.copier())
+    }
+
+    /// Drafts with copies and with another member. A tree has no copies, unless copies alone promise more.
+    fn draft_stacked(&mut self, other: DrafterKind, ctx: &mut DraftCtx<'_>) {
+        ctx.copier = self.copier().map(std::mem::take);
+        if ctx.begin_copying() {
+            let is_tree = ctx.drafting.tree.is_some();
+            let is_alone = ctx.needs_no_model();
+            let unused = ctx.copier.take_if(|_| is_tree && !is_alone);
+            if !is_alone {
+                self.draft_with(other, ctx);
+            }
+            ctx.propose_copies(usize::MAX);
+            ctx.copier = ctx.copier.take().or(unused);
+        }
+        if let (Some(used), Some(copier)) = (ctx.copier.take(), self.copier()) {
+            *copier = used;
+        }
+    }
+
+    /// Calls `act` for all members, or for the active ones; a member that fails is switched off.
+    fn each(&mut self, active_only: bool, mut act: impl FnMut(&mut dyn Drafter) -> Result<(), ModelError>) {
+        let active = self.kind.chain();
+        for member in &mut self.members {
+            let is_active = active.contains(&member.kind);
+            let Ok(drafter) = &mut member.drafter else {
+                continue;
+            };
+            if active_only && !is_active {
+                continue;
+            }
+            if let Err(error) = act(drafter.as_mut()) {
+                let reason = format!("the drafter {} failed and is switched off: {error}", member.kind);
+                if is_active {
+                    self.notices.push_back(format!("{reason}; decoding continues without drafts"));
+                }
+                member.drafter = Err(reason);
+            }
+        }
+    }
+}
+
+/// The states that a drafter reads, selected from those of all drafters.
+fn own_states<'a>(drafter: &dyn Drafter, all: &Tap, hidden: &'a Rows) -> Result<Cow<'a, Rows>, ModelError> {
+    let own = drafter.tap();
+    if own == *all || own.states().is_empty() {
+        return Ok(Cow::Borrowed(hidden));
+    }
+    let picked = own.pick(all, hidden).map(Cow::Owned);
+    picked
+        .ok_or_else(|| ModelError::Unsupported("the target does not output the states that this drafter reads".into()))
+}
+
+impl Drafter for DrafterSet {
+    /// A member that cannot be copied is switched off in the copy.
+    fn fork(&self) -> Result<Box<dyn Drafter>, ModelError> {
+        let member = |member: &Member| {
+            let drafter = match &member.drafter {
+                Ok(drafter) => drafter.fork().map_err(|error| format!("{} cannot be copied: {error}", member.kind)),
+                Err(reason) => Err(reason.clone()),
+            };
+            Member { kind: member.kind, drafter }
+        };
+        let members = self.members.iter().map(member).collect();
+        Ok(Box::new(Self { members, kind: self.kind, notices: VecDeque::new(), tap: self.tap.clone() }))
+    }
+
+    fn device_work(&self) -> Option<DeviceWork> {
+        let drafters = self.members.iter().filter_map(|member| member.drafter.as_ref().ok());
+        drafters.filter_map(|drafter| drafter.device_work()).reduce(DeviceWork::and)
+    }
+
+    fn tap(&self) -> Tap {
+        self.tap.clone()
+    }
+
+    fn wants_reread(&self) -> bool {
+        self.members.iter().any(|member| member.drafter.as_ref().is_ok_and(|drafter| drafter.wants_reread()))
+    }
+
+    fn reread(&mut self, tokens: &[TokenId], hidden: &Rows) -> Result<(), ModelError> {
+        let all = self.tap.clone();
+        self.each(false, |drafter| match drafter.wants_reread() {
+            true => drafter.reread(tokens, own_states(drafter, &all, hidden)?.as_ref()),
+            false => Ok(()),
+        });
+        Ok(())
+    }
+
+    fn observe(&mut self, tokens: &[TokenId], hidden: &Rows) -> Result<(), ModelError> {
+        let all = self.tap.clone();
+        self.each(false, |drafter| drafter.observe(tokens, own_states(drafter, &all, hidden)?.as_ref()));
+        Ok(())
+    }
+
+    fn settle(&mut self, committed: &[TokenId]) -> Result<(), ModelError> {
+        self.each(true, |drafter| drafter.settle(committed));
+        Ok(())
+    }
+
+    fn rewind(&mut self, len: usize) -> Result<(), ModelError> {
+        self.each(false, |drafter| drafter.rewind(len));
+        Ok(())
+    }
+
+    fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {
+        if let [DrafterKind::Suffix, other] = self.kind.chain() {
+            self.draft_stacked(*other, ctx);
+            return Ok(());
+        }
+        for kind in self.kind.chain() {
+            if !ctx.drafts().is_empty() {
+                break;
+            }
+            self.draft_with(*kind, ctx);
+        }
+        Ok(())
+    }
+
+    fn offer(&mut self, tokens: &[TokenId]) {
+        self.each(true, |drafter| {
+            drafter.offer(tokens);
+            Ok(())
+        });
+    }
+
+    fn configure(&mut self, settings: &Settings) {
+        let changed = self.kind != settings.drafter;
+        self.kind = settings.drafter;
+        let selected = self.members.iter().filter(|member| changed && self.is_active(member.kind));
+        let reasons: Vec<String> = selected.filter_map(|member| member.drafter.as_ref().err().cloned()).collect();
+        self.notices.extend(reasons);
+        self.each(true, |drafter| {
+            drafter.configure(settings);
+            Ok(())
+        });
+        self.tap = Tap::none();
+        let members = self.members.iter().filter_map(|member| member.drafter.as_ref().ok());
+        members.for_each(|drafter| self.tap.join(&drafter.tap()));
+    }
+
+    fn notice(&mut self) -> Option<String> {
+        let own = self.notices.pop_front();
+        own.or_else(|| self.members.iter_mut().find_map(|member| member.drafter.as_mut().ok()?.notice()))
+    }
+}

@@ -1,0 +1,60 @@
+//! Every lossless rule commits tokens as the sampler's distribution says, whatever the settings.
+
+#[path = "../../../../tests/common/chi_square.rs"]
+#[allow(dead_code, unreachable_pub)] // other tests compare two samples
+mod chi_square;
+
+use chi_square::{ChiSquare, ONCE_IN_10_000};
+use draftscope_protocol::distribution::Distribution;
+use draftscope_protocol::random::{Purpose, SeededDraws};
+use draftscope_protocol::verify::{Draft, OfRound, RoundCtx, verifier};
+use draftscope_protocol::{Leniency, Sampling, TokenId, VerifyRule};
+
+use super::sampler::Sampler;
+
+/// Draws one draft from q, verifies it against p, and counts the first committed token.
+fn first_token_counts(rule: VerifyRule, p: &Distribution, q: &Distribution, n: usize) -> Vec<u32> {
+    let draws = SeededDraws::new(11);
+    let rows = [p.clone(), p.clone()];
+    let mut counts = vec![0; 8];
+    for position in 0..n {
+        let fresh = (rule == VerifyRule::Block).then_some(OfRound { start: position, first: 0 });
+        let leniency = Leniency::default();
+        let ctx = RoundCtx { position, draft_len: 8, greedy: false, fresh, leniency, draws: &draws };
+        let token = q.pick(ctx.draw(Purpose::Draft, 0));
+        let verdict = verifier(rule).verify(&ctx, &[Draft::drawn(token, q.clone())], &rows);
+        let first = if verdict.accepted() == 1 { token } else { verdict.next };
+        counts[first.index()] += 1;
+    }
+    counts
+}
+
+#[test]
+fn the_output_distribution_is_p_for_every_rule_temperature_and_truncation() {
+    let target = [1.2f32, 0.3, -0.5, 2.0, 0.0, 1.0, -2.0, 0.7];
+    let drafter = [0.2f32, 1.5, 0.5, 0.9, -1.0, 2.0, 0.0, 0.1];
+    let n = 24_000;
+    let base = Sampling { temperature: 1.0, ..Sampling::default() };
+    let settings = [
+        base,
+        Sampling { temperature: 0.5, ..base },
+        Sampling { temperature: 1.6, ..base },
+        Sampling { top_k: 3, ..base },
+        Sampling { top_p: 0.8, ..base },
+        Sampling { min_p: 0.15, temperature: 0.8, ..base },
+    ];
+    for sampling in settings {
+        let sampler = Sampler { sampling };
+        let p = sampler.distribution(&target[..].into(), None, 0).unwrap();
+        let q = sampler.distribution(&drafter[..].into(), None, 0).unwrap();
+        for rule in VerifyRule::ALL.iter().copied().filter(|rule| rule.is_lossless()) {
+            let counts = first_token_counts(rule, &p, &q, n);
+            let test = ChiSquare::against(
+                p.entries().map(|(token, p)| (f64::from(counts[token.index()]), f64::from(p) * n as f64)),
+            );
+            assert!(!test.exceeds(ONCE_IN_10_000), "{rule} {sampling:?}: {test:?}");
+            let outside = counts.iter().enumerate().filter(|(t, _)| p.prob(TokenId(*t as u32)) == 0.0);
+            assert_eq!(outside.map(|(_, c)| c).sum::<u32>(), 0, "{rule} {sampling:?}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Sizes and conventions of a block drafter, whichever file they come from.
+
+use crate::ModelError;
+use crate::nn::{Conventions, LLAMA_LAYOUT, TransformerConfig};
+
+/// Most positions of a block.
+const MAX_BLOCK: usize = 64;
+
+/// Most states of the target that are fused.
+const MAX_STATES: usize = 16;
+
+/// Largest rank of a Markov head.
+const MAX_RANK: usize = 1 << 14;
+
+/// Which block drafter it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockKind {
+    /// DFlash.
+    Dflash,
+    /// DSpark.
+    Dspark,
+}
+
+impl BlockKind {
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Dflash => "DFlash",
+            Self::Dspark => "DSpark",
+        }
+    }
+}
+
+/// Which rows and positions a row of a layer sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sight {
+    /// Positions to either side that are further away than this are hidden; `None` = none.
+    pub window: Option<usize>,
+    /// Whether later rows of the block are hidden.
+    pub causal: bool,
+}
+
+/// Sizes and conventions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BlockConfig {
+    /// Which one it is.
+    pub kind: BlockKind,
+    /// The layers, as those of a model; its vocabulary is the target's.
+    pub layers: TransformerConfig,
+    /// What rows of each layer see.
+    pub sight: Vec<Sight>,
+    /// Blocks after which the target's states are read, in the order in which they are fused.
+    pub target_layers: Vec<usize>,
+    /// Rows of a pass, the anchor's included.
+    pub block_size: usize,
+    /// Token in place of those to be drafted.
+    pub mask_token: u32,
+    /// Whether the anchor's row drafts the token after it; otherwise each mask's row drafts its own.
+    pub from_anchor: bool,
+    /// Rank of the Markov head, if there is one.
+    pub markov_rank: Option<usize>,
+    /// Numbers that the head reads which predicts acceptance, if there is one: a state, and w1 of the token before.
+    pub confidence: Option<usize>,
+    /// Tokens that can be proposed.
+    pub draft_vocab: usize,
+    /// Factor of embeddings.
+    pub embedding_scale: f64,
+    /// Factor of logits.
+    pub logit_scale: f64,
+    /// `c` of c·tanh(logit / c), if logits are capped.
+    pub softcap: Option<f64>,
+    /// The model it was made for, if the file names it.
+    pub made_for: Option<String>,
+}
+
+impl BlockConfig {
+    /// Conventions of its layers: queries and keys are normed.
+    pub(super) fn conventions() -> Conventions {
+        LLAMA_LAYOUT.iter().find(|layout| layout.qk_norm).copied().unwrap_or(LLAMA_LAYOUT[0])
+    }
+
+    /// Checks that the values are in range and fit together.
+    pub(super) fn checked(self) -> Result<Self, ModelError> {
+        let wrong = |what: String| Err(ModelError::Metadata(what));
+        let (states, block, vocab) = (self.target_layers.len(), self.block_size, self.layers.vocab);
+        if !(1..=MAX_STATES).contains(&states) {
+            return wrong(format!("'target_layer_ids' names {states} layers, expected 1 to {MAX_STATES}"));
+        }
+        if !(2..=MAX_BLOCK).contains(&block) {
+            return wrong(format!("'block_size' is {block}, expected 2 to {MAX_BLOCK}"));
+        }
+        if self.mask_token as usize >= vocab {
+            return wrong(format!("'mask_token_id' is {}, and there are {vocab} tokens", self.mask_token));
+        }
+        if !(1..=vocab).contains(&self.draft_vocab) {
+            return wrong(format!("'draft_vocab_size' is {}, expected 1 to {vocab}", self.draft_vocab));
+        }
+        if self.markov_rank.is_some_and(|rank| !(1..=MAX_RANK).contains(&rank)) {
+            return wrong(format!("'markov_rank' is out of range: 1 to {MAX_RANK} can be"));
+        }
+        if self.kind == BlockKind::Dspark && self.markov_rank.is_none() {
+            return wrong("a DSpark drafter without a Markov head ('markov_rank')".to_owned());
+        }
+        let state = self.layers.d_model;
+        let readable = [state, state + self.markov_rank.unwrap_or(0)];
+        if let Some(width) = self.confidence.filter(|width| !readable.contains(width)) {
+            return wrong(format!(
+                "its confidence head reads {width} numbers, expected {} (a state), or {} with the Markov head's",
+                readable[0], readable[1]
+            ));
+        }
+        if self.sight.iter().any(|sight| sight.window == Some(0)) {
+            return wrong("'sliding_window' is 0".to_owned());
+        }
+        Ok(self)
+    }
+
+    /// Most drafts of a pass.
+    #[must_use]
+    pub fn most_drafts(&self) -> usize {
+        if self.from_anchor { self.block_size } else { self.block_size - 1 }
+    }
+
+    /// Weights of the matrices that every one has.
+    #[must_use]
+    pub fn matrix_weights(&self) -> u64 {
+        let c = &self.layers;
+        let [d, q, kv, ffn] = [c.d_model, c.q_width(), c.kv_width(), c.ffn].map(|n| n as u64);
+        let layers = c.layers as u64 * (2 * d * q + 2 * d * kv + 3 * d * ffn);
+        let markov = self.markov_rank.unwrap_or(0) as u64 * (c.vocab + self.draft_vocab) as u64;
+        let head = if self.has_own_head() { d * self.draft_vocab as u64 } else { 0 };
+        layers + d * d * self.target_layers.len() as u64 + markov + head + self.confidence.unwrap_or(0) as u64
+    }
+
+    /// Whether it has an output head of its own: that of a smaller vocabulary.
+    #[must_use]
+    pub fn has_own_head(&self) -> bool {
+        self.draft_vocab < self.layers.vocab
+    }
+
+    /// Values cached per position, in all layers.
+    #[must_use]
+    pub fn cached_values(&self) -> u64 {
+        (2 * self.layers.layers * self.layers.kv_width()) as u64
+    }
+}

@@ -1,0 +1,174 @@
+//! Checks a block drafter against its target before anything large is read.
+//!
+//! Invariant: a [`CheckedBlock`] fits: its width, vocabulary and layers are those of the target.
+
+use std::path::Path;
+
+use crate::drafters::core::{GgufLayout, ModuleFile, draft_vocab};
+use crate::drafters::dflash::{config::BlockConfig, gguf};
+use crate::error::{clean, name_of};
+use crate::files::{GgufFile, SideFiles};
+use crate::memory::MemoryNeed;
+use crate::nn::TransformerConfig;
+use crate::{ModelError, State, Tap};
+use draftscope_protocol::{MemoryAccount, TokenId};
+
+/// Names of the head that predicts acceptance.
+pub(super) const CONFIDENCE: [&str; 2] = ["confidence_head.proj.weight", "confidence_head.proj.bias"];
+
+/// Tensors outside layers: those that are read, and copies of the target's, which are not needed. `verifier_norm` and
+/// `verifier_lm_head` are copies with which `speculators` computes what a drafter is trained for.
+const WHOLE: &[&str] = &[
+    "fc.weight",
+    "hidden_norm.weight",
+    "norm.weight",
+    "markov_head.markov_w1.weight",
+    "markov_head.markov_w2.weight",
+    CONFIDENCE[0],
+    CONFIDENCE[1],
+    "lm_head.weight",
+    "embed_tokens.weight",
+    "d2t",
+    "t2d",
+    "rope_freqs.weight",
+    "verifier_norm.weight",
+    "verifier_lm_head.weight",
+];
+
+/// Tensors of a layer.
+const PARTS: &[&str] = &[
+    "input_layernorm",
+    "post_attention_layernorm",
+    "self_attn.q_proj",
+    "self_attn.k_proj",
+    "self_attn.v_proj",
+    "self_attn.o_proj",
+    "self_attn.q_norm",
+    "self_attn.k_norm",
+    "mlp.gate_proj",
+    "mlp.up_proj",
+    "mlp.down_proj",
+];
+
+/// Next to a checkpoint whose target has no embedding for the mask.
+const MASK_FILE: &str = "mask_embedding.pt";
+
+/// A drafter that fits its target.
+pub(super) struct CheckedBlock {
+    pub(super) config: BlockConfig,
+    pub(super) file: ModuleFile,
+    /// The target's states that it reads.
+    pub(super) tap: Tap,
+    /// Token of each row of the head, ascending.
+    pub(super) vocab: Vec<TokenId>,
+    /// Its name.
+    pub(super) name: String,
+}
+
+/// Opens a folder or GGUF file, whatever its target.
+pub(super) fn open_files(path: &Path) -> Result<(BlockConfig, ModuleFile, String), ModelError> {
+    if path.is_dir() {
+        let mut config = BlockConfig::from_json(&SideFiles::of(path).config()?)?;
+        if path.join(MASK_FILE).is_file() {
+            let what = format!("a mask with an embedding of its own ('{MASK_FILE}') is not supported");
+            return Err(ModelError::Unsupported(what));
+        }
+        let file = ModuleFile::open(path)?;
+        config.confidence = config.confidence.filter(|_| file.has(CONFIDENCE[0]));
+        return Ok((config, file, name_of(path)));
+    }
+    let gguf = GgufFile::open(path)?;
+    let (config, name) = (BlockConfig::from_gguf(&gguf)?, clean(&gguf.name()));
+    Ok((config, ModuleFile::Gguf(Box::new(gguf), GgufLayout { name: gguf::name, interleaved: None }), name))
+}
+
+/// Rejects a file with a tensor that is not computed here: without it, drafts would be others than those it was trained
+/// for, which only their acceptance would show.
+fn refuse_unknown(config: &BlockConfig, file: &ModuleFile) -> Result<(), ModelError> {
+    let layers = (0..config.layers.layers)
+        .flat_map(|layer| PARTS.iter().map(move |part| format!("layers.{layer}.{part}.weight")));
+    let known = WHOLE.iter().map(|name| (*name).to_owned()).chain(layers).chain(frequencies(config));
+    match file.unknown(known) {
+        None => Ok(()),
+        Some(name) => Err(ModelError::Unsupported(format!(
+            "the {} drafter has a tensor that is not supported ('{}')",
+            config.kind.name(),
+            clean(&name)
+        ))),
+    }
+}
+
+/// Names of tensors with rotary frequencies, which older checkpoints contain.
+fn frequencies(config: &BlockConfig) -> impl Iterator<Item = String> {
+    let of_layer = |layer| format!("layers.{layer}.self_attn.rotary_emb.inv_freq");
+    std::iter::once("rotary_emb.inv_freq".to_owned()).chain((0..config.layers.layers).map(of_layer))
+}
+
+/// Rejects a file whose rotary frequencies are others than those that its configuration describes, which are used.
+fn refuse_other_frequencies(config: &BlockConfig, file: &ModuleFile) -> Result<(), ModelError> {
+    let own = config.layers.rope.frequencies(config.layers.head_dim, config.layers.context_length);
+    for name in frequencies(config).filter(|name| file.has(name)) {
+        let stored = file.numbers(&name, &[own.len()])?;
+        // bf16 has eight bits
+        let is_near = |(stored, own): (&f32, &f64)| (f64::from(*stored) / own - 1.0).abs() < 0.01;
+        if !stored.iter().zip(&own).all(is_near) {
+            return Err(ModelError::Unsupported(format!(
+                "the rotary frequencies of the {} drafter ('{name}') are not those of its config.json",
+                config.kind.name()
+            )));
+        }
+    }
+    Ok(())
+}
+
+impl CheckedBlock {
+    /// Opens a folder or GGUF file for this target.
+    ///
+    /// # Errors
+    /// If it is damaged, not supported, or made for another target.
+    pub(super) fn open(path: &Path, target: &TransformerConfig) -> Result<Self, ModelError> {
+        let (config, file, name) = open_files(path)?;
+        let kind = config.kind.name();
+        let other = |what: &str, own: usize, theirs: usize| {
+            Err(ModelError::Unsupported(format!(
+                "the {kind} drafter was made for another target: {what} is {own} there and {theirs} in the target"
+            )))
+        };
+        if config.layers.d_model != target.d_model {
+            return other("the width of its hidden states", config.layers.d_model, target.d_model);
+        }
+        if config.layers.vocab != target.vocab {
+            return other("the number of tokens", config.layers.vocab, target.vocab);
+        }
+        if let Some(layer) = config.target_layers.iter().find(|layer| **layer > target.layers) {
+            return other("the number of layers at least", *layer, target.layers);
+        }
+        let biased =
+            |part: &'static str| (0..config.layers.layers).map(move |layer| format!("layers.{layer}.{part}.bias"));
+        let parts = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj"];
+        if let Some(name) = parts.into_iter().flat_map(biased).find(|name| file.has(name)) {
+            return Err(ModelError::Unsupported(format!("biases ('{name}') are not supported in {kind} drafters")));
+        }
+        refuse_unknown(&config, &file)?;
+        refuse_other_frequencies(&config, &file)?;
+        let states = config.target_layers.iter().map(|layer| State::Behind(*layer)).collect();
+        let vocab = draft_vocab(&file, config.draft_vocab, config.layers.vocab)?;
+        Ok(Self { config, file, tap: Tap::new(states), vocab, name })
+    }
+
+    /// Width of the fused states.
+    pub(super) fn fused(&self) -> usize {
+        self.tap.states().len() * self.config.layers.d_model
+    }
+
+    /// Memory that it needs, with so many bits per weight and so many cached bytes per position.
+    pub(super) fn need(&self, (bits, dtype): (u64, &str), cached: u64, ctx_len: usize) -> MemoryNeed {
+        let account = MemoryAccount {
+            drafter_weights: self.config.matrix_weights() * bits / 8,
+            drafter_kv: cached,
+            ctx_len: ctx_len as u64,
+            ..MemoryAccount::default()
+        };
+        MemoryNeed { account, dtype: dtype.to_owned() }
+    }
+}

@@ -1,0 +1,63 @@
+//! The native CPU backend: a target and a draft module over hand-written kernels.
+//!
+//! It exists because checking k tokens costs little more than making one only if weights stream from memory once for
+//! all rows, which common CPU software does not do. Invariant: the bits of a row depend only on the tokens before it:
+//! not on the rows beside it, on threads or on the instruction set. So greedy speculation equals plain decoding, to the
+//! bit. Callers decide which backend runs and how many threads.
+
+pub(crate) mod account;
+mod answers;
+pub(crate) mod attention;
+pub(crate) mod batch;
+pub(crate) mod cache;
+pub(crate) mod delta;
+pub(crate) mod delta_state;
+pub(crate) mod draft_head;
+pub(crate) mod experts;
+pub(crate) mod feed;
+pub(crate) mod fuse;
+pub(crate) mod gate_up;
+pub(crate) mod head;
+pub(crate) mod heads;
+pub(crate) mod hidden_tap;
+pub(crate) mod history;
+mod latent;
+mod latent_attend;
+pub(crate) mod layer;
+pub(crate) mod linear;
+pub(crate) mod llama;
+pub(crate) mod load;
+mod load_feed;
+mod load_latent;
+mod load_mixer;
+pub(crate) mod matrix;
+pub(crate) mod mixer;
+pub(crate) mod module;
+pub(crate) mod mtp;
+pub(crate) mod normer;
+mod own_module;
+pub(crate) mod pack;
+pub(crate) mod parts;
+pub(crate) mod pass;
+#[cfg(test)]
+mod plan_test;
+pub(crate) mod read_ahead;
+pub(crate) mod recurrent;
+mod router;
+pub(crate) mod rule;
+pub(crate) mod tensors;
+#[cfg(test)]
+pub(crate) mod testing;
+pub(crate) mod threads;
+pub(crate) mod transpose;
+pub(crate) mod tree;
+mod weights;
+
+pub use batch::{BATCH_ROWS, BatchForward, BatchRow, NativeBatch};
+pub use linear::{NativeCpu, NativeLinear};
+pub use llama::NativeLlama;
+pub use load::Source;
+pub use mtp::MtpStorage;
+pub(crate) use mtp::NativeMtp;
+pub(crate) use own_module::OwnHeads;
+pub(crate) use parts::runs;

@@ -1,0 +1,84 @@
+//! Matrices whose names, shapes and types were checked and whose weights were not read: a dry run of loading.
+//!
+//! Invariant: nothing runs on them; a target that holds them is dropped after the check.
+
+use std::sync::Arc;
+
+use crate::ModelError;
+use crate::files::ModelFiles;
+use crate::nn::{Choice, ExpertKernel, ExpertNames, ExpertSizes, Experts, HeadMatMul, HeadMatrix};
+use crate::nn::{Linear, MatMul, StoredExperts};
+
+/// A matrix without weights.
+#[derive(Debug)]
+struct Unread {
+    width: usize,
+}
+
+impl MatMul for Unread {
+    fn forward(&self, _x: &[f32]) -> Vec<f32> {
+        Vec::new()
+    }
+
+    fn row(&self, _index: usize) -> Option<Vec<f32>> {
+        None
+    }
+
+    fn width(&self) -> usize {
+        self.width
+    }
+
+    fn bytes(&self) -> u64 {
+        0
+    }
+}
+
+impl HeadMatMul for Unread {
+    fn forward(&self, _x: &[f32]) -> Vec<f32> {
+        Vec::new()
+    }
+
+    fn bytes(&self) -> u64 {
+        0
+    }
+}
+
+impl ExpertKernel for Unread {
+    fn forward(&self, _x: &[f32], _chosen: &[Choice]) -> Vec<f32> {
+        Vec::new()
+    }
+
+    fn bytes(&self) -> u64 {
+        0
+    }
+}
+
+/// Checks a matrix that is multiplied, `[.., in]`.
+pub(super) fn linear(source: &ModelFiles, name: &str, shape: &[usize]) -> Result<Linear, ModelError> {
+    source.check(name, shape)?;
+    Ok(Linear::of(Arc::new(Unread { width: shape.last().copied().unwrap_or(0) })))
+}
+
+/// Checks a matrix of all heads.
+pub(super) fn heads(source: &ModelFiles, name: &str, shape: &[usize]) -> Result<HeadMatrix, ModelError> {
+    source.check(name, shape)?;
+    Ok(HeadMatrix::Other(Arc::new(Unread { width: shape.last().copied().unwrap_or(0) })))
+}
+
+/// Checks the experts of a layer.
+pub(super) fn experts(source: &ModelFiles, names: &ExpertNames, sizes: ExpertSizes) -> Result<Experts, ModelError> {
+    for (name, shape) in names.all().zip(StoredExperts::shapes(names, sizes)) {
+        source.check(name, &shape)?;
+    }
+    Ok(Experts::of(Arc::new(Unread { width: sizes.d }), sizes))
+}
+
+/// Checks the weights of a norm, which is no difference to 1: zeros would erase all rows. They are what a download tool
+/// reserved and did not fill.
+pub(super) fn norm(source: &ModelFiles, name: &str, width: usize) -> Result<(), ModelError> {
+    if source.vector(name, width)?.iter().any(|weight| *weight != 0.0) {
+        return Ok(());
+    }
+    let what = format!("tensor '{name}' holds only zeros, as in an unfinished download");
+    Err(ModelError::Corrupt { path: source.path().to_owned(), what })
+}

@@ -1,0 +1,528 @@
+//! The events of a run; each is one line of a trace.
+//!
+//! In a turn a lane has `prompted`, `prefilled`, then per round `round_started`, k × `drafted`, `scored`, `verified`,
+//! `committed`, and at last `finished`. Events of several lanes may interleave.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Branch, Copied, Costs, CountedRound, Header, Lane, Piece, Prediction, RoundOnDevice, RunSummary, Settings, TokenId,
+    Verification,
+};
+
+/// One event. Events are ordered by `seq`. [`Event::of_line`] reads one back.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Event {
+    /// 0, 1, 2 … without gaps within a run.
+    pub seq: u64,
+    /// Microseconds since the run started.
+    pub at_us: u64,
+    /// The lane in which it happened.
+    #[serde(default, skip_serializing_if = "Lane::is_speculative")]
+    pub lane: Lane,
+    /// What happened.
+    #[serde(flatten)]
+    pub kind: EventKind,
+}
+
+/// Why a turn of a lane ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// The target ended its answer.
+    Eos,
+    /// The answer reached `max_tokens`.
+    MaxTokens,
+    /// The cache has no room for another round.
+    ContextFull,
+    /// The user stopped it.
+    Stopped,
+    /// A plain or rival lane was switched off or has measured enough.
+    Measured,
+    /// The prompt cannot be answered; the notice before says why.
+    Refused,
+    /// An attached engine broke off; the notice before says why.
+    BrokenOff,
+}
+
+/// One draft of a probe run: recorded, and not verified.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct ProbedDraft {
+    /// The proposal.
+    pub token: Piece,
+    /// Drafter's probability of it; none when it has no distribution.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(transform = super::schema::probability))]
+    pub q: Option<f32>,
+    /// The distribution that it was drawn from.
+    pub top: Prediction,
+    /// In a tree, the row that would judge it, as in [`EventKind::Drafted`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub row: Option<u8>,
+}
+
+/// Defines [`EventKind`] for writing, with the tag among the fields, and `Kind`, with which `line.rs` reads it: serde
+/// has no single attribute for both.
+macro_rules! events {
+    ($(#[$doc:meta])* pub enum EventKind { $($kinds:tt)+ }) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Serialize)]
+        #[cfg_attr(test, derive(schemars::JsonSchema))]
+        #[serde(tag = "type", rename_all = "snake_case")]
+        pub enum EventKind { $($kinds)+ }
+
+        /// [`EventKind`] for reading, where the tag is known before the fields.
+        #[derive(Deserialize)]
+        #[cfg_attr(test, derive(schemars::JsonSchema))]
+        #[serde(remote = "EventKind", rename_all = "snake_case")]
+        pub(super) enum Kind { $($kinds)+ }
+    };
+}
+
+events! {
+    /// The kinds of event. All `*_us` are microseconds of measured work.
+    pub enum EventKind {
+        /// Progress before the run; not part of a trace.
+        Loading {
+            /// The part that is loading.
+            stage: String,
+            /// Units done.
+            done: u64,
+            /// All units; 0 when unknown.
+            total: u64,
+        },
+        /// The run begins.
+        Started {
+            /// Models, settings and machine.
+            header: Box<Header>,
+        },
+        /// A turn begins.
+        Prompted {
+            /// Number of the turn: 1, 2, 3 …
+            turn: u32,
+            /// The text that the user typed, without the chat template.
+            text: String,
+            /// The branch, if it continues an earlier turn.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            branch: Option<Branch>,
+        },
+        /// The prompt is in the cache and the first token of the answer is known.
+        Prefilled {
+            /// Number of the turn.
+            turn: u32,
+            /// All tokens of the prompt, template and earlier turns included.
+            prompt: Vec<Piece>,
+            /// How many of them were still in the cache.
+            cached: u32,
+            /// First committed token of the answer, picked from the prompt's last row.
+            first: Piece,
+            /// The distribution that it was picked from.
+            row: Prediction,
+            /// Time of the prefill, target and drafter.
+            took_us: u64,
+        },
+        /// A lane beside goes on with its answer to a turn, which had ended as `measured` or `stopped`.
+        LaneContinued {
+            /// Which turn.
+            turn: u32,
+        },
+        /// A person drafts: the engine waits for [`super::Command::ProposeDraft`].
+        DraftAsked {
+            /// Most tokens of the person's text that are drafted.
+            draft_len: u8,
+        },
+        /// A round begins.
+        RoundStarted {
+            /// 1, 2, 3 …; the speculative lane counts over all turns, the others from 1 in each turn.
+            round: u32,
+            /// Positions in the target's cache.
+            base_len: u32,
+            /// k: most drafts of this round.
+            draft_len: u8,
+        },
+        /// The costs of passes on this machine: measured before the first answer for which the engine chooses k, or
+        /// remembered from an earlier run with the same machine and model.
+        CostsKnown {
+            /// The costs.
+            costs: Costs,
+            /// Whether they come from an earlier run.
+            remembered: bool,
+        },
+        /// The engine chose another k, in force from the next round on.
+        DraftLenChosen {
+            /// k before.
+            from: u8,
+            /// k now.
+            draft_len: u8,
+            /// Expected tokens per second for each k; index 0 is plain decoding.
+            expected: Vec<f64>,
+            /// Whether the engine only tries this k for a few rounds, since it may have become better.
+            exploring: bool,
+            /// The reason in one sentence.
+            reason: String,
+        },
+        /// In a probe run: the drafter's proposals, which are recorded and neither verified nor output.
+        Probed {
+            /// Number of the round.
+            round: u32,
+            /// The chain, up to [`Settings::probe_depth`] tokens.
+            drafts: Vec<ProbedDraft>,
+            /// Time of the chain.
+            took_us: u64,
+        },
+        /// The draft ended before a token, because the drafter's probability of it was too low.
+        DraftStopped {
+            /// Number of the round.
+            round: u32,
+            /// Index in the draft that the token would have had.
+            index: u8,
+            /// The drafter's best candidate, which is not verified.
+            token: Piece,
+            /// The drafter's probability of it, or the acceptance that DSpark's confidence head predicts.
+            #[cfg_attr(test, schemars(transform = super::schema::probability))]
+            q: f32,
+            /// The limit that q is below: p-min or, if the engine chooses k, that at which this draft would have paid.
+            #[cfg_attr(test, schemars(transform = super::schema::probability))]
+            p_min: f32,
+            /// Time of this draft step.
+            took_us: u64,
+        },
+        /// The drafter proposed one token.
+        Drafted {
+            /// Number of the round.
+            round: u32,
+            /// 0 to k − 1.
+            index: u8,
+            /// The proposal.
+            token: Piece,
+            /// Drafter's probability of it; none when it has no distribution.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            #[cfg_attr(test, schemars(transform = super::schema::probability))]
+            q: Option<f32>,
+            /// The distribution that it was drawn from.
+            top: Prediction,
+            /// In a tree, the row that judges it: 0 continues the anchor, i + 1 draft i. Absent in a chain (`index`).
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            row: Option<u8>,
+            /// Whether drafts of the same pass follow: a block drafter drafts several at once.
+            #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+            more: bool,
+            /// Where it was copied from; absent for a token that a model, or a person, proposed.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            copied: Option<Copied>,
+            /// Time of this draft step; of the first draft of a pass, the pass included.
+            took_us: u64,
+        },
+        /// The target ran over anchor and drafts.
+        Scored {
+            /// Number of the round.
+            round: u32,
+            /// k + 1 rows: the target's prediction at every position, also after a mismatch.
+            rows: Vec<Prediction>,
+            /// Time of the one target pass.
+            verify_us: u64,
+            /// Time from logits to distributions and candidates.
+            sample_us: u64,
+        },
+        /// The rule judged the drafts.
+        Verified {
+            /// Number of the round.
+            round: u32,
+            /// The verdict.
+            #[serde(flatten)]
+            verdict: Verification,
+        },
+        /// The round's tokens are output, and both caches are rolled back to them.
+        Committed {
+            /// Number of the round.
+            round: u32,
+            /// Accepted drafts, then the bonus or recovered token; cut where the answer ends.
+            tokens: Vec<Piece>,
+            /// Time of the rollback.
+            rollback_us: u64,
+            /// The lane's clock: measured time of its rounds in this turn, this one included.
+            clock_us: u64,
+            /// What the round did on a GPU; absent where the processor computes.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            device: Option<RoundOnDevice>,
+        },
+        /// What an attached engine counted, at an answer's end: before, only accepted drafts were known.
+        Recounted {
+            /// All rounds of the answer, which keep their tokens and are numbered from its first round on.
+            rounds: Vec<CountedRound>,
+        },
+        /// The target's prediction at a token of an answer, asked of an attached engine when the answer was over.
+        RowAsked {
+            /// Number of the turn.
+            turn: u32,
+            /// Index of the token in the answer, 0 for its first.
+            index: u32,
+            /// What the token was picked from.
+            row: Prediction,
+        },
+        /// Settings changed; in force from the next round on.
+        SettingsChanged {
+            /// All settings, with the new values.
+            settings: Settings,
+        },
+        /// The engine paused between two phases.
+        Paused,
+        /// The engine continues after a pause.
+        Resumed,
+        /// A message to the user; the run continues.
+        Notice {
+            /// One sentence.
+            message: String,
+        },
+        /// A note that a person added.
+        Noted {
+            /// The note's text.
+            text: String,
+            /// The round of the speculative lane that it is about; none for the run, or for the prefill of `turn`.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            round: Option<u32>,
+            /// The turn whose prefill it is about, since a prefill belongs to no round.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            turn: Option<u32>,
+        },
+        /// A bookmark that a person set.
+        Bookmarked {
+            /// The round of the speculative lane; none for this moment, or for the prefill of `turn`.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            round: Option<u32>,
+            /// The turn whose prefill it marks, since a prefill belongs to no round.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            turn: Option<u32>,
+            /// Its name; may be empty.
+            #[serde(default)]
+            label: String,
+        },
+        /// In a recording without texts: a digest of this lane's answer, to compare answers.
+        TextDigest {
+            /// SHA-256 of the answer's bytes, lower-case hex.
+            #[cfg_attr(test, schemars(transform = super::schema::sha256))]
+            sha256: String,
+        },
+        /// A turn of the lane ended.
+        Finished {
+            /// The reason.
+            reason: StopReason,
+        },
+        /// The engine failed and the run is over.
+        Failed {
+            /// One sentence with the cause and what to do.
+            message: String,
+        },
+        /// The run ended normally; no event follows. A trace without it was cut off.
+        Ended {
+            /// Figures of the speculative lane over all turns.
+            summary: Box<RunSummary>,
+            /// Figures of the plain lane, if it was measured.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            plain: Option<Box<RunSummary>>,
+        },
+        /// Written by a newer version; readers skip it.
+        #[serde(other)]
+        Unknown,
+    }
+}
+
+/// A part of an event that reveals the text.
+pub enum Private<'a> {
+    /// The text that the user typed.
+    Typed(&'a mut String),
+    /// A token with its bytes.
+    Token(&'a mut Piece),
+    /// A token without its bytes.
+    Id(&'a mut TokenId),
+}
+
+impl EventKind {
+    /// Calls `each` for every part that reveals the text. The match lists every kind: a new one cannot be forgotten.
+    pub fn each_private(&mut self, each: &mut dyn FnMut(Private<'_>)) {
+        fn tokens<'a>(pieces: impl IntoIterator<Item = &'a mut Piece>, each: &mut dyn FnMut(Private<'_>)) {
+            pieces.into_iter().for_each(|piece| each(Private::Token(piece)));
+        }
+        fn row(row: &mut Prediction, each: &mut dyn FnMut(Private<'_>)) {
+            tokens(row.top.iter_mut().map(|candidate| &mut candidate.piece), each);
+        }
+        match self {
+            Self::Prompted { text, .. } => each(Private::Typed(text)),
+            Self::Prefilled { prompt, first, row: top, .. } => {
+                tokens(prompt.iter_mut().chain([first]), each);
+                row(top, each);
+            }
+            Self::Drafted { token, top, .. } => {
+                tokens([token], each);
+                row(top, each);
+            }
+            Self::DraftStopped { token, .. } => tokens([token], each),
+            Self::Scored { rows, .. } => rows.iter_mut().for_each(|top| row(top, each)),
+            Self::Verified { verdict, .. } => {
+                each(Private::Id(&mut verdict.next));
+                verdict.departures.iter_mut().for_each(|departure| each(Private::Id(&mut departure.instead)));
+            }
+            Self::Probed { drafts, .. } => drafts.iter_mut().for_each(|draft| {
+                tokens([&mut draft.token], each);
+                row(&mut draft.top, each);
+            }),
+            Self::Committed { tokens: committed, .. } => tokens(committed, each),
+            Self::RowAsked { row: top, .. } => row(top, each),
+            Self::Recounted { .. }
+            | Self::Loading { .. }
+            | Self::Started { .. }
+            | Self::Finished { .. }
+            | Self::RoundStarted { .. }
+            | Self::LaneContinued { .. }
+            | Self::DraftAsked { .. }
+            | Self::CostsKnown { .. }
+            | Self::DraftLenChosen { .. }
+            | Self::SettingsChanged { .. }
+            | Self::Paused
+            | Self::Resumed
+            | Self::Notice { .. }
+            | Self::Noted { .. }
+            | Self::Bookmarked { .. }
+            | Self::TextDigest { .. }
+            | Self::Failed { .. }
+            | Self::Ended { .. }
+            | Self::Unknown => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Departure, Judgement, NextKind, Outcome, TokenId};
+    use super::*;
+
+    fn round_trip(event: &Event) -> String {
+        let json = serde_json::to_string(event).unwrap();
+        assert_eq!(&Event::of_line(json.as_bytes()).unwrap(), event);
+        json
+    }
+
+    #[test]
+    fn a_verdict_is_flat_json() {
+        let verdict = Verification {
+            judgements: vec![Judgement {
+                p: Some(0.5),
+                q: Some(0.25),
+                u: Some(0.1),
+                limit: None,
+                outcome: Outcome::Accepted,
+            }],
+            ..Verification::new(Vec::new(), TokenId(7), NextKind::Bonus, None)
+        };
+        let json = round_trip(&Event {
+            seq: 3,
+            at_us: 120,
+            lane: Lane::Speculative,
+            kind: EventKind::Verified { round: 1, verdict },
+        });
+        assert_eq!(
+            json,
+            r#"{"seq":3,"at_us":120,"type":"verified","round":1,"judgements":[{"p":0.5,"q":0.25,"u":0.1,"outcome":"accepted"}],"next":7,"next_kind":"bonus"}"#
+        );
+    }
+
+    #[test]
+    fn trees_and_departures_survive_json() {
+        let departures = vec![Departure { index: 1, instead: TokenId(4) }];
+        let verdict = Verification {
+            lossless: false,
+            departures,
+            ..Verification::new(Vec::new(), TokenId(7), NextKind::Recovered, Some(0.5))
+        };
+        let drafted = EventKind::Drafted {
+            round: 1,
+            index: 2,
+            token: Piece::default(),
+            q: None,
+            top: Prediction::default(),
+            row: Some(0),
+            more: true,
+            copied: Some(Copied { from: 17, len: 4, chance: Some(0.75) }),
+            took_us: 3,
+        };
+        for kind in [EventKind::Verified { round: 1, verdict }, drafted, EventKind::DraftAsked { draft_len: 3 }] {
+            round_trip(&Event { seq: 3, at_us: 120, lane: Lane::Speculative, kind });
+        }
+    }
+
+    #[test]
+    fn probabilities_survive_json_to_the_bit() {
+        let top =
+            (1..200).map(|i| super::super::Candidate { piece: Piece::new(TokenId(i), "x"), prob: 1.0 / i as f32 });
+        round_trip(&Event {
+            seq: 0,
+            at_us: 0,
+            lane: Lane::Plain,
+            kind: EventKind::Scored {
+                round: 1,
+                rows: vec![Prediction { top: top.collect(), tail: 1e-9 }],
+                verify_us: 1,
+                sample_us: 2,
+            },
+        });
+    }
+
+    #[test]
+    fn choices_of_the_engine_and_probed_drafts_round_trip() {
+        let draft =
+            ProbedDraft { token: Piece::new(TokenId(4), "x"), q: Some(0.5), top: Prediction::default(), row: Some(0) };
+        let kinds = [
+            EventKind::CostsKnown {
+                costs: Costs {
+                    verify_us: vec![100.0, 101.5],
+                    draft_us: 9.0,
+                    draft_pass_us: 0.0,
+                    settle_us: 0.5,
+                    overhead_us: 2.0,
+                },
+                remembered: true,
+            },
+            EventKind::DraftLenChosen {
+                from: 0,
+                draft_len: 2,
+                expected: vec![300.0, 310.5, 320.25],
+                exploring: false,
+                reason: "drafts pay".into(),
+            },
+            EventKind::Probed { round: 3, drafts: vec![draft], took_us: 7 },
+            EventKind::DraftStopped {
+                round: 3,
+                index: 1,
+                token: Piece::new(TokenId(5), "y"),
+                q: 0.125,
+                p_min: 0.25,
+                took_us: 7,
+            },
+        ];
+        for kind in kinds {
+            round_trip(&Event { seq: 0, at_us: 0, lane: Lane::Speculative, kind });
+        }
+    }
+
+    #[test]
+    fn a_lane_of_a_newer_version_is_unknown_not_an_error() {
+        for line in [
+            r#"{"seq":9,"at_us":1,"lane":"third","type":"committed","round":"x"}"#,
+            r#"{"type":"paused","lane":"third","at_us":1,"seq":9}"#,
+        ] {
+            let event = Event::of_line(line.as_bytes()).unwrap();
+            assert_eq!((event.seq, event.at_us, event.kind), (9, 1, EventKind::Unknown), "{line}");
+        }
+        assert!(Event::of_line(br#"{"seq":9,"at_us":1,"lane":"third","type":"paused"} x"#).is_err());
+        assert!(Event::of_line(br#"{"seq":9,"at_us":1,"lane":3,"type":"paused"}"#).is_err());
+    }
+
+    #[test]
+    fn events_of_a_newer_version_are_unknown_not_errors() {
+        let line = r#"{"seq":9,"at_us":1,"type":"tree_drafted","branches":[1,2]}"#;
+        assert_eq!(Event::of_line(line.as_bytes()).unwrap().kind, EventKind::Unknown);
+    }
+}

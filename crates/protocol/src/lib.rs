@@ -1,0 +1,62 @@
+//! The vocabulary that all parts share: events, commands, tokens, verdicts, settings.
+//!
+//! Everything here is plain data that serde writes and reads unchanged, so a live, a recorded and a piped run look the
+//! same to a viewer. Invariant: these types contain everything that a screen explains (token ids *and* bytes,
+//! probabilities *and* the draws that were compared with them). This module uses no tensor, terminal, file or clock.
+
+#[macro_use]
+mod named_enum;
+
+pub mod argmax;
+mod branch;
+mod command;
+mod costs;
+mod device;
+pub mod distribution;
+mod drafting;
+mod engine;
+mod event;
+mod header;
+mod lane;
+mod line;
+mod memory;
+mod mtp;
+pub mod policy;
+pub mod random;
+mod rule;
+mod settings;
+pub mod stream;
+mod summary;
+mod token;
+mod turn_times;
+mod verdict;
+pub mod verify;
+mod watch;
+
+pub use branch::Branch;
+pub use command::{Again, Command, Continuation, Landmark, Message, PlainAnswer, Prompt, Speaker};
+pub use costs::Costs;
+pub use device::{DeviceWork, GpuInfo, KernelTime, RoundOnDevice};
+pub use drafting::{Copied, DraftPick, DrafterKind, Drafting};
+pub use engine::{Ability, CountedRound, DraftCounts, DraftTotals, EngineInfo};
+pub use event::{Event, EventKind, Private, ProbedDraft, StopReason};
+pub use header::{Capabilities, DrafterInfo, Header, Listed, ModelInfo, TRACE_VERSION};
+pub use lane::Lane;
+pub use line::Head;
+pub use memory::MemoryAccount;
+pub use mtp::{
+    ConcatOrder, Convention, Feed, MtpOverride, MtpSpec, NormForm, Pairing, Recycle, SlotPosition, SlotZero,
+};
+pub use rule::{Departure, Leniency, VerifyRule};
+pub use settings::{
+    Baseline, DraftLenMode, LEAST_TEMPERATURE, MAX_DRAFT_LEN, PROBE_WEIGHT, Rival, SPARSE_WEIGHT, Sampling, Settings,
+    SettingsError, named,
+};
+pub use summary::RunSummary;
+pub use token::{Candidate, FIRST_DIGESTED, Piece, Prediction, TokenBytes, TokenId};
+pub use turn_times::{TurnEdge, TurnTimes};
+pub use verdict::{Judgement, NextKind, Outcome, Verification};
+pub use watch::{Counters, Histogram, ServerSample, SlotState};
+
+#[cfg(test)]
+mod schema;

@@ -1,0 +1,54 @@
+//! The share of drafts accepted, over an answer.
+
+use super::Turn;
+use super::stretches::whole_rounds;
+use draftscope_protocol::Lane;
+
+/// Rounds of a mean.
+pub const ACCEPTED_WINDOW: usize = 9;
+
+impl Turn {
+    /// Accepted ÷ drafted over the last [`ACCEPTED_WINDOW`] rounds, by the time in microseconds of the rounds so far, without
+    /// those that follow a wait: the clock of [`Turn::speedup_series`]. Rounds that draft nothing move the clock alone.
+    #[must_use]
+    pub fn accepted_series(&self) -> Vec<(u64, f64)> {
+        let rounds = whole_rounds(self.answer(Lane::Speculative));
+        let counts: Vec<_> = rounds.iter().map(|timed| (timed.round.drafts.len(), timed.round.accepted())).collect();
+        let mut clock = 0.0;
+        let clocks: Vec<f64> = rounds
+            .iter()
+            .map(|timed| {
+                clock += timed.us;
+                clock
+            })
+            .collect();
+        let mean = |window: &[(usize, usize)]| {
+            let (drafted, accepted) = window.iter().fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1));
+            (drafted > 0).then(|| accepted as f64 / drafted as f64)
+        };
+        let ends = clocks.iter().skip(ACCEPTED_WINDOW - 1);
+        let points = counts.windows(ACCEPTED_WINDOW).zip(ends);
+        points.filter_map(|(window, clock)| Some((*clock as u64, mean(window)?))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::Script;
+    use super::*;
+    use crate::fixture::fold;
+
+    #[test]
+    fn it_is_the_mean_of_the_last_rounds() {
+        let mut script = Script::prompted("hi", "Hello");
+        for number in 0..ACCEPTED_WINDOW + 2 {
+            let target = if number < 3 { " a" } else { " x" };
+            script.round(&[(" a", 0.9)], &[(target, 0.9), (" b", 0.8)]);
+        }
+        let session = fold(&script.events);
+        let shares: Vec<f64> = session.turns()[0].accepted_series().iter().map(|point| point.1).collect();
+        assert_eq!(shares, [3.0, 2.0, 1.0].map(|accepted| accepted / ACCEPTED_WINDOW as f64));
+        let clocks = session.turns()[0].accepted_series();
+        assert!(clocks.windows(2).all(|pair| pair[0].0 < pair[1].0));
+    }
+}

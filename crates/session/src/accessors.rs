@@ -1,0 +1,117 @@
+//! What a session says of the run: its header, settings, turns and state.
+
+use super::{Loading, Phase, Session, Turn};
+use draftscope_protocol::{Costs, DrafterKind, EngineInfo, Header, Lane, Settings};
+
+impl Session {
+    /// The run's header, once it has begun.
+    #[must_use]
+    pub fn header(&self) -> Option<&Header> {
+        self.header.as_deref()
+    }
+
+    /// The engine of somebody else that runs the models.
+    pub(super) fn engine(&self) -> Option<&EngineInfo> {
+        self.header.as_ref()?.engine.as_ref()
+    }
+
+    /// Current settings.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The requested drafter, if it exists; `None` for plain decoding.
+    #[must_use]
+    pub fn drafter(&self) -> Option<DrafterKind> {
+        let asked = self.settings.drafter;
+        let header = self.header.as_ref()?;
+        let there = header.drafters.iter().chain(&header.drafter).map(|info| info.kind);
+        // one that an attached engine does not name is no chain of ours
+        let own = asked.chain().last().or((asked == DrafterKind::Unknown).then_some(&asked))?;
+        there.into_iter().any(|kind| kind == *own || kind == asked).then_some(asked)
+    }
+
+    /// Most draft tokens that the engine waits for the person to type; `None` if it does not wait.
+    #[must_use]
+    pub fn draft_asked(&self) -> Option<u8> {
+        self.asked
+    }
+
+    /// Measured pass costs, once the engine has sent them.
+    #[must_use]
+    pub fn costs(&self) -> Option<&Costs> {
+        self.costs.as_ref()
+    }
+
+    /// All turns, oldest first.
+    #[must_use]
+    pub fn turns(&self) -> &[Turn] {
+        &self.turns
+    }
+
+    /// The newest turn.
+    #[must_use]
+    pub fn turn(&self) -> Option<&Turn> {
+        self.turns.last()
+    }
+
+    /// What a lane is doing.
+    #[must_use]
+    pub fn phase(&self, lane: Lane) -> Phase {
+        self.lanes[lane.index()].phase
+    }
+
+    /// Whether a lane works on an answer (also while it is paused).
+    #[must_use]
+    pub fn is_generating(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.phase != Phase::Idle)
+    }
+
+    /// Whether the engine is paused between two phases.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.paused
+    }
+
+    /// Progress of loading; `None` once the run has begun.
+    #[must_use]
+    pub fn loading(&self) -> Option<&Loading> {
+        self.loading.as_ref()
+    }
+
+    /// Why the engine cannot go on.
+    #[must_use]
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    /// The last [`MAX_NOTICES`](super::MAX_NOTICES) notices, oldest first.
+    pub fn notices(&self) -> impl DoubleEndedIterator<Item = &str> {
+        self.notices.iter()
+    }
+
+    /// How many notices there were in total.
+    #[must_use]
+    pub fn notices_seen(&self) -> u64 {
+        self.notices.seen()
+    }
+
+    /// `at_us` of the newest event.
+    #[must_use]
+    pub fn at_us(&self) -> u64 {
+        self.last.1
+    }
+
+    /// Whether the run has ended.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// How many events of the run were applied.
+    #[must_use]
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+}

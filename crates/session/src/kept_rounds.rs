@@ -1,0 +1,125 @@
+//! How much of old rounds and turns a session keeps.
+//!
+//! Invariant: in a session for the screen, of all rounds the newest [`FULL_ROUNDS`] keep every candidate, the newest
+//! [`LISTED_ROUNDS`] those that the round table shows, and older ones none. In a session for a page, the first rounds of the
+//! speculative lane keep their candidates. So an event of a long session takes a few hundred bytes, whatever it recorded.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::sync::{Arc, LazyLock};
+
+use draftscope_protocol::Lane;
+
+use super::{Answer, FULL_ROUNDS, Round, Session, Settled};
+
+/// The answer of a lane that has not run, shared by all turns.
+static EMPTY: LazyLock<Arc<Answer>> = LazyLock::new(Arc::default);
+
+/// Answers of a turn in which no lane has run.
+pub(super) fn no_answers() -> [Arc<Answer>; Lane::ALL.len()] {
+    std::array::from_fn(|_| Arc::clone(&EMPTY))
+}
+
+/// Rounds that keep the candidates of the round table.
+pub const LISTED_ROUNDS: usize = 1 << 14;
+
+/// A round by turn, lane and index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) turn: u32,
+    pub(super) lane: Lane,
+    pub(super) round: u32,
+}
+
+/// Which rounds keep their candidates.
+#[derive(Clone, Default)]
+pub(super) enum KeptRounds {
+    #[default]
+    All,
+    /// The newest: those with every candidate, and those of the round table.
+    Newest([VecDeque<Place>; 2]),
+    /// The first of the speculative lane: how many, how many have begun, and the other rounds that now run, by lane.
+    First { most: usize, begun: usize, running: [Option<Place>; Lane::ALL.len()] },
+}
+
+impl KeptRounds {
+    pub(super) fn newest() -> Self {
+        Self::Newest(Default::default())
+    }
+
+    pub(super) fn first(most: usize) -> Self {
+        Self::First { most, begun: 0, running: Default::default() }
+    }
+
+    /// The same before any round.
+    pub(super) fn emptied(&self) -> Self {
+        match self {
+            Self::All => Self::All,
+            Self::Newest(_) => Self::newest(),
+            Self::First { most, .. } => Self::first(*most),
+        }
+    }
+
+    /// Notes that a round begins. Returns the round that now keeps only what the table shows, and the one that keeps no
+    /// candidates.
+    pub(super) fn begin(&mut self, place: Place) -> [Option<Place>; 2] {
+        match self {
+            Self::All => [None; 2],
+            Self::Newest([full, listed]) => {
+                full.push_back(place);
+                let shrunk = if full.len() > FULL_ROUNDS { full.pop_front() } else { None };
+                listed.extend(shrunk);
+                [shrunk, if listed.len() > LISTED_ROUNDS - FULL_ROUNDS { listed.pop_front() } else { None }]
+            }
+            Self::First { most, begun, running } => {
+                let is_kept = place.lane == Lane::Speculative && begun < most;
+                *begun += usize::from(is_kept);
+                let before = std::mem::replace(&mut running[place.lane.index()], (!is_kept).then_some(place));
+                [None, before]
+            }
+        }
+    }
+}
+
+/// Prints nothing: what it notes follows from the rounds.
+impl fmt::Debug for KeptRounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeptRounds")
+    }
+}
+
+impl Session {
+    /// Drops all turns but the newest, whose number and the run's statistics stay. For a run whose answers are needed only
+    /// until the next prompt. Does nothing while an answer is being written.
+    pub fn drop_old_turns(&mut self) {
+        if self.is_generating() {
+            return;
+        }
+        let Some(newest) = self.turns.pop() else { return };
+        for lane in Lane::ALL {
+            let old = self.turns.iter().map(|turn| turn.answer(*lane).stats());
+            old.for_each(|stats| self.dropped[lane.index()].merge(stats));
+            self.lanes[lane.index()].turn = None;
+        }
+        self.settled = Settled::default();
+        self.typed_bytes = newest.typed.len();
+        self.numbers = Arc::new(BTreeMap::from([(newest.number, 0)]));
+        self.kept = self.kept.emptied();
+        self.turns = vec![newest];
+    }
+
+    /// A round of this lane has begun: drops candidates of rounds that are old now.
+    pub(super) fn release_old_rounds(&mut self, lane: Lane) {
+        let Some(turn) = self.lanes[lane.index()].turn else { return };
+        let round = self.turns[turn].answer(lane).rounds.len().saturating_sub(1);
+        let [shrunk, stripped] = self.kept.begin(Place { turn: turn as u32, lane, round: round as u32 });
+        for (place, release) in [(shrunk, Round::shrink as fn(&mut Round)), (stripped, Round::strip)] {
+            let Some(Place { turn, lane, round }) = place else { continue };
+            let Some(turn) = self.turns.get_mut(turn as usize) else { continue };
+            let answer = Arc::make_mut(&mut turn.answers[lane.index()]);
+            if let Some(round) = answer.rounds.get_mut(round as usize) {
+                release(Arc::make_mut(round));
+            }
+        }
+    }
+}

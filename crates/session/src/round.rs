@@ -1,0 +1,390 @@
+//! One round of a lane, filled in as its events arrive.
+//!
+//! Invariant: a round may be incomplete at any point (live, or in a torn trace); a field without its event is empty or
+//! `None`, never a guess. In a chain `rows[i]` judges `drafts[i]` and row `drafts.len()` yields the bonus; in a tree
+//! [`Round::row_of`] gives the row.
+
+use draftscope_protocol::{
+    Copied, Judgement, Leniency, NextKind, Outcome, Piece, Prediction, ProbedDraft, RoundOnDevice, Sampling, TokenId,
+    Verification, VerifyRule,
+};
+
+use super::Provenance;
+
+/// One proposed token.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DraftCell {
+    /// The proposal.
+    pub piece: Piece,
+    /// Drafter's probability of it, 0 to 1; `None` if the drafter has no distribution.
+    pub q: Option<f32>,
+    /// The distribution it was drawn from.
+    pub top: Prediction,
+    /// In a tree, the row that judges it; `None` in a chain.
+    pub row: Option<u8>,
+    /// Whether drafts of the same pass follow.
+    pub more: bool,
+    /// Where it was copied from; `None` for a token that a model, or a person, proposed.
+    pub copied: Option<Copied>,
+    /// Time of this draft step; of the first draft of a pass, the pass included.
+    pub took_us: u64,
+}
+
+/// The token at which a draft ended because its q was below p-min.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stopped {
+    /// The drafter's best candidate; it was not verified.
+    pub piece: Piece,
+    /// The drafter's probability of it, 0 to 1.
+    pub q: f32,
+    /// p-min: the limit that q was below.
+    pub p_min: f32,
+    /// Time of this draft step.
+    pub took_us: u64,
+}
+
+/// One draft + verify.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Round {
+    /// 1, 2, 3 …: in the speculative lane over all turns, in the lanes beside it anew in each turn.
+    pub round: u32,
+    /// Number of its turn.
+    pub turn: u32,
+    /// Positions in the target's cache when it began.
+    pub base_len: u32,
+    /// Requested k.
+    pub draft_len: u8,
+    /// Rule when it began.
+    pub rule: VerifyRule,
+    /// How the target picked tokens when it began.
+    pub sampling: Sampling,
+    /// The lenient rule's threshold when it began.
+    pub leniency: Leniency,
+    /// Whether the shape of a draft depends on drafted tokens (a tree, an automatic k): its draws then belong to the
+    /// round.
+    pub shapes_drafts: bool,
+    /// Drafts so far.
+    pub drafts: Vec<DraftCell>,
+    /// Where p-min ended the draft, if it did.
+    pub stopped: Option<Stopped>,
+    /// The target's row at every position; empty until scored.
+    pub rows: Vec<Prediction>,
+    /// Time of the one target pass.
+    pub verify_us: u64,
+    /// Time from logits to distributions and candidates.
+    pub sample_us: u64,
+    /// The rule's decision; `None` until judged.
+    pub verdict: Option<Verification>,
+    /// Output tokens of the round; may be cut where the answer ends.
+    pub committed: Vec<Piece>,
+    /// Index of the first committed token in [`super::Answer::tokens`].
+    pub first_token: usize,
+    /// Time of the rollback.
+    pub rollback_us: u64,
+    /// The lane's clock in this turn after the round.
+    pub clock_us: u64,
+    /// What it did on a GPU; `None` where the processor computes.
+    pub device: Option<RoundOnDevice>,
+    /// The lane's clock before the round.
+    pub clock_before_us: u64,
+    /// Number of events of the run before the one that ended it: orders the rounds of all lanes in time.
+    pub ended_after: u64,
+    /// The chain that the drafter would have proposed, in a probe run.
+    pub probed: Vec<ProbedDraft>,
+    /// Time of that chain.
+    pub probe_us: u64,
+    /// Whether the engine waited for a user within this round or right before it: its caches were cold, so its times
+    /// enter no speed figure.
+    pub follows_wait: bool,
+    /// Whether predictions were asked of the engine when the answer was over.
+    pub is_asked: bool,
+    /// Whether the engine has not reported what this round drafted: of its drafts only accepted ones are known.
+    pub drafts_unknown: bool,
+    /// Whether the commit has arrived.
+    pub is_complete: bool,
+    /// Verdicts shown, while they appear one by one; `None` shows all that are known.
+    pub unveiled: Option<usize>,
+    /// Whether the shown moment lies within the commit, so that `committed` is only its beginning.
+    pub is_partial: bool,
+}
+
+impl Round {
+    /// Whether its times enter speed figures: it followed no wait, and the whole round is shown.
+    #[must_use]
+    pub fn is_timed(&self) -> bool {
+        !self.follows_wait && !self.is_partial
+    }
+
+    /// Whether the drafts form a tree.
+    #[must_use]
+    pub fn is_tree(&self) -> bool {
+        self.drafts.iter().any(|draft| draft.row.is_some())
+    }
+
+    /// The rule that judges the drafts: `block` judges chains; for the drafts of a tree `rejection` takes its place.
+    #[must_use]
+    pub fn judged_by(&self) -> VerifyRule {
+        if self.rule == VerifyRule::Block && self.is_tree() { VerifyRule::Rejection } else { self.rule }
+    }
+
+    /// The row of the target's pass that judges draft `index`: 0 is the anchor's, i + 1 that of draft i. For the column
+    /// after the drafts, the row that the target's own token came from.
+    #[must_use]
+    pub fn row_of(&self, index: usize) -> usize {
+        match self.drafts.get(index) {
+            Some(draft) => draft.row.map_or(index, usize::from),
+            None if self.is_tree() => self.path().last().map_or(0, |last| last + 1),
+            None => index,
+        }
+    }
+
+    /// The target's row for draft `index`, or for the token after the drafts.
+    #[must_use]
+    pub fn prediction(&self, index: usize) -> Option<&Prediction> {
+        self.rows.get(self.row_of(index))
+    }
+
+    /// The draft that draft `index` continues; `None` if it continues the anchor.
+    #[must_use]
+    pub fn parent(&self, index: usize) -> Option<usize> {
+        self.row_of(index).checked_sub(1).filter(|parent| *parent < index)
+    }
+
+    /// Drafts between the anchor and draft `index`.
+    #[must_use]
+    pub fn depth(&self, index: usize) -> usize {
+        std::iter::successors(self.parent(index), |at| self.parent(*at)).count()
+    }
+
+    /// Indices of the accepted drafts, in the order of the text; empty until judged.
+    pub fn path(&self) -> impl Iterator<Item = usize> {
+        let drafts = self.drafts.len();
+        self.verdict.iter().flat_map(|verdict| verdict.path()).filter(move |index| *index < drafts)
+    }
+
+    /// Length of the accepted prefix or path, 0 until judged.
+    #[must_use]
+    pub fn accepted(&self) -> usize {
+        self.verdict.as_ref().map_or(0, |v| v.accepted().min(self.drafts.len()).min(self.shown()))
+    }
+
+    /// The verdict on draft `index`.
+    #[must_use]
+    pub fn judgement(&self, index: usize) -> Option<&Judgement> {
+        self.verdict.as_ref()?.judgements.get(index).filter(|_| index < self.shown())
+    }
+
+    /// How many verdicts may be shown.
+    fn shown(&self) -> usize {
+        self.unveiled.unwrap_or(usize::MAX)
+    }
+
+    /// Steps in which verdicts appear from left to right: one for each draft up to the first rejected one, and one for
+    /// those discarded after it. Zero until judged, without drafts, and in a tree, whose drafts have no such order.
+    #[must_use]
+    pub fn verdict_steps(&self) -> usize {
+        let Some(verdict) = self.verdict.as_ref().filter(|_| !self.is_tree()) else { return 0 };
+        (verdict.accepted() + 2).min(self.drafts.len())
+    }
+
+    /// Verdicts shown after so many of [`Self::verdict_steps`].
+    pub(super) fn verdicts_after(&self, steps: usize) -> usize {
+        if steps >= self.verdict_steps() { self.drafts.len() } else { steps }
+    }
+
+    /// The outcome of draft `index`; `None` until judged.
+    #[must_use]
+    pub fn outcome(&self, index: usize) -> Option<Outcome> {
+        self.judgement(index).map(|judgement| judgement.outcome)
+    }
+
+    /// Column in which the target added its own token; `None` until judged. In a tree it is the column after the
+    /// drafts.
+    #[must_use]
+    pub fn next_index(&self) -> Option<usize> {
+        self.next_column().filter(|_| self.shown() >= self.drafts.len())
+    }
+
+    /// The same, also while not all verdicts are on show.
+    fn next_column(&self) -> Option<usize> {
+        let accepted = self.verdict.as_ref()?.accepted().min(self.drafts.len());
+        Some(if self.is_tree() { self.drafts.len() } else { accepted })
+    }
+
+    /// Column of a chain's rejected draft, from which on drafts are discarded; `None` without one.
+    #[must_use]
+    pub fn first_discarded(&self) -> Option<usize> {
+        self.next_index().filter(|column| !self.is_tree() && *column < self.drafts.len())
+    }
+
+    /// What a lossless rule would have committed instead of accepted draft `index`, if something else.
+    #[must_use]
+    pub fn departure(&self, index: usize) -> Option<TokenId> {
+        let departures = &self.verdict.as_ref()?.departures;
+        departures.iter().find(|departure| usize::from(departure.index) == index).map(|departure| departure.instead)
+    }
+
+    /// The same with its text, if an event contains it.
+    #[must_use]
+    pub fn own_piece(&self, index: usize) -> Option<Piece> {
+        let id = self.departure(index)?;
+        let listed = self.prediction(index).and_then(|row| row.top.iter().find(|c| c.piece.id == id));
+        Some(listed.map_or_else(|| Piece::new(id, Vec::new()), |candidate| candidate.piece.clone()))
+    }
+
+    /// Column of the `index`-th committed token.
+    #[must_use]
+    pub fn column_of(&self, index: usize) -> usize {
+        self.path().nth(index).or_else(|| self.next_index()).unwrap_or(index)
+    }
+
+    /// Column that explains the round: the rejection, else the last known one.
+    #[must_use]
+    pub fn deciding_column(&self) -> usize {
+        match self.next_index() {
+            Some(index) if !self.is_cut(index) => index,
+            Some(index) => self.committed.len().checked_sub(1).map_or(index, |last| self.column_of(last)),
+            None => {
+                let judged = self.unveiled.filter(|shown| *shown > 0).unwrap_or(usize::MAX);
+                self.drafts.len().min(judged).saturating_sub(1)
+            }
+        }
+    }
+
+    /// Bonus or recovered; `None` until judged.
+    #[must_use]
+    pub fn next_kind(&self) -> Option<NextKind> {
+        self.next_index()?;
+        self.verdict.as_ref().map(|v| v.next_kind)
+    }
+
+    /// The token that the target added, with its text if an event contains it.
+    #[must_use]
+    pub fn next_piece(&self) -> Option<Piece> {
+        let verdict = self.verdict.as_ref()?;
+        let row = self.prediction(self.next_column()?);
+        let in_row = row.and_then(|row| row.top.iter().find(|c| c.piece.id == verdict.next));
+        let piece = match in_row {
+            Some(candidate) => candidate.piece.clone(),
+            None => self.committed.get(self.accepted()).cloned().unwrap_or(Piece::new(verdict.next, Vec::new())),
+        };
+        Some(piece)
+    }
+
+    /// Whether the token of a column was accepted or added, and then cut off by a stop rule.
+    #[must_use]
+    pub fn is_cut(&self, index: usize) -> bool {
+        !self.is_partial && self.lacks(index)
+    }
+
+    /// Whether the token of a column was accepted or added, and is not written yet at the shown moment.
+    #[must_use]
+    pub fn is_held(&self, index: usize) -> bool {
+        self.is_partial && self.lacks(index)
+    }
+
+    /// Whether the token of a column was accepted or added and is not among the committed ones.
+    fn lacks(&self, index: usize) -> bool {
+        let place = if self.next_index() == Some(index) {
+            Some(self.accepted())
+        } else {
+            self.path().position(|accepted| accepted == index)
+        };
+        self.is_complete && place.is_some_and(|place| place >= self.committed.len())
+    }
+
+    /// Whether one pass drafted all positions: a block drafter.
+    #[must_use]
+    pub fn is_block(&self) -> bool {
+        self.drafts.iter().any(|draft| draft.more)
+    }
+
+    /// Time of all draft steps.
+    #[must_use]
+    pub fn draft_us(&self) -> u64 {
+        let stopped = self.stopped.as_ref().map_or(0, |stopped| stopped.took_us);
+        self.drafts.iter().fold(stopped, |sum, draft| sum.saturating_add(draft.took_us))
+    }
+
+    /// Time of the whole round on the lane's clock; 0 until it is committed.
+    #[must_use]
+    pub fn took_us(&self) -> u64 {
+        self.clock_us.saturating_sub(self.clock_before_us)
+    }
+
+    /// Whether the engine reported only the round's total time, as an attached engine may.
+    #[must_use]
+    pub fn lacks_phases(&self) -> bool {
+        self.is_complete && self.took_us() > 0 && self.draft_us() == 0 && self.verify_us == 0
+    }
+
+    /// Columns of the round's table: every draft (announced or received) and the one after them.
+    #[must_use]
+    pub fn columns(&self) -> usize {
+        let told = self.drafts.len().max(self.rows.len().saturating_sub(1));
+        if self.rows.is_empty() { told.max(self.draft_len.into()) + 1 } else { told + 1 }
+    }
+
+    /// Adds a draft. A gap is not filled: a draft after one is dropped.
+    pub(super) fn draft(&mut self, index: usize, cell: DraftCell) {
+        if let Some(known) = self.drafts.get_mut(index) {
+            *known = cell;
+        } else if index == self.drafts.len() {
+            self.drafts.push(cell);
+        }
+    }
+
+    /// Drops candidates that the round table does not show: it keeps the best two, the judged token, and what a
+    /// lossless rule would have committed instead.
+    pub(super) fn shrink(&mut self) {
+        self.drafts.shrink_to_fit();
+        let judged = self.drafts.iter().enumerate().map(|(index, draft)| (self.row_of(index), draft.piece.id));
+        let own = (0..self.drafts.len()).filter_map(|index| Some((self.row_of(index), self.departure(index)?)));
+        let shown: Vec<_> = judged.chain(own).collect();
+        for (number, row) in self.rows.iter_mut().enumerate() {
+            let here = shown.iter().filter(|(row, _)| *row == number).map(|(_, token)| *token);
+            keep_best(row, &here.collect::<Vec<_>>());
+        }
+        for cell in &mut self.drafts {
+            keep_best(&mut cell.top, &[]);
+        }
+    }
+
+    /// Drops all candidates. The number of rows stays, since it says what the pass was.
+    pub(super) fn strip(&mut self) {
+        let tops = self.drafts.iter_mut().map(|cell| &mut cell.top);
+        for row in self.rows.iter_mut().chain(tops) {
+            row.tail += std::mem::take(&mut row.top).iter().map(|candidate| candidate.prob).sum::<f32>();
+        }
+    }
+}
+
+/// Provenance of the `index`-th committed token of a round.
+pub(super) fn provenance(round: &Round, index: usize) -> Provenance {
+    if round.drafts.is_empty() {
+        return Provenance::Plain;
+    }
+    match &round.verdict {
+        None => Provenance::Plain,
+        Some(verdict) if index < verdict.accepted() => Provenance::Accepted,
+        Some(verdict) => match verdict.next_kind {
+            NextKind::Bonus => Provenance::Bonus,
+            NextKind::Recovered => Provenance::Recovered,
+        },
+    }
+}
+
+fn keep_best(row: &mut Prediction, also: &[TokenId]) {
+    let mut rank = 0;
+    let mut dropped = 0.0;
+    row.top.retain(|candidate| {
+        rank += 1;
+        let keep = rank <= 2 || also.contains(&candidate.piece.id);
+        if !keep {
+            dropped += candidate.prob;
+        }
+        keep
+    });
+    row.tail += dropped;
+    row.top.shrink_to_fit();
+}

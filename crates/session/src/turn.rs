@@ -1,0 +1,391 @@
+//! A turn: what was typed and each lane's answer to it.
+//!
+//! Invariant: `tokens` is exactly what the lane has output in this turn, in order; provenance is decided once, when a
+//! round commits, from its verdict and the length of the commit (a stop rule may have cut it). Discarded drafts are not
+//! stored twice: [`Answer::transcript`] interleaves them.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use draftscope_protocol::{
+    Branch, EventKind, Lane, NextKind, Outcome, Piece, Prediction, Settings, StopReason, TokenId, Verification,
+    VerifyRule,
+};
+
+use super::fate::{Fate, Provenance};
+use super::memo::Memo;
+use super::round::{Stopped, provenance};
+use super::speedup::Measured;
+use super::thought::ThoughtScan;
+use super::{DraftCell, FULL_ROUNDS, LaneStats, Phase, Round, text};
+
+/// Most rows of a pass, and so most drafts of a round: a draft's number is a byte.
+const MOST_ROWS: usize = 257;
+
+/// One output token.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Token {
+    /// The token.
+    pub piece: Piece,
+    /// Where it came from.
+    pub provenance: Provenance,
+    /// Round that committed it; 0 for the first, which comes from prefill.
+    pub round: u32,
+    /// Position in the whole sequence, prompt included.
+    pub position: usize,
+    /// What a lossless rule would have committed after the same tokens, if that is another token: here the text left
+    /// the lossless path.
+    pub instead: Option<TokenId>,
+    /// Whether it is thought, which a model writes before its answer; the marks around it count.
+    pub is_thought: bool,
+}
+
+/// One token of a transcript that also contains discarded drafts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TranscriptToken<'a> {
+    /// The token.
+    pub piece: &'a Piece,
+    /// Its fate.
+    pub fate: Fate,
+    /// Its round; 0 for the first token.
+    pub round: u32,
+    /// Its column in the round.
+    pub column: usize,
+    /// Whether it is output that a lossless rule would not have committed there.
+    pub departs: bool,
+    /// Whether it is thought; a discarded draft is if the first token of its round is.
+    pub is_thought: bool,
+}
+
+/// A prompt and the answers to it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Turn {
+    /// 1, 2, 3 …
+    pub number: u32,
+    /// What the user typed.
+    pub typed: String,
+    /// The turn that this one continues, if it does not answer a new prompt.
+    pub branch: Option<Branch>,
+    /// The settings in force when it began: they explain the turn, whatever was set later.
+    pub begun: Settings,
+    /// Shared with copies of the session: going back in time keeps many.
+    pub(super) answers: [Arc<Answer>; Lane::ALL.len()],
+    /// Whether it ran on the native CPU backend, where no pass over several rows takes less time than one over one row.
+    pub(super) has_ceiling: bool,
+    /// Whether an engine of somebody else answered.
+    pub(super) is_attached: bool,
+    /// Whether what decoded beside it was another model, or drafted as well.
+    pub(super) has_other_plain: bool,
+    /// Its speedups, computed on first use.
+    pub(super) measured: Memo<Measured>,
+}
+
+impl Turn {
+    pub(super) fn new(number: u32) -> Self {
+        Self {
+            number,
+            typed: String::new(),
+            branch: None,
+            begun: Settings::default(),
+            answers: super::kept_rounds::no_answers(),
+            has_ceiling: false,
+            is_attached: false,
+            has_other_plain: false,
+            measured: Memo::default(),
+        }
+    }
+
+    /// Whether an engine of somebody else answered.
+    #[must_use]
+    pub fn is_attached(&self) -> bool {
+        self.is_attached
+    }
+
+    /// Whether it is known how drafts were judged: an attached engine reports its rule through a plugin only, and the
+    /// default stands where none was reported.
+    #[must_use]
+    pub fn reports_rule(&self) -> bool {
+        let mut rounds = self.answer(Lane::Speculative).rounds.iter();
+        !self.is_attached || rounds.any(|round| round.rule != VerifyRule::default())
+    }
+
+    /// A lane's answer; empty when the lane did not run.
+    #[must_use]
+    pub fn answer(&self, lane: Lane) -> &Answer {
+        &self.answers[lane.index()]
+    }
+}
+
+/// One lane's answer to a prompt.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Answer {
+    /// Number of the turn.
+    pub turn: u32,
+    /// Tokens of the prompt, template and earlier turns included.
+    pub prompt: Vec<TokenId>,
+    /// How many of them were still in the cache.
+    pub cached: u32,
+    /// Time of the prompt's passes.
+    pub prefill_us: u64,
+    /// The row that the first token was picked from.
+    pub first_row: Prediction,
+    /// The same as a round without drafts, number 0, which is not among [`Answer::rounds`].
+    pub prefill: Arc<Round>,
+    /// Output so far; tokens copied from another turn come first.
+    pub tokens: Vec<Token>,
+    /// How many of them a branch copied.
+    pub kept: usize,
+    /// Rounds so far; the last may be incomplete. Shared with copies of the session.
+    pub rounds: Vec<Arc<Round>>,
+    /// Why it ended; `None` while it runs.
+    pub finished: Option<StopReason>,
+    pub(super) stats: LaneStats,
+    /// What was thought so far, and at the start of the answer.
+    pub(super) thought: [ThoughtScan; 2],
+}
+
+impl Answer {
+    /// From a `prefilled` event, whose last `kept` tokens are output of another turn; empty from any other event.
+    pub(super) fn prefilled(kind: &EventKind, kept: usize, settings: &Settings) -> Self {
+        let EventKind::Prefilled { turn, prompt, cached, first, row, took_us } = kind else {
+            return Self::default();
+        };
+        let prefill = Round {
+            turn: *turn,
+            base_len: prompt.len().saturating_sub(1) as u32,
+            rule: settings.rule,
+            sampling: settings.sampling,
+            leniency: settings.leniency,
+            rows: vec![row.clone()],
+            verify_us: *took_us,
+            verdict: Some(Verification::new(Vec::new(), first.id, NextKind::Bonus, None)),
+            committed: vec![first.clone()],
+            first_token: kept.min(prompt.len()),
+            is_complete: true,
+            ..Round::default()
+        };
+        let (prompt, taken) = prompt.split_at(prompt.len().saturating_sub(kept));
+        let mut answer = Self {
+            thought: [(); 2].map(|()| ThoughtScan::after_prompt(prompt)),
+            prefill: Arc::new(prefill),
+            turn: *turn,
+            prompt: prompt.iter().map(|piece| piece.id).collect(),
+            kept: taken.len(),
+            cached: *cached,
+            prefill_us: *took_us,
+            first_row: row.clone(),
+            stats: LaneStats::prefilled(*took_us),
+            ..Self::default()
+        };
+        for piece in taken {
+            answer.push(piece.clone(), (Provenance::Kept, None), 0);
+        }
+        answer.push(first.clone(), (Provenance::Prefill, None), 0);
+        answer
+    }
+
+    /// Applies an event of a round, the run's `seq`-th; returns what the lane does next, or `None` if it was ignored.
+    pub(super) fn apply(&mut self, kind: &EventKind, settings: &Settings, seq: u64) -> Option<Phase> {
+        match kind {
+            EventKind::RoundStarted { round, base_len, draft_len } => Some(self.start_round(Round {
+                round: *round,
+                base_len: *base_len,
+                draft_len: *draft_len,
+                rule: settings.rule,
+                sampling: settings.sampling,
+                leniency: settings.leniency,
+                shapes_drafts: settings.shapes_drafts(),
+                ..Round::default()
+            })),
+            EventKind::Drafted { round, index, token, q, top, row, more, copied, took_us } => {
+                let (piece, top, more) = (token.clone(), top.clone(), *more);
+                let cell = DraftCell { piece, q: *q, top, row: *row, more, copied: *copied, took_us: *took_us };
+                let round = self.round_mut(*round)?;
+                round.draft((*index).into(), cell);
+                Some(if round.drafts.len() >= round.draft_len.into() { Phase::Verifying } else { Phase::Drafting })
+            }
+            EventKind::DraftStopped { round, token, q, p_min, took_us, .. } => {
+                let (piece, q, p_min, took_us) = (token.clone(), *q, *p_min, *took_us);
+                self.round_mut(*round)?.stopped = Some(Stopped { piece, q, p_min, took_us });
+                Some(Phase::Verifying)
+            }
+            EventKind::Probed { round, drafts, took_us } => {
+                let round = self.round_mut(*round)?;
+                round.probed = drafts.iter().take(MOST_ROWS).cloned().collect();
+                round.probe_us = *took_us;
+                Some(Phase::Verifying)
+            }
+            EventKind::Scored { round, rows, verify_us, sample_us } => {
+                let round = self.round_mut(*round)?;
+                round.rows = rows.iter().take(MOST_ROWS).cloned().collect();
+                round.verify_us = *verify_us;
+                round.sample_us = *sample_us;
+                Some(Phase::Judging)
+            }
+            EventKind::Verified { round, verdict } => {
+                let mut verdict = verdict.clone();
+                verdict.judgements.truncate(MOST_ROWS);
+                verdict.departures.truncate(MOST_ROWS);
+                self.round_mut(*round)?.verdict = Some(verdict);
+                Some(Phase::Committing)
+            }
+            EventKind::Committed { .. } => self.commit(kind, seq),
+            EventKind::Recounted { rounds } => self.recount(rounds),
+            _ => None,
+        }
+    }
+
+    fn start_round(&mut self, round: Round) -> Phase {
+        if let Some(old) = self.rounds.len().checked_sub(FULL_ROUNDS) {
+            Arc::make_mut(&mut self.rounds[old]).shrink();
+        }
+        let phase = if round.draft_len == 0 { Phase::Verifying } else { Phase::Drafting };
+        let clock_before_us = self.rounds.last().map_or(0, |before| before.clock_us);
+        let (turn, first_token) = (self.turn, self.tokens.len());
+        let drafts_unknown = self.stats.is_uncounted;
+        self.rounds.push(Arc::new(Round { turn, first_token, clock_before_us, drafts_unknown, ..round }));
+        phase
+    }
+
+    /// The engine waited within the running round, or right before it.
+    pub(super) fn note_wait(&mut self) {
+        if let Some(round) = self.rounds.last_mut().filter(|round| !round.is_complete) {
+            Arc::make_mut(round).follows_wait = true;
+        }
+    }
+
+    /// The round with this number, if it is still open.
+    fn round_mut(&mut self, number: u32) -> Option<&mut Round> {
+        let round = self.rounds.last_mut()?;
+        (round.round == number && !round.is_complete).then(|| Arc::make_mut(round))
+    }
+
+    fn commit(&mut self, kind: &EventKind, seq: u64) -> Option<Phase> {
+        let EventKind::Committed { round: number, tokens, rollback_us, clock_us, device } = kind else {
+            return None;
+        };
+        let first_token = self.tokens.len();
+        let tokens = &tokens[..tokens.len().min(MOST_ROWS)];
+        let round = self.round_mut(*number)?;
+        round.committed = tokens.to_vec();
+        round.first_token = first_token;
+        round.rollback_us = *rollback_us;
+        round.clock_us = *clock_us;
+        round.device = *device;
+        round.ended_after = seq;
+        round.is_complete = true;
+        let path: Vec<usize> = round.path().collect();
+        let origin = |i: usize| (provenance(round, i), path.get(i).and_then(|index| round.departure(*index)));
+        let origins: Vec<_> = (0..tokens.len()).map(origin).collect();
+        for (piece, origin) in tokens.iter().zip(origins) {
+            self.push(piece.clone(), origin, *number);
+        }
+        if let Some(round) = self.rounds.last() {
+            self.stats.add(round, self.is_thought_at(first_token));
+        }
+        Some(Phase::Between)
+    }
+
+    /// The shown moment lies within the last commit: no event has its numbers yet.
+    pub(super) fn hold(&mut self, stats: LaneStats) {
+        self.stats = stats;
+        if let Some(round) = self.rounds.last_mut() {
+            Arc::make_mut(round).is_partial = true;
+        }
+    }
+
+    pub(super) fn push(&mut self, piece: Piece, (provenance, instead): (Provenance, Option<TokenId>), round: u32) {
+        let position = self.prompt.len() + self.tokens.len();
+        let is_thought = self.thought[0].read(&piece);
+        self.tokens.push(Token { piece, provenance, round, position, instead, is_thought });
+    }
+
+    /// The round of this answer with this number; `None` for 0, the number of tokens that no round committed.
+    #[must_use]
+    pub fn round(&self, number: u32) -> Option<&Round> {
+        let at = self.rounds.partition_point(|round| round.round < number);
+        self.rounds.get(at).map(AsRef::as_ref).filter(|round| round.round == number && number > 0)
+    }
+
+    /// Indices of the tokens that a lossless rule would not have committed after the same tokens; empty under such a
+    /// rule.
+    pub fn departures(&self) -> impl Iterator<Item = usize> {
+        self.tokens.iter().enumerate().filter(|(_, token)| token.instead.is_some()).map(|(index, _)| index)
+    }
+
+    /// Whether every rule that judged drafts of this answer is lossless.
+    #[must_use]
+    pub fn is_lossless(&self) -> bool {
+        let judged = self.rounds.iter().filter(|round| !round.drafts.is_empty());
+        judged.filter_map(|round| round.verdict.as_ref()).all(|verdict| verdict.lossless)
+    }
+
+    /// Statistics of this answer, over its complete rounds.
+    #[must_use]
+    pub fn stats(&self) -> &LaneStats {
+        &self.stats
+    }
+
+    /// The output as raw text, as a chat message carries it: without the token that ended it.
+    /// Not for a terminal: see [`text::printable`].
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut joiner = text::Joiner::default();
+        let mut out: String = self.tokens.iter().map(|t| joiner.push(t.piece.text_bytes())).collect();
+        out.push_str(&joiner.finish());
+        out
+    }
+
+    /// Every token in order: discarded drafts before their replacement, unjudged ones at the end.
+    pub fn transcript(&self) -> impl Iterator<Item = TranscriptToken<'_>> {
+        self.transcript_between(0..self.rounds.len())
+    }
+
+    /// The same for some rounds only, by index; what came before the first round belongs to round 0.
+    pub fn transcript_between(&self, rounds: Range<usize>) -> impl Iterator<Item = TranscriptToken<'_>> {
+        let early = if rounds.start == 0 { self.tokens.len() } else { 0 };
+        let before = self.tokens.iter().take(early).take_while(|t| t.round == 0).map(|t| transcript_token(t, 0));
+        let rounds = self.rounds.get(rounds).unwrap_or_default();
+        before.chain(rounds.iter().flat_map(|r| self.transcript_of(r)))
+    }
+
+    fn transcript_of<'a>(&'a self, round: &'a Round) -> impl Iterator<Item = TranscriptToken<'a>> {
+        let own = self.tokens.get(round.first_token..).unwrap_or_default();
+        let own = &own[..round.committed.len().min(own.len())];
+        let (before, after) = own.split_at(round.accepted().min(own.len()));
+        let is_thought = self.is_thought_at(round.first_token);
+        let is_out = |index: usize| {
+            round.is_complete && round.outcome(index) == Some(Outcome::Accepted) && !round.is_held(index)
+        };
+        let rest = round.drafts.iter().enumerate().filter(move |(index, _)| !is_out(*index));
+        before
+            .iter()
+            .enumerate()
+            .map(|(i, token)| transcript_token(token, round.column_of(i)))
+            .chain(rest.map(move |(column, cell)| TranscriptToken {
+                piece: &cell.piece,
+                fate: draft_fate(round, column),
+                round: round.round,
+                column,
+                departs: false,
+                is_thought,
+            }))
+            .chain(after.iter().map(|token| transcript_token(token, round.column_of(round.accepted()))))
+    }
+}
+
+fn transcript_token(token: &Token, column: usize) -> TranscriptToken<'_> {
+    let Token { piece, provenance, round, instead, is_thought, .. } = token;
+    let (fate, departs) = (Fate::Committed(*provenance), instead.is_some());
+    TranscriptToken { piece, fate, round: *round, column, departs, is_thought: *is_thought }
+}
+
+fn draft_fate(round: &Round, index: usize) -> Fate {
+    match round.outcome(index) {
+        Some(Outcome::Rejected) => Fate::Rejected,
+        Some(Outcome::NotReached) => Fate::NotReached,
+        Some(Outcome::Accepted) if round.is_held(index) => Fate::Pending,
+        Some(Outcome::Accepted) => Fate::Committed(Provenance::Accepted),
+        None => Fate::Pending,
+    }
+}

@@ -1,0 +1,323 @@
+//! Lessons: data from `assets/lessons` and from the user's folder, and where the user is in them.
+//!
+//! Invariant: a step that asks shows its answer only after a choice was made; an answer is a fixed
+//! one, a number measured in this session, or a verdict of a round that really happened. Words in
+//! braces are filled in with measured numbers, never with made-up ones.
+
+mod check;
+mod fact;
+mod progress;
+mod row;
+mod run;
+mod sliders;
+mod study;
+
+use serde::Deserialize;
+
+use draftscope_session::Session;
+use draftscope_session::text::printable;
+
+pub use check::{LessonError, check};
+pub(super) use fact::{Fact, filled, grouped};
+pub(super) use progress::Progress;
+pub(super) use row::{ListRow, list_rows, row_of};
+pub use run::{Run, drafted};
+pub(super) use sliders::{Slider, Sliders};
+pub(super) use study::Study;
+
+/// The lessons in the binary, in the order of the list.
+pub(super) const BUNDLED: &[(&str, &str)] = &[
+    ("positions", include_str!("../assets/lessons/1-positions.toml")),
+    ("cost", include_str!("../assets/lessons/2-cost.toml")),
+    ("round", include_str!("../assets/lessons/3-round.toml")),
+    ("lossless", include_str!("../assets/lessons/4-lossless.toml")),
+    ("sampling", include_str!("../assets/lessons/5-sampling.toml")),
+    ("mtp", include_str!("../assets/lessons/6-mtp.toml")),
+    ("losing", include_str!("../assets/lessons/7-losing.toml")),
+    ("quiz", include_str!("../assets/lessons/8-quiz.toml")),
+];
+
+/// A lesson.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lesson {
+    /// Its title.
+    pub title: String,
+    /// What it is about, in a sentence.
+    pub summary: String,
+    /// Its screens, in order.
+    pub step: Vec<Step>,
+}
+
+/// One screen of a lesson.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Step {
+    /// What it says or asks, in at most 90 words.
+    pub text: String,
+    /// The answers to choose from; none if nothing is asked.
+    pub choices: Vec<Choice>,
+    /// The right one, from 1.
+    pub answer: Option<usize>,
+    /// Or: the choice in whose range a measured number lies.
+    pub measured: Option<Measured>,
+    /// Or: rounds to judge and statements, with screens of their own: see [`super::quiz`].
+    pub quiz: bool,
+    /// Shown after the right choice.
+    pub reveal: String,
+    /// What helps, one after each wrong try or each Enter before the goal is reached.
+    pub hints: Vec<String>,
+    /// What Enter runs on the engine.
+    pub run: Option<Run>,
+    /// What the user has to do; the program sees when it is done.
+    pub goal: Option<Goal>,
+    /// The sliders and what they have to be set to.
+    pub task: Option<Task>,
+    /// The panels beside the words, from top to bottom.
+    pub show: Vec<Panel>,
+    /// What drawings show that is not taken from a run.
+    pub example: Option<Example>,
+    /// Where the statements come from: papers, pages or files of this repository.
+    pub source: Vec<String>,
+    /// For the presenter.
+    pub notes: String,
+}
+
+/// An answer to choose.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Choice {
+    /// The answer.
+    pub text: String,
+    /// Of a wrong answer, what is wrong with the belief it stands for.
+    #[serde(default)]
+    pub why: String,
+}
+
+/// A number of this session and where the choices part.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Measured {
+    /// The number.
+    pub fact: Fact,
+    /// Rising; one less than there are choices.
+    pub bounds: Vec<f64>,
+}
+
+impl Measured {
+    /// The choice, from 0, in whose range the number lies; none if it was not measured.
+    #[must_use]
+    pub fn right(&self, session: &Session, run: Option<&Run>) -> Option<usize> {
+        let value = self.fact.value(session, run)?;
+        Some(self.bounds.iter().filter(|bound| value >= **bound).count())
+    }
+}
+
+/// What the user has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Goal {
+    /// Step until all drafts of the round are there.
+    Drafted,
+    /// Step until the target's pass has run.
+    Scored,
+    /// Step until the drafts are judged.
+    Verdict,
+    /// Step until the round's tokens are committed.
+    Committed,
+    /// Step until a draft of the round on show is rejected.
+    Rejected,
+    /// Go back in time.
+    Past,
+    /// Select a draft that was not reached.
+    NotReached,
+    /// Let all answers of the run come to their end.
+    Finished,
+}
+
+/// Sliders to set.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Task {
+    /// Where they begin.
+    pub start: Sliders,
+    /// Those that may be moved.
+    pub free: Vec<Slider>,
+    /// A setting that does it: the last hint.
+    #[serde(default)]
+    pub solution: Option<Sliders>,
+    /// The speedup to reach: at least, at most.
+    pub speedup: [f64; 2],
+}
+
+/// A panel beside the words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Panel {
+    /// The end of the answer, every token with its fate.
+    Answer,
+    /// The round on show.
+    Round,
+    /// The answers beside each other.
+    Lanes,
+    /// T(m), measured.
+    Costs,
+    /// Candidates of drafter and target at the place on show.
+    Distributions,
+    /// Weights and caches.
+    Memory,
+    /// Drawing: what a pass reads and predicts at every position.
+    Pass,
+    /// Drawing: bytes and multiplications of passes over one row and over k + 1.
+    Bytes,
+    /// Drawing: the slots of the target's cache through a round.
+    Slots,
+    /// Drawing: p, q, min(1, p/q) and the residual.
+    Residual,
+    /// Drawing: the wiring of an MTP module.
+    Wiring,
+    /// Drawing: a chain of drafts against parallel heads.
+    Heads,
+    /// Drawing: what the draft module takes in memory, in FP8, in BF16 and as loaded, and what it shares.
+    Saving,
+    /// Drawing: the losses of training with multi-token prediction, and what a module trained later changes.
+    Training,
+    /// Sliders of the cost model.
+    Sliders,
+}
+
+/// What drawings show that no run gave.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Example {
+    /// Tokens that a pass reads, or candidates.
+    pub tokens: Vec<String>,
+    /// The target's probability of each candidate.
+    pub p: Vec<f64>,
+    /// The drafter's.
+    pub q: Vec<f64>,
+    /// Whether the drafter reads the target's KV cache.
+    pub shares_cache: bool,
+}
+
+impl Step {
+    /// The hints, the solution of a task last.
+    #[must_use]
+    pub fn all_hints(&self) -> Vec<String> {
+        let task = self.task.as_ref();
+        let solution = task.and_then(|task| Some((task, task.solution?))).map(|(task, solution)| {
+            let free = Slider::ALL.into_iter().filter(|slider| task.free.contains(slider));
+            let set: Vec<_> = free.map(|slider| format!("{} {}", slider.name(), solution.shown(slider))).collect();
+            format!("For example: {}.", set.join(", "))
+        });
+        self.hints.iter().cloned().chain(solution).collect()
+    }
+}
+
+impl Lesson {
+    /// The run that a step builds on: its own, else the one of the nearest step before.
+    #[must_use]
+    pub fn run_at(&self, step: usize) -> Option<&Run> {
+        self.step.get(..=step)?.iter().rev().find_map(|step| step.run.as_ref())
+    }
+
+    /// Index of the step that has this run.
+    #[must_use]
+    pub fn step_of_run(&self, step: usize) -> Option<usize> {
+        self.step.get(..=step)?.iter().rposition(|step| step.run.is_some())
+    }
+
+    /// A step with the numbers of a session in its texts; the right choice, where it is known.
+    #[must_use]
+    pub fn shown(&self, step: usize, session: &Session) -> ShownStep {
+        let (Some(shown), run) = (self.step.get(step), self.run_at(step)) else { return ShownStep::default() };
+        let fill = |text: &str| filled(text, session, run);
+        let measured = shown.measured.as_ref().and_then(|measured| measured.right(session, run));
+        ShownStep {
+            text: fill(&shown.text),
+            choices: shown.choices.iter().map(|choice| (fill(&choice.text), fill(&choice.why))).collect(),
+            right: measured.or_else(|| shown.answer?.checked_sub(1)),
+            reveal: fill(&shown.reveal),
+            notes: fill(&shown.notes),
+            hints: shown.all_hints().iter().map(|hint| fill(hint)).collect(),
+        }
+    }
+
+    /// Replaces control characters in every text: lessons of the user may hold any.
+    fn cleaned(mut self) -> Self {
+        let clean = |text: &mut String| *text = printable(text).into_owned();
+        clean(&mut self.title);
+        clean(&mut self.summary);
+        for step in &mut self.step {
+            let choices = step.choices.iter_mut().flat_map(|choice| [&mut choice.text, &mut choice.why]);
+            let lists = step.hints.iter_mut().chain(&mut step.source);
+            let tokens = step.example.iter_mut().flat_map(|example| &mut example.tokens);
+            let single = [&mut step.text, &mut step.reveal, &mut step.notes];
+            choices.chain(lists).chain(tokens).chain(single).for_each(clean);
+        }
+        self
+    }
+}
+
+/// What a step says, with measured numbers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ShownStep {
+    /// What it says or asks.
+    pub text: String,
+    /// The choices, and what is wrong with each.
+    pub choices: Vec<(String, String)>,
+    /// The right one, from 0; none where nothing is asked or nothing was measured.
+    pub right: Option<usize>,
+    /// Shown after the right choice.
+    pub reveal: String,
+    /// For the presenter.
+    pub notes: String,
+    /// The hints.
+    pub hints: Vec<String>,
+}
+
+/// A lesson of the list.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Its name: of its file, without number and ending.
+    pub name: String,
+    /// What is in it.
+    pub lesson: Lesson,
+    /// Whether the user wrote it.
+    pub is_own: bool,
+}
+
+/// The bundled lessons.
+#[must_use]
+pub fn bundled() -> Vec<Entry> {
+    let entry = |(name, text): &(&str, &str)| {
+        // a test checks every bundled lesson
+        let lesson = check(text).ok()?;
+        Some(Entry { name: (*name).to_owned(), lesson, is_own: false })
+    };
+    BUNDLED.iter().filter_map(entry).collect()
+}
+
+/// The bundled lessons, then those of the user; a sentence about each file that is not valid.
+#[must_use]
+pub fn all(own: &[(String, String)]) -> (Vec<Entry>, Vec<String>) {
+    let (mut entries, mut warnings) = (bundled(), Vec::new());
+    for (name, text) in own {
+        match check(text) {
+            Ok(lesson) => entries.push(Entry { name: name.clone(), lesson, is_own: true }),
+            Err(error) => warnings.push(format!("lesson {name}: {error}; draftscope learn --check FILE says more")),
+        }
+    }
+    (entries, warnings)
+}
+
+/// Finds a lesson by its number in the list, from 1, or by its name.
+#[must_use]
+pub fn find(entries: &[Entry], wanted: &str) -> Option<usize> {
+    let number = wanted.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+    let by_name = || entries.iter().position(|entry| entry.name == wanted);
+    number.filter(|index| *index < entries.len()).or_else(by_name)
+}
+
+#[cfg(test)]
+mod tests;

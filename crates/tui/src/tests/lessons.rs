@@ -1,0 +1,244 @@
+//! Lessons played to their end on their recordings, and what is on show meanwhile, at every size.
+
+use std::path::Path;
+use std::rc::Rc;
+
+use super::*;
+use crate::lesson::{Goal, Step, bundled};
+use crate::page::Page;
+
+const SIZES: [(u16, u16); 3] = [(80, 24), (100, 30), (140, 42)];
+
+/// Keys pressed at most until a goal is reached.
+const MOST_KEYS: usize = 60;
+
+/// Without an engine: lessons play the recordings that come with the program.
+fn demo() -> Stage {
+    let read = Recordings(Rc::new(|name: &str| {
+        let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("assets/traces/lessons");
+        let recording = draftscope_session::trace::Recording::open(&folder.join(format!("{name}.dscope.jsonl.zst")));
+        let events = recording.and_then(|recording| recording.reader()?.collect::<Result<Vec<_>, _>>());
+        events.map_err(|error| error.to_string())
+    }));
+    let mut script = first_turn();
+    script.head(|head| head.capabilities = Capabilities::default());
+    Stage::new(&script, TuiOptions { page: Page::Learn, recordings: Some(read), ..TuiOptions::default() })
+}
+
+fn open(stage: &mut Stage, index: usize) {
+    stage.press(&"<Down>".repeat(index)).press("<Enter>");
+    assert_eq!(stage.app.lesson.lesson, Some(index));
+}
+
+fn step(stage: &Stage) -> Step {
+    stage.app.lesson.at(&stage.app.lessons).unwrap().1.clone()
+}
+
+/// Presses keys until the step is done, as a user would.
+fn reach(stage: &mut Stage, goal: Goal) {
+    let (place, key) = match goal {
+        Goal::Finished => (stage.app.lesson.step, "<End><Enter>"),
+        // rounds with a rejection are among the last ones of an answer that is over
+        Goal::Rejected
+            if stage.time.shown().turn().is_some_and(|turn| turn.answer(Lane::Speculative).finished.is_some()) =>
+        {
+            (stage.app.lesson.step, "<S-Left><Enter>")
+        }
+        _ => (stage.app.lesson.step, ".<Enter>"),
+    };
+    for _ in 0..MOST_KEYS {
+        stage.press(key);
+        if stage.app.lesson.step != place {
+            return;
+        }
+    }
+    panic!("{goal:?} was not reached: {}", stage.screen(100, 30));
+}
+
+/// No panel is blank, no number is missing that the step rests on, and nothing is left of the file's own marks.
+fn looks_right(stage: &mut Stage, is_measured: bool) {
+    for (width, height) in SIZES {
+        let screen = stage.screen(width, height);
+        let rows: Vec<&str> = screen.lines().collect();
+        let blank = rows.windows(3).any(|rows| {
+            let is_blank = |row: &str| row.chars().all(|c| " │┌┐└┘─".contains(c)) && row.contains("│");
+            rows[0].contains('┌') && is_blank(rows[1]) && is_blank(rows[2]) && !rows[1].contains("││")
+        });
+        assert!(!blank, "a blank panel at {width}: {screen}");
+        assert!(!is_measured || !screen.contains("(not measured yet)"), "at {width}: {screen}");
+        assert!(!screen.contains("{speedup}") && !screen.contains("\\"), "at {width}: {screen}");
+    }
+}
+
+#[test]
+fn every_lesson_is_played_to_its_end_on_its_recordings() {
+    for (index, entry) in bundled().iter().enumerate().filter(|(_, entry)| entry.name != "quiz") {
+        let mut stage = demo();
+        open(&mut stage, index);
+        for number in 0..entry.lesson.step.len() {
+            assert_eq!(stage.app.lesson.step, number, "{}", entry.name);
+            let step = step(&stage);
+            looks_right(&mut stage, false);
+            if let Some(run) = &step.run {
+                stage.press("<Enter>");
+                assert!(stage.app.aside.is_some(), "{}: {:?}", entry.name, stage.app.toast);
+                if !run.hold {
+                    stage.press("<End>");
+                }
+            } else if !step.choices.is_empty() {
+                let run = stage.app.lesson.run(&stage.app.lessons).cloned();
+                let right = stage.app.lesson.right_choice(&step, stage.time.shown(), run.as_ref());
+                let right = right.unwrap_or_else(|| panic!("{} step {}: not measured", entry.name, number + 1));
+                // a wrong choice first: it answers its own belief
+                let wrong = usize::from(right == 0);
+                stage.press(&"<Down>".repeat(wrong)).press("<Enter>");
+                assert!(stage.screen(140, 42).contains("No. "), "{}", step.text);
+                let is_last = step.choices.len() == 2;
+                assert_eq!(stage.app.lesson.is_revealed, is_last, "{}", step.text);
+                if !is_last {
+                    stage.press(&"<Up>".repeat(9)).press(&"<Down>".repeat(right)).press("<Enter>");
+                }
+                assert!(stage.screen(140, 42).contains("Answer: "), "{}", step.text);
+                looks_right(&mut stage, true);
+            } else if let Some(goal) = step.goal {
+                reach(&mut stage, goal);
+                continue;
+            } else if let Some(task) = &step.task {
+                stage.press("<Enter>").shows((140, 42), &["Hint 1: "]);
+                assert_eq!(stage.app.lesson.step, number, "the task is not done yet");
+                solve(&mut stage, task.speedup);
+            }
+            stage.press("<Enter>");
+        }
+        assert_eq!(stage.app.lesson.lesson, None, "{} is over", entry.name);
+        let steps = entry.lesson.step.len();
+        assert_eq!(stage.app.progress.done(&entry.name, &entry.lesson), steps, "{}: a tick a step", entry.name);
+        let (right, _) = stage.app.progress.score(&entry.name, &entry.lesson);
+        assert_eq!(right, 0, "{}: every first answer was wrong", entry.name);
+    }
+}
+
+/// Turns the free sliders until the speedup is in its range.
+fn solve(stage: &mut Stage, [low, high]: [f64; 2]) {
+    for _ in 0..300 {
+        let speedup = stage.app.lesson.sliders.speedup();
+        if (low..=high).contains(&speedup) {
+            return;
+        }
+        let key = if speedup < low { "+" } else { "-" };
+        stage.press(key);
+    }
+    panic!("no speedup of {low} to {high}: {}", stage.screen(100, 30));
+}
+
+#[test]
+fn a_question_asked_again_does_not_score() {
+    let mut stage = demo();
+    open(&mut stage, 0);
+    stage.press("<Enter><Enter>").shows((100, 30), &["No. The row at", "right: 0 of 1"]);
+    stage.press("<Down><Enter>").shows((100, 30), &["Answer: ", "right: 0 of 1"]);
+    stage.press("<Left><Right><Down><Enter>").shows((100, 30), &["Right. ", "right: 0 of 1"]);
+}
+
+#[test]
+fn a_goal_is_seen_and_hints_come_one_by_one() {
+    let mut stage = demo();
+    open(&mut stage, 2);
+    stage.press("<Enter><Enter>");
+    assert_eq!(stage.app.lesson.step, 1);
+    stage.press("<Enter>").shows((100, 30), &["Hint 1: Press . once for each draft", "not done yet"]);
+    stage.press("<Enter>").shows((100, 30), &["Hint 2: "]);
+    stage.press("....<Enter>");
+    let screen = stage.screen(100, 30);
+    assert_eq!(stage.app.lesson.step, 2, "{screen}");
+}
+
+#[test]
+fn notes_and_sources_are_for_the_presenter() {
+    let mut stage = demo();
+    open(&mut stage, 0);
+    assert!(!stage.screen(140, 42).contains("Say: "));
+    let notes = ["Say: point at a column", "Ask: which row", "Often: ", "Sources: arXiv:2211.17192"];
+    stage.press("n").shows((140, 42), &notes);
+    stage.press("n");
+    assert!(!stage.screen(140, 42).contains("Say: "));
+}
+
+#[test]
+fn a_draft_of_the_user_is_judged_from_the_last_token_of_the_prompt() {
+    let mut stage = Stage::new(&first_turn(), TuiOptions { page: Page::Learn, ..TuiOptions::default() });
+    open(&mut stage, 0);
+    stage.press("<Right><Right><Enter><Enter>");
+    let before = stage.sent.len();
+    assert!(stage.sent.contains(&Command::SetMaxTokens { max_tokens: 1 }));
+    // the first turn shows the tokens of the prompt
+    let prompt: Vec<_> = ["The", " United"].map(draftscope_session::fixture::piece).to_vec();
+    stage.apply(EventKind::Prompted { turn: 2, text: "The United".to_owned(), branch: None });
+    let row = draftscope_protocol::Prediction::default();
+    let first = draftscope_session::fixture::piece(" States");
+    let kind = EventKind::Prefilled { turn: 2, prompt: prompt.clone(), cached: 0, first, row, took_us: 1 };
+    stage.apply(kind);
+    assert!(update::go_on_with_lesson(&mut stage.app, &stage.time).is_empty(), "it is still under way");
+    stage.apply(EventKind::Finished { reason: StopReason::MaxTokens });
+    let commands = update::go_on_with_lesson(&mut stage.app, &stage.time);
+    let Some(Command::Generate { prompt: Prompt::Branch(from) }) = commands.last() else {
+        panic!("{commands:?} after {before} commands");
+    };
+    assert_eq!(from.tokens, prompt.iter().map(|piece| piece.id).collect::<Vec<_>>());
+    assert_eq!(from.again.as_ref().map(|again| again.text.as_str()), Some(" States of America"));
+    assert!(update::go_on_with_lesson(&mut stage.app, &stage.time).is_empty(), "once");
+}
+
+#[test]
+fn the_round_that_judged_the_user_s_draft_is_shown() {
+    let mut stage = demo();
+    open(&mut stage, 0);
+    stage.press("<Right><Right><Enter><End><Enter>");
+    stage.shows((140, 42), &["Round 1 (selected) · 1 of 3 accepted", "✓ accepted", "✗ rejected", "○ not reached"]);
+}
+
+#[test]
+fn the_wiring_of_a_drafter_that_shares_the_cache_is_its_own() {
+    let mut stage = demo();
+    open(&mut stage, 5);
+    stage.shows((140, 42), &["norm                       norm", "projection: 2 d → d", "shared head"]);
+    stage.press("<Right><Right><Right><Right>");
+    let drawn =
+        ["2 d → its own width", "some layers with queries only", "projected to d, for the next", "its own head"];
+    stage.shows((140, 42), &drawn);
+    assert!(!stage.screen(140, 42).contains("norm                       norm"));
+}
+
+#[test]
+fn a_lesson_is_no_part_of_the_conversation() {
+    let mut stage = Stage::new(&first_turn(), TuiOptions { page: Page::Learn, ..TuiOptions::default() });
+    let conversations = stage.app.conversations.clone();
+    open(&mut stage, 1);
+    stage.press("<Right><Enter>").shows((100, 30), &["leaving it sets yours back"]);
+    stage.apply(EventKind::Prompted { turn: 2, text: "Why is the sky blue?".to_owned(), branch: None });
+    stage.apply(EventKind::Finished { reason: StopReason::Eos });
+    stage.press("<Esc>1ihello<Enter>");
+    assert_eq!(stage.app.conversations, conversations);
+    let Some(Command::Generate { prompt: Prompt::Chat(messages) }) = stage.sent.last() else { panic!("a prompt") };
+    let sent: Vec<&str> = messages.iter().map(|message| message.content.as_str()).collect();
+    assert_eq!((sent.len(), sent[0], sent[2]), (3, "Why is the sky blue?", "hello"), "{sent:?}");
+}
+
+#[test]
+fn lessons_are_drawn_at_every_size() {
+    for (lesson, keys, name) in [
+        (0, "", "pass"),
+        (1, "<Right><Enter><End>", "bytes"),
+        (2, "<Enter><Right>......", "slots"),
+        (4, "", "residual"),
+        (5, "", "wiring"),
+        (6, "<Right><Right><Enter><End><Right><Right>", "sliders"),
+    ] {
+        let mut stage = demo();
+        open(&mut stage, lesson);
+        stage.press(keys);
+        for (width, height) in SIZES {
+            insta::assert_snapshot!(format!("{name}_{width}"), stage.screen(width, height));
+        }
+    }
+}

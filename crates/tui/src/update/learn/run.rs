@@ -1,0 +1,232 @@
+//! The runs of lessons: on the engine, or played from a recording where there is none.
+
+use crate::action::Action;
+use crate::app::{App, Overlay};
+use crate::lesson::{Run, drafted};
+use crate::line_input::LineInput;
+use crate::pace::Pace;
+use crate::page::Page;
+use draftscope_protocol::{Ability, Baseline, Capabilities, Command, EventKind, Message, Prompt, Speaker};
+use draftscope_session::Timeline;
+
+use super::super::{can, cannot_send, settings, watch};
+
+/// Resumes an engine that a lesson paused.
+pub(super) fn release(app: &mut App, time: &Timeline) -> Vec<Command> {
+    let live = time.live();
+    if time.is_past() && app.pending.is_held(live) {
+        app.holds = true; // the return from the past lets it go
+    } else if app.is_paced(live) {
+        app.plays = true; // at its pace, a phase a tick
+    } else {
+        return vec![Command::Resume];
+    }
+    Vec::new()
+}
+
+/// The recording that the empty screen offers.
+const DEMO: &str = "code";
+
+/// How fast it plays: the engine made some two hundred rounds a second.
+const DEMO_SPEED: f32 = 0.02;
+
+/// Plays a recording of the real engine in place of the own run, or ends it.
+pub(in crate::update) fn demo(app: &mut App, time: &mut Timeline) -> Vec<Command> {
+    if app.is_demo() {
+        app.end_recording(time);
+        app.pane = app.page.panes()[0];
+        return Vec::new();
+    }
+    let refusal = match () {
+        () if app.aside.is_some() => Some("the lesson plays a recording already"),
+        () if app.is_recording => Some("this is a recording already"),
+        () if app.is_busy(time.live()) => Some("an answer is under way: stop it first"),
+        () => None,
+    };
+    if let Some(refusal) = refusal {
+        return app.say(refusal);
+    }
+    app.go_to(Page::Chat);
+    if show(app, time, DEMO) {
+        (app.plays, app.playback.speed) = (true, DEMO_SPEED);
+        app.follow(time.live());
+        let (hold, leave) = (app.key(Action::PauseResume), app.key(Action::Leave));
+        app.toast = Some(format!("a recording of the real engine plays slowly: {hold} pauses it, {leave} returns"));
+    }
+    Vec::new()
+}
+
+/// Puts a recording on show in place of the own run, at its start; whether there is one.
+pub(super) fn show(app: &mut App, time: &mut Timeline, name: &str) -> bool {
+    let read = app.options.recordings.as_ref().map(|recordings| (recordings.0)(name));
+    let events = match read {
+        Some(Ok(events)) => events,
+        Some(Err(error)) => {
+            app.toast = Some(error);
+            return false;
+        }
+        None => {
+            app.toast = Some("this needs an engine: run draftscope without a recording".to_owned());
+            return false;
+        }
+    };
+    let ends_at_us = events.last().map(|event| event.at_us);
+    let mut recording = Timeline::new();
+    for mut event in events {
+        if let EventKind::Started { header } = &mut event.kind {
+            header.capabilities = Capabilities { ends_at_us, ..Capabilities::default() };
+        }
+        recording.apply(event);
+    }
+    recording.go(recording.start());
+    app.show_recording(time, recording);
+    true
+}
+
+/// Plays the recording of a step.
+fn replay(app: &mut App, time: &mut Timeline, run: &Run) {
+    let is_shown = match &run.recording {
+        Some(name) => show(app, time, name),
+        None => {
+            app.toast = Some("this lesson has no recording: run it with an engine".to_owned());
+            false
+        }
+    };
+    if !is_shown {
+        return;
+    }
+    app.lesson.is_revealed = true;
+    app.plays = !run.hold;
+    super::tick(app);
+    let key = |action| app.key(action);
+    app.toast = Some(if run.hold {
+        let (on, back) = (key(Action::StepPhase), key(Action::BackRound));
+        format!("a recording of the real engine: {on} goes on by a phase, {back} goes back")
+    } else {
+        let (hold, end) = (key(Action::PauseResume), key(Action::Follow));
+        format!("a recording of the real engine plays; {hold} pauses it, {end} skips to its end")
+    });
+}
+
+/// Runs a step's prompt; where nothing can be sent, plays its recording. A text to draft is asked for first.
+pub(super) fn begin(app: &mut App, time: &mut Timeline, run: &Run) -> Vec<Command> {
+    let has_engine = app.aside.is_none() && can(time.live(), Ability::Lessons) && app.lost.is_none();
+    if !has_engine && (app.aside.is_some() || time.live().header().is_some()) {
+        replay(app, time, run);
+        return Vec::new();
+    }
+    if let Some(refusal) = cannot_send(app, time.live()) {
+        return app.say(refusal);
+    }
+    match &run.draft {
+        Some(draft) => {
+            app.overlay = Some(Overlay::Draft(LineInput::with(draft)));
+            Vec::new()
+        }
+        None => start(app, time, run, None),
+    }
+}
+
+/// The user has typed the draft of the step on show.
+pub(in crate::update) fn draft_typed(app: &mut App, time: &mut Timeline, text: String) -> Vec<Command> {
+    let run = app.lesson.run(&app.lessons).cloned();
+    match (run, cannot_send(app, time.live())) {
+        (_, Some(refusal)) => app.say(refusal),
+        (None, _) => Vec::new(),
+        _ if text.is_empty() => app.say("type the text that you expect, with its leading space"),
+        (Some(run), _) => start(app, time, &run, Some(text)),
+    }
+}
+
+/// Sends the prompt of a step, with its settings. With a draft of the user a first turn makes the prompt's tokens known,
+/// and [`go_on`] sends the rest.
+fn start(app: &mut App, time: &mut Timeline, run: &Run, draft: Option<String>) -> Vec<Command> {
+    time.follow();
+    app.lesson.is_revealed = true;
+    super::tick(app);
+    let before = app.settings(time.live());
+    let mut wanted = run.settings(&before);
+    let lent = (app.lesson.lent.map_or(before, |(first, _)| first), wanted);
+    if lent.0 != wanted && app.lesson.lent.is_none() {
+        app.toast = Some("the lesson has set what its run needs; leaving it sets yours back".to_owned());
+    }
+    app.lesson.lent = Some(lent);
+    if let Some(text) = draft {
+        app.lesson.drafting = Some((text, time.live().turns().len()));
+        (wanted.max_tokens, wanted.baseline) = (1, Baseline::Off);
+    }
+    settings::want(app, time.live(), wanted);
+    let message = Message { role: Speaker::User, content: run.prompt.clone() };
+    let prompt = if run.raw { Prompt::Raw(run.prompt.clone()) } else { Prompt::Chat(vec![message]) };
+    let mut commands = settings::set(&wanted);
+    let holds = run.hold;
+    let generate = ask(app, time, prompt);
+    if holds {
+        app.plays = false;
+        commands.push(Command::Pause);
+    } else if app.lesson.holds {
+        commands.push(Command::Resume);
+    }
+    app.lesson.holds = holds;
+    commands.push(generate);
+    commands
+}
+
+/// What sends a prompt of a lesson: a turn that is no part of the user's conversation.
+fn ask(app: &mut App, time: &Timeline, prompt: Prompt) -> Command {
+    let live = time.live();
+    watch(app, live);
+    app.abandoned.insert(live.turns().last().map_or(0, |turn| turn.number) + 1);
+    app.await_answer(live, prompt.typed().to_owned());
+    // what a lesson asks about is measured: the slow start is for the first prompt of one's own
+    app.plays &= app.pace != Pace::Ramp;
+    Command::Generate { prompt }
+}
+
+/// Sends the second turn of a run with a draft of the user, once the first one has shown the tokens of the prompt: its
+/// anchor is the prompt's last token.
+pub(crate) fn go_on(app: &mut App, time: &Timeline) -> Vec<Command> {
+    let live = time.live();
+    let Some((text, before)) = &app.lesson.drafting else { return Vec::new() };
+    let Some(turn) = live.turns().get(*before).filter(|_| app.aside.is_none() && !live.is_generating()) else {
+        return Vec::new();
+    };
+    let prompt = drafted(turn, text);
+    app.lesson.drafting = None;
+    let Some((prompt, (_, wanted))) = prompt.zip(app.lesson.lent) else { return Vec::new() };
+    settings::want(app, live, wanted);
+    let mut commands = settings::set(&wanted);
+    commands.push(ask(app, time, prompt));
+    commands
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::lesson::bundled;
+    use draftscope_protocol::{Baseline, DraftLenMode, DrafterKind, Drafting, Sampling, Settings};
+
+    #[test]
+    fn a_run_sets_all_that_its_questions_rest_on() {
+        let drafting = Drafting { tree: Some(8), p_min: 0.5, ..Drafting::default() };
+        let before = Settings {
+            baseline: Baseline::Off,
+            drafter: DrafterKind::Ngram,
+            drafting,
+            draft_len_mode: DraftLenMode::Auto,
+            max_tokens: 77,
+            sampling: Sampling { seed: 9, top_k: 4, ..Sampling::default() },
+            ..Settings::default()
+        };
+        let steps = bundled().into_iter().flat_map(|entry| entry.lesson.step);
+        let runs: Vec<_> = steps.filter_map(|step| step.run).collect();
+        assert!(runs.len() > 4, "{}", runs.len());
+        for run in runs {
+            let wanted = run.settings(&before);
+            assert_eq!((wanted.draft_len_mode, wanted.draft_len), (DraftLenMode::Fixed, run.k), "{}", run.prompt);
+            assert_eq!((wanted.drafter, wanted.drafting), (run.drafter, Drafting::default()));
+            assert_eq!(wanted.baseline, Baseline::Race, "{}: plain decoding to its end", run.prompt);
+            assert_eq!((wanted.max_tokens, wanted.sampling.seed, wanted.sampling.top_k), (run.tokens, run.seed, 0));
+            assert_eq!(wanted.rival.map(|rival| rival.rule), run.against);
+        }
+    }
+}

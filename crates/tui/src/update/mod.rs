@@ -1,0 +1,288 @@
+//! From actions and keys to changes of [`App`], of the shown moment, and commands for the source.
+//!
+//! Invariant: the session is read, never written; a request to the engine leaves here as a [`Command`] and comes back
+//! as an event, so that the screen shows what is, not what was asked for. `keymap.rs` maps keys to actions.
+
+mod learn;
+mod marks;
+mod mouse;
+mod navigation;
+mod overlay;
+mod panels;
+mod plain;
+mod quit;
+mod quiz;
+mod seek;
+mod settings;
+mod time;
+mod tour;
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use draftscope_protocol::{Ability, Command};
+use draftscope_session::text::one_line;
+use draftscope_session::{Session, Timeline};
+
+use super::action::Action;
+use super::app::App;
+use super::conversation;
+use super::page::{Page, Pane};
+
+pub(super) use learn::{begin as begin_lesson, go_on as go_on_with_lesson, goal_is_reached};
+pub(super) use mouse::click;
+pub(super) use plain::finish_plain;
+pub(super) use time::{next_tick, tick, veil};
+
+/// Handles a key: the action bound to it, or typing.
+pub fn press(app: &mut App, time: &mut Timeline, key: KeyEvent) -> Vec<Command> {
+    if tour::press(app, key) {
+        return Vec::new();
+    }
+    match app.keymap.action(app.context(), key) {
+        Some(action) => update(app, time, action),
+        None => {
+            overlay::type_key(app, time, key);
+            Vec::new()
+        }
+    }
+}
+
+/// The character that a key types into the prompt, where it does nothing else.
+pub(super) fn typed(app: &App, key: KeyEvent) -> Option<char> {
+    let is_plain = app.overlay.is_none() && app.tour.is_none() && app.is_typing();
+    match key.code {
+        KeyCode::Char(c)
+            if is_plain && !c.is_control() && !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) =>
+        {
+            app.keymap.action(app.context(), key).is_none().then_some(c)
+        }
+        _ => None,
+    }
+}
+
+/// Characters that were typed into the prompt one after the other.
+pub(super) fn type_text(app: &mut App, text: &str) {
+    app.toast = None;
+    app.editor.type_text(text);
+}
+
+/// Pasted text goes into the prompt from every page; it never sends.
+pub fn paste(app: &mut App, text: &str) {
+    if app.is_recording {
+        app.toast = Some(navigation::NO_PROMPT.to_owned());
+        return;
+    }
+    (app.overlay, app.tour) = (None, None);
+    app.page = Page::Chat;
+    app.pane = Pane::Prompt;
+    app.editor.paste(text);
+}
+
+/// Performs an action.
+pub fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command> {
+    app.toast = None;
+    if app.overlay.is_some() {
+        match overlay::update(app, time, action) {
+            overlay::Done::Yes(commands) => return commands,
+            overlay::Done::Run(action) => return update(app, time, action),
+            overlay::Done::No => {}
+        }
+    }
+    if let Some(why) = action.needs().and_then(|ability| unable(time.live(), ability)) {
+        app.toast = Some(why);
+        return Vec::new();
+    }
+    if app.page == Page::Learn
+        && let Some(commands) = learn::update(app, time, action)
+    {
+        return commands;
+    }
+    match action {
+        Action::Open if app.opens_prompt(time) => {
+            navigation::update(app, time.shown(), Action::EditPrompt);
+            Vec::new()
+        }
+        Action::Send => send(app, time),
+        Action::StopOrQuit => quit::stop_or_quit(app, time),
+        Action::Quit => quit::quit(app, time),
+        Action::Tour => {
+            tour::begin(app, time);
+            Vec::new()
+        }
+        Action::Demo => learn::demo(app, time),
+        Action::Leave if app.is_demo() => learn::demo(app, time),
+        Action::DraftLenUp
+        | Action::DraftLenDown
+        | Action::NextRule
+        | Action::TemperatureUp
+        | Action::TemperatureDown
+        | Action::NextBaseline => settings::change(app, time.live(), action),
+        Action::ToggleLossless => settings::hold_against(app, time),
+        Action::ToggleSplit => toggle_split(app, time.live()),
+        Action::ContinueHere => time::continue_here(app, time),
+        Action::AskRows => ask_rows(app, time.live()),
+        Action::ReturnBranch => time::return_branch(app, time),
+        Action::Bookmark | Action::Note | Action::MarkPrevious | Action::MarkNext => marks::update(app, time, action),
+        Action::GoTo | Action::ScrubBack | Action::ScrubForward => seek::update(app, time, action),
+        Action::RecordingPrevious | Action::RecordingNext => seek::recording(app, time, action),
+        Action::RejectNext if seek::is_behind_all(app, time) => seek::reject(app, time),
+        Action::DivergencePrevious | Action::DivergenceNext => app.say("for two recordings: draftscope diff A B --tui"),
+        Action::PauseResume
+        | Action::StepPhase
+        | Action::StepRound
+        | Action::BackPhase
+        | Action::BackRound
+        | Action::BackToken
+        | Action::NextToken
+        | Action::TimeStart
+        | Action::TimeHere
+        | Action::Slower
+        | Action::Faster => time::update(app, time, action),
+        Action::Follow => time::follow(app, time),
+        Action::Leave if time.is_past() && !app.is_typing() => time::follow(app, time),
+        _ => {
+            navigation::update(app, time.shown(), action);
+            Vec::new()
+        }
+    }
+}
+
+fn can_generate(session: &Session) -> bool {
+    session.header().is_some_and(|header| header.capabilities.can_generate)
+}
+
+/// Whether a live engine can do this.
+fn can(session: &Session, ability: Ability) -> bool {
+    can_generate(session) && unable(session, ability).is_none()
+}
+
+/// Why the engine cannot do something: one sentence.
+fn unable(session: &Session, ability: Ability) -> Option<String> {
+    let header = session.header()?;
+    let engine = header.engine.as_ref().filter(|_| !header.can(ability))?;
+    Some(format!("{} cannot {}", one_line(&engine.name), ability.describe()))
+}
+
+/// Asks an attached engine for predictions; our own engine sends them with every round.
+fn ask_rows(app: &mut App, session: &Session) -> Vec<Command> {
+    let is_attached = session.header().is_some_and(|header| header.engine.is_some());
+    match refusal(session) {
+        Some(why) => app.say(why),
+        None if !is_attached => app.say("the engine sends its predictions with every round: Inspect shows them"),
+        None if session.is_generating() => app.say("the answer is not over yet"),
+        None => {
+            app.toast = Some("asking for predictions, one request a token".to_owned());
+            vec![Command::AskRows]
+        }
+    }
+}
+
+/// What a key says that comes before the model is there.
+const STILL_LOADING: &str = "still loading";
+
+/// Why a source does not take settings or prompts (yet).
+fn refusal(session: &Session) -> Option<&'static str> {
+    match session.header() {
+        None => Some(STILL_LOADING),
+        Some(header) if !header.capabilities.can_generate => Some("this is a recording: it stays as it was"),
+        Some(_) => None,
+    }
+}
+
+/// Why a prompt cannot be sent now.
+fn cannot_send(app: &App, session: &Session) -> Option<String> {
+    if app.is_busy(session) && !plain::is_all(session) {
+        Some(still_answering(app))
+    } else if session.failure().is_some() || app.lost.is_some() {
+        Some("the engine has stopped; quit and start again".to_owned())
+    } else {
+        refusal(session).map(str::to_owned)
+    }
+}
+
+fn still_answering(app: &App) -> String {
+    format!("still answering: {} stops it", app.key(Action::StopOrQuit))
+}
+
+fn send(app: &mut App, time: &mut Timeline) -> Vec<Command> {
+    if time.live().draft_asked().is_some() {
+        time.follow();
+        return vec![Command::ProposeDraft { text: app.editor.take() }];
+    }
+    if app.editor.text().trim().is_empty() {
+        return Vec::new();
+    }
+    if let Some(refusal) = cannot_send(app, time.live()) {
+        return app.say(refusal);
+    }
+    time.follow();
+    let text = app.editor.take();
+    generate(app, time.live(), text)
+}
+
+/// The commands that the options ask for when a source has just begun.
+pub(super) fn greet(app: &mut App, time: &Timeline) -> Vec<Command> {
+    tour::greet(app, time);
+    app.toast.take_if(|toast| toast == STILL_LOADING);
+    let session = time.live();
+    let mut commands = Vec::new();
+    if app.split {
+        commands.extend(settings::race(app, session));
+    }
+    if let Some(text) = app.options.initial_prompt.take() {
+        commands.extend(generate(app, session, text));
+    }
+    commands
+}
+
+/// Sends a prompt as if it had been typed, unless none can be sent.
+pub(super) fn ask(app: &mut App, time: &Timeline, text: String) -> Vec<Command> {
+    if cannot_send(app, time.live()).is_some() { Vec::new() } else { generate(app, time.live(), text) }
+}
+
+/// Sends a prompt and moves the focus to the answer.
+fn generate(app: &mut App, session: &Session, text: String) -> Vec<Command> {
+    let is_typed = app.is_typing();
+    watch(app, session);
+    app.await_answer(session, text.clone());
+    app.awaiting.iter_mut().for_each(|sent| sent.is_typed = is_typed);
+    let generate = Command::Generate { prompt: conversation::prompt(app, session, text) };
+    // a pause that a lesson made belongs to the lesson
+    let lesson_holds = std::mem::take(&mut app.lesson.holds);
+    match lesson_holds {
+        // a pace steps through the answer from its first phase
+        _ if app.plays && !app.pending.is_held(session) => vec![Command::Pause, generate],
+        true if !app.plays => vec![Command::Resume, generate],
+        _ => vec![generate],
+    }
+}
+
+/// Prepares for the coming answer.
+fn watch(app: &mut App, session: &Session) {
+    navigation::follow_live(app);
+    if app.is_typing() {
+        app.pane = Pane::Answer; // keys stay keys until the user goes to the prompt
+    }
+    app.stop_sent = false;
+    app.holds = false;
+    app.plays = !app.pace.is_full();
+    app.notices_read = session.notices_seen();
+}
+
+fn toggle_split(app: &mut App, session: &Session) -> Vec<Command> {
+    app.split = !app.split;
+    match app.split {
+        _ if !can_generate(session) => Vec::new(),
+        true => settings::race(app, session),
+        false => settings::end_race(app, session),
+    }
+}
+
+/// The text to copy: the shown answer.
+fn copied(app: &App, session: &Session) -> Option<String> {
+    let turn = app.selected.and_then(|at| session.turns().get(at.turn)).or_else(|| session.turn())?;
+    let text = turn.answer(draftscope_protocol::Lane::Speculative).text();
+    // a terminal into which it is pasted would obey the other characters
+    let text: String = text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();
+    (!text.is_empty()).then_some(text)
+}

@@ -1,0 +1,325 @@
+//! Actions that only change what the user sees: pages, panes, scrolling, selection.
+
+use crossterm::event::{KeyCode, KeyEvent};
+
+use crate::action::Action;
+use crate::app::{App, Ask, Overlay, Scroll};
+use crate::filter::{Filter, has_reject};
+use crate::help_page::HelpPage;
+use crate::line_input::LineInput;
+use crate::page::{Page, Pane};
+use crate::panel_row::SettingsPanel;
+use crate::selection::{RoundAt, live_round, places, round_at, rounds};
+use crate::what_if_form::WhatIfForm;
+use draftscope_session::{Session, Turn};
+
+/// Why nothing can be typed.
+pub(super) const NO_PROMPT: &str = "this is a recording: it takes no prompt; draftscope chat asks the model";
+
+/// Performs an action; `session` is the shown one.
+pub(super) fn update(app: &mut App, session: &Session, action: Action) {
+    if let Some(page) = Page::ALL.iter().find(|page| page.action() == action) {
+        app.go_to(*page);
+        return;
+    }
+    if open(app, session, action) || select_by(app, session, action) {
+        return;
+    }
+    match action {
+        Action::Newline => app.editor.newline(),
+        Action::HistoryPrevious | Action::HistoryNext => history(app, session, action),
+        Action::Leave => leave(app, session),
+        Action::FocusNext => cycle(app, true),
+        Action::FocusPrevious => cycle(app, false),
+        Action::Zoom => app.is_zoomed = !app.is_zoomed && !app.is_typing(),
+        Action::Present => present(app, session),
+        Action::EditPrompt => edit_prompt(app),
+        Action::NewConversation => new_conversation(app, session),
+        Action::NextFilter => app.filter = app.filter.next(),
+        Action::NextDisplay => {
+            let now = shown_turn(app, session)
+                .map_or_else(|| app.display.unwrap_or_default(), |turn| app.display_of(session, turn));
+            app.display = Some(now.next());
+        }
+        Action::ToggleThought => {
+            app.shows_thought = !app.shows_thought;
+            app.toast = Some(format!("thought: {}", if app.shows_thought { "shown" } else { "folded" }));
+        }
+        Action::NextTheme => {
+            app.turn_theme(true);
+            app.toast = Some(format!("theme: {}", app.theme().name));
+        }
+        Action::Suspend => app.asks.push(Ask::Suspend),
+        Action::Save => app.asks.push(Ask::Save),
+        Action::Picture => app.asks.push(Ask::Picture),
+        Action::Copy => match super::copied(app, session) {
+            Some(text) => app.asks.push(Ask::Copy(text)),
+            None => app.toast = Some("there is no answer to copy".to_owned()),
+        },
+        _ => scroll(app, session, action),
+    }
+}
+
+/// Opens an overlay.
+/// The turn on show: that of the selected round, else the newest.
+fn shown_turn<'a>(app: &App, session: &'a Session) -> Option<&'a Turn> {
+    app.selected.and_then(|at| session.turns().get(at.turn)).or_else(|| session.turn())
+}
+
+fn open(app: &mut App, session: &Session, action: Action) -> bool {
+    app.overlay = Some(match action {
+        Action::Help => Overlay::Help(HelpPage::default()),
+        Action::Palette => Overlay::Palette(LineInput::default()),
+        Action::Search => Overlay::Search(LineInput::default()),
+        Action::Settings => Overlay::Settings(SettingsPanel::default()),
+        Action::Versus => Overlay::Versus(0),
+        Action::Export if app.options.export.is_none() => {
+            app.toast = Some(format!("this session cannot be exported from here; {} saves it", app.key(Action::Save)));
+            return true;
+        }
+        Action::Export => Overlay::Export(0),
+        Action::ShowPrompt => Overlay::SentPrompt(0),
+        Action::WhyDisturbed if shown_turn(app, session).and_then(Turn::disturbance).is_some() => Overlay::Why,
+        Action::WhyDisturbed => {
+            app.toast = Some("nothing disturbed the figures on show".to_owned());
+            return true;
+        }
+        Action::ChooseTheme => Overlay::Themes(app.themes().1),
+        Action::WhatIf => match app.round_index(session) {
+            Some(at) => Overlay::WhatIf(Box::new(WhatIfForm::new(at))),
+            None => {
+                app.toast = Some("there is no round yet: send a prompt first".to_owned());
+                return true;
+            }
+        },
+        _ => return false,
+    });
+    true
+}
+
+fn select_by(app: &mut App, session: &Session, action: Action) -> bool {
+    let reject = |at: RoundAt| round_at(session, at).is_some_and(has_reject);
+    match action {
+        Action::RoundPrevious => select(app, session, |_| true, false),
+        Action::RoundNext => select(app, session, |_| true, true),
+        Action::RejectPrevious => select(app, session, reject, false),
+        Action::RejectNext => select(app, session, reject, true),
+        Action::TurnPrevious => turn(app, session, false),
+        Action::TurnNext => turn(app, session, true),
+        Action::Left => move_cell(app, session, false),
+        Action::Right => move_cell(app, session, true),
+        Action::Open if app.page == Page::Inspect => app.go_to(Page::Chat),
+        Action::Open => inspect(app, session),
+        _ => return false,
+    }
+    true
+}
+
+fn scroll(app: &mut App, session: &Session, action: Action) {
+    let page = app.hit_map.page.max(2) - 1;
+    if matches!(app.page, Page::Rounds | Page::Inspect) {
+        let by = if app.page == Page::Rounds { page } else { 1 };
+        match action {
+            Action::Up => walk(app, session, 1, false),
+            Action::Down => walk(app, session, 1, true),
+            Action::PageUp => walk(app, session, by, false),
+            Action::PageDown => walk(app, session, by, true),
+            Action::Top => walk(app, session, usize::MAX, false),
+            _ => {}
+        }
+        return;
+    }
+    match action {
+        Action::Up => scroll_to(app, app.hit_map.top.saturating_sub(1)),
+        Action::Down => scroll_to(app, app.hit_map.top + 1),
+        Action::PageUp => scroll_to(app, app.hit_map.top.saturating_sub(page)),
+        Action::PageDown => scroll_to(app, app.hit_map.top + page),
+        Action::Top => scroll_to(app, 0),
+        _ => {}
+    }
+}
+
+fn scroll_to(app: &mut App, top: usize) {
+    app.scroll = if top >= app.hit_map.max_top { Scroll::Follow } else { Scroll::Top(top) };
+}
+
+fn cycle(app: &mut App, forward: bool) {
+    let panes = app.page.panes();
+    let at = panes.iter().position(|pane| *pane == app.pane).unwrap_or(0);
+    let step = if forward { 1 } else { panes.len() - 1 };
+    app.pane = panes[(at + step) % panes.len()];
+    if app.pane == Pane::Prompt && app.is_recording {
+        app.pane = panes[(at + 2 * step) % panes.len()];
+    }
+    if app.is_typing() {
+        app.is_zoomed = false;
+    }
+}
+
+fn edit_prompt(app: &mut App) {
+    if app.is_recording {
+        app.toast = Some(NO_PROMPT.to_owned());
+        return;
+    }
+    app.page = Page::Chat;
+    app.pane = Pane::Prompt;
+    app.is_zoomed = false;
+}
+
+/// Enters or leaves presenter mode. If there is a round, keys go to it rather than to the prompt.
+fn present(app: &mut App, session: &Session) {
+    app.presents = !app.presents;
+    app.is_zoomed = false;
+    if app.presents && app.is_typing() && app.round_index(session).is_some() {
+        app.pane = app.page.home();
+    }
+}
+
+fn history(app: &mut App, session: &Session, action: Action) {
+    let up = action == Action::HistoryPrevious;
+    if app.offers_starters(session) {
+        app.offer_starter(up);
+    } else if !app.editor.is_recalling() {
+        app.editor.input(KeyEvent::from(if up { KeyCode::Up } else { KeyCode::Down }));
+    } else if up {
+        app.editor.previous();
+    } else {
+        app.editor.next();
+    }
+}
+
+fn leave(app: &mut App, session: &Session) {
+    app.notices_read = session.notices_seen();
+    if app.is_zoomed {
+        app.is_zoomed = false;
+    } else if app.is_typing() {
+        app.pane = app.page.home();
+    } else if app.selected.is_some() || app.cell.is_some() {
+        follow_live(app);
+    } else {
+        app.presents = false;
+    }
+}
+
+fn new_conversation(app: &mut App, session: &Session) {
+    if app.is_busy(session) {
+        app.toast = Some(super::still_answering(app));
+        return;
+    }
+    let start = session.turns().len();
+    if app.conversations.last() != Some(&start) {
+        app.conversations.push(start);
+    }
+    follow_live(app);
+    edit_prompt(app);
+    app.toast = Some("new conversation".to_owned());
+}
+
+pub(super) fn follow_live(app: &mut App) {
+    app.selected = None;
+    app.cell = None;
+    app.scroll = Scroll::Follow;
+}
+
+pub(crate) fn choose(app: &mut App, at: RoundAt, cell: Option<usize>) {
+    app.selected = Some(at);
+    app.cell = cell;
+    app.scroll = Scroll::Selected;
+}
+
+/// Selects the nearest matching round; forward after the last one returns to live.
+fn select(app: &mut App, session: &Session, fits: impl Fn(RoundAt) -> bool, forward: bool) {
+    let Some(live) = live_round(session) else {
+        return;
+    };
+    let from = app.round_index(session).unwrap_or(live);
+    let is_behind = |at: &RoundAt| if forward { *at > from } else { *at < from };
+    let mut all = rounds(session).filter(|at| is_behind(at) && fits(*at));
+    let found = if forward { all.next() } else { all.next_back() };
+    match found {
+        Some(at) if at == live && forward => follow_live(app),
+        Some(at) => choose(app, at, None),
+        None if forward && live > from && fits(live) => follow_live(app), // an answer without a round yet
+        None => app.toast = Some("there is none".to_owned()),
+    }
+}
+
+/// Goes to the start of a turn: of the shown one first, then of the one before; forward after the last one returns to
+/// live.
+fn turn(app: &mut App, session: &Session, forward: bool) {
+    let starts: Vec<_> = places(session).filter(|at| at.round.is_none()).collect();
+    let here = app.selected.filter(|_| app.scroll == Scroll::Turn || forward);
+    let from = here.or_else(|| app.round_index(session));
+    let found = match from {
+        Some(from) if forward => starts.into_iter().find(|at| at.turn > from.turn),
+        Some(from) if here.is_some() => starts.into_iter().rfind(|at| at.turn < from.turn),
+        Some(from) => starts.into_iter().rfind(|at| at.turn <= from.turn),
+        None => None,
+    };
+    match found {
+        Some(at) => {
+            choose(app, at, None);
+            app.scroll = Scroll::Turn;
+        }
+        None if forward => follow_live(app),
+        None => app.toast = Some("this is the first turn".to_owned()),
+    }
+}
+
+/// Selects a round so many rows up or down; forward after the last one returns to live.
+fn walk(app: &mut App, session: &Session, count: usize, forward: bool) {
+    let filter = if app.page == Page::Rounds { app.filter } else { Filter::All };
+    let fitting: Vec<_> = rounds(session).filter(|at| filter.fits_at(session, *at)).collect();
+    let (Some(last), Some(from)) = (fitting.len().checked_sub(1), app.round_index(session)) else {
+        return;
+    };
+    let at = fitting.partition_point(|at| *at < from);
+    let on_row = fitting.get(at) == Some(&from);
+    let to = match forward {
+        true if on_row => at.saturating_add(count).min(last),
+        true => at.min(last),
+        false => at.saturating_sub(count),
+    };
+    let live = live_round(session);
+    let is_beyond = on_row && at == last && live > Some(from); // an answer without a round yet
+    if forward && (Some(fitting[to]) == live || is_beyond) {
+        follow_live(app);
+    } else {
+        choose(app, fitting[to], None);
+    }
+}
+
+/// Selects the position before or after, across rounds.
+fn move_cell(app: &mut App, session: &Session, forward: bool) {
+    let (Some(at), Some(round)) = (app.round_index(session), app.round(session)) else {
+        return;
+    };
+    let cell = app.cell.unwrap_or_else(|| round.deciding_column());
+    let columns = round.columns();
+    if app.cell.is_none() && app.selected.is_none() {
+        choose(app, at, Some(cell)); // the first press shows where one is
+    } else if forward && cell + 1 < columns {
+        choose(app, at, Some(cell + 1));
+    } else if !forward && cell > 0 {
+        choose(app, at, Some((cell - 1).min(columns.saturating_sub(1))));
+    } else {
+        let mut all = places(session).filter(|other| if forward { *other > at } else { *other < at });
+        let next = if forward { all.next() } else { all.next_back() };
+        let Some(next) = next else {
+            return;
+        };
+        let last = round_at(session, next).map_or(0, |round| round.columns().saturating_sub(1));
+        choose(app, next, Some(if forward { 0 } else { last }));
+    }
+}
+
+/// Opens the selected position in Inspect.
+fn inspect(app: &mut App, session: &Session) {
+    let (Some(at), Some(round)) = (app.round_index(session), app.round(session)) else {
+        app.toast = Some("there is no round yet: send a prompt first".to_owned());
+        return;
+    };
+    let cell = app.cell.unwrap_or_else(|| round.deciding_column());
+    choose(app, at, Some(cell));
+    app.go_to(Page::Inspect);
+}

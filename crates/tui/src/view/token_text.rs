@@ -1,0 +1,122 @@
+//! One token of an answer as text: its fate as a colour and, without colours or on request, as a mark.
+//!
+//! Invariant: a kept token looks the same with and without discarded drafts beside it; a control token is an end mark,
+//! never text. Lines through and under a token decorate its word, never the spaces before it.
+
+use crate::hit_map::PREFILL;
+use draftscope_session::TranscriptToken;
+
+use super::prelude::*;
+use super::transcript_cache::Pen;
+
+/// How a token looks besides its fate.
+#[derive(Clone, Copy)]
+pub(super) struct Look {
+    /// It is of the selected round.
+    pub(super) is_selected: bool,
+    /// It is the selected token.
+    pub(super) is_chosen: bool,
+    /// How it is shown if it was discarded.
+    pub(super) discarded: Discarded,
+}
+
+/// How a discarded draft is shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Discarded {
+    /// Where it was.
+    InPlace,
+    /// As one of those that a sign counts.
+    Counted,
+}
+
+/// Discarded drafts that the next sign counts, and where the mouse finds them.
+#[derive(Clone, Copy, Debug, Default, Hash)]
+pub(super) struct Fallen {
+    count: usize,
+    place: (u32, usize),
+}
+
+/// The round of a token as the mouse finds it; 0 is nothing.
+pub(super) fn round_of(token: &TranscriptToken) -> u32 {
+    if token.fate == Fate::Committed(Provenance::Prefill) { PREFILL } else { token.round }
+}
+
+/// Adds a token to the text.
+pub(super) fn push(screen: Screen, token: TranscriptToken, look: Look, pen: &mut Pen) {
+    let role = if token.departs { Role::TokenDeparted } else { fate::role(token.fate) };
+    let style = chosen(screen, screen.theme[role], look);
+    match token.fate {
+        Fate::Committed(_) => {
+            sign(screen, pen);
+            pen.flow.tag(round_of(&token), token.column);
+            let text = pen.joiner.push(token.piece.text_bytes());
+            committed(screen, token, (&text, style, look), &mut pen.flow);
+            pen.drafts = pen.joiner.clone();
+        }
+        _ if look.discarded == Discarded::Counted => {
+            if pen.fallen.count == 0 {
+                pen.fallen.place = (round_of(&token), token.column);
+            }
+            pen.fallen.count += usize::from(token.fate != Fate::Pending);
+        }
+        _ => {
+            pen.flow.tag(round_of(&token), token.column);
+            let text = pen.drafts.push(token.piece.text_bytes());
+            discarded(screen, token, (&text, style), &mut pen.flow);
+        }
+    }
+}
+
+/// Adds the sign of the drafts that fell since the last kept token.
+pub(super) fn sign(screen: Screen, pen: &mut Pen) {
+    let Fallen { count, place } = std::mem::take(&mut pen.fallen);
+    if count > 0 {
+        pen.flow.tag(place.0, place.1);
+        let style = undecorated(screen.theme[Role::TokenRejected]);
+        pen.flow.push(&fate::fallen(count, screen.app.options.ascii), style);
+    }
+}
+
+/// The style of a selected token.
+pub(super) fn chosen(screen: Screen, style: Style, look: Look) -> Style {
+    let style = if look.is_selected { style.patch(screen.theme[Role::Selected]) } else { style };
+    if look.is_chosen { style.add_modifier(Modifier::REVERSED) } else { style }
+}
+
+fn committed(screen: Screen, token: TranscriptToken, (text, style, look): (&str, Style, Look), flow: &mut Flow) {
+    let mark = if token.departs { fate::DEPARTED } else { fate::mark(token.fate) };
+    let inner = text.trim_start_matches(' ');
+    flow.push(&text[..text.len() - inner.len()], undecorated(style));
+    if screen.has_signs() {
+        flow.push(mark, undecorated(style));
+    }
+    if token.piece.special {
+        flow.push(fate::END, undecorated(style));
+        return;
+    }
+    let shown = text::printable(inner);
+    for (i, part) in shown.split('\n').enumerate() {
+        if i > 0 {
+            if screen.has_signs() || look.is_selected {
+                flow.push("⏎", chosen(screen, screen.theme[Role::TextDim], look));
+            }
+            flow.end_line();
+        }
+        flow.push(part, style);
+    }
+}
+
+fn discarded(screen: Screen, token: TranscriptToken, (text, style): (&str, Style), flow: &mut Flow) {
+    let inner = text.trim_start_matches(' ');
+    let around = undecorated(style);
+    flow.push(&text[..text.len() - inner.len()], around);
+    if screen.has_signs() {
+        flow.push(fate::mark(token.fate), around);
+    }
+    let shown = text::one_line(inner);
+    match () {
+        () if token.piece.special => flow.push(fate::END, style),
+        () if shown.is_empty() => flow.push("·", style),
+        () => flow.push(&shown, style),
+    }
+}

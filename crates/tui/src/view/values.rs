@@ -1,0 +1,83 @@
+//! Values of a run in the form that panels print.
+
+use std::cmp::Ordering;
+
+use super::prelude::*;
+use draftscope_protocol::{NextKind, Outcome};
+use draftscope_session::Speedup;
+
+/// Role and sign of a fate, for tables.
+pub(super) fn sign(fate: Fate) -> (Role, &'static str) {
+    (fate::role(fate), fate::sign(fate))
+}
+
+/// Position in the context of a column of a round; in a tree, columns of one depth share it.
+pub(super) fn position(round: &Round, column: usize) -> u64 {
+    let depth = match round.drafts.get(column) {
+        None if round.is_tree() => round.accepted(),
+        _ => round.depth(column),
+    };
+    u64::from(round.base_len) + 1 + depth as u64
+}
+
+/// Microseconds as milliseconds or seconds.
+pub(super) fn duration(us: u64) -> String {
+    match us {
+        0..100_000 => format!("{:.1} ms", us as f64 / 1e3),
+        100_000..1_000_000 => format!("{:.0} ms", us as f64 / 1e3),
+        _ => format!("{:.1} s", us as f64 / 1e6),
+    }
+}
+
+/// A probability in a table: without the zero before the point.
+pub(super) fn short(p: f32) -> String {
+    match p {
+        0.995.. => "1.0".to_owned(),
+        0.01.. => format!("{p:.2}").trim_start_matches('0').to_owned(),
+        p if p.is_finite() => "<.01".to_owned(),
+        _ => "–".to_owned(),
+    }
+}
+
+/// A quotient, or a dash if nothing was measured.
+pub(super) fn number(value: Option<f64>, digits: usize) -> String {
+    value.map_or_else(|| "–".to_owned(), |value| format!("{value:.digits$}"))
+}
+
+/// The role of a speedup's finding: gain, loss, or neither while 1 lies in the interval or other work disturbed it.
+pub(super) fn role_of(speedup: &Speedup) -> Role {
+    match speedup.against_one() {
+        _ if speedup.is_disturbed() => Role::TextStrong,
+        Ordering::Greater => Role::Good,
+        Ordering::Equal => Role::TextStrong,
+        Ordering::Less => Role::Bad,
+    }
+}
+
+/// The outcome of a draft.
+pub(super) fn fate_of(round: &Round, index: usize) -> Fate {
+    match round.outcome(index) {
+        Some(Outcome::Accepted) => Fate::Committed(Provenance::Accepted),
+        Some(Outcome::Rejected) => Fate::Rejected,
+        Some(Outcome::NotReached) => Fate::NotReached,
+        None => Fate::Pending,
+    }
+}
+
+/// Role and sign of a draft, with special ones for a draft that the target would not have picked.
+pub(super) fn draft_sign(round: &Round, index: usize) -> (Role, &'static str) {
+    match round.departure(index) {
+        Some(_) => (Role::TokenDeparted, fate::DEPARTED),
+        None => sign(fate_of(round, index)),
+    }
+}
+
+/// What the target's own token is.
+pub(super) fn next_fate(round: &Round) -> Fate {
+    Fate::Committed(match round.next_kind() {
+        _ if round.round == 0 => Provenance::Prefill,
+        _ if round.drafts.is_empty() => Provenance::Plain,
+        Some(NextKind::Recovered) => Provenance::Recovered,
+        _ => Provenance::Bonus,
+    })
+}

@@ -1,0 +1,159 @@
+//! Speedup against k: the measured one of the k in use, and what the account predicts for the others.
+//!
+//! Invariant: a column is measured or predicted, and looks it; predictions are those of [`Account`], beyond the deepest
+//! draft that was tested none.
+
+use draftscope_protocol::DraftLenMode;
+use draftscope_session::account::Account;
+
+use super::prelude::*;
+
+/// Least and usual height of the panel.
+pub(super) const LEAST: u16 = 5 + FRAME;
+
+/// Width of a column, with the gap after it.
+const COLUMN: u16 = 7;
+
+/// A column: k, its speedup, and whether that was measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Worth {
+    k: usize,
+    speedup: f64,
+    is_measured: bool,
+}
+
+/// What is known of the shown turn. Rounds of different k, and trees, have no place on the axis.
+fn worths(screen: Screen) -> Vec<Worth> {
+    let Some(turn) = screen.turn() else { return Vec::new() };
+    let Some(account) = Account::of_turn(turn) else { return Vec::new() };
+    let rounds = &turn.answer(Lane::Speculative).rounds;
+    let lengths = || rounds.iter().filter(|round| round.is_complete).map(|round| round.draft_len);
+    let is_fixed = turn.begun.draft_len_mode == DraftLenMode::Fixed && !rounds.iter().any(|round| round.is_tree());
+    let own = lengths().next().filter(|k| is_fixed && lengths().all(|other| other == *k)).map(usize::from);
+    let measured = own.zip(turn.speedup().filter(|speedup| !speedup.is_disturbed()));
+    let predicted = account.worths.iter().map(|worth| match measured {
+        Some((k, speedup)) if k == worth.draft_len => Worth { k, speedup: speedup.value, is_measured: true },
+        _ => Worth { k: worth.draft_len, speedup: worth.speedup, is_measured: false },
+    });
+    predicted.filter(|worth| worth.speedup.is_finite()).collect()
+}
+
+/// Whether there is something to show.
+pub(super) fn is_known(screen: Screen) -> bool {
+    !worths(screen).is_empty()
+}
+
+pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
+    if area.is_empty() {
+        return;
+    }
+    let legend = Line::from(vec![
+        Span::styled(" █", screen.theme[Role::PlotSpeculative]),
+        Span::styled(" measured ", screen.dim_title()),
+        Span::styled("▒", screen.theme[Role::PlotPredicted]),
+        Span::styled(" predicted ", screen.dim_title()),
+    ]);
+    let inner = framed(screen.panel(" Speedup against k ").title_right(legend), area, frame);
+    let worths = worths(screen);
+    let room = usize::from(inner.width.saturating_sub(MARGIN) / COLUMN);
+    if inner.height < 3 || worths.is_empty() {
+        return;
+    }
+    let scale = Scale::of(&worths, inner.height - 1);
+    axis(screen, scale, inner, frame);
+    for (index, worth) in worths.iter().take(room).enumerate() {
+        let x = inner.x + MARGIN + index as u16 * COLUMN;
+        column(screen, (*worth, scale), Rect { x, width: COLUMN - 1, ..inner }, frame);
+    }
+}
+
+/// Columns of the labels at the left.
+const MARGIN: u16 = 5;
+
+/// Rows above the line of plain decoding and below it, and how much a row is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Scale {
+    above: u16,
+    below: u16,
+    row: f64,
+}
+
+impl Scale {
+    /// For columns, each with its figure at its end, in so many rows.
+    fn of(worths: &[Worth], rows: u16) -> Self {
+        let ends = worths.iter().map(|worth| worth.speedup - 1.0);
+        let (gain, loss) = ends.fold((0.0_f64, 0.0_f64), |(gain, loss), end| (gain.max(end), loss.max(-end)));
+        let below = match loss > 0.0 {
+            true => ((f64::from(rows) * loss / (gain + loss)).ceil() as u16).clamp(2, rows / 2),
+            false => 0,
+        };
+        let above = rows - 1 - below; // the line has one
+        // the figures at the ends have a row each
+        let row =
+            (gain / f64::from(above.saturating_sub(1).max(1))).max(loss / f64::from(below.saturating_sub(1).max(1)));
+        Self { above, below, row: row.max(0.01) }
+    }
+
+    fn rows(self, speedup: f64) -> u16 {
+        let rows = ((speedup - 1.0).abs() / self.row).round() as u16;
+        rows.min(if speedup >= 1.0 { self.above.saturating_sub(1) } else { self.below.saturating_sub(1) })
+    }
+}
+
+/// The line of plain decoding, and the name of the columns.
+fn axis(screen: Screen, scale: Scale, area: Rect, frame: &mut Frame) {
+    let line = Line::from(vec![
+        Span::styled("  1× ", screen.theme[Role::TextDim]),
+        Span::styled("─".repeat(usize::from(area.width.saturating_sub(MARGIN))), screen.theme[Role::PlotAxis]),
+    ]);
+    put(vec![line], Rect { y: area.y + scale.above, height: 1, ..area }, frame);
+    let name = Line::styled("   k ", screen.theme[Role::TextDim]);
+    put(vec![name], Rect { y: area.bottom() - 1, height: 1, ..area }, frame);
+}
+
+fn column(screen: Screen, (worth, scale): (Worth, Scale), area: Rect, frame: &mut Frame) {
+    let (glyph, role) = match (worth.is_measured, worth.speedup < 1.0) {
+        (true, false) => ("█", Role::PlotSpeculative),
+        (true, true) => ("█", Role::PlotLoss),
+        (false, _) => ("▒", Role::PlotPredicted),
+    };
+    let rows = scale.rows(worth.speedup);
+    let line = area.y + scale.above;
+    let (top, figure) = match worth.speedup < 1.0 {
+        false => (line - rows, line.saturating_sub(rows + 1)),
+        true => (line + 1, line + 1 + rows),
+    };
+    let width = usize::from(area.width);
+    let block = vec![Line::styled(glyph.repeat(width), screen.theme[role]); rows.into()];
+    put(block, Rect { y: top, height: rows, ..area }, frame);
+    let strong = if worth.is_measured { Role::TextStrong } else { Role::Text };
+    let text = |text: String| Line::styled(format!("{text:^width$}"), screen.theme[strong]);
+    put(vec![text(format!("{:.2}", worth.speedup))], Rect { y: figure, height: 1, ..area }, frame);
+    put(vec![text(worth.k.to_string())], Rect { y: area.bottom() - 1, height: 1, ..area }, frame);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn worth(speedup: f64) -> Worth {
+        Worth { k: 1, speedup, is_measured: false }
+    }
+
+    #[test]
+    fn columns_and_their_figures_fit_on_either_side_of_the_line() {
+        for rows in 4..30 {
+            for speedups in [[1.2, 1.9, 0.7], [0.4, 0.9, 0.99], [1.0, 1.0, 1.0], [5.0, 1.01, 0.999]] {
+                let worths = speedups.map(worth);
+                let scale = Scale::of(&worths, rows);
+                assert_eq!(scale.above + scale.below + 1, rows);
+                for speedup in speedups {
+                    let room = if speedup < 1.0 { scale.below } else { scale.above };
+                    assert!(scale.rows(speedup) < room.max(1), "{speedup} of {speedups:?} in {rows}: {scale:?}");
+                }
+            }
+        }
+        let scale = Scale::of(&[1.5, 2.0].map(worth), 12);
+        assert_eq!((scale.below, scale.rows(2.0), scale.rows(1.5)), (0, 10, 5));
+    }
+}
