@@ -18,7 +18,7 @@ pub const SEGMENT: usize = 256;
 pub const SLAB: usize = 4 * SEGMENT;
 
 /// Largest head dimension.
-pub const MAX_HEAD_DIM: usize = 256;
+pub const MAX_HEAD_DIM: usize = 512;
 
 /// Query heads that share a pass over keys and values.
 const HEADS: usize = 4;
@@ -441,7 +441,7 @@ mod tests {
     #[test]
     fn outputs_are_right_and_the_same_bits_however_they_are_asked_for() {
         let lens = [1, 2, 15, 16, 17, 100, 255, 256, 257, 511, 512, 513, 1000, 2049, 4000];
-        for (head_dim, heads) in [(64, 3), (32, 1), (96, 2), (128, 5), (256, 4), (16, 2), (80, 3)] {
+        for (head_dim, heads) in [(64, 3), (32, 1), (96, 2), (128, 5), (256, 4), (512, 1), (16, 2), (80, 3)] {
             let mut case = Case::new(head_dim, heads, 4008);
             case.values[4000 * head_dim / LANES].fill(f16::INFINITY.to_bits()); // seen by later rows only
             let query = Noise(9).numbers(heads * head_dim);
@@ -462,7 +462,7 @@ mod tests {
 
     #[test]
     fn windows_and_caps_are_those_of_the_definition_whatever_rows_run_together() {
-        for (head_dim, heads) in [(64, 3), (256, 4)] {
+        for (head_dim, heads) in [(64, 3), (256, 4), (512, 1)] {
             for (window, cap) in
                 [(1, None), (3, Some(2.0)), (16, None), (250, Some(0.5)), (256, None), (700, Some(20.0))]
             {
@@ -494,7 +494,7 @@ mod tests {
 
     #[test]
     fn a_row_of_a_prompt_has_the_bits_of_a_row_alone() {
-        for (head_dim, heads) in [(64, 3), (32, 1), (96, 2), (128, 5), (256, 4), (16, 2), (80, 3)] {
+        for (head_dim, heads) in [(64, 3), (32, 1), (96, 2), (128, 5), (256, 4), (512, 1), (16, 2), (80, 3)] {
             let mut case = Case::new(head_dim, heads, 4 * SLAB);
             case.values[4000 * head_dim / LANES].fill(f16::INFINITY.to_bits()); // seen by later rows only
             let query = Noise(9).numbers(heads * head_dim);
