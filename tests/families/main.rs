@@ -37,6 +37,9 @@ macro_rules! battery {
     (target $case:path) => {
         battery! { target $case: logits rows rollback fork bounds speculation memory backend texts refused }
     };
+    (on_candle $case:path) => {
+        battery! { target $case: logits rows rollback fork bounds speculation memory texts refused }
+    };
     (module $case:path) => {
         battery! {
             module $case: oracle conventions commits speculation second_prompt trimmed wrong_rows memory fork left_out
@@ -85,10 +88,15 @@ mod conformance {
         gemma3: GEMMA3 is target;
         gemma3_gguf: GEMMA3_GGUF is target;
         gemma4: GEMMA4 is target & module;
+        gemma4_on_candle: GEMMA4_ON_CANDLE is on_candle;
         gemma4_gguf: GEMMA4_GGUF is target & module;
+        gemma4_gguf_on_candle: GEMMA4_GGUF_ON_CANDLE is on_candle;
         gemma4_unified: GEMMA4_UNIFIED is target & module;
+        gemma4_unified_on_candle: GEMMA4_UNIFIED_ON_CANDLE is on_candle;
         gemma4_experts: GEMMA4_EXPERTS is target & module;
+        gemma4_experts_on_candle: GEMMA4_EXPERTS_ON_CANDLE is on_candle;
         gemma4_experts_gguf: GEMMA4_EXPERTS_GGUF is target & module;
+        gemma4_experts_gguf_on_candle: GEMMA4_EXPERTS_GGUF_ON_CANDLE is on_candle;
         qwen3moe: QWEN3_MOE is target;
         qwen3moe_gguf: QWEN3_MOE_GGUF is target;
         deepseek2_gguf: DEEPSEEK2_GGUF is target;
@@ -118,7 +126,6 @@ mod conformance {
         qwen35_on_gpu: QWEN35_ON_GPU is gpu_form;
         deepseek_on_gpu: DEEPSEEK_ON_GPU is gpu_form;
         gemma3_on_gpu: GEMMA3_ON_GPU is gpu_form;
-        gemma4_on_gpu: GEMMA4_ON_GPU is gpu_form;
         gemma4_candle_on_gpu: GEMMA4_CANDLE_ON_GPU is gpu_logits;
         qwen3moe_on_gpu: QWEN3_MOE_ON_GPU is gpu_form;
         glm4moe_on_gpu: GLM4_MOE_ON_GPU is gpu_form;

@@ -160,6 +160,11 @@ pub trait LoadedTarget: Any {
         self.shared()
     }
 
+    /// The target whose keys and values assistants may read; `None` if its backend lends none.
+    fn lends_keys(&self) -> Option<&NativeLlama> {
+        None
+    }
+
     /// Why rows must be verified one by one on this device; `None` if their bits do not depend on the rows beside them, or
     /// the backend guarantees it.
     ///

@@ -1,8 +1,7 @@
 //! A target's keys and values, for drafters that attend to them and have no KV cache.
 
-use candle_core::Tensor;
-
-use crate::error::ModelError;
+use std::any::Any;
+use std::sync::Arc;
 
 /// Which positions a layer attends to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,51 +23,27 @@ impl Reach {
     }
 }
 
-/// Keys and values of one layer, `[kv_heads, n, head_dim]` each; normed, keys rotated.
-#[derive(Clone)]
-pub struct SharedLayer {
-    /// `[kv_heads, n, head_dim]`
-    pub keys: Tensor,
-    /// `[kv_heads, n, head_dim]`
-    pub values: Tensor,
-}
-
-impl From<(Tensor, Tensor)> for SharedLayer {
-    fn from((keys, values): (Tensor, Tensor)) -> Self {
-        Self { keys, values }
-    }
-}
-
-/// The keys and values that assistants read: one layer of each kind that the target has.
+/// The keys and values of a target, in the form of its backend.
 ///
 /// They share the target's memory: rows that the target appends later are not visible, and rows that it has rolled back
 /// must not be read.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct SharedKv {
-    sliding: Option<SharedLayer>,
-    full: Option<SharedLayer>,
+    memory: Arc<dyn Any + Send + Sync>,
     len: usize,
 }
 
 impl SharedKv {
-    /// Layers of `len` positions each.
+    /// So many positions of a backend's memory.
     #[must_use]
-    pub fn new(sliding: Option<SharedLayer>, full: Option<SharedLayer>, len: usize) -> Self {
-        Self { sliding, full, len }
+    pub fn new(memory: impl Any + Send + Sync, len: usize) -> Self {
+        Self { memory: Arc::new(memory), len }
     }
 
-    /// The layer of a kind.
-    ///
-    /// # Errors
-    /// [`ModelError::Unsupported`] if the target has no such layer.
-    pub fn layer(&self, reach: Reach) -> Result<&SharedLayer, ModelError> {
-        let layer = match reach {
-            Reach::Sliding => &self.sliding,
-            Reach::Full => &self.full,
-        };
-        layer.as_ref().ok_or_else(|| {
-            ModelError::Unsupported("the target has no layer of the kind that the drafter attends to".into())
-        })
+    /// The memory; `None` if another backend's.
+    #[must_use]
+    pub fn memory<T: Any>(&self) -> Option<&T> {
+        self.memory.downcast_ref()
     }
 
     /// Number of positions.

@@ -1,14 +1,15 @@
 //! Fixtures with experts, and Gemma 4's assistant as GGUF: see `experts.py` among the fixtures.
 
 use super::{
-    ASSISTANT, CANDLE, CANDLE_NEAR, Case, DEEPSEEK, Draft, EIGHT_BITS, Effect, GEMMA4, GLM4_FLASH, HALVES, Limit,
-    NATIVE, OWN, Oracle, QWEN3, Run, Source, Tree,
+    ASSISTANT, CANDLE, CANDLE_NEAR, Case, DEEPSEEK, Draft, EIGHT_BITS, Effect, FAR, GEMMA_ON_CANDLE, GEMMA4,
+    GLM4_FLASH, HALVES, Limit, NATIVE, OWN, Oracle, QWEN3, Run, Source, Tree,
 };
 
 /// As 26B-A4B: experts beside the dense layers. The assistant is a GGUF file.
 pub const GEMMA4_EXPERTS: Case = Case {
     fixture: "gemma4-experts",
     golden: "gemma4-experts",
+    runs: &[FAR],
     // a sliding layer with two heads of 16, and a full one with one of 32
     kv_bytes: 2 * 4 * (2 * 16 + 32),
     draft: Some(GGUF_ASSISTANT),
@@ -28,8 +29,12 @@ const GGUF_ASSISTANT: Draft = Draft {
     ..ASSISTANT
 };
 
+pub const GEMMA4_EXPERTS_ON_CANDLE: Case = Case { runs: GEMMA_ON_CANDLE, draft: None, ..GEMMA4_EXPERTS };
+
 /// As llama.cpp's converter writes it, in bf16.
 pub const GEMMA4_EXPERTS_GGUF: Case = Case { fixture: "gemma4-experts.gguf", spoiled: "", ..GEMMA4_EXPERTS };
+
+pub const GEMMA4_EXPERTS_GGUF_ON_CANDLE: Case = Case { runs: GEMMA_ON_CANDLE, draft: None, ..GEMMA4_EXPERTS_GGUF };
 
 pub const QWEN3_MOE: Case = Case {
     fixture: "qwen3moe",

@@ -1,7 +1,7 @@
 //! Targets whose passes on candle run as on a GPU, computed on the CPU.
 
 use super::{
-    CANDLE, Case, DEEPSEEK, EAGLE3_NORMED, GEMMA3, GEMMA4, GLM4_MOE, HALVES, LLAMA, Limit, MIMO, NATIVE, QWEN3_MOE,
+    CANDLE, Case, DEEPSEEK, EAGLE3_NORMED, GEMMA3, GEMMA4_ON_CANDLE, GLM4_MOE, HALVES, LLAMA, Limit, MIMO, QWEN3_MOE,
     QWEN35, Run,
 };
 use crate::support::PassForm;
@@ -17,26 +17,15 @@ const CANDLE_ON_GPU: Run = Run {
     drafts: 5e-3,
     ..CANDLE
 };
-/// Rows have the same bits alone and beside others: matrices on the native kernels, and few rows attend one by one.
-const NATIVE_ON_GPU: Run = Run {
-    form: Some(PassForm { batched: false, ..PassForm::GPU }),
-    limit: Limit::relative(HALVES),
-    module: [OF_MODULE; 2],
-    ..NATIVE
-};
-
 /// The native kernels run the whole passes of these families.
 pub const LLAMA_ON_GPU: Case = Case { runs: &[CANDLE_ON_GPU], ..LLAMA };
 pub const MIMO_ON_GPU: Case = Case { runs: &[CANDLE_ON_GPU], ..MIMO };
 pub const GEMMA3_ON_GPU: Case = Case { runs: &[CANDLE_ON_GPU], ..GEMMA3 };
 pub const QWEN35_ON_GPU: Case = Case { runs: &[CANDLE_ON_GPU], ..QWEN35 };
 pub const DEEPSEEK_ON_GPU: Case = Case { runs: &[CANDLE_ON_GPU], ..DEEPSEEK };
-/// Scores are not scaled, so the rounding of keys to halves grows: other texts, and on candle so do rows beside others.
-const FAR: Limit = Limit::relative(0.02);
-pub const GEMMA4_ON_GPU: Case =
-    Case { runs: &[Run { limit: FAR, module: [FAR; 2], greedy: false, ..NATIVE_ON_GPU }], ..GEMMA4 };
+/// Scores are not scaled, so the rounding of keys to halves grows: other texts, and so do rows beside others.
 pub const GEMMA4_CANDLE_ON_GPU: Case =
-    Case { runs: &[Run { limit: FAR, module: [FAR; 2], greedy: false, ..CANDLE_ON_GPU }], ..GEMMA4 };
+    Case { runs: &[Run { limit: Limit::relative(0.02), greedy: false, ..CANDLE_ON_GPU }], ..GEMMA4_ON_CANDLE };
 pub const QWEN3_MOE_ON_GPU: Case = Case { runs: &[CANDLE_ON_GPU], ..QWEN3_MOE };
 pub const GLM4_MOE_ON_GPU: Case = Case { runs: &[CANDLE_ON_GPU], ..GLM4_MOE };
 pub const EAGLE3_ON_GPU: Case = Case { runs: &[CANDLE_ON_GPU], ..EAGLE3_NORMED };

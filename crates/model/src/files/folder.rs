@@ -17,6 +17,7 @@ use crate::error::name_of;
 use crate::files::{
     ConfigJson, Layout, LoadedTensor, Shard, SideFiles, Stored, TensorNames, folder_kind, fp8, quantisation,
 };
+use draftscope_protocol::TokenId;
 
 /// An open folder.
 pub struct Folder {
@@ -208,6 +209,31 @@ impl Folder {
             (_, Dtype::F8_E4M3) => self.scales(&name, shape).map(|_| Encoding::Bf16),
             (_, other) => encoding(&name, other),
         }
+    }
+
+    /// As [`ModelFiles::ordering`](crate::files::ModelFiles::ordering).
+    pub(crate) fn ordering(&self, name: &str, vocab: usize) -> Result<Vec<TokenId>, ModelError> {
+        let name = &self.translate(name).ok_or_else(|| ModelError::MissingTensor(name.to_owned()))?;
+        let (bytes, dtype) = self.raw(name, &[vocab])?;
+        let ids: Vec<i64> = match dtype {
+            Dtype::I64 => bytes.as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect(),
+            Dtype::I32 => bytes.as_chunks().0.iter().map(|bytes| i32::from_le_bytes(*bytes).into()).collect(),
+            other => {
+                let what = format!("tensor '{name}' is stored as {other:?}; I32 and I64 are supported");
+                return Err(ModelError::Unsupported(what));
+            }
+        };
+        let mut seen = vec![false; vocab];
+        let tokens = ids.into_iter().map(|id| {
+            let token = u32::try_from(id).ok().map(TokenId).filter(|token| token.index() < vocab);
+            let is_new = |token: &TokenId| !std::mem::replace(&mut seen[token.index()], true);
+            token.filter(is_new).ok_or_else(|| {
+                ModelError::Metadata(format!(
+                    "'{name}' holds {id} twice, or where there are {vocab} tokens: it orders no vocabulary"
+                ))
+            })
+        });
+        tokens.collect()
     }
 
     fn raw(&self, name: &str, shape: &[usize]) -> Result<(&[u8], Dtype), ModelError> {

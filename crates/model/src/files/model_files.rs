@@ -10,6 +10,7 @@ use draftscope_kernels::Encoding;
 
 use crate::ModelError;
 use crate::files::{Folder, GgufFile, LoadedTensor, Stored};
+use draftscope_protocol::TokenId;
 
 /// A model on disk.
 pub enum ModelFiles {
@@ -63,6 +64,17 @@ impl ModelFiles {
     /// As [`ModelFiles::stored`].
     pub fn vector(&self, name: &str, len: usize) -> Result<Vec<f32>, ModelError> {
         self.stored(name, &[len])?.to_f32(&[len])
+    }
+
+    /// The tokens of a vocabulary in another order, from a tensor of whole numbers.
+    ///
+    /// # Errors
+    /// As [`ModelFiles::stored`], and [`ModelError::Metadata`] if it does not hold every token once.
+    pub(crate) fn ordering(&self, name: &str, vocab: usize) -> Result<Vec<TokenId>, ModelError> {
+        match self {
+            Self::Gguf(_) => Err(ModelError::MissingTensor(name.to_owned())),
+            Self::Folder(folder) => folder.ordering(name, vocab),
+        }
     }
 
     /// Frees the pages of a tensor that was copied.

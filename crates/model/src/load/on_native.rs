@@ -54,6 +54,10 @@ impl LoadedTarget for OnNative {
         }
     }
 
+    fn lends_keys(&self) -> Option<&NativeLlama> {
+        Some(&self.model)
+    }
+
     fn try_out(&mut self, run: &mut TryOut<'_>) -> Result<(), ModelError> {
         try_out(&mut self.model, run)
     }

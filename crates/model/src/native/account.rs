@@ -2,10 +2,11 @@
 //!
 //! Invariant: the figures are those of the passes themselves.
 
+use super::cache::AHEAD;
 use super::layer::BlockShape;
 use super::llama::prompt_rows;
 use crate::nn::TransformerConfig;
-use crate::plan::{Delta, Feed, Latent, LatentQueries, Layer, Mixer, Plan};
+use crate::plan::{Delta, Feed, Keys, Latent, LatentQueries, Layer, Mixer, Plan};
 use draftscope_kernels::{BLOCK, HEAD_CHUNK, HEAD_EXTRA, HEAD_SEGMENT, LANES, MAX_ROWS, prompt_scratch_bytes};
 
 const F32: usize = size_of::<f32>();
@@ -65,14 +66,18 @@ pub(crate) fn target_passes(
     (ctx_len, threads): (usize, usize),
     dense: bool,
 ) -> u64 {
-    let shape = shape(config, plan);
+    let shape = BlockShape::of(config).widest(plan);
     // what a step gives waits for its norm
     let norms_after = plan.layers.iter().any(|layer| layer.mix.after.is_some() || layer.fed.after.is_some());
     let given = if norms_after { prompt_rows(&shape, ctx_len) * shape.d_model * F32 } else { 0 };
     let angles = plan.angles.iter().map(|table| angles(table.width, ctx_len)).sum();
     let states = PROMPT_BLOCK.min(ctx_len) * shape.d_model * F32;
     let logits = config.vocab * F32;
-    let others = given + threads * prompt_scratch_bytes(shape.head_dim);
+    let widest = plan.attentions().map(|of| of.key_width).max().unwrap_or(0);
+    let others = given + threads * prompt_scratch_bytes(widest);
+    // slices of all layers, and the rows that they come from
+    let inputs = plan.embedding.by_layer.as_ref().map_or(0, |of| of.table.columns);
+    let others = others + prompt_rows(&shape, ctx_len) * 2 * inputs * F32;
     let latents = latents(plan.latents().next(), prompt_rows(&shape, ctx_len), (ctx_len, dense));
     let latents = latents + latent_threads(plan.latents().next(), prompt_rows(&shape, ctx_len));
     (states + logits + others + latents) as u64 + pass((&shape, &plan.layers), (ctx_len, angles), dense)
@@ -84,18 +89,12 @@ pub(crate) fn module_passes(
     layer: &Layer,
     (ctx_len, dense): (usize, bool),
 ) -> u64 {
-    let shape = shape(config, plan);
+    let shape = BlockShape::of(config).widest(plan);
     // the rows of embedding and state, as numbers and as what the projection reads
     let rows = prompt_rows(&shape, ctx_len) * shape.d_model * (F32 + 2 * F32);
     let rotated = plan.angles.first().map_or(shape.head_dim, |angles| angles.width);
     let latents = latents(layer.latent(), prompt_rows(&shape, ctx_len), (ctx_len, dense));
     pass((&shape, std::slice::from_ref(layer)), (ctx_len, angles(rotated, ctx_len)), dense) + (rows + latents) as u64
-}
-
-/// Sizes of a model's blocks.
-fn shape(config: &TransformerConfig, plan: &Plan) -> BlockShape {
-    let shape = BlockShape::of(config);
-    if plan.attentions().next().is_some() { shape } else { shape.without_heads() }
 }
 
 /// Bytes that latent attention keeps: queries in all forms, what is cached, answers, and partial sums.
@@ -142,7 +141,7 @@ pub(crate) fn cache_bytes<'a>(layers: impl Iterator<Item = &'a Layer>) -> u64 {
 
 /// Bytes of a table of cosines and sines that rotates so many values of a head.
 fn angles(rotated: usize, ctx_len: usize) -> usize {
-    ctx_len * rotated.next_multiple_of(2 * LANES) * F32
+    (ctx_len + AHEAD) * rotated.next_multiple_of(2 * LANES) * F32
 }
 
 /// The widest numbers of a row in the mixers of some layers.
@@ -163,11 +162,8 @@ impl MixerWidths {
                 Mixer::Attention(attention) => {
                     let queries = attention.heads * attention.key_width;
                     let gates = if attention.gate.is_some() { queries } else { 0 };
-                    Self {
-                        given: queries + gates + 2 * attention.kv_heads * attention.key_width,
-                        answers: queries,
-                        other: 0,
-                    }
+                    let own = if matches!(attention.keys, Keys::Own(_)) { attention.kv_heads } else { 0 };
+                    Self { given: queries + gates + 2 * own * attention.key_width, answers: queries, other: 0 }
                 }
                 // as tiles, as rows, and the answers by heads and by rows
                 Mixer::Delta(Delta { shape, .. }) => {

@@ -16,13 +16,34 @@ use draftscope_kernels::{
     Acts, LANES, MAX_ROWS, Onto, Operand, PARTIAL_EXTRA, Queries, SEGMENT, attend, attend_prompt,
 };
 
+/// What rows add to the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Adds {
+    /// Nothing: the keys and values of another layer are read.
+    Nothing,
+    /// Keys, which before their norm and rotation are the values too.
+    Keys,
+    /// Keys and values.
+    KeysAndValues,
+}
+
+/// Norms of queries, keys and values, head by head.
+pub(crate) type HeadNorms = [Option<NormWeight>; 3];
+
 /// Weights before the output projection; copies share the matrix.
 #[derive(Clone, Debug)]
 pub(crate) struct Attention {
-    /// `[(heads + 2 kv_heads) head_dim, d]`, and as many rows of gates as of queries.
+    /// Its heads.
+    pub(crate) shape: BlockShape,
+    /// What rows add to the cache.
+    pub(crate) adds: Adds,
+    /// The layer of the cache that it reads.
+    pub(crate) cache: usize,
+    /// `[(heads + 2 kv_heads) head_dim, d]`, and as many rows of gates as of queries; without keys and values, or values, that
+    /// it does not make.
     pub(crate) qkv: Matrix,
-    /// Norms of queries and keys, head by head, before rotation.
-    pub(crate) head_norms: Option<[NormWeight; 2]>,
+    /// Norms of queries, keys and values, head by head, before rotation.
+    pub(crate) head_norms: HeadNorms,
     /// Norms of queries and keys over all heads, before rotation.
     pub(crate) width_norms: Option<[NormWeight; 2]>,
     pub(crate) rule: Rule,
@@ -31,20 +52,26 @@ pub(crate) struct Attention {
 }
 
 impl Attention {
-    /// Its norms.
+    /// Its norms that have stored weights.
     pub(super) fn norms_mut(&mut self) -> impl Iterator<Item = &mut NormWeight> {
-        self.head_norms.iter_mut().chain(&mut self.width_norms).flatten()
+        let [queries, keys, _] = &mut self.head_norms;
+        queries.iter_mut().chain(keys).chain(self.width_norms.iter_mut().flatten())
     }
 
     /// Bytes in memory.
     pub(super) fn bytes(&self) -> usize {
-        let norms = self.head_norms.iter().chain(&self.width_norms).flatten();
+        let norms = self.head_norms.iter().flatten().chain(self.width_norms.iter().flatten());
         self.qkv.bytes() + norms.map(|norm| size_of_val(norm.as_slice())).sum::<usize>()
     }
 
-    /// Heads of queries, keys, values and gates.
-    pub(super) fn count(&self, shape: &BlockShape) -> usize {
-        shape.heads * if self.gated { 2 } else { 1 } + 2 * shape.kv_heads
+    /// Heads of queries, keys, values and gates that are computed.
+    pub(super) fn count(&self) -> usize {
+        self.shape.heads * if self.gated { 2 } else { 1 } + self.added()
+    }
+
+    /// Heads of keys and values that are computed.
+    fn added(&self) -> usize {
+        if self.adds == Adds::Nothing { 0 } else { 2 * self.shape.kv_heads }
     }
 
     /// The gates of a row and one KV head's query heads, among the outputs of all heads.
@@ -54,8 +81,8 @@ impl Attention {
         heads: &'a [[f32; LANES]],
         (kv_head, row): (usize, usize),
     ) -> Option<Gates<'a>> {
-        let BlockShape { heads: queries, kv_heads, head_dim, .. } = *pass.shape;
-        let first = queries + 2 * kv_heads + kv_head * (queries / kv_heads);
+        let BlockShape { heads: queries, kv_heads, head_dim, .. } = self.shape;
+        let first = queries + self.added() + kv_head * (queries / kv_heads);
         self.gated.then(|| Gates { tiles: &heads[first * head_dim / LANES * pass.m + row..], step: pass.m })
     }
 
@@ -66,20 +93,39 @@ impl Attention {
         (mut cache, reader): (LayerCache<'_>, &Matrix),
         scratch: &mut Scratch,
     ) {
+        let pass = Pass { shape: &self.shape, ..pass };
         self.project(pass, &mut cache, scratch);
         pass.cpu.pool.soon(reader.first_panel());
-        self.attend(pass, (&mut cache, reader.operand()), scratch);
+        self.attend((pass, self.rule), (&mut cache, reader.operand()), scratch);
+    }
+
+    /// The same of rows of queries alone over keys and values of a target, of which rows see those up to `pass.base`; they are
+    /// themselves so many positions `ahead` of that.
+    pub(super) fn ask(
+        &self,
+        pass: Pass<'_>,
+        (mut cache, reader): (LayerCache<'_>, &Matrix),
+        ahead: usize,
+        scratch: &mut Scratch,
+    ) {
+        let pass = Pass { shape: &self.shape, ..pass };
+        let window = self.rule.window.saturating_sub(ahead).max(1);
+        self.project(pass, &mut cache, scratch);
+        self.attend((pass, Rule { window, ..self.rule }), (&mut cache, reader.operand()), scratch);
     }
 
     /// Queries to `scratch.heads`, rotated and scaled; keys and values to the cache.
     fn project(&self, pass: Pass<'_>, cache: &mut LayerCache<'_>, scratch: &mut Scratch) {
         let shape = pass.shape;
         let tiles = shape.head_dim / LANES;
-        let count = self.count(shape);
+        let count = self.count();
         scratch.heads.resize(count * tiles * pass.m, [0.0; LANES]);
         let acts = &scratch.acts;
         let is_projected = self.project_normed(pass, acts, (&mut scratch.heads, &mut scratch.squares));
-        let slabs = cache.slabs(pass.base..pass.base + pass.m);
+        let slabs = match self.adds {
+            Adds::Nothing => Vec::new(),
+            Adds::Keys | Adds::KeysAndValues => cache.slabs(pass.base..pass.base + pass.m),
+        };
         let (keys, values): (Vec<_>, Vec<_>) =
             slabs.into_iter().map(|[k, v]| (HeadOut::Key(k), HeadOut::Value(v))).unzip();
         let places = (0..shape.heads).map(|_| HeadOut::Query).chain(keys).chain(values);
@@ -89,13 +135,16 @@ impl Attention {
             if !is_projected {
                 self.multiply_head(pass, head, acts, out);
             }
-            pass.place(out, place, (self.rule, self.head_norms.as_ref()));
+            pass.place(out, place, (self.rule, &self.head_norms));
         });
     }
 
     /// Outputs of a head, `[head_dim / 16][m]`.
     pub(super) fn multiply_head(&self, pass: Pass<'_>, head: usize, acts: &Acts, out: &mut [[f32; LANES]]) {
-        let first = head * pass.shape.head_dim / LANES;
+        let BlockShape { heads, kv_heads, head_dim, .. } = self.shape;
+        // values that are keys have no rows of their own
+        let skipped = if self.adds == Adds::Keys && head >= heads + kv_heads { kv_heads } else { 0 };
+        let first = (head - skipped) * head_dim / LANES;
         for (tile, out) in out.chunks_exact_mut(pass.m).enumerate() {
             self.qkv.multiply(pass.cpu, first + tile, acts, Onto::Nothing, out);
         }
@@ -118,16 +167,25 @@ impl Attention {
     }
 
     /// Attention outputs, ready for the output projection, to `scratch.attended`.
-    fn attend(&self, pass: Pass<'_>, (cache, operand): (&mut LayerCache<'_>, Operand), scratch: &mut Scratch) {
-        self.attend_wide(pass, (cache, operand), scratch);
+    fn attend(
+        &self,
+        (pass, rule): (Pass<'_>, Rule),
+        (cache, operand): (&mut LayerCache<'_>, Operand),
+        scratch: &mut Scratch,
+    ) {
+        self.attend_wide((pass, rule), (cache, operand), scratch);
         pass.gather_answers(&mut scratch.attended, &mut scratch.wide);
     }
 
     /// The same; answers of heads that fill no whole columns are not yet gathered.
-    fn attend_wide(&self, pass: Pass<'_>, (cache, operand): (&mut LayerCache<'_>, Operand), scratch: &mut Scratch) {
+    fn attend_wide(
+        &self,
+        (pass, rule): (Pass<'_>, Rule),
+        (cache, operand): (&mut LayerCache<'_>, Operand),
+        scratch: &mut Scratch,
+    ) {
         let (shape, m) = (pass.shape, pass.m);
         let answers = pass.answers(&mut scratch.attended, &mut scratch.wide, operand);
-        let rule = self.rule;
         // segments before the first row's window are seen by nobody
         let before = rule.first_segment(pass.base + 1);
         let segments = (pass.base + m).div_ceil(SEGMENT) - before;

@@ -7,10 +7,10 @@
 
 use std::{ops::Range, sync::Arc};
 
-use super::attention::Attention;
+use super::attention::{Adds, Attention, HeadNorms};
 use super::cache::{AngleTable, KvCache, LayerCache, Slabs};
 use super::head;
-use super::layer::{Layer, Next, NormWeight, Scratch};
+use super::layer::{Next, Scratch};
 use super::llama::{NativeLlama, Weights};
 use super::mixer::Mixer;
 use super::pass::{Partials, Pass};
@@ -91,10 +91,10 @@ impl NativeBatch {
             let what = "sequences of a model whose layers do not all keep keys and values do not run together";
             return Err(ModelError::Unsupported(what.into()));
         }
-        let shape = model.cache.shape();
+        let shape = model.cache.shape().clone();
         Ok(Self {
             weights: Arc::clone(&model.weights),
-            caches: (0..slots).map(|_| KvCache::new(shape)).collect(),
+            caches: (0..slots).map(|_| KvCache::new(shape.clone())).collect(),
             tables: model.tables.clone(),
             scratch: Scratch::default(),
             head_acts: Acts::default(),
@@ -174,14 +174,18 @@ impl NativeBatch {
         let (cpu, shape, tables) = (&weights.cpu, &weights.shape, &self.tables[..]);
         let pass = Pass { cpu, shape, tables, base: 0, at: 0, m, tree: None, next: Next::Else };
         let placed = Placed { pass, places };
-        weights.embed_rows(tokens, hidden, &mut self.scratch.x);
+        weights.embed_rows(tokens, hidden, &mut self.scratch);
         let mut finite = weights.layers.first().is_none_or(|first| first.enter(pass, &mut self.scratch));
         states.keep(0, &self.scratch.x);
         for (index, layer) in weights.layers.iter().enumerate() {
             let next = weights.layers.get(index + 1).map_or(Next::Head(&weights.head), Next::Block);
             let placed = Placed { pass: Pass { next, ..pass }, ..placed };
-            let mut caches: Vec<_> = self.caches.iter_mut().map(|cache| cache.layer(index)).collect();
-            finite &= placed.layer(layer, &mut caches, &mut self.scratch);
+            // others do not get here
+            let Mixer::Attention(attention) = &layer.mixer else { continue };
+            let mut caches: Vec<_> = self.caches.iter_mut().map(|cache| cache.layer(attention.cache)).collect();
+            let placed = Placed { pass: Pass { shape: &attention.shape, ..placed.pass }, ..placed };
+            placed.mix((attention, layer.out.operand()), &mut caches, &mut self.scratch);
+            finite &= layer.finish(placed.pass, &mut self.scratch);
             states.keep(index + 1, &self.scratch.x);
         }
         finite &= weights.last_norm(&self.scratch.x, &mut self.head_acts, hidden);
@@ -207,24 +211,22 @@ impl NativeBatch {
 }
 
 impl Placed<'_> {
-    /// One block over the rows in `scratch.x`; returns whether they were finite.
-    fn layer(self, layer: &Layer, caches: &mut [LayerCache<'_>], scratch: &mut Scratch) -> bool {
-        // others do not get here
-        let Mixer::Attention(attention) = &layer.mixer else { return false };
-        self.project(attention, caches, scratch);
-        self.attend((attention, layer.out.operand()), caches, scratch);
-        layer.finish(self.pass, scratch)
+    /// The mixer of one block; answers go to `scratch.attended`, in the form in which the next matrix reads them.
+    fn mix(self, of: (&Attention, Operand), caches: &mut [LayerCache<'_>], scratch: &mut Scratch) {
+        self.project(of.0, caches, scratch);
+        self.attend(of, caches, scratch);
     }
 
     /// Queries to `scratch.heads`, rotated and scaled; keys and values to the caches.
     fn project(self, attention: &Attention, caches: &mut [LayerCache<'_>], scratch: &mut Scratch) {
         let (pass, shape) = (self.pass, self.pass.shape);
         let tiles = shape.head_dim / LANES;
-        let count = attention.count(shape);
+        let count = attention.count();
         scratch.heads.resize(count * tiles * pass.m, [0.0; LANES]);
         let acts = &scratch.acts;
         let is_projected = attention.project_normed(pass, acts, (&mut scratch.heads, &mut scratch.squares));
-        let (mut keys, mut values): (Vec<_>, Vec<_>) = (0..shape.kv_heads).map(|_| (Vec::new(), Vec::new())).unzip();
+        let added = if attention.adds == Adds::Nothing { 0 } else { shape.kv_heads };
+        let (mut keys, mut values): (Vec<_>, Vec<_>) = (0..added).map(|_| (Vec::new(), Vec::new())).unzip();
         for (slot, cache) in caches.iter_mut().enumerate() {
             let slabs = cache.slabs(self.positions(slot)).into_iter().zip(keys.iter_mut().zip(&mut values));
             slabs.for_each(|([key, value], (keys, values))| {
@@ -240,7 +242,7 @@ impl Placed<'_> {
             if !is_projected {
                 attention.multiply_head(pass, head, acts, out);
             }
-            self.place(out, kind, (attention.rule, attention.head_norms.as_ref()));
+            self.place(out, kind, (attention.rule, &attention.head_norms));
         });
     }
 
@@ -251,7 +253,12 @@ impl Placed<'_> {
     }
 
     /// Finishes a head's outputs, each row at its own position and in its own sequence.
-    fn place(self, tiles: &mut [[f32; LANES]], kind: &mut Kind<'_>, (rule, norms): (Rule, Option<&[NormWeight; 2]>)) {
+    fn place(
+        self,
+        tiles: &mut [[f32; LANES]],
+        kind: &mut Kind<'_>,
+        (rule, [of_queries, of_keys, of_values]): (Rule, &HeadNorms),
+    ) {
         let (pass, isa) = (self.pass, self.pass.cpu.isa);
         let m = pass.m;
         if matches!(kind, Kind::Gate) {
@@ -266,19 +273,20 @@ impl Placed<'_> {
             let angles = rule.table.map_or(Angles::NONE, |table| pass.tables[table].at(position, 1));
             match kind {
                 Kind::Query => {
-                    pass.norm_head(&mut *own, 1, norms.map(|norms| &norms[0]));
+                    pass.norm_head(&mut *own, 1, of_queries.as_ref());
                     Rotate { tiles: &mut *own, m: 1, angles, scale: rule.query_scale }.run_on(isa);
                     for (to, tile) in tiles[row..].iter_mut().step_by(m).zip(&*own) {
                         *to = *tile;
                     }
                 }
                 Kind::Key(slabs) => {
-                    pass.norm_head(&mut *own, 1, norms.map(|norms| &norms[1]));
+                    pass.norm_head(&mut *own, 1, of_keys.as_ref());
                     Rotate { tiles: &mut *own, m: 1, angles, scale: 1.0 }.run_on(isa);
                     let Slabs { start, slabs } = &mut slabs[slot];
                     StoreKeys { tiles: own, m: 1, position: position - *start, slabs }.run_on(isa);
                 }
                 Kind::Value(slabs) => {
+                    pass.norm_head(&mut *own, 1, of_values.as_ref());
                     let Slabs { start, slabs } = &mut slabs[slot];
                     StoreValues { tiles: own, m: 1, position: position - *start, slabs }.run_on(isa);
                 }

@@ -61,7 +61,7 @@ pub(crate) struct Beside {
 #[derive(Debug, Default)]
 pub(crate) struct FeedMemory {
     pub(super) inner: Acts,
-    gate_up: Vec<[f32; LANES]>, // [width / 32][gate, up][2][m]
+    pub(super) gate_up: Vec<[f32; LANES]>, // [width / 32][gate, up][2][m]
     experts: ExpertMemory,
     logits: Vec<[f32; LANES]>, // [experts / 16][m]
     others: [Acts; 2],         // what experts and router read, if it is not what the dense layer reads

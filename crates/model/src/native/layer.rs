@@ -9,12 +9,14 @@
 use super::{
     answers::Answers,
     feed::{Feed, FeedMemory},
+    inputs::{Inputs, TokenInput},
     latent::LatentMemory,
     matrix::Matrix,
     mixer::{LayerMemory, Mixer},
     pass::{Pass, Stream},
 };
 use crate::nn::TransformerConfig;
+use crate::plan;
 use draftscope_kernels::{Acts, LANES, Operand, PARTIAL_EXTRA, PROMPT_ROWS, SEGMENT};
 
 /// Sizes of a block.
@@ -34,8 +36,19 @@ impl BlockShape {
         Self { d_model, heads, kv_heads, head_dim, eps: c.norm_eps }
     }
 
+    /// The same with other heads.
+    pub(crate) fn with_heads(self, of: &plan::Attention) -> Self {
+        Self { heads: of.heads, kv_heads: of.kv_heads, head_dim: of.key_width, ..self }
+    }
+
+    /// The same with those of a plan's heads of which partial results take most, or without heads if there are none.
+    pub(crate) fn widest(self, plan: &plan::Plan) -> Self {
+        let shapes = plan.attentions().map(|of| self.with_heads(of));
+        shapes.max_by_key(|shape| shape.partial_bytes(1)).unwrap_or_else(|| self.without_heads())
+    }
+
     /// The same for blocks without keys and values of heads.
-    pub(crate) fn without_heads(self) -> Self {
+    fn without_heads(self) -> Self {
         Self { heads: 0, kv_heads: 0, ..self }
     }
 
@@ -62,6 +75,10 @@ pub(crate) struct Layer {
     pub(crate) raw: [bool; 2],
     /// Factors of what they add, where no norm comes after them.
     pub(crate) scales: [f32; 2],
+    /// What the token adds after that.
+    pub(crate) token_input: Option<TokenInput>,
+    /// Factor of the stream at last.
+    pub(crate) factor: f32,
 }
 
 /// What a step reads of the stream.
@@ -81,6 +98,8 @@ pub(crate) struct Scratch {
     /// The residual stream, `[d / 16][m]`.
     pub(crate) x: Vec<[f32; LANES]>,
     pub(crate) acts: Acts,
+    /// What tokens add to each layer.
+    pub(super) inputs: Inputs,
     pub(crate) attended: Acts,
     pub(super) wide: Answers,
     pub(super) latent: LatentMemory,
@@ -126,6 +145,7 @@ impl Layer {
         self.mixer.bytes()
             + self.out.bytes()
             + self.feed.bytes()
+            + self.token_input.as_ref().map_or(0, TokenInput::bytes)
             + norms.map(|norm| size_of_val(norm.as_slice())).sum::<usize>()
     }
 
@@ -164,31 +184,39 @@ impl Layer {
         let Scratch { x, acts, attended, squares, given, .. } = scratch;
         scale(attended, self.scales[0]);
         let next = Some(Reader { weight: &self.ffn_norm, raw: self.raw[1], operand: self.feed.operand() });
-        let stream = Stream { x, given, squares, out: acts };
+        let stream = Stream { x, given, squares, out: acts, factor: 1.0 };
         let finite = pass.add((&self.out, attended), (after[0], next), stream);
         finite & self.feed_forward(pass, after[1], scratch)
     }
 
-    /// The feed-forward part; returns whether the rows were finite.
+    /// The feed-forward part and what comes after it; returns whether the rows were finite.
     fn feed_forward(&self, pass: Pass<'_>, after: Option<&NormWeight>, scratch: &mut Scratch) -> bool {
-        let Scratch { x, acts, feed: memory, squares, given, .. } = scratch;
+        let Scratch { x, acts, feed: memory, squares, given, inputs, .. } = scratch;
         let next = match pass.next {
             Next::Block(next) => Some(next.reader()),
             Next::Head(_) | Next::Else => None,
         };
         let soon = || pass.cpu.pool.soon(pass.next.matrix().map_or(&[], Matrix::first_panel));
-        match &self.feed {
+        let (follows, factor) = match &self.token_input {
+            Some(input) => (Some(input.reader()), 1.0),
+            None => (next, self.factor),
+        };
+        let stream = Stream { x, given, squares, out: acts, factor };
+        let finite = match &self.feed {
             Feed::Dense(gated) => {
-                gated.inner(pass, acts, memory);
+                gated.inner(pass, stream.out, memory);
                 soon();
                 scale(&mut memory.inner, self.scales[1]);
-                pass.add((&gated.down, &memory.inner), (after, next), Stream { x, given, squares, out: acts })
+                pass.add((&gated.down, &memory.inner), (after, follows), stream)
             }
             Feed::Experts(experts) => {
-                experts.forward(pass, (x, acts), memory, (given, squares));
+                experts.forward(pass, (stream.x, stream.out), memory, (stream.given, stream.squares));
                 soon();
-                pass.add_given((after, next), self.scales[1], Stream { x, given, squares, out: acts })
+                pass.add_given((after, follows), self.scales[1], stream)
             }
-        }
+        };
+        let Some(input) = &self.token_input else { return finite };
+        let stream = Stream { x, given, squares, out: acts, factor: self.factor };
+        input.add(pass, (inputs, memory), next, stream) & finite
     }
 }

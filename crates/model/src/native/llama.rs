@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::cache::{AngleTable, KvCache};
 use super::layer::{BlockShape, Next, Scratch};
 use super::load::Source;
-use super::matrix::{Cpu, Matrix};
+use super::matrix::Cpu;
 use super::mixer::Memories;
 use super::pass::Pass;
 use super::recurrent::{Call, Recurrent};
@@ -20,6 +20,7 @@ pub(crate) use super::weights::Weights;
 use super::{head, load, read_ahead, threads};
 use crate::native::hidden_tap::States;
 use crate::options::Rollback;
+use crate::shared_kv::SharedKv;
 use crate::{
     Checkpoint, ExpertsMet, Forward, LogitRows, Model, ModelError, ModelSpec, RowPool, RowStats, Rows, Tap, check_path,
 };
@@ -162,7 +163,7 @@ impl NativeLlama {
             next: Next::Else,
         };
         // 1. Embedding: [m, d] -> [d / 16][m]
-        weights.embed_rows(tokens, hidden, &mut self.scratch.x);
+        weights.embed_rows(tokens, hidden, &mut self.scratch);
         // 2. Blocks
         let mut finite = true;
         states.keep(0, &self.scratch.x);
@@ -300,9 +301,12 @@ impl Model for NativeLlama {
         Ok(())
     }
 
+    fn shared_kv(&self) -> Result<Option<SharedKv>, ModelError> {
+        Ok(Some(SharedKv::new(self.cache.memory().clone(), self.len())))
+    }
+
     fn pass_bytes(&self) -> u64 {
-        let looked_up = self.weights.embedding.as_ref().map_or(0, Matrix::bytes);
-        (self.weights.bytes() - looked_up) as u64
+        (self.weights.bytes() - self.weights.looked_up_bytes()) as u64
     }
 
     fn experts_met(&self) -> Option<ExpertsMet> {

@@ -7,18 +7,20 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::cache::{AngleTable, KvCache, KvShape};
+use super::cache::{AngleTable, KvCache, KvHeads, KvShape};
+use super::inputs::LayerInputs;
 use super::layer::{BlockShape, Layer, NormWeight};
 use super::llama::{NativeLlama, Weights};
 use super::matrix::{Cpu, Matrix, RowOrder};
+use super::mixer::Mixer;
 use super::pack::lanes;
-use super::parts::{LayerParts, rows_of};
+use super::parts::{LayerParts, caches, rows_of};
 use super::recurrent::Recurrent;
 use super::tensors::{RawTensor, Tensors};
 use crate::files::{MatrixForm, ModelFiles};
 use crate::nn::TransformerConfig;
 use crate::options::Rollback;
-use crate::plan::{self, Head, Plan, Rows};
+use crate::plan::{self, Head, Keys, Plan, Rows};
 use crate::{ExpertsMet, ModelError, ModelSpec};
 use draftscope_kernels::{BLOCK, LANES, MAX_HEAD_DIM};
 
@@ -32,31 +34,36 @@ pub(crate) fn llama(
     on_layer: &mut dyn FnMut(usize, usize),
 ) -> Result<NativeLlama, ModelError> {
     check_width(config.d_model)?;
+    let caches = caches(plan).map_err(unsupported)?;
+    let base = BlockShape::of(config);
+    plan.attentions().try_for_each(|of| check_shape(&base.with_heads(of)))?;
+    let shape = base.widest(plan);
+    let own = plan.attentions().filter(|of| matches!(of.keys, Keys::Own(_)));
     let latents = (plan.latents().count(), plan.latents().next().map_or(0, |latent| latent.rank + latent.rotated));
-    let layers = plan.attentions().count();
-    let mut shape = BlockShape::of(config);
-    match layers {
-        0 => shape = shape.without_heads(),
-        _ => check_shape(&shape)?,
-    }
-    let kv = KvShape { layers, kv_heads: shape.kv_heads, head_dim: shape.head_dim, ctx_len, latents };
+    let heads = own.map(|of| KvHeads { count: of.kv_heads, width: of.key_width }).collect();
+    let kv = KvShape { heads, ctx_len, latents };
     let tables = plan.angles.iter().map(|angles| AngleTable::new(&angles.rope, angles.width, ctx_len)).collect();
     cpu.expect(tiled_bytes(source, (config.layers, 0), false));
     let weights = Loader { tensors: Tensors(source), cpu: &cpu, shape, angles: &plan.angles, norms_as_stored: false };
-    let weights = weights.read(plan, on_layer)?;
-    let (layers, final_norm, embedding, head) = weights;
+    let (mut layers, final_norm, embedding, head, inputs) = weights.read(plan, on_layer)?;
+    for (layer, cache) in layers.iter_mut().zip(caches) {
+        if let Mixer::Attention(attention) = &mut layer.mixer {
+            attention.cache = cache;
+        }
+    }
     let weights = Weights {
         cpu,
         shape,
         layers,
         final_norm,
         embedding,
+        inputs,
         head,
         embedding_scale: plan.embedding.scale as f32,
         logit_scale: plan.end.scale as f32,
         logit_cap: plan.end.cap.map(|cap| cap as f32),
     };
-    let spec = spec((source, config, plan), &weights, kv);
+    let spec = spec((source, config, plan), &weights, &kv);
     let recurrent = Recurrent::new(plan.deltas().map(|delta| delta.shape).collect(), Rollback::default());
     Ok(NativeLlama::new(Arc::new(weights), spec, (KvCache::new(kv), recurrent), tables))
 }
@@ -79,7 +86,7 @@ pub(super) fn no_blocks(what: impl std::fmt::Display) -> ModelError {
 }
 
 /// What the kernels require of the width of the stream.
-fn check_width(d_model: usize) -> Result<(), ModelError> {
+pub(super) fn check_width(d_model: usize) -> Result<(), ModelError> {
     let whole = d_model > 0 && d_model.is_multiple_of(BLOCK);
     whole.then_some(()).ok_or_else(|| no_blocks(format!("rows of {d_model} values")))
 }
@@ -100,8 +107,8 @@ pub(crate) fn check_shape(shape: &BlockShape) -> Result<(), ModelError> {
     Ok(())
 }
 
-/// Blocks, final norm, embedding unless it is the head, head.
-type Parts = (Vec<Layer>, NormWeight, Option<Matrix>, Matrix);
+/// Blocks, final norm, embedding unless it is the head, head, what tokens add to single layers.
+type Parts = (Vec<Layer>, NormWeight, Option<Matrix>, Matrix, Option<LayerInputs>);
 
 /// Packs tensors one after the other, and releases each one's file pages.
 pub(super) struct Loader<'a> {
@@ -117,6 +124,7 @@ pub(super) struct Loader<'a> {
 impl Loader<'_> {
     fn read(&self, plan: &Plan, on_layer: &mut dyn FnMut(usize, usize)) -> Result<Parts, ModelError> {
         // the largest first: a matrix takes memory twice while it is packed
+        let inputs = plan.embedding.by_layer.as_ref().map(|of| self.layer_inputs(of)).transpose()?;
         let tokens = self.matrix(&plan.embedding.table)?;
         let (head, embedding) = match &plan.end.head {
             Head::Tied => (tokens, None),
@@ -124,13 +132,24 @@ impl Loader<'_> {
         };
         let layer = |(index, layer)| {
             on_layer(index, plan.layers.len());
-            self.layer(layer)
+            let mut read = self.layer_alone(layer)?;
+            read.token_input = layer.token_input.as_ref().map(|input| self.token_input(input, index)).transpose()?;
+            Ok::<_, ModelError>(read)
         };
         let layers = plan.layers.iter().enumerate().map(layer).collect::<Result<Vec<_>, _>>()?;
-        Ok((layers, self.norm(&plan.end.norm, plan.width)?, embedding, head))
+        Ok((layers, self.norm(&plan.end.norm, plan.width)?, embedding, head, inputs))
     }
 
+    /// A layer of a module, to which tokens add nothing.
     pub(super) fn layer(&self, layer: &plan::Layer) -> Result<Layer, ModelError> {
+        match layer.token_input {
+            Some(_) => Err(unsupported("a draft module whose layers have inputs of their own")),
+            None => self.layer_alone(layer),
+        }
+    }
+
+    /// A layer without what tokens add to it.
+    fn layer_alone(&self, layer: &plan::Layer) -> Result<Layer, ModelError> {
         let d = self.shape.d_model;
         let parts = LayerParts::of(layer).map_err(unsupported)?;
         let before = parts.before.map(|norm| norm.map_or_else(|| Ok(lanes(&vec![1.0; d])), |norm| self.norm(norm, d)));
@@ -154,6 +173,11 @@ impl Loader<'_> {
             after_norms,
             raw: parts.before.map(|norm| norm.is_none()),
             scales,
+            token_input: None,
+            factor: match &layer.output_scale {
+                Some(name) => self.tensors.0.vector(name, 1)?[0],
+                None => 1.0,
+            },
         })
     }
 
@@ -237,7 +261,7 @@ pub(super) fn both<T>([first, second]: [Result<T, ModelError>; 2]) -> Result<[T;
     Ok([first?, second?])
 }
 
-fn spec((source, config, plan): Source<'_>, weights: &Weights, kv: KvShape) -> ModelSpec {
+fn spec((source, config, plan): Source<'_>, weights: &Weights, kv: &KvShape) -> ModelSpec {
     let mut info = config.describe(source.name(), source.file_name());
     info.own_name = source.other_name();
     info.weight_bytes = weights.bytes() as u64;

@@ -32,6 +32,8 @@ pub(crate) enum Mixer {
 pub(crate) enum LayerMemory<'a> {
     /// Keys and values.
     Keys(LayerCache<'a>),
+    /// Those of a target, for rows so many positions after the last one that they see.
+    Lent(LayerCache<'a>, usize),
     /// The rows of latent attention, `[positions][rank + rotated]`.
     Latents(&'a mut [f32]),
     /// A state.
@@ -42,25 +44,20 @@ pub(crate) enum LayerMemory<'a> {
 #[derive(Debug)]
 pub(super) struct Memories<'a, States> {
     cache: &'a mut KvCache,
-    /// Layers of the cache that were handed out.
-    attending: usize,
-    /// The same of layers of latent attention.
+    /// Layers of latent attention whose rows were handed out.
     latents: usize,
     states: States,
 }
 
 impl<'a, States: Iterator<Item = Recurrence<'a>>> Memories<'a, States> {
     pub(super) fn new(cache: &'a mut KvCache, states: States) -> Self {
-        Self { cache, attending: 0, latents: 0, states }
+        Self { cache, latents: 0, states }
     }
 
     /// That of the next layer, which has this mixer.
     pub(super) fn next(&mut self, mixer: &Mixer) -> LayerMemory<'_> {
         match mixer {
-            Mixer::Attention(_) => {
-                self.attending += 1;
-                LayerMemory::Keys(self.cache.layer(self.attending - 1))
-            }
+            Mixer::Attention(attention) => LayerMemory::Keys(self.cache.layer(attention.cache)),
             Mixer::Latent(_) => {
                 self.latents += 1;
                 LayerMemory::Latents(self.cache.latents(self.latents - 1))
@@ -135,6 +132,9 @@ impl Mixer {
         match (self, memory) {
             (Self::Attention(attention), LayerMemory::Keys(cache)) => {
                 attention.forward(pass, (cache, reader), scratch);
+            }
+            (Self::Attention(attention), LayerMemory::Lent(cache, ahead)) => {
+                attention.ask(pass, (cache, reader), ahead, scratch);
             }
             (Self::Latent(latent), LayerMemory::Latents(rows)) => latent.forward(pass, (rows, reader), scratch),
             (Self::Delta(delta), LayerMemory::State(state)) => delta.forward(pass, (state, reader), scratch),

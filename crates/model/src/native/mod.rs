@@ -7,6 +7,8 @@
 
 pub(crate) mod account;
 mod answers;
+mod assistant;
+mod assistant_head;
 pub(crate) mod attention;
 pub(crate) mod batch;
 pub(crate) mod cache;
@@ -21,6 +23,7 @@ pub(crate) mod head;
 pub(crate) mod heads;
 pub(crate) mod hidden_tap;
 pub(crate) mod history;
+mod inputs;
 mod latent;
 mod latent_attend;
 pub(crate) mod layer;
@@ -28,6 +31,7 @@ pub(crate) mod linear;
 pub(crate) mod llama;
 pub(crate) mod load;
 mod load_feed;
+mod load_inputs;
 mod load_latent;
 mod load_mixer;
 pub(crate) mod matrix;
@@ -53,6 +57,7 @@ pub(crate) mod transpose;
 pub(crate) mod tree;
 mod weights;
 
+pub(crate) use assistant::NativeAssistant;
 pub use batch::{BATCH_ROWS, BatchForward, BatchRow, NativeBatch};
 pub use linear::{NativeCpu, NativeLinear};
 pub use llama::NativeLlama;

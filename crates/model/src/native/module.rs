@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::cache::{AngleTable, KvCache, KvShape};
+use super::cache::{AngleTable, KvCache, KvHeads, KvShape};
 use super::head;
 use super::layer::{BlockShape, Scratch};
 use super::llama::{NativeLlama, Weights};
@@ -55,12 +55,13 @@ impl ModuleMemory {
     /// and the width of what they cache; then there are none of keys and values.
     pub(crate) fn new(target: &NativeLlama, (shape, latents): (BlockShape, (usize, usize)), angles: &Angles) -> Self {
         let (layers, ctx_len) = (1 - latents.0, target.cache.shape().ctx_len);
-        let kv = KvShape { layers, kv_heads: shape.kv_heads, head_dim: shape.head_dim, ctx_len, latents };
+        let heads = vec![KvHeads { count: shape.kv_heads, width: shape.head_dim }; layers].into();
+        let kv = KvShape { heads, ctx_len, latents };
         Self {
             target: Arc::clone(&target.weights),
             shape,
             cache: KvCache::new(kv),
-            angles: AngleTable::new(&angles.rope, angles.width, kv.ctx_len + 1),
+            angles: AngleTable::new(&angles.rope, angles.width, ctx_len + 1),
             scratch: Scratch::default(),
         }
     }

@@ -121,7 +121,7 @@ impl Loader<'_> {
     }
 
     /// The left and the right half of a matrix `[d, 2 d]`: as stored where a half is whole blocks, else in f32.
-    fn halves(&self, of: &plan::Matrix) -> Result<[Matrix; 2], ModelError> {
+    pub(super) fn halves(&self, of: &plan::Matrix) -> Result<[Matrix; 2], ModelError> {
         let (rows, columns) = (of.rows, of.columns);
         let stored = self.tensors.0.stored(of.name(), &[rows, columns])?.compact();
         let encoding = stored.encoding();

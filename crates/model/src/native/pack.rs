@@ -1,7 +1,7 @@
 //! Packs the block of a draft module whose tensors come as plain numbers.
 
 use super::{
-    attention::Attention,
+    attention::{Adds, Attention},
     feed::{Feed, Gated},
     gate_up::GateUp,
     layer::{BlockShape, Layer, NormWeight},
@@ -54,10 +54,13 @@ impl BlockPacker<'_> {
         Ok(Layer {
             attn_norm: norm("attn_norm", d)?,
             mixer: Mixer::Attention(Attention {
+                shape: *shape,
+                adds: Adds::KeysAndValues,
+                cache: 0,
                 qkv: (self.pack)(input, &qkv),
                 head_norms: match qk_norm {
-                    true => Some([norm("attn_q_norm", head_dim)?, norm("attn_k_norm", head_dim)?]),
-                    false => None,
+                    true => [Some(norm("attn_q_norm", head_dim)?), Some(norm("attn_k_norm", head_dim)?), None],
+                    false => [const { None }; 3],
                 },
                 width_norms: None,
                 rule: Rule::usual(head_dim),
@@ -77,6 +80,8 @@ impl BlockPacker<'_> {
             after_norms: None,
             raw: [false; 2],
             scales: [1.0; 2],
+            token_input: None,
+            factor: 1.0,
         })
     }
 }

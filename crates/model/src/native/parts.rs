@@ -2,38 +2,85 @@
 //!
 //! Invariant: whatever a plan asks for beyond these pieces is an error that names it, never left out.
 
+use crate::nn::PairOrder;
 use crate::plan::{
-    Attention, Delta, Feed, GatedFeed, HeadNorm, Keys, KeysAndValues, Latent, LatentQueries, Layer, Matrix, Mixer,
-    Norm, Plan, RouterInput, Rows,
+    Angles, Attention, Delta, Feed, GatedFeed, HeadNorm, Keys, KeysAndValues, Latent, LatentQueries, Layer, Matrix,
+    Mixer, Norm, Over, Plan, Rotation, RouterInput, Rows, TokenInput,
 };
+use draftscope_kernels::BLOCK;
 
 /// Whether whole passes of this plan run here; else its matrices do.
 pub(crate) fn runs(plan: &Plan) -> bool {
-    let Ok(layers) = plan.layers.iter().map(LayerParts::of).collect::<Result<Vec<_>, _>>() else { return false };
-    let attending = layers.iter().filter_map(|layer| match layer.mixer {
-        MixerParts::Attention(AttentionParts { attention, .. }) => {
-            Some([attention.heads, attention.kv_heads, attention.key_width])
-        }
-        MixerParts::Latent(_) | MixerParts::Delta(_) => None,
-    });
-    let latents = layers.iter().filter_map(|layer| match layer.mixer {
-        MixerParts::Latent(latent) => Some(latent.rank + latent.rotated),
-        MixerParts::Attention(_) | MixerParts::Delta(_) => None,
-    });
-    let widest = attending.clone().next().map_or(usize::MAX, |[_, _, head_dim]| head_dim);
-    !layers.is_empty()
-        && are_alike(attending)
+    let latents = plan.latents().map(|latent| latent.rank + latent.rotated);
+    !plan.layers.is_empty()
+        && plan.layers.iter().all(|layer| LayerParts::of(layer).is_ok())
+        && caches(plan).is_ok()
         && are_alike(latents)
-        && plan.angles.iter().all(|angles| angles.width <= widest && angles.width.is_multiple_of(2))
-        && plan.embedding.by_layer.is_none()
-        && [&plan.embedding.table, plan.head()]
-            .into_iter()
-            .all(|matrix| rows_of(matrix).is_ok() && matrix.bias.is_none())
+        && plan.attentions().all(|attention| angles_suit(attention, &plan.angles))
+        && inputs_suit(plan)
+        && plan.angles.iter().all(|angles| angles.width.is_multiple_of(2))
+        && [&plan.embedding.table, plan.head()].into_iter().all(is_plain)
 }
 
 fn are_alike<T: PartialEq>(mut of: impl Iterator<Item = T>) -> bool {
     let first = of.next();
     of.all(|one| Some(one) == first)
+}
+
+/// Whether a matrix is adjacent rows of a tensor, without a bias.
+fn is_plain(matrix: &Matrix) -> bool {
+    rows_of(matrix).is_ok() && matrix.bias.is_none()
+}
+
+/// The layer of the cache that each layer with attention reads, its own or that of an earlier one, in the order of all layers;
+/// 0 for others.
+///
+/// # Errors
+/// What this backend does not compute.
+pub(super) fn caches(plan: &Plan) -> Result<Vec<usize>, &'static str> {
+    let (mut read, mut count) = (Vec::with_capacity(plan.layers.len()), 0);
+    for layer in &plan.layers {
+        let Mixer::Attention(attention) = &layer.mixer else {
+            read.push(0);
+            continue;
+        };
+        let heads = |of: &Attention| (of.kv_heads, of.key_width);
+        read.push(match &attention.keys {
+            Keys::Own(_) => {
+                count += 1;
+                count - 1
+            }
+            Keys::OfLayer(other) => match (plan.layers.get(*other).map(|layer| &layer.mixer), read.get(*other)) {
+                (Some(Mixer::Attention(of)), Some(cache)) if heads(of) == heads(attention) => *cache,
+                _ => return Err("layers that read keys of no earlier layer with such heads"),
+            },
+            Keys::OfTarget => return Err("layers that read keys of another model"),
+        });
+    }
+    Ok(read)
+}
+
+/// Whether heads are rotated by angles that they have room for. Values that are keys must not be reordered with them.
+fn angles_suit(attention: &Attention, angles: &[Angles]) -> bool {
+    let Some(Rotation { table, pairs }) = attention.rotation else { return true };
+    let width = attention.key_width;
+    let lends_values = matches!(&attention.keys, Keys::Own(own) if own.v.is_none());
+    angles.get(table).is_some_and(|angles| {
+        angles.width <= width && (!lends_values || (angles.width == width && pairs == PairOrder::HalfSplit))
+    })
+}
+
+/// Whether there is a slice of whole blocks of a table for each layer that reads one.
+fn inputs_suit(plan: &Plan) -> bool {
+    let Some(of) = &plan.embedding.by_layer else {
+        return plan.layers.iter().all(|layer| layer.token_input.is_none());
+    };
+    let reads =
+        |input: &TokenInput| input.gate.rows == of.width && [&input.gate, &input.project].into_iter().all(is_plain);
+    of.width.is_multiple_of(BLOCK)
+        && of.table.columns == plan.layers.len() * of.width
+        && [&of.table, &of.project].into_iter().all(is_plain)
+        && plan.layers.iter().all(|layer| layer.token_input.as_ref().is_none_or(reads))
 }
 
 /// The adjacent rows of one tensor that a matrix is.
@@ -72,10 +119,8 @@ pub(super) enum MixerParts<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AttentionParts<'a> {
     pub(super) attention: &'a Attention,
-    pub(super) keys: &'a KeysAndValues,
-    pub(super) values: &'a Matrix,
-    /// Norms of queries and keys, over the same.
-    pub(super) query_norms: Option<[&'a HeadNorm; 2]>,
+    /// `None`: those of another layer, or of a target, are read.
+    pub(super) keys: Option<&'a KeysAndValues>,
 }
 
 impl<'a> LayerParts<'a> {
@@ -86,9 +131,6 @@ impl<'a> LayerParts<'a> {
     pub(super) fn of(layer: &'a Layer) -> Result<Self, &'static str> {
         let mixer = MixerParts::of(&layer.mixer)?;
         check_feed(&layer.feed)?;
-        if layer.token_input.is_some() || layer.output_scale.is_some() {
-            return Err("inputs or scales of single layers");
-        }
         let after = match (&layer.mix.after, &layer.fed.after) {
             (None, None) => None,
             (Some(after_mix), Some(after_fed)) => Some([after_mix, after_fed]),
@@ -138,25 +180,28 @@ impl<'a> MixerParts<'a> {
 
 impl<'a> AttentionParts<'a> {
     fn of(attention: &'a Attention) -> Result<Self, &'static str> {
-        let Keys::Own(keys) = &attention.keys else { return Err("layers that read keys of others") };
-        let (Some(values), None) = (&keys.v, &keys.v_norm) else { return Err("values that are keys, or are normed") };
+        let keys = match &attention.keys {
+            Keys::Own(keys) => Some(keys),
+            Keys::OfLayer(_) | Keys::OfTarget => None,
+        };
         let is_whole = |rows: &Rows| rows.count == 1 || rows.len.is_multiple_of(attention.key_width);
-        let turned = attention.q.stored.iter().chain(&keys.k.stored);
+        let turned = attention.q.stored.iter().chain(keys.iter().flat_map(|keys| &keys.k.stored));
+        let over_all = |norm: Option<&HeadNorm>| norm.is_some_and(|norm| norm.over == Over::Width);
+        let of_keys = keys.and_then(|keys| keys.k_norm.as_ref());
         let odd = [
             (!attention.sight.causal, "attention to later positions"),
             (attention.key_width != attention.value_width, "values of another width than keys"),
             (attention.gate.as_ref().is_some_and(|gate| gate.bias.is_some()), "biases of gates"),
             (attention.rotation.is_some() && !turned.clone().all(is_whole), "heads whose rows are not adjacent"),
+            (
+                over_all(attention.q_norm.as_ref()) != over_all(of_keys),
+                "norms over all heads of queries or of keys alone",
+            ),
         ];
         if let Some((_, what)) = odd.iter().find(|(odd, _)| *odd) {
             return Err(what);
         }
-        let query_norms = match (&attention.q_norm, &keys.k_norm) {
-            (None, None) => None,
-            (Some(q), Some(k)) if q.over == k.over => Some([q, k]),
-            _ => return Err("norms of queries or keys alone"),
-        };
-        Ok(Self { attention, keys, values, query_norms })
+        Ok(Self { attention, keys })
     }
 }
 

@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use super::{
+    attention::HeadNorms,
     cache::{AngleTable, LayerCache, Slabs},
     layer::{BlockShape, Next, NormWeight, Reader},
     matrix::{Cpu, Matrix},
@@ -66,6 +67,15 @@ pub(super) struct Stream<'a> {
     pub(super) squares: &'a mut Vec<f32>,
     /// What the next step reads.
     pub(super) out: &'a mut Acts,
+    /// Factor of the stream after that.
+    pub(super) factor: f32,
+}
+
+/// Multiplies numbers of the stream with a factor.
+fn scale(x: &mut [[f32; LANES]], factor: f32) {
+    if factor != 1.0 {
+        x.as_flattened_mut().iter_mut().for_each(|x| *x *= factor);
+    }
 }
 
 /// Partial attention of a row and one KV head's query heads.
@@ -99,6 +109,7 @@ impl Pass<'_> {
         match (after, next) {
             (None, None) => {
                 self.product(product.0, product.1, Onto::Present, stream.x);
+                scale(stream.x, stream.factor);
                 true
             }
             (None, Some(next)) => self.add_product_normed(product, stream, next),
@@ -110,7 +121,7 @@ impl Pass<'_> {
     fn add_normed_product(
         &self,
         (matrix, acts): (&Matrix, &Acts),
-        Stream { x, given, squares, out }: Stream<'_>,
+        Stream { x, given, squares, out, factor }: Stream<'_>,
         (after, next): (&NormWeight, Option<Reader<'_>>),
     ) -> bool {
         let (m, isa) = (self.m, self.cpu.isa);
@@ -130,7 +141,8 @@ impl Pass<'_> {
         let (inverses, finite) = divisors(squares, m, self.shape.eps);
         let sums = x.chunks_exact_mut(TILES * m).zip(given.chunks_exact(TILES * m)).zip(after.chunks_exact(TILES));
         let add = |x: &mut [[f32; LANES]], y: &[[f32; LANES]], weight: &[[f32; LANES]]| {
-            AddNormed { x, y, weight, divisors: &inverses[..m] }.run_on(isa);
+            AddNormed { x: &mut *x, y, weight, divisors: &inverses[..m] }.run_on(isa);
+            scale(x, factor);
         };
         let Some(Reader { weight, raw, operand }) = next else {
             self.cpu.pool.each(&mut sums.collect::<Vec<_>>(), |_, ((x, y), after)| add(x, y, after));
@@ -150,12 +162,12 @@ impl Pass<'_> {
         finite & also
     }
 
-    /// `x += scale · after(given)`, and `out` as [`Pass::add`] says.
+    /// `x += times · after(given)`, and `out` as [`Pass::add`] says.
     pub(super) fn add_given(
         &self,
         (after, next): (Option<&NormWeight>, Option<Reader<'_>>),
-        scale: f32,
-        Stream { x, given, squares, out }: Stream<'_>,
+        times: f32,
+        Stream { x, given, squares, out, factor }: Stream<'_>,
     ) -> bool {
         let (m, isa) = (self.m, self.cpu.isa);
         if let Some(after) = after {
@@ -163,10 +175,11 @@ impl Pass<'_> {
         }
         let add = |x: &mut [[f32; LANES]], given: &[[f32; LANES]]| {
             let sums = x.as_flattened_mut().iter_mut().zip(given.as_flattened());
-            match scale == 1.0 {
+            match times == 1.0 {
                 true => sums.for_each(|(x, given)| *x += given),
-                false => sums.for_each(|(x, given)| *x += scale * given),
+                false => sums.for_each(|(x, given)| *x += times * given),
             }
+            scale(x, factor);
         };
         let sums = x.chunks_exact_mut(TILES * m).zip(given.chunks_exact(TILES * m));
         let Some(Reader { weight, raw, operand }) = next else {
@@ -191,7 +204,7 @@ impl Pass<'_> {
     fn add_product_normed(
         &self,
         (matrix, acts): (&Matrix, &Acts),
-        Stream { x, squares, out, .. }: Stream<'_>,
+        Stream { x, squares, out, factor, .. }: Stream<'_>,
         Reader { weight, raw, operand }: Reader<'_>,
     ) -> bool {
         out.shape(self.m, weight.len() * LANES, operand);
@@ -203,6 +216,7 @@ impl Pass<'_> {
             (&mut parts, 1),
             |tile, x| matrix.multiply(self.cpu, tile, acts, Onto::Present, x),
             |_, x, part| {
+                scale(x, factor);
                 for ((squares, out), weight) in part {
                     NormPart { x, weight, out, squares }.run_on(self.cpu.isa);
                 }
@@ -260,7 +274,7 @@ impl Pass<'_> {
         &self,
         tiles: &mut [[f32; LANES]],
         out: &mut HeadOut<'_>,
-        (rule, norms): (Rule, Option<&[NormWeight; 2]>),
+        (rule, [of_queries, of_keys, of_values]): (Rule, &HeadNorms),
     ) {
         let (m, isa) = (self.m, self.cpu.isa);
         let angles = rule.table.map_or(Angles::NONE, |table| match self.tree {
@@ -269,15 +283,16 @@ impl Pass<'_> {
         });
         match out {
             HeadOut::Query => {
-                self.norm_head(tiles, m, norms.map(|norms| &norms[0]));
+                self.norm_head(tiles, m, of_queries.as_ref());
                 Rotate { tiles, m, angles, scale: rule.query_scale }.run_on(isa);
             }
             HeadOut::Key(Slabs { start, slabs }) => {
-                self.norm_head(tiles, m, norms.map(|norms| &norms[1]));
+                self.norm_head(tiles, m, of_keys.as_ref());
                 Rotate { tiles: &mut *tiles, m, angles, scale: 1.0 }.run_on(isa);
                 StoreKeys { tiles, m, position: self.base - *start, slabs }.run_on(isa);
             }
             HeadOut::Value(Slabs { start, slabs }) => {
+                self.norm_head(tiles, m, of_values.as_ref());
                 StoreValues { tiles, m, position: self.base - *start, slabs }.run_on(isa);
             }
             HeadOut::Gate => Sigmoid { tiles }.run_on(isa),

@@ -309,7 +309,7 @@ impl Reference<'_> {
     }
 }
 
-fn gate_up(act: Activation, gate: Vec<f64>, up: Vec<f64>) -> Vec<f64> {
+pub(super) fn gate_up(act: Activation, gate: Vec<f64>, up: Vec<f64>) -> Vec<f64> {
     let gate = gate.into_iter().map(|x| match act {
         Activation::Silu => x / (1.0 + (-x).exp()),
         Activation::Gelu => 0.5 * x * (1.0 + (0.797_884_560_8 * (x + 0.044_715 * x * x * x)).tanh()),

@@ -2,7 +2,8 @@
 
 use super::delta_state::DeltaLayers;
 use super::head;
-use super::layer::{BlockShape, Layer, NormWeight};
+use super::inputs::LayerInputs;
+use super::layer::{BlockShape, Layer, NormWeight, Scratch};
 use super::matrix::{Cpu, Matrix};
 use crate::ModelError;
 use draftscope_kernels::{Acts, DeltaHead, LANES, Norm, Operand, PROMPT_ROWS};
@@ -17,6 +18,8 @@ pub(crate) struct Weights {
     pub(crate) final_norm: NormWeight,
     /// `None` if the head serves as embedding too.
     pub(crate) embedding: Option<Matrix>,
+    /// What tokens add to single layers.
+    pub(crate) inputs: Option<LayerInputs>,
     pub(crate) head: Matrix,
     /// Factor of embeddings.
     pub(crate) embedding_scale: f32,
@@ -31,7 +34,14 @@ impl Weights {
     pub(crate) fn bytes(&self) -> usize {
         let layers: usize = self.layers.iter().map(Layer::bytes).sum();
         let ends = self.head.bytes() + self.embedding.as_ref().map_or(0, Matrix::bytes);
-        layers + ends + size_of_val(self.final_norm.as_slice())
+        let inputs = self.inputs.as_ref().map_or(0, LayerInputs::bytes);
+        layers + inputs + ends + size_of_val(self.final_norm.as_slice())
+    }
+
+    /// Bytes of tables whose rows are only looked up.
+    pub(crate) fn looked_up_bytes(&self) -> usize {
+        let inputs = self.inputs.as_ref().map_or(0, |inputs| inputs.table.bytes());
+        self.embedding.as_ref().map_or(0, Matrix::bytes) + inputs
     }
 
     /// Embedding of one token, as plain numbers.
@@ -55,16 +65,19 @@ impl Weights {
         (&self.head, self.logit_cap)
     }
 
-    /// Embeddings of tokens: rows to `rows` `[m][d / 16]`, tiles to `x` `[d / 16][m]`.
-    pub(crate) fn embed_rows(&self, tokens: &[TokenId], rows: &mut [[f32; LANES]], x: &mut Vec<[f32; LANES]>) {
+    /// Embeddings of tokens: rows to `rows` `[m][d / 16]`, tiles to the stream; and what they add to single layers.
+    pub(crate) fn embed_rows(&self, tokens: &[TokenId], rows: &mut [[f32; LANES]], scratch: &mut Scratch) {
         let (tiles, m) = (self.shape.d_model / LANES, tokens.len());
-        x.resize(tiles * m, [0.0; LANES]);
+        scratch.x.resize(tiles * m, [0.0; LANES]);
         for (row, &token) in tokens.iter().enumerate() {
             let plain = &mut rows[row * tiles..(row + 1) * tiles];
             self.embed(token, plain.as_flattened_mut());
-            for (to, tile) in x[row..].iter_mut().step_by(m).zip(plain) {
+            for (to, tile) in scratch.x[row..].iter_mut().step_by(m).zip(plain) {
                 *to = *tile;
             }
+        }
+        if let Some(inputs) = &self.inputs {
+            inputs.of(&self.cpu, (tokens, rows), &mut scratch.acts, &mut scratch.inputs);
         }
     }
 

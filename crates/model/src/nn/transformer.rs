@@ -9,7 +9,6 @@ use std::sync::Arc;
 use candle_core::Tensor;
 
 use crate::nn::{Embedding, KvCache, LayerWeights, Output, PassRows, States, Streams, TreeRows, Trunk, numbers_of};
-use crate::shared_kv::SharedKv;
 use crate::{Checkpoint, ExpertsMet, Forward, LogitRows, Model, ModelError, ModelSpec, Rows, Tap, check_path};
 use draftscope_protocol::{ModelInfo, TokenId};
 
@@ -74,14 +73,6 @@ pub trait Transformer: Send + Sync {
         rows: &PassRows,
         cache: &mut KvCache,
     ) -> Result<Tensor, ModelError>;
-
-    /// As [`Model::shared_kv`], of so many positions.
-    ///
-    /// # Errors
-    /// When the caches cannot be read.
-    fn shared_kv(&self, _caches: &[KvCache], _len: usize) -> Result<Option<SharedKv>, ModelError> {
-        Ok(None)
-    }
 }
 
 /// A target: shared weights and its own caches.
@@ -234,10 +225,6 @@ impl<W: Transformer + 'static> Model for TransformerModel<W> {
 
     fn experts_met(&self) -> Option<ExpertsMet> {
         self.weights.trunk().experts_met()
-    }
-
-    fn shared_kv(&self) -> Result<Option<SharedKv>, ModelError> {
-        self.weights.shared_kv(&self.caches, self.len)
     }
 
     fn checkpoint(&self) -> Result<Checkpoint, ModelError> {

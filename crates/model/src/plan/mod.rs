@@ -40,6 +40,7 @@
 //! names in GGUF files, whatever the files are; a folder [translates](crate::files::TensorNames) them. Shapes are
 //! outermost dimension first. Sizes are consistent: the family has checked its keys.
 
+mod assistant;
 mod attention;
 mod delta;
 mod description;
@@ -54,6 +55,7 @@ mod own_module;
 mod tensors_of;
 mod usual;
 
+pub use assistant::{Assistant, Clusters};
 pub use attention::{Attention, Folded, HeadNorm, Keys, KeysAndValues, Latent, LatentQueries, Over, Sight};
 pub use delta::{Decay, Delta, DeltaShape, HeadOrder};
 pub use description::Description;

@@ -61,7 +61,7 @@ impl Layer {
     }
 
     /// Queries of normed rows, `[heads, m, hd]`, not yet rotated.
-    pub(super) fn queries(&self, normed: &Tensor) -> Result<Tensor, ModelError> {
+    fn queries(&self, normed: &Tensor) -> Result<Tensor, ModelError> {
         self.q_norm.forward(&self.split(&self.q.forward(normed)?, self.heads)?)
     }
 
@@ -100,7 +100,7 @@ impl Layer {
     }
 
     /// The rest of the layer after attention: `x [m, d]`, attended `[m, heads · hd] -> [m, d]`.
-    pub(super) fn rest(&self, x: &Tensor, attended: Tensor, per_layer: Option<&Tensor>) -> Result<Tensor, ModelError> {
+    fn rest(&self, x: &Tensor, attended: Tensor, per_layer: Option<&Tensor>) -> Result<Tensor, ModelError> {
         // 1. add what attention gives
         let x = (x + self.post_attn_norm.forward(&self.o.forward(&attended)?)?)?;
         drop(attended); // a prompt's is large
@@ -116,21 +116,6 @@ impl Layer {
             x = (&x + input.norm.forward(&input.project.forward(&gated)?)?)?;
         }
         Ok((x * self.scale)?)
-    }
-
-    /// A copy whose norms all have this added to their weights.
-    pub(super) fn shifted(&self, by: f64) -> Result<Self, ModelError> {
-        let mut layer = self.clone();
-        for norm in [
-            &mut layer.attn_norm,
-            &mut layer.q_norm,
-            &mut layer.post_attn_norm,
-            &mut layer.ffn_norm,
-            &mut layer.post_ffn_norm,
-        ] {
-            *norm = norm.shifted(by)?;
-        }
-        Ok(layer)
     }
 }
 

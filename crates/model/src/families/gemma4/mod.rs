@@ -23,7 +23,7 @@ use crate::ModelError;
 use crate::families::gemma4::layer::Layer;
 use crate::nn::{BlockPass, KvCache, Linear, PairOrder, PassRows, RmsNorm, Rope, Tensors, Transformer, Trunk, ids};
 use crate::options::WeightType;
-use crate::shared_kv::{Reach, SharedKv, SharedLayer};
+use crate::shared_kv::Reach;
 use draftscope_protocol::TokenId;
 
 pub use self::config::{Gemma, Gemma4Config, LayerShape, PerLayer};
@@ -40,7 +40,7 @@ struct PerLayerTable {
     norm: RmsNorm,
 }
 
-/// Weights of a target; shared by its forks and read by its assistant.
+/// Weights of a target; shared by its forks.
 pub struct Gemma4Weights {
     trunk: Trunk<Layer>,
     gemma: Gemma,
@@ -81,13 +81,11 @@ impl Gemma4Weights {
     }
 }
 
-/// Angles of both kinds of layers, for one position more than the context (assistants may be one further) and as many
-/// as drafts may add.
+/// Angles of both kinds of layers.
 fn ropes(gemma: &Gemma, ctx_len: usize, device: &Device) -> Result<[Rope; 2], ModelError> {
-    let positions = ctx_len + 1 + usize::from(draftscope_protocol::MAX_DRAFT_LEN);
     let rope = |reach, spec| {
         let width = gemma.layers.iter().find(|layer| layer.reach == reach).map_or(2, |layer| layer.head_dim);
-        Rope::new(spec, width, positions, (PairOrder::HalfSplit, device))
+        Rope::new(spec, width, ctx_len, (PairOrder::HalfSplit, device))
     };
     Ok([rope(Reach::Sliding, &gemma.sliding_rope)?, rope(Reach::Full, &gemma.full_rope)?])
 }
@@ -151,14 +149,5 @@ impl Transformer for Gemma4Weights {
         let window = (layer.shape.reach == Reach::Sliding).then_some(self.gemma.window);
         let pass = BlockPass { window, ..BlockPass::new(self.rope(layer.shape.reach), rows) };
         layer.forward(x, pass, own.as_ref(), cache)
-    }
-
-    fn shared_kv(&self, caches: &[KvCache], len: usize) -> Result<Option<SharedKv>, ModelError> {
-        let layer = |reach| -> Result<Option<SharedLayer>, ModelError> {
-            let index = self.gemma.lender(reach).and_then(|layer| self.gemma.cache_read_by(layer));
-            let cache = index.and_then(|index| caches.get(index));
-            cache.map(|cache| cache.prefix(len).map(SharedLayer::from)).transpose()
-        };
-        Ok(Some(SharedKv::new(layer(Reach::Sliding)?, layer(Reach::Full)?, len)))
     }
 }

@@ -11,16 +11,20 @@ use crate::shared_kv::Reach;
 
 /// The plan of a model of these sizes.
 pub(super) fn plan(config: &TransformerConfig, gemma: &Gemma, files: PlanFiles<'_>) -> Plan {
-    let width = |reach| gemma.layers.iter().find(|layer| layer.reach == reach).map_or(2, |layer| layer.head_dim);
-    let angles = [(Reach::Sliding, &gemma.sliding_rope), (Reach::Full, &gemma.full_rope)]
-        .map(|(reach, rope)| Angles { rope: rope.clone(), width: width(reach) });
     let layers =
         (0..config.layers).map(|index| layer((config.heads, gemma), &BlockNames::of(config, index, false), files));
-    let mut plan = Plan::usual(config, angles.into(), layers.collect(), false);
+    let mut plan = Plan::usual(config, angles(gemma), layers.collect(), false);
     plan.embedding.scale = (config.d_model as f64).sqrt();
     plan.embedding.by_layer = gemma.per_layer.map(|of| layer_table(config, of));
     plan.end.cap = gemma.softcap.map(f64::from);
     plan
+}
+
+/// The angles of sliding layers and of full ones.
+pub(super) fn angles(gemma: &Gemma) -> Vec<Angles> {
+    let width = |reach| gemma.layers.iter().find(|layer| layer.reach == reach).map_or(2, |layer| layer.head_dim);
+    let kinds = [(Reach::Sliding, &gemma.sliding_rope), (Reach::Full, &gemma.full_rope)];
+    kinds.map(|(reach, rope)| Angles { rope: rope.clone(), width: width(reach) }).into()
 }
 
 fn layer_table(config: &TransformerConfig, of: PerLayer) -> LayerTable {

@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use crate::ModelError;
 use crate::error::{clean, name_of};
-use crate::families::gemma4::assistant::{config::AssistantConfig, file::AssistantFile, load::open_gguf};
-use crate::files::SideFiles;
+use crate::families::gemma4::assistant::{config::AssistantConfig, load::open};
+use crate::files::{GgufFile, SideFiles};
 use crate::shared_kv::Reach;
 
 /// Figures of an assistant.
@@ -53,23 +53,18 @@ impl AssistantCard {
     /// # Errors
     /// If it is damaged or not supported.
     pub fn read(folder: &Path) -> Result<Option<Self>, ModelError> {
-        let (config, file) = if folder.is_file() {
-            let gguf = open_gguf(folder)?;
-            if !AssistantConfig::is_in(&gguf) {
-                return Ok(None);
-            }
-            (AssistantConfig::from_gguf(&gguf)?, AssistantFile::Gguf(gguf))
-        } else {
-            let files = SideFiles::of(folder);
-            let Some(json) = files.read("config.json")?.filter(|json| AssistantConfig::is_one(json)) else {
-                return Ok(None);
-            };
-            (AssistantConfig::from_json(&json)?, AssistantFile::open(folder)?)
+        let is_one = match folder.is_file() {
+            true => AssistantConfig::is_in(&GgufFile::open(folder)?),
+            false => SideFiles::of(folder).read("config.json")?.is_some_and(|json| AssistantConfig::is_one(&json)),
         };
+        if !is_one {
+            return Ok(None);
+        }
+        let (config, files) = open(folder)?;
         Ok(Some(Self {
             title: name_of(folder),
             kind: "gemma4_assistant",
-            parameters: config.matrix_weights(),
+            parameters: config.plan().weights(),
             layers: config.gemma.layers.len(),
             full_layers: config.gemma.layers.iter().filter(|layer| layer.reach == Reach::Full).count(),
             d_model: config.d_model,
@@ -80,7 +75,7 @@ impl AssistantCard {
             vocab: config.vocab,
             clusters: config.clusters.map_or(0, |clusters| clusters.count),
             clusters_looked_in: config.clusters.map_or(0, |clusters| clusters.looked_in),
-            tensor_bytes: file.bytes(),
+            tensor_bytes: files.tensor_bytes(),
             kv_bytes_per_token: 0,
         }))
     }

@@ -7,12 +7,13 @@ use crate::ModelError;
 use crate::error::clean;
 use crate::families::gemma4::{
     Gemma,
+    assistant::names::ORDERING,
     gguf::Keys,
     keys::{GemmaKeys, Sizes},
-    plan::layer,
+    plan::{angles, layer},
 };
 use crate::files::GgufFile;
-use crate::plan::{BlockNames, PlanFiles};
+use crate::plan::{self, Assistant, BlockNames, Matrix, Norm, PlanFiles, Vector};
 use crate::shared_kv::Reach;
 use draftscope_protocol::{MtpSpec, SlotPosition};
 
@@ -201,15 +202,26 @@ impl AssistantConfig {
         MtpSpec { position: SlotPosition::ConstantNext, ..MtpSpec::default() }
     }
 
-    /// Weights of all matrices.
+    /// What it computes.
     #[must_use]
-    pub fn matrix_weights(&self) -> u64 {
-        let (d, vocab) = (self.d_model as u64, self.vocab as u64);
-        let clusters = self.clusters.map_or(0, |clusters| clusters.count as u64);
-        let names = |block| BlockNames { block, width: self.d_model, eps: self.norm_eps, centred: false };
-        let layer = |block| layer((self.heads, &self.gemma), &names(block), PlanFiles::Checkpoint(None)).weights();
-        let layers = (0..self.gemma.layers.len()).map(layer).sum::<u64>();
-        d * (vocab + clusters + 3 * self.backbone as u64) + layers
+    pub fn plan(&self) -> Assistant {
+        let (d, target) = (self.d_model, self.backbone);
+        let names = |block| BlockNames { block, width: d, eps: self.norm_eps, centred: false };
+        let layer = |block| layer((self.heads, &self.gemma), &names(block), PlanFiles::Checkpoint(None));
+        let weight = Some(Vector { name: "output_norm.weight".into(), len: d });
+        Assistant {
+            project: Matrix::whole("nextn.pre_projection.weight", [d, 2 * target]),
+            angles: angles(&self.gemma),
+            layers: (0..self.gemma.layers.len()).map(layer).collect(),
+            norm: Norm { weight, centred: false, eps: self.norm_eps },
+            hand_on: Matrix::whole("nextn.post_projection.weight", [target, d]),
+            head: Matrix::whole("token_embd.weight", [self.vocab, d]),
+            clusters: self.clusters.map(|of| plan::Clusters {
+                centroids: Matrix::whole("masked_embd_centroids.weight", [of.count, d]),
+                searched: of.looked_in,
+                ordering: ORDERING.to_owned(),
+            }),
+        }
     }
 
     /// Checks that it was made for this target.
