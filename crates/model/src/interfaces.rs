@@ -23,8 +23,7 @@ use draftscope_protocol::{DrafterInfo, ModelInfo, TokenId};
 
 pub use self::candle_target::{CandleFamily, CandleTarget};
 pub use self::module_kind::{CheckedModule, ModuleCard, ModuleKind};
-pub(crate) use self::planned::load as load_planned;
-pub use self::planned::{Planned, PlannedFamily};
+pub use self::planned::{OwnModules, Planned, PlannedFamily};
 
 /// Names of a family.
 #[derive(Clone, Copy, Debug)]
@@ -103,11 +102,15 @@ pub trait FamilyConfig: Any {
         None
     }
 
-    /// Loads the target.
-    ///
-    /// # Errors
-    /// When a tensor is missing, misshapen or damaged, or `backend` does not run it.
-    fn load(&self, context: &LoadContext<'_>, backend: Backend<'_>, progress: &mut Progress<'_>) -> LoadResult;
+    /// Loads the target where its family still has code of its own for that; `None`: it is loaded as its plan says.
+    fn load(
+        &self,
+        _context: &LoadContext<'_>,
+        _backend: Backend<'_>,
+        _progress: &mut Progress<'_>,
+    ) -> Option<LoadResult> {
+        None
+    }
 }
 
 /// The backend that a target is loaded for.

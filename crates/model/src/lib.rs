@@ -256,6 +256,13 @@ pub struct ExpertsMet {
 }
 
 impl ExpertsMet {
+    /// Of a layer with so many experts, which take so many bytes: `met` of them ran, and a row runs `used`.
+    #[must_use]
+    pub fn of_layer((count, bytes): (usize, u64), met: usize, used: usize) -> Self {
+        let one = bytes / count.max(1) as u64;
+        Self { layers: 1, count, met, bytes, bytes_met: one * met as u64, row_bytes: one * used as u64 }
+    }
+
     /// Both together.
     #[must_use]
     pub fn and(self, other: Self) -> Self {

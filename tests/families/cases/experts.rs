@@ -1,8 +1,8 @@
 //! Fixtures with experts, and Gemma 4's assistant as GGUF: see `experts.py` among the fixtures.
 
 use super::{
-    ASSISTANT, CANDLE, CANDLE_NEAR, Case, DEEPSEEK, Draft, EIGHT_BITS, Effect, FAR, GEMMA_ON_CANDLE, GEMMA4,
-    GLM4_FLASH, HALVES, Limit, NATIVE, OWN, Oracle, QWEN3, Run, Source, Tree,
+    ASSISTANT, CANDLE_NEAR, Case, DEEPSEEK, Draft, EIGHT_BITS, Effect, FAR, GEMMA_ON_CANDLE, GEMMA4, GLM4_FLASH,
+    HALVES, Limit, NATIVE, OWN, Oracle, QWEN3, REFERENCE, Run, Source, Tree,
 };
 
 /// As 26B-A4B: experts beside the dense layers. The assistant is a GGUF file.
@@ -46,7 +46,7 @@ pub const QWEN3_MOE: Case = Case {
     ..QWEN3
 };
 
-const QUANTISED: &[Run] = &[CANDLE, Run { limit: Limit::relative(HALVES + EIGHT_BITS), greedy: false, ..NATIVE }];
+const QUANTISED: &[Run] = &[REFERENCE, Run { limit: Limit::relative(HALVES + EIGHT_BITS), greedy: false, ..NATIVE }];
 
 /// Experts in Q4_0, Q5_0 and Q8_0.
 pub const QWEN3_MOE_GGUF: Case =

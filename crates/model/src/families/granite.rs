@@ -127,7 +127,7 @@ fn planned(config: TransformerConfig, factors: &Factors, rotates: bool) -> Plann
             attention.scale = factors.attention_multiplier;
         }
     }
-    let planned = Planned { plan, transformer: config };
+    let planned = Planned::new(config, plan);
     if rotates { planned } else { without_rotation(planned) }
 }
 

@@ -107,5 +107,5 @@ fn planned(config: TransformerConfig, windows: &[Option<usize>]) -> Planned {
             attention.sight.window = *window;
         }
     }
-    Planned { plan, transformer: config }
+    Planned::new(config, plan)
 }

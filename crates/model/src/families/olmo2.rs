@@ -86,7 +86,8 @@ fn planned(config: TransformerConfig, windows: &[Option<usize>], sliding: Option
     let mut angles = vec![table(config.rope.clone())];
     angles.extend(sliding.filter(|_| windows.iter().any(Option::is_some)).map(table));
     let layers = windows.iter().enumerate().map(|(block, window)| layer(&config, block, *window)).collect();
-    Planned { plan: Plan::usual(&config, angles, layers, false), transformer: config }
+    let plan = Plan::usual(&config, angles, layers, false);
+    Planned::new(config, plan)
 }
 
 fn layer(config: &TransformerConfig, block: usize, window: Option<usize>) -> Layer {

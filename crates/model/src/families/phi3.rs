@@ -152,7 +152,8 @@ fn from_gguf(keys: GgufKeys<'_>) -> Result<Planned, ModelError> {
 fn planned(config: TransformerConfig, rotary: usize, window: Option<usize>) -> Planned {
     let layers = (0..config.layers).map(|block| layer(&config, block, window)).collect();
     let angles = Angles { rope: config.rope.clone(), width: rotary };
-    Planned { plan: Plan::usual(&config, vec![angles], layers, false), transformer: config }
+    let plan = Plan::usual(&config, vec![angles], layers, false);
+    Planned::new(config, plan)
 }
 
 fn layer(config: &TransformerConfig, block: usize, window: Option<usize>) -> Layer {

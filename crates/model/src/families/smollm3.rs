@@ -74,5 +74,5 @@ fn planned(config: TransformerConfig, rotates: &[bool]) -> Planned {
             attention.rotation = None;
         }
     }
-    Planned { plan, transformer: config }
+    Planned::new(config, plan)
 }

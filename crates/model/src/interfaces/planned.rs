@@ -1,24 +1,51 @@
-//! Families whose parts every backend runs: of their own they have keys and names, and loading follows from the plan.
+//! Families of their own keys and names alone: loading follows from the plan.
 
 use std::sync::Arc;
 
+use crate::ModelError;
 use crate::files::{ConfigJson, Folder, GgufFile, ModelFiles, TensorNames};
-use crate::interfaces::{
-    Backend, Drafting, Family, FamilyConfig, LoadContext, LoadResult, LoadedTarget, Modules, Names, NoSharing,
-    Progress, SharedWeights, TryOut,
-};
-use crate::nn::{GgufKeys, TransformerConfig, TransformerModel};
-use crate::plan::Plan;
-use crate::reference::Weights;
-use crate::{Model, ModelError, ModelSpec};
+use crate::interfaces::{Drafting, Family, FamilyConfig, Names, NoSharing};
+use crate::nn::{GgufKeys, TransformerConfig};
+use crate::plan::{OwnModule, Plan};
 
-/// A model's sizes, and what it computes.
-#[derive(Clone, Debug, PartialEq)]
+/// A model's sizes, what it computes, and what drafts beside it.
 pub struct Planned {
     /// The sizes that every transformer has.
     pub transformer: TransformerConfig,
     /// What it computes.
     pub plan: Plan,
+    /// Draft modules in its own files; `None` if the family never has any.
+    pub own: Option<OwnModules>,
+    /// Why modules made for targets of the Llama kind do not run beside it, if the plan does not say.
+    pub no_sharing: Option<NoSharing>,
+    /// What drafts for it where its files bring no module, if the usual sentence does not suffice.
+    pub without_modules: Option<&'static str>,
+}
+
+/// Describes the modules in a model's files, in order of depth, or says why there are none.
+type DescribeModules = dyn Fn(&ModelFiles, &Planned) -> Result<Vec<OwnModule>, ModelError>;
+
+/// Draft modules in a model's own files.
+pub struct OwnModules {
+    /// What they compute. The files may be others than the model's: a module may come in a file of its own.
+    pub describe: Arc<DescribeModules>,
+    /// Whether `--draft-vocab` trims their heads.
+    pub trims: bool,
+}
+
+impl OwnModules {
+    /// Modules whose heads may be trimmed.
+    pub fn new(describe: impl Fn(&ModelFiles, &Planned) -> Result<Vec<OwnModule>, ModelError> + 'static) -> Self {
+        Self { describe: Arc::new(describe), trims: true }
+    }
+}
+
+impl Planned {
+    /// A model without draft modules.
+    #[must_use]
+    pub fn new(transformer: TransformerConfig, plan: Plan) -> Self {
+        Self { transformer, plan, own: None, no_sharing: None, without_modules: None }
+    }
 }
 
 /// A family whose keys become a plan.
@@ -55,8 +82,7 @@ impl Family for PlannedFamily {
 /// Why draft modules that share embedding and head with a target do not run beside one that scales them: none was trained
 /// so.
 fn no_sharing(plan: &Plan) -> Option<NoSharing> {
-    let is_scaled = plan.embedding.scale != 1.0 || plan.end.scale != 1.0 || plan.end.cap.is_some();
-    is_scaled.then_some(NoSharing {
+    (!plan.has_plain_ends()).then_some(NoSharing {
         family: "a model that scales its embedding or its logits",
         instead_of_head: "name a smaller model of its family with --draft-model",
         instead_of_module: "has none, so leave --mtp out",
@@ -72,55 +98,16 @@ impl FamilyConfig for Planned {
         &self.plan
     }
 
-    fn drafting(&self, _source: &ModelFiles) -> Drafting {
-        Drafting { own: None, no_sharing: no_sharing(&self.plan) }
+    fn drafting(&self, source: &ModelFiles) -> Drafting {
+        let own = self.own.as_ref().map(|own| (own.describe)(source, self));
+        Drafting { own, no_sharing: self.no_sharing.clone().or_else(|| no_sharing(&self.plan)) }
     }
 
-    fn load(&self, context: &LoadContext<'_>, backend: Backend<'_>, progress: &mut Progress<'_>) -> LoadResult {
-        load(context, &backend, progress)
-    }
-}
-
-/// Loads a target whose files bring no draft modules, as its plan says; what drafts beside it is what its configuration
-/// [says](FamilyConfig::drafting).
-///
-/// # Errors
-/// When a tensor is missing, misshapen or damaged, or `backend` lacks a part of the plan.
-pub(crate) fn load(context: &LoadContext<'_>, backend: &Backend<'_>, progress: &mut Progress<'_>) -> LoadResult {
-    let LoadContext { source, config, ctx_len, .. } = *context;
-    let no_sharing = config.drafting(source).no_sharing;
-    let (tensors, spec) = context.on_candle(backend);
-    let weights = Arc::new(Weights::load(tensors, config.plan(), ctx_len, progress)?);
-    Ok(Box::new(OnReference { weights, spec, no_sharing }))
-}
-
-/// Why there are no modules in the target's files, if the family says more than that it never has any.
-fn no_modules(context: &LoadContext<'_>) -> Option<Result<Modules, ModelError>> {
-    context.config.drafting(context.source).own?.err().map(Err)
-}
-
-/// A target on the reference.
-struct OnReference {
-    weights: Arc<Weights>,
-    spec: ModelSpec,
-    no_sharing: Option<NoSharing>,
-}
-
-impl LoadedTarget for OnReference {
-    fn own_modules(&self, context: &LoadContext<'_>) -> Option<Result<Modules, ModelError>> {
-        no_modules(context)
+    fn trims_draft_vocab(&self, named: bool) -> bool {
+        !named && self.own.as_ref().is_some_and(|own| own.trims)
     }
 
-    fn shared(&self) -> Result<SharedWeights<'_>, NoSharing> {
-        let shared = || SharedWeights::Candle(Arc::clone(&self.weights.trunk) as _, self.spec.ctx_len);
-        self.no_sharing.clone().map_or_else(|| Ok(shared()), Err)
-    }
-
-    fn try_out(&mut self, run: &mut TryOut<'_>) -> Result<(), ModelError> {
-        run(&mut TransformerModel::new(Arc::clone(&self.weights), self.spec.clone())?)
-    }
-
-    fn into_model(self: Box<Self>) -> Result<Box<dyn Model>, ModelError> {
-        Ok(Box::new(TransformerModel::new(self.weights, self.spec)?))
+    fn drafter(&self) -> Option<&'static str> {
+        self.without_modules
     }
 }

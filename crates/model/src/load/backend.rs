@@ -159,11 +159,28 @@ fn load_native(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result
     }
     let need = memory_need::of(context, WeightType::Stored, true);
     need.check(memory::available())?;
-    let target: Box<dyn LoadedTarget> = match context.config.runs_whole_native() {
-        true => Box::new(super::on_native::OnNative::load(context, progress)?),
-        false => context.config.load(context, interfaces::Backend::Native, progress)?,
+    // a plan that does not run whole runs in part, or the part that is missing is named
+    let in_part = match context.config.runs_whole_native() {
+        true => None,
+        false => context.config.load(context, interfaces::Backend::Native, progress),
+    };
+    let target: Box<dyn LoadedTarget> = match in_part {
+        Some(target) => target?,
+        None => Box::new(super::on_native::OnNative::load(context, progress)?),
     };
     Ok(OnBackend { target, account: need.account, notice: None, runs_on: RunsOn::Cpu, buffers: None })
+}
+
+/// Loads a target on the reference, or only checks its tensors.
+pub(super) fn load_reference(
+    context: &LoadContext<'_>,
+    backend: interfaces::Backend<'_>,
+    progress: &mut Progress<'_>,
+) -> Result<Box<dyn LoadedTarget>, ModelError> {
+    match context.config.load(context, backend.clone(), progress) {
+        Some(target) => target,
+        None => Ok(Box::new(super::on_reference::OnReference::load(context, &backend, progress)?)),
+    }
 }
 
 fn load_candle(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result<OnBackend, ModelError> {
@@ -171,7 +188,7 @@ fn load_candle(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result
     let (weight_type, dtype) = weight_type(context.options.dtype, context.source, &device);
     let need = memory_need::of(context, weight_type, false);
     need.check_on(&device)?;
-    let target = context.config.load(context, interfaces::Backend::Candle(weight_type, dtype, &device), progress)?;
+    let target = load_reference(context, interfaces::Backend::Candle(weight_type, dtype, &device), progress)?;
     let (runs_on, notice) = match device.is_cpu() {
         true => (RunsOn::Cpu, None),
         false => (RunsOn::Candle, Some(EXPERIMENTAL.to_owned())),

@@ -20,6 +20,7 @@ pub mod named_module;
 #[cfg(feature = "gpu")]
 mod on_gpu;
 mod on_native;
+mod on_reference;
 mod open;
 pub mod preflight;
 mod server_flags;

@@ -31,9 +31,8 @@ impl OnNative {
         let files = (source, config.transformer(), config.plan());
         let load = |plan| NativeMtp::own(&self.model, files, plan, &mut heads);
         let modules = plans.iter().enumerate().map(load).collect::<Result<Vec<_>, _>>()?;
-        let what =
-            if modules.len() == 1 { "its own module".to_owned() } else { format!("its own {} modules", modules.len()) };
-        Ok(core::modules(modules, format!("{} ({what})", source.name()), &self.model.spec().dtype))
+        let name = core::name_of_own(source, modules.len());
+        Ok(core::modules(modules, name, &self.model.spec().dtype))
     }
 }
 

@@ -50,11 +50,7 @@ impl Delta {
         let gates: Vec<&[f32]> = gates.iter().map(Vec::as_slice).collect();
         let run = |heads: &mut [DeltaHead<'_>]| pass.cpu.pool.each(heads, |_, head| head.run_on(pass.cpu.isa));
         pass.cpu.pool.soon(reader.first_panel());
-        let (answers, rows) = self.weights.run(layer.state, (inputs, &gates), layer.keep, &run);
-        if let Some(last) = rows.states.last() {
-            *layer.state = Arc::clone(last);
-        }
-        *layer.rows = rows;
+        let answers = layer.run(&self.weights, (inputs, &gates), &run);
         load(pass.cpu, answers.as_chunks().0, (pass.m, reader), attended);
     }
 

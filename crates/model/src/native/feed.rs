@@ -164,16 +164,8 @@ impl ExpertLayer {
     }
 
     fn experts_met(&self) -> ExpertsMet {
-        let (count, bytes) = (self.stack.count(), self.stack.bytes() as u64);
-        let (one, met) = (bytes / count.max(1) as u64, self.met.load(Ordering::Relaxed));
-        ExpertsMet {
-            layers: 1,
-            count,
-            met,
-            bytes,
-            bytes_met: one * met as u64,
-            row_bytes: one * self.router.used() as u64,
-        }
+        let met = self.met.load(Ordering::Relaxed);
+        ExpertsMet::of_layer((self.stack.count(), self.stack.bytes() as u64), met, self.router.used())
     }
 
     /// The result `[d / 16][m]` for the stream `x`, of which `acts` are the rows after the block's norm.

@@ -4,19 +4,17 @@
 //! that fill no whole blocks and tiles are padded with zeros. Invariant: the bits of a row do not depend on the rows beside
 //! it, on threads or on the instruction set.
 
-use std::sync::{Arc, Mutex, PoisonError};
-
 use super::{
     head,
-    linear::{KEPT_TILES, Processor},
+    linear::KEPT_TILES,
     matrix::{Cpu, Matrix, RowOrder},
     tensors::RawTensor,
 };
 use crate::ModelError;
 use crate::files::Stored;
-use crate::nn::{HeadMatMul, HeadShape};
+use crate::nn::HeadShape;
 use draftscope_host::fatal::OutOfMemory;
-use draftscope_kernels::{Acts, BLOCK, LANES, Onto, PROMPT_ROWS};
+use draftscope_kernels::{Acts, BLOCK, LANES, Onto};
 
 /// Rows of each head in the form that matrices read, and their products, `[heads][rows / 16][m]`.
 #[derive(Debug, Default)]
@@ -31,15 +29,6 @@ pub(crate) struct HeadMatrices {
     shape: HeadShape,
     /// `[heads · out, in]`, both padded.
     matrix: Matrix,
-}
-
-/// Those of a model whose other parts run on candle.
-#[derive(Debug)]
-pub(super) struct LentHeads {
-    matrices: HeadMatrices,
-    cpu: Processor,
-    /// Shared by all layers, which run one after the other.
-    memory: Arc<Mutex<HeadMemory>>,
 }
 
 /// The matrices with whole blocks of inputs and whole tiles of outputs.
@@ -91,7 +80,7 @@ impl HeadMatrices {
         head::operand(cpu, &self.matrix, wide.as_chunks().0, out);
     }
 
-    /// Rows of each head, at most [`PROMPT_ROWS`] of its `m`: `x [heads, m, in]`, `out [heads, m, out]`.
+    /// Rows of each head, at most [`PROMPT_ROWS`](draftscope_kernels::PROMPT_ROWS) of its `m`: `x [heads, m, in]`, `out [heads, m, out]`.
     pub(super) fn pass(
         &self,
         (cpu, memory): (&Cpu, &mut HeadMemory),
@@ -128,53 +117,30 @@ impl HeadMatrices {
     }
 }
 
-impl LentHeads {
-    /// As [`HeadMatrices::pack`].
-    ///
-    /// # Errors
-    /// As there.
-    pub(super) fn pack(
-        stored: Stored<'_>,
-        name: &str,
-        shape: HeadShape,
-        (cpu, memory): (&Processor, &Arc<Mutex<HeadMemory>>),
-    ) -> Result<Self, ModelError> {
-        let matrices = HeadMatrices::pack(stored, name, shape, cpu)?;
-        Ok(Self { matrices, cpu: cpu.clone(), memory: Arc::clone(memory) })
-    }
-}
-
-impl HeadMatMul for LentHeads {
-    fn forward(&self, x: &[f32]) -> Vec<f32> {
-        let HeadShape { heads, out: width, input } = self.matrices.shape;
-        let m = x.len() / (heads * input);
-        let mut out = vec![0.0; heads * m * width];
-        let memory = &mut *self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        for first in (0..m).step_by(PROMPT_ROWS) {
-            self.matrices.pass((&self.cpu, memory), (x, m), first..m.min(first + PROMPT_ROWS), &mut out);
-        }
-        out
-    }
-
-    fn bytes(&self) -> u64 {
-        self.matrices.bytes() as u64
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::native::{
-        linear::NativeCpu,
-        matrix::{Cpu, tests::stored},
-        testing::Noise,
-    };
-    use crate::nn::Kernels;
-    use draftscope_kernels::{Encoding, Isa, Pool};
+    use crate::native::{matrix::tests::stored, testing::Noise};
+    use draftscope_kernels::{Encoding, Isa, PROMPT_ROWS, Pool};
 
-    fn packed(cpu: Cpu, (encoding, bytes): (Encoding, &[u8]), shape: HeadShape) -> LentHeads {
-        let cpu = Processor::Own(Arc::new(cpu));
-        LentHeads::pack(Stored::new(encoding, bytes), "a", shape, (&cpu, &Arc::default())).unwrap()
+    /// Matrices, and what they run on.
+    struct Packed(HeadMatrices, Cpu);
+
+    impl Packed {
+        /// `[heads, m, in] -> [heads, m, out]`
+        fn forward(&self, x: &[f32]) -> Vec<f32> {
+            let HeadShape { heads, out: width, input } = self.0.shape;
+            let m = x.len() / (heads * input);
+            let (mut out, mut memory) = (vec![0.0; heads * m * width], HeadMemory::default());
+            for first in (0..m).step_by(PROMPT_ROWS) {
+                self.0.pass((&self.1, &mut memory), (x, m), first..m.min(first + PROMPT_ROWS), &mut out);
+            }
+            out
+        }
+    }
+
+    fn packed(cpu: Cpu, (encoding, bytes): (Encoding, &[u8]), shape: HeadShape) -> Packed {
+        Packed(HeadMatrices::pack(Stored::new(encoding, bytes), "a", shape, &cpu).unwrap(), cpu)
     }
 
     #[test]
@@ -228,8 +194,9 @@ mod tests {
     #[test]
     fn quantised_rows_that_are_no_whole_blocks_are_rejected() {
         let shape = HeadShape { heads: 2, out: 16, input: 64 };
-        let cpu = NativeCpu::new(Some(1));
-        let error = cpu.heads(Stored::new(Encoding::Q4K, &[0; 144]), "a", shape).unwrap_err().to_string();
+        let cpu = Cpu::new(Pool::new(1), Isa::detect());
+        let error =
+            HeadMatrices::pack(Stored::new(Encoding::Q4K, &[0; 144]), "a", shape, &cpu).unwrap_err().to_string();
         assert!(error.contains("'a'"), "{error}");
     }
 }

@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::{
     experts::{LentExperts, Scratch},
     head,
-    heads::{HeadMemory, LentHeads},
     llama::{NativeLlama, Weights},
     load::tiled_bytes,
     matrix::{Bits, Cpu, Matrix, RowOrder},
@@ -18,7 +17,7 @@ use super::{
 };
 use crate::ModelError;
 use crate::files::{ModelFiles, Stored};
-use crate::nn::{Activation, ExpertKernel, HeadMatMul, HeadShape, Kernels, MatMul, StoredExperts};
+use crate::nn::{Activation, ExpertKernel, Kernels, MatMul, StoredExperts};
 use draftscope_kernels::{Acts, HeadAttention, Isa, LANES, Onto, PROMPT_ROWS, Pool};
 
 /// Threads and instruction set: of their own, or those of a target whose matrices run between.
@@ -57,8 +56,6 @@ pub struct NativeCpu {
     rows: Arc<Mutex<RowMemory>>,
     /// The same for layers of experts.
     experts: Arc<Mutex<Scratch>>,
-    /// The same for matrices of heads.
-    heads: Arc<Mutex<HeadMemory>>,
 }
 
 impl NativeCpu {
@@ -75,7 +72,7 @@ impl NativeCpu {
     }
 
     fn on(cpu: Processor) -> Self {
-        Self { cpu, rows: Arc::default(), experts: Arc::default(), heads: Arc::default() }
+        Self { cpu, rows: Arc::default(), experts: Arc::default() }
     }
 
     /// Packs rows of `k` numbers in blocks of 8-bit codes: lossy, for drafters.
@@ -119,10 +116,6 @@ impl Kernels for NativeCpu {
             Processor::Own(cpu) => Ok(Arc::new(LentExperts::pack(cpu, &self.experts, stored, activation)?)),
             Processor::Target(_) => Err(ModelError::Unsupported("experts in a module of its own".into())),
         }
-    }
-
-    fn heads(&self, stored: Stored<'_>, name: &str, shape: HeadShape) -> Result<Arc<dyn HeadMatMul>, ModelError> {
-        Ok(Arc::new(LentHeads::pack(stored, name, shape, (&self.cpu, &self.heads))?))
     }
 
     fn attend(&self, jobs: &mut [HeadAttention<'_>]) {

@@ -47,7 +47,7 @@ pub(crate) mod pass;
 mod plan_test;
 pub(crate) mod read_ahead;
 pub(crate) mod recurrent;
-mod router;
+pub(crate) mod router;
 pub(crate) mod rule;
 pub(crate) mod tensors;
 #[cfg(test)]

@@ -66,9 +66,21 @@ pub(crate) struct Recurrence<'a> {
     pub(super) keep: Keep,
 }
 
+impl Recurrence<'_> {
+    /// Runs rows, whose last state is then the layer's: their results `[m][value width]`.
+    pub(crate) fn run(self, weights: &DeltaWeights, rows: (Vec<DeltaInput>, &[&[f32]]), run: RunHeads<'_>) -> Vec<f32> {
+        let (answers, rows) = weights.run(self.state, rows, self.keep, run);
+        if let Some(last) = rows.states.last() {
+            *self.state = Arc::clone(last);
+        }
+        *self.rows = rows;
+        answers
+    }
+}
+
 /// A call, which may consist of several passes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Call {
+pub(crate) struct Call {
     /// Length at its beginning.
     first: usize,
     tokens: usize,
@@ -80,7 +92,7 @@ pub(super) struct Call {
 
 impl Call {
     /// The tokens of each pass of at most so many rows.
-    pub(super) fn passes(self, rows: usize) -> impl Iterator<Item = Range<usize>> {
+    pub(crate) fn passes(self, rows: usize) -> impl Iterator<Item = Range<usize>> {
         let cut = move |from: usize, to: usize| (from..to).step_by(rows).map(move |at| at..to.min(at + rows));
         cut(0, self.tail).chain(cut(self.tail, self.tokens))
     }
@@ -116,17 +128,17 @@ impl Recurrent {
     }
 
     /// Whether the model has no such layers.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.shapes.is_empty()
     }
 
     /// Bytes of all states.
-    pub(super) fn state_bytes(&self) -> u64 {
+    pub(crate) fn state_bytes(&self) -> u64 {
         self.shapes.iter().map(DeltaShape::state_bytes).sum()
     }
 
     /// Bytes kept of each row that may be rolled back.
-    pub(super) fn kept_bytes(&self) -> u64 {
+    pub(crate) fn kept_bytes(&self) -> u64 {
         match self.history.rollback() {
             Rollback::Snapshots => self.state_bytes(),
             Rollback::Replay => self.shapes.iter().map(DeltaShape::input_bytes).sum(),
@@ -134,13 +146,13 @@ impl Recurrent {
     }
 
     /// The layers in a pass, in order.
-    pub(super) fn layers(&mut self, call: Call) -> impl Iterator<Item = Recurrence<'_>> {
+    pub(crate) fn layers(&mut self, call: Call) -> impl Iterator<Item = Recurrence<'_>> {
         let layers = self.states.iter_mut().zip(&mut self.rows);
         layers.map(move |(state, rows)| Recurrence { state, rows, keep: call.keep })
     }
 
     /// Begins to run so many tokens at this length.
-    pub(super) fn begin(&mut self, first: usize, (tokens, rows): (usize, LogitRows), layers: DeltaLayers<'_>) -> Call {
+    pub(crate) fn begin(&mut self, first: usize, (tokens, rows): (usize, LogitRows), layers: DeltaLayers<'_>) -> Call {
         let plain = Call { first, tokens, ..Call::default() };
         if self.is_empty() {
             return plain;
@@ -162,7 +174,7 @@ impl Recurrent {
     }
 
     /// Stores what a pass over these tokens of the call left.
-    pub(super) fn end_pass(&mut self, call: Call, tokens: &Range<usize>) {
+    pub(crate) fn end_pass(&mut self, call: Call, tokens: &Range<usize>) {
         if self.is_empty() {
             return;
         }
@@ -191,13 +203,13 @@ impl Recurrent {
     }
 
     /// As [`Model::rewindable`](crate::Model::rewindable), of a sequence with these layers and `have` positions.
-    pub(super) fn rewindable(&self, len: usize, have: usize) -> usize {
+    pub(crate) fn rewindable(&self, len: usize, have: usize) -> usize {
         if self.is_empty() || len >= have { len.min(have) } else { self.history.rewindable(len) }
     }
 
     /// Returns from `have` positions to `len`; copies of states before `since` are not needed any more. `None` if the
     /// states at `len` are not known; nothing has changed then.
-    pub(super) fn cut(&mut self, (len, have): (usize, usize), since: usize, layers: DeltaLayers<'_>) -> Option<()> {
+    pub(crate) fn cut(&mut self, (len, have): (usize, usize), since: usize, layers: DeltaLayers<'_>) -> Option<()> {
         if self.is_empty() {
             return Some(());
         }

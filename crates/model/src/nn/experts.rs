@@ -177,7 +177,7 @@ impl<'a> StoredExperts<'a> {
         if weight_type == WeightType::Stored {
             stored.check_candle(self.names.all().next().map_or("", String::as_str))?;
         }
-        Linear::new(stored, shape, weight_type, device)
+        Ok(Linear::new(stored, shape, weight_type, device)?.one_by_one())
     }
 }
 

@@ -1,17 +1,12 @@
 //! Experts in groups, chosen by scores of their own and a correction (DeepSeek-V3, arXiv:2412.19437, section 2.1.2), or by
-//! their probabilities without groups (DeepSeek-V2-Lite): sizes, keys, the choice, and reading a layer of them.
-//! DeepSeek-V3's layout and GLM-4.5 have them.
-
-use std::sync::Arc;
+//! their probabilities without groups (DeepSeek-V2-Lite): sizes and keys. DeepSeek-V3's layout and GLM-4.5 have them.
 
 use serde::Deserialize;
 
 use crate::ModelError;
 use crate::error::clean;
 use crate::files::config_json::{contradiction, given, positive, refused, size};
-use crate::nn::{
-    Activation, Choice, ExpertSizes, FeedForward, GgufKeys, Mixture, Router, SharedExpert, Tensors, best_of,
-};
+use crate::nn::GgufKeys;
 
 /// How a router's numbers become scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,19 +32,6 @@ impl Gating {
             Some(number) => Err(ModelError::Unsupported(format!(
                 "'{key}' is {number}: experts are chosen by softmax ({softmax}) or sigmoids ({sigmoids})"
             ))),
-        }
-    }
-
-    /// Scores of all experts of a layer.
-    fn scores(self, logits: &[f32]) -> Vec<f32> {
-        match self {
-            Self::Sigmoid => logits.iter().map(|x| 1.0 / (1.0 + (-x).exp())).collect(),
-            Self::Softmax => {
-                let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-                let exps: Vec<f32> = logits.iter().map(|x| (x - largest).exp()).collect();
-                let sum: f32 = exps.iter().sum();
-                exps.iter().map(|x| x / sum).collect()
-            }
         }
     }
 }
@@ -180,34 +162,6 @@ impl GroupedExperts {
         }
         Ok(self)
     }
-
-    /// Reads the experts of a layer, their router, and the shared one. A GGUF file may lack the correction of the scores.
-    ///
-    /// # Errors
-    /// When a tensor is missing, misshapen or damaged.
-    pub(crate) fn read(self, tensors: &Tensors<'_>, layer: usize) -> Result<FeedForward, ModelError> {
-        let own = tensors.block(layer);
-        let weight = own.router(self.count)?;
-        let correction = format!("blk.{layer}.exp_probs_b.bias");
-        let bias = match tensors.source.is_checkpoint() || tensors.source.has(&correction) {
-            true => tensors.source.vector(&correction, self.count)?,
-            false => Vec::new(),
-        };
-        let sizes = ExpertSizes { count: self.count, d: tensors.config.d_model, width: self.width };
-        let experts = own.experts(sizes, Activation::Silu)?;
-        let shared = match self.shared {
-            0 if own.has("ffn_up_shexp") => {
-                return Err(ModelError::Metadata(format!(
-                    "'n_shared_experts' is 0 and layer {layer} has experts that every token goes through ('shared_experts')"
-                )));
-            }
-            0 => None,
-            count => Some(own.gated("_shexp", count * self.width, Activation::Silu)?),
-        };
-        let shared = shared.map(|expert| SharedExpert { expert, gate: None });
-        let router = (weight, Arc::new(GroupedRouter { shape: self, bias }) as _);
-        Ok(FeedForward::Mixture(Mixture::new(router, experts, shared)))
-    }
 }
 
 /// How many layers of `config.json` come before those of experts, with an ordinary feed-forward layer.
@@ -261,110 +215,25 @@ fn listed(types: &[String], layers: usize) -> Result<usize, ModelError> {
     }
 }
 
-/// Chooses experts by their scores (DeepSeek-V3, arXiv:2412.19437, section 2.1.2).
-#[derive(Clone, Debug)]
-struct GroupedRouter {
-    shape: GroupedExperts,
-    /// Added to scores when experts are chosen, not when their results are weighted; empty where there is none.
-    bias: Vec<f32>,
-}
-
-impl Router for GroupedRouter {
-    fn choose(&self, logits: &[f32]) -> Choice {
-        let GroupedExperts { count, used, gating, groups, used_groups, normed, factor, .. } = self.shape;
-        let scores = gating.scores(logits);
-        let mut biased = scores.clone();
-        biased.iter_mut().zip(&self.bias).for_each(|(score, bias)| *score += bias);
-        let width = count / groups;
-        let open = if used_groups < groups {
-            // the score of a group is the sum of its two best experts
-            let worth = biased.chunks(width).map(|group| {
-                let best = best_of(group, 0..width, 2);
-                best.iter().map(|at| group[*at]).sum::<f32>()
-            });
-            let worth: Vec<f32> = worth.collect();
-            best_of(&worth, 0..groups, used_groups)
-        } else {
-            (0..groups).collect()
-        };
-        let candidates = open.iter().flat_map(|group| group * width..(group + 1) * width);
-        let mut chosen = best_of(&biased, candidates, used);
-        let sum = if normed { chosen.iter().map(|at| scores[*at]).sum::<f32>() + 1e-20 } else { 1.0 };
-        chosen.sort_unstable();
-        chosen.iter().map(|at| (*at, scores[*at] / sum * factor as f32)).collect()
-    }
-
-    fn used(&self) -> usize {
-        self.shape.used
-    }
-
-    fn bytes(&self) -> u64 {
-        size_of_val(self.bias.as_slice()) as u64
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn router(shape: GroupedExperts, bias: Vec<f32>) -> GroupedRouter {
-        GroupedRouter { shape, bias }
-    }
-
-    const SHAPE: GroupedExperts = GroupedExperts {
-        count: 6,
-        used: 2,
-        width: 1,
-        shared: 0,
-        gating: Gating::Sigmoid,
-        groups: 3,
-        used_groups: 1,
-        normed: true,
-        factor: 2.0,
-    };
-
     #[test]
-    fn groups_and_bias_choose_and_scores_weigh() {
-        let logits = [3.0, -3.0, 1.0, 1.0, 0.5, 0.9];
-        let numbers = |chosen: &[(usize, f32)]| chosen.iter().map(|(at, _)| *at).collect::<Vec<_>>();
-        let free = router(GroupedExperts { groups: 1, used_groups: 1, ..SHAPE }, vec![0.0; 6]).choose(&logits);
-        assert_eq!(numbers(&free), [0, 2], "of equal ones the first");
-        let grouped = router(SHAPE, vec![0.0; 6]).choose(&logits);
-        assert_eq!(numbers(&grouped), [2, 3], "the second group is worth most");
-        assert!(grouped.iter().all(|(_, weight)| (weight - 1.0).abs() < 1e-6), "{grouped:?}");
-        let pushed = router(SHAPE, vec![0.0, 0.0, 0.0, 0.0, 0.5, 0.5]).choose(&logits);
-        assert_eq!(numbers(&pushed), [4, 5]);
-        let sum: f32 = pushed.iter().map(|(_, weight)| weight).sum();
-        assert!((sum - 2.0).abs() < 1e-6 && pushed[1].1 > pushed[0].1, "{pushed:?}");
-        let plain = router(GroupedExperts { normed: false, ..SHAPE }, vec![0.0; 6]).choose(&logits);
-        assert!((plain[0].1 - 2.0 / (1.0 + (-1.0f32).exp())).abs() < 1e-6);
-    }
-
-    #[test]
-    fn a_group_is_worth_its_two_best_experts() {
-        let shape = GroupedExperts { count: 12, used: 2, groups: 3, ..SHAPE };
-        // the best expert is in the first group, the largest sum in the third
-        let logits = [3.0, -3.0, -3.0, -3.0, 1.0, 1.0, -3.0, -3.0, 0.5, 0.5, 0.5, 0.5];
-        let chosen = router(shape, vec![0.0; 12]).choose(&logits);
-        assert_eq!(chosen.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [4, 5]);
-    }
-
-    #[test]
-    fn softmax_weighs_by_probabilities_of_all_experts() {
-        let shape = GroupedExperts { gating: Gating::Softmax, groups: 1, normed: false, ..SHAPE };
-        let logits = [3.0f32, -3.0, 1.0, 1.0, 0.5, 0.9];
-        let all: f32 = logits.iter().map(|x| x.exp()).sum();
-        let chosen = router(shape, vec![0.0; 6]).choose(&logits);
-        assert_eq!(chosen.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 2]);
-        assert!(chosen.iter().all(|(at, weight)| (weight - 2.0 * logits[*at].exp() / all).abs() < 1e-6), "{chosen:?}");
-        let normed = router(GroupedExperts { normed: true, ..shape }, vec![0.0; 6]).choose(&logits);
-        assert!((normed.iter().map(|(_, weight)| weight).sum::<f32>() - 2.0).abs() < 1e-6, "{normed:?}");
-        let error = GroupedExperts { groups: 3, ..shape }.checked(JSON_NAMES).unwrap_err().to_string();
+    fn groups_are_for_sigmoids() {
+        let shape = GroupedExperts {
+            count: 6,
+            used: 2,
+            width: 1,
+            shared: 0,
+            gating: Gating::Softmax,
+            groups: 3,
+            used_groups: 1,
+            normed: true,
+            factor: 2.0,
+        };
+        let error = shape.checked(JSON_NAMES).unwrap_err().to_string();
         assert!(error.contains("'n_group' is 3"), "{error}");
-    }
-
-    #[test]
-    fn numbers_that_are_none_choose_something_and_stop_nothing() {
-        assert_eq!(router(SHAPE, vec![0.0; 6]).choose(&[f32::NAN; 6]).len(), 2);
+        GroupedExperts { gating: Gating::Sigmoid, ..shape }.checked(JSON_NAMES).unwrap();
     }
 }

@@ -1,13 +1,9 @@
-//! A weight matrix for each head, each of which multiplies rows of its own: on candle, or on the native kernels.
-
-use std::fmt::Debug;
-use std::sync::Arc;
+//! A weight matrix for each head, each of which multiplies rows of its own.
 
 use candle_core::{DType, Device, Tensor};
 
 use crate::ModelError;
 use crate::files::Stored;
-use crate::nn::cpu;
 
 /// Sizes of the matrices of all heads, `[heads, out, in]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,65 +16,46 @@ pub struct HeadShape {
     pub input: usize,
 }
 
-/// Matrices `[heads, out, in]` that a backend other than candle multiplies.
-pub trait HeadMatMul: Debug + Send + Sync {
-    /// `[heads, m, in] -> [heads, m, out]`, row by row.
-    fn forward(&self, x: &[f32]) -> Vec<f32>;
-
-    /// Bytes in memory.
-    fn bytes(&self) -> u64;
-}
-
-/// The matrices of all heads.
+/// The matrices of all heads, `[heads, in, out]`, f32.
 #[derive(Clone, Debug)]
-pub enum HeadMatrix {
-    /// `[heads, in, out]`, f32.
-    Candle(Tensor),
-    /// Another backend.
-    Other(Arc<dyn HeadMatMul>),
-}
+pub struct HeadMatrix(Tensor);
 
 impl HeadMatrix {
-    /// Matrices from a file, on candle.
+    /// Matrices from a file.
     ///
     /// # Errors
     /// When they cannot be decoded.
-    pub(crate) fn on_candle(
+    pub(crate) fn read(
         stored: &Stored<'_>,
         HeadShape { heads, out, input }: HeadShape,
         device: &Device,
     ) -> Result<Self, ModelError> {
         let matrices = stored.to_tensor(&[heads, out, input], DType::F32, device)?;
-        Ok(Self::Candle(matrices.transpose(1, 2)?.contiguous()?))
+        Ok(Self(matrices.transpose(1, 2)?.contiguous()?))
     }
 
-    /// `[heads, m, in] -> [heads, m, out]`, f32. `one_by_one`: candle multiplies each row alone, so that its bits do not
-    /// depend on the rows beside it; other backends need no such care.
+    /// Matrices that nothing is multiplied with.
+    pub(crate) fn unread(device: &Device) -> Result<Self, ModelError> {
+        Ok(Self(Tensor::zeros((0, 0, 0), DType::F32, device)?))
+    }
+
+    /// `[heads, m, in] -> [heads, m, out]`, f32. `one_by_one`: each row is multiplied alone, so that its bits do not depend on
+    /// the rows beside it.
     ///
     /// # Errors
     /// When shapes do not fit.
     pub fn forward(&self, x: &Tensor, one_by_one: bool) -> Result<Tensor, ModelError> {
-        let (heads, m, _) = x.dims3()?;
-        match self {
-            Self::Candle(matrices) if one_by_one && m > 1 => {
-                let one = |row| x.narrow(1, row, 1)?.contiguous()?.matmul(matrices);
-                Ok(Tensor::cat(&(0..m).map(one).collect::<Result<Vec<_>, _>>()?, 1)?)
-            }
-            Self::Candle(matrices) => Ok(x.contiguous()?.matmul(matrices)?),
-            Self::Other(matrices) => {
-                let out = cpu::with_numbers(x, |x| matrices.forward(x))?;
-                let width = out.len() / (heads * m).max(1);
-                Ok(Tensor::from_vec(out, (heads, m, width), x.device())?)
-            }
+        let (_, m, _) = x.dims3()?;
+        if !one_by_one || m < 2 {
+            return Ok(x.contiguous()?.matmul(&self.0)?);
         }
+        let one = |row| x.narrow(1, row, 1)?.contiguous()?.matmul(&self.0);
+        Ok(Tensor::cat(&(0..m).map(one).collect::<Result<Vec<_>, _>>()?, 1)?)
     }
 
     /// Bytes in memory.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        match self {
-            Self::Candle(matrices) => (matrices.elem_count() * matrices.dtype().size_in_bytes()) as u64,
-            Self::Other(matrices) => matrices.bytes(),
-        }
+        (self.0.elem_count() * self.0.dtype().size_in_bytes()) as u64
     }
 }

@@ -11,8 +11,8 @@ use draftscope_kernels::HeadAttention;
 use crate::ModelError;
 use crate::files::{ModelFiles, Stored};
 use crate::nn::{
-    Activation, ExpertKernel, ExpertNames, ExpertSizes, Experts, Gated, HeadMatMul, HeadMatrix, HeadShape, Linear,
-    MatMul, RmsNorm, StoredExperts, TransformerConfig, unread,
+    Activation, ExpertKernel, ExpertNames, ExpertSizes, Experts, Gated, Linear, MatMul, RmsNorm, StoredExperts,
+    TransformerConfig, unread,
 };
 use crate::options::{PassForm, WeightType};
 
@@ -35,12 +35,6 @@ pub trait Kernels: Debug + Send + Sync {
     /// # Errors
     /// [`ModelError::Unsupported`] for widths that the kernels do not support.
     fn experts(&self, stored: &StoredExperts<'_>, activation: Activation) -> Result<Arc<dyn ExpertKernel>, ModelError>;
-
-    /// Packs a matrix of each head; the tensor's name is for messages.
-    ///
-    /// # Errors
-    /// As [`Kernels::load`].
-    fn heads(&self, stored: Stored<'_>, name: &str, shape: HeadShape) -> Result<Arc<dyn HeadMatMul>, ModelError>;
 
     /// Runs jobs of attention.
     fn attend(&self, jobs: &mut [HeadAttention<'_>]);
@@ -184,22 +178,24 @@ impl<'a> Tensors<'a> {
         matches!(self.backend, MatmulBackend::Unread)
     }
 
-    /// Checks matrices of heads, stored with this shape, without reading them.
-    pub(crate) fn unread_heads(&self, name: &str, shape: &[usize]) -> Result<HeadMatrix, ModelError> {
-        unread::heads(self.source, name, shape)
-    }
-
-    /// Matrices `[heads, out, in]`; on candle in f32. The tensor's name is for messages.
-    pub(crate) fn head_matrix(
+    /// The experts of a layer.
+    pub(crate) fn experts(
         &self,
-        stored: Stored<'_>,
-        name: &str,
-        shape: HeadShape,
-    ) -> Result<HeadMatrix, ModelError> {
-        match &self.backend {
-            MatmulBackend::Candle(_) | MatmulBackend::Unread => HeadMatrix::on_candle(&stored, shape, self.device),
-            MatmulBackend::Kernels(kernels) => kernels.heads(stored, name, shape).map(HeadMatrix::Other),
+        names: &ExpertNames,
+        sizes: ExpertSizes,
+        activation: Activation,
+    ) -> Result<Experts, ModelError> {
+        if self.is_unread() {
+            return unread::experts(self.source, names, sizes);
         }
+        let stored = StoredExperts::find(self.source, names, sizes)?;
+        let experts = match &self.backend {
+            MatmulBackend::Kernels(kernels) => Experts::of(kernels.experts(&stored.compact(), activation)?, sizes),
+            MatmulBackend::Candle(weight_type) => Experts::on_candle(&stored, activation, (*weight_type, self.device))?,
+            MatmulBackend::Unread => unread::experts(self.source, names, sizes)?,
+        };
+        names.all().for_each(|name| self.source.release(name));
+        Ok(experts)
     }
 
     /// Embedding and head, `[v, d]` each: one matrix if they are tied. Read them before smaller ones: a matrix takes
@@ -282,19 +278,7 @@ impl BlockTensors<'_> {
             }
             (false, false) => ExpertNames::Stacked(["ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"].map(of)),
         };
-        if self.tensors.is_unread() {
-            return unread::experts(self.tensors.source, &names, sizes);
-        }
-        let stored = StoredExperts::find(self.tensors.source, &names, sizes)?;
-        let experts = match &self.tensors.backend {
-            MatmulBackend::Kernels(kernels) => Experts::of(kernels.experts(&stored.compact(), activation)?, sizes),
-            MatmulBackend::Candle(weight_type) => {
-                Experts::on_candle(&stored, activation, (*weight_type, self.tensors.device))?
-            }
-            MatmulBackend::Unread => unread::experts(self.tensors.source, &names, sizes)?,
-        };
-        names.all().for_each(|name| self.tensors.source.release(name));
-        Ok(experts)
+        self.tensors.experts(&names, sizes, activation)
     }
 
     /// The matrix `[experts, d]` that chooses experts: its products decide which of them run, so it is never rounded.

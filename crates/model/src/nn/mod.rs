@@ -44,7 +44,7 @@ pub use feed_forward::{Activation, Gated};
 pub use fusion::{Fuse, StatesNorm, norm_states};
 pub use gguf_keys::GgufKeys;
 pub use grouped_experts::{DenseLayerKeys, Gating, GroupedExpertKeys, GroupedExperts};
-pub use head_matrix::{HeadMatMul, HeadMatrix, HeadShape};
+pub use head_matrix::{HeadMatrix, HeadShape};
 pub use hf_keys::{Ends, Extras, HfKeys, refuse_biases};
 pub(crate) use host::{best_rows, numbers_of};
 pub use kv_cache::KvCache;

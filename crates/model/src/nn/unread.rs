@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use crate::ModelError;
 use crate::files::ModelFiles;
-use crate::nn::{Choice, ExpertKernel, ExpertNames, ExpertSizes, Experts, HeadMatMul, HeadMatrix};
-use crate::nn::{Linear, MatMul, StoredExperts};
+use crate::nn::{Choice, ExpertKernel, ExpertNames, ExpertSizes, Experts, Linear, MatMul, StoredExperts};
 
 /// A matrix without weights.
 #[derive(Debug)]
@@ -33,16 +32,6 @@ impl MatMul for Unread {
     }
 }
 
-impl HeadMatMul for Unread {
-    fn forward(&self, _x: &[f32]) -> Vec<f32> {
-        Vec::new()
-    }
-
-    fn bytes(&self) -> u64 {
-        0
-    }
-}
-
 impl ExpertKernel for Unread {
     fn forward(&self, _x: &[f32], _chosen: &[Choice]) -> Vec<f32> {
         Vec::new()
@@ -57,12 +46,6 @@ impl ExpertKernel for Unread {
 pub(super) fn linear(source: &ModelFiles, name: &str, shape: &[usize]) -> Result<Linear, ModelError> {
     source.check(name, shape)?;
     Ok(Linear::of(Arc::new(Unread { width: shape.last().copied().unwrap_or(0) })))
-}
-
-/// Checks a matrix of all heads.
-pub(super) fn heads(source: &ModelFiles, name: &str, shape: &[usize]) -> Result<HeadMatrix, ModelError> {
-    source.check(name, shape)?;
-    Ok(HeadMatrix::Other(Arc::new(Unread { width: shape.last().copied().unwrap_or(0) })))
 }
 
 /// Checks the experts of a layer.

@@ -1,6 +1,6 @@
 //! A layer: a mixer, then a feed-forward layer, each added to the stream.
 
-use super::{Attention, Delta, Feed, Latent, Matrix, Norm};
+use super::{Attention, Delta, Feed, Latent, Matrix, Norm, Rotation};
 use crate::nn::Activation;
 
 /// A layer of a [`Plan`](super::Plan), in the order in which it computes.
@@ -18,6 +18,18 @@ pub struct Layer {
     pub token_input: Option<TokenInput>,
     /// The stream is multiplied by this number, a tensor of one, at last.
     pub output_scale: Option<String>,
+}
+
+impl Layer {
+    /// How queries and keys are rotated.
+    #[must_use]
+    pub fn rotation(&self) -> Option<Rotation> {
+        match &self.mixer {
+            Mixer::Attention(attention) => attention.rotation,
+            Mixer::Latent(latent) => Some(latent.rotation),
+            Mixer::Delta(_) => None,
+        }
+    }
 }
 
 /// `stream + scale · after(step(before(stream)))`

@@ -103,4 +103,10 @@ impl Plan {
             Head::Tied => &self.embedding.table,
         }
     }
+
+    /// Whether embeddings and logits are those of the tables, neither scaled nor capped.
+    #[must_use]
+    pub fn has_plain_ends(&self) -> bool {
+        self.embedding.scale == 1.0 && self.end.scale == 1.0 && self.end.cap.is_none()
+    }
 }

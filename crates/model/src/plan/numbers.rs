@@ -156,8 +156,7 @@ impl Layer {
             Mixer::Attention(attention) => {
                 let queries = attention.heads * attention.key_width;
                 at_least(&mut widths.heads, attention.heads);
-                // queries come with as many gates, in both forms
-                at_least(&mut widths.queries, queries * if attention.gate.is_some() { 4 } else { 1 });
+                at_least(&mut widths.queries, queries);
                 at_least(&mut widths.answers, attention.heads * attention.value_width);
             }
             Mixer::Latent(latent) => {

@@ -1,13 +1,16 @@
 //! Attention, as [`plan::Attention`] describes it.
 
-use candle_core::Tensor;
+use candle_core::{Device, Tensor};
 
+use super::layer::Pass;
 use super::reader::{Reader, unsupported};
 use crate::ModelError;
-use crate::nn::{KvCache, Linear, PassRows, RmsNorm, Rope, Scores, attend_cached};
-use crate::plan::{self, HeadNorm, Keys, KeysAndValues, Over, Rotation};
+use crate::nn::{KvCache, Linear, RmsNorm, Scores, attend_cached};
+use crate::options::PassForm;
+use crate::plan::{self, HeadNorm, Keys, KeysAndValues, Over};
 
 /// Weights and conventions of a layer's attention.
+#[derive(Clone)]
 pub(super) struct Attention {
     heads: usize,
     kv_heads: usize,
@@ -18,11 +21,11 @@ pub(super) struct Attention {
     keys: Option<OwnKeys>,
     o: Linear,
     gate: Option<Linear>,
-    pub(super) rotation: Option<Rotation>,
     scores: Scores,
     window: Option<usize>,
 }
 
+#[derive(Clone)]
 struct OwnKeys {
     k: Linear,
     v: Option<Linear>,
@@ -41,7 +44,7 @@ fn head_norm(
 }
 
 /// `[m, heads · width] -> [heads, m, width]`
-fn split(x: &Tensor, (heads, width): (usize, usize)) -> Result<Tensor, ModelError> {
+pub(super) fn split(x: &Tensor, (heads, width): (usize, usize)) -> Result<Tensor, ModelError> {
     Ok(x.reshape((x.dim(0)?, heads, width))?.transpose(0, 1)?)
 }
 
@@ -65,12 +68,6 @@ impl OwnKeys {
     }
 }
 
-/// Rotates rows, `[heads, m, width]`, if there is something to rotate by.
-fn rotate(x: Tensor, (rope, rows): (Option<&Rope>, &PassRows)) -> Result<Tensor, ModelError> {
-    let Some(rope) = rope else { return Ok(x) };
-    rope.rotate(&x, rows.start(), rows.depths(x.device())?.as_ref())
-}
-
 impl Attention {
     pub(super) fn read(reader: &Reader<'_>, of: &plan::Attention) -> Result<Self, ModelError> {
         if of.key_width != of.value_width {
@@ -92,36 +89,38 @@ impl Attention {
             },
             o: reader.matrix(&of.o)?,
             gate: of.gate.as_ref().map(|gate| reader.matrix(gate)).transpose()?,
-            rotation: of.rotation,
             scores: Scores { scale: of.scale, softcap: of.cap },
             window: of.sight.window,
         })
     }
 
-    /// Heads and their width, if its keys and values are cached.
-    pub(super) fn cached_heads(&self) -> Option<(usize, usize)> {
-        self.keys.is_some().then_some((self.kv_heads, self.width))
+    /// An empty cache for `ctx` positions, if its keys and values are cached.
+    pub(super) fn cache(&self, ctx: usize, on: (&Device, PassForm)) -> Option<Result<KvCache, ModelError>> {
+        self.keys.is_some().then(|| KvCache::new(self.kv_heads, ctx, self.width, on))
+    }
+
+    /// Its norms.
+    pub(super) fn norms_mut(&mut self) -> impl Iterator<Item = &mut RmsNorm> {
+        let (k_norm, v_norm) = match &mut self.keys {
+            Some(own) => (own.k_norm.as_mut(), own.v_norm.as_mut()),
+            None => (None, None),
+        };
+        self.q_norm.iter_mut().chain(k_norm).map(|(norm, _)| norm).chain(v_norm)
     }
 
     /// What it adds for rows, `[m, d] -> [m, d]`. The cache is its own, which grows, or that of another layer, which contains
     /// the rows already.
-    pub(super) fn forward(
-        &self,
-        x: &Tensor,
-        (rope, rows): (Option<&Rope>, &PassRows),
-        cache: &mut KvCache,
-    ) -> Result<Tensor, ModelError> {
-        let q = heads_of(&self.q.forward(x)?, self.q_norm.as_ref(), (self.heads, self.width))?;
-        let q = rotate(q, (rope, rows))?;
+    pub(super) fn forward(&self, x: &Tensor, pass: Pass<'_>, cache: &mut KvCache) -> Result<Tensor, ModelError> {
+        let q = pass.rotate(heads_of(&self.q.forward(x)?, self.q_norm.as_ref(), (self.heads, self.width))?)?;
         if let Some(own) = &self.keys {
             let shape = (self.kv_heads, self.width);
             let raw = own.k.forward(x)?;
-            let keys = rotate(heads_of(&raw, own.k_norm.as_ref(), shape)?, (rope, rows))?;
+            let keys = pass.rotate(heads_of(&raw, own.k_norm.as_ref(), shape)?)?;
             let values = split(&own.v.as_ref().map_or(Ok(raw), |v| v.forward(x))?, shape)?;
             let values = own.v_norm.as_ref().map_or(Ok(values.clone()), |norm| norm.forward(&values))?;
             cache.append(&keys, &values)?;
         }
-        let mut answers = attend_cached(&q, cache, (rows, self.window), self.scores)?;
+        let mut answers = attend_cached(&q, cache, (pass.rows, self.window), self.scores)?;
         if let Some(gate) = &self.gate {
             answers = (answers * candle_nn::ops::sigmoid(&gate.forward(x)?)?)?;
         }

@@ -1,25 +1,87 @@
-//! A layer: attention, then a feed-forward layer, each added to the stream as its [`plan::Join`] says.
+//! A layer: a mixer, then a feed-forward part, each added to the stream as its [`plan::Join`] says.
 
-use candle_core::Tensor;
+use candle_core::{Device, Tensor};
 
 use super::attention::Attention;
+use super::delta::Delta;
+use super::experts::Feed;
+use super::latent::Latent;
 use super::reader::{Reader, unsupported};
-use crate::ModelError;
-use crate::nn::{Activation, Gated, KvCache, LayerWeights, Linear, PassRows, RmsNorm, Rope, gated};
-use crate::plan::{self, Feed, GatedFeed, Mixer, Rotation};
+use crate::native::delta_state::DeltaWeights;
+use crate::native::recurrent::Recurrence;
+use crate::nn::{Activation, KvCache, LayerWeights, Linear, PassRows, RmsNorm, Rope, gated};
+use crate::options::PassForm;
+use crate::plan::{self, Rotation};
+use crate::{ExpertsMet, ModelError};
 
-/// Weights of a layer.
+/// Weights of a layer; copies share the matrices.
+#[derive(Clone)]
 pub(crate) struct Layer {
-    attention: Attention,
+    mixer: Mixer,
     mix: Join,
-    feed: Gated,
+    feed: Feed,
     fed: Join,
     input: Option<TokenInput>,
     output_scale: Option<f64>,
+    rotation: Option<Rotation>,
     bytes: u64,
 }
 
+#[derive(Clone)]
+enum Mixer {
+    Attention(Attention),
+    Latent(Latent),
+    Delta(Delta),
+}
+
+/// The rows of a pass, and how they are rotated.
+#[derive(Clone, Copy)]
+pub(crate) struct Pass<'a> {
+    /// Angles of all positions; `None`: rows are not rotated.
+    pub(crate) rope: Option<&'a Rope>,
+    /// The rows.
+    pub(crate) rows: &'a PassRows,
+    /// Rotary position of the first row.
+    pub(crate) at: usize,
+}
+
+impl Pass<'_> {
+    /// Rotates rows, `[heads, m, width]`, if there is something to rotate by.
+    pub(super) fn rotate(&self, x: Tensor) -> Result<Tensor, ModelError> {
+        let Some(rope) = self.rope else { return Ok(x) };
+        rope.rotate(&x, self.at, self.rows.depths(x.device())?.as_ref())
+    }
+}
+
+/// What a mixer keeps of earlier positions.
+pub(crate) enum Memory<'a> {
+    /// Rows of each.
+    Cache(&'a mut KvCache),
+    /// A state after all of them.
+    State(Recurrence<'a>),
+}
+
+impl Mixer {
+    fn read(reader: &Reader<'_>, of: &plan::Mixer) -> Result<Self, ModelError> {
+        match of {
+            plan::Mixer::Attention(attention) => Attention::read(reader, attention).map(Self::Attention),
+            plan::Mixer::Latent(latent) => Latent::read(reader, latent).map(Self::Latent),
+            plan::Mixer::Delta(delta) => Delta::read(reader, delta).map(Self::Delta),
+        }
+    }
+
+    fn forward(&self, x: &Tensor, pass: Pass<'_>, memory: Memory<'_>) -> Result<Tensor, ModelError> {
+        match (self, memory) {
+            (Self::Attention(attention), Memory::Cache(cache)) => attention.forward(x, pass, cache),
+            (Self::Latent(latent), Memory::Cache(cache)) => latent.forward(x, pass, cache),
+            (Self::Delta(delta), Memory::State(state)) => delta.forward(x, state),
+            _ => Err(unsupported("a layer over the memory of another kind")),
+        }
+    }
+}
+
 /// `x + scale · after(step(before(x)))`
+#[derive(Clone)]
 struct Join {
     before: Option<RmsNorm>,
     after: Option<RmsNorm>,
@@ -48,6 +110,7 @@ impl Join {
 }
 
 /// `x + after(project(act(gate x) ⊙ slice))`
+#[derive(Clone)]
 struct TokenInput {
     gate: Linear,
     act: Activation,
@@ -67,50 +130,73 @@ impl TokenInput {
     }
 }
 
-fn feed(reader: &Reader<'_>, of: &GatedFeed) -> Result<Gated, ModelError> {
-    let matrix = |part: &str, _, _| match part {
-        "gate" => reader.matrix(&of.gate),
-        "up" => reader.matrix(&of.up),
-        _ => reader.matrix(&of.down),
-    };
-    Gated::read((of.down.rows, of.width()), of.act, matrix)
-}
-
 impl Layer {
-    pub(super) fn read(reader: &Reader<'_>, of: &plan::Layer) -> Result<Self, ModelError> {
-        let Mixer::Attention(attention) = &of.mixer else {
-            return Err(unsupported("layers without keys and values of each position"));
-        };
-        let Feed::Dense(dense) = &of.feed else { return Err(unsupported("layers of experts")) };
-        let width = attention.q.columns;
-        let (attention, feed) = (Attention::read(reader, attention)?, feed(reader, dense)?);
+    /// Reads a layer of a model that is `width` wide.
+    ///
+    /// # Errors
+    /// When a tensor is missing, misshapen or damaged, or a part is not interpreted.
+    pub(crate) fn read(reader: &Reader<'_>, of: &plan::Layer, width: usize) -> Result<Self, ModelError> {
+        let before = reader.bytes();
+        let (mixer, feed) = (Mixer::read(reader, &of.mixer)?, Feed::read(reader, &of.feed)?);
         let [mix, fed] = [&of.mix, &of.fed].map(|join| Join::read(reader, join, width));
         let input = of.token_input.as_ref().map(|input| TokenInput::read(reader, input, width)).transpose()?;
-        let scale = |name: &String| Ok::<_, ModelError>(reader.tensors.source.vector(name, 1)?[0]);
-        let output_scale = of.output_scale.as_ref().map(scale).transpose()?.map(f64::from);
-        Ok(Self { attention, mix: mix?, feed, fed: fed?, input, output_scale, bytes: reader.bytes() })
+        let output_scale = of.output_scale.as_ref().map(|name| reader.number(name)).transpose()?;
+        let (rotation, bytes) = (of.rotation(), reader.bytes() - before);
+        Ok(Self { mixer, mix: mix?, feed, fed: fed?, input, output_scale, rotation, bytes })
     }
 
     /// How queries and keys are rotated.
-    pub(super) fn rotation(&self) -> Option<Rotation> {
-        self.attention.rotation
+    pub(crate) fn rotation(&self) -> Option<Rotation> {
+        self.rotation
     }
 
-    /// Heads and their width, if its keys and values are cached.
-    pub(super) fn cached_heads(&self) -> Option<(usize, usize)> {
-        self.attention.cached_heads()
+    /// An empty cache for `ctx` positions, if it has one of its own.
+    pub(crate) fn cache(&self, ctx: usize, on: (&Device, PassForm)) -> Option<Result<KvCache, ModelError>> {
+        match &self.mixer {
+            Mixer::Attention(attention) => attention.cache(ctx, on),
+            Mixer::Latent(latent) => Some(latent.cache(ctx, on)),
+            Mixer::Delta(_) => None,
+        }
+    }
+
+    /// What its recurrent state is computed with.
+    pub(super) fn delta(&self) -> Option<&DeltaWeights> {
+        match &self.mixer {
+            Mixer::Delta(delta) => Some(&delta.weights),
+            _ => None,
+        }
+    }
+
+    /// A copy with this added to the weights of the norms that a draft module's conventions speak of.
+    ///
+    /// # Errors
+    /// When memory is short.
+    pub(crate) fn shifted(&self, by: f64) -> Result<Self, ModelError> {
+        let mut shifted = self.clone();
+        let mut norms: Vec<&mut RmsNorm> = match &mut shifted.mixer {
+            Mixer::Attention(attention) => attention.norms_mut().collect(),
+            Mixer::Latent(latent) => latent.norms_mut().collect(),
+            Mixer::Delta(_) => Vec::new(),
+        };
+        let joins = [&mut shifted.mix, &mut shifted.fed].into_iter();
+        norms.extend(joins.flat_map(|join| join.before.iter_mut().chain(&mut join.after)));
+        norms.into_iter().try_for_each(|norm| norm.shifted(by).map(|moved| *norm = moved))?;
+        Ok(shifted)
     }
 
     /// `[m, d] -> [m, d]`; `slice [m, …]`: what the rows' tokens add.
-    pub(super) fn forward(
+    ///
+    /// # Errors
+    /// When a tensor operation fails; the memory may hold the rows or not.
+    pub(crate) fn forward(
         &self,
         x: &Tensor,
         slice: Option<&Tensor>,
-        (rope, rows): (Option<&Rope>, &PassRows),
-        cache: &mut KvCache,
+        pass: Pass<'_>,
+        memory: Memory<'_>,
     ) -> Result<Tensor, ModelError> {
-        let x = self.mix.add(x, |x| self.attention.forward(x, (rope, rows), cache))?;
-        let mut x = self.fed.add(&x, |x| self.feed.forward(x))?;
+        let stream = self.mix.add(x, |x| self.mixer.forward(x, pass, memory))?;
+        let mut x = self.fed.add(&stream, |x| self.feed.forward(x, &stream))?;
         if let (Some(input), Some(slice)) = (&self.input, slice) {
             x = input.add(&x, slice)?;
         }
@@ -121,5 +207,9 @@ impl Layer {
 impl LayerWeights for Layer {
     fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    fn experts_met(&self) -> Option<ExpertsMet> {
+        self.feed.experts_met()
     }
 }

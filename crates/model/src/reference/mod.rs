@@ -1,27 +1,33 @@
 //! The reference: an interpreter of plans over candle's tensors, for weights as f32, bf16, f16 or in GGUF's blocks.
 //!
 //! It is written to be read, not to be fast: each part of a [`Plan`] is a few lines here, in the order in which the plan
-//! names it. Tests compare the other backends with it, and `--backend candle` runs it.
+//! names it. Tests compare the other backends with it, `--backend candle` runs it, and so do files that the kernels do not
+//! take.
 //!
 //! Invariant: few rows are multiplied and attend one by one, so that a row's bits do not depend on the rows beside it, and
-//! greedy speculation equals plain decoding. Whatever a plan asks for beyond these parts is an error that names it. Passes,
-//! caches and rollback are those of every [stack](crate::nn::Transformer).
+//! greedy speculation equals plain decoding. Whatever a plan asks for beyond these parts is an error that names it.
 
 mod attention;
+mod delta;
+mod experts;
+mod latent;
 mod layer;
+mod model;
 mod reader;
 
 use std::sync::Arc;
 
 use candle_core::Tensor;
 
-use self::layer::Layer;
-use self::reader::Reader;
 use crate::ModelError;
-use crate::nn::{KvCache, Linear, PassRows, RmsNorm, Rope, Tensors, Transformer, Trunk, ids};
+use crate::nn::{Linear, RmsNorm, Rope, Tensors, Trunk, ids};
 use crate::options::WeightType;
-use crate::plan::{Keys, LayerTable, Mixer, Plan, Rotation};
+use crate::plan::{self, Keys, LayerTable, Mixer, Plan, Rotation};
 use draftscope_protocol::TokenId;
+
+pub(crate) use self::layer::{Layer, Memory, Pass};
+pub(crate) use self::model::ReferenceModel;
+pub(crate) use self::reader::Reader;
 
 /// Weights of a target; shared by its forks and by its draft modules.
 pub(crate) struct Weights {
@@ -30,8 +36,10 @@ pub(crate) struct Weights {
     /// What tokens add to single layers.
     inputs: Option<LayerInputs>,
     ropes: Vec<(Rotation, Rope)>,
-    /// The cache that each layer reads.
-    caches: Vec<usize>,
+    /// The cache that each layer reads; `None`: it has a recurrent state instead.
+    caches: Vec<Option<usize>>,
+    /// Values of a position that keys and values of all heads would take where latent attention caches one row.
+    unfolded: u64,
 }
 
 /// A table with a slice for each layer.
@@ -43,23 +51,23 @@ struct LayerInputs {
 }
 
 /// The cache that each layer reads: those with keys and values of their own have one.
-fn caches(plan: &Plan) -> Result<Vec<usize>, ModelError> {
+fn caches(plan: &Plan) -> Result<Vec<Option<usize>>, ModelError> {
     let (mut caches, mut count) = (Vec::with_capacity(plan.layers.len()), 0);
     for layer in &plan.layers {
-        let Mixer::Attention(attention) = &layer.mixer else {
-            return Err(reader::unsupported("layers without keys and values of each position"));
-        };
-        let cache = match &attention.keys {
-            Keys::Own(_) => {
+        let cache = match &layer.mixer {
+            Mixer::Delta(_) => None,
+            Mixer::Attention(plan::Attention { keys: Keys::OfTarget, .. }) => {
+                return Err(reader::unsupported("attention to keys and values of a target"));
+            }
+            Mixer::Attention(plan::Attention { keys: Keys::OfLayer(other), .. }) => {
+                let earlier = caches.get(*other).copied().flatten();
+                let lacking = || ModelError::Metadata(format!("no layer {other} comes before one that reads it"));
+                Some(earlier.ok_or_else(lacking)?)
+            }
+            Mixer::Attention(_) | Mixer::Latent(_) => {
                 count += 1;
-                count - 1
+                Some(count - 1)
             }
-            Keys::OfLayer(other) => {
-                let earlier = caches.get(*other).copied();
-                earlier
-                    .ok_or_else(|| ModelError::Metadata(format!("no layer {other} comes before one that reads it")))?
-            }
-            Keys::OfTarget => return Err(reader::unsupported("attention to keys and values of a target")),
         };
         caches.push(cache);
     }
@@ -69,7 +77,7 @@ fn caches(plan: &Plan) -> Result<Vec<usize>, ModelError> {
 /// A table of angles for each rotation that the plan asks for.
 fn ropes(plan: &Plan, ctx_len: usize, tensors: &Tensors<'_>) -> Result<Vec<(Rotation, Rope)>, ModelError> {
     let mut ropes: Vec<(Rotation, Rope)> = Vec::new();
-    for rotation in plan.attentions().filter_map(|attention| attention.rotation) {
+    for rotation in plan.layers.iter().filter_map(plan::Layer::rotation) {
         if ropes.iter().all(|(known, _)| *known != rotation) {
             let lacking = || ModelError::Metadata(format!("there is no table of angles {}", rotation.table));
             let angles = plan.angles.get(rotation.table).ok_or_else(lacking)?;
@@ -94,10 +102,42 @@ impl Weights {
         let caches = caches(plan)?;
         let tensors = if plan.end.norm.centred { tensors.centred() } else { tensors };
         let inputs = plan.embedding.by_layer.as_ref().map(|of| LayerInputs::read(&tensors, of)).transpose()?;
-        let layer = |index: usize| Layer::read(&Reader::new(&tensors), &plan.layers[index]);
+        let layer = |index: usize| Layer::read(&Reader::new(&tensors), &plan.layers[index], plan.width);
         let (end, scale) = (&plan.end, plan.embedding.scale);
         let trunk = Arc::new(Trunk::read(&tensors, layer, progress)?.with_ends(scale, end.scale, end.cap));
-        Ok(Self { trunk, inputs, ropes: ropes(plan, ctx_len, &tensors)?, caches })
+        let ropes = ropes(plan, ctx_len, &tensors)?;
+        Ok(Self { trunk, inputs, ropes, caches, unfolded: plan.unfolded_values() })
+    }
+
+    /// Bytes that everything takes in memory.
+    fn bytes(&self) -> u64 {
+        self.pass_bytes()
+            + (self.trunk.bytes() - self.trunk.pass_bytes())
+            + self.inputs.as_ref().map_or(0, |inputs| inputs.table.bytes())
+    }
+
+    /// Those that a pass reads: all except tables whose rows are looked up.
+    fn pass_bytes(&self) -> u64 {
+        let inputs = self.inputs.as_ref().map_or(0, |inputs| inputs.project.bytes() + inputs.norm.bytes());
+        self.trunk.pass_bytes() + inputs
+    }
+
+    /// What a layer rotates by.
+    fn rope(&self, layer: &Layer) -> Option<&Rope> {
+        let rotation = layer.rotation()?;
+        self.ropes.iter().find(|(known, _)| *known == rotation).map(|(_, rope)| rope)
+    }
+
+    /// What tokens add to all layers, `[m, layers · width]`, where there is something.
+    fn layer_inputs(&self, tokens: &[TokenId], embedded: &Tensor) -> Result<Option<Tensor>, ModelError> {
+        let Some(inputs) = &self.inputs else { return Ok(None) };
+        inputs.of(&ids(tokens, self.trunk.config.vocab, &self.trunk.device)?, embedded).map(Some)
+    }
+
+    /// A layer's slice of that.
+    fn slice(&self, inputs: Option<&Tensor>, layer: usize) -> Result<Option<Tensor>, ModelError> {
+        let (Some(all), Some(LayerInputs { of, .. })) = (inputs, &self.inputs) else { return Ok(None) };
+        Ok(Some(all.narrow(1, layer * of.width, of.width)?))
     }
 }
 
@@ -120,59 +160,6 @@ impl LayerInputs {
     }
 }
 
-impl Transformer for Weights {
-    type Layer = Layer;
-
-    fn trunk(&self) -> &Trunk<Layer> {
-        &self.trunk
-    }
-
-    fn bytes(&self) -> u64 {
-        self.pass_bytes()
-            + (self.trunk.bytes() - self.trunk.pass_bytes())
-            + self.inputs.as_ref().map_or(0, |inputs| inputs.table.bytes())
-    }
-
-    fn pass_bytes(&self) -> u64 {
-        let inputs = self.inputs.as_ref().map_or(0, |inputs| inputs.project.bytes() + inputs.norm.bytes());
-        self.trunk.pass_bytes() + inputs
-    }
-
-    fn caches(&self, ctx_len: usize) -> Result<Vec<KvCache>, ModelError> {
-        let own = self.trunk.layers.iter().filter_map(Layer::cached_heads);
-        let cache = |(kv_heads, width)| {
-            Ok(KvCache::new(kv_heads, ctx_len, width, self.trunk.caching())?.on(self.trunk.kernels()))
-        };
-        own.map(cache).collect()
-    }
-
-    fn cache_of(&self, layer: usize) -> Option<usize> {
-        self.caches.get(layer).copied()
-    }
-
-    fn layer_inputs(&self, tokens: &[TokenId], embedded: &Tensor) -> Result<Option<Tensor>, ModelError> {
-        let Some(inputs) = &self.inputs else { return Ok(None) };
-        let ids = ids(tokens, self.trunk.config.vocab, &self.trunk.device)?;
-        inputs.of(&ids, embedded).map(Some)
-    }
-
-    fn forward_layer(
-        &self,
-        index: usize,
-        (x, inputs): (&Tensor, Option<&Tensor>),
-        rows: &PassRows,
-        cache: &mut KvCache,
-    ) -> Result<Tensor, ModelError> {
-        let layer = &self.trunk.layers[index];
-        let slice = match (inputs, &self.inputs) {
-            (Some(all), Some(LayerInputs { of, .. })) => Some(all.narrow(1, index * of.width, of.width)?),
-            _ => None,
-        };
-        let of = |rotation| self.ropes.iter().find(|(known, _)| *known == rotation).map(|(_, rope)| rope);
-        layer.forward(x, slice.as_ref(), (layer.rotation().and_then(of), rows), cache)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -182,12 +169,17 @@ mod tests {
 
     use super::*;
     use crate::load::OpenModel;
-    use crate::nn::{MatmulBackend, TransformerModel};
+    use crate::nn::MatmulBackend;
+    use crate::options::Rollback;
     use crate::{Checkpoint, LogitRows, Model, ModelSpec};
 
-    fn target(opened: &OpenModel, held: WeightType) -> Result<TransformerModel<Weights>, ModelError> {
+    fn weights((opened, plan): (&OpenModel, &Plan), held: WeightType) -> Result<Weights, ModelError> {
         let tensors = Tensors::new(&opened.source, (MatmulBackend::Candle(held), &Device::Cpu), opened.transformer());
-        let weights = Weights::load(tensors, opened.config.plan(), 64, &mut |_, _, _| {})?;
+        Weights::load(tensors, plan, 64, &mut |_, _, _| {})
+    }
+
+    pub(super) fn target(opened: &OpenModel, held: WeightType) -> Result<ReferenceModel, ModelError> {
+        let weights = weights((opened, opened.config.plan()), held)?;
         let spec = ModelSpec {
             info: opened.transformer().describe(String::new(), String::new()),
             ctx_len: 64,
@@ -196,10 +188,10 @@ mod tests {
             dtype: "f32".into(),
             threads: 1,
         };
-        TransformerModel::new(Arc::new(weights), spec)
+        ReferenceModel::new(Arc::new(weights), spec, Rollback::Snapshots)
     }
 
-    fn fixture(name: &str) -> OpenModel {
+    pub(super) fn fixture(name: &str) -> OpenModel {
         let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/fixtures/checkpoints");
         OpenModel::open(&folder.join(name)).unwrap()
     }
@@ -216,7 +208,12 @@ mod tests {
     /// layer, scales of layers; it runs elsewhere for its experts and assistants.
     #[test]
     fn parts_that_gemma_4_alone_has_equal_the_oracle_and_rows_keep_their_bits() {
-        for (name, oracle) in [("gemma4", "gemma4"), ("gemma4.gguf", "gemma4"), ("gemma4-unified", "gemma4-unified")] {
+        for (name, oracle) in [
+            ("gemma4", "gemma4"),
+            ("gemma4.gguf", "gemma4"),
+            ("gemma4-unified", "gemma4-unified"),
+            ("gemma4-experts", "gemma4-experts"),
+        ] {
             let mut model = target(&fixture(name), WeightType::F32).unwrap();
             let tokens: Vec<TokenId> = golden(oracle, "tokens", |x| i64::from_le_bytes(x) as f32)
                 .into_iter()
@@ -257,12 +254,19 @@ mod tests {
 
     #[test]
     fn what_is_not_interpreted_is_named() {
-        for (name, says) in [
-            ("deepseek", "the reference does not run layers without keys and values of each position"),
-            ("qwen3moe", "the reference does not run layers of experts"),
+        let opened = fixture("llama");
+        for (spoil, says) in [
+            ((|of| of.sight.causal = false) as fn(&mut plan::Attention), "attention to later positions"),
+            (|of| of.keys = Keys::OfTarget, "attention to keys and values of a target"),
+            (|of| of.value_width += 1, "values of another width than keys"),
+            (|of| of.o.stored.clear(), "matrices without rows"),
+            (|of| of.o.stored.extend(of.q.stored.clone()), "matrices in several tensors"),
         ] {
-            let error = target(&fixture(name), WeightType::F32).err().unwrap().to_string();
-            assert_eq!(error, says, "{name}");
+            let mut plan = opened.config.plan().clone();
+            let Mixer::Attention(attention) = &mut plan.layers[1].mixer else { panic!("it attends") };
+            spoil(attention);
+            let error = weights((&opened, &plan), WeightType::F32).err().unwrap().to_string();
+            assert_eq!(error, format!("the reference does not run {says}"));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::DraftModule;
 use crate::draft_tokens::DraftTokens;
+use crate::files::ModelFiles;
 use crate::interfaces::Modules;
 use crate::module_core::{ModuleBackend, ModuleCore};
 use draftscope_protocol::{DrafterInfo, DrafterKind};
@@ -38,6 +39,12 @@ impl Figures<'_> {
             block: 0,
         }
     }
+}
+
+/// Name of so many modules in a model's own files.
+pub(crate) fn name_of_own(source: &ModelFiles, count: usize) -> String {
+    let what = if count == 1 { "its own module".to_owned() } else { format!("its own {count} modules") };
+    format!("{} ({what})", source.name())
 }
 
 /// Modules that draft together, one for each depth, and their figures.

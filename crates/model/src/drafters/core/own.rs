@@ -2,9 +2,8 @@
 //! it and a norm after it, under their names in GGUF files (`blk.{L}.nextn.…`).
 
 use crate::ModelError;
-use crate::drafters::core::{MtpBlock, MtpParts};
 use crate::files::ModelFiles;
-use crate::nn::{Tensors, TransformerConfig};
+use crate::nn::TransformerConfig;
 use crate::plan::{Angles, Layer, MAX_MODULES, Matrix, Norm, OwnModule, Vector};
 use draftscope_protocol::MtpSpec;
 
@@ -75,27 +74,5 @@ impl OwnTensors<'_> {
     /// Whether the module of this index has a last norm; else it is the target's, as in llama.cpp.
     fn has_norm(&self, index: usize) -> bool {
         self.source.is_checkpoint() || self.has(index, "shared_head_norm")
-    }
-
-    /// Reads the module of this index around its block.
-    pub(crate) fn parts(
-        &self,
-        tensors: &Tensors<'_>,
-        index: usize,
-        block: Box<dyn MtpBlock>,
-    ) -> Result<MtpParts, ModelError> {
-        let d = self.config.d_model;
-        let norm = |part: &str| tensors.norm(&self.name(index, part), d);
-        Ok(MtpParts {
-            fuse: None,
-            embedding_norm: norm("enorm")?,
-            hidden_norm: norm("hnorm")?,
-            project: tensors.linear(&self.name(index, "eh_proj"), d, 2 * d)?,
-            block,
-            norm: match self.has_norm(index) {
-                true => norm("shared_head_norm")?,
-                false => tensors.norm("output_norm.weight", d)?,
-            },
-        })
     }
 }

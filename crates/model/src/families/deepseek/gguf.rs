@@ -2,10 +2,11 @@
 //! V3.1, V2-Lite, Kimi K2, GLM-4.7-Flash. Newer files split the matrices that unfold latents (`attn_k_b`, `attn_v_b`).
 
 use crate::ModelError;
-use crate::families::deepseek::config::{DeepSeekConfig, Latent, LatentShape};
-use crate::files::GgufFile;
+use crate::families::deepseek::conventions;
+use crate::families::deepseek::keys::{Latent, LatentShape};
 use crate::files::config_json::{contradiction, positive};
-use crate::nn::{Conventions, GgufKeys, GroupedExperts, RopeScaling, RopeSpec, TransformerConfig};
+use crate::interfaces::Planned;
+use crate::nn::{GgufKeys, GroupedExperts, RopeScaling, RopeSpec, TransformerConfig};
 use crate::plan::PlanFiles;
 
 /// Widest head, and largest rank.
@@ -15,8 +16,8 @@ const MAX: [usize; 2] = [1 << 12, 1 << 14];
 ///
 /// # Errors
 /// [`ModelError::Metadata`] or [`ModelError::Unsupported`] naming the key.
-pub(super) fn config(gguf: &GgufFile, conventions: &Conventions) -> Result<DeepSeekConfig, ModelError> {
-    let keys = GgufKeys { gguf, arch: conventions.name };
+pub(super) fn planned(keys: GgufKeys<'_>) -> Result<Planned, ModelError> {
+    let (gguf, conventions) = (keys.gguf, conventions("deepseek2"));
     let (layers, heads) = (keys.layers()?, keys.size("attention.head_count", 1024)?);
     let temperature = keys.key("attention.temperature_scale");
     let scale = gguf.value(&temperature).ok().and_then(|value| value.to_f32().ok());
@@ -27,7 +28,7 @@ pub(super) fn config(gguf: &GgufFile, conventions: &Conventions) -> Result<DeepS
     let attention = attention(&keys, heads, sharper)?;
     let vocab = gguf.shape("token_embd.weight")?.first().copied().unwrap_or(0);
     let transformer = TransformerConfig {
-        conventions: *conventions,
+        conventions,
         vocab,
         d_model: keys.size("embedding_length", 1 << 16)?,
         layers,
@@ -48,7 +49,7 @@ pub(super) fn config(gguf: &GgufFile, conventions: &Conventions) -> Result<DeepS
         dense_layers: dense_layers(&keys, layers)?,
         modules: modules(&keys),
     };
-    Ok(DeepSeekConfig::new(transformer, latent, PlanFiles::Gguf(gguf)))
+    Ok(super::planned(transformer, latent, PlanFiles::Gguf(gguf)))
 }
 
 /// Whether it is a GLM-4.7-Flash, whose older files do not say how experts are chosen; llama.cpp recognises them so.

@@ -1,131 +1,117 @@
 //! DeepSeek-V3's layout, also used by GLM-4.7-Flash: latent attention, dense layers and then layers of experts, and a
-//! stack of draft modules of its own. Matrices and attention run on candle or on the native kernels.
-//!
-//! Invariant: the cache of a position is its latent row, which is rolled back like any other key; passes, caches and
-//! rollback are those of every [stack](crate::nn::Transformer).
+//! stack of draft modules of its own.
 
-mod attention;
-mod block;
-mod config;
-mod family;
 mod gguf;
-mod load;
-mod names;
+mod keys;
 mod plan;
-mod reader;
-
-use std::sync::Arc;
-
-use candle_core::Tensor;
 
 use crate::ModelError;
-use crate::families::deepseek::{block::Layer, reader::Reader};
-use crate::nn::{BlockPass, KvCache, PairOrder, PassRows, Rope, Tensors, Transformer, TransformerModel, Trunk};
-use draftscope_protocol::ModelInfo;
+use crate::drafters::core::nextn_plans;
+use crate::files::{ConfigJson, Folder, Layout, block_part, expert_part, part_name};
+use crate::interfaces::{Names, NoSharing, OwnModules, Planned, PlannedFamily};
+use crate::nn::{Conventions, Ends, Extras, HfKeys, PairOrder, TransformerConfig, refuse_biases};
+use crate::plan::PlanFiles;
 
-pub use self::config::{DeepSeekConfig, Latent, LatentShape};
-pub use self::family::{DEEPSEEK_V3, DeepSeekFamily, GLM4_MOE_LITE};
+use self::keys::{Latent, LatentKeys};
 
-/// Weights of a target; shared by its forks and by its draft modules.
-pub struct DeepSeekWeights {
-    trunk: Arc<Trunk<Layer>>,
-    latent: Latent,
-    rope: Rope, // one position more than the context, for modules that stand one further
-    /// Values of a position that keys and values of all heads would take.
-    unfolded: u64,
+/// DeepSeek-V3, R1 and V3.1: latent attention and experts. GGUF files of GLM-4.7-Flash and Kimi K2 have the same
+/// architecture.
+pub static DEEPSEEK_V3: PlannedFamily = PlannedFamily {
+    names: Names { title: "deepseek_v3", gguf: &["deepseek2"], json: &["deepseek_v3"] },
+    json: |json, folder| from_json(("deepseek_v3", None), json, folder),
+    gguf: gguf::planned,
+    tensors: tensor_name,
+};
+
+/// GLM-4.7-Flash.
+pub static GLM4_MOE_LITE: PlannedFamily = PlannedFamily {
+    names: Names { title: "glm4_moe_lite", gguf: &[], json: &["glm4_moe_lite"] },
+    json: |json, folder| from_json(("glm4_moe_lite", Some(1)), json, folder),
+    gguf: gguf::planned,
+    tensors: tensor_name,
+};
+
+const fn conventions(name: &'static str) -> Conventions {
+    Conventions { name, qk_norm: false, qkv_bias: false, gguf_pairs: PairOrder::Interleaved }
 }
 
-impl DeepSeekWeights {
-    fn load(
-        tensors: &Tensors<'_>,
-        config: &DeepSeekConfig,
-        ctx_len: usize,
-        progress: &mut dyn FnMut(&str, u64, u64),
-    ) -> Result<Self, ModelError> {
-        let latent = &config.latent;
-        let reader = Reader { tensors, latent };
-        let trunk = Arc::new(Trunk::read(tensors, |layer| reader.layer(layer), progress)?);
-        let order = if latent.attention.interleaved { PairOrder::Interleaved } else { PairOrder::HalfSplit };
-        let rope = Rope::new(&tensors.config.rope, latent.attention.rotary, ctx_len + 1, (order, tensors.device))?;
-        Ok(Self { trunk, latent: latent.clone(), rope, unfolded: config.plan.unfolded_values() })
-    }
+/// Reads `config.json` of the family of this name, which has so many dense layers if no key states it.
+fn from_json(
+    (name, usual_dense_layers): (&'static str, Option<usize>),
+    json: &ConfigJson,
+    folder: Option<&Folder>,
+) -> Result<Planned, ModelError> {
+    let conventions = conventions(name);
+    refuse_biases(folder, &conventions, None)?;
+    let own = LatentKeys::from_json(json.keys())?;
+    let keys = json.read::<HfKeys>()?;
+    let latent = own.latent(usual_dense_layers, (keys.layers()?, keys.heads()?), keys.sharper()?)?;
+    let head_dim = Some(latent.attention.plain + latent.attention.rotary);
+    let extras = Extras { head_dim, mscale: true, own_heads: true, ..Extras::default() };
+    let transformer = keys.transformer(&conventions, Ends::of(json, folder), extras)?;
+    Ok(planned(transformer, latent, PlanFiles::Checkpoint(folder)))
 }
 
-impl Transformer for DeepSeekWeights {
-    type Layer = Layer;
-
-    fn trunk(&self) -> &Trunk<Layer> {
-        &self.trunk
-    }
-
-    fn describe(&self, info: &mut ModelInfo) {
-        info.unfolded_kv_bytes_per_token = self.trunk.form.kv_bytes() as u64 * self.unfolded;
-    }
-
-    fn caches(&self, ctx_len: usize) -> Result<Vec<KvCache>, ModelError> {
-        let cache = |layer: &Layer| Ok(layer.cache(ctx_len, self.trunk.caching())?.on(self.trunk.kernels()));
-        self.trunk.layers.iter().map(cache).collect()
-    }
-
-    fn forward_layer(
-        &self,
-        index: usize,
-        (x, _): (&Tensor, Option<&Tensor>),
-        rows: &PassRows,
-        cache: &mut KvCache,
-    ) -> Result<Tensor, ModelError> {
-        self.trunk.layers[index].forward(x, BlockPass::new(&self.rope, rows), cache)
-    }
+/// Of the transformer's sizes, `kv_heads` is `heads`, and `head_dim` the width of a query.
+fn planned(transformer: TransformerConfig, latent: Latent, files: PlanFiles<'_>) -> Planned {
+    let plan = plan::plan(&transformer, &latent, files);
+    let family = match transformer.conventions.name {
+        "glm4_moe_lite" => "a glm4_moe_lite",
+        "deepseek2" => "a deepseek2",
+        _ => "a deepseek_v3",
+    };
+    let no_sharing = NoSharing {
+        family,
+        instead_of_head: "start without --draft-model, and its own modules draft",
+        instead_of_module: "brings its own, so start without --mtp",
+    };
+    let own = OwnModules::new(move |source, of| {
+        nextn_plans(source, of, |block| plan::layer(&of.transformer, &latent, block, PlanFiles::of(source)))
+    });
+    Planned { own: Some(own), no_sharing: Some(no_sharing), ..Planned::new(transformer, plan) }
 }
 
-/// A target: shared weights and its own caches.
-pub type DeepSeek = TransformerModel<DeepSeekWeights>;
+/// The checkpoint's name of a tensor, by that in GGUF files; a draft module counts as one more layer there too.
+fn tensor_name(layout: &Layout, name: &str) -> Option<String> {
+    let (layer, part) = block_part(name)?;
+    self::part(part).map(|own| format!("{}layers.{layer}.{own}", layout.prefix))
+}
+
+/// Parts that only this layout has.
+const PARTS: &[(&str, &str)] = &[
+    ("attn_q_a", "self_attn.q_a_proj"),
+    ("attn_q_a_norm", "self_attn.q_a_layernorm"),
+    ("attn_q_b", "self_attn.q_b_proj"),
+    ("attn_kv_a_mqa", "self_attn.kv_a_proj_with_mqa"),
+    ("attn_kv_a_norm", "self_attn.kv_a_layernorm"),
+    ("attn_kv_b", "self_attn.kv_b_proj"),
+    ("ffn_gate_inp", "mlp.gate"),
+    ("exp_probs_b.bias", "mlp.gate.e_score_correction_bias"),
+    ("ffn_gate_shexp", "mlp.shared_experts.gate_proj"),
+    ("ffn_up_shexp", "mlp.shared_experts.up_proj"),
+    ("ffn_down_shexp", "mlp.shared_experts.down_proj"),
+    ("nextn.enorm", "enorm"),
+    ("nextn.hnorm", "hnorm"),
+    ("nextn.eh_proj", "eh_proj"),
+    ("nextn.embed_tokens", "embed_tokens"),
+    ("nextn.shared_head_norm", "shared_head.norm"),
+    ("nextn.shared_head_head", "shared_head.head"),
+];
+
+/// The checkpoint's name of a part of a layer; an expert's number follows its part (`ffn_up.17.weight`).
+fn part(name: &str) -> Option<String> {
+    part_name(PARTS, name).or_else(|| expert_part(name))
+}
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
-    use candle_core::Device;
-
     use super::*;
-    use crate::load::OpenModel;
-    use crate::nn::MatmulBackend;
-    use crate::options::WeightType;
-    use crate::{LogitRows, Model, ModelSpec};
-    use draftscope_protocol::TokenId;
-
-    fn opened() -> DeepSeek {
-        let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/fixtures/checkpoints/deepseek");
-        let opened = OpenModel::open(&path).unwrap();
-        let config = (opened.config.as_ref() as &dyn std::any::Any).downcast_ref::<DeepSeekConfig>().unwrap();
-        let on_candle = (MatmulBackend::Candle(WeightType::F32), &Device::Cpu);
-        let tensors = Tensors::new(&opened.source, on_candle, &config.transformer);
-        let weights = DeepSeekWeights::load(&tensors, config, 16, &mut |_, _, _| {}).unwrap();
-        let info = weights.trunk.config.describe("deepseek".into(), "deepseek".into());
-        let spec =
-            ModelSpec { info, ctx_len: 16, backend: "candle", device: "cpu".into(), dtype: "f32".into(), threads: 1 };
-        DeepSeek::new(Arc::new(weights), spec).unwrap()
-    }
 
     #[test]
-    fn a_path_that_is_none_changes_nothing_and_one_that_fails_leaves_what_stood_before_it() {
-        let mut model = opened();
-        model.forward(&[TokenId(5); 3], LogitRows::All).unwrap();
-        model.forward_tree(&[TokenId(7); 3], &[0, 0, 0], LogitRows::All).unwrap();
-        for (base, path) in [(7, &[][..]), (3, &[0, 3]), (3, &[2, 1]), (9, &[0])] {
-            assert!(matches!(model.retain(base, path), Err(ModelError::Rewind { .. })), "{base} {path:?}");
-            assert!(model.len() == 6 && model.caches.iter().all(|cache| cache.len() == 6), "{base} {path:?}");
-        }
-        // the second layer's cache has no such rows
-        model.caches[1] = model.weights.trunk.layers[1].cache(4, model.weights.trunk.caching()).unwrap();
-        let row = Tensor::zeros(
-            (1, 4, model.weights.latent.attention.rank + model.weights.latent.attention.rotary),
-            candle_core::DType::F32,
-            &Device::Cpu,
-        )
-        .unwrap();
-        model.caches[1].append(&row, &row).unwrap();
-        model.retain(3, &[0, 2]).unwrap_err();
-        assert!(model.len() == 3 && model.caches.iter().all(|cache| cache.len() == 3));
+    fn experts_have_numbers() {
+        assert_eq!(part("ffn_up.17.weight").as_deref(), Some("mlp.experts.17.up_proj.weight"));
+        assert_eq!(part("ffn_up.weight").as_deref(), Some("mlp.up_proj.weight"));
+        assert_eq!(part("ffn_up.x.weight"), None);
+        assert_eq!(part("attn_k.1.weight"), None);
     }
 }

@@ -1,12 +1,14 @@
 //! What a model of DeepSeek-V3's layout computes.
 
-use crate::families::deepseek::attention::EPS;
-use crate::families::deepseek::config::{Latent as Sizes, LatentShape};
+use crate::families::deepseek::keys::{Latent as Sizes, LatentShape};
 use crate::nn::{Activation, PairOrder, TransformerConfig};
 use crate::plan::{
     Angles, BlockNames, Feed, Folded, Latent, LatentQueries, Layer, MAX_MODULES, Mixer, Norm, Plan, PlanFiles,
     Rotation, Rows, Tensor, grouped_experts,
 };
+
+/// Epsilon of the norms inside attention, whatever `rms_norm_eps` is: as in `modeling_deepseek_v3.py`.
+const EPS: f32 = 1e-6;
 
 /// The plan of a model of these sizes.
 pub(super) fn plan(config: &TransformerConfig, sizes: &Sizes, files: PlanFiles<'_>) -> Plan {
@@ -20,7 +22,7 @@ pub(super) fn plan(config: &TransformerConfig, sizes: &Sizes, files: PlanFiles<'
 }
 
 /// A layer, or that of a draft module, which follows the last one and has experts.
-fn layer(config: &TransformerConfig, sizes: &Sizes, block: usize, files: PlanFiles<'_>) -> Layer {
+pub(super) fn layer(config: &TransformerConfig, sizes: &Sizes, block: usize, files: PlanFiles<'_>) -> Layer {
     let names = BlockNames::of(config, block, false);
     Layer {
         mixer: Mixer::Latent(attention(sizes.attention, &names, files)),

@@ -1,6 +1,6 @@
 //! What a Gemma 3 computes.
 
-use crate::families::gemma3::config::Layers;
+use crate::families::gemma3::keys::Layers;
 use crate::nn::{Activation, PairOrder, TransformerConfig};
 use crate::plan::{
     Angles, Attention, BlockNames, Feed, Join, Layer, Mixer, Plan, PlanFiles, Rotation, Sight, UsualAttention,

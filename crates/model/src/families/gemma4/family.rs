@@ -79,10 +79,10 @@ impl FamilyConfig for Gemma4Config {
         Drafting { own: Some(Err(no_module(source))), no_sharing: Some(NO_SHARING) }
     }
 
-    fn load(&self, context: &LoadContext<'_>, backend: Backend<'_>, progress: &mut Progress<'_>) -> LoadResult {
+    fn load(&self, context: &LoadContext<'_>, backend: Backend<'_>, progress: &mut Progress<'_>) -> Option<LoadResult> {
         let (tensors, spec) = context.on_candle(&backend);
-        let weights = Arc::new(Gemma4Weights::load(&tensors, &self.gemma, context.ctx_len, progress)?);
-        Ok(Box::new(CandleTarget { weights, spec }))
+        let weights = Gemma4Weights::load(&tensors, &self.gemma, context.ctx_len, progress);
+        Some(weights.map(|weights| Box::new(CandleTarget { weights: Arc::new(weights), spec }) as _))
     }
 }
 

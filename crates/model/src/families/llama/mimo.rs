@@ -5,16 +5,11 @@
 //! As in vLLM (`mimo_mtp.py`), h is the residual stream before the target's last norm, and the embedding of slot 0 is
 //! zero. Invariant: tensors have GGUF's names; the module's block is one more layer.
 
-use std::sync::Arc;
-
 use crate::ModelError;
-use crate::drafters::core::{self, CandleMtp, MtpOnCandle, MtpShape, MtpShared, OwnTensors};
-use crate::families::llama::block;
+use crate::drafters::core::OwnTensors;
 use crate::files::{ModelFiles, renamed};
-use crate::interfaces::{CandleTarget, LoadContext, Modules};
-use crate::nn::{Embedding, PairOrder, Rope, TransformerConfig};
+use crate::nn::TransformerConfig;
 use crate::plan::{Angles, Layer, OwnModule};
-use crate::reference::Weights;
 use draftscope_protocol::{ConcatOrder, Feed, MtpSpec, NormForm, Pairing, Recycle, SlotPosition, SlotZero};
 
 /// Prefix of modules in a checkpoint, beside `layers`.
@@ -44,7 +39,7 @@ pub(super) fn part(name: &str) -> Option<&'static str> {
     renamed(PARTS, name)
 }
 
-/// The modules as data.
+/// The modules as data, so many.
 pub(super) fn plans(
     source: &ModelFiles,
     config: &TransformerConfig,
@@ -55,29 +50,4 @@ pub(super) fn plans(
     let angles = Angles { rope: config.rope.clone(), width: config.head_dim };
     let module = |index| own.plan(index, (Layer::usual(config, config.layers + index), angles.clone()), SPEC);
     Ok((0..count).map(module).collect())
-}
-
-/// The modules of a target on candle.
-pub(super) fn candle(
-    context: &LoadContext<'_>,
-    count: usize,
-    target: &CandleTarget<Weights>,
-) -> Result<Modules, ModelError> {
-    let LoadContext { source, ctx_len, .. } = *context;
-    let (trunk, c) = (&target.weights.trunk, &target.weights.trunk.config);
-    let (own, tensors) = (OwnTensors { source, config: c }, trunk.tensors(source));
-    own.check(count)?;
-    let module = |index: usize| -> Result<CandleMtp, ModelError> {
-        let parts = own.parts(&tensors, index, Box::new(block(&tensors, c.layers + index)?))?;
-        let rope = Rope::new(&c.rope, c.head_dim, ctx_len + 1, (PairOrder::HalfSplit, &trunk.device))?;
-        let (embedding, kernels) = (Arc::clone(trunk) as Arc<dyn Embedding>, trunk.kernels());
-        let shared = MtpShared { embedding, head: trunk.head.clone(), vocab: c.tokens(), whole: None, kernels };
-        MtpOnCandle::module(shared, parts, SPEC, (MtpShape::of(c, ctx_len, trunk.form), rope))
-    };
-    let modules = (0..count).map(module).collect::<Result<Vec<_>, _>>()?;
-    Ok(core::modules(modules, name(source), &target.spec.dtype))
-}
-
-fn name(source: &ModelFiles) -> String {
-    format!("{} (its own module)", source.name())
 }

@@ -1,21 +1,26 @@
 //! What a Qwen3 with experts or a GLM-4.5 computes.
 
-use crate::families::llama_moe::experts::{MoeExperts, ProbableExperts};
+use crate::families::llama_moe::keys::{MoeExperts, ProbableExperts};
 use crate::nn::{Activation, ExpertSizes, TransformerConfig};
 use crate::plan::{
     Angles, BlockNames, Experts, Feed, Layer, MAX_MODULES, Mixer, Plan, PlanFiles, RouterPlan, Scoring, UsualAttention,
     grouped_experts,
 };
 
-/// The plan of a model of these sizes, of whose heads so many values are rotated and whose first layers are dense; it announces so many
-/// draft modules.
-pub(super) fn plan(
-    (c, rotary): (&TransformerConfig, usize),
-    (experts, dense_layers, announced): (&MoeExperts, usize, usize),
-    files: PlanFiles<'_>,
-) -> Plan {
-    let angles = Angles { rope: c.rope.clone(), width: rotary };
-    let layer = |block| layer(c, (experts, dense_layers), block, files);
+/// Sizes that not every transformer has.
+pub(super) struct Shape {
+    /// Rotated values of a head, from the first.
+    pub(super) rotary: usize,
+    /// Experts of the layers that have some.
+    pub(super) experts: MoeExperts,
+    /// Layers before those of experts, with an ordinary feed-forward part.
+    pub(super) dense_layers: usize,
+}
+
+/// The plan of a model of these sizes, which announces so many draft modules.
+pub(super) fn plan(c: &TransformerConfig, (shape, announced): (&Shape, usize), files: PlanFiles<'_>) -> Plan {
+    let angles = Angles { rope: c.rope.clone(), width: shape.rotary };
+    let layer = |block| layer(c, shape, block, files);
     Plan::usual(c, vec![angles], (0..c.layers).map(layer).collect(), false).with_modules(
         files,
         (announced, MAX_MODULES),
@@ -24,12 +29,7 @@ pub(super) fn plan(
 }
 
 /// A layer, or that of a draft module, which follows the last one and has experts.
-fn layer(
-    c: &TransformerConfig,
-    (shape, dense_layers): (&MoeExperts, usize),
-    block: usize,
-    files: PlanFiles<'_>,
-) -> Layer {
+pub(super) fn layer(c: &TransformerConfig, shape: &Shape, block: usize, files: PlanFiles<'_>) -> Layer {
     let names = BlockNames::of(c, block, false);
     // GGUF files of GLM-4.5 have another name for the norm before the feed-forward part
     let usual = files.has_or(&names.name("ffn_norm"), true);
@@ -37,9 +37,9 @@ fn layer(
     Layer {
         mixer: Mixer::Attention(UsualAttention::of(c).plan(&names)),
         mix: names.join("attn_norm"),
-        feed: match block < dense_layers {
+        feed: match block < shape.dense_layers {
             true => Feed::Dense(names.gated("", c.ffn, Activation::Silu)),
-            false => Feed::Experts(Box::new(experts(shape, &names, files))),
+            false => Feed::Experts(Box::new(experts(&shape.experts, &names, files))),
         },
         fed: names.join(if other { "post_attention_norm" } else { "ffn_norm" }),
         token_input: None,

@@ -1,7 +1,6 @@
 //! What a Qwen3.5 or Qwen3-Next computes.
 
-use crate::families::qwen35::config::Hybrid;
-use crate::families::qwen35::experts::ExpertShape;
+use crate::families::qwen35::keys::{ExpertShape, Hybrid};
 use crate::nn::{Activation, ExpertSizes, TransformerConfig};
 use crate::plan::{
     Angles, Attention, BlockNames, Decay, Delta, DeltaShape, Experts, Feed, Layer, Matrix, Mixer, Norm, Plan,
@@ -10,12 +9,16 @@ use crate::plan::{
 
 /// The plan of a model of these sizes.
 pub(super) fn plan(config: &TransformerConfig, hybrid: &Hybrid, files: PlanFiles<'_>) -> Plan {
-    let angles = Angles { rope: config.rope.clone(), width: hybrid.rotary };
     let layers = (0..config.layers).map(|index| layer(config, hybrid, index, files)).collect();
     let module = |block| layer(config, hybrid, block, files);
     // its one module has no number
     let count = (usize::from(hybrid.announces_mtp), 1);
-    Plan::usual(config, vec![angles], layers, files.is_checkpoint()).with_modules(files, count, module)
+    Plan::usual(config, vec![angles(config, hybrid)], layers, files.is_checkpoint()).with_modules(files, count, module)
+}
+
+/// Angles of the rotated part of a head.
+pub(super) fn angles(config: &TransformerConfig, hybrid: &Hybrid) -> Angles {
+    Angles { rope: config.rope.clone(), width: hybrid.rotary }
 }
 
 /// A layer, or that of the draft module, which follows the last one and attends.
@@ -50,7 +53,7 @@ fn attention(config: &TransformerConfig, names: &BlockNames) -> Attention {
 }
 
 /// The mixer of a linear layer.
-pub(super) fn delta(config: &TransformerConfig, hybrid: &Hybrid, names: &BlockNames, files: PlanFiles<'_>) -> Delta {
+fn delta(config: &TransformerConfig, hybrid: &Hybrid, names: &BlockNames, files: PlanFiles<'_>) -> Delta {
     let (shape, d, is_checkpoint) = (hybrid.delta, config.d_model, files.is_checkpoint());
     let (values, heads) = (shape.value_width(), shape.value_heads);
     let is_next = config.conventions.name == "qwen3next";

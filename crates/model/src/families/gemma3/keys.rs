@@ -8,13 +8,11 @@ use serde_json::{Value, json};
 
 use crate::ModelError;
 use crate::error::clean;
-use crate::families::gemma3::plan::plan;
 use crate::files::{
     ConfigJson,
     config_json::{layer_kinds, positive, refused, size},
 };
 use crate::nn::{GgufKeys, RopeScaling, RopeSpec, Scores, TransformerConfig};
-use crate::plan::{Plan, PlanFiles};
 use crate::shared_kv::Reach;
 
 /// One layer in so many is full, if the file does not say.
@@ -26,36 +24,19 @@ const SLIDING_THETA: f64 = 10_000.0;
 /// Number of layers of the largest model, for which GGUF files do not give the scale of scores.
 const LARGEST_LAYERS: usize = 62;
 
-/// Sizes of a Gemma 3; the transformer's rotary positions are those of sliding layers.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Gemma3Config {
-    /// Those of every transformer.
-    pub transformer: TransformerConfig,
-    /// Its layers.
-    pub layers: Layers,
-    /// What it computes.
-    pub plan: Plan,
-}
-
-impl Gemma3Config {
-    pub(super) fn new(transformer: TransformerConfig, layers: Layers, files: PlanFiles<'_>) -> Self {
-        Self { plan: plan(&transformer, &layers, files), transformer, layers }
-    }
-}
-
 /// What kinds its layers have.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Layers {
+pub(super) struct Layers {
     /// What each attends to.
-    pub reach: Vec<Reach>,
+    pub(super) reach: Vec<Reach>,
     /// Positions that a sliding layer sees, including the row's own.
-    pub window: usize,
+    pub(super) window: usize,
     /// Rotary positions of full layers.
-    pub full_rope: RopeSpec,
+    pub(super) full_rope: RopeSpec,
     /// How scores are computed.
-    pub scores: Scores,
+    pub(super) scores: Scores,
     /// `c` of c·tanh(logit / c), if logits are capped.
-    pub logit_softcap: Option<f64>,
+    pub(super) logit_softcap: Option<f64>,
 }
 
 /// The keys of `config.json` that only this family has.

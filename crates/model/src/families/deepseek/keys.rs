@@ -9,61 +9,41 @@ use serde_json::{Map, Value};
 
 use crate::ModelError;
 use crate::error::clean;
-use crate::families::deepseek::plan::plan;
 use crate::files::config_json::{OwnKeys, contradiction, refused, size};
-use crate::nn::{DenseLayerKeys, GroupedExpertKeys, GroupedExperts, TransformerConfig};
-use crate::plan::{Plan, PlanFiles};
+use crate::nn::{DenseLayerKeys, GroupedExpertKeys, GroupedExperts};
 
 /// Latent attention and experts.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Latent {
+pub(super) struct Latent {
     /// Sizes of attention.
-    pub attention: LatentShape,
+    pub(super) attention: LatentShape,
     /// Sizes of the layers of experts.
-    pub experts: GroupedExperts,
+    pub(super) experts: GroupedExperts,
     /// Layers before those of experts, with an ordinary feed-forward layer.
-    pub dense_layers: usize,
+    pub(super) dense_layers: usize,
     /// Draft modules that the file announces.
-    pub modules: usize,
+    pub(super) modules: usize,
 }
 
 /// Attention over one latent row per position, which all heads share (DeepSeek-V2, arXiv:2405.04434).
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LatentShape {
+pub(super) struct LatentShape {
     /// Heads.
-    pub heads: usize,
+    pub(super) heads: usize,
     /// Rank of queries; `None` = full rank.
-    pub q_rank: Option<usize>,
+    pub(super) q_rank: Option<usize>,
     /// Width of the latent, from which keys and values of all heads are made.
-    pub rank: usize,
+    pub(super) rank: usize,
     /// Values of a head's key that come from the latent and are not rotated.
-    pub plain: usize,
+    pub(super) plain: usize,
     /// Values of a head's key that are rotated; one row for all heads.
-    pub rotary: usize,
+    pub(super) rotary: usize,
     /// Width of a head's value.
-    pub value: usize,
+    pub(super) value: usize,
     /// Whether values 0 and 1, 2 and 3 … are rotated together, as in checkpoints.
-    pub interleaved: bool,
+    pub(super) interleaved: bool,
     /// Factor of the products of queries and keys.
-    pub scale: f64,
-}
-
-/// Sizes of a model of DeepSeek-V3's layout. Of the transformer's, `kv_heads` is `heads`, and `head_dim` the width of a
-/// query.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DeepSeekConfig {
-    /// Those of every transformer.
-    pub transformer: TransformerConfig,
-    /// Latent attention and experts.
-    pub latent: Latent,
-    /// What it computes.
-    pub plan: Plan,
-}
-
-impl DeepSeekConfig {
-    pub(super) fn new(transformer: TransformerConfig, latent: Latent, files: PlanFiles<'_>) -> Self {
-        Self { plan: plan(&transformer, &latent, files), transformer, latent }
-    }
+    pub(super) scale: f64,
 }
 
 const OWN: OwnKeys = OwnKeys {
@@ -100,7 +80,7 @@ const OWN: OwnKeys = OwnKeys {
 
 /// The keys of `config.json` that only this family has.
 #[derive(Clone, Debug, Deserialize)]
-pub(crate) struct LatentKeys {
+pub(super) struct LatentKeys {
     q_lora_rank: Option<usize>,
     kv_lora_rank: usize,
     qk_nope_head_dim: usize,
@@ -134,7 +114,7 @@ fn asks(value: &Value) -> bool {
 
 impl LatentKeys {
     /// Reads the keys from the object that describes the model.
-    pub(crate) fn from_json(object: &Map<String, Value>) -> Result<Self, ModelError> {
+    pub(super) fn from_json(object: &Map<String, Value>) -> Result<Self, ModelError> {
         if object.get("index_topk").is_some_and(asks) {
             return refused("'index_topk' asks for sparse attention (DeepSeek-V3.2)");
         }
@@ -143,7 +123,7 @@ impl LatentKeys {
 
     /// Checks them, for a model of so many layers and heads; `sharper` is the factor of the scores that scaled rotary
     /// positions add.
-    pub(crate) fn latent(
+    pub(super) fn latent(
         &self,
         usual_dense_layers: Option<usize>,
         (layers, heads): (usize, usize),

@@ -1,4 +1,5 @@
-//! Sizes of these families: which part of a head is rotated, layers before those of experts, and draft modules.
+//! Keys of these families: which part of a head is rotated, layers before those of experts, the two kinds of experts (the
+//! most probable ones of Qwen3, or grouped ones with a shared one of GLM-4.5), and draft modules.
 //!
 //! Invariant: a key that asks for something not computed, or contradicts another, is an error that names it; so is an
 //! unknown key of experts ([`OWN`]).
@@ -7,28 +8,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::ModelError;
-use crate::families::llama_moe::experts::{MoeExperts, ProbableExpertKeys, ProbableExperts};
-use crate::families::llama_moe::plan::plan;
-use crate::files::config_json::{OwnKeys, contradiction, share};
-use crate::nn::{DenseLayerKeys, GgufKeys, GroupedExpertKeys, GroupedExperts, TransformerConfig};
-use crate::plan::{Plan, PlanFiles};
-
-/// Sizes of a target.
-#[derive(Clone, Debug, PartialEq)]
-pub struct MoeConfig {
-    /// Those of every transformer; `ffn` is the width of dense layers.
-    pub transformer: TransformerConfig,
-    /// Rotated values of a head, from the first.
-    pub rotary: usize,
-    /// Experts of the layers that have some.
-    pub experts: MoeExperts,
-    /// Layers before those of experts, with an ordinary feed-forward part.
-    pub dense_layers: usize,
-    /// Draft modules that the file announces.
-    pub modules: usize,
-    /// What it computes.
-    pub plan: Plan,
-}
+use crate::files::config_json::{OwnKeys, contradiction, refused, share, size};
+use crate::nn::{DenseLayerKeys, GgufKeys, GroupedExpertKeys, GroupedExperts};
 
 const OWN: OwnKeys = OwnKeys {
     starts: &["moe_", "n_", "num_experts", "num_expert_", "topk_", "shared_expert", "mtp_", "attn_", "zero_expert"],
@@ -111,26 +92,6 @@ impl Own {
     }
 }
 
-impl MoeConfig {
-    /// Those of a model of whose heads so many values are rotated, if they go in pairs; it has these experts after so many
-    /// dense layers, and announces so many draft modules.
-    ///
-    /// # Errors
-    /// [`ModelError::Metadata`] if they do not.
-    pub(super) fn new(
-        (transformer, rotary): (TransformerConfig, usize),
-        (experts, dense_layers, modules): (MoeExperts, usize, usize),
-        files: PlanFiles<'_>,
-    ) -> Result<Self, ModelError> {
-        let head = transformer.head_dim;
-        if rotary == 0 || !rotary.is_multiple_of(2) || rotary > head {
-            return contradiction(format!("{rotary} values of a head of {head} cannot be rotated in pairs"));
-        }
-        let plan = plan((&transformer, rotary), (&experts, dense_layers, modules), files);
-        Ok(Self { transformer, rotary, experts, dense_layers, modules, plan })
-    }
-}
-
 /// Experts and dense layers of a GGUF file.
 pub(super) fn experts_in(keys: &GgufKeys<'_>, grouped: bool) -> Result<(MoeExperts, usize), ModelError> {
     if !grouped {
@@ -142,5 +103,81 @@ pub(super) fn experts_in(keys: &GgufKeys<'_>, grouped: bool) -> Result<(MoeExper
         // without the key scores are sigmoids, as in llama.cpp
         Some(dense) => Ok((MoeExperts::Grouped(GroupedExperts::from_gguf(keys, true)?), dense)),
         None => contradiction(format!("'{key}' is {dense}, and there are {layers} layers")),
+    }
+}
+
+/// Most experts of a layer.
+const MAX_EXPERTS: usize = 1 << 14;
+
+/// The most probable experts of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ProbableExperts {
+    /// Experts of a layer.
+    pub(super) count: usize,
+    /// Experts of a row.
+    pub(super) used: usize,
+    /// Width of an expert.
+    pub(super) width: usize,
+    /// Whether the weights of a row's experts are scaled to the sum 1.
+    pub(super) normed: bool,
+}
+
+/// The experts of a layer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum MoeExperts {
+    /// The most probable ones.
+    Probable(ProbableExperts),
+    /// Those with the best scores, and a shared one.
+    Grouped(GroupedExperts),
+}
+
+impl ProbableExperts {
+    fn checked(self, [used, count]: [&str; 2]) -> Result<Self, ModelError> {
+        if self.used > self.count {
+            return contradiction(format!("'{used}' is {} and '{count}' is {}", self.used, self.count));
+        }
+        Ok(self)
+    }
+
+    /// Reads the keys of a GGUF file, as llama.cpp does: weights are always scaled.
+    fn from_gguf(keys: &GgufKeys<'_>) -> Result<Self, ModelError> {
+        let used = keys.size("expert_used_count", MAX_EXPERTS)?;
+        let width = match keys.gguf.number(&keys.key("expert_feed_forward_length")) {
+            Some(_) => keys.size("expert_feed_forward_length", 1 << 20)?,
+            None => keys.size("feed_forward_length", 1 << 20)? / used,
+        };
+        Self { count: keys.size("expert_count", MAX_EXPERTS)?, used, width, normed: true }
+            .checked([&keys.key("expert_used_count"), &keys.key("expert_count")])
+    }
+}
+
+/// The keys of `config.json` about the experts of a Qwen3.
+#[derive(Clone, Debug, Deserialize)]
+struct ProbableExpertKeys {
+    num_experts: Option<usize>,
+    num_experts_per_tok: Option<usize>,
+    moe_intermediate_size: Option<usize>,
+    norm_topk_prob: Option<bool>,
+    decoder_sparse_step: Option<usize>,
+    #[serde(default)]
+    mlp_only_layers: Vec<usize>,
+}
+
+impl ProbableExpertKeys {
+    /// Checks them: every layer has experts.
+    fn experts(&self) -> Result<ProbableExperts, ModelError> {
+        if let Some(step) = self.decoder_sparse_step.filter(|step| *step != 1) {
+            return refused(format!("'decoder_sparse_step' is {step}"));
+        }
+        if let Some(layer) = self.mlp_only_layers.first() {
+            return refused(format!("'mlp_only_layers' names layer {layer}"));
+        }
+        ProbableExperts {
+            count: size("num_experts", self.num_experts.unwrap_or(0), MAX_EXPERTS)?,
+            used: size("num_experts_per_tok", self.num_experts_per_tok.unwrap_or(0), MAX_EXPERTS)?,
+            width: size("moe_intermediate_size", self.moe_intermediate_size.unwrap_or(0), 1 << 20)?,
+            normed: self.norm_topk_prob.unwrap_or(false), // as in transformers
+        }
+        .checked(["num_experts_per_tok", "num_experts"])
     }
 }

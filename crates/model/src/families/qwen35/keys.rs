@@ -9,44 +9,25 @@ use serde_json::{Map, Value};
 
 use crate::ModelError;
 use crate::error::clean;
-use crate::families::qwen35::experts::{ExpertKeys, ExpertShape};
-use crate::families::qwen35::plan::plan;
-use crate::files::config_json::{OwnKeys, contradiction, layer_kinds, refused, share};
-use crate::nn::{GgufKeys, TransformerConfig};
-use crate::plan::{DeltaShape, HeadOrder, Plan, PlanFiles};
+use crate::files::config_json::{OwnKeys, contradiction, layer_kinds, refused, share, size};
+use crate::nn::GgufKeys;
+use crate::plan::{DeltaShape, HeadOrder};
 
 /// Linear layers between layers of attention, and their settings.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Hybrid {
+pub(super) struct Hybrid {
     /// Sizes of the linear layers.
-    pub delta: DeltaShape,
+    pub(super) delta: DeltaShape,
     /// Whether each layer is linear; the others attend.
-    pub linear: Vec<bool>,
+    pub(super) linear: Vec<bool>,
     /// Which key head a value head reads, in this file.
-    pub order: HeadOrder,
+    pub(super) order: HeadOrder,
     /// Number of rotated values of a head.
-    pub rotary: usize,
+    pub(super) rotary: usize,
     /// Experts; `None` where feed-forward layers are dense.
-    pub experts: Option<ExpertShape>,
+    pub(super) experts: Option<ExpertShape>,
     /// Whether the file announces a draft module.
-    pub announces_mtp: bool,
-}
-
-/// Sizes of a Qwen3.5.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Qwen35Config {
-    /// Those of every transformer.
-    pub transformer: TransformerConfig,
-    /// Its linear layers.
-    pub hybrid: Hybrid,
-    /// What it computes.
-    pub plan: Plan,
-}
-
-impl Qwen35Config {
-    pub(super) fn new(transformer: TransformerConfig, hybrid: Hybrid, files: PlanFiles<'_>) -> Self {
-        Self { plan: plan(&transformer, &hybrid, files), transformer, hybrid }
-    }
+    pub(super) announces_mtp: bool,
 }
 
 const OWN: OwnKeys = OwnKeys {
@@ -73,7 +54,7 @@ const OWN: OwnKeys = OwnKeys {
 
 /// The keys of `config.json` that only this family has.
 #[derive(Clone, Debug, Deserialize)]
-pub(crate) struct HybridKeys {
+pub(super) struct HybridKeys {
     linear_conv_kernel_dim: usize,
     linear_key_head_dim: usize,
     linear_value_head_dim: usize,
@@ -103,12 +84,12 @@ struct Rotary {
 
 impl HybridKeys {
     /// Reads the keys from the object that describes the text model.
-    pub(crate) fn from_json(object: &Map<String, Value>) -> Result<Self, ModelError> {
+    pub(super) fn from_json(object: &Map<String, Value>) -> Result<Self, ModelError> {
         OWN.read(object)
     }
 
     /// Checks them, for a model of so many layers and this width of a head, with experts or without.
-    pub(crate) fn hybrid(&self, (layers, head_dim): (usize, usize), has_experts: bool) -> Result<Hybrid, ModelError> {
+    pub(super) fn hybrid(&self, (layers, head_dim): (usize, usize), has_experts: bool) -> Result<Hybrid, ModelError> {
         self.refuse()?;
         let experts = match has_experts {
             true => Some(self.experts.experts()?),
@@ -189,7 +170,7 @@ impl HybridKeys {
 
 impl Hybrid {
     /// Reads the keys of a GGUF file whose linear layers have this order of heads, with experts or without.
-    pub(crate) fn from_gguf(keys: &GgufKeys<'_>, order: HeadOrder, has_experts: bool) -> Result<Self, ModelError> {
+    pub(super) fn from_gguf(keys: &GgufKeys<'_>, order: HeadOrder, has_experts: bool) -> Result<Self, ModelError> {
         let (layers, head_dim) = (keys.layers()?, keys.head_dim()?);
         let value_heads = keys.size("ssm.time_step_rank", 1024)?;
         let inner = keys.size("ssm.inner_size", 1 << 20)?;
@@ -250,16 +231,90 @@ impl Hybrid {
         }
         Ok(self)
     }
+}
 
-    /// Linear layers.
-    #[must_use]
-    pub fn linear_layers(&self) -> usize {
-        self.linear.iter().filter(|linear| **linear).count()
+/// Most experts of a layer.
+const MAX_EXPERTS: usize = 1 << 14;
+
+/// The experts of every layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ExpertShape {
+    /// Experts of a layer.
+    pub(super) count: usize,
+    /// Experts of a row.
+    pub(super) used: usize,
+    /// Width of an expert.
+    pub(super) width: usize,
+    /// Width of the shared expert.
+    pub(super) shared: usize,
+    /// Whether the weights of a row's experts are scaled to the sum 1.
+    pub(super) normed: bool,
+}
+
+impl ExpertShape {
+    fn checked(self, [used, count]: [&str; 2]) -> Result<Self, ModelError> {
+        if self.used > self.count {
+            return contradiction(format!("'{used}' is {} and '{count}' is {}", self.used, self.count));
+        }
+        Ok(self)
     }
 
-    /// Bytes of the recurrent state of a sequence.
-    #[must_use]
-    pub fn state_bytes(&self) -> u64 {
-        self.linear_layers() as u64 * self.delta.state_bytes()
+    /// Reads the keys of a GGUF file, as llama.cpp does: weights are always scaled.
+    fn from_gguf(keys: &GgufKeys<'_>) -> Result<Self, ModelError> {
+        let width = keys.size("expert_feed_forward_length", 1 << 20)?;
+        Self {
+            count: keys.size("expert_count", MAX_EXPERTS)?,
+            used: keys.size("expert_used_count", MAX_EXPERTS)?,
+            width,
+            shared: keys.size_or("expert_shared_feed_forward_length", 1 << 20, width)?,
+            normed: true,
+        }
+        .checked([&keys.key("expert_used_count"), &keys.key("expert_count")])
+    }
+}
+
+/// The keys of `config.json` about experts.
+#[derive(Clone, Debug, Deserialize)]
+struct ExpertKeys {
+    num_experts: Option<usize>,
+    num_experts_per_tok: Option<usize>,
+    moe_intermediate_size: Option<usize>,
+    shared_expert_intermediate_size: Option<usize>,
+    norm_topk_prob: Option<bool>,
+    decoder_sparse_step: Option<usize>,
+    #[serde(default)]
+    mlp_only_layers: Vec<usize>,
+}
+
+impl ExpertKeys {
+    /// The experts of a family that has them in every layer.
+    fn experts(&self) -> Result<ExpertShape, ModelError> {
+        if let Some(step) = self.decoder_sparse_step.filter(|step| *step != 1) {
+            return refused(format!("'decoder_sparse_step' is {step}"));
+        }
+        if let Some(layer) = self.mlp_only_layers.first() {
+            return refused(format!("'mlp_only_layers' names layer {layer}"));
+        }
+        let width = size("moe_intermediate_size", self.moe_intermediate_size.unwrap_or(0), 1 << 20)?;
+        ExpertShape {
+            count: size("num_experts", self.num_experts.unwrap_or(0), MAX_EXPERTS)?,
+            used: size("num_experts_per_tok", self.num_experts_per_tok.unwrap_or(0), MAX_EXPERTS)?,
+            width,
+            shared: size(
+                "shared_expert_intermediate_size",
+                self.shared_expert_intermediate_size.unwrap_or(width),
+                1 << 20,
+            )?,
+            normed: self.norm_topk_prob.unwrap_or(true),
+        }
+        .checked(["num_experts_per_tok", "num_experts"])
+    }
+
+    /// Rejects experts in a family without.
+    fn refuse(&self) -> Result<(), ModelError> {
+        match self.num_experts {
+            Some(experts) if experts > 0 => refused(format!("'num_experts' is {experts}")),
+            _ => Ok(()),
+        }
     }
 }
