@@ -1,10 +1,9 @@
 //! The traits of model families and draft modules, so that loading knows none of them by name.
 //!
-//! [`Family`] reads a family's config, [`FamilyConfig`] knows its sizes and loads its target, [`LoadedTarget`] supplies
+//! [`Family`] reads a family's config, [`FamilyConfig`] knows its sizes and its plan, [`LoadedTarget`] supplies
 //! what drafters share with it. [`ModuleKind`] recognises draft modules in a folder of their own. The tables of both
 //! are in [`families`](crate::families) and [`load`](crate::load).
 
-mod candle_target;
 mod module_kind;
 mod planned;
 
@@ -14,14 +13,13 @@ use std::sync::Arc;
 use candle_core::Device;
 
 use crate::files::{ConfigJson, Folder, GgufFile, ModelFiles, TensorNames};
-use crate::native::{self, NativeCpu, NativeLlama};
+use crate::native::{self, NativeLlama};
 use crate::nn::{MatmulBackend, SharedTarget, Tensors, TransformerConfig};
 use crate::options::{DraftVocab, LoadOptions, WeightType, device_name, device_threads};
 use crate::plan::{OwnModule, Plan};
 use crate::{Checkpoint, DraftModule, Model, ModelError, ModelSpec};
 use draftscope_protocol::{DrafterInfo, ModelInfo, TokenId};
 
-pub use self::candle_target::{CandleFamily, CandleTarget};
 pub use self::module_kind::{CheckedModule, ModuleCard, ModuleKind};
 pub use self::planned::{OwnModules, Planned, PlannedFamily};
 
@@ -81,9 +79,9 @@ pub trait FamilyConfig: Any {
     /// What the model computes, and from which tensors.
     fn plan(&self) -> &Plan;
 
-    /// Whether the native backend runs whole passes, not only its matrices; the cache then stores f16.
+    /// Whether the native backend runs it; the cache then stores f16.
     fn runs_whole_native(&self) -> bool {
-        native::runs(self.plan())
+        native::check(self.plan()).is_ok()
     }
 
     /// What drafts beside it, as data, for backends that load from plans.
@@ -101,23 +99,11 @@ pub trait FamilyConfig: Any {
     fn drafter(&self) -> Option<&'static str> {
         None
     }
-
-    /// Loads the target where its family still has code of its own for that; `None`: it is loaded as its plan says.
-    fn load(
-        &self,
-        _context: &LoadContext<'_>,
-        _backend: Backend<'_>,
-        _progress: &mut Progress<'_>,
-    ) -> Option<LoadResult> {
-        None
-    }
 }
 
-/// The backend that a target is loaded for.
+/// What the reference does with a target.
 #[derive(Clone)]
 pub enum Backend<'a> {
-    /// The native kernels; weights as stored.
-    Native,
     /// candle: the weights' type, its name, and the device.
     Candle(WeightType, String, &'a Device),
     /// None: tensors are checked, and matrices are not read.
@@ -126,9 +112,6 @@ pub enum Backend<'a> {
 
 /// Reports (what is being loaded, units done, number of units).
 pub type Progress<'a> = dyn FnMut(&str, u64, u64) + 'a;
-
-/// A target with its weights, or why it cannot be loaded.
-pub type LoadResult = Result<Box<dyn LoadedTarget>, ModelError>;
 
 /// Draft modules, one for each depth, and their header entry.
 pub type Modules = (Vec<Box<dyn DraftModule>>, DrafterInfo);
@@ -228,22 +211,22 @@ pub struct LoadContext<'a> {
 }
 
 impl LoadContext<'_> {
-    /// The tensors of a target for the native kernels or candle, and the model's info; candle computes at least
-    /// norms, rotations and sums.
+    /// The tensors of a target for candle, and the model's info; candle computes at least norms, rotations and sums.
     pub(crate) fn on_candle<'t>(&'t self, backend: &'t Backend<'_>) -> (Tensors<'t>, ModelSpec) {
         let (matmul, dtype, device) = match backend {
-            Backend::Native => {
-                let cpu = NativeCpu::new(self.options.threads);
-                let modules = if self.loads_modules() { self.config.plan().modules.len() } else { 0 };
-                cpu.expect(self.source, (self.config.transformer().layers, modules));
-                (MatmulBackend::Kernels(Arc::new(cpu)), self.source.loaded_dtype(), &Device::Cpu)
-            }
             Backend::Candle(weight_type, dtype, device) => {
                 (MatmulBackend::Candle(*weight_type), dtype.clone(), *device)
             }
             Backend::Unread => (MatmulBackend::Unread, self.source.loaded_dtype(), &Device::Cpu),
         };
-        let spec = self.spec(&matmul, dtype, device);
+        let spec = ModelSpec {
+            info: self.info(),
+            ctx_len: self.ctx_len,
+            backend: "candle",
+            device: device_name(device),
+            dtype,
+            threads: device_threads(device),
+        };
         let tensors = Tensors::new(self.source, (matmul, device), self.config.transformer());
         (tensors.run_as(self.options.pass_form()), spec)
     }
@@ -260,19 +243,6 @@ impl LoadContext<'_> {
         info.own_name = self.source.other_name();
         info.sha256.clone_from(&self.options.sha256);
         info
-    }
-
-    fn spec(&self, backend: &MatmulBackend, dtype: String, device: &Device) -> ModelSpec {
-        let info = self.info();
-        let kernels = backend.kernels();
-        ModelSpec {
-            info,
-            ctx_len: self.ctx_len,
-            backend: kernels.map_or("candle", |kernels| kernels.backend()),
-            device: kernels.map_or_else(|| device_name(device), |kernels| kernels.device()),
-            dtype,
-            threads: kernels.map_or_else(|| device_threads(device), |kernels| kernels.threads()),
-        }
     }
 
     /// Tokens that modules of the target's own files may propose; `None` = all.

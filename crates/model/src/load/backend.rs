@@ -5,11 +5,12 @@ use draftscope_gpu::AdapterKind;
 
 use super::dtype::weight_type;
 use super::memory_need;
+use super::on_reference::OnReference;
 #[cfg(feature = "gpu")]
 use crate::gpu;
 use crate::interfaces::{self, LoadContext, LoadedTarget, Progress};
 use crate::options::{Backend, DeviceChoice, Dtype, LoadOptions, WeightType};
-use crate::{ModelError, memory};
+use crate::{ModelError, memory, native};
 use draftscope_protocol::MemoryAccount;
 
 /// A target, its memory, and what the user should know about the backend.
@@ -157,30 +158,11 @@ fn load_native(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result
                 .into(),
         ));
     }
+    native::check(context.config.plan())?;
     let need = memory_need::of(context, WeightType::Stored, true);
     need.check(memory::available())?;
-    // a plan that does not run whole runs in part, or the part that is missing is named
-    let in_part = match context.config.runs_whole_native() {
-        true => None,
-        false => context.config.load(context, interfaces::Backend::Native, progress),
-    };
-    let target: Box<dyn LoadedTarget> = match in_part {
-        Some(target) => target?,
-        None => Box::new(super::on_native::OnNative::load(context, progress)?),
-    };
+    let target = Box::new(super::on_native::OnNative::load(context, progress)?);
     Ok(OnBackend { target, account: need.account, notice: None, runs_on: RunsOn::Cpu, buffers: None })
-}
-
-/// Loads a target on the reference, or only checks its tensors.
-pub(super) fn load_reference(
-    context: &LoadContext<'_>,
-    backend: interfaces::Backend<'_>,
-    progress: &mut Progress<'_>,
-) -> Result<Box<dyn LoadedTarget>, ModelError> {
-    match context.config.load(context, backend.clone(), progress) {
-        Some(target) => target,
-        None => Ok(Box::new(super::on_reference::OnReference::load(context, &backend, progress)?)),
-    }
 }
 
 fn load_candle(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result<OnBackend, ModelError> {
@@ -188,7 +170,8 @@ fn load_candle(context: &LoadContext<'_>, progress: &mut Progress<'_>) -> Result
     let (weight_type, dtype) = weight_type(context.options.dtype, context.source, &device);
     let need = memory_need::of(context, weight_type, false);
     need.check_on(&device)?;
-    let target = load_reference(context, interfaces::Backend::Candle(weight_type, dtype, &device), progress)?;
+    let backend = interfaces::Backend::Candle(weight_type, dtype, &device);
+    let target = Box::new(OnReference::load(context, &backend, progress)?);
     let (runs_on, notice) = match device.is_cpu() {
         true => (RunsOn::Cpu, None),
         false => (RunsOn::Candle, Some(EXPERIMENTAL.to_owned())),

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::ModelError;
 use crate::interfaces::{Backend, LoadContext};
-use crate::load::{OpenModel, backend::load_reference};
+use crate::load::{OpenModel, on_reference::OnReference};
 use crate::options::LoadOptions;
 use crate::text::tokenizer::TextCodec;
 use draftscope_protocol::TokenId;
@@ -65,6 +65,6 @@ impl OpenModel {
         let options = LoadOptions::on_cpu(self.source.path().to_owned(), None);
         let config = self.config.as_ref();
         let context = LoadContext { options: &options, source: &self.source, config, ctx_len: 1, ends: &[] };
-        load_reference(&context, Backend::Unread, &mut |_, _, _| {}).map(drop)
+        OnReference::load(&context, &Backend::Unread, &mut |_, _, _| {}).map(drop)
     }
 }

@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use draftscope_kernels::{BLOCK, Encoding, LANES, PROMPT_ROWS};
+use draftscope_kernels::{BLOCK, Encoding, LANES};
 
 use crate::ModelSpec;
 use crate::draft_tokens::CONTEXT_VOCAB;
@@ -13,7 +13,6 @@ use crate::interfaces::LoadContext;
 use crate::load::OpenModel;
 use crate::memory::MemoryNeed;
 use crate::native::{account, threads};
-use crate::nn::Multiplier;
 use crate::options::{Backend, DeviceChoice, Dtype, LoadOptions, ModuleFile, Rollback, WeightType};
 use crate::plan::{Folded, Latent, Layer, ModuleLayer, Plan};
 use draftscope_protocol::{DrafterInfo, MemoryAccount};
@@ -31,7 +30,6 @@ pub(super) fn of(context: &LoadContext<'_>, weight_type: WeightType, on_kernels:
     let plan = config.plan();
     let own: &[ModuleLayer] = if context.loads_modules() { &plan.modules[..] } else { &[] };
     let modules = own.len();
-    let whole = on_kernels && config.runs_whole_native();
     let form = if on_kernels { MatrixForm::Tiles } else { MatrixForm::Candle(weight_type) };
     let (size, dtype) = match weight_type {
         WeightType::F32 => (4, "f32".to_owned()),
@@ -59,7 +57,7 @@ pub(super) fn of(context: &LoadContext<'_>, weight_type: WeightType, on_kernels:
         WeightType::Stored => 0,
         _ => (size * plan.looked_up_weights()) as i64 - looked_up_bytes(plan, source) as i64,
     };
-    let cached = |layers: &mut dyn Iterator<Item = &Layer>| match whole {
+    let cached = |layers: &mut dyn Iterator<Item = &Layer>| match on_kernels {
         true => account::cache_bytes(layers),
         false => options.pass_form().kv_bytes() as u64 * layers.map(Layer::cached_values).sum::<u64>(),
     };
@@ -70,7 +68,7 @@ pub(super) fn of(context: &LoadContext<'_>, weight_type: WeightType, on_kernels:
         };
     let dense = matches!(dtype.as_str(), "f32" | "f16" | "bf16");
     let threads = options.threads.unwrap_or_else(threads::available);
-    let passes = match whole {
+    let passes = match on_kernels {
         true => {
             let of_module =
                 |module: &ModuleLayer| account::module_passes((transformer, plan), &module.layer, (ctx_len, dense));
@@ -78,11 +76,6 @@ pub(super) fn of(context: &LoadContext<'_>, weight_type: WeightType, on_kernels:
                 + own.iter().map(of_module).sum::<u64>()
         }
         false => {
-            let multiplier = match on_kernels {
-                true => Multiplier::Kernels { tile_rows: PROMPT_ROWS, dense },
-                false if dtype == "bf16" => Multiplier::Widening,
-                false => Multiplier::Candle,
-            };
             let matrix = |tensor: &LoadedTensor<'_>| match tensor.shape {
                 [.., rows, k]
                     if tensor.encoding.is_some() && rows.saturating_mul(*k) as u64 != plan.looked_up_weights() =>
@@ -92,16 +85,16 @@ pub(super) fn of(context: &LoadContext<'_>, weight_type: WeightType, on_kernels:
                 _ => 0,
             };
             let largest = tensors.iter().map(matrix).max().unwrap_or(0);
-            plan.pass_widths().bytes(multiplier, (account::PROMPT_BLOCK, ctx_len), (modules, largest))
+            plan.pass_widths().bytes(dtype == "bf16", (account::PROMPT_BLOCK, ctx_len), (modules, largest))
         }
     };
-    let halves = if whole { halved_projections(&tensors, transformer.d_model) } else { 0 };
+    let halves = if on_kernels { halved_projections(&tensors, transformer.d_model) } else { 0 };
     let folded = |layers: &mut dyn Iterator<Item = &Layer>| {
         layers.filter_map(Layer::latent).map(|latent| more_if_folded(latent, source, form)).sum::<i64>()
     };
     let account = MemoryAccount {
         target_weights: bytes(false).saturating_add_signed(folded(&mut plan.layers.iter()) - looked_up),
-        drafter_weights: (bytes(true) + halves + trimmed_heads(context, own, whole))
+        drafter_weights: (bytes(true) + halves + trimmed_heads(context, own, on_kernels))
             .saturating_add_signed(folded(&mut own.iter().map(|module| &module.layer))),
         target_kv: cached(&mut plan.layers.iter()),
         drafter_kv: cached(&mut own.iter().map(|module| &module.layer)),
@@ -121,10 +114,10 @@ fn looked_up_bytes(plan: &Plan, source: &ModelFiles) -> u64 {
 
 /// Bytes of the rows of heads that trimmed ones copy: in f32, of each head that is a module's own, and of the target's once;
 /// of whole passes on the kernels as the head is stored, for each module, with room for tokens of the text.
-fn trimmed_heads(context: &LoadContext<'_>, modules: &[ModuleLayer], whole: bool) -> u64 {
+fn trimmed_heads(context: &LoadContext<'_>, modules: &[ModuleLayer], on_kernels: bool) -> u64 {
     let (plan, trims) = (context.config.plan(), context.config.trims_draft_vocab(false));
     let Some(vocab) = context.draft_vocab().ok().flatten().filter(|_| trims) else { return 0 };
-    if whole {
+    if on_kernels {
         let head = context.source.loaded_tensor(plan.head().name()).map_or(0, |head| head.bytes(MatrixForm::Tiles));
         let rows = (vocab.len() + CONTEXT_VOCAB).min(plan.vocab);
         return head / plan.vocab.max(1) as u64 * (rows * modules.len()) as u64;
@@ -173,12 +166,10 @@ const GPU_MARKS: u64 = 3;
 pub(super) fn on_gpu(context: &LoadContext<'_>) -> MemoryNeed {
     let plan = context.config.plan();
     let need = of(context, WeightType::Stored, true);
-    // caches hold IEEE halves
-    let drafter_kv = need.account.drafter_kv / if context.config.runs_whole_native() { 1 } else { 2 };
     // a state, an older one, and copies, which have half of what rings keep of rows
     let rings = GPU_RING * plan.replay_bytes();
     let states = (2 + GPU_MARKS) * plan.state_bytes() + rings + GPU_MARKS * rings / 2;
-    let account = MemoryAccount { target_kv: 2 * plan.cached_values(), drafter_kv, states, ..need.account };
+    let account = MemoryAccount { target_kv: 2 * plan.cached_values(), states, ..need.account };
     MemoryNeed { account, ..need }
 }
 

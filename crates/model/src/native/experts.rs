@@ -5,15 +5,12 @@
 //! chose it. Invariant: a row's results are added in the order of the experts' numbers, so its bits do not depend on the rows
 //! beside it, on threads or on the instruction set.
 
-use std::sync::{Arc, Mutex, PoisonError};
-
 use super::{
     gate_up::GateUp,
-    head,
     matrix::{Cpu, Matrix, Part, RowOrder},
 };
 use crate::ModelError;
-use crate::nn::{Activation, Choice, ExpertKernel, ExpertMatrix, ExpertSizes, StoredExperts, by_expert};
+use crate::nn::{Activation, Choice, ExpertMatrix, ExpertSizes, StoredExperts, by_expert};
 use draftscope_kernels::{Acts, BLOCK, Column, GeluMul, LANES, Onto, Operand, SiluMul};
 
 /// All experts of a layer.
@@ -25,19 +22,9 @@ pub(crate) struct ExpertStack {
     down: Matrix,
 }
 
-/// Experts of a model whose other parts run on candle.
-#[derive(Debug)]
-pub(super) struct LentExperts {
-    stack: ExpertStack,
-    cpu: Arc<Cpu>,
-    /// Shared by all layers, which run one after the other.
-    scratch: Arc<Mutex<Scratch>>,
-}
-
 /// Memory of a pass.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
-    acts: Acts,
     groups: Vec<Group>,
 }
 
@@ -113,7 +100,7 @@ impl ExpertStack {
         &self,
         cpu: &Cpu,
         (acts, chosen): (&Acts, &[Choice]),
-        Scratch { groups, .. }: &mut Scratch,
+        Scratch { groups }: &mut Scratch,
         sums: &mut [[f32; LANES]],
     ) {
         let rows_of = by_expert(chosen);
@@ -171,50 +158,11 @@ impl ExpertStack {
     }
 }
 
-impl LentExperts {
-    /// Packs the experts of a layer; `scratch` is shared with other layers.
-    ///
-    /// # Errors
-    /// As [`ExpertStack::pack`].
-    pub(super) fn pack(
-        cpu: &Arc<Cpu>,
-        scratch: &Arc<Mutex<Scratch>>,
-        stored: &StoredExperts<'_>,
-        activation: Activation,
-    ) -> Result<Self, ModelError> {
-        let stack = ExpertStack::pack(cpu, stored, activation)?;
-        Ok(Self { stack, cpu: Arc::clone(cpu), scratch: Arc::clone(scratch) })
-    }
-}
-
-impl ExpertKernel for LentExperts {
-    fn forward(&self, x: &[f32], chosen: &[Choice]) -> Vec<f32> {
-        let (d, m) = (self.stack.sizes.d, chosen.len());
-        let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut acts = std::mem::take(&mut scratch.acts);
-        head::load(&self.cpu, self.stack.operand(), (x.as_chunks().0, d), &mut acts);
-        let mut sums = vec![[0.0; LANES]; d / LANES * m];
-        self.stack.run(&self.cpu, (&acts, chosen), &mut scratch, &mut sums);
-        scratch.acts = acts;
-        let mut out = vec![0.0; m * d];
-        for (row, out) in out.chunks_exact_mut(d).enumerate() {
-            for (to, tile) in out.as_chunks_mut::<LANES>().0.iter_mut().zip(sums[row..].iter().step_by(m)) {
-                *to = *tile;
-            }
-        }
-        out
-    }
-
-    fn bytes(&self) -> u64 {
-        self.stack.bytes() as u64
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::files::Stored;
-    use crate::native::{matrix::tests::stored, testing::Noise};
+    use crate::native::{head, matrix::tests::stored, testing::Noise};
     use crate::nn::ExpertNames;
     use draftscope_kernels::{Encoding, Isa, Pool};
 
@@ -232,11 +180,26 @@ mod tests {
         })
     }
 
-    fn stack(cpu: Cpu, tensors: &Tensors, activation: Activation) -> LentExperts {
+    /// Experts, and what they run on.
+    struct Stack(ExpertStack, Cpu);
+
+    impl Stack {
+        /// `[m, d] -> [m, d]`: the weighted sum of each row's experts.
+        fn forward(&self, x: &[f32], chosen: &[Choice]) -> Vec<f32> {
+            let (d, m) = (self.0.sizes.d, chosen.len());
+            let (mut acts, mut sums) = (Acts::default(), vec![[0.0; LANES]; d / LANES * m]);
+            head::load(&self.1, self.0.operand(), (x.as_chunks().0, d), &mut acts);
+            self.0.run(&self.1, (&acts, chosen), &mut Scratch::default(), &mut sums);
+            let row = |row: usize| sums[row..].iter().step_by(m).flatten().copied();
+            (0..m).flat_map(row).collect()
+        }
+    }
+
+    fn stack(cpu: Cpu, tensors: &Tensors, activation: Activation) -> Stack {
         let names = ExpertNames::Stacked(["gate", "up", "down"].map(str::to_owned));
         let tensors = tensors.iter().map(|(encoding, bytes, _)| Stored::new(*encoding, bytes)).collect();
         let stored = StoredExperts::of(&names, SIZES, tensors).unwrap();
-        LentExperts::pack(&Arc::new(cpu), &Arc::default(), &stored, activation).unwrap()
+        Stack(ExpertStack::pack(&cpu, &stored, activation).unwrap(), cpu)
     }
 
     fn product(matrix: &[f32], expert: usize, x: &[f64]) -> Vec<f64> {
@@ -337,7 +300,7 @@ mod tests {
         let of = of.map(|(tensor, e)| Stored::new(tensors[tensor].0, expert(tensor, e))).collect();
         let single = StoredExperts::of(&single, SIZES, of).unwrap();
         for stored in [joined, single] {
-            let stack = LentExperts::pack(&Arc::new(cpu()), &Arc::default(), &stored, Activation::Silu).unwrap();
+            let stack = Stack(ExpertStack::pack(&cpu(), &stored, Activation::Silu).unwrap(), cpu());
             assert_eq!(stack.forward(&x, &chosen), stacked);
         }
     }

@@ -7,18 +7,16 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{
-    experts::{LentExperts, Scratch},
     head,
     llama::{NativeLlama, Weights},
-    load::tiled_bytes,
     matrix::{Bits, Cpu, Matrix, RowOrder},
     tensors::RawTensor,
     threads,
 };
 use crate::ModelError;
 use crate::files::{ModelFiles, Stored};
-use crate::nn::{Activation, ExpertKernel, Kernels, MatMul, StoredExperts};
-use draftscope_kernels::{Acts, HeadAttention, Isa, LANES, Onto, PROMPT_ROWS, Pool};
+use crate::nn::MatMul;
+use draftscope_kernels::{Acts, Isa, LANES, Onto, PROMPT_ROWS, Pool};
 
 /// Threads and instruction set: of their own, or those of a target whose matrices run between.
 #[derive(Clone, Debug)]
@@ -54,8 +52,6 @@ pub struct NativeCpu {
     cpu: Processor,
     /// Matrices run one after the other, so one such memory is enough.
     rows: Arc<Mutex<RowMemory>>,
-    /// The same for layers of experts.
-    experts: Arc<Mutex<Scratch>>,
 }
 
 impl NativeCpu {
@@ -72,7 +68,7 @@ impl NativeCpu {
     }
 
     fn on(cpu: Processor) -> Self {
-        Self { cpu, rows: Arc::default(), experts: Arc::default() }
+        Self { cpu, rows: Arc::default() }
     }
 
     /// Packs rows of `k` numbers in blocks of 8-bit codes: lossy, for drafters.
@@ -87,51 +83,6 @@ impl NativeCpu {
     /// A matrix that exists already, memory shared.
     pub(crate) fn wrapped(&self, matrix: Matrix) -> NativeLinear {
         NativeLinear { cpu: self.cpu.clone(), matrix, rows: Arc::clone(&self.rows) }
-    }
-
-    /// Makes room for the matrices of a target and of its first modules.
-    pub(crate) fn expect(&self, source: &ModelFiles, (layers, modules): (usize, usize)) {
-        let bytes = [false, true].map(|of_module| tiled_bytes(source, (layers, modules), of_module));
-        self.cpu.expect(bytes.iter().sum());
-    }
-
-    /// Name of the instruction set.
-    #[must_use]
-    pub fn isa(&self) -> &'static str {
-        self.cpu.isa.name()
-    }
-}
-
-impl Kernels for NativeCpu {
-    fn load(&self, source: &ModelFiles, name: &str, shape: [usize; 2]) -> Result<Arc<dyn MatMul>, ModelError> {
-        Ok(Arc::new(NativeLinear::load(source, name, shape, self)?))
-    }
-
-    fn pack(&self, stored: Stored<'_>, name: &str, shape: [usize; 2]) -> Result<Arc<dyn MatMul>, ModelError> {
-        Ok(Arc::new(NativeLinear::pack(stored, name, shape, self)?))
-    }
-
-    fn experts(&self, stored: &StoredExperts<'_>, activation: Activation) -> Result<Arc<dyn ExpertKernel>, ModelError> {
-        match &self.cpu {
-            Processor::Own(cpu) => Ok(Arc::new(LentExperts::pack(cpu, &self.experts, stored, activation)?)),
-            Processor::Target(_) => Err(ModelError::Unsupported("experts in a module of its own".into())),
-        }
-    }
-
-    fn attend(&self, jobs: &mut [HeadAttention<'_>]) {
-        self.cpu.pool.each(jobs, |_, job| job.run_on(self.cpu.isa));
-    }
-
-    fn backend(&self) -> &'static str {
-        "native"
-    }
-
-    fn device(&self) -> String {
-        format!("cpu ({})", self.isa())
-    }
-
-    fn threads(&self) -> usize {
-        self.cpu.pool.threads()
     }
 }
 

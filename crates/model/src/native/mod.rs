@@ -65,4 +65,4 @@ pub use load::Source;
 pub use mtp::MtpStorage;
 pub(crate) use mtp::NativeMtp;
 pub(crate) use own_module::OwnHeads;
-pub(crate) use parts::runs;
+pub(crate) use parts::check;

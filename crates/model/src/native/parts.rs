@@ -1,7 +1,9 @@
-//! Which plans run whole on this backend, and the pieces of their layers.
+//! Which plans run on this backend, and the pieces of their layers.
 //!
 //! Invariant: whatever a plan asks for beyond these pieces is an error that names it, never left out.
 
+use super::load::unsupported;
+use crate::ModelError;
 use crate::nn::PairOrder;
 use crate::plan::{
     Angles, Attention, Delta, Feed, GatedFeed, HeadNorm, Keys, KeysAndValues, Latent, LatentQueries, Layer, Matrix,
@@ -9,17 +11,33 @@ use crate::plan::{
 };
 use draftscope_kernels::BLOCK;
 
-/// Whether whole passes of this plan run here; else its matrices do.
-pub(crate) fn runs(plan: &Plan) -> bool {
+/// Whether passes of this plan run here.
+///
+/// # Errors
+/// [`ModelError::Unsupported`] naming the part that does not.
+pub(crate) fn check(plan: &Plan) -> Result<(), ModelError> {
+    missing(plan).map_err(unsupported)
+}
+
+fn missing(plan: &Plan) -> Result<(), &'static str> {
+    plan.layers.iter().try_for_each(|layer| LayerParts::of(layer).map(drop))?;
+    caches(plan)?;
     let latents = plan.latents().map(|latent| latent.rank + latent.rotated);
-    !plan.layers.is_empty()
-        && plan.layers.iter().all(|layer| LayerParts::of(layer).is_ok())
-        && caches(plan).is_ok()
-        && are_alike(latents)
-        && plan.attentions().all(|attention| angles_suit(attention, &plan.angles))
-        && inputs_suit(plan)
-        && plan.angles.iter().all(|angles| angles.width.is_multiple_of(2))
-        && [&plan.embedding.table, plan.head()].into_iter().all(is_plain)
+    let odd = [
+        (plan.layers.is_empty(), "models without layers"),
+        (!are_alike(latents), "latents of several widths"),
+        (
+            !plan.attentions().all(|attention| angles_suit(attention, &plan.angles)),
+            "angles for which heads have no room, or that reorder values",
+        ),
+        (!inputs_suit(plan), "inputs of layers that are no whole blocks"),
+        (plan.angles.iter().any(|angles| !angles.width.is_multiple_of(2)), "an odd number of rotated values"),
+        (
+            ![&plan.embedding.table, plan.head()].into_iter().all(is_plain),
+            "an embedding or a head with a bias, or of rows that are not adjacent",
+        ),
+    ];
+    odd.iter().find(|(odd, _)| *odd).map_or(Ok(()), |(_, what)| Err(what))
 }
 
 fn are_alike<T: PartialEq>(mut of: impl Iterator<Item = T>) -> bool {

@@ -142,6 +142,13 @@ mod tests {
         assert!(chosen.iter().all(|(at, weight)| (weight - 2.0 * LOGITS[*at].exp() / all).abs() < 1e-6), "{chosen:?}");
         let scaled = Router { per_expert: vec![1.0, 0.0, 3.0, 0.0, 0.0, 0.0], ..plain }.choose(&LOGITS);
         assert_eq!([scaled[0].1, scaled[1].1], [chosen[0].1, chosen[1].1 * 3.0]);
+        let both =
+            Router { factor: 1.0, per_expert: vec![2.0; 6], ..router(Scoring::Softmax, None, &[]) }.choose(&LOGITS);
+        let share = 1.0 / (1.0 + (LOGITS[2] - LOGITS[0]).exp());
+        assert!(
+            (both[0].1 - 2.0 * share).abs() < 1e-6,
+            "weights sum to one before each expert scales its own: {both:?}"
+        );
         let rescaled = router(Scoring::Softmax, None, &[]).choose(&LOGITS);
         assert!((rescaled.iter().map(|(_, weight)| weight).sum::<f32>() - 2.0).abs() < 1e-6, "{rescaled:?}");
     }

@@ -1,24 +1,13 @@
-//! Attention over a [`KvCache`]: causal, within a window, and over trees; on the native kernels where they multiply, else
-//! on candle.
+//! Attention over a [`KvCache`]: causal, within a window, and over trees.
 //!
-//! Invariant: a row's result does not depend on the rows beside it. On candle, up to
+//! Invariant: a row's result does not depend on the rows beside it. Up to
 //! [`ROW_BY_ROW`](crate::nn::ROW_BY_ROW) rows therefore attend one at a time with the shapes of plain decoding,
 //! unless the cache is read in batches: then all rows are one product with a mask, as many launches as a single row takes.
 
 use candle_core::{DType, Tensor};
 
 use crate::ModelError;
-use crate::nn::cpu_attention::attend_on_kernels;
 use crate::nn::{KvCache, PassRows, capped};
-
-/// Which answers of attention lie together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AnswerOrder {
-    /// Those of a row.
-    Rows,
-    /// Those of a head.
-    Heads,
-}
 
 /// How scores are worked out.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -65,10 +54,7 @@ pub fn attend_cached(
     rows: (&PassRows, Option<usize>),
     scores: Scores,
 ) -> Result<Tensor, ModelError> {
-    if let Some(answers) = attend_on_kernels(q, cache, rows, (scores, AnswerOrder::Rows))? {
-        return Ok(answers.flatten_from(1)?);
-    }
-    by_rows(&mix_rows(q, cache, rows, scores)?)
+    by_rows(&attend_by_head(q, cache, rows, scores)?)
 }
 
 /// As [`attend_cached`], with the answers of a head together: -> `[heads, m, width of a value]`.
@@ -76,19 +62,6 @@ pub fn attend_cached(
 /// # Errors
 /// When shapes do not fit.
 pub fn attend_by_head(
-    q: &Tensor,
-    cache: &KvCache,
-    rows: (&PassRows, Option<usize>),
-    scores: Scores,
-) -> Result<Tensor, ModelError> {
-    if let Some(answers) = attend_on_kernels(q, cache, rows, (scores, AnswerOrder::Heads))? {
-        return Ok(answers);
-    }
-    mix_rows(q, cache, rows, scores)
-}
-
-/// The same on candle, all rows at once or one by one.
-fn mix_rows(
     q: &Tensor,
     cache: &KvCache,
     (rows, window): (&PassRows, Option<usize>),

@@ -7,11 +7,11 @@
 
 use candle_core::{Device, Tensor};
 
+use crate::ModelError;
 use crate::nn::{
-    Activation, FeedForward, Gated, KvCache, LayerWeights, Linear, PairOrder, PassRows, RmsNorm, RopeSpec, Scores,
+    Activation, Gated, KvCache, LayerWeights, Linear, PairOrder, PassRows, RmsNorm, RopeSpec, Scores,
     TransformerConfig, attend_cached,
 };
-use crate::{ExpertsMet, ModelError};
 use draftscope_host::fatal::OutOfMemory;
 
 /// Cosines and sines of all positions.
@@ -115,7 +115,7 @@ pub struct Block {
     /// Of queries and keys, head by head, `[head_dim]` each; before they are rotated.
     head_norms: Option<[RmsNorm; 2]>,
     ffn_norm: RmsNorm,
-    ffn: FeedForward,
+    ffn: Gated,
     heads: [usize; 2], // of queries, of keys and values
     head_dim: usize,
     /// How scores are computed.
@@ -136,23 +136,8 @@ impl Block {
         linear: &dyn Fn(&str, usize, usize) -> Result<Linear, ModelError>,
         norm: &dyn Fn(&str, usize) -> Result<RmsNorm, ModelError>,
     ) -> Result<Self, ModelError> {
-        let gated = || {
-            let part = |part: &str, out, input| linear(&format!("ffn_{part}"), out, input);
-            Gated::read((c.d_model, c.ffn), activation, part).map(FeedForward::Dense)
-        };
-        Self::with_feed_forward((c, input), linear, norm, &gated)
-    }
-
-    /// The same with a feed-forward part of another kind.
-    ///
-    /// # Errors
-    /// Those of the functions.
-    pub fn with_feed_forward(
-        (c, input): (&TransformerConfig, usize),
-        linear: &dyn Fn(&str, usize, usize) -> Result<Linear, ModelError>,
-        norm: &dyn Fn(&str, usize) -> Result<RmsNorm, ModelError>,
-        feed_forward: &dyn Fn() -> Result<FeedForward, ModelError>,
-    ) -> Result<Self, ModelError> {
+        let ffn =
+            Gated::read((c.d_model, c.ffn), activation, |part, out, input| linear(&format!("ffn_{part}"), out, input))?;
         Ok(Self {
             attn_norm: norm("attn_norm", c.d_model)?,
             q: linear("attn_q", c.q_width(), input)?,
@@ -164,7 +149,7 @@ impl Block {
                 false => None,
             },
             ffn_norm: norm("ffn_norm", c.d_model)?,
-            ffn: feed_forward()?,
+            ffn,
             heads: [c.heads, c.kv_heads],
             head_dim: c.head_dim,
             scores: Scores::of_heads(c.head_dim),
@@ -240,9 +225,5 @@ impl LayerWeights for Block {
         let norms = norms.chain(self.head_norms.iter().flatten()).chain(self.post_norms.iter().flatten());
         let matrices = [&self.q, &self.k, &self.v, &self.o].iter().map(|w| w.bytes()).sum::<u64>();
         matrices + self.ffn.bytes() + norms.map(RmsNorm::bytes).sum::<u64>()
-    }
-
-    fn experts_met(&self) -> Option<ExpertsMet> {
-        self.ffn.experts_met()
     }
 }

@@ -5,7 +5,6 @@
 //! read once, however many rows chose it.
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 use std::sync::Arc;
 
 use candle_core::{Device, Tensor};
@@ -181,40 +180,24 @@ impl<'a> StoredExperts<'a> {
     }
 }
 
-/// Experts that a backend other than candle runs.
-pub trait ExpertKernel: Debug + Send + Sync {
-    /// `[m, d] -> [m, d]`: the weighted sum of each row's experts. `chosen` has an entry for each row.
-    fn forward(&self, x: &[f32], chosen: &[Choice]) -> Vec<f32>;
-
-    /// Bytes of all experts in memory.
-    fn bytes(&self) -> u64;
-}
-
 /// The experts of a layer.
 #[derive(Clone, Debug)]
 pub struct Experts {
     sizes: ExpertSizes,
-    backend: ExpertBackend,
-}
-
-#[derive(Clone, Debug)]
-enum ExpertBackend {
-    Candle(Arc<Vec<Gated>>),
-    Other(Arc<dyn ExpertKernel>),
+    each: Arc<Vec<Gated>>,
 }
 
 impl Experts {
-    /// Wraps experts that another backend runs.
-    #[must_use]
-    pub fn of(kernel: Arc<dyn ExpertKernel>, sizes: ExpertSizes) -> Self {
-        Self { sizes, backend: ExpertBackend::Other(kernel) }
+    /// Experts that were not read: nothing runs on them.
+    pub(crate) fn unread(sizes: ExpertSizes) -> Self {
+        Self { sizes, each: Arc::default() }
     }
 
-    /// Reads experts for candle.
+    /// Reads experts.
     ///
     /// # Errors
     /// When memory is short, or candle does not decode the type.
-    pub fn on_candle(
+    pub fn read(
         stored: &StoredExperts<'_>,
         activation: Activation,
         (weight_type, device): (WeightType, &Device),
@@ -230,8 +213,7 @@ impl Experts {
                 stored.linear(expert, matrix, weight_type, device)
             })
         };
-        let experts = (0..sizes.count).map(gated).collect::<Result<Vec<_>, _>>()?;
-        Ok(Self { sizes, backend: ExpertBackend::Candle(Arc::new(experts)) })
+        Ok(Self { sizes, each: Arc::new((0..sizes.count).map(gated).collect::<Result<Vec<_>, _>>()?) })
     }
 
     /// `[m, d] -> [m, d]`: the weighted sum of each row's experts; `chosen` has an entry for each row.
@@ -239,13 +221,6 @@ impl Experts {
     /// # Errors
     /// When shapes do not fit.
     pub fn forward(&self, x: &Tensor, chosen: &[Choice]) -> Result<Tensor, ModelError> {
-        let experts = match &self.backend {
-            ExpertBackend::Other(kernel) => {
-                let out = kernel.forward(&x.flatten_all()?.to_vec1::<f32>()?, chosen);
-                return Ok(Tensor::from_vec(out, x.shape(), x.device())?);
-            }
-            ExpertBackend::Candle(experts) => experts,
-        };
         let mut out = x.zeros_like()?;
         for (expert, rows) in by_expert(chosen) {
             let count = rows.len();
@@ -253,7 +228,7 @@ impl Experts {
                 rows.into_iter().map(|(row, weight)| (row as u32, weight)).unzip();
             let rows = Tensor::from_vec(rows, count, x.device())?;
             let weights = Tensor::from_vec(weights, (count, 1), x.device())?;
-            let answers = experts[expert].forward(&x.index_select(&rows, 0)?)?.broadcast_mul(&weights)?;
+            let answers = self.each[expert].forward(&x.index_select(&rows, 0)?)?.broadcast_mul(&weights)?;
             out = out.index_add(&rows, &answers, 0)?;
         }
         Ok(out)
@@ -268,10 +243,7 @@ impl Experts {
     /// Bytes of all experts in memory.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        match &self.backend {
-            ExpertBackend::Candle(experts) => experts.iter().map(Gated::bytes).sum(),
-            ExpertBackend::Other(kernel) => kernel.bytes(),
-        }
+        self.each.iter().map(Gated::bytes).sum()
     }
 }
 

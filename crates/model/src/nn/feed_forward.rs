@@ -3,7 +3,7 @@
 use candle_core::Tensor;
 
 use crate::ModelError;
-use crate::nn::{Linear, gated};
+use crate::nn::Linear;
 
 /// What the gate's outputs pass through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,4 +57,25 @@ impl Gated {
     pub fn bytes(&self) -> u64 {
         [&self.gate, &self.up, &self.down].iter().map(|w| w.bytes()).sum()
     }
+}
+
+/// `activation(gate) · up`, `[m, n]` each.
+///
+/// # Errors
+/// When shapes do not fit.
+pub fn gated(gate: Tensor, up: &Tensor, activation: Activation) -> Result<Tensor, ModelError> {
+    let activated = match activation {
+        Activation::Silu => gate.silu()?,
+        Activation::Gelu => gate.gelu()?,
+    };
+    drop(gate); // a prompt's is large
+    Ok((activated * up)?)
+}
+
+/// `cap · tanh(x / cap)`.
+///
+/// # Errors
+/// When memory is short.
+pub fn capped(x: &Tensor, cap: f64) -> Result<Tensor, ModelError> {
+    Ok(((x / cap)?.tanh()? * cap)?)
 }

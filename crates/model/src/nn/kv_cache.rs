@@ -8,12 +8,9 @@
 //! Invariant: positions `0..len` contain what was appended; those after are garbage that the next append overwrites.
 //! Cutting back is therefore a number, not a copy.
 
-use std::sync::Arc;
-
 use candle_core::{DType, Device, Tensor};
 
 use crate::ModelError;
-use crate::nn::Kernels;
 use crate::nn::pass_rows::Seen;
 use crate::options::PassForm;
 use draftscope_host::fatal::OutOfMemory;
@@ -24,8 +21,6 @@ pub struct KvCache {
     values: Values,
     len: usize,
     form: PassForm,
-    /// What attends; `None` = candle.
-    kernels: Option<Arc<dyn Kernels>>,
 }
 
 /// Unwinds if the system refuses memory for so many numbers; a device reports errors itself.
@@ -57,7 +52,7 @@ impl KvCache {
         ensure_room(2 * kv_heads * ctx * head_dim, on);
         let (device, form) = on;
         let zeros = || Tensor::zeros((kv_heads, ctx, head_dim), dtype(form), device);
-        Ok(Self { keys: zeros()?, values: Values::Own(zeros()?), len: 0, form, kernels: None })
+        Ok(Self { keys: zeros()?, values: Values::Own(zeros()?), len: 0, form })
     }
 
     /// An empty cache for `ctx` rows that are keys of `width` numbers, the first `value` of which are the value.
@@ -68,27 +63,7 @@ impl KvCache {
         ensure_room(ctx * width, on);
         let (device, form) = on;
         let keys = Tensor::zeros((1, ctx, width), dtype(form), device)?;
-        Ok(Self { keys, values: Values::OfKeys(value), len: 0, form, kernels: None })
-    }
-
-    /// A cache over which these kernels attend.
-    #[must_use]
-    pub fn on(self, kernels: Option<Arc<dyn Kernels>>) -> Self {
-        Self { kernels, ..self }
-    }
-
-    /// What attends, unless candle does, as it does over halves.
-    pub(crate) fn kernels(&self) -> Option<&dyn Kernels> {
-        self.kernels.as_deref().filter(|_| !self.form.halves)
-    }
-
-    /// Key heads, and the width of a value.
-    pub(crate) fn values_shape(&self) -> (usize, usize) {
-        let width = match &self.values {
-            Values::Own(values) => values.dims()[2],
-            Values::OfKeys(width) => *width,
-        };
-        (self.keys.dims()[0], width)
+        Ok(Self { keys, values: Values::OfKeys(value), len: 0, form })
     }
 
     /// Cached positions.
@@ -209,7 +184,7 @@ impl KvCache {
             let (keys, values) = self.prefix(self.len)?;
             copy.append(&keys, &values)?;
         }
-        Ok(copy.on(self.kernels.clone()))
+        Ok(copy)
     }
 
     /// Bytes one position of this cache takes.

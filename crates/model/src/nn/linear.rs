@@ -11,7 +11,7 @@ use draftscope_kernels::Encoding;
 
 use crate::ModelError;
 use crate::files::Stored;
-use crate::nn::{ROW_BY_ROW, cpu};
+use crate::nn::ROW_BY_ROW;
 use crate::options::WeightType;
 
 /// A weight matrix `[out, in]` that a backend other than candle multiplies.
@@ -133,7 +133,7 @@ impl Linear {
                 if self.one_by_one { alone(x, multiply)? } else { multiply(x)? }
             }
             Weight::Other(weight) => {
-                let (m, out) = (x.dim(0)?, cpu::with_numbers(x, |x| weight.forward(x))?);
+                let (m, out) = (x.dim(0)?, weight.forward(&x.flatten_all()?.to_vec1::<f32>()?));
                 let width = out.len() / m.max(1);
                 Tensor::from_vec(out, (m, width), x.device())?
             }

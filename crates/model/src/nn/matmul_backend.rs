@@ -1,74 +1,23 @@
-//! Which backend multiplies a model's matrices, and reading a model's tensors for it.
+//! Reading a model's tensors for candle, or only checking them.
 //!
 //! Invariant: a tensor has the requested shape, and its file pages are released at once.
 
-use std::fmt::Debug;
-use std::sync::Arc;
-
 use candle_core::{Device, Tensor};
-use draftscope_kernels::HeadAttention;
 
 use crate::ModelError;
 use crate::files::{ModelFiles, Stored};
 use crate::nn::{
-    Activation, ExpertKernel, ExpertNames, ExpertSizes, Experts, Gated, Linear, MatMul, RmsNorm, StoredExperts,
-    TransformerConfig, unread,
+    Activation, ExpertNames, ExpertSizes, Experts, Linear, RmsNorm, StoredExperts, TransformerConfig, unread,
 };
 use crate::options::{PassForm, WeightType};
 
-/// Matrix kernels other than candle's.
-pub trait Kernels: Debug + Send + Sync {
-    /// Packs a tensor of this shape, `[out, in]`.
-    ///
-    /// # Errors
-    /// [`ModelError::Unsupported`] for encodings and widths that the kernels do not support.
-    fn load(&self, source: &ModelFiles, name: &str, shape: [usize; 2]) -> Result<Arc<dyn MatMul>, ModelError>;
-
-    /// Packs a matrix of this shape, `[out, in]`; the tensor's name is for messages.
-    ///
-    /// # Errors
-    /// As [`Kernels::load`].
-    fn pack(&self, stored: Stored<'_>, name: &str, shape: [usize; 2]) -> Result<Arc<dyn MatMul>, ModelError>;
-
-    /// Packs the experts of a layer.
-    ///
-    /// # Errors
-    /// [`ModelError::Unsupported`] for widths that the kernels do not support.
-    fn experts(&self, stored: &StoredExperts<'_>, activation: Activation) -> Result<Arc<dyn ExpertKernel>, ModelError>;
-
-    /// Runs jobs of attention.
-    fn attend(&self, jobs: &mut [HeadAttention<'_>]);
-
-    /// Its name in the header, e.g. `native`.
-    fn backend(&self) -> &'static str;
-
-    /// Its device in the header, e.g. `cpu (avx512)`.
-    fn device(&self) -> String;
-
-    /// Threads that compute.
-    fn threads(&self) -> usize;
-}
-
-/// The backend that multiplies, and the weight dtype.
-#[derive(Clone, Debug)]
+/// What is done with a model's matrices.
+#[derive(Clone, Copy, Debug)]
 pub enum MatmulBackend {
-    /// candle.
+    /// candle multiplies with them, in this form.
     Candle(WeightType),
-    /// Other kernels, weights as stored.
-    Kernels(Arc<dyn Kernels>),
     /// Nothing multiplies: names, shapes and types of tensors are checked, and matrices are not read.
     Unread,
-}
-
-impl MatmulBackend {
-    /// The kernels, unless candle multiplies.
-    #[must_use]
-    pub fn kernels(&self) -> Option<&dyn Kernels> {
-        match self {
-            Self::Kernels(kernels) => Some(kernels.as_ref()),
-            Self::Candle(_) | Self::Unread => None,
-        }
-    }
 }
 
 /// Tensors by name.
@@ -103,16 +52,10 @@ impl<'a> Tensors<'a> {
         Self { centred: self.source.is_checkpoint(), ..self }
     }
 
-    /// Those of one block.
-    pub(crate) fn block(&self, block: usize) -> BlockTensors<'_> {
-        BlockTensors { tensors: self, block }
-    }
-
     /// `[out, input]`
     pub(crate) fn linear(&self, name: &str, out: usize, input: usize) -> Result<Linear, ModelError> {
-        match &self.backend {
-            MatmulBackend::Candle(weight_type) => self.linear_as(name, [out, input], *weight_type),
-            MatmulBackend::Kernels(kernels) => kernels.load(self.source, name, [out, input]).map(Linear::of),
+        match self.backend {
+            MatmulBackend::Candle(weight_type) => self.linear_as(name, [out, input], weight_type),
             MatmulBackend::Unread => unread::linear(self.source, name, &[out, input]),
         }
     }
@@ -161,14 +104,13 @@ impl<'a> Tensors<'a> {
     }
 
     fn linear_of(&self, stored: Stored<'_>, name: &str, shape: [usize; 2]) -> Result<Linear, ModelError> {
-        match &self.backend {
+        match self.backend {
             MatmulBackend::Candle(weight_type) => {
-                if *weight_type == WeightType::Stored {
+                if weight_type == WeightType::Stored {
                     stored.check_candle(name)?;
                 }
-                Linear::new(stored, shape, *weight_type, self.device)
+                Linear::new(stored, shape, weight_type, self.device)
             }
-            MatmulBackend::Kernels(kernels) => kernels.pack(stored, name, shape).map(Linear::of),
             MatmulBackend::Unread => unread::linear(self.source, name, &shape),
         }
     }
@@ -185,15 +127,11 @@ impl<'a> Tensors<'a> {
         sizes: ExpertSizes,
         activation: Activation,
     ) -> Result<Experts, ModelError> {
-        if self.is_unread() {
+        let MatmulBackend::Candle(weight_type) = self.backend else {
             return unread::experts(self.source, names, sizes);
-        }
-        let stored = StoredExperts::find(self.source, names, sizes)?;
-        let experts = match &self.backend {
-            MatmulBackend::Kernels(kernels) => Experts::of(kernels.experts(&stored.compact(), activation)?, sizes),
-            MatmulBackend::Candle(weight_type) => Experts::on_candle(&stored, activation, (*weight_type, self.device))?,
-            MatmulBackend::Unread => unread::experts(self.source, names, sizes)?,
         };
+        let stored = StoredExperts::find(self.source, names, sizes)?;
+        let experts = Experts::read(&stored, activation, (weight_type, self.device))?;
         names.all().for_each(|name| self.source.release(name));
         Ok(experts)
     }
@@ -229,64 +167,5 @@ impl<'a> Tensors<'a> {
     /// `[width]`, f32.
     pub(crate) fn vector(&self, name: &str, width: usize) -> Result<Tensor, ModelError> {
         Ok(Tensor::from_vec(self.source.vector(name, width)?, width, self.device)?)
-    }
-}
-
-/// Tensors of one block, by the part of the name after its number and before `.weight`.
-#[derive(Clone, Copy)]
-pub(crate) struct BlockTensors<'a> {
-    tensors: &'a Tensors<'a>,
-    block: usize,
-}
-
-impl BlockTensors<'_> {
-    /// The whole name of a tensor.
-    pub(crate) fn name(&self, part: &str) -> String {
-        format!("blk.{}.{part}.weight", self.block)
-    }
-
-    /// Whether this part has a tensor.
-    pub(crate) fn has(&self, part: &str) -> bool {
-        self.tensors.source.has(&self.name(part))
-    }
-
-    /// `[out, input]`
-    pub(crate) fn linear(&self, part: &str, out: usize, input: usize) -> Result<Linear, ModelError> {
-        self.tensors.linear(&self.name(part), out, input)
-    }
-
-    /// As [`Tensors::norm`].
-    pub(crate) fn norm(&self, part: &str, width: usize) -> Result<RmsNorm, ModelError> {
-        self.tensors.norm(&self.name(part), width)
-    }
-
-    /// A feed-forward layer of this width between rows of the model's; `suffix` ends the names of its parts.
-    pub(crate) fn gated(&self, suffix: &str, width: usize, activation: Activation) -> Result<Gated, ModelError> {
-        let linear = |part: &str, out, input| self.linear(&format!("ffn_{part}{suffix}"), out, input);
-        Gated::read((self.tensors.config.d_model, width), activation, linear)
-    }
-
-    /// The experts of the block: `ffn_gate_up_exps`, or `ffn_gate_exps` and `ffn_up_exps`, with `ffn_down_exps`; or
-    /// matrices of each expert, whose number follows the part (`ffn_up.17`).
-    pub(crate) fn experts(&self, sizes: ExpertSizes, activation: Activation) -> Result<Experts, ModelError> {
-        let of = |part: &str| self.name(part);
-        let names = match (self.has("ffn_gate_up_exps"), self.has("ffn_gate.0")) {
-            (true, _) => ExpertNames::Joined(["ffn_gate_up_exps", "ffn_down_exps"].map(of)),
-            (false, true) => {
-                let of_expert = |expert| ["gate", "up", "down"].map(|part| of(&format!("ffn_{part}.{expert}")));
-                ExpertNames::Single((0..sizes.count).map(of_expert).collect())
-            }
-            (false, false) => ExpertNames::Stacked(["ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"].map(of)),
-        };
-        self.tensors.experts(&names, sizes, activation)
-    }
-
-    /// The matrix `[experts, d]` that chooses experts: its products decide which of them run, so it is never rounded.
-    pub(crate) fn router(&self, experts: usize) -> Result<Linear, ModelError> {
-        let (name, d) = (self.name("ffn_gate_inp"), self.tensors.config.d_model);
-        match &self.tensors.backend {
-            MatmulBackend::Candle(_) => self.tensors.linear_as(&name, [experts, d], WeightType::F32),
-            MatmulBackend::Kernels(_) | MatmulBackend::Unread => self.tensors.linear(&name, experts, d),
-        }
     }
 }

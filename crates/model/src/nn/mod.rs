@@ -5,8 +5,6 @@
 mod attention;
 mod block;
 mod config;
-mod cpu;
-mod cpu_attention;
 mod embedding;
 mod experts;
 mod feed_forward;
@@ -19,13 +17,11 @@ mod host;
 mod kv_cache;
 mod linear;
 mod matmul_backend;
-mod mixture;
 mod norm;
 mod pass_memory;
 mod pass_rows;
 mod rope;
 mod streams;
-mod transformer;
 mod trunk;
 mod unread;
 
@@ -33,14 +29,12 @@ pub use attention::{Scores, attend, attend_by_head, attend_cached, runs_one_by_o
 pub use block::{Block, BlockPass, Rope};
 pub(crate) use config::check_heads;
 pub use config::{Conventions, LLAMA_LAYOUT, TransformerConfig};
-pub use cpu::{capped, gated};
 pub use embedding::{Embedding, SharedTarget};
 pub(crate) use embedding::{OwnEmbedding, ids, trimmed};
 pub use experts::{
-    Choice, ExpertKernel, ExpertMatrix, ExpertNames, ExpertSizes, Experts, StoredExperts, best_of, by_expert,
-    expected_experts,
+    Choice, ExpertMatrix, ExpertNames, ExpertSizes, Experts, StoredExperts, best_of, by_expert, expected_experts,
 };
-pub use feed_forward::{Activation, Gated};
+pub use feed_forward::{Activation, Gated, capped, gated};
 pub use fusion::{Fuse, StatesNorm, norm_states};
 pub use gguf_keys::GgufKeys;
 pub use grouped_experts::{DenseLayerKeys, Gating, GroupedExpertKeys, GroupedExperts};
@@ -49,15 +43,12 @@ pub use hf_keys::{Ends, Extras, HfKeys, refuse_biases};
 pub(crate) use host::{best_rows, numbers_of};
 pub use kv_cache::KvCache;
 pub use linear::{Linear, MatMul};
-pub(crate) use matmul_backend::{BlockTensors, Tensors};
-pub use matmul_backend::{Kernels, MatmulBackend};
-pub use mixture::{FeedForward, Mixture, MostProbable, Router, SharedExpert};
+pub use matmul_backend::MatmulBackend;
+pub(crate) use matmul_backend::Tensors;
 pub use norm::RmsNorm;
-pub(crate) use pass_memory::expert_numbers;
-pub use pass_memory::{Multiplier, PassWidths};
+pub use pass_memory::PassWidths;
+pub(crate) use pass_rows::PREFILL_ROWS;
 pub use pass_rows::{PassRows, ROW_BY_ROW, TreeRows};
 pub use rope::{PairOrder, RopeScaling, RopeSpec, scaled_amplitude, yarn_amplitude};
 pub use streams::Streams;
-pub(crate) use transformer::PREFILL_ROWS;
-pub use transformer::{Transformer, TransformerModel};
 pub use trunk::{LayerWeights, Output, States, Trunk};

@@ -9,6 +9,9 @@ use candle_core::{Device, Tensor};
 
 use crate::{ModelError, tree_depths};
 
+/// Rows of a prompt that run at once: limits the memory of a pass.
+pub(crate) const PREFILL_ROWS: usize = 256;
+
 /// Most rows that attend one by one; prefill blocks are wider.
 pub const ROW_BY_ROW: usize = 16;
 
@@ -40,16 +43,9 @@ impl TreeRows {
 pub(crate) struct Seen {
     pub(crate) range: Range<usize>,
     pub(crate) and: Vec<usize>,
-    /// The position after the row's, if the rows before it were a chain.
-    pub(crate) end: usize,
 }
 
 impl Seen {
-    /// The positions as they would be in a chain.
-    pub(crate) fn in_chain(&self) -> Range<usize> {
-        self.end - self.range.len() - self.and.len()..self.end
-    }
-
     /// The same positions as one range, if they have no gaps.
     pub(crate) fn whole(&self) -> Option<Range<usize>> {
         let start = if self.range.is_empty() { *self.and.first()? } else { self.range.start };
@@ -100,11 +96,6 @@ impl PassRows {
         self.count
     }
 
-    /// Whether they are those of a tree.
-    pub(crate) fn is_tree(&self) -> bool {
-        self.tree.is_some()
-    }
-
     /// Whether they are too many to attend one by one.
     pub(crate) fn is_prompt(&self) -> bool {
         self.tree.is_none() && self.count > ROW_BY_ROW
@@ -121,14 +112,14 @@ impl PassRows {
         match &self.tree {
             None => {
                 let end = self.start + row + 1;
-                Seen { range: first(end)..end, and: Vec::new(), end }
+                Seen { range: first(end)..end, and: Vec::new() }
             }
             Some(TreeRows(paths)) => {
                 let path = &paths[row];
                 let end = self.start + path.len();
                 let from = first(end);
                 let and = path[from.saturating_sub(self.start)..].iter().map(|row| self.start + row).collect();
-                Seen { range: from.min(self.start)..self.start, and, end }
+                Seen { range: from.min(self.start)..self.start, and }
             }
         }
     }
@@ -149,7 +140,7 @@ impl PassRows {
         let (first, width) = (self.first(window), self.end() - self.first(window));
         let mut values = vec![f32::NEG_INFINITY; self.count * width];
         for (row, values) in values.chunks_mut(width).enumerate() {
-            let Seen { range, and, .. } = self.seen(row, window);
+            let Seen { range, and } = self.seen(row, window);
             range.chain(and).for_each(|position| values[position - first] = 0.0);
         }
         let mask = Tensor::from_vec(values, (self.count, width), device)?;
@@ -200,18 +191,18 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_a_tree_has_the_positions_of_a_chain() {
+    fn a_row_of_a_tree_sees_as_many_positions_as_in_a_chain() {
         let tree = PassRows::tree(5, &TreeRows::new(&[0, 0, 1, 0, 2]).unwrap());
         let of = |row, window| {
             let seen = tree.seen(row, window);
-            (seen.in_chain(), seen.whole())
+            (seen.range.len() + seen.and.len(), seen.whole())
         };
-        assert_eq!(of(2, None), (0..8, Some(0..8)), "rows 0, 1 and 2 follow each other");
-        assert_eq!(of(3, None), (0..7, None), "row 3 continues row 0");
-        assert_eq!(of(2, Some(2)), (6..8, Some(6..8)), "the window starts within the rows");
-        assert_eq!(of(4, Some(2)), (7..9, None), "rows 2 and 4");
+        assert_eq!(of(2, None), (8, Some(0..8)), "rows 0, 1 and 2 follow each other");
+        assert_eq!(of(3, None), (7, None), "row 3 continues row 0");
+        assert_eq!(of(2, Some(2)), (2, Some(6..8)), "the window starts within the rows");
+        assert_eq!(of(4, Some(2)), (2, None), "rows 2 and 4");
         let chain = PassRows::chain(5, 3).seen(1, Some(4));
-        assert_eq!((chain.in_chain(), chain.whole()), (3..7, Some(3..7)));
+        assert_eq!((chain.range.len() + chain.and.len(), chain.whole()), (4, Some(3..7)));
     }
 
     #[test]

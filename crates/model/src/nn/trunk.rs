@@ -1,13 +1,11 @@
 //! What targets on candle have around their layers: embedding, last norm and output head.
 
-use std::sync::Arc;
-
 use candle_core::{Device, Tensor};
 
 use crate::files::ModelFiles;
 use crate::nn::{
-    Embedding, Kernels, Linear, MatmulBackend, RmsNorm, SharedTarget, Tensors, TransformerConfig, best_rows, capped,
-    ids, numbers_of,
+    Embedding, Linear, MatmulBackend, RmsNorm, SharedTarget, Tensors, TransformerConfig, best_rows, capped, ids,
+    numbers_of,
 };
 use crate::options::PassForm;
 use crate::{ExpertsMet, LogitRows, ModelError, RowStats, Rows};
@@ -81,15 +79,9 @@ impl<L: LayerWeights> Trunk<L> {
         }
         progress("target", total, total);
         let norm = tensors.norm("output_norm.weight", config.d_model)?;
-        let (device, backend, form) = (tensors.device.clone(), tensors.backend.clone(), tensors.form);
+        let (device, backend, form) = (tensors.device.clone(), tensors.backend, tensors.form);
         let (embedding_scale, logit_scale, softcap) = (1.0, 1.0, None);
         Ok(Self { config, device, head, layers, form, backend, embedding, norm, embedding_scale, logit_scale, softcap })
-    }
-
-    /// The same for a family that multiplies embeddings by √d, and where there is a cap `c`, has logits c·tanh(logit / c).
-    #[must_use]
-    pub(crate) fn scaled(self, softcap: Option<f64>) -> Self {
-        Self { embedding_scale: (self.config.d_model as f64).sqrt(), softcap, ..self }
     }
 
     /// The same with factors of embeddings and of logits, and a cap of logits; few rows meet the head one by one.
@@ -101,15 +93,7 @@ impl<L: LayerWeights> Trunk<L> {
 
     /// Reads more of the target's files for the same backend.
     pub(crate) fn tensors<'a>(&'a self, source: &'a ModelFiles) -> Tensors<'a> {
-        Tensors::new(source, (self.backend.clone(), &self.device), &self.config).run_as(self.form)
-    }
-
-    /// The kernels that multiply, unless candle does.
-    pub(crate) fn kernels(&self) -> Option<Arc<dyn Kernels>> {
-        match &self.backend {
-            MatmulBackend::Kernels(kernels) => Some(Arc::clone(kernels)),
-            MatmulBackend::Candle(_) | MatmulBackend::Unread => None,
-        }
+        Tensors::new(source, (self.backend, &self.device), &self.config).run_as(self.form)
     }
 
     /// Where and how caches are kept.

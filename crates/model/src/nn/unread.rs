@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::ModelError;
 use crate::files::ModelFiles;
-use crate::nn::{Choice, ExpertKernel, ExpertNames, ExpertSizes, Experts, Linear, MatMul, StoredExperts};
+use crate::nn::{ExpertNames, ExpertSizes, Experts, Linear, MatMul, StoredExperts};
 
 /// A matrix without weights.
 #[derive(Debug)]
@@ -32,16 +32,6 @@ impl MatMul for Unread {
     }
 }
 
-impl ExpertKernel for Unread {
-    fn forward(&self, _x: &[f32], _chosen: &[Choice]) -> Vec<f32> {
-        Vec::new()
-    }
-
-    fn bytes(&self) -> u64 {
-        0
-    }
-}
-
 /// Checks a matrix that is multiplied, `[.., in]`.
 pub(super) fn linear(source: &ModelFiles, name: &str, shape: &[usize]) -> Result<Linear, ModelError> {
     source.check(name, shape)?;
@@ -53,7 +43,7 @@ pub(super) fn experts(source: &ModelFiles, names: &ExpertNames, sizes: ExpertSiz
     for (name, shape) in names.all().zip(StoredExperts::shapes(names, sizes)) {
         source.check(name, &shape)?;
     }
-    Ok(Experts::of(Arc::new(Unread { width: sizes.d }), sizes))
+    Ok(Experts::unread(sizes))
 }
 
 /// Checks the weights of a norm, which is no difference to 1: zeros would erase all rows. They are what a download tool

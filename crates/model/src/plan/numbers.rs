@@ -1,7 +1,7 @@
 //! Numbers that follow from a plan: weights, cache, state, and how wide a pass gets.
 
 use super::{Attention, Delta, Experts, Feed, Folded, Head, Keys, Latent, LatentQueries, Layer, Matrix, Mixer, Plan};
-use crate::nn::{PassWidths, expert_numbers};
+use crate::nn::PassWidths;
 
 impl Plan {
     /// Weights of all matrices and tables; a table that is the head too counts once.
@@ -179,8 +179,7 @@ impl Layer {
                 let shared = experts.shared.as_ref().map_or(0, |shared| shared.feed.width());
                 let beside = experts.beside.as_ref().map_or(0, |beside| beside.dense.width());
                 at_least(&mut widths.ffn, experts.sizes.width.max(shared).max(beside));
-                let numbers = expert_numbers(experts.used, experts.sizes.d, experts.sizes.width);
-                widths.experts.iter_mut().zip(numbers).for_each(|(width, value)| at_least(width, value));
+                widths.has_experts = true;
             }
         }
     }

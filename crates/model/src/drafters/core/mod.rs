@@ -20,8 +20,8 @@ use candle_core::Tensor;
 use crate::draft_tokens::DraftTokens;
 use crate::module_core::{ModuleBackend, ModuleCore, ModuleFacts, NormWeights, Reads, Slots};
 use crate::nn::{
-    BlockPass, Embedding, Fuse, Kernels, KvCache, Linear, PREFILL_ROWS, PassRows, RmsNorm, Rope, TransformerConfig,
-    numbers_of, trimmed,
+    BlockPass, Embedding, Fuse, KvCache, Linear, PREFILL_ROWS, PassRows, RmsNorm, Rope, TransformerConfig, numbers_of,
+    trimmed,
 };
 use crate::options::PassForm;
 use crate::{ModelError, RowStats};
@@ -76,8 +76,6 @@ pub struct MtpShared {
     pub vocab: Vec<TokenId>,
     /// The full head, if tokens of the text may join, and how many may.
     pub whole: Option<(Linear, usize)>,
-    /// What attends; `None` = candle.
-    pub kernels: Option<Arc<dyn Kernels>>,
 }
 
 /// Shape of a module's cache.
@@ -126,7 +124,7 @@ impl MtpOnCandle {
         spec: MtpSpec,
         (shape, rope): (MtpShape, Rope),
     ) -> Result<CandleMtp, ModelError> {
-        let cache = parts.block.cache(&shape, shared.embedding.device())?.on(shared.kernels.clone());
+        let cache = parts.block.cache(&shape, shared.embedding.device())?;
         let blocks = parts.fuse.as_ref().map_or(&[][..], Fuse::blocks);
         let fuse = parts.fuse.as_ref().map_or(0, |fuse| fuse.matrix.bytes());
         let norms = parts.embedding_norm.bytes() + parts.hidden_norm.bytes() + parts.norm.bytes();

@@ -90,7 +90,7 @@ fn load(
     // a head of its own is not kept whole beside its rows
     let whole = (heads.vocab.is_some() && head.is_none()).then(|| (trunk.head.clone(), CONTEXT_VOCAB));
     let (head, head_bytes) = heads.head(head.map(|head| tables.matrix(head)).transpose()?)?;
-    let shared = MtpShared { embedding, head, vocab: heads.tokens(), whole, kernels: None };
+    let shared = MtpShared { embedding, head, vocab: heads.tokens(), whole };
     let shape = MtpShape::of(&trunk.config, context.ctx_len, trunk.form);
     // modules may stand one position further
     let pairs = plan.layer.rotation().map_or(PairOrder::HalfSplit, |rotation| rotation.pairs);

@@ -54,8 +54,7 @@ impl CandleMtp {
         let rope = Rope::new(&c.rope, c.head_dim, ctx_len + 1, (PairOrder::HalfSplit, &device))?;
         let head = trimmed(&target.head(), &vocab, &device)?;
         let whole = Some((target.head(), config.context_vocab_size));
-        let shared =
-            MtpShared { head, embedding: Arc::clone(target) as Arc<dyn Embedding>, vocab, whole, kernels: None };
+        let shared = MtpShared { head, embedding: Arc::clone(target) as Arc<dyn Embedding>, vocab, whole };
         MtpOnCandle::module(shared, parts, config.spec(), (shape, rope))
     }
 }

@@ -1,20 +1,14 @@
 //! The family Gemma 4: names, sizes, tensor names.
 
-use std::sync::Arc;
-
 use crate::ModelError;
 use crate::families::gemma4::{
-    Gemma4Weights,
     config::Gemma4Config,
     gguf,
     keys::{GemmaKeys, Sizes},
     names,
 };
 use crate::files::{ConfigJson, Folder, GgufFile, ModelFiles, TensorNames};
-use crate::interfaces::{
-    Backend, CandleFamily, CandleTarget, Drafting, Family, FamilyConfig, LoadContext, LoadResult, Modules, Names,
-    NoSharing, Progress, SharedWeights,
-};
+use crate::interfaces::{Drafting, Family, FamilyConfig, Names, NoSharing};
 use crate::nn::{Conventions, Ends, Extras, HfKeys, PairOrder, TransformerConfig, refuse_biases};
 use crate::plan::{Plan, PlanFiles};
 
@@ -78,12 +72,6 @@ impl FamilyConfig for Gemma4Config {
     fn drafting(&self, source: &ModelFiles) -> Drafting {
         Drafting { own: Some(Err(no_module(source))), no_sharing: Some(NO_SHARING) }
     }
-
-    fn load(&self, context: &LoadContext<'_>, backend: Backend<'_>, progress: &mut Progress<'_>) -> Option<LoadResult> {
-        let (tensors, spec) = context.on_candle(&backend);
-        let weights = Gemma4Weights::load(&tensors, &self.gemma, context.ctx_len, progress);
-        Some(weights.map(|weights| Box::new(CandleTarget { weights: Arc::new(weights), spec }) as _))
-    }
 }
 
 /// Says that the files have no drafter, and what drafts instead.
@@ -96,13 +84,3 @@ const NO_SHARING: NoSharing = NoSharing {
     instead_of_head: "name its assistant with --draft-model",
     instead_of_module: "has an assistant, so name that with --draft-model and leave --mtp out",
 };
-
-impl CandleFamily for Gemma4Weights {
-    fn own_modules(_target: &CandleTarget<Self>, context: &LoadContext<'_>) -> Option<Result<Modules, ModelError>> {
-        Some(Err(no_module(context.source)))
-    }
-
-    fn shared(_target: &CandleTarget<Self>) -> Result<SharedWeights<'_>, NoSharing> {
-        Err(NO_SHARING)
-    }
-}
