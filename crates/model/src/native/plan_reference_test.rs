@@ -49,13 +49,13 @@ impl<'a> Reference<'a> {
                 Mixer::Latent(of) => made.latent(of),
             }
             made.feed(&layer.feed);
-            for input in &layer.token_input {
+            if let Some(input) = &layer.token_input {
                 [&input.gate, &input.project].into_iter().for_each(|own| made.matrix(own));
                 made.norm(&input.after);
             }
             layer.output_scale.iter().for_each(|scale| made.add(scale, &[1], |x| 1.0 + 0.5 * x));
         }
-        for of in &plan.embedding.by_layer {
+        if let Some(of) = &plan.embedding.by_layer {
             [&of.table, &of.project].into_iter().for_each(|own| made.matrix(own));
             made.norm(&of.norm);
         }
