@@ -15,8 +15,8 @@ use crate::case::{Limit, largest};
 use crate::decode::{NoDrafter, decode, settings, start, with_conventions, with_tree};
 use crate::spoil::spoiled;
 use crate::support::{
-    Backend, Checkpoint, Golden, HeadCard, LoadOptions, Loaded, LogitRows, Model, MtpOverride, PassForm, Stored,
-    Tensor, TokenId, add, left_out, open, oracle_text, path, with_draft,
+    Backend, Checkpoint, Golden, HeadCard, Loaded, LogitRows, Model, MtpOverride, Stored, Tensor, TokenId, add,
+    left_out, open, oracle_text, path, with_draft,
 };
 
 /// A drafter in one file format on one backend, and how near its logits are to the reference.
@@ -34,8 +34,8 @@ const fn form(file: &'static str, golden: &'static str, backend: Backend, limit:
 }
 
 const FORMS: &[Form] = &[
-    form("dflash", "dflash", Backend::Candle, Limit::largest(1e-3), true),
-    form("dspark", "dspark", Backend::Candle, Limit::largest(1e-3), true),
+    form("dflash", "dflash", Backend::Candle, Limit::relative(6.0 / 2048.0), true),
+    form("dspark", "dspark", Backend::Candle, Limit::relative(6.0 / 2048.0), true),
     form("dflash", "dflash", Backend::Native, Limit::relative(0.05), false),
     form("dspark", "dspark", Backend::Native, Limit::relative(0.05), false),
     form("dflash.gguf", "dflash", Backend::Candle, Limit::relative(0.05), false),
@@ -51,18 +51,14 @@ pub struct Pair {
 }
 
 pub fn pair(draft: &Path, backend: Backend) -> Pair {
-    loaded(draft, backend, None).0
-}
-
-/// The pair, and bytes of the drafter's cache per position.
-fn loaded(draft: &Path, backend: Backend, pass_form: Option<PassForm>) -> (Pair, u64) {
-    let loaded = open(&LoadOptions { pass_form, ..with_draft(&path("llama-deep"), draft, backend) });
+    let loaded = open(&with_draft(&path("llama-deep"), draft, backend));
     assert_eq!(loaded.notice, None, "{}", draft.display());
     let Loaded { target, block, .. } = loaded;
     let (block, info) = block.expect("a block drafter");
     assert_eq!((info.block, info.draft_vocab), (block.most_drafts() as u64, 320));
-    assert!(info.weight_bytes > 20_000 && info.kv_bytes_per_token > 0);
-    (Pair { target, block }, info.kv_bytes_per_token)
+    // one or two layers of keys and values, as halves
+    assert!(info.weight_bytes > 20_000 && [128, 256].contains(&info.kv_bytes_per_token), "{info:?}");
+    Pair { target, block }
 }
 
 impl Form {
@@ -129,24 +125,6 @@ fn drafts_equal_the_reference() {
 
 pub fn drafter(block: &dyn BlockModule) -> Box<dyn Drafter> {
     Box::new(BlockDrafter::new(block.fork().unwrap()))
-}
-
-#[test]
-fn caches_of_halves_give_nearly_the_logits_of_the_reference() {
-    let text = text();
-    for file in ["dflash", "dspark"] {
-        let ((_, cached), golden) = (loaded(&path(file), Backend::Candle, None), Golden::bare(file));
-        let (mut pair, halved) = loaded(&path(file), Backend::Candle, Some(PassForm::GPU));
-        assert_eq!(2 * halved, cached);
-        let most = pair.block.most_drafts();
-        let starts = golden.tokens("starts");
-        let logits: Vec<f32> =
-            starts.iter().flat_map(|start| drafted(&mut pair, &text, start.index(), most).0).collect();
-        Limit::relative(0.01).check(file, &logits, &golden.numbers(&format!("logits.{most}")));
-        let plain = decode(pair.target.as_ref(), Box::new(NoDrafter), &settings(0), &text[..8], 60);
-        let answer = decode(pair.target.as_ref(), drafter(pair.block.as_ref()), &settings(3), &text[..8], 60);
-        assert!(answer.text == plain.text && answer.rounds < 55, "{} rounds", answer.rounds);
-    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use draftscope::engine::speculate::decoder::Decoder;
 use draftscope::protocol::{Convention, EventKind, Pairing, SlotZero};
 
-use crate::case::{Case, Draft, Effect, Limit, Opened, Run, Tree, heights, largest};
+use crate::case::{Case, Draft, Effect, Limit, Opened, Run, Source, Tree, heights, largest};
 use crate::decode::{LEN, NoDrafter, apart, decode, drafter, round, settings, start, with_conventions, with_tree};
 pub use crate::spoil::modules as left_out;
 use crate::support::{
@@ -415,7 +415,9 @@ pub fn memory(case: &Case) {
     for run in case.runs {
         let info = case.open(run).info.unwrap();
         assert!(info.weight_bytes > 0);
-        let cached = case.draft().kv_bytes >> u32::from(run.form.is_some_and(|form| form.halves));
+        // a module of its own file caches halves whatever its target runs on; an assistant caches nothing
+        let own_file = matches!(case.draft().source, Source::Fixture(_));
+        let cached = case.draft().kv_bytes >> u32::from(own_file || run.form.is_some_and(|form| form.halves));
         let is_whole = run.native() && run.form.is_none();
         assert!(is_whole || info.kv_bytes_per_token == cached, "{}", info.kv_bytes_per_token);
     }

@@ -16,7 +16,7 @@ use crate::files::{ConfigJson, Folder, GgufFile, ModelFiles, TensorNames};
 use crate::native::{self, NativeLlama};
 use crate::nn::{MatmulBackend, SharedTarget, Tensors, TransformerConfig};
 use crate::options::{DraftVocab, LoadOptions, WeightType, device_name, device_threads};
-use crate::plan::{OwnModule, Plan};
+use crate::plan::{DraftPlan, Plan};
 use crate::{Checkpoint, DraftModule, Model, ModelError, ModelSpec};
 use draftscope_protocol::{DrafterInfo, ModelInfo, TokenId};
 
@@ -66,7 +66,7 @@ pub trait Family: Sync {
 #[derive(Debug, Default)]
 pub struct Drafting {
     /// The modules in its own files, in order of depth, or why there are none; `None` if the family never has any.
-    pub own: Option<Result<Vec<OwnModule>, ModelError>>,
+    pub own: Option<Result<Vec<DraftPlan>, ModelError>>,
     /// Why modules made for targets of the Llama kind do not run beside it; `None` if they do.
     pub no_sharing: Option<NoSharing>,
 }

@@ -24,6 +24,7 @@ pub(crate) mod shard;
 mod side_files;
 mod stored;
 mod tensor_names;
+mod tensor_source;
 mod tensor_type;
 mod unfinished;
 
@@ -40,4 +41,5 @@ pub use stored::Stored;
 pub use tensor_names::{
     Layout, NORMED_TWICE, TensorNames, block_name, block_part, expert_part, llama_name, llama_part, part_name, renamed,
 };
+pub use tensor_source::TensorSource;
 pub(crate) use tensor_type::{TensorType, candle_dtype};

@@ -4,12 +4,16 @@ use std::borrow::Cow;
 
 use candle_core::quantized::{QTensor, ggml_file::qtensor_from_ggml};
 use candle_core::{DType, Device, Tensor};
-use draftscope_kernels::{Encoding, decode_block};
+use draftscope_kernels::{BLOCK, Encoding, decode_block};
 use half::{bf16, f16};
+use rayon::prelude::*;
 
 use crate::ModelError;
 use crate::files::candle_dtype;
 use draftscope_host::fatal::OutOfMemory;
+
+/// Fewest blocks that a thread encodes at once.
+const BLOCKS_AT_ONCE: usize = 1 << 12;
 
 /// A tensor's bytes and their encoding.
 #[derive(Debug)]
@@ -37,6 +41,22 @@ impl<'a> Stored<'a> {
         OutOfMemory::unless_there_are(size_of_val(numbers));
         let bytes = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
         Stored { encoding: Encoding::F32, bytes: Cow::Owned(bytes), widened: false }
+    }
+
+    /// Whole blocks of numbers in this encoding, which may round them; in f32 if it is none that is written.
+    pub(crate) fn encoded(numbers: &[f32], encoding: Encoding) -> Stored<'static> {
+        let size = encoding.block().1;
+        let write: fn(&[f32; BLOCK], &mut [u8]) = match encoding {
+            Encoding::Q8_0 => |block, bytes| bytes.copy_from_slice(&Encoding::to_q8_0(block)),
+            Encoding::Q4_1 => |block, bytes| bytes.copy_from_slice(&Encoding::to_q4_1(block)),
+            _ => return Self::of_numbers(numbers),
+        };
+        let blocks = numbers.as_chunks().0;
+        OutOfMemory::unless_there_are(blocks.len() * size);
+        let mut bytes = vec![0; blocks.len() * size];
+        let jobs = bytes.par_chunks_exact_mut(size).zip(blocks).with_min_len(BLOCKS_AT_ONCE);
+        jobs.for_each(|(bytes, block)| write(block, bytes));
+        Stored { encoding, bytes: Cow::Owned(bytes), widened: false }
     }
 
     /// So many matrices `[rows, columns]`, transposed. Quantised numbers become f32.

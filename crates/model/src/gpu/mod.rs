@@ -8,8 +8,8 @@
 pub(crate) mod device;
 mod layer;
 pub(crate) mod load;
+mod load_module;
 pub(crate) mod module;
-mod own_module;
 pub(crate) mod parts;
 mod stats;
 pub(crate) mod target;

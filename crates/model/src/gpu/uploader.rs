@@ -4,7 +4,7 @@ use draftscope_gpu::{Buffer, Gpu, Matrix, StoredRows};
 use draftscope_kernels::Encoding;
 
 use crate::ModelError;
-use crate::files::{ModelFiles, Stored};
+use crate::files::{Stored, TensorSource};
 use crate::nn::{PairOrder, RopeSpec};
 use crate::plan::{self, Norm, Rows, Vector};
 
@@ -12,7 +12,7 @@ use crate::plan::{self, Norm, Rows, Vector};
 #[derive(Clone, Copy)]
 pub(super) struct Uploader<'a> {
     pub(super) gpu: &'a Gpu,
-    pub(super) source: &'a ModelFiles,
+    pub(super) source: &'a dyn TensorSource,
     /// Whether norms stay as they are stored: a draft module's conventions define their meaning.
     pub(super) norms_as_stored: bool,
 }
@@ -124,21 +124,22 @@ impl<'a> Uploader<'a> {
         Ok(Matrix::upload(self.gpu, k, &[source])?)
     }
 
-    /// The left and the right half of a matrix `[rows, 2 k]` that is a whole tensor.
-    pub(super) fn halves(&self, matrix: &plan::Matrix) -> Result<[Matrix; 2], ModelError> {
-        let (name, k, rows) = (matrix.name(), matrix.columns / 2, matrix.rows);
-        let stored = self.source.stored(name, &[rows, 2 * k])?.compact();
+    /// A matrix `[rows, count k]` that is a whole tensor as one matrix for each k columns.
+    pub(super) fn columns(&self, matrix: &plan::Matrix, count: usize) -> Result<Vec<Matrix>, ModelError> {
+        let (name, k, rows) = (matrix.name(), matrix.columns / count, matrix.rows);
+        let stored = self.source.stored(name, &[rows, count * k])?.compact();
         let encoding = stored.encoding();
-        let half_row = encoding.row_bytes(k);
-        if half_row.and_then(|half| (2 * rows).checked_mul(half)) != Some(stored.bytes().len()) {
+        let part_row = encoding.row_bytes(k);
+        if part_row.and_then(|part| (count * rows).checked_mul(part)) != Some(stored.bytes().len()) {
             return Err(odd_rows(name, k));
         }
-        // rows of 2 k columns are twice as many of k columns
-        let half = |index: usize| {
-            let order = move |row: usize| 2 * row + index;
-            Matrix::upload(self.gpu, k, &[StoredRows { encoding, bytes: stored.bytes(), order: &order, rows }])
+        // rows of so many parts are as many rows of k columns
+        let part = |index: usize| {
+            let order = move |row: usize| count * row + index;
+            let rows = StoredRows { encoding, bytes: stored.bytes(), order: &order, rows };
+            Ok(Matrix::upload(self.gpu, k, &[rows])?)
         };
-        Ok([half(0)?, half(1)?])
+        (0..count).map(part).collect()
     }
 
     fn taken(&self, matrix: &plan::Matrix, order: Order) -> Result<Vec<Taken<'a>>, ModelError> {
@@ -191,16 +192,6 @@ fn odd_rows(name: &str, k: usize) -> ModelError {
     ModelError::Unsupported(format!(
         "the GPU backend needs rows of whole blocks, and those of tensor '{name}' ({k} weights) are not; choose --device cpu"
     ))
-}
-
-/// Packs rows of `k` numbers in blocks of 4-bit codes: lossy, for drafters.
-///
-/// # Errors
-/// When the device has no memory left.
-pub(crate) fn four_bits(gpu: &Gpu, k: usize, numbers: &[f32]) -> Result<Matrix, ModelError> {
-    let bytes: Vec<u8> = numbers.as_chunks().0.iter().flat_map(Encoding::to_q4_1).collect();
-    let rows = numbers.len() / k;
-    Ok(Matrix::upload(gpu, k, &[StoredRows { encoding: Encoding::Q4_1, bytes: &bytes, order: &|row| row, rows }])?)
 }
 
 #[cfg(test)]

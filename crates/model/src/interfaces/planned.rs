@@ -6,7 +6,7 @@ use crate::ModelError;
 use crate::files::{ConfigJson, Folder, GgufFile, ModelFiles, TensorNames};
 use crate::interfaces::{Drafting, Family, FamilyConfig, Names, NoSharing};
 use crate::nn::{GgufKeys, TransformerConfig};
-use crate::plan::{OwnModule, Plan};
+use crate::plan::{DraftPlan, Plan};
 
 /// A model's sizes, what it computes, and what drafts beside it.
 pub struct Planned {
@@ -23,7 +23,7 @@ pub struct Planned {
 }
 
 /// Describes the modules in a model's files, in order of depth, or says why there are none.
-type DescribeModules = dyn Fn(&ModelFiles, &Planned) -> Result<Vec<OwnModule>, ModelError>;
+type DescribeModules = dyn Fn(&ModelFiles, &Planned) -> Result<Vec<DraftPlan>, ModelError>;
 
 /// Draft modules in a model's own files.
 pub struct OwnModules {
@@ -35,7 +35,7 @@ pub struct OwnModules {
 
 impl OwnModules {
     /// Modules whose heads may be trimmed.
-    pub fn new(describe: impl Fn(&ModelFiles, &Planned) -> Result<Vec<OwnModule>, ModelError> + 'static) -> Self {
+    pub fn new(describe: impl Fn(&ModelFiles, &Planned) -> Result<Vec<DraftPlan>, ModelError> + 'static) -> Self {
         Self { describe: Arc::new(describe), trims: true }
     }
 }

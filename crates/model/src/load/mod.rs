@@ -172,5 +172,5 @@ fn module_file(context: &LoadContext<'_>, target: &dyn LoadedTarget) -> Result<M
             file.name
         ))
     })?;
-    mtp::load(file, &shared)
+    mtp::load(file, &shared, context)
 }

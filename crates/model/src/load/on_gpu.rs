@@ -1,9 +1,11 @@
 //! A target on the GPU, and the draft modules in its files.
 
+use crate::draft_tokens::CONTEXT_VOCAB;
 use crate::drafters::core;
-use crate::gpu::{GpuTarget, module::GpuMtp};
+use crate::files::TensorSource;
+use crate::gpu::{GpuTarget, module::GpuModule};
 use crate::interfaces::{LoadContext, LoadedTarget, Modules, NoSharing, SharedWeights, TryOut, try_out};
-use crate::plan::OwnModule;
+use crate::plan::DraftPlan;
 use crate::{Model, ModelError};
 
 /// A loaded target.
@@ -14,10 +16,11 @@ pub(super) struct OnGpu {
 }
 
 impl OnGpu {
-    fn modules(&self, context: &LoadContext<'_>, plans: &[OwnModule]) -> Result<Modules, ModelError> {
+    fn modules(&self, context: &LoadContext<'_>, plans: &[DraftPlan]) -> Result<Modules, ModelError> {
         let LoadContext { source, config, .. } = *context;
         let vocab = if config.trims_draft_vocab(false) { context.draft_vocab()? } else { None };
-        let load = |plan| GpuMtp::own(&self.model, (source, plan), vocab.as_deref());
+        let vocab = vocab.as_deref().map(|vocab| (vocab, CONTEXT_VOCAB));
+        let load = |plan| GpuModule::load(&self.model, (source as &dyn TensorSource, plan), vocab);
         let modules = plans.iter().map(load).collect::<Result<Vec<_>, _>>()?;
         Ok(core::modules(modules, format!("{} (its own module)", source.name()), &self.model.spec().dtype))
     }

@@ -2,8 +2,8 @@
 
 use crate::drafters::core;
 use crate::interfaces::{LoadContext, LoadedTarget, Modules, NoSharing, Progress, SharedWeights, TryOut, try_out};
-use crate::native::{NativeLlama, NativeMtp, OwnHeads};
-use crate::plan::OwnModule;
+use crate::native::{ModuleTarget, NativeLlama, NativeModule, OwnHeads};
+use crate::plan::DraftPlan;
 use crate::{Model, ModelError};
 
 /// A loaded target.
@@ -25,11 +25,12 @@ impl OnNative {
         Ok(Self { model, no_sharing: config.drafting(source).no_sharing })
     }
 
-    fn modules(&self, context: &LoadContext<'_>, plans: &[OwnModule]) -> Result<Modules, ModelError> {
+    fn modules(&self, context: &LoadContext<'_>, plans: &[DraftPlan]) -> Result<Modules, ModelError> {
         let LoadContext { source, config, .. } = *context;
         let mut heads = OwnHeads::new(if config.trims_draft_vocab(false) { context.draft_vocab()? } else { None });
         let files = (source, config.transformer(), config.plan());
-        let load = |plan| NativeMtp::own(&self.model, files, plan, &mut heads);
+        let target = ModuleTarget::of(&self.model);
+        let load = |plan| NativeModule::own(&target, files, plan, &mut heads);
         let modules = plans.iter().enumerate().map(load).collect::<Result<Vec<_>, _>>()?;
         let name = core::name_of_own(source, modules.len());
         Ok(core::modules(modules, name, &self.model.spec().dtype))

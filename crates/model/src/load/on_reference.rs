@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::drafters::core;
 use crate::interfaces::{Backend, LoadContext, LoadedTarget, Modules, NoSharing, Progress, SharedWeights, TryOut};
 use crate::options::Rollback;
-use crate::plan::OwnModule;
+use crate::plan::DraftPlan;
 use crate::reference::{ReferenceModel, Weights};
 use crate::{Model, ModelError, ModelSpec};
 
@@ -35,7 +35,7 @@ impl OnReference {
         Ok(Self { weights, spec, rollback, has_plain_ends, no_sharing })
     }
 
-    fn modules(&self, context: &LoadContext<'_>, plans: &[OwnModule]) -> Result<Modules, ModelError> {
+    fn modules(&self, context: &LoadContext<'_>, plans: &[DraftPlan]) -> Result<Modules, ModelError> {
         core::reference_modules(context, (&self.weights.trunk, &self.spec.dtype), plans)
     }
 

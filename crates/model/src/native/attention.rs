@@ -115,7 +115,7 @@ impl Attention {
     }
 
     /// Queries to `scratch.heads`, rotated and scaled; keys and values to the cache.
-    fn project(&self, pass: Pass<'_>, cache: &mut LayerCache<'_>, scratch: &mut Scratch) {
+    pub(super) fn project(&self, pass: Pass<'_>, cache: &mut LayerCache<'_>, scratch: &mut Scratch) {
         let shape = pass.shape;
         let tiles = shape.head_dim / LANES;
         let count = self.count();

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use draftscope_kernels::{DeltaHead, DeltaLayer};
 
 use crate::ModelError;
-use crate::files::ModelFiles;
+use crate::files::TensorSource;
 use crate::plan::{self, Decay, DeltaShape, HeadOrder};
 
 /// Runs value heads.
@@ -49,7 +49,7 @@ impl DeltaWeights {
     ///
     /// # Errors
     /// When a tensor is missing, misshapen or damaged, or lets a state grow.
-    pub(crate) fn read(files: &ModelFiles, plan: &plan::Delta) -> Result<Self, ModelError> {
+    pub(crate) fn read(files: &dyn TensorSource, plan: &plan::Delta) -> Result<Self, ModelError> {
         let (shape, tensor) = (plan.shape, &plan.convolution);
         let taps = files.stored(&tensor.name, &tensor.shape)?.to_f32(&tensor.shape)?;
         let (decay, stored) = match &plan.decay {

@@ -7,12 +7,17 @@ use std::sync::Arc;
 
 use super::{
     llama::Weights,
-    matrix::{Bits, Matrix},
-    mtp::MtpStorage,
+    load::Loader,
+    matrix::{Matrix, Part, RowOrder},
+    module::Head,
+    module_target::ModuleTarget,
+    tensors::Tensors,
 };
 use crate::ModelError;
 use crate::draft_tokens::DraftTokens;
-use draftscope_kernels::LANES;
+use crate::files::{Stored, TensorSource};
+use crate::plan;
+use draftscope_kernels::{Encoding, LANES};
 use draftscope_protocol::TokenId;
 
 /// A head.
@@ -34,20 +39,20 @@ impl DraftHead {
         (Self::on(target, base, 0), DraftTokens::new(vocab, 0))
     }
 
-    /// The rows of `vocab`, ascending, with room for as many of other tokens.
+    /// The rows of `vocab`, ascending, with room for as many of other tokens; in codes of 4 bits unless they are to be exact.
     ///
     /// # Errors
     /// [`ModelError::Unsupported`] if the target's head has mixed encodings.
     pub(crate) fn trimmed(
         target: &Arc<Weights>,
         vocab: Vec<TokenId>,
-        (room, storage): (usize, MtpStorage),
+        (room, exact): (usize, bool),
     ) -> Result<(Self, DraftTokens), ModelError> {
         let room = room.min(target.head.rows() - vocab.len());
         // rows join tile by tile: those of a partly filled tile come first
         let whole = if room == 0 { vocab.len() } else { vocab.len() / LANES * LANES };
         let rows: Vec<_> = vocab[..whole].iter().map(|token| token.index()).collect();
-        let base = rows_of(target, &rows, storage)?;
+        let base = rows_of(target, &rows, exact)?;
         let rest = vocab.len() - whole;
         let mut head = Self::on(target, base, room + rest);
         let tokens = DraftTokens::new(vocab, room);
@@ -55,21 +60,35 @@ impl DraftHead {
         Ok((head, tokens))
     }
 
+    /// A module's own, with these tokens, one a row.
+    ///
+    /// # Errors
+    /// When the tensor is missing, misshapen or damaged.
+    pub(crate) fn read(
+        target: &ModuleTarget,
+        (source, of): (&dyn TensorSource, &plan::Matrix),
+        vocab: Vec<TokenId>,
+    ) -> Result<Head, ModelError> {
+        let weights = &target.weights;
+        let (tensors, shape) = (Tensors(source), weights.shape);
+        let loader = Loader { tensors, cpu: &weights.cpu, shape, angles: &[], norms_as_stored: true };
+        let matrix = loader.matrix(of)?;
+        let bytes = matrix.bytes();
+        Ok((Self::on(weights, matrix, 0), DraftTokens::new(vocab, 0), bytes))
+    }
+
     /// One that is not the target's: all rows, or those of `vocab`, ascending.
     ///
     /// # Errors
     /// As [`DraftHead::trimmed`].
-    pub(crate) fn own(
-        target: &Arc<Weights>,
-        head: Matrix,
-        vocab: Option<&[TokenId]>,
-    ) -> Result<(Self, DraftTokens), ModelError> {
+    pub(crate) fn own(target: &Arc<Weights>, head: Matrix, vocab: Option<&[TokenId]>) -> Result<Head, ModelError> {
         let all = || (0..head.rows() as u32).map(TokenId).collect();
         let vocab = vocab.map_or_else(all, <[TokenId]>::to_vec);
         let rows: Vec<_> = vocab.iter().map(|token| token.index()).collect();
         let base = if rows.len() == head.rows() { Some(head) } else { head.select(&target.cpu, &rows) };
         let base = base.ok_or_else(|| ModelError::Unsupported("a head of mixed encodings".to_owned()))?;
-        Ok((Self::on(target, base, 0), DraftTokens::new(vocab, 0)))
+        let bytes = base.bytes();
+        Ok((Self::on(target, base, 0), DraftTokens::new(vocab, 0), bytes))
     }
 
     /// The rows of `base`, and memory for `room` more.
@@ -103,16 +122,18 @@ impl Clone for DraftHead {
 }
 
 /// The target's head, trimmed to `rows`.
-fn rows_of(target: &Weights, rows: &[usize], storage: MtpStorage) -> Result<Matrix, ModelError> {
+fn rows_of(target: &Weights, rows: &[usize], exact: bool) -> Result<Matrix, ModelError> {
     let head = target.head.select(&target.cpu, rows);
     let head = head.ok_or_else(|| ModelError::Unsupported("a head of mixed encodings".to_owned()))?;
     let weights = head.rows() * head.k();
-    if storage == MtpStorage::Bf16 || head.bytes() < weights {
+    if exact || head.bytes() < weights {
         return Ok(head); // exact, or as small as it gets
     }
     let mut numbers = vec![0.0; weights];
     numbers.chunks_exact_mut(head.k()).enumerate().for_each(|(index, row)| head.row(index, row));
-    Ok(Matrix::quantise(&target.cpu, head.k(), &numbers, Bits::Four))
+    let codes = Stored::encoded(&numbers, Encoding::Q4_1);
+    let part = Part { encoding: codes.encoding(), rows: rows.len(), bytes: codes.bytes(), order: RowOrder::Stored };
+    Ok(Matrix::pack(&target.cpu, head.k(), &[part]))
 }
 
 #[cfg(test)]
@@ -129,10 +150,10 @@ mod tests {
         };
         let target = NativeLlama::load(OpenModel::open(&path).unwrap().parts(), 64, Some(1)).unwrap().weights;
         let ids = |ids: std::ops::Range<u32>| ids.map(TokenId).collect::<Vec<_>>();
-        for storage in [MtpStorage::Blocks, MtpStorage::Bf16] {
+        for exact in [false, true] {
             // 37 rows: two tiles and five
-            let (mut grown, mut tokens) = DraftHead::trimmed(&target, ids(100..137), (40, storage)).unwrap();
-            let (all, _) = DraftHead::trimmed(&target, ids(100..137), (0, storage)).unwrap();
+            let (mut grown, mut tokens) = DraftHead::trimmed(&target, ids(100..137), (40, exact)).unwrap();
+            let (all, _) = DraftHead::trimmed(&target, ids(100..137), (0, exact)).unwrap();
             tokens.read(0, &ids(130..190));
             grown.set_tokens(&tokens);
             tokens.truncate(20); // slots 0..7 read what was there, the next 13 brought a token each
@@ -152,7 +173,7 @@ mod tests {
                 }
                 grown.matrix.row(row, &mut b);
                 copy.matrix.row(row, &mut c);
-                assert!(a == b && a == c, "{storage:?}, row {row}");
+                assert!(a == b && a == c, "exact: {exact}, row {row}");
             }
             assert_eq!(grown.matrix.rows(), 70);
         }

@@ -39,13 +39,6 @@ impl GateUp {
         Self { matrix: Matrix::pack(cpu, k, &parts), in_turns }
     }
 
-    /// Lets `pack` make a matrix from the rows of both, `[d_ff, k]` plain numbers.
-    pub(crate) fn of_rows(k: usize, [gate, up]: [&[f32]; 2], pack: impl FnOnce(&[f32]) -> Matrix) -> Self {
-        let blocks = gate.chunks(BLOCK * k).zip(up.chunks(BLOCK * k));
-        let rows: Vec<f32> = blocks.flat_map(|(gate, up)| gate.iter().chain(up)).copied().collect();
-        Self { matrix: pack(&rows), in_turns: true }
-    }
-
     /// Bytes in memory.
     pub(crate) fn bytes(&self) -> usize {
         self.matrix.bytes()
@@ -133,18 +126,5 @@ mod tests {
                 assert_eq!(got, expected, "{a:?} and {b:?}, block {block}");
             }
         }
-    }
-
-    #[test]
-    fn rows_of_plain_numbers_are_packed_as_stored_ones_are() {
-        let cpu = Cpu::new(Pool::new(1), Isa::detect());
-        let (d_ff, k) = (64, 32);
-        let plain = [4, 5].map(|seed| Noise(seed).numbers(d_ff * k));
-        let stored = plain.each_ref().map(|rows| bytes(Encoding::F32, rows));
-        let packed = GateUp::pack(&cpu, k, stored.each_ref().map(|bytes| part(Encoding::F32, d_ff, bytes)));
-        let of_rows = GateUp::of_rows(k, plain.each_ref().map(Vec::as_slice), |rows| {
-            Matrix::pack(&cpu, k, &[part(Encoding::F32, 2 * d_ff, &bytes(Encoding::F32, rows))])
-        });
-        assert_eq!(packed.first_panel(), of_rows.first_panel());
     }
 }

@@ -3,13 +3,11 @@
 //! Invariant: as everywhere in this backend, the bits of a row do not depend on the rows beside it, on threads or on
 //! the instruction set.
 
-use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{
     head,
-    llama::{NativeLlama, Weights},
-    matrix::{Bits, Cpu, Matrix, RowOrder},
+    matrix::{Cpu, Matrix, RowOrder},
     tensors::RawTensor,
     threads,
 };
@@ -17,24 +15,6 @@ use crate::ModelError;
 use crate::files::{ModelFiles, Stored};
 use crate::nn::MatMul;
 use draftscope_kernels::{Acts, Isa, LANES, Onto, PROMPT_ROWS, Pool};
-
-/// Threads and instruction set: of their own, or those of a target whose matrices run between.
-#[derive(Clone, Debug)]
-pub(super) enum Processor {
-    Own(Arc<Cpu>),
-    Target(Arc<Weights>),
-}
-
-impl Deref for Processor {
-    type Target = Cpu;
-
-    fn deref(&self) -> &Cpu {
-        match self {
-            Self::Own(cpu) => cpu,
-            Self::Target(weights) => &weights.cpu,
-        }
-    }
-}
 
 /// Rows in the form that matrices read, and their products in the form that matrices write, `[rows / 16][m]`.
 #[derive(Debug, Default)]
@@ -49,7 +29,7 @@ pub(super) const KEPT_TILES: usize = 1 << 13;
 /// Threads and memory that matrices of one model share.
 #[derive(Clone, Debug)]
 pub struct NativeCpu {
-    cpu: Processor,
+    cpu: Arc<Cpu>,
     /// Matrices run one after the other, so one such memory is enough.
     rows: Arc<Mutex<RowMemory>>,
 }
@@ -59,25 +39,7 @@ impl NativeCpu {
     #[must_use]
     pub fn new(threads: Option<usize>) -> Self {
         let cpu = Cpu::new(Pool::new(threads.unwrap_or_else(threads::available)), Isa::detect());
-        Self::on(Processor::Own(Arc::new(cpu)))
-    }
-
-    /// The threads of a target: for matrices that run between its passes.
-    pub(crate) fn of_target(target: &NativeLlama) -> Self {
-        Self::on(Processor::Target(Arc::clone(&target.weights)))
-    }
-
-    fn on(cpu: Processor) -> Self {
-        Self { cpu, rows: Arc::default() }
-    }
-
-    /// Packs rows of `k` numbers in blocks of 8-bit codes: lossy, for drafters.
-    ///
-    /// # Errors
-    /// [`ModelError::Unsupported`] for a width that the kernels do not run; `name` is for the message.
-    pub(crate) fn quantised(&self, name: &str, rows: &[f32], k: usize) -> Result<NativeLinear, ModelError> {
-        check_width(name, k)?;
-        Ok(self.wrapped(Matrix::quantise(&self.cpu, k, rows, Bits::Eight)))
+        Self { cpu: Arc::new(cpu), rows: Arc::default() }
     }
 
     /// A matrix that exists already, memory shared.
@@ -98,7 +60,7 @@ fn check_width(name: &str, k: usize) -> Result<(), ModelError> {
 /// Weights `[rows, k]` as they are stored.
 #[derive(Clone, Debug)]
 pub struct NativeLinear {
-    cpu: Processor,
+    cpu: Arc<Cpu>,
     matrix: Matrix,
     rows: Arc<Mutex<RowMemory>>,
 }

@@ -43,7 +43,9 @@ pub(crate) fn llama(
     let heads = own.map(|of| KvHeads { count: of.kv_heads, width: of.key_width }).collect();
     let kv = KvShape { heads, ctx_len, latents };
     let tables = plan.angles.iter().map(|angles| AngleTable::new(&angles.rope, angles.width, ctx_len)).collect();
-    cpu.expect(tiled_bytes(source, (config.layers, 0), false));
+    if !plan.layers.is_empty() {
+        cpu.expect(tiled_bytes(source, (config.layers, 0), false));
+    }
     let weights = Loader { tensors: Tensors(source), cpu: &cpu, shape, angles: &plan.angles, norms_as_stored: false };
     let (mut layers, final_norm, embedding, head, inputs) = weights.read(plan, on_layer)?;
     for (layer, cache) in layers.iter_mut().zip(caches) {

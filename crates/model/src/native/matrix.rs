@@ -7,8 +7,7 @@
 use std::sync::Arc;
 
 use draftscope_kernels::{
-    self, Acts, Arena, BLOCK, Bytes, Encoding, Form, Isa, LANES, Onto, Operand, Pool, Tile, copy_row, read_block,
-    write_block,
+    self, Acts, Arena, Bytes, Encoding, Form, Isa, LANES, Onto, Operand, Pool, Tile, copy_row, read_block, write_block,
 };
 
 /// Threads, instruction set, and memory for weights.
@@ -73,13 +72,6 @@ impl RowOrder {
     }
 }
 
-/// Width of the codes that [`Matrix::quantise`] makes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Bits {
-    Eight,
-    Four,
-}
-
 /// Rows as a file stores them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part<'a> {
@@ -127,26 +119,6 @@ impl Matrix {
         lanes.as_flattened_mut()[..bias.len()].copy_from_slice(bias);
         self.bias = Some(Arc::new(lanes));
         self
-    }
-
-    /// Packs rows of plain numbers in blocks of 8-bit or 4-bit codes: lossy, for drafters.
-    pub(crate) fn quantise(cpu: &Cpu, k: usize, rows: &[f32], bits: Bits) -> Self {
-        let (encoding, width) = match bits {
-            Bits::Eight => (Encoding::Q8_0, 34),
-            Bits::Four => (Encoding::Q4_1, 20),
-        };
-        let mut bytes = vec![0; rows.len() / BLOCK * width];
-        cpu.pool.chunks(&mut bytes, k / BLOCK * width, |row, bytes| {
-            let blocks = rows[row * k..].as_chunks::<BLOCK>().0.iter();
-            for (block, bytes) in blocks.zip(bytes.chunks_exact_mut(width)) {
-                match bits {
-                    Bits::Eight => bytes.copy_from_slice(&Encoding::to_q8_0(block)),
-                    Bits::Four => bytes.copy_from_slice(&Encoding::to_q4_1(block)),
-                }
-            }
-        });
-        let part = Part { encoding, rows: rows.len() / k, bytes: &bytes, order: RowOrder::Stored };
-        Self::pack(cpu, k, &[part])
     }
 
     /// A matrix of some rows of this one, in the given order; `None` if a row does not exist.
@@ -446,7 +418,7 @@ pub(crate) mod tests {
 
     #[test]
     fn short_blocks_serve_widths_that_are_no_multiple_of_256() {
-        for encoding in Encoding::ALL.into_iter().filter(|encoding| encoding.block().0 <= BLOCK) {
+        for encoding in Encoding::ALL.into_iter().filter(|encoding| encoding.block().0 <= draftscope_kernels::BLOCK) {
             let (bytes, weights) = stored(encoding, 17, 96, 5);
             let cpu = cpu(Isa::detect(), 1);
             let matrix = pack(&cpu, encoding, 17, 96, &bytes);

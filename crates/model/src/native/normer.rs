@@ -8,7 +8,7 @@ use super::{
     pass::Pass,
 };
 use crate::native::transpose::transpose;
-use crate::nn::StatesNorm;
+use crate::plan::StatesNorm;
 use draftscope_kernels::{Acts, LANES, Load, Norm, Operand};
 
 /// Rows `[m][k / 16]` as activations that a matrix reads.

@@ -7,7 +7,7 @@ mod more_parts;
 #[path = "plan_reference_test.rs"]
 mod reference;
 
-use self::reference::{Reference, sigmoid};
+use self::reference::Reference;
 use super::llama::NativeLlama;
 use super::load;
 use super::matrix::Cpu;

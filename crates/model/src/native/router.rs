@@ -3,7 +3,7 @@
 //! Invariant: a choice depends on the numbers of its row alone; of equal scores the lower number counts as better.
 
 use crate::ModelError;
-use crate::files::ModelFiles;
+use crate::files::TensorSource;
 use crate::nn::{Choice, best_of};
 use crate::plan::{Experts, Groups, Scoring};
 
@@ -29,7 +29,7 @@ impl Router {
     ///
     /// # Errors
     /// When a vector is missing, misshapen or damaged.
-    pub(crate) fn read(of: &Experts, files: &ModelFiles) -> Result<Self, ModelError> {
+    pub(crate) fn read(of: &Experts, files: &dyn TensorSource) -> Result<Self, ModelError> {
         let plan = &of.router;
         let vector = |vector: &Option<crate::plan::Vector>| match vector {
             Some(vector) => files.vector(&vector.name, vector.len),

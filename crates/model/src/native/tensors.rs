@@ -6,12 +6,12 @@ use std::ops::Range;
 
 use super::matrix::{Part, RowOrder};
 use crate::ModelError;
-use crate::files::{ModelFiles, Stored};
+use crate::files::{Stored, TensorSource};
 use draftscope_kernels::Encoding;
 
 /// A model as this backend sees it.
 #[derive(Clone, Copy)]
-pub(crate) struct Tensors<'a>(pub(crate) &'a ModelFiles);
+pub(crate) struct Tensors<'a>(pub(crate) &'a dyn TensorSource);
 
 /// A tensor as stored, `[rows, k]`.
 #[derive(Debug)]

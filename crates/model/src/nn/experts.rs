@@ -11,7 +11,7 @@ use candle_core::{Device, Tensor};
 use draftscope_kernels::Encoding;
 
 use crate::ModelError;
-use crate::files::{ModelFiles, Stored};
+use crate::files::{Stored, TensorSource};
 use crate::nn::{Activation, Gated, Linear};
 use crate::options::WeightType;
 
@@ -83,7 +83,7 @@ impl<'a> StoredExperts<'a> {
     ///
     /// # Errors
     /// When a tensor is missing, misshapen, or of a type that is not supported.
-    pub fn find(source: &'a ModelFiles, names: &'a ExpertNames, sizes: ExpertSizes) -> Result<Self, ModelError> {
+    pub fn find(source: &'a dyn TensorSource, names: &'a ExpertNames, sizes: ExpertSizes) -> Result<Self, ModelError> {
         let stored = |(name, shape): (&String, Vec<usize>)| source.stored(name, &shape);
         Self::of(names, sizes, names.all().zip(Self::shapes(names, sizes)).map(stored).collect::<Result<Vec<_>, _>>()?)
     }

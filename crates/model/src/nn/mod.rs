@@ -8,7 +8,6 @@ mod config;
 mod embedding;
 mod experts;
 mod feed_forward;
-mod fusion;
 mod gguf_keys;
 mod grouped_experts;
 mod head_matrix;
@@ -35,7 +34,6 @@ pub use experts::{
     Choice, ExpertMatrix, ExpertNames, ExpertSizes, Experts, StoredExperts, best_of, by_expert, expected_experts,
 };
 pub use feed_forward::{Activation, Gated, capped, gated};
-pub use fusion::{Fuse, StatesNorm, norm_states};
 pub use gguf_keys::GgufKeys;
 pub use grouped_experts::{DenseLayerKeys, Gating, GroupedExpertKeys, GroupedExperts};
 pub use head_matrix::{HeadMatrix, HeadShape};

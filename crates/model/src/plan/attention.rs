@@ -2,7 +2,7 @@
 
 use super::{Matrix, Norm, Rotation, Rows};
 use crate::ModelError;
-use crate::files::ModelFiles;
+use crate::files::TensorSource;
 
 /// Attention with several heads (Vaswani et al., arXiv:1706.03762). Each head has a query of its own; heads may share keys
 /// and values in groups (Ainslie et al., arXiv:2305.13245).
@@ -142,7 +142,7 @@ impl Latent {
     ///
     /// # Errors
     /// [`ModelError::Metadata`] naming the key.
-    pub fn check(&self, files: &ModelFiles) -> Result<(), ModelError> {
+    pub fn check(&self, files: &dyn TensorSource) -> Result<(), ModelError> {
         let block = self.kv.name().split('.').nth(1).unwrap_or_default();
         let has = |part: &str| files.has(&format!("blk.{block}.{part}.weight"));
         Err(ModelError::Metadata(match &self.queries {

@@ -1,7 +1,7 @@
 //! Experts as several families have them.
 
 use crate::ModelError;
-use crate::files::ModelFiles;
+use crate::files::TensorSource;
 
 use super::{BlockNames, ExpertStorage, Experts, Groups, PlanFiles, RouterInput, RouterPlan, Scoring, SharedFeed};
 use crate::nn::{Activation, ExpertSizes, Gating, GroupedExperts};
@@ -28,7 +28,7 @@ impl Experts {
     ///
     /// # Errors
     /// [`ModelError::Metadata`] naming the key.
-    pub fn check(&self, files: &ModelFiles) -> Result<(), ModelError> {
+    pub fn check(&self, files: &dyn TensorSource) -> Result<(), ModelError> {
         let layer = self.block;
         match self.shared.is_none() && files.has(&format!("blk.{layer}.ffn_up_shexp.weight")) {
             true => Err(ModelError::Metadata(format!(

@@ -1,6 +1,6 @@
 //! Tensors that a plan names: matrices, vectors and norms.
 
-use crate::files::ModelFiles;
+use crate::files::TensorSource;
 
 /// A tensor of the files.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -151,7 +151,7 @@ impl Norm {
     ///
     /// # Errors
     /// When the tensor is missing, misshapen or damaged.
-    pub fn read(&self, files: &ModelFiles, len: usize) -> Result<Vec<f32>, crate::ModelError> {
+    pub fn read(&self, files: &dyn TensorSource, len: usize) -> Result<Vec<f32>, crate::ModelError> {
         let Some(weight) = &self.weight else { return Ok(vec![1.0; len]) };
         let mut weights = files.vector(&weight.name, weight.len)?;
         if self.centred {

@@ -7,6 +7,7 @@
 mod block;
 mod figures;
 mod module_file;
+mod module_tensors;
 mod nextn;
 mod on_reference;
 mod on_target;
@@ -20,7 +21,7 @@ use candle_core::Tensor;
 use crate::draft_tokens::DraftTokens;
 use crate::module_core::{ModuleBackend, ModuleCore, ModuleFacts, NormWeights, Reads, Slots};
 use crate::nn::{
-    BlockPass, Embedding, Fuse, KvCache, Linear, PREFILL_ROWS, PassRows, RmsNorm, Rope, TransformerConfig, numbers_of,
+    BlockPass, Embedding, KvCache, Linear, PREFILL_ROWS, PassRows, RmsNorm, Rope, TransformerConfig, numbers_of,
     trimmed,
 };
 use crate::options::PassForm;
@@ -30,10 +31,11 @@ use draftscope_protocol::{MtpSpec, TokenId};
 pub use self::block::MtpBlock;
 pub use self::figures::Figures;
 pub(crate) use self::figures::{modules, name_of_own};
-pub(crate) use self::module_file::{GgufLayout, ModuleFile, draft_vocab};
+pub(crate) use self::module_file::{ModuleFile, draft_vocab};
+pub(crate) use self::module_tensors::{ModuleTensors, NamedNumbers};
 pub(crate) use self::nextn::nextn_plans;
 pub(crate) use self::on_reference::reference_modules;
-pub(crate) use self::on_target::OnTarget;
+pub(crate) use self::on_target::on_kernels;
 pub(crate) use self::own::OwnTensors;
 pub(crate) use self::slots::{copy_to, numbers};
 
@@ -43,8 +45,6 @@ pub struct MtpParts {
     pub embedding_norm: RmsNorm,
     /// Norm of the hidden state.
     pub hidden_norm: RmsNorm,
-    /// Further states of the target that it reads, if any.
-    pub fuse: Option<Fuse<Linear, RmsNorm>>,
     /// `[d, 2d]`
     pub project: Linear,
     /// The block between projection and last norm.
@@ -58,7 +58,6 @@ impl NormWeights for MtpParts {
         Ok(Self {
             embedding_norm: self.embedding_norm.shifted(1.0)?,
             hidden_norm: self.hidden_norm.shifted(1.0)?,
-            fuse: self.fuse.clone(),
             project: self.project.clone(),
             block: self.block.shifted(1.0)?,
             norm: self.norm.shifted(1.0)?,
@@ -125,16 +124,14 @@ impl MtpOnCandle {
         (shape, rope): (MtpShape, Rope),
     ) -> Result<CandleMtp, ModelError> {
         let cache = parts.block.cache(&shape, shared.embedding.device())?;
-        let blocks = parts.fuse.as_ref().map_or(&[][..], Fuse::blocks);
-        let fuse = parts.fuse.as_ref().map_or(0, |fuse| fuse.matrix.bytes());
         let norms = parts.embedding_norm.bytes() + parts.hidden_norm.bytes() + parts.norm.bytes();
         let facts = ModuleFacts {
             spec,
-            reads: Reads::State(blocks.to_vec()),
-            widths: [(1 + blocks.len()) * shape.d_model, shape.d_model],
+            reads: Reads::State(Vec::new()),
+            widths: [shape.d_model; 2],
             ctx_len: shape.ctx_len,
             tokens: DraftTokens::new(shared.vocab.clone(), shared.whole.as_ref().map_or(0, |(_, room)| *room)),
-            weight_bytes: fuse + parts.project.bytes() + parts.block.bytes() + norms,
+            weight_bytes: parts.project.bytes() + parts.block.bytes() + norms,
             kv_bytes_per_slot: cache.position_bytes(),
         };
         ModuleCore::new(Self { shared: Arc::new(shared), rope, cache, joined: None }, parts, facts)
@@ -151,10 +148,6 @@ impl ModuleBackend for MtpOnCandle {
         let embedding = self.shared.embedding.as_ref();
         let embedded = parts.embedding_norm.forward(&slots.embed(embedding)?)?;
         let states = slots.states(embedding.device())?;
-        let states = match &parts.fuse {
-            Some(fuse) if slots.width() > embedded.dim(1)? => fuse.forward(&states)?,
-            _ => states,
-        };
         let states = parts.hidden_norm.forward(&states)?;
         let z = parts.project.forward(&slots.join(embedded, states)?)?; // [m, 2d] -> [m, d]
         let rows = PassRows::chain(self.cache.len(), slots.tokens.len());

@@ -18,8 +18,9 @@ use zip::{CompressionMethod, ZipArchive};
 
 use crate::ModelError;
 use crate::catch_panic::catch_panic;
+use crate::drafters::core::module_tensors::NamedNumbers;
 use crate::error::{clean, reported};
-use crate::files::{GgufFile, Shard, numbers, shard};
+use crate::files::{GgufFile, Shard, llama_part, numbers, shard};
 use draftscope_host::file_access::open_regular;
 use draftscope_protocol::TokenId;
 
@@ -31,14 +32,8 @@ const MAX_PICKLE: u64 = 64 << 10;
 /// Most opcodes in it; a head's has a thousand.
 const MAX_STEPS: usize = 2048;
 
-/// How a GGUF file stores a module.
-#[derive(Clone, Copy)]
-pub(crate) struct GgufLayout {
-    /// Its name of a tensor, by that in a checkpoint.
-    pub(crate) name: fn(&str) -> Option<String>,
-    /// Width of a head, if the rows of queries and keys are in the order of interleaved rotary pairs.
-    pub(crate) interleaved: Option<usize>,
-}
+/// The name that a GGUF file has for a tensor, by that in a checkpoint.
+pub(crate) type GgufName = fn(&str) -> Option<String>;
 
 /// An open module.
 pub(crate) enum ModuleFile {
@@ -47,7 +42,27 @@ pub(crate) enum ModuleFile {
     /// A torch archive: where each tensor lies.
     Torch(PathBuf, HashMap<String, TensorInfo>),
     /// GGUF.
-    Gguf(Box<GgufFile>, GgufLayout),
+    Gguf(Box<GgufFile>, GgufName),
+}
+
+/// The name in a checkpoint of a tensor of a module's plan, which has GGUF's names in layers.
+fn in_checkpoint(name: &str) -> Cow<'_, str> {
+    let layer = |name: &str| {
+        let (layer, part) = name.strip_prefix("blk.")?.split_once('.')?;
+        let (part, ending) = part.rsplit_once('.')?;
+        Some(format!("layers.{layer}.{}.{ending}", llama_part(part).unwrap_or(part)))
+    };
+    layer(name).map_or(Cow::Borrowed(name), Cow::Owned)
+}
+
+impl NamedNumbers for ModuleFile {
+    fn has(&self, name: &str) -> bool {
+        Self::has(self, &in_checkpoint(name))
+    }
+
+    fn numbers(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, ModelError> {
+        Self::numbers(self, &in_checkpoint(name), shape)
+    }
 }
 
 impl ModuleFile {
@@ -95,8 +110,8 @@ impl ModuleFile {
 
     /// The name under which a tensor is stored.
     fn place(&self, name: &str) -> Option<String> {
-        if let Self::Gguf(file, layout) = self {
-            return (layout.name)(name).filter(|name| file.has_tensor(name));
+        if let Self::Gguf(file, of_gguf) = self {
+            return of_gguf(name).filter(|name| file.has_tensor(name));
         }
         let others =
             [name.strip_prefix("layers.0.").map(|rest| format!("midlayer.{rest}")), Some(format!("model.{name}"))];
@@ -141,15 +156,11 @@ impl ModuleFile {
 
     /// A tensor as f32.
     pub(crate) fn numbers(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, ModelError> {
-        if let Self::Gguf(file, layout) = self {
+        if let Self::Gguf(file, _) = self {
             let place = self.place(name).ok_or_else(|| ModelError::MissingTensor(name.to_owned()))?;
             let numbers = file.stored(&place, shape)?.to_f32(shape)?;
             file.release(&place);
-            let is_rotated = ["q_proj.weight", "k_proj.weight"].iter().any(|part| name.ends_with(part));
-            return Ok(match (shape, layout.interleaved) {
-                ([_, width], Some(head_dim)) if is_rotated => half_split(&numbers, head_dim, *width),
-                _ => numbers,
-            });
+            return Ok(numbers);
         }
         let (bytes, dtype) = self.raw(name, shape)?;
         numbers::widened(dtype, &bytes).ok_or_else(|| unsupported(name, &dtype))
@@ -169,21 +180,6 @@ impl ModuleFile {
             other => return Err(unsupported(name, &other)),
         })
     }
-}
-
-/// Puts the rows of each head of queries or keys back: rows 0, 2, 4 … of a head are its first half.
-fn half_split(rows: &[f32], head_dim: usize, width: usize) -> Vec<f32> {
-    let mut split = vec![0.0; rows.len()];
-    let row = |at: usize| at * width..(at + 1) * width;
-    for head in (0..rows.len() / width.max(1)).step_by(head_dim.max(2)) {
-        for pair in 0..head_dim / 2 {
-            for half in 0..2 {
-                let (from, to) = (head + 2 * pair + half, head + half * (head_dim / 2) + pair);
-                split[row(to)].copy_from_slice(&rows[row(from)]);
-            }
-        }
-    }
-    split
 }
 
 fn unsupported(name: &str, dtype: &dyn std::fmt::Debug) -> ModelError {
@@ -300,17 +296,5 @@ fn read(path: &Path, info: &TensorInfo) -> Result<Vec<u8>, ModelError> {
     match got {
         Ok(got) if got == len => Ok(bytes),
         _ => Err(failed("ends in the middle")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rows_of_each_head_go_back_to_their_halves() {
-        // llama.cpp's permutation takes row 0 and row hd / 2 next to each other
-        let permuted = [0.0, 2.0, 1.0, 3.0, 4.0, 6.0, 5.0, 7.0];
-        assert_eq!(half_split(&permuted, 4, 1), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]);
     }
 }

@@ -8,7 +8,7 @@ use crate::drafters::core::OwnTensors;
 use crate::files::ModelFiles;
 use crate::interfaces::Planned;
 use crate::nn::TransformerConfig;
-use crate::plan::{Angles, Layer, MAX_MODULES, OwnModule};
+use crate::plan::{Angles, DraftPlan, Layer, MAX_MODULES};
 use draftscope_protocol::MtpSpec;
 
 /// How many of the announced modules are loaded.
@@ -40,7 +40,7 @@ pub(crate) fn nextn_plans(
     source: &ModelFiles,
     Planned { transformer: config, plan, .. }: &Planned,
     layer: impl Fn(usize) -> Layer,
-) -> Result<Vec<OwnModule>, ModelError> {
+) -> Result<Vec<DraftPlan>, ModelError> {
     let own = OwnTensors { source, config };
     let count = check_modules(source, (config, plan.announced_modules))?;
     let usual = || Angles { rope: config.rope.clone(), width: config.head_dim };

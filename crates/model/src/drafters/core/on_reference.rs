@@ -10,7 +10,7 @@ use crate::draft_tokens::CONTEXT_VOCAB;
 use crate::drafters::core::{self, CandleMtp, MtpOnCandle, MtpParts, MtpShape, MtpShared};
 use crate::interfaces::{LoadContext, Modules};
 use crate::nn::{Embedding, Linear, OwnEmbedding, PairOrder, Rope, Trunk, trimmed};
-use crate::plan::{Norm, OwnModule};
+use crate::plan::{self, DraftPlan, Entry, Norm};
 use crate::reference::{Layer, Reader};
 use draftscope_protocol::TokenId;
 
@@ -21,7 +21,7 @@ use draftscope_protocol::TokenId;
 pub(crate) fn reference_modules(
     context: &LoadContext<'_>,
     (trunk, dtype): (&Arc<Trunk<Layer>>, &str),
-    plans: &[OwnModule],
+    plans: &[DraftPlan],
 ) -> Result<Modules, ModelError> {
     let vocab = if context.config.trims_draft_vocab(false) { context.draft_vocab()? } else { None };
     let mut heads = Heads { target: trunk, vocab: vocab.as_deref(), trimmed: None };
@@ -74,41 +74,43 @@ impl Heads<'_> {
 fn load(
     context: &LoadContext<'_>,
     trunk: &Arc<Trunk<Layer>>,
-    (plan, heads): (&OwnModule, &mut Heads<'_>),
+    (plan, heads): (&DraftPlan, &mut Heads<'_>),
 ) -> Result<(CandleMtp, u64), ModelError> {
     let (source, device) = (context.source, &trunk.device);
     let tensors = trunk.tensors(source);
     let parts = parts(&Reader::of_module(&tensors), plan)?;
     let tables = Reader::of_module(&tensors);
-    let [embedding, head] = plan.ends_of_its_own(source, context.config.plan())?;
-    let rows = embedding.map(|table| tables.matrix(table)).transpose()?;
+    let plan = &plan.without_copies(source, context.config.plan())?;
+    let rows = plan.embedding.as_ref().map(|table| tables.matrix(table)).transpose()?;
     let rows_bytes = rows.as_ref().map_or(0, Linear::bytes);
     let embedding: Arc<dyn Embedding> = match rows {
         Some(table) => Arc::new(OwnEmbedding { table, vocab: trunk.config.vocab, device: device.clone() }),
         None => Arc::clone(trunk) as _,
     };
     // a head of its own is not kept whole beside its rows
-    let whole = (heads.vocab.is_some() && head.is_none()).then(|| (trunk.head.clone(), CONTEXT_VOCAB));
-    let (head, head_bytes) = heads.head(head.map(|head| tables.matrix(head)).transpose()?)?;
+    let whole = (heads.vocab.is_some() && plan.head.is_none()).then(|| (trunk.head.clone(), CONTEXT_VOCAB));
+    let (head, head_bytes) = heads.head(plan.head.as_ref().map(|head| tables.matrix(head)).transpose()?)?;
     let shared = MtpShared { embedding, head, vocab: heads.tokens(), whole };
     let shape = MtpShape::of(&trunk.config, context.ctx_len, trunk.form);
     // modules may stand one position further
-    let pairs = plan.layer.rotation().map_or(PairOrder::HalfSplit, |rotation| rotation.pairs);
+    let rotation = plan.layers.iter().find_map(plan::Layer::rotation);
+    let pairs = rotation.map_or(PairOrder::HalfSplit, |rotation| rotation.pairs);
     let rope = Rope::new(&plan.angles.rope, plan.angles.width, context.ctx_len + 1, (pairs, device))?;
     let module = MtpOnCandle::module(shared, parts, plan.conventions, (shape, rope))?;
     Ok((module, rows_bytes + head_bytes))
 }
 
 /// A module's own weights.
-fn parts(reader: &Reader<'_>, of: &OwnModule) -> Result<MtpParts, ModelError> {
-    let width = of.project.rows;
-    let norm = |norm: &Norm| reader.norm(norm, width);
+fn parts(reader: &Reader<'_>, of: &DraftPlan) -> Result<MtpParts, ModelError> {
+    let unsupported = || ModelError::Unsupported("a draft module of another shape than DeepSeek-V3's".into());
+    let Entry::Joined { embedding, state, project } = &of.entry else { return Err(unsupported()) };
+    let [layer] = of.layers.as_slice() else { return Err(unsupported()) };
+    let norm = |norm: &Norm| reader.norm(norm, of.width);
     Ok(MtpParts {
-        fuse: None,
-        embedding_norm: norm(&of.embedding_norm)?,
-        hidden_norm: norm(&of.state_norm)?,
-        project: reader.matrix(&of.project)?,
-        block: Box::new(Layer::read(reader, &of.layer, width)?),
+        embedding_norm: norm(embedding)?,
+        hidden_norm: norm(state)?,
+        project: reader.matrix(project)?,
+        block: Box::new(Layer::read(reader, layer, of.width)?),
         norm: norm(&of.norm)?,
     })
 }

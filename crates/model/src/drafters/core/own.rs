@@ -4,7 +4,7 @@
 use crate::ModelError;
 use crate::files::ModelFiles;
 use crate::nn::TransformerConfig;
-use crate::plan::{Angles, Layer, MAX_MODULES, Matrix, Norm, OwnModule, Vector};
+use crate::plan::{Angles, DraftPlan, Layer, MAX_MODULES, Matrix, Norm, Vector};
 use draftscope_protocol::MtpSpec;
 
 /// The modules in the files of a target of these sizes.
@@ -49,25 +49,17 @@ impl OwnTensors<'_> {
     }
 
     /// The module of this index as data, around its layer and the layer's angles.
-    pub(crate) fn plan(&self, index: usize, (layer, angles): (Layer, Angles), conventions: MtpSpec) -> OwnModule {
-        let d = self.config.d_model;
-        let norm = |name| Norm { weight: Some(Vector { name, len: d }), centred: false, eps: self.config.norm_eps };
-        let own = |part: &str| norm(self.name(index, part));
-        let table =
-            |part: &str| self.has(index, part).then(|| Matrix::whole(self.name(index, part), [self.config.vocab, d]));
-        OwnModule {
-            layer,
-            angles,
-            embedding_norm: own("enorm"),
-            state_norm: own("hnorm"),
-            project: Matrix::whole(self.name(index, "eh_proj"), [d, 2 * d]),
-            norm: match self.has_norm(index) {
-                true => own("shared_head_norm"),
-                false => norm("output_norm.weight".to_owned()),
-            },
+    pub(crate) fn plan(&self, index: usize, (layer, angles): (Layer, Angles), conventions: MtpSpec) -> DraftPlan {
+        let TransformerConfig { d_model: d, vocab, norm_eps: eps, layers, .. } = *self.config;
+        let table = |part: &str| self.has(index, part).then(|| Matrix::whole(self.name(index, part), [vocab, d]));
+        let module = DraftPlan::nextn(layers + index, (d, eps), (layer, angles), conventions);
+        let of_target =
+            Norm { weight: Some(Vector { name: "output_norm.weight".into(), len: d }), ..module.norm.clone() };
+        DraftPlan {
+            norm: if self.has_norm(index) { module.norm } else { of_target },
             embedding: table("embed_tokens"),
             head: table("shared_head_head"),
-            conventions,
+            ..module
         }
     }
 

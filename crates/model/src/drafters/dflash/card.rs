@@ -63,12 +63,12 @@ impl BlockCard {
     /// If it is damaged, not supported, or something else.
     pub fn read(path: &Path) -> Result<Self, ModelError> {
         let (config, file, title) = open_files(path)?;
-        let c = &config.layers;
+        let (c, draft) = (&config.layers, config.plan());
         Ok(Self {
             title,
             kind: config.kind.name(),
             made_for: config.made_for.clone(),
-            parameters: config.matrix_weights(),
+            parameters: draft.weights(),
             layers: c.layers,
             d_model: c.d_model,
             heads: c.heads,
@@ -76,14 +76,14 @@ impl BlockCard {
             head_dim: c.head_dim,
             ffn: c.ffn,
             target_layers: config.target_layers.clone(),
-            block: config.most_drafts(),
+            block: draft.most_drafts(),
             mask_token: config.mask_token,
             markov_rank: config.markov_rank,
             has_confidence: config.confidence.is_some(),
             vocab: c.vocab,
             draft_vocab: config.draft_vocab,
             tensor_bytes: file.bytes(),
-            kv_bytes_per_token: 4 * config.cached_values(),
+            kv_bytes_per_token: 2 * draft.module.cached_values(),
             what: config.kind.title(),
         })
     }

@@ -2,6 +2,7 @@
 
 use crate::ModelError;
 use crate::nn::{Conventions, LLAMA_LAYOUT, TransformerConfig};
+use crate::plan::Sight;
 
 /// Most positions of a block.
 const MAX_BLOCK: usize = 64;
@@ -32,15 +33,6 @@ impl BlockKind {
     }
 }
 
-/// Which rows and positions a row of a layer sees.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sight {
-    /// Positions to either side that are further away than this are hidden; `None` = none.
-    pub window: Option<usize>,
-    /// Whether later rows of the block are hidden.
-    pub causal: bool,
-}
-
 /// Sizes and conventions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BlockConfig {
@@ -48,7 +40,7 @@ pub struct BlockConfig {
     pub kind: BlockKind,
     /// The layers, as those of a model; its vocabulary is the target's.
     pub layers: TransformerConfig,
-    /// What rows of each layer see.
+    /// What rows of each layer see; a window hides positions as far away to either side.
     pub sight: Vec<Sight>,
     /// Blocks after which the target's states are read, in the order in which they are fused.
     pub target_layers: Vec<usize>,
@@ -116,32 +108,9 @@ impl BlockConfig {
         Ok(self)
     }
 
-    /// Most drafts of a pass.
-    #[must_use]
-    pub fn most_drafts(&self) -> usize {
-        if self.from_anchor { self.block_size } else { self.block_size - 1 }
-    }
-
-    /// Weights of the matrices that every one has.
-    #[must_use]
-    pub fn matrix_weights(&self) -> u64 {
-        let c = &self.layers;
-        let [d, q, kv, ffn] = [c.d_model, c.q_width(), c.kv_width(), c.ffn].map(|n| n as u64);
-        let layers = c.layers as u64 * (2 * d * q + 2 * d * kv + 3 * d * ffn);
-        let markov = self.markov_rank.unwrap_or(0) as u64 * (c.vocab + self.draft_vocab) as u64;
-        let head = if self.has_own_head() { d * self.draft_vocab as u64 } else { 0 };
-        layers + d * d * self.target_layers.len() as u64 + markov + head + self.confidence.unwrap_or(0) as u64
-    }
-
     /// Whether it has an output head of its own: that of a smaller vocabulary.
     #[must_use]
     pub fn has_own_head(&self) -> bool {
         self.draft_vocab < self.layers.vocab
-    }
-
-    /// Values cached per position, in all layers.
-    #[must_use]
-    pub fn cached_values(&self) -> u64 {
-        (2 * self.layers.layers * self.layers.kv_width()) as u64
     }
 }

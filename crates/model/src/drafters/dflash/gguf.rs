@@ -1,9 +1,10 @@
 //! Block drafters in GGUF files, as llama.cpp's converter writes them: architecture `dflash`, with a Markov head for DSpark.
 
 use crate::ModelError;
-use crate::drafters::dflash::config::{BlockConfig, BlockKind, Sight};
+use crate::drafters::dflash::config::{BlockConfig, BlockKind};
 use crate::files::{GgufFile, llama_name};
 use crate::nn::GgufKeys;
+use crate::plan::Sight;
 
 /// Architecture of such files, and the prefix of their keys.
 pub(super) const ARCHITECTURE: &str = "dflash";

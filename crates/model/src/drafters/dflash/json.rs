@@ -5,10 +5,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::ModelError;
-use crate::drafters::dflash::config::{BlockConfig, BlockKind, Sight};
+use crate::drafters::dflash::config::{BlockConfig, BlockKind};
 use crate::error::clean;
 use crate::files::ConfigJson;
 use crate::nn::{Ends, Extras, HfKeys, TransformerConfig};
+use crate::plan::Sight;
 
 /// Keys that stand at the top, under `dflash_config`, or in either place.
 #[derive(Clone, Default, Deserialize)]
@@ -215,7 +216,7 @@ mod tests {
     #[test]
     fn three_layouts_are_read() {
         let own = read(&dflash()).unwrap();
-        assert_eq!((own.kind, own.most_drafts(), own.mask_token), (BlockKind::Dflash, 7, 319));
+        assert_eq!((own.kind, own.plan().most_drafts(), own.mask_token), (BlockKind::Dflash, 7, 319));
         assert_eq!(own.target_layers, [2, 4, 6]);
         assert!(own.sight.iter().all(|sight| *sight == Sight { window: None, causal: false }));
         let mut deep = dflash();
@@ -225,7 +226,7 @@ mod tests {
         deep["target_layer_ids"] = json!([1, 3]);
         deep["mask_token_id"] = json!(7);
         let own = read(&deep).unwrap();
-        assert_eq!((own.kind, own.most_drafts(), own.markov_rank), (BlockKind::Dspark, 8, Some(32)));
+        assert_eq!((own.kind, own.plan().most_drafts(), own.markov_rank), (BlockKind::Dspark, 8, Some(32)));
         let mut block = dflash();
         block.as_object_mut().unwrap().remove("dflash_config");
         let trained = json!({
@@ -242,7 +243,7 @@ mod tests {
             (newer["speculators_model_type"], newer["architectures"]) = (json!(kind), json!([name]));
             newer["sample_from_anchor"] = json!(true);
             let own = read(&newer).unwrap();
-            assert_eq!((own.kind.name().to_lowercase().as_str(), own.most_drafts()), (kind, 8));
+            assert_eq!((own.kind.name().to_lowercase().as_str(), own.plan().most_drafts()), (kind, 8));
         }
     }
 

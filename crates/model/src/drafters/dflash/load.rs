@@ -2,12 +2,14 @@
 
 use std::path::Path;
 
+use draftscope_kernels::Encoding;
 use serde_json::Value;
 
 use crate::block_module::LoadedModules;
-use crate::drafters::core::{Figures, OnTarget};
-use crate::drafters::dflash::{ARCHITECTURE, BlockCard, BlockConfig, BlockKind, module::Drafter, plan::CheckedBlock};
+use crate::drafters::core::{self, Figures, ModuleTensors};
+use crate::drafters::dflash::{ARCHITECTURE, BlockCard, BlockConfig, BlockKind, plan::CheckedBlock};
 use crate::interfaces::{CheckedModule, FamilyConfig, LoadContext, LoadedTarget, ModuleCard, ModuleKind, NoSharing};
+use crate::native::NativeBlock;
 use crate::{ModelError, memory};
 use draftscope_protocol::DrafterKind;
 
@@ -55,30 +57,28 @@ impl ModuleCard for BlockCard {
 }
 
 impl CheckedModule for CheckedBlock {
-    fn load(&self, target: &dyn LoadedTarget, _context: &LoadContext<'_>) -> Result<LoadedModules, ModelError> {
+    fn load(&self, target: &dyn LoadedTarget, context: &LoadContext<'_>) -> Result<LoadedModules, ModelError> {
         let shared = target.embedding_and_head().map_err(|NoSharing { family, .. }| {
             ModelError::Unsupported(format!(
                 "a block drafter beside {family} is not supported; start without --draft-model"
             ))
         })?;
-        let on_target = OnTarget::of(&shared)?;
-        let ((_, dtype), ctx_len, form) = (on_target.storage, on_target.ctx_len, on_target.form);
-        let cached = form.kv_bytes() as u64 * self.config.cached_values();
-        let free = memory::available_on(on_target.embedding.device());
-        self.need(on_target.storage, cached, ctx_len).check(free)?;
-        let name = format!("{} ({})", self.name, self.config.kind.name());
-        let (vocab, block) = (self.vocab.len(), self.config.most_drafts() as u64);
-        let (drafter, weight_bytes) = Drafter::load(self, on_target)?;
+        let target = core::on_kernels(&shared, context, "block drafters")?;
+        let (bits, dtype) = if target.exact { (32, "f32") } else { (9, "q8_0") };
+        self.need((bits, dtype), target.ctx_len).check(memory::available())?;
+        let tensors = ModuleTensors::new(&self.file, target.exact, Encoding::Q8_0);
+        let drafter = NativeBlock::load(&target, (&tensors, &self.plan), self.vocab.clone())?;
+        let (weight_bytes, kv_bytes_per_token) = drafter.bytes();
         let figures = Figures {
             kind: DrafterKind::Mtp,
             dtype,
             weight_bytes,
-            kv_bytes_per_token: cached,
-            draft_vocab: vocab,
+            kv_bytes_per_token,
+            draft_vocab: self.vocab.len(),
             context_vocab: 0,
         };
-        let mut info = figures.info(name);
-        info.block = block;
+        let mut info = figures.info(format!("{} ({})", self.name, self.kind.name()));
+        info.block = self.plan.most_drafts() as u64;
         Ok(LoadedModules::Block(Box::new(drafter), info))
     }
 }

@@ -14,9 +14,7 @@ mod card;
 mod config;
 mod gguf;
 mod json;
-mod layer;
 mod load;
-mod module;
 mod plan;
 
 pub use card::BlockCard;

@@ -4,14 +4,20 @@
 
 use std::path::Path;
 
-use crate::drafters::core::{GgufLayout, ModuleFile, draft_vocab};
-use crate::drafters::dflash::{config::BlockConfig, gguf};
+use crate::ModelError;
+use crate::drafters::core::{ModuleFile, draft_vocab};
+use crate::drafters::dflash::{
+    config::{BlockConfig, BlockKind},
+    gguf,
+};
 use crate::error::{clean, name_of};
 use crate::files::{GgufFile, SideFiles};
 use crate::memory::MemoryNeed;
 use crate::nn::TransformerConfig;
-use crate::{ModelError, State, Tap};
-use draftscope_protocol::{MemoryAccount, TokenId};
+use crate::plan::{
+    Angles, BlockDraft, Confidence, DraftPlan, Entry, Fusion, Layer, Matrix, Mixer, Norm, Sight, StatesNorm, Vector,
+};
+use draftscope_protocol::{MemoryAccount, MtpSpec, TokenId};
 
 /// Names of the head that predicts acceptance.
 pub(super) const CONFIDENCE: [&str; 2] = ["confidence_head.proj.weight", "confidence_head.proj.bias"];
@@ -55,10 +61,10 @@ const MASK_FILE: &str = "mask_embedding.pt";
 
 /// A drafter that fits its target.
 pub(super) struct CheckedBlock {
-    pub(super) config: BlockConfig,
+    pub(super) kind: BlockKind,
     pub(super) file: ModuleFile,
-    /// The target's states that it reads.
-    pub(super) tap: Tap,
+    /// What it computes.
+    pub(super) plan: BlockDraft,
     /// Token of each row of the head, ascending.
     pub(super) vocab: Vec<TokenId>,
     /// Its name.
@@ -79,7 +85,7 @@ pub(super) fn open_files(path: &Path) -> Result<(BlockConfig, ModuleFile, String
     }
     let gguf = GgufFile::open(path)?;
     let (config, name) = (BlockConfig::from_gguf(&gguf)?, clean(&gguf.name()));
-    Ok((config, ModuleFile::Gguf(Box::new(gguf), GgufLayout { name: gguf::name, interleaved: None }), name))
+    Ok((config, ModuleFile::Gguf(Box::new(gguf), gguf::name), name))
 }
 
 /// Rejects a file with a tensor that is not computed here: without it, drafts would be others than those it was trained
@@ -151,24 +157,68 @@ impl CheckedBlock {
         }
         refuse_unknown(&config, &file)?;
         refuse_other_frequencies(&config, &file)?;
-        let states = config.target_layers.iter().map(|layer| State::Behind(*layer)).collect();
         let vocab = draft_vocab(&file, config.draft_vocab, config.layers.vocab)?;
-        Ok(Self { config, file, tap: Tap::new(states), vocab, name })
+        Ok(Self { kind: config.kind, plan: config.plan(), file, vocab, name })
     }
 
-    /// Width of the fused states.
-    pub(super) fn fused(&self) -> usize {
-        self.tap.states().len() * self.config.layers.d_model
-    }
-
-    /// Memory that it needs, with so many bits per weight and so many cached bytes per position.
-    pub(super) fn need(&self, (bits, dtype): (u64, &str), cached: u64, ctx_len: usize) -> MemoryNeed {
+    /// Memory that it needs, with so many bits per weight.
+    pub(super) fn need(&self, (bits, dtype): (u64, &str), ctx_len: usize) -> MemoryNeed {
         let account = MemoryAccount {
-            drafter_weights: self.config.matrix_weights() * bits / 8,
-            drafter_kv: cached,
+            drafter_weights: self.plan.weights() * bits / 8,
+            drafter_kv: 2 * self.plan.module.cached_values(),
             ctx_len: ctx_len as u64,
             ..MemoryAccount::default()
         };
         MemoryNeed { account, dtype: dtype.to_owned() }
+    }
+}
+
+impl BlockConfig {
+    /// The drafter as data.
+    pub(super) fn plan(&self) -> BlockDraft {
+        let (c, d) = (&self.layers, self.layers.d_model);
+        let norm = |name: &str| {
+            let weight = Some(Vector { name: name.to_owned(), len: d });
+            Norm { weight, centred: false, eps: c.norm_eps }
+        };
+        let layer = |(index, sight): (usize, &Sight)| {
+            let mut layer = Layer::usual(c, index);
+            if let Mixer::Attention(attention) = &mut layer.mixer {
+                attention.sight = *sight;
+            }
+            layer
+        };
+        let states = self.target_layers.clone();
+        let project = Matrix::whole("fc.weight", [d, states.len() * d]);
+        let module = DraftPlan {
+            width: d,
+            entry: Entry::Keys { state: norm("hidden_norm.weight") },
+            fusion: Some(Fusion { states, normed: StatesNorm::None, norms: Vec::new(), project, adds: false }),
+            layers: self.sight.iter().enumerate().map(layer).collect(),
+            angles: Angles { rope: c.rope.clone(), width: c.head_dim },
+            norm: norm("norm.weight"),
+            embedding: None,
+            head: self.has_own_head().then(|| Matrix::whole("lm_head.weight", [self.draft_vocab, d])),
+            conventions: MtpSpec::default(),
+        };
+        let markov = |rank| {
+            let matrix = |part: &str, rows| Matrix::whole(format!("markov_head.{part}.weight"), [rows, rank]);
+            [matrix("markov_w1", c.vocab), matrix("markov_w2", self.draft_vocab)]
+        };
+        let confidence = |width| Confidence {
+            weights: Matrix::whole(CONFIDENCE[0], [1, width]),
+            bias: Some(Vector { name: CONFIDENCE[1].to_owned(), len: 1 }),
+        };
+        BlockDraft {
+            module,
+            size: self.block_size,
+            mask: TokenId(self.mask_token),
+            from_anchor: self.from_anchor,
+            embedding_scale: self.embedding_scale,
+            logit_scale: self.logit_scale,
+            cap: self.softcap,
+            markov: self.markov_rank.map(markov),
+            confidence: self.confidence.map(confidence),
+        }
     }
 }

@@ -10,8 +10,8 @@ use crate::ModelError;
 use crate::drafters::core::ModuleFile;
 use crate::drafters::eagle3::plan;
 use crate::error::{clean, name_of};
-use crate::nn::StatesNorm;
 use crate::options::DEFAULT_CTX;
+use crate::plan::StatesNorm;
 
 /// Figures of a head.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -48,7 +48,7 @@ pub struct HeadCard {
     pub conventions: Vec<&'static str>,
     /// Bytes of the tensors on disk.
     pub tensor_bytes: u64,
-    /// Bytes of KV cache per token on the native backend (f16); on candle twice as many.
+    /// Bytes of KV cache per token (f16).
     pub kv_bytes_per_token: u64,
 }
 
@@ -62,9 +62,9 @@ impl HeadCard {
             return Ok(None);
         }
         let (config, file) = plan::open_files(folder)?;
-        let states = config.layers.as_ref().map_or(3, Vec::len);
+        let states = config.layers.clone().unwrap_or_else(|| vec![0; 3]);
         let own_embedding = file.has("embed_tokens.weight");
-        let block = &config.block;
+        let (block, plan) = (&config.block, config.plan(states, own_embedding));
         let conventions = [
             (config.norm_before_residual, "the residual stream begins normed"),
             (config.norm_output, "the normed output is recycled"),
@@ -78,8 +78,7 @@ impl HeadCard {
             },
             kind: "eagle3",
             made_for: config.verifier.clone(),
-            parameters: config.matrix_weights(states * config.target_d_model)
-                + if own_embedding { config.embedding_weights() } else { 0 },
+            parameters: plan.weights(),
             d_model: block.d_model,
             target_d_model: config.target_d_model,
             heads: block.heads,
@@ -92,7 +91,7 @@ impl HeadCard {
             own_embedding,
             conventions: conventions.into_iter().filter(|(is_so, _)| *is_so).map(|(_, what)| what).collect(),
             tensor_bytes: file.bytes(),
-            kv_bytes_per_token: 2 * 2 * block.kv_width() as u64,
+            kv_bytes_per_token: 2 * plan.cached_values(),
         }))
     }
 }
@@ -123,7 +122,7 @@ impl Display for HeadCard {
         }
         writeln!(
             f,
-            "memory   weights {} on disk; cache {} a token, {} for {DEFAULT_CTX} (candle: twice that)",
+            "memory   weights {} on disk; cache {} a token, {} for {DEFAULT_CTX}",
             DecimalBytes(self.tensor_bytes),
             DecimalBytes(self.kv_bytes_per_token),
             DecimalBytes(self.kv_bytes_per_token * DEFAULT_CTX as u64)

@@ -6,7 +6,8 @@ use serde_json::Value;
 use crate::ModelError;
 use crate::error::clean;
 use crate::files::ConfigJson;
-use crate::nn::{Ends, Extras, HfKeys, LLAMA_LAYOUT, StatesNorm, TransformerConfig};
+use crate::nn::{Ends, Extras, HfKeys, LLAMA_LAYOUT, TransformerConfig};
+use crate::plan::StatesNorm;
 use draftscope_protocol::{Feed, MtpSpec, Recycle};
 
 /// Most states of the target that a head fuses.
@@ -183,21 +184,6 @@ impl EagleConfig {
     pub fn spec(&self) -> MtpSpec {
         let recycle = if self.norm_output { Recycle::PostNorm } else { Recycle::PreNorm };
         MtpSpec { feed: Feed::Layers, recycle, ..MtpSpec::default() }
-    }
-
-    /// Weights of the matrices that every head has; `fused` is the width of the fused states.
-    #[must_use]
-    pub fn matrix_weights(&self, fused: usize) -> u64 {
-        let c = &self.block;
-        let [d, q, kv, ffn, fused, head] =
-            [c.d_model, c.q_width(), c.kv_width(), c.ffn, fused, self.draft_vocab].map(|n| n as u64);
-        d * fused + 2 * d * (q + 2 * kv) + d * q + 3 * d * ffn + head * d
-    }
-
-    /// Weights of its own embedding.
-    #[must_use]
-    pub fn embedding_weights(&self) -> u64 {
-        self.block.vocab as u64 * self.block.d_model as u64
     }
 
     /// Blocks after which the target's states are read, in the order in which they are fused.

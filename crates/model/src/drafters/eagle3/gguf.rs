@@ -7,7 +7,8 @@
 use crate::ModelError;
 use crate::drafters::eagle3::EagleConfig;
 use crate::files::{GgufFile, llama_name};
-use crate::nn::{GgufKeys, LLAMA_LAYOUT, StatesNorm, TransformerConfig};
+use crate::nn::{GgufKeys, LLAMA_LAYOUT, TransformerConfig};
+use crate::plan::StatesNorm;
 
 /// Architecture of such files, and the prefix of their keys.
 pub(super) const ARCHITECTURE: &str = "eagle3";

@@ -2,19 +2,17 @@
 
 use std::path::Path;
 
+use draftscope_kernels::Encoding;
 use serde_json::Value;
 
 use crate::block_module::LoadedModules;
 use crate::drafters::{
-    core,
-    eagle3::{ARCHITECTURE, CandleEagle, CheckedHead, EagleConfig, HeadCard, NativeEagle},
+    core::{self, ModuleTensors},
+    eagle3::{ARCHITECTURE, CheckedHead, EagleConfig, HeadCard, plan::HEAD},
 };
-use crate::interfaces::{
-    CheckedModule, FamilyConfig, LoadContext, LoadedTarget, ModuleCard, ModuleKind, Modules, NoSharing, SharedWeights,
-};
-use crate::module_core::{ModuleBackend, ModuleCore};
-use crate::native::MtpStorage;
-use crate::{Model, ModelError, memory};
+use crate::interfaces::{CheckedModule, FamilyConfig, LoadContext, LoadedTarget, ModuleCard, ModuleKind, NoSharing};
+use crate::native::{DraftHead, NativeModule};
+use crate::{ModelError, memory};
 
 /// EAGLE-3 heads.
 pub struct Eagle3;
@@ -61,30 +59,18 @@ impl ModuleCard for HeadCard {
 }
 
 impl CheckedModule for CheckedHead {
-    fn load(&self, target: &dyn LoadedTarget, _context: &LoadContext<'_>) -> Result<LoadedModules, ModelError> {
+    fn load(&self, target: &dyn LoadedTarget, context: &LoadContext<'_>) -> Result<LoadedModules, ModelError> {
         let shared = target.shared().map_err(|NoSharing { family, instead_of_head, .. }| {
             ModelError::Unsupported(format!("an EAGLE-3 head beside {family} is not supported; {instead_of_head}"))
         })?;
-        match shared {
-            SharedWeights::Native(target) => {
-                self.need((9, "q8_0"), 2, target.spec().ctx_len).check(memory::available())?;
-                Ok(self.modules(NativeEagle::load(self, target, MtpStorage::default())?, "q8_0").into())
-            }
-            #[cfg(feature = "gpu")]
-            SharedWeights::Gpu(_) => Err(ModelError::Unsupported(
-                "EAGLE-3 heads do not run on the GPU yet; choose --device cpu, or another drafter".into(),
-            )),
-            SharedWeights::Candle(target, ctx_len) => {
-                let need = self.need((32, "f32"), target.form().kv_bytes() as u64, ctx_len);
-                need.check_on(target.device())?;
-                Ok(self.modules(CandleEagle::load(self, target, ctx_len)?, "f32").into())
-            }
-        }
-    }
-}
-
-impl CheckedHead {
-    fn modules<B: ModuleBackend + 'static>(&self, head: ModuleCore<B>, dtype: &str) -> Modules {
-        core::modules(vec![head], format!("{} (EAGLE-3)", self.name), dtype)
+        let target = core::on_kernels(&shared, context, "EAGLE-3 heads")?;
+        let (bits, dtype) = if target.exact { (32, "f32") } else { (9, "q8_0") };
+        self.need((bits, dtype), target.ctx_len).check(memory::available())?;
+        let tensors = ModuleTensors::new(&self.file, target.exact, Encoding::Q8_0).with_head(HEAD);
+        let none = || ModelError::MissingTensor(HEAD.to_owned());
+        let matrix = self.plan.head.as_ref().ok_or_else(none)?;
+        let head = DraftHead::read(&target, (&tensors, matrix), self.vocab.clone())?;
+        let module = NativeModule::load(&target, (&tensors, &self.plan), head)?;
+        Ok(core::modules(vec![module], format!("{} (EAGLE-3)", self.name), dtype).into())
     }
 }

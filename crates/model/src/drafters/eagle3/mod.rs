@@ -8,16 +8,11 @@
 mod card;
 mod config;
 mod gguf;
-mod head;
 mod load;
-mod native;
-mod native_weights;
 mod plan;
 
 pub use card::HeadCard;
 pub use config::EagleConfig;
 use gguf::ARCHITECTURE;
-pub(crate) use head::CandleEagle;
 pub use load::Eagle3;
-pub(crate) use native::NativeEagle;
 pub(crate) use plan::CheckedHead;

@@ -5,23 +5,30 @@
 
 use std::path::Path;
 
-use crate::draft_tokens::DraftTokens;
-use crate::drafters::core::{GgufLayout, ModuleFile, draft_vocab};
+use crate::ModelError;
+use crate::drafters::core::{ModuleFile, draft_vocab};
 use crate::drafters::eagle3::{config::EagleConfig, gguf};
 use crate::error::{clean, name_of};
 use crate::files::{GgufFile, SideFiles};
 use crate::memory::MemoryNeed;
-use crate::module_core::{ModuleFacts, Reads};
-use crate::nn::{StatesNorm, TransformerConfig};
-use crate::{ModelError, State, Tap};
+use crate::nn::{Activation, TransformerConfig};
+use crate::plan::{
+    Angles, Attention, BlockNames, DraftPlan, Entry, Feed, Fusion, Join, Layer, Matrix, Mixer, Norm, StatesNorm,
+    UsualAttention, Vector,
+};
 use draftscope_protocol::{MemoryAccount, TokenId};
+
+/// Name of an embedding of its own.
+const EMBEDDING: &str = "embed_tokens.weight";
+
+/// Name of its output head.
+pub(super) const HEAD: &str = "lm_head.weight";
 
 /// A head that fits its target.
 pub(crate) struct CheckedHead {
-    pub(crate) config: EagleConfig,
     pub(crate) file: ModuleFile,
-    /// The target's states that settled slots read.
-    pub(crate) tap: Tap,
+    /// What it computes.
+    pub(crate) plan: DraftPlan,
     /// Token of each row of the head, ascending.
     pub(crate) vocab: Vec<TokenId>,
     /// Its name.
@@ -43,8 +50,7 @@ pub(super) fn open_files(path: &Path) -> Result<(EagleConfig, ModuleFile), Model
     }
     let file = GgufFile::open(path)?;
     let config = EagleConfig::from_gguf(&file)?;
-    let layout = GgufLayout { name: gguf::name, interleaved: Some(config.block.head_dim) };
-    Ok((config, ModuleFile::Gguf(Box::new(file), layout)))
+    Ok((config, ModuleFile::Gguf(Box::new(file), gguf::name)))
 }
 
 impl CheckedHead {
@@ -65,8 +71,9 @@ impl CheckedHead {
         if config.block.vocab != target.vocab {
             return other("the number of tokens", config.block.vocab, target.vocab);
         }
-        let states = config.layers_of(target.layers)?.into_iter().map(State::Behind).collect();
-        if !file.has("embed_tokens.weight") && config.block.d_model != target.d_model {
+        let states = config.layers_of(target.layers)?;
+        let own_embedding = file.has(EMBEDDING);
+        if !own_embedding && config.block.d_model != target.d_model {
             return other("without an embedding of its own the width", config.block.d_model, target.d_model);
         }
         let biased = ["q", "k", "v", "o"].map(|part| format!("layers.0.self_attn.{part}_proj.bias"));
@@ -78,62 +85,62 @@ impl CheckedHead {
             ModuleFile::Gguf(gguf, _) => clean(&gguf.name()),
             _ => name_of(folder),
         };
-        Ok(Self { config, file, tap: Tap::new(states), vocab, name })
+        Ok(Self { plan: config.plan(states, own_embedding), file, vocab, name })
     }
 
-    /// Width of the fused states.
-    pub(crate) fn fused(&self) -> usize {
-        self.tap.states().len() * self.config.target_d_model
-    }
-
-    /// A matrix of the head, row by row.
-    pub(crate) fn matrix(&self, part: &str, [out, input]: [usize; 2]) -> Result<Vec<f32>, ModelError> {
-        self.file.numbers(&format!("{part}.weight"), &[out, input])
-    }
-
-    /// A norm's weights.
-    pub(crate) fn norm(&self, part: &str, width: usize) -> Result<Vec<f32>, ModelError> {
-        self.file.numbers(&format!("{part}.weight"), &[width])
-    }
-
-    /// Norms before the fusion: one over all states, one for each, or none.
-    pub(crate) fn states_norms(&self) -> Result<Vec<Vec<f32>>, ModelError> {
-        match self.config.states_norm {
-            StatesNorm::None => Ok(Vec::new()),
-            StatesNorm::Together => Ok(vec![self.norm("input_norm", self.fused())?]),
-            StatesNorm::Each => (0..self.tap.states().len())
-                .map(|index| self.norm(&format!("fc_norm.{index}"), self.config.target_d_model))
-                .collect(),
-        }
-    }
-
-    /// Weights of all matrices.
-    pub(crate) fn matrix_weights(&self) -> u64 {
-        let own = self.file.has("embed_tokens.weight");
-        self.config.matrix_weights(self.fused()) + if own { self.config.embedding_weights() } else { 0 }
-    }
-
-    /// The header's entry for the loaded head.
-    pub(crate) fn facts(&self, ctx_len: usize, weight_bytes: u64, kv_bytes_per_slot: u64) -> ModuleFacts {
-        ModuleFacts {
-            spec: self.config.spec(),
-            reads: Reads::Layers(self.tap.clone()),
-            widths: [self.fused(), self.config.block.d_model],
-            ctx_len,
-            tokens: DraftTokens::new(self.vocab.clone(), 0),
-            weight_bytes,
-            kv_bytes_per_slot,
-        }
-    }
-
-    /// Memory that the head needs, with `bits` per weight and `kv_size` bytes per number in the cache.
-    pub(crate) fn need(&self, (bits, dtype): (u64, &str), kv_size: u64, ctx_len: usize) -> MemoryNeed {
+    /// Memory that the head needs, with `bits` per weight.
+    pub(crate) fn need(&self, (bits, dtype): (u64, &str), ctx_len: usize) -> MemoryNeed {
         let account = MemoryAccount {
-            drafter_weights: self.matrix_weights() * bits / 8,
-            drafter_kv: 2 * self.config.block.kv_width() as u64 * kv_size,
+            drafter_weights: self.plan.weights() * bits / 8,
+            drafter_kv: 2 * self.plan.cached_values(),
             ctx_len: ctx_len as u64,
             ..MemoryAccount::default()
         };
         MemoryNeed { account, dtype: dtype.to_owned() }
+    }
+}
+
+impl EagleConfig {
+    /// The head as data: it reads the target's states after these blocks. Its layer's first norm is that of embeddings.
+    pub(super) fn plan(&self, states: Vec<usize>, own_embedding: bool) -> DraftPlan {
+        let (c, d) = (&self.block, self.block.d_model);
+        let names = BlockNames::of(c, 0, false);
+        let norm =
+            |name: String, len: usize| Norm { weight: Some(Vector { name, len }), centred: false, eps: c.norm_eps };
+        let fused = states.len() * self.target_d_model;
+        let norms = match self.states_norm {
+            StatesNorm::None => Vec::new(),
+            StatesNorm::Together => vec![norm("input_norm.weight".into(), fused)],
+            StatesNorm::Each => {
+                let one = |index| norm(format!("fc_norm.{index}.weight"), self.target_d_model);
+                (0..states.len()).map(one).collect()
+            }
+        };
+        let attention = UsualAttention::of(c).plan(&BlockNames { width: 2 * d, ..names });
+        let o = names.matrix("attn_output", d, c.q_width());
+        let layer = Layer {
+            mixer: Mixer::Attention(Attention { o, ..attention }),
+            mix: Join { before: None, after: None, scale: 1.0 },
+            feed: Feed::Dense(names.gated("", c.ffn, Activation::Silu)),
+            fed: names.join("ffn_norm"),
+            token_input: None,
+            output_scale: None,
+        };
+        let project = Matrix::whole("fc.weight", [d, fused]);
+        DraftPlan {
+            width: d,
+            entry: Entry::Beside {
+                embedding: names.norm("attn_norm"),
+                state: names.norm("hidden_norm"),
+                from_normed: self.norm_before_residual,
+            },
+            fusion: Some(Fusion { states, normed: self.states_norm, norms, project, adds: false }),
+            layers: vec![layer],
+            angles: Angles { rope: c.rope.clone(), width: c.head_dim },
+            norm: norm("norm.weight".into(), d),
+            embedding: own_embedding.then(|| Matrix::whole(EMBEDDING, [c.vocab, d])),
+            head: Some(Matrix::whole(HEAD, [self.draft_vocab, d])),
+            conventions: self.spec(),
+        }
     }
 }

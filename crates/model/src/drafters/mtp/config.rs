@@ -7,7 +7,10 @@ use serde::Deserialize;
 use crate::ModelError;
 use crate::draft_tokens::MAX_CONTEXT_VOCAB;
 use crate::files::config_json;
-use crate::nn::{Conventions, RopeSpec, TransformerConfig, check_heads};
+use crate::nn::{Activation, PairOrder, RopeSpec, check_heads};
+use crate::plan::{
+    Angles, BlockNames, DraftPlan, Feed, Fusion, Layer, Mixer, Norm, Rotation, StatesNorm, UsualAttention,
+};
 use draftscope_protocol::{ConcatOrder, ModelInfo, MtpSpec};
 
 /// Most modules of a stack.
@@ -151,22 +154,36 @@ impl MtpConfig {
         )
     }
 
-    /// The block's shape.
-    ///
-    /// # Errors
-    /// As [`MtpConfig::check_target`].
-    pub fn block_config(&self, target: &TransformerConfig) -> Result<TransformerConfig, ModelError> {
-        self.check_target(&target.describe(String::new(), String::new()))?;
-        Ok(TransformerConfig {
+    /// The module of this depth as data. Rotary pairs are in half-split order, unlike in GGUF files.
+    #[must_use]
+    pub fn plan(&self, depth: usize) -> DraftPlan {
+        let (d, eps, head_dim) = (self.hidden_size, self.rms_norm_eps, self.head_dim);
+        let names = BlockNames { block: depth, width: d, eps, centred: false };
+        let attention = UsualAttention {
             heads: self.num_attention_heads,
             kv_heads: self.num_key_value_heads,
-            head_dim: self.head_dim,
-            ffn: self.intermediate_size,
-            norm_eps: self.rms_norm_eps,
-            rope: RopeSpec::plain(f64::from(self.rope_theta)),
-            conventions: Conventions { qk_norm: false, ..target.conventions },
-            layers: 1,
-            ..target.clone()
-        })
+            head_dim,
+            qk_norm: false,
+            qkv_bias: false,
+            rotation: Some(Rotation { table: 0, pairs: PairOrder::HalfSplit }),
+        };
+        let layer = Layer {
+            mixer: Mixer::Attention(attention.plan(&names)),
+            mix: names.join("attn_norm"),
+            feed: Feed::Dense(names.gated("", self.intermediate_size, Activation::Silu)),
+            fed: names.join("ffn_norm"),
+            token_input: None,
+            output_scale: None,
+        };
+        let angles = Angles { rope: RopeSpec::plain(f64::from(self.rope_theta)), width: head_dim };
+        let states = self.layers_of(depth).to_vec();
+        let fusion = (!states.is_empty()).then(|| Fusion {
+            normed: StatesNorm::Each,
+            norms: vec![Norm { weight: None, centred: false, eps }; states.len()],
+            project: names.matrix("nextn.fuse", d, states.len() * d),
+            states,
+            adds: true,
+        });
+        DraftPlan { fusion, ..DraftPlan::nextn(depth, (d, eps), (layer, angles), self.spec()) }
     }
 }

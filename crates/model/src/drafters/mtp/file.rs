@@ -6,24 +6,49 @@
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 
 use crate::ModelError;
-use crate::files::{fp8::from_e4m3, numbers};
+use crate::drafters::core::NamedNumbers;
+use crate::files::{fp8::from_e4m3, llama_part, numbers};
 use draftscope_protocol::TokenId;
 
 /// Token of each logit.
 const DRAFT_VOCAB: &str = "mtp.draft_vocab";
 
-/// The tensors of one module.
+/// The tensors of a stack of modules.
 pub(super) struct MtpFile<'a> {
     tensors: SafeTensors<'a>,
-    depth: usize,
+}
+
+/// Name of a tensor of a module's plan, which has GGUF's names.
+fn name_of(name: &str) -> Option<String> {
+    let (depth, part) = name.strip_prefix("blk.")?.strip_suffix(".weight")?.split_once('.')?;
+    let own = match part.strip_prefix("nextn.") {
+        Some("shared_head_norm") => "shared_head.norm",
+        Some(part) => part,
+        None => llama_part(part)?,
+    };
+    Some(format!("mtp.layers.{depth}.{own}.weight"))
+}
+
+impl NamedNumbers for MtpFile<'_> {
+    fn has(&self, name: &str) -> bool {
+        name_of(name).is_some_and(|name| self.tensors.tensor(&name).is_ok())
+    }
+
+    fn numbers(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, ModelError> {
+        let name = name_of(name).ok_or_else(|| ModelError::MissingTensor(name.to_owned()))?;
+        match shape {
+            [rows, k] => self.matrix(&name, [*rows, *k]),
+            _ => self.plain(&name, shape),
+        }
+    }
 }
 
 impl<'a> MtpFile<'a> {
-    /// The module of one depth of a stack, from 0.
-    pub(super) fn parse(bytes: &'a [u8], depth: usize) -> Result<Self, ModelError> {
+    /// The module, or the stack of modules.
+    pub(super) fn parse(bytes: &'a [u8]) -> Result<Self, ModelError> {
         let tensors = SafeTensors::deserialize(bytes)
             .map_err(|error| ModelError::Metadata(format!("the MTP module's weights are damaged: {error}")))?;
-        Ok(Self { tensors, depth })
+        Ok(Self { tensors })
     }
 
     /// The `count` tokens that the module proposes, ascending, each below `vocab`.
@@ -50,24 +75,18 @@ impl<'a> MtpFile<'a> {
         }
     }
 
-    /// A norm's weights.
-    pub(super) fn norm(&self, part: &str, width: usize) -> Result<Vec<f32>, ModelError> {
-        self.numbers(&self.name(part), &[width])
-    }
-
     /// A matrix, row by row, with scales applied.
-    pub(super) fn matrix(&self, part: &str, [rows, k]: [usize; 2]) -> Result<Vec<f32>, ModelError> {
-        let (name, shape) = (self.name(part), [rows, k]);
-        let (mut matrix, scale) = (self.numbers(&name, &shape)?, format!("{name}_scale"));
-        if self.tensor(&name, &shape)?.dtype() == Dtype::F8_E4M3 || self.tensors.tensor(&scale).is_ok() {
-            for (row, scale) in matrix.chunks_exact_mut(k).zip(self.numbers(&scale, &[rows])?) {
+    fn matrix(&self, name: &str, [rows, k]: [usize; 2]) -> Result<Vec<f32>, ModelError> {
+        let (mut matrix, scale) = (self.plain(name, &[rows, k])?, format!("{name}_scale"));
+        if self.tensor(name, &[rows, k])?.dtype() == Dtype::F8_E4M3 || self.tensors.tensor(&scale).is_ok() {
+            for (row, scale) in matrix.chunks_exact_mut(k).zip(self.plain(&scale, &[rows])?) {
                 row.iter_mut().for_each(|x| *x *= scale);
             }
         }
         Ok(matrix)
     }
 
-    fn numbers(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, ModelError> {
+    fn plain(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, ModelError> {
         let tensor = self.tensor(name, shape)?;
         match tensor.dtype() {
             Dtype::F8_E4M3 => Ok(tensor.data().iter().map(|bits| from_e4m3(*bits)).collect()),
@@ -77,10 +96,6 @@ impl<'a> MtpFile<'a> {
                 ))
             }),
         }
-    }
-
-    fn name(&self, part: &str) -> String {
-        format!("mtp.layers.{}.{part}.weight", self.depth)
     }
 
     fn tensor(&self, name: &str, expected: &[usize]) -> Result<TensorView<'_>, ModelError> {
@@ -112,7 +127,7 @@ mod tests {
 
     fn vocab(dtype: Dtype, bytes: Vec<u8>, count: usize) -> Result<Vec<TokenId>, String> {
         let bytes = file(&[(DRAFT_VOCAB, dtype, vec![bytes.len() * 8 / dtype.bitsize()], bytes)]);
-        MtpFile::parse(&bytes, 0).unwrap().draft_vocab(count, 10).map_err(|error| error.to_string())
+        MtpFile::parse(&bytes).unwrap().draft_vocab(count, 10).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -142,7 +157,8 @@ mod tests {
         let scales = |count: usize| (scale, Dtype::F32, vec![count], f32s(&vec![0.5, 2.0][..count]));
         let read = |tensors: &[Stored<'_>], depth: usize| {
             let bytes = file(tensors);
-            MtpFile::parse(&bytes, depth).unwrap().matrix("eh_proj", [2, 2]).map_err(|error| error.to_string())
+            let name = format!("blk.{depth}.nextn.eh_proj.weight");
+            MtpFile::parse(&bytes).unwrap().numbers(&name, &[2, 2]).map_err(|error| error.to_string())
         };
         assert_eq!(read(&[codes(), scales(2)], 2).unwrap(), [0.5, -1.0, 2.0, 896.0]);
         let plain = (name, Dtype::BF16, vec![2, 2], vec![0x80, 0x3f, 0, 0, 0, 0xc0, 0, 0]); // 1, 0; -2, 0
@@ -158,7 +174,7 @@ mod tests {
             let error = read(&tensors, depth).unwrap_err();
             assert!(error.contains(says), "{error}");
         }
-        let damaged = MtpFile::parse(b"no safetensors", 0).err().unwrap().to_string();
+        let damaged = MtpFile::parse(b"no safetensors").err().unwrap().to_string();
         assert!(damaged.contains("the MTP module's weights are damaged: "), "{damaged}");
     }
 }

@@ -9,7 +9,7 @@ use crate::ModelError;
 use crate::drafters::core::OwnTensors;
 use crate::files::{ModelFiles, renamed};
 use crate::nn::TransformerConfig;
-use crate::plan::{Angles, Layer, OwnModule};
+use crate::plan::{Angles, DraftPlan, Layer};
 use draftscope_protocol::{ConcatOrder, Feed, MtpSpec, NormForm, Pairing, Recycle, SlotPosition, SlotZero};
 
 /// Prefix of modules in a checkpoint, beside `layers`.
@@ -44,7 +44,7 @@ pub(super) fn plans(
     source: &ModelFiles,
     config: &TransformerConfig,
     count: usize,
-) -> Result<Vec<OwnModule>, ModelError> {
+) -> Result<Vec<DraftPlan>, ModelError> {
     let own = OwnTensors { source, config };
     own.check(count)?;
     let angles = Angles { rope: config.rope.clone(), width: config.head_dim };

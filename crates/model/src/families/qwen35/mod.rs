@@ -9,7 +9,7 @@ use crate::drafters::core::OwnTensors;
 use crate::files::{ConfigJson, Folder, Layout, ModelFiles, block_part, expert_part, part_name, renamed};
 use crate::interfaces::{Names, NoSharing, OwnModules, Planned, PlannedFamily};
 use crate::nn::{Conventions, Ends, Extras, GgufKeys, HfKeys, PairOrder, TransformerConfig, refuse_biases};
-use crate::plan::{HeadOrder, OwnModule, PlanFiles};
+use crate::plan::{DraftPlan, HeadOrder, PlanFiles};
 use draftscope_protocol::{MtpSpec, NormForm};
 
 use self::keys::{Hybrid, HybridKeys};
@@ -101,7 +101,7 @@ fn planned(transformer: TransformerConfig, hybrid: Hybrid, files: PlanFiles<'_>)
 ///
 /// # Errors
 /// If there is none, or one with an embedding or a head of its own.
-fn module(source: &ModelFiles, of: &Planned, hybrid: &Hybrid) -> Result<OwnModule, ModelError> {
+fn module(source: &ModelFiles, of: &Planned, hybrid: &Hybrid) -> Result<DraftPlan, ModelError> {
     let (config, files) = (&of.transformer, PlanFiles::of(source));
     let own = OwnTensors { source, config };
     if !own.has(0, "eh_proj") {
