@@ -101,8 +101,8 @@ pub fn scored(draft: &Draft, got: &[f32], want: &[f32]) -> (Vec<f32>, Vec<f32>) 
     pairs.into_iter().unzip()
 }
 
-/// As [`scored`], where rounding may move a state from one cluster to another: of the tokens that have a logit, three in four are
-/// the oracle's, and their logits are within twice the limit.
+/// As [`scored`], where rounding moves a state from one cluster to another: of the tokens that have a logit, half are the oracle's,
+/// and their logits are within twice the limit. Assistants without clusters show that conventions mean what they say.
 fn check_common(draft: &Draft, (got, want): (&[f32], &[f32]), limit: Limit, what: &str) {
     let width = draft.vocab as usize;
     let mut pairs = Vec::new();
@@ -111,7 +111,7 @@ fn check_common(draft: &Draft, (got, want): (&[f32], &[f32]), limit: Limit, what
         pairs.extend(got.iter().copied().zip(want.iter().copied()).filter(|(got, want)| *got > -1e20 && *want > least));
     }
     let all = draft.oracle.scored * got.len() / width;
-    assert!(4 * pairs.len() >= 3 * all, "{what}: {} of {all} tokens have a logit in both", pairs.len());
+    assert!(2 * pairs.len() >= all, "{what}: {} of {all} tokens have a logit in both", pairs.len());
     let (got, want): (Vec<f32>, Vec<f32>) = pairs.into_iter().unzip();
     Limit { relative: 2.0 * limit.relative, ..limit }.check(what, &got, &want);
 }

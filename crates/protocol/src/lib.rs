@@ -1,8 +1,10 @@
-//! The vocabulary that all parts share: events, commands, tokens, verdicts, settings.
+//! The vocabulary that all parts share: events, commands, tokens, verdicts, settings. With it what follows from these alone:
+//! [`verify`] says which drafts a rule accepts, [`random`] draws by address, [`policy`] says how many drafts pay, [`stream`]
+//! carries events from a source to those who listen.
 //!
-//! Everything here is plain data that serde writes and reads unchanged, so a live, a recorded and a piped run look the
+//! The vocabulary is plain data that serde writes and reads unchanged, so a live, a recorded and a piped run look the
 //! same to a viewer. Invariant: these types contain everything that a screen explains (token ids *and* bytes,
-//! probabilities *and* the draws that were compared with them). This module uses no tensor, terminal, file or clock.
+//! probabilities *and* the draws that were compared with them). This crate uses no tensor, terminal or file, and only [`stream`] a clock.
 
 #[macro_use]
 mod named_enum;

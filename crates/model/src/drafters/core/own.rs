@@ -53,8 +53,7 @@ impl OwnTensors<'_> {
         let TransformerConfig { d_model: d, vocab, norm_eps: eps, layers, .. } = *self.config;
         let table = |part: &str| self.has(index, part).then(|| Matrix::whole(self.name(index, part), [vocab, d]));
         let module = DraftPlan::nextn(layers + index, (d, eps), (layer, angles), conventions);
-        let of_target =
-            Norm { weight: Some(Vector { name: "output_norm.weight".into(), len: d }), ..module.norm.clone() };
+        let of_target = Norm { weight: Some(Vector { name: "output_norm.weight".into(), len: d }), ..module.norm };
         DraftPlan {
             norm: if self.has_norm(index) { module.norm } else { of_target },
             embedding: table("embed_tokens"),
