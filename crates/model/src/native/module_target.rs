@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::llama::{NativeLlama, Weights};
 use super::load::{self, Source};
-use super::matrix::Cpu;
+use super::matrix::{Cpu, Matrix};
 use super::threads;
 use crate::ModelError;
 use crate::nn::TransformerConfig;
@@ -27,21 +27,29 @@ impl ModuleTarget {
         Self { weights: Arc::clone(&target.weights), ctx_len: target.cache.shape().ctx_len, exact: false }
     }
 
-    /// One whose passes run elsewhere: its embedding and head are read from its files once more.
+    /// One whose passes run elsewhere: its embedding and head are read from its files once more; `in_f32`: as plain numbers,
+    /// so that the head's inputs are not rounded either.
     ///
     /// # Errors
     /// When a tensor is missing, misshapen or damaged, or the kernels do not run its width.
     pub(crate) fn beside(
         (source, config, plan): Source<'_>,
-        ctx_len: usize,
+        (ctx_len, in_f32): (usize, bool),
         threads: Option<usize>,
     ) -> Result<Self, ModelError> {
-        let (config, plan) = (
+        let head = plan.head();
+        let (config, ends) = (
             TransformerConfig { layers: 0, ..config.clone() },
             Plan { layers: Vec::new(), angles: Vec::new(), modules: Vec::new(), ..plan.clone() },
         );
         let cpu = Cpu::new(Pool::new(threads.unwrap_or_else(threads::available)), Isa::detect());
-        let ends = load::llama((source, &config, &plan), (ctx_len, cpu), &mut |_, _| {})?;
-        Ok(Self { weights: ends.weights, ctx_len, exact: true })
+        let mut weights = load::llama((source, &config, &ends), (ctx_len, cpu), &mut |_, _| {})?.weights;
+        if let Some(weights) = Arc::get_mut(&mut weights).filter(|_| in_f32) {
+            let shape = [head.rows, head.columns];
+            let numbers = source.stored(head.name(), &shape)?.to_f32(&shape)?;
+            source.release(head.name());
+            weights.head = Matrix::of_numbers(&weights.cpu, head.columns, &numbers);
+        }
+        Ok(Self { weights, ctx_len, exact: true })
     }
 }

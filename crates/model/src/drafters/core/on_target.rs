@@ -3,6 +3,7 @@
 use crate::ModelError;
 use crate::interfaces::{LoadContext, SharedWeights};
 use crate::native::ModuleTarget;
+use crate::options::Dtype;
 
 /// A target as modules on the native kernels see it; `what` they are is for messages.
 ///
@@ -21,7 +22,8 @@ pub(crate) fn on_kernels(
         ))),
         SharedWeights::Candle(_, ctx_len) => {
             let target = (context.source, context.config.transformer(), context.config.plan());
-            ModuleTarget::beside(target, *ctx_len, context.options.threads)
+            let in_f32 = matches!(context.options.dtype, Dtype::Auto | Dtype::F32);
+            ModuleTarget::beside(target, (*ctx_len, in_f32), context.options.threads)
         }
     }
 }
