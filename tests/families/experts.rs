@@ -91,7 +91,7 @@ fn with_numbers(name: &str, numbers: &[(&str, u32)]) -> tempfile::NamedTempFile 
 fn keys_of_gguf_files_that_do_not_go_are_named() {
     for (name, key, number, says) in [
         ("gemma4-experts.gguf", "gemma4.expert_used_count", 5, "'gemma4.expert_used_count' is 5 and"),
-        ("gemma4-experts.gguf", "gemma4.expert_count", 5, "has shape [4], expected [5]"),
+        ("gemma4-experts.gguf", "gemma4.expert_count", 5, "has shape [4, 32], expected [5, 32]"),
         ("qwen3moe.gguf", "qwen3moe.expert_used_count", 6, "'qwen3moe.expert_count' is 5"),
         ("qwen3moe.gguf", "qwen3moe.expert_feed_forward_length", 64, "has shape"),
         ("qwen3moe.gguf", "qwen3moe.expert_count", 0, "'qwen3moe.expert_count' is 0"),

@@ -57,11 +57,15 @@ fn delta(config: &TransformerConfig, hybrid: &Hybrid, names: &BlockNames, files:
     let (shape, d, is_checkpoint) = (hybrid.delta, config.d_model, files.is_checkpoint());
     let (values, heads) = (shape.value_width(), shape.value_heads);
     let is_next = config.conventions.name == "qwen3next";
-    let [mixed, gate] = match files.has_or(&names.name("ssm_in"), is_next) {
+    // where neither form is there, the family's own is the one that is missing
+    let is_joint = |joint: &str, apart: &str| {
+        files.has_or(&names.name(joint), is_next) || is_next && !files.has_or(&names.name(apart), false)
+    };
+    let [mixed, gate] = match is_joint("ssm_in", "attn_qkv") {
         true => joint_qkvz(&names.name("ssm_in"), shape, d),
         false => [names.matrix("attn_qkv", shape.channels(), d), names.matrix("attn_gate", values, d)],
     };
-    let [beta, alpha] = match files.has_or(&names.name("ssm_ba"), is_next) {
+    let [beta, alpha] = match is_joint("ssm_ba", "ssm_beta") {
         true => joint_ba(&names.name("ssm_ba"), shape, d),
         false => ["ssm_beta", "ssm_alpha"].map(|part| names.matrix(part, heads, d)),
     };
