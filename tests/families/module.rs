@@ -101,21 +101,6 @@ pub fn scored(draft: &Draft, got: &[f32], want: &[f32]) -> (Vec<f32>, Vec<f32>) 
     pairs.into_iter().unzip()
 }
 
-/// As [`scored`], where rounding moves a state from one cluster to another: of the tokens that have a logit, half are the oracle's,
-/// and their logits are within twice the limit. Assistants without clusters show that conventions mean what they say.
-fn check_common(draft: &Draft, (got, want): (&[f32], &[f32]), limit: Limit, what: &str) {
-    let width = draft.vocab as usize;
-    let mut pairs = Vec::new();
-    for (got, want) in got.chunks(width).zip(want.chunks(width)) {
-        let least = want.iter().copied().fold(f32::INFINITY, f32::min);
-        pairs.extend(got.iter().copied().zip(want.iter().copied()).filter(|(got, want)| *got > -1e20 && *want > least));
-    }
-    let all = draft.oracle.scored * got.len() / width;
-    assert!(2 * pairs.len() >= all, "{what}: {} of {all} tokens have a logit in both", pairs.len());
-    let (got, want): (Vec<f32>, Vec<f32>) = pairs.into_iter().unzip();
-    Limit { relative: 2.0 * limit.relative, ..limit }.check(what, &got, &want);
-}
-
 /// Single slots, slots of one pass, and depths 1 to 3 of stacks of every height equal the oracle.
 pub fn oracle(case: &Case) {
     let (golden, tokens, draft) = (case.draft_golden(), tokens(case), case.draft());
@@ -204,18 +189,11 @@ fn check_convention(case: &Case, run: &Run, opened: &mut Opened, wanted: MtpOver
         let name = format!("{prefix}{wanted}").replace("constant-next", "constant");
         // GGUF files store norms as they are applied, so there are no reference values for the other form
         if wanted.norm.is_none() || !case.fixture.ends_with(".gguf") {
-            let want = case.draft_golden().numbers(&name);
+            let (got, want) = scored(draft, &other, &case.draft_golden().numbers(&name));
             // whole passes of the native backend cache halves
             let of_run = Some(run.module[0]).filter(|of_run| run.native() && of_run.relative.is_finite());
-            match of_run {
-                Some(limit) if draft.oracle.scored < draft.vocab as usize => {
-                    check_common(draft, (&other, &want), limit, &what);
-                }
-                limit_of_run => {
-                    let (got, want) = scored(draft, &other, &want);
-                    limit_of_run.unwrap_or(Limit::largest(limit)).check(&what, &got, &want);
-                }
-            }
+            let limit = of_run.unwrap_or(Limit::largest(limit));
+            limit.check(&what, &got, &want);
         }
         let first = draft.vocab as usize;
         effect.check(run, &what, largest(&own[..first], &other[..first]), largest(&own, &other));
