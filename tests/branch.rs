@@ -39,10 +39,11 @@ fn branch(session: &Session, kept: usize) -> Prompt {
     Prompt::Branch(Continuation { typed: turn.typed.clone(), tokens, branch, again: None })
 }
 
-/// Drafts and predictions of the target, rounded: passes of different widths differ in the last bits.
+/// Drafts and predictions of the target, rounded: passes of different widths differ in the last bits, which the cache of a module
+/// rounds to halves.
 fn rounds(answer: &Answer) -> Vec<String> {
     let round = |round: &draftscope::session::Round| {
-        let drafts: Vec<_> = round.drafts.iter().map(|d| (d.piece.id, d.q.map(|q| format!("{q:.3}")))).collect();
+        let drafts: Vec<_> = round.drafts.iter().map(|d| (d.piece.id, d.q.map(|q| format!("{q:.2}")))).collect();
         let rows: Vec<_> =
             round.rows.iter().map(|row| row.top.iter().map(|c| (c.piece.id, c.prob)).collect::<Vec<_>>()).collect();
         format!("{drafts:?} {rows:.3?} {:?}", round.committed)

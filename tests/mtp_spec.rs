@@ -138,8 +138,8 @@ fn all() -> Vec<MtpOverride> {
 
 #[test]
 fn a_wrong_convention_changes_what_is_drafted_and_the_right_one_does_not() {
-    // keys that are rotated by other angles round differently, and more so in blocks of few bits
-    for (backend, same, other) in [(Backend::Candle, 1e-5, 5e-5), (Backend::Native, 2e-3, 5e-3)] {
+    // keys that are rotated by other angles round to other halves, and products differ more in blocks of few bits
+    for (backend, same, other) in [(Backend::Candle, 1e-4, 1e-3), (Backend::Native, 2e-3, 5e-3)] {
         let made = drafts(&mut decoder(backend, 1, MtpOverride::default()));
         for wanted in all() {
             let name = wanted.to_string();
