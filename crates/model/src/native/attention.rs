@@ -60,7 +60,8 @@ impl Attention {
 
     /// Bytes in memory.
     pub(super) fn bytes(&self) -> usize {
-        let norms = self.head_norms.iter().flatten().chain(self.width_norms.iter().flatten());
+        // the norm of values has no weights
+        let norms = self.head_norms[..2].iter().flatten().chain(self.width_norms.iter().flatten());
         self.qkv.bytes() + norms.map(|norm| size_of_val(norm.as_slice())).sum::<usize>()
     }
 

@@ -79,8 +79,7 @@ impl LayerInputs {
 
 impl TokenInput {
     pub(super) fn bytes(&self) -> usize {
-        let norms = [&self.after, &self.ones].map(|norm| size_of_val(norm.as_slice()));
-        self.gate.bytes() + self.project.bytes() + norms.iter().sum::<usize>()
+        self.gate.bytes() + self.project.bytes() + size_of_val(self.after.as_slice())
     }
 
     /// What its gate reads: the stream as it is.
