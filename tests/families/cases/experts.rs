@@ -19,7 +19,7 @@ pub const GEMMA4_EXPERTS: Case = Case {
 
 const GGUF_ASSISTANT: Draft = Draft {
     source: Source::Fixture("gemma4-experts-assistant.gguf"),
-    oracle: Oracle { scored: 320, ..ASSISTANT.oracle },
+    oracle: Oracle { scored: 320, conventions: None, ..ASSISTANT.oracle },
     conventions: &[
         ("feed=pre-norm order=hidden-first pairing=own norm=one-plus", Effect::Any([1e-4; 2])),
         ("position=own position=constant recycle=pre-norm position=next", Effect::Any([1e-6; 2])),
