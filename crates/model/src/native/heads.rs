@@ -6,7 +6,6 @@
 
 use super::{
     head,
-    linear::KEPT_TILES,
     matrix::{Cpu, Matrix, RowOrder},
     tensors::RawTensor,
 };
@@ -15,6 +14,9 @@ use crate::files::Stored;
 use crate::nn::HeadShape;
 use draftscope_host::fatal::OutOfMemory;
 use draftscope_kernels::{Acts, BLOCK, LANES, Onto};
+
+/// Most tiles that are kept for the next product: 512 KiB.
+const KEPT_TILES: usize = 1 << 13;
 
 /// Rows of each head in the form that matrices read, and their products, `[heads][rows / 16][m]`.
 #[derive(Debug, Default)]

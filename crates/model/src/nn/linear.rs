@@ -1,9 +1,6 @@
-//! Weight matrices: on candle, or on another backend behind [`MatMul`].
+//! Weight matrices on candle.
 //!
 //! Invariant: activations are f32 whatever the dtype of the weights.
-
-use std::fmt::Debug;
-use std::sync::Arc;
 
 use candle_core::quantized::QMatMul;
 use candle_core::{DType, Device, Module, Tensor};
@@ -14,22 +11,7 @@ use crate::files::Stored;
 use crate::nn::ROW_BY_ROW;
 use crate::options::WeightType;
 
-/// A weight matrix `[out, in]` that a backend other than candle multiplies.
-pub trait MatMul: Debug + Send + Sync {
-    /// `[m, in] -> [m, out]`, row by row.
-    fn forward(&self, x: &[f32]) -> Vec<f32>;
-
-    /// Row `index` as f32, `[in]`; `None` if it does not exist.
-    fn row(&self, index: usize) -> Option<Vec<f32>>;
-
-    /// Columns: `in`.
-    fn width(&self) -> usize;
-
-    /// Bytes in memory.
-    fn bytes(&self) -> u64;
-}
-
-/// A weight matrix `[out, in]`, quantised or dense, or on the native kernels.
+/// A weight matrix `[out, in]`, quantised or dense.
 #[derive(Clone, Debug)]
 pub struct Linear {
     weight: Weight,
@@ -40,8 +22,12 @@ pub struct Linear {
 
 #[derive(Clone, Debug)]
 enum Weight {
-    Candle { weight: QMatMul, dense: Option<DType> },
-    Other(Arc<dyn MatMul>),
+    Candle {
+        weight: QMatMul,
+        dense: Option<DType>,
+    },
+    /// Its name, shape and type were checked; nothing runs on it.
+    Unread,
 }
 
 /// Multiplies rows one by one if they are few: candle sums products of several rows in another order than those of one, and a
@@ -53,6 +39,10 @@ fn alone(x: &Tensor, multiply: impl Fn(&Tensor) -> candle_core::Result<Tensor>) 
     }
     let rows = (0..m).map(|row| multiply(&x.narrow(0, row, 1)?)).collect::<Result<Vec<_>, _>>()?;
     Tensor::cat(&rows, 0)
+}
+
+fn not_read() -> ModelError {
+    ModelError::Unsupported("the weights of this model were only checked, not read".into())
 }
 
 impl From<Weight> for Linear {
@@ -101,10 +91,9 @@ impl Linear {
         Ok(Self::dense(Tensor::from_vec(numbers, shape.as_slice(), device)?))
     }
 
-    /// Wraps a matrix that another backend multiplies.
-    #[must_use]
-    pub fn of(weight: Arc<dyn MatMul>) -> Self {
-        Weight::Other(weight).into()
+    /// A matrix whose weights were not read: nothing runs on it.
+    pub(super) fn unread() -> Self {
+        Weight::Unread.into()
     }
 
     /// Adds a bias `[out]` to the outputs.
@@ -132,11 +121,7 @@ impl Linear {
                 };
                 if self.one_by_one { alone(x, multiply)? } else { multiply(x)? }
             }
-            Weight::Other(weight) => {
-                let (m, out) = (x.dim(0)?, weight.forward(&x.flatten_all()?.to_vec1::<f32>()?));
-                let width = out.len() / m.max(1);
-                Tensor::from_vec(out, (m, width), x.device())?
-            }
+            Weight::Unread => return Err(not_read()),
         };
         match &self.bias {
             Some(bias) => Ok(out.broadcast_add(bias)?),
@@ -149,16 +134,10 @@ impl Linear {
     /// # Errors
     /// When an id is outside the matrix.
     pub fn rows(&self, ids: &Tensor) -> Result<Tensor, ModelError> {
-        let weight = match &self.weight {
-            Weight::Candle { weight, .. } => return Ok(weight.embedding(ids)?.to_dtype(DType::F32)?),
-            Weight::Other(weight) => weight,
-        };
-        let mut rows = Vec::new();
-        for id in ids.to_vec1::<u32>()? {
-            let none = || ModelError::Vocabulary { token: id, vocab: 0 };
-            rows.extend(weight.row(id as usize).ok_or_else(none)?);
+        match &self.weight {
+            Weight::Candle { weight, .. } => Ok(weight.embedding(ids)?.to_dtype(DType::F32)?),
+            Weight::Unread => Err(not_read()),
         }
-        Ok(Tensor::from_vec(rows, (ids.dim(0)?, weight.width()), ids.device())?)
     }
 
     /// Bytes the matrix and its bias take in memory.
@@ -168,7 +147,7 @@ impl Linear {
         let weight = match &self.weight {
             Weight::Candle { weight: QMatMul::QTensor(weight), .. } => weight.storage_size_in_bytes() as u64,
             Weight::Candle { weight: QMatMul::Tensor(weight) | QMatMul::TensorF16(weight), .. } => dense(weight),
-            Weight::Other(weight) => weight.bytes(),
+            Weight::Unread => 0,
         };
         weight + self.bias.as_ref().map_or(0, dense)
     }

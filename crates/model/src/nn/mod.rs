@@ -40,7 +40,7 @@ pub use head_matrix::{HeadMatrix, HeadShape};
 pub use hf_keys::{Ends, Extras, HfKeys, refuse_biases};
 pub(crate) use host::{best_rows, numbers_of};
 pub use kv_cache::KvCache;
-pub use linear::{Linear, MatMul};
+pub use linear::Linear;
 pub use matmul_backend::MatmulBackend;
 pub(crate) use matmul_backend::Tensors;
 pub use norm::RmsNorm;

@@ -2,40 +2,14 @@
 //!
 //! Invariant: nothing runs on them; a target that holds them is dropped after the check.
 
-use std::sync::Arc;
-
 use crate::ModelError;
 use crate::files::ModelFiles;
-use crate::nn::{ExpertNames, ExpertSizes, Experts, Linear, MatMul, StoredExperts};
-
-/// A matrix without weights.
-#[derive(Debug)]
-struct Unread {
-    width: usize,
-}
-
-impl MatMul for Unread {
-    fn forward(&self, _x: &[f32]) -> Vec<f32> {
-        Vec::new()
-    }
-
-    fn row(&self, _index: usize) -> Option<Vec<f32>> {
-        None
-    }
-
-    fn width(&self) -> usize {
-        self.width
-    }
-
-    fn bytes(&self) -> u64 {
-        0
-    }
-}
+use crate::nn::{ExpertNames, ExpertSizes, Experts, Linear, StoredExperts};
 
 /// Checks a matrix that is multiplied, `[.., in]`.
 pub(super) fn linear(source: &ModelFiles, name: &str, shape: &[usize]) -> Result<Linear, ModelError> {
     source.check(name, shape)?;
-    Ok(Linear::of(Arc::new(Unread { width: shape.last().copied().unwrap_or(0) })))
+    Ok(Linear::unread())
 }
 
 /// Checks the experts of a layer.

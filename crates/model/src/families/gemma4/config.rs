@@ -105,12 +105,4 @@ impl Gemma {
         let keeps = |(index, layer): (usize, &LayerShape)| layer.reach == reach && layer.source == Some(index);
         self.layers.iter().enumerate().rposition(keeps)
     }
-
-    /// The cache that a layer reads; there is one for each layer with keys and values of its own.
-    #[must_use]
-    pub fn cache_read_by(&self, layer: usize) -> Option<usize> {
-        let source = self.layers.get(layer)?.source?;
-        let before = self.layers[..source].iter().enumerate();
-        Some(before.filter(|(index, layer)| layer.source == Some(*index)).count())
-    }
 }
