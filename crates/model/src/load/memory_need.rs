@@ -61,18 +61,18 @@ pub(super) fn of(context: &LoadContext<'_>, weight_type: WeightType, on_kernels:
         true => account::cache_bytes(layers),
         false => options.pass_form().kv_bytes() as u64 * layers.map(Layer::cached_values).sum::<u64>(),
     };
-    let states = KEPT_STATES * plan.state_bytes()
-        + match options.rollback.unwrap_or_default() {
-            Rollback::Snapshots => KEPT_ROWS * plan.state_bytes(), // the last one is the present one
-            Rollback::Replay => plan.state_bytes() + KEPT_ROWS * plan.replay_bytes(),
-        };
+    let kept = match options.rollback.unwrap_or_default() {
+        Rollback::Snapshots => KEPT_ROWS * plan.state_bytes(), // the last one is the present one
+        Rollback::Replay => plan.state_bytes() + KEPT_ROWS * plan.replay_bytes(),
+    };
+    let states = KEPT_STATES * plan.state_bytes() + kept;
     let dense = matches!(dtype.as_str(), "f32" | "f16" | "bf16");
     let threads = options.threads.unwrap_or_else(threads::available);
     let passes = match on_kernels {
         true => {
             let of_module =
                 |module: &ModuleLayer| account::module_passes((transformer, plan), &module.layer, (ctx_len, dense));
-            account::target_passes((transformer, plan), (ctx_len, threads), dense)
+            account::target_passes((transformer, plan), (ctx_len, threads), (kept, dense))
                 + own.iter().map(of_module).sum::<u64>()
         }
         false => {

@@ -59,12 +59,13 @@ impl FeedWidths {
     }
 }
 
-/// Bytes of a target's passes: the angles of all positions, and the working memory of a prompt that fills the context.
-/// `dense`: matrices read activations as f32, not as codes.
+/// Bytes of a target's passes beside all states: the angles of all positions, and the working memory of a prompt that fills
+/// the context. `kept`: bytes of states of rows that may be rolled back, which are freed when a prompt begins; what only
+/// its rows take is needed then. `dense`: matrices read activations as f32, not as codes.
 pub(crate) fn target_passes(
     (config, plan): (&TransformerConfig, &Plan),
     (ctx_len, threads): (usize, usize),
-    dense: bool,
+    (kept, dense): (u64, bool),
 ) -> u64 {
     let shape = BlockShape::of(config).widest(plan);
     // what a step gives waits for its norm
@@ -80,7 +81,9 @@ pub(crate) fn target_passes(
     let others = others + prompt_rows(&shape, ctx_len) * 2 * inputs * F32;
     let latents = latents(plan.latents().next(), prompt_rows(&shape, ctx_len), (ctx_len, dense));
     let latents = latents + latent_threads(plan.latents().next(), prompt_rows(&shape, ctx_len));
-    (states + logits + others + latents) as u64 + pass((&shape, &plan.layers), (ctx_len, angles), dense)
+    let of_prompt = prompt_rows(&shape, ctx_len) * MixerWidths::of(&plan.layers).other * F32;
+    let all = (states + logits + others + latents) as u64 + pass((&shape, &plan.layers), (ctx_len, angles), dense);
+    all - kept.min(of_prompt as u64)
 }
 
 /// Bytes of the passes of a draft module in the target's files, which has angles and rows of its own.

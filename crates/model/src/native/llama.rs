@@ -204,11 +204,11 @@ impl NativeLlama {
         prompt_rows(&self.weights.shape, self.cache.len() + tokens)
     }
 
-    /// Runs at the end of the cache; after an error the cache is as before.
+    /// Runs at the end of the cache; after an error the cache is as before, but recurrent layers have no earlier rows.
     fn start(&mut self, tokens: &[TokenId], rows: LogitRows, extent: Extent<'_>) -> Result<Forward, ModelError> {
         let base = self.cache.room(tokens.len())?;
         self.weights.check(tokens)?;
-        let states = self.recurrent.clone();
+        let states = self.recurrent.before_pass(base);
         let weights = Arc::clone(&self.weights);
         let call = weights.with_deltas(|deltas| self.recurrent.begin(base, (tokens.len(), rows), deltas));
         self.run(tokens, rows, Extent { call, ..extent }).inspect_err(|_| {

@@ -151,6 +151,14 @@ impl Recurrent {
         layers.map(move |(state, rows)| Recurrence { state, rows, keep: call.keep })
     }
 
+    /// A copy to return to after a pass that failed at this length: earlier rows are not kept, which a long prompt would
+    /// otherwise hold in memory.
+    pub(crate) fn before_pass(&self, len: usize) -> Self {
+        let mut copy = self.clone();
+        copy.history.restart(len, &copy.states);
+        copy
+    }
+
     /// Begins to run so many tokens at this length.
     pub(crate) fn begin(&mut self, first: usize, (tokens, rows): (usize, LogitRows), layers: DeltaLayers<'_>) -> Call {
         let plain = Call { first, tokens, ..Call::default() };
