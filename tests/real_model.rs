@@ -15,7 +15,10 @@ use draftscope::engine::speculate::drafter::{Drafter, DrafterSet, ModelDrafter, 
 use draftscope::model::load::Loaded;
 use draftscope::model::options::{Backend, Dtype, ModuleFile};
 use draftscope::model::{LogitRows, Model, Rows};
-use draftscope::protocol::{DrafterKind, Drafting, EventKind, Message, Settings, Speaker, TokenId, VerifyRule};
+use draftscope::protocol::policy::{Observation, Policy};
+use draftscope::protocol::{
+    Costs, DraftLenMode, DrafterKind, Drafting, EventKind, Message, Settings, Speaker, TokenId, VerifyRule,
+};
 use safetensors::SafeTensors;
 
 fn ids(ids: &[u32]) -> Vec<TokenId> {
@@ -342,6 +345,73 @@ fn a_tree_and_the_target_as_draft_model_commit_more_per_round() {
     let own = per_round(Settings { drafter: DrafterKind::DraftModel, ..settings(3) });
     println!("tokens per round at k = 3: chain {chain:.2}, tree of 12 nodes {wide:.2}, own file {own:.2}");
     assert!(wide > chain + 0.1 && own > 3.9, "chain {chain}, tree {wide}, own file {own}");
+}
+
+/// Tokens and time of answers in which the engine chooses drafts, at these costs of passes: acceptance is real, time is counted.
+fn chosen(
+    decoder: &mut Decoder,
+    (drafter, rule, row): (DrafterKind, VerifyRule, f64),
+    prompts: &[(Vec<TokenId>, Vec<TokenId>)],
+) -> (f64, f64, usize) {
+    let verify_us: Vec<f64> = (0..9).map(|rows| 1000.0 * (1.0 + row * f64::from(rows))).collect();
+    let costs = Costs { verify_us, draft_us: 90.0, overhead_us: 20.0, ..Costs::default() };
+    let mut policy = Policy::new(costs, 4);
+    let (mut tokens, mut spent_us, mut alternatives) = (0, 0.0, 0);
+    for (prompt, want) in prompts {
+        decoder.set(&Settings { drafter, rule, draft_len_mode: DraftLenMode::Auto, ..settings(4) });
+        decoder.prefill(1, prompt).unwrap();
+        policy.begin_answer();
+        while decoder.committed().len() < prompt.len() + want.len() {
+            let draft_len = policy.choose().draft_len;
+            decoder.set_draft_len(draft_len as u8);
+            decoder.set_stop_rule(Some(policy.stop_rule(draft_len)));
+            let mut seen = Observation::default();
+            let mut passes = 0.0_f64;
+            let committed = decoder.round(&mut |event| {
+                match event {
+                    EventKind::Drafted { row: None, copied: None, .. } | EventKind::DraftStopped { .. } => {
+                        passes += 1.0
+                    }
+                    _ => {}
+                }
+                seen.on_event(&event);
+                Duration::ZERO
+            });
+            tokens += committed.unwrap().len();
+            // a copied chain may be longer than what was timed
+            seen.verify_us = 1000.0 * (1.0 + row * (seen.drafted + seen.alternatives) as f64);
+            (seen.first_draft_us, seen.draft_us) = (90.0 * passes.min(1.0), 90.0 * passes);
+            seen.round_us = seen.verify_us + seen.draft_us + 20.0;
+            spent_us += seen.round_us;
+            alternatives += seen.alternatives;
+            policy.observe(&seen);
+        }
+        let got = &decoder.committed()[prompt.len()..];
+        assert_eq!(got[..want.len()], want[..], "{rule}, {row}");
+    }
+    (tokens as f64, spent_us, alternatives)
+}
+
+#[test]
+fn alternatives_gain_more_than_their_rows_cost() {
+    let Some((target, drafter_set)) = drafter_set() else { return };
+    let mut plain = Decoder::new(target.fork().unwrap(), Box::new(NoDrafter), &settings(0));
+    let golden = real::golden();
+    let prompts: Vec<_> = golden.iter().step_by(4).map(|golden| ids(&golden.prompt_ids)).collect();
+    let prompts: Vec<_> = prompts.into_iter().map(|prompt| (prompt.clone(), run(&mut plain, &prompt, 64).0)).collect();
+    let mut decoder = Decoder::new(target, Box::new(drafter_set), &settings(4));
+    let (module, stacked) = (DrafterKind::Mtp, "suffix+mtp".parse().unwrap());
+    for (drafter, row) in [(module, 0.015), (module, 0.04), (module, 0.12), (stacked, 0.04)] {
+        // greedy chains are judged alike by both rules, and only `exact` gets alternatives
+        let rules = [VerifyRule::Block, VerifyRule::Exact];
+        let [chains, trees] = rules.map(|rule| chosen(&mut decoder, (drafter, rule, row), &prompts));
+        let rate = |(tokens, spent_us, _): (f64, f64, usize)| tokens / spent_us;
+        let gain = rate(trees) / rate(chains);
+        println!("{drafter}, a row costs {row} passes: {} alternatives, {gain:.3} times the speed of chains", trees.2);
+        assert_eq!(chains.2, 0);
+        assert!(trees.2 > 0 || row > 0.1);
+        assert!(gain > 0.99, "{drafter}, a row costs {row}: {gain}");
+    }
 }
 
 #[test]

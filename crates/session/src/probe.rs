@@ -300,6 +300,7 @@ pub fn automatic(recordings: &[ProbeRun], costs: &Costs) -> Simulated {
                 draft_us,
                 verify_us,
                 round_us,
+                ..Observation::default()
             });
         };
         let played = recording.play(&mut |last| {

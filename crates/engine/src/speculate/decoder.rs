@@ -14,7 +14,7 @@ mod probe;
 use std::time::Duration;
 
 use super::SpecError;
-use super::drafter::{DraftCtx, Drafter, NoDrafter, Stopped};
+use super::drafter::{Asked, DraftCtx, Drafter, Limits, NoDrafter, Stopped, alternatives};
 use super::report::{Stopwatch, bare, drafted, micros, prediction};
 use super::sampler::{LogitRow, Sampler};
 use draftscope_model::{Forward, LogitRows, MAX_TREE_ROWS, Model};
@@ -222,16 +222,33 @@ impl Decoder {
         let round = self.round;
         let limit = self.limit(draft_len, room);
         watch.lap();
-        let (drafts, stopped) = self.ask(draft_len, limit, &mut |index: usize, draft: &Draft| {
+        let mut asked = self.ask(draft_len, limit, &mut |index: usize, draft: &Draft| {
             let took_us = watch.lap();
             watch.exclude(emit(drafted(round, index, draft, took_us)));
         });
-        if let Some(Stopped { token, q, p_min }) = stopped {
-            let (index, token) = (drafts.len() as u8, bare(token));
+        if let Some(Stopped { token, q, p_min }) = asked.stopped {
+            let (index, token) = (asked.drafts.len() as u8, bare(token));
             let took_us = watch.lap();
             watch.exclude(emit(EventKind::DraftStopped { round, index, token, q, p_min, took_us }));
         }
-        drafts
+        for draft in self.alternatives(&asked, draft_len, room) {
+            let took_us = watch.lap();
+            watch.exclude(emit(drafted(round, asked.drafts.len(), &draft, took_us)));
+            asked.drafts.push(draft);
+        }
+        asked.drafts
+    }
+
+    /// Alternatives to these drafts that are worth their rows, if the engine chooses what is drafted. Only lossless rules
+    /// that judge one row at a time get them: what the others accept does not follow from the drafter's probabilities.
+    fn alternatives(&self, asked: &Asked, draft_len: usize, room: usize) -> Vec<Draft> {
+        let is_judged = matches!(self.settings.rule, VerifyRule::Exact | VerifyRule::Rejection);
+        if !is_judged || self.drafts_trees() || self.target.refuses_trees().is_some() {
+            return Vec::new();
+        }
+        let most = room.min(MAX_TREE_ROWS - 1).min(MAX_DRAFT_LEN.into());
+        let limits = Limits { most, vocab: self.target.spec().info.vocab };
+        alternatives(asked, (&self.round_ctx(draft_len), &self.settings.drafting), limits)
     }
 
     /// Most drafts of a round: a chain's k, or the nodes of a tree.
@@ -242,14 +259,8 @@ impl Decoder {
         }
     }
 
-    /// Asks the drafter for a chain of `draft_len` drafts or a tree of `limit` nodes and that depth. Returns the
-    /// drafts, and the token that ended them because its probability was too low.
-    fn ask(
-        &mut self,
-        draft_len: usize,
-        limit: usize,
-        on_draft: &mut dyn FnMut(usize, &Draft),
-    ) -> (Vec<Draft>, Option<Stopped>) {
+    /// Asks the drafter for a chain of `draft_len` drafts or a tree of `limit` nodes and that depth.
+    fn ask(&mut self, draft_len: usize, limit: usize, on_draft: &mut dyn FnMut(usize, &Draft)) -> Asked {
         let at = (self.committed.len(), draft_len);
         let most_copied = self.room().min(MAX_DRAFT_LEN.into());
         let round_ctx = round_ctx(&self.settings, self.shapes_drafts, &self.draws, at);
@@ -266,14 +277,16 @@ impl Decoder {
             progress: self.stop_rule.clone().filter(|_| self.settings.drafting.tree.is_none()).map(DraftProgress::new),
             drafts: Vec::new(),
             stopped: None,
+            passed_over: Vec::new(),
         };
         let result = self.drafter.draft(&mut ctx);
-        let (drafts, stopped) = (ctx.drafts, ctx.stopped);
+        let DraftCtx { drafts, stopped, progress, passed_over, .. } = ctx;
+        let asked = Asked { drafts, stopped, progress, passed_over };
         if let Err(error) = result {
             self.dismiss(&error);
         }
         self.collect_notices();
-        (drafts, stopped)
+        asked
     }
 
     /// What target and drafter did on a device so far.

@@ -93,7 +93,7 @@ impl Confidence {
 
     /// The stop rule for drafts of at most `longest` tokens with these costs, if a token takes `token_us` microseconds.
     pub(super) fn stop_rule(&self, costs: Costs, longest: usize, token_us: f64) -> DraftStopRule {
-        DraftStopRule { confidence: *self, next: self.next(), costs, longest, token_us }
+        DraftStopRule { confidence: *self, next: self.next(), costs, longest, token_us, alternatives: 1.0 }
     }
 }
 
@@ -105,6 +105,8 @@ pub struct DraftStopRule {
     token_us: f64,
     confidence: Confidence,
     next: Next,
+    /// Chance that an alternative is right ÷ its probability.
+    alternatives: f64,
 }
 
 /// Chances of a draft that is not made yet.
@@ -117,6 +119,11 @@ struct Next {
 }
 
 impl DraftStopRule {
+    /// The rule with this chance that an alternative is right, as a multiple of its probability.
+    pub(super) fn trusting(self, alternatives: f64) -> Self {
+        Self { alternatives, ..self }
+    }
+
     /// The drafter's probability, 0 to 1, below which a draft after `made` others is not worth its row. The others are
     /// all accepted with chance `reach`.
     fn p_min(&self, made: usize, reach: f64) -> f32 {
@@ -193,6 +200,24 @@ impl DraftProgress {
     pub fn take(&mut self, q: f32) {
         self.made += 1;
         self.reach *= self.stop_rule.confidence.chance(q);
+    }
+
+    /// The chance that a draft with this probability is accepted if those before it are.
+    #[must_use]
+    pub fn chance(&self, q: f32) -> f64 {
+        self.stop_rule.confidence.chance(q)
+    }
+
+    /// The chance that an alternative with this probability is the target's token where its row is reached.
+    #[must_use]
+    pub fn alternative(&self, q: f32) -> f64 {
+        (f64::from(q) * self.stop_rule.alternatives).min(1.0)
+    }
+
+    /// Whether a token that is gained with this chance is worth the row after `made` drafts.
+    #[must_use]
+    pub fn pays_row(&self, made: usize, chance: f64) -> bool {
+        chance * self.stop_rule.token_us > self.stop_rule.row_us(made)
     }
 
     /// Whether another draft is worth making.

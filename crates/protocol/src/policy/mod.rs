@@ -15,6 +15,7 @@
 //! in the suite.
 
 mod acceptance;
+mod alternatives;
 mod costs;
 mod draft_stop;
 mod observation;
@@ -23,9 +24,10 @@ mod worth;
 use crate::{Costs, DrafterKind, MAX_DRAFT_LEN};
 
 use acceptance::Acceptance;
+use alternatives::Alternatives;
 pub use costs::rising;
 pub use draft_stop::{DraftProgress, DraftStopRule};
-pub use observation::Observation;
+pub use observation::{Observation, ObservedDraft};
 pub use worth::Worth;
 
 use costs::{CostModel, Now};
@@ -91,6 +93,7 @@ pub struct Policy {
     costs: CostModel,
     acceptance: Acceptance,
     confidence: Confidence,
+    alternatives: Alternatives,
     longest: usize,
     /// The k in force between looks; none before the first choice.
     settled: Option<usize>,
@@ -124,6 +127,7 @@ impl Policy {
             costs: CostModel::new(costs),
             acceptance: Acceptance::default(),
             confidence: Confidence::default(),
+            alternatives: Alternatives::default(),
             settled: None,
             look: None,
             last: from,
@@ -175,7 +179,7 @@ impl Policy {
         if seen.drafted == 0 && made > 0 {
             self.costs.verified_after_discarded(seen.verify_us);
         } else {
-            self.verified(seen.drafted + 1, seen.verify_us);
+            self.verified(seen.drafted + seen.alternatives + 1, seen.verify_us);
         }
         self.costs.overhead(seen.round_us - seen.verify_us - seen.draft_us, made == 0);
         // a copy costs no pass, so rounds with copies say nothing about the cost of a model's draft
@@ -192,11 +196,13 @@ impl Policy {
         let promised: Vec<Option<f64>> = sure.iter().map(chance).collect();
         self.acceptance.observe(seen.asked, seen.drafted, seen.accepted, &promised);
         self.confidence.observe(sure, seen.accepted, seen.dropped);
+        self.alternatives.observe(seen);
         self.tried = self.tried.saturating_add(u32::from(seen.asked > 0));
         self.waiting = if seen.asked > 0 { 0.0 } else { self.waiting + 1.0 };
         self.total_us += seen.round_us;
         if let (Some(_), Some(settled)) = (self.look, self.settled) {
-            let usual = (1.0 + seen.accepted as f64) / self.rates(0.0)[settled];
+            let tokens = 1.0 + seen.accepted as f64 + f64::from(u8::from(seen.took_alternative));
+            let usual = tokens / self.rates(0.0)[settled];
             self.spent_us = (self.spent_us + seen.round_us - usual).max(0.0);
         }
     }
@@ -239,7 +245,8 @@ impl Policy {
     #[must_use]
     pub fn stop_rule(&self, draft_len: usize) -> DraftStopRule {
         let fastest = self.rates(0.0).into_iter().fold(f64::MIN_POSITIVE, f64::max);
-        self.confidence.stop_rule(self.costs.now().costs, draft_len.min(self.longest), 1.0 / fastest)
+        let stop_rule = self.confidence.stop_rule(self.costs.now().costs, draft_len.min(self.longest), 1.0 / fastest);
+        stop_rule.trusting(self.alternatives.trust())
     }
 
     /// Expected tokens per microsecond for k = 0, 1, 2, …, with the acceptance `hope` standard errors higher, and the
@@ -251,13 +258,15 @@ impl Policy {
         };
         let acceptance = self.acceptance.by_position(hope, self.confidence.has_probabilities());
         let drafted = self.drafted();
+        let (rows, gained) = self.alternatives.per_round();
         let (mut reach, mut tokens) = (1.0, 1.0);
         let rate = |k: usize| {
-            if k > 0 {
-                reach *= acceptance[k - 1];
-                tokens += reach;
+            if k == 0 {
+                return tokens / round_us(&now, 0, [0.0; 2]);
             }
-            tokens / round_us(&now, k, drafted[k])
+            reach *= acceptance[k - 1];
+            tokens += reach;
+            (tokens + gained) / round_us(&now, k, [drafted[k], rows])
         };
         (0..=self.longest).map(rate).collect()
     }
@@ -301,7 +310,7 @@ impl Policy {
             return None;
         }
         let now = self.costs.now();
-        let round = round_us(&now, candidate, self.drafted()[candidate]);
+        let round = round_us(&now, candidate, [self.drafted()[candidate], self.alternatives.per_round().0]);
         // a round at the candidate's mean speed, compared with the same tokens at the k in force
         let loss = round * (1.0 - rates[candidate] / rates[settled]);
         let catch_up_us = if settled == 0 { self.waiting * now.costs.settle_us } else { 0.0 };
@@ -367,16 +376,17 @@ impl Policy {
     }
 }
 
-/// Time of a round of k with a mean of `drafted` drafts, in microseconds; widths are interpolated. A discarded draft
-/// costs its drafting.
-fn round_us(now: &Now, k: usize, drafted: f64) -> f64 {
+/// Time of a round of k with a mean of `drafted` drafts and of `beside` alternatives, in microseconds; widths are
+/// interpolated. A discarded draft costs its drafting, and an alternative only its row.
+fn round_us(now: &Now, k: usize, [drafted, beside]: [f64; 2]) -> f64 {
     if k == 0 {
         return now.plain_us;
     }
     let costs = &now.costs;
-    let below = (drafted.floor() as usize).min(costs.longest());
+    let rows = (drafted + beside).min(costs.longest() as f64);
+    let below = rows.floor() as usize;
     let above = (below + 1).min(costs.longest());
-    let part = drafted - below as f64;
+    let part = rows - below as f64;
     let verify = costs.verify_us[below] * (1.0 - part) + costs.verify_us[above] * part;
     let made = (1.0 + drafted).min(k as f64);
     verify + made * costs.draft_us + now.first_us + costs.overhead_us

@@ -17,7 +17,7 @@ impl Decoder {
         }
         watch.lap();
         let limit = self.limit(depth, room);
-        let (drafts, _) = self.ask(depth, limit, &mut |_, _| {});
+        let drafts = self.ask(depth, limit, &mut |_, _| {}).drafts;
         let drafts = drafts.iter().map(probed).collect();
         let took_us = watch.lap();
         watch.exclude(emit(EventKind::Probed { round: self.round, drafts, took_us }));

@@ -36,11 +36,18 @@ enum TrialKind {
 
 /// A copy that may be proposed.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Offer {
-    pub(super) token: TokenId,
-    pub(super) copied: Copied,
+pub(in crate::speculate) struct Offer {
+    pub(in crate::speculate) token: TokenId,
+    pub(in crate::speculate) copied: Copied,
     /// Chance that it is accepted if the drafts before it are.
-    pub(super) chance: f64,
+    pub(in crate::speculate) chance: f64,
+}
+
+/// A copy beside the draft of a model, and whether it promises more.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Beside {
+    Better(Offer),
+    Worse(Offer),
 }
 
 /// The text, what it lets one copy, and how often that was right.
@@ -122,8 +129,8 @@ impl Copier {
         Some(copy)
     }
 
-    /// A copy that promises more than the draft of a model, whose most probable token is `best` with probability `q`.
-    pub(super) fn instead_of(&mut self, best: TokenId, q: f32) -> Option<Offer> {
+    /// A copy of another token than a model's most probable one, `best` with probability `q`.
+    pub(super) fn instead_of(&mut self, best: TokenId, q: f32) -> Option<Beside> {
         let index = self.path.len();
         let model = |differs| Trial { index, token: best, kind: TrialKind::Model { q, differs } };
         let Some(Next { token, .. }) = self.tree.next(&self.cursor) else {
@@ -139,7 +146,8 @@ impl Copier {
         self.note_copy(&copy, view);
         self.trials.push(Trial { index, token, kind: TrialKind::Copy { len: self.cursor.len(), view: View::Unknown } });
         self.weighed = own.max(copy.chance);
-        Some(copy).filter(|copy| differs && copy.chance > own)
+        let beside = if copy.chance > own { Beside::Better } else { Beside::Worse };
+        differs.then(|| beside(copy))
     }
 
     fn note_copy(&mut self, copy: &Offer, view: View) {
@@ -250,10 +258,15 @@ mod tests {
     fn a_copy_replaces_an_unlikely_draft_of_a_model_and_no_likely_one() {
         let mut copier = begun("the quick brown fox; the quick brown");
         let other = TokenId(999);
-        assert_eq!(copier.instead_of(other, 0.3).map(|copy| copy.token), Some(TokenId(b' '.into())));
+        let better = |copier: &mut Copier, best, q| match copier.instead_of(best, q) {
+            Some(Beside::Better(copy)) => Some(copy.token),
+            _ => None,
+        };
+        assert_eq!(better(&mut copier, other, 0.3), Some(TokenId(b' '.into())));
         assert_eq!(copier.instead_of(TokenId(b' '.into()), 0.3), None, "the same token, with the model's distribution");
         let mut short = begun("ab, cd, a");
-        assert_eq!(short.instead_of(other, 0.6), None);
+        assert_eq!(better(&mut short, other, 0.6), None);
+        assert!(matches!(begun("ab, cd, a").instead_of(other, 0.6), Some(Beside::Worse(_))), "it may stand beside");
         assert_eq!(begun("xyz").instead_of(other, 0.1), None);
     }
 

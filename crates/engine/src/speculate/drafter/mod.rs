@@ -3,6 +3,7 @@
 //! Invariant: a drafter affects only the speed, never the text. It may propose nothing, too much or nonsense, and it
 //! may fail.
 
+mod alternatives;
 mod block;
 mod copier;
 mod draft_model;
@@ -18,8 +19,11 @@ mod suffix;
 mod tests;
 mod tree;
 
+pub(super) use alternatives::{Asked, Limits, PassedOver, alternatives};
 pub use block::BlockDrafter;
 pub use copier::Copier;
+#[cfg(test)]
+pub(super) use copier::Offer;
 pub use draft_model::ModelDrafter;
 pub use drafter_set::DrafterSet;
 pub use early_exit::EarlyExitDrafter;
@@ -156,6 +160,8 @@ pub struct DraftCtx<'a> {
     pub(super) drafts: Vec<Draft>,
     /// The token that ended the draft because its probability was too low.
     pub(super) stopped: Option<Stopped>,
+    /// By row, what a draft was preferred to.
+    pub(super) passed_over: Vec<(usize, PassedOver)>,
 }
 
 /// A token that was not proposed because its probability was too low.
@@ -247,6 +253,7 @@ impl DraftCtx<'_> {
         let best = q.argmax();
         let largest = q.prob(best);
         if let Some(copy) = self.copy_instead(best, largest) {
+            self.passed_over.push((self.drafts.len(), PassedOver::Model(q)));
             return Ok(Some(copy));
         }
         if let Some((sure, p_min)) = self.stops(largest, predicted) {

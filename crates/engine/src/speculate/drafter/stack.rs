@@ -4,8 +4,8 @@
 //! cost; in place of a draft of its own, once its distribution is known; and after its last draft, or earlier if its
 //! further drafts are not worth their passes. k limits the other drafter's drafts, copies come on top.
 
-use super::DraftCtx;
-use super::copier::{Copier, Offer};
+use super::copier::{Beside, Copier, Offer};
+use super::{DraftCtx, PassedOver};
 use draftscope_protocol::TokenId;
 use draftscope_protocol::policy::{DraftProgress, Worth};
 use draftscope_protocol::verify::Draft;
@@ -34,7 +34,14 @@ impl DraftCtx<'_> {
 
     /// A copy in place of a model's draft, whose most probable token is `best` with probability `q`.
     pub(super) fn copy_instead(&mut self, best: TokenId, q: f32) -> Option<Draft> {
-        let Offer { token, copied, chance } = self.copier.as_mut()?.instead_of(best, q)?;
+        let offer = self.copier.as_mut()?.instead_of(best, q)?;
+        let Offer { token, copied, chance } = match offer {
+            Beside::Better(copy) => copy,
+            Beside::Worse(copy) => {
+                self.passed_over.push((self.drafts.len(), PassedOver::Copy(copy)));
+                return None;
+            }
+        };
         self.stops(chance as f32, None).is_none().then(|| {
             if let Some(progress) = &mut self.progress {
                 progress.copy(chance);

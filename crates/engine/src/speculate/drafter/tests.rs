@@ -118,6 +118,7 @@ pub(super) fn draft_with_stop_rule(
     let mut reported = Vec::new();
     let mut ctx = DraftCtx {
         stopped: None,
+        passed_over: Vec::new(),
         round,
         drafting: settings.drafting,
         committed,
