@@ -66,6 +66,7 @@ const TUI: &[Layer] = &[
             "pace",
             "page",
             "starters",
+            "terminal_modes",
             "tour",
             "plain_glyphs",
             "playback",
@@ -143,8 +144,8 @@ const COMMANDS: &[Layer] = &[
     (
         "subcommands",
         &[
-            "attach", "bench", "chat", "compare", "config", "demo", "devices", "diff", "explain", "export", "generate",
-            "identity", "learn", "models", "replay", "run", "train",
+            "attach", "bench", "chat", "compare", "config", "demo", "devices", "diff", "doctor", "explain", "export",
+            "generate", "identity", "learn", "models", "replay", "run", "train",
         ],
         &["shared"],
     ),

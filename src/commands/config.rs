@@ -52,7 +52,7 @@ pub(crate) fn warn(parsed: &Parsed) {
         Some(CliCommand::Demo(args)) => on_screen && !args.list,
         Some(CliCommand::Learn(args)) => on_screen && !args.list && args.check.is_none() && args.export.is_none(),
         Some(CliCommand::Diff(args)) => on_screen && args.tui,
-        Some(CliCommand::Config { action: ConfigAction::Show }) => true,
+        Some(CliCommand::Config { action: ConfigAction::Show } | CliCommand::Doctor(_)) => true,
         Some(_) => false,
     };
     if !is_shown {

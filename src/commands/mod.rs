@@ -12,6 +12,7 @@ mod costs;
 pub(crate) mod demo;
 pub(crate) mod devices;
 pub(crate) mod diff;
+pub(crate) mod doctor;
 mod engine;
 pub(crate) mod explain;
 pub(crate) mod export;

@@ -49,6 +49,7 @@ mod setting_row;
 mod starters;
 mod terminal;
 mod terminal_input;
+mod terminal_modes;
 mod theme;
 mod theme_set;
 mod tour;
@@ -83,9 +84,10 @@ pub use page::Page;
 pub use playback::Playback;
 pub use quiz::{Sheet, sheet as quiz_sheet};
 pub use terminal::TuiError;
+pub use terminal_modes::{TerminalModes, terminal_modes};
 pub use theme::{Role, Theme};
 pub use update::{paste, press, update};
-pub use view::View;
+pub use view::{MIN_SIZE, View};
 
 #[cfg(test)]
 #[cfg(unix)]
