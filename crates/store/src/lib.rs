@@ -42,6 +42,8 @@ pub use progress::{Progress, Terminal};
 pub use repo::Preflight;
 pub use sidecar::{sidecar_kind, sidecars};
 
+use indicatif::DecimalBytes;
+
 use address::Address;
 use fetch::ModelSource;
 use repo::Repos;
@@ -136,7 +138,19 @@ impl Store {
             self.cache.sweep();
             return Ok(self.cache.path_of(model));
         }
+        progress.step(&self.announcement(model));
         Ok(self.pull_known(model, PullOptions::default(), progress)?.entry.file)
+    }
+
+    /// What is about to be downloaded: what it is, how large, under which terms, and where it goes.
+    fn announcement(&self, model: &KnownModel) -> String {
+        format!(
+            "{} is downloaded once: {}, licence {}, into {}",
+            model.about,
+            DecimalBytes(model.bytes),
+            model.license,
+            self.cache.dir().display()
+        )
     }
 
     fn resolve_own(&self, path: &Path, progress: &mut dyn Progress) -> Result<PathBuf, StoreError> {
