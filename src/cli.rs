@@ -112,7 +112,7 @@ pub enum CliCommand {
     /// Measure prompts over draft lengths, rules and drafters against plain decoding
     #[command(after_help = BENCH_NOTE)]
     Bench(BenchArgs),
-    /// Check what the program needs here: terminal, CPU, memory, GPU, disk, the default model, a server
+    /// Check terminal, CPU, memory, GPU, disk, model and server, and say what to do
     #[command(after_help = doctor::DOCTOR_NOTE)]
     Doctor(DoctorArgs),
     /// List the GPUs that --device gpu can use
