@@ -125,6 +125,7 @@ const COMMANDS: &[Layer] = &[
             "files",
             "first_start",
             "lessons",
+            "links",
             "output",
             "pairing",
             "plugin_check",

@@ -77,7 +77,7 @@ pub(crate) fn run(action: &ConfigAction, parsed: &Parsed) -> Result<ExitCode> {
             let mut file = tempfile::NamedTempFile::new_in(folder)?;
             file.write_all(TEMPLATE.as_bytes())?;
             file.persist_noclobber(&path).with_context(|| format!("{} was not written", path.display()))?;
-            super::output::print(printable(&format!("wrote {}", path.display())))?;
+            super::links::print_path("wrote ", &path)?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -22,6 +22,7 @@ pub(crate) mod generate;
 pub(crate) mod identity;
 pub(crate) mod learn;
 mod lessons;
+mod links;
 pub(crate) mod models;
 pub(crate) mod output;
 pub(crate) mod pairing;
