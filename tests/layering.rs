@@ -133,6 +133,7 @@ const COMMANDS: &[Layer] = &[
             "prompts",
             "quiz_files",
             "recipe",
+            "reload",
             "run_args",
             "signals",
             "suite",

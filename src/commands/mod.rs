@@ -31,6 +31,7 @@ mod progress;
 mod prompts;
 mod quiz_files;
 mod recipe;
+mod reload;
 pub(crate) mod replay;
 pub(crate) mod run;
 mod run_args;

@@ -77,7 +77,7 @@ pub use lesson_player::{PlayedStep, play_lesson};
 pub use offscreen::Offscreen;
 pub use options::{
     Exporter, FirstStart, Keep, KeepName, KeptProgress, Pictures, QuizFiles, Read, Recordings, Saver, ThemeKeeper,
-    TuiOptions, Write, WriteAs, WriteScreen, WriteText,
+    TuiOptions, UserLook, Write, WriteAs, WriteScreen, WriteText,
 };
 pub use pace::Pace;
 pub use page::Page;
