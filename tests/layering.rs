@@ -118,7 +118,6 @@ const COMMANDS: &[Layer] = &[
         "shared",
         &[
             "bandwidth",
-            "catalogue",
             "closed_stdout",
             "costs",
             "engine",
@@ -133,6 +132,7 @@ const COMMANDS: &[Layer] = &[
             "prompts",
             "quiz_files",
             "recipe",
+            "recommended_models",
             "reload",
             "run_args",
             "signals",

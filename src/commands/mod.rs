@@ -3,7 +3,6 @@
 pub(crate) mod attach;
 mod bandwidth;
 pub(crate) mod bench;
-mod catalogue;
 pub(crate) mod chat;
 pub(crate) mod closed_stdout;
 pub(crate) mod compare;
@@ -31,6 +30,7 @@ mod progress;
 mod prompts;
 mod quiz_files;
 mod recipe;
+mod recommended_models;
 mod reload;
 pub(crate) mod replay;
 pub(crate) mod run;
