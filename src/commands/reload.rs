@@ -2,7 +2,7 @@
 //!
 //! The times of the files are looked at every second on a thread of its own; only a change is read, and wakes the screen.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(crate) fn follow(files: &UserFiles, theme: Option<&str>) -> Option<Receiver<
 }
 
 /// Sends what has changed, until nobody listens.
-fn send_changes(sender: &Sender<UserLook>, path: &PathBuf, (mut seen, follows_theme): (Stamp, bool)) {
+fn send_changes(sender: &Sender<UserLook>, path: &Path, (mut seen, follows_theme): (Stamp, bool)) {
     while !sender.is_closed() {
         thread::sleep(LOOK);
         let now = Stamp::of(path);

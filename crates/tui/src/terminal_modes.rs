@@ -94,7 +94,7 @@ fn read(answer: &[u8]) -> TerminalModes {
     let state = |mode: &str| {
         let states = replies(answer).filter_map(|reply| {
             let (number, state) = std::str::from_utf8(reply).ok()?.strip_suffix("$y")?.split_once(';')?;
-            (number == mode).then(|| matches!(state, "1" | "2" | "3"))
+            (number == mode).then_some(matches!(state, "1" | "2" | "3"))
         });
         states.last()
     };
