@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # Makes what people install without Rust: a Python wheel that holds the program, and a tarball with the
-# program, README, licence, changelog, manual pages and shell completions. Both land in dist/.
+# program, README, changelog, manual pages and shell completions. Both have the licences of all that is linked, and land in
+# dist/ beside their checksums.
 #
 #   scripts/package.sh            build, then try both
 #   scripts/package.sh build      only build
 #   scripts/package.sh check      only try what dist/ holds
+#   scripts/package.sh crates     pack every crate as for a registry, without compiling it
 #
-# Needs Rust, a C compiler, `strings` and Python 3.8 or later with venv and pip. If `qemu-x86_64` is installed (package
+# Needs Rust, a C compiler, `strings`, `sha256sum` and Python 3.8 or later with venv and pip. If `qemu-x86_64` is installed (package
 # qemu-user), the program also runs on emulated processors without AVX-512 and without any AVX.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -34,7 +36,11 @@ PREFIXES=("$HOME=/home" "$CARGO_DIR=/cargo" "$CARGO_DIR/registry/src=/crates" "$
 # Cargo's own variable for flags that may contain spaces: they are separated by the character 0x1f.
 rust_flags() { printf -- '--remap-path-prefix=%s\x1f' "${PREFIXES[@]}" | sed 's/\x1f$//'; }
 
+# pyproject.toml names the file, so that the wheel has it, too.
+THIRD_PARTY=scripts/LICENSE-THIRD-PARTY.txt
+
 build_wheel() {
+    python3 scripts/licenses.py "$TARGET" "$THIRD_PARTY"
     python3 -m venv --clear "$WORK/maturin"
     "$WORK/maturin/bin/pip" install --quiet "maturin==$MATURIN"
     mkdir -p dist
@@ -57,12 +63,44 @@ build_tarball() {
     mkdir -p "$stage/completions" "$stage/man"
     python3 -m zipfile -e "$(wheel)" "$WORK/wheel"
     install -m 755 "$WORK/wheel/draftscope-$VERSION.data/scripts/draftscope" "$stage/draftscope"
-    cp README.md LICENSE CHANGELOG.md "$stage/"
+    cp README.md LICENSE CHANGELOG.md "$THIRD_PARTY" "$stage/"
     for shell in bash zsh fish elvish powershell; do
         "$stage/draftscope" completions "$shell" > "$stage/completions/draftscope.$shell"
     done
     "$stage/draftscope" man --out "$stage/man" > /dev/null
     tar -C "$WORK" --owner=0 --group=0 -czf "dist/$NAME.tar.gz" "$NAME"
+    (cd dist && sha256sum -- draftscope-"$VERSION"-*.whl "$NAME.tar.gz" > SHA256SUMS)
+}
+
+# Every crate as cargo would upload it. Links must have become files, and what a crate includes must be in it. Crates of
+# this repository are taken from each other's packages, since no registry has them.
+pack_crates() {
+    rm -rf "$WORK/crates" "$WORK/unpacked-crates"
+    mkdir -p "$WORK/unpacked-crates"
+    cargo package --locked --offline --workspace --no-verify --quiet --target-dir "$WORK/crates"
+    local crate
+    for crate in "$WORK"/crates/package/*.crate; do
+        tar -C "$WORK/unpacked-crates" -xzf "$crate"
+    done
+    python3 - "$WORK/unpacked-crates" << 'END'
+import pathlib, re, sys
+root = pathlib.Path(sys.argv[1]).resolve()
+links = [path for path in root.rglob("*") if path.is_symlink()]
+absent, count = [], 0
+for crate in root.iterdir():
+    for source in crate.rglob("*.rs"):
+        shipped, _, _ = source.read_text().partition("#[cfg(test)]")
+        if source.name == "tests.rs" or "tests" in source.relative_to(crate).parts:
+            continue
+        for name in re.findall(r'include_(?:str|bytes)!\(\s*"([^"]+)"', shipped):
+            count += 1
+            included = (source.parent / name).resolve()
+            if not included.is_file() or crate not in included.parents:
+                absent.append(f"{source.relative_to(root)}: {name}")
+if links or absent or not count:
+    sys.exit("\n".join(["not as they should be:", *map(str, links), *absent]))
+print(f"{len(list(root.iterdir()))} crates, {count} included files")
+END
 }
 
 # Ids of the tokens that a tiny model writes, and the instruction set: `run_tiny [emulator …] PROGRAM`.
@@ -103,6 +141,7 @@ check_program() {
 }
 
 check() {
+    (cd dist && sha256sum --quiet --check SHA256SUMS)
     python3 -m venv --clear "$WORK/clean"
     "$WORK/clean/bin/pip" install --quiet --no-index "$(wheel)"
     check_program "$PWD/$WORK/clean/bin/draftscope"
@@ -110,6 +149,8 @@ check() {
     mkdir -p "$WORK/unpacked"
     tar -C "$WORK/unpacked" -xzf "dist/$NAME.tar.gz"
     same "the tarball's program" "draftscope $VERSION" "$("$WORK/unpacked/$NAME/draftscope" --version)"
+    grep -q '^serde [0-9]' "$WORK/unpacked/$NAME/$(basename "$THIRD_PARTY")"
+    python3 -m zipfile -l "$(wheel)" | grep -q "$(basename "$THIRD_PARTY")"
     check_paths "$WORK/unpacked/$NAME/draftscope"
     ls -R "$WORK/unpacked/$NAME"
     ls -l dist
@@ -119,5 +160,6 @@ case ${1:-all} in
     all) build_wheel; build_tarball; check ;;
     build) build_wheel; build_tarball ;;
     check) check ;;
-    *) echo "usage: scripts/package.sh [build|check]" >&2; exit 2 ;;
+    crates) pack_crates ;;
+    *) echo "usage: scripts/package.sh [build|check|crates]" >&2; exit 2 ;;
 esac

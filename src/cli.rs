@@ -6,6 +6,7 @@
 #![allow(missing_docs)] // a flattened group is described where it is declared; a test checks the options
 
 mod attach;
+mod doctor;
 mod generate;
 pub mod help;
 mod identity;
@@ -23,7 +24,8 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
-pub use attach::{AttachArgs, ConnectArgs, SamplingOf};
+pub use attach::{AccessArgs, AttachArgs, ConnectArgs, SamplingOf};
+pub use doctor::DoctorArgs;
 pub use generate::GenerateArgs;
 pub use identity::IdentityArgs;
 pub use lab::LabArgs;
@@ -110,6 +112,9 @@ pub enum CliCommand {
     /// Measure prompts over draft lengths, rules and drafters against plain decoding
     #[command(after_help = BENCH_NOTE)]
     Bench(BenchArgs),
+    /// Check terminal, CPU, memory, GPU, disk, model and server, and say what to do
+    #[command(after_help = doctor::DOCTOR_NOTE)]
+    Doctor(DoctorArgs),
     /// List the GPUs that --device gpu can use
     Devices {
         /// Write JSON

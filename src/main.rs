@@ -108,6 +108,7 @@ fn run(parsed: &Parsed) -> anyhow::Result<ExitCode> {
         Some(CliCommand::Generate(args)) => commands::generate::run(args),
         Some(CliCommand::Train(args)) => commands::train::run(args),
         Some(CliCommand::Models { action }) => commands::models::run(action.clone()),
+        Some(CliCommand::Doctor(args)) => commands::doctor::run(args, parsed),
         Some(CliCommand::Devices { json }) => commands::devices::run(*json),
         Some(CliCommand::Config { action }) => commands::config::run(action, parsed),
         Some(CliCommand::Completions { shell }) => commands::config::completions(*shell),

@@ -22,6 +22,8 @@ struct Terminal {
     screen: vt100::Parser,
     /// Output that is not shown yet.
     unseen: Vec<u8>,
+    /// All output so far.
+    written: Vec<u8>,
     cooked: bool,
     light: bool,
     /// Where the program remembers what it has shown once.
@@ -93,6 +95,7 @@ impl Terminal {
             child,
             screen,
             unseen: Vec::new(),
+            written: Vec::new(),
             cooked,
             light: false,
             _state: state,
@@ -108,7 +111,13 @@ impl Terminal {
         if asks(b"\x1b[c") {
             self.press(if self.light { LIGHT } else { DARK });
         }
+        self.written.extend_from_slice(&bytes);
         self.unseen = bytes;
+    }
+
+    /// How often the program wrote these bytes.
+    fn count(&self, bytes: &str) -> usize {
+        self.written.windows(bytes.len()).filter(|part| *part == bytes.as_bytes()).count()
     }
 
     /// Shows the next part of what was taken: on a busy machine many frames come at once, and none may be missed.
@@ -171,6 +180,7 @@ impl Terminal {
         let code = self.exit_code();
         self.screen.process(&std::mem::take(&mut self.unseen));
         while let Ok(bytes) = self.output.recv_timeout(Duration::from_millis(200)) {
+            self.written.extend_from_slice(&bytes);
             self.screen.process(&bytes);
         }
         let screen = self.screen.screen();
@@ -432,6 +442,25 @@ fn a_recording_is_scrubbed_and_marked() {
     terminal.wait_for("■ the end");
     terminal.press("q");
     assert_eq!(terminal.ends(), 0);
+}
+
+#[test]
+fn a_screen_names_its_window_draws_whole_frames_and_reads_changed_files_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("config.toml");
+    let environment = [("DRAFTSCOPE_CONFIG", config.to_str().unwrap())];
+    let mut terminal = Terminal::start(&["demo", "chat", "--paused"], &environment);
+    terminal.wait_for("SmolLM2");
+    std::fs::write(&config, "theme = \"gruvbox\"\n").unwrap();
+    terminal.wait_for("the changed configuration was read");
+    std::fs::write(folder.path().join("keymap.toml"), "browse = 3\n").unwrap();
+    terminal.wait_for("keymap:");
+    terminal.press("q");
+    assert_eq!(terminal.ends(), 0);
+    assert_eq!(terminal.count("\u{1b}]0;draftscope: SmolLM2-135M-Instruct\u{7}"), 1, "named once");
+    assert_eq!((terminal.count("\u{1b}[22;0t"), terminal.count("\u{1b}[23;0t")), (1, 1), "kept and restored");
+    let (begun, ended) = (terminal.count("\u{1b}[?2026h"), terminal.count("\u{1b}[?2026l"));
+    assert!(begun > 2 && ended == begun + 1, "{begun} frames, {ended} ends, one of them to be sure at the end");
 }
 
 /// Brightness of the brightest text on the screen, 0 to 255.

@@ -13,10 +13,10 @@ use draftscope_tui::Pace;
 pub(super) const ATTACH_NOTE: &str = "An API key is read from DRAFTSCOPE_API_KEY and sent as a bearer token to the server at URL (with --watch to each), that of \
     --plain-url from DRAFTSCOPE_PLAIN_API_KEY. What the server decides, such as k and the drafter, cannot be changed from here.";
 
-/// How a server is asked.
+/// How a server is reached.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Server")]
-pub struct ConnectArgs {
+pub struct AccessArgs {
     /// Send this header with every request, its value read from an environment variable, so that no secret stands on the
     /// command line; may be repeated
     #[arg(long = "header", value_name = "NAME=ENVVAR")]
@@ -28,6 +28,14 @@ pub struct ConnectArgs {
     /// The server's API: llama, vllm, sglang or openai [default: it is asked]
     #[arg(long, value_name = "API")]
     pub api: Option<Api>,
+}
+
+/// How a server is asked.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Server")]
+pub struct ConnectArgs {
+    #[command(flatten)]
+    pub access: AccessArgs,
     /// The socket of the engine's plugin, a path or a loopback HOST:PORT: rejected drafts, p and q are then shown
     #[arg(long, value_name = "SOCKET", env = "DRAFTSCOPE_SOCKET", value_parser = parse_socket)]
     pub socket: Option<Address>,

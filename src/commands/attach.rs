@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use draftscope::attach::{self, API_KEY, AttachConfig, PLAIN_API_KEY, PlainServer, WantedModel};
-use draftscope::cli::{AttachArgs, ConnectArgs, ModelArgs, SampleArgs, SamplingOf};
+use draftscope::cli::{AccessArgs, AttachArgs, ConnectArgs, ModelArgs, SampleArgs, SamplingOf};
 use draftscope::host::config::UserFiles;
 use draftscope::http::{Access, Patience};
 use draftscope::protocol::stream::Source;
-use draftscope::protocol::{Baseline, Settings};
+use draftscope::protocol::{Baseline, EventKind, Header, Settings};
+use draftscope::session::text::one_line;
 use draftscope::tui::TuiOptions;
 
 use super::{chat, run_args, terminal};
@@ -19,12 +20,15 @@ use super::{chat, run_args, terminal};
 /// The variable with the model of our own engine.
 const MODEL: &str = "DRAFTSCOPE_MODEL";
 
+/// Why no server can be asked.
+const NO_THREAD: &str = "cannot start a thread for the server";
+
 pub(crate) fn run(args: &AttachArgs, files: &UserFiles) -> Result<ExitCode> {
     if let Some(place) = &args.check {
         return super::plugin_check::run(place);
     }
     if args.watch {
-        return watch::run(args, &access(&args.connect)?, files);
+        return watch::run(args, &access(&args.connect.access)?, files);
     }
     let [url] = args.urls.as_slice() else { bail!("only --watch takes several servers; name one") };
     let is_live = terminal::can_draw() && !args.per_line;
@@ -76,26 +80,42 @@ pub(crate) fn start(
         patience,
         model,
         leaves_sampling: connect.sampling == SamplingOf::Server,
-        api: connect.api,
-        access: access(connect)?,
+        api: connect.access.api,
+        access: access(&connect.access)?,
         plain: plain(connect)?,
         probe: connect.probe,
         socket: connect.socket.clone(),
         ..AttachConfig::new(url, settings)
     };
-    attach::spawn(config).context("cannot start a thread for the server")
+    attach::spawn(config).context(NO_THREAD)
 }
 
 /// What the server at URL is given.
-fn access(connect: &ConnectArgs) -> Result<Access> {
-    Ok(Access { headers: headers(("--header", &connect.headers), API_KEY)?, ca_file: connect.ca_file.clone() })
+fn access(args: &AccessArgs) -> Result<Access> {
+    Ok(Access { headers: headers(("--header", &args.headers), API_KEY)?, ca_file: args.ca_file.clone() })
+}
+
+/// Attaches to a server, waits until it is recognised, and leaves it again; returns what it says of itself. No prompt
+/// is sent.
+pub(crate) fn introduce(url: &str, args: &AccessArgs) -> Result<Header> {
+    let settings = Settings { draft_len: 0, baseline: Baseline::Off, ..Settings::default() };
+    let config = AttachConfig { api: args.api, access: access(args)?, ..AttachConfig::new(url, settings) };
+    let mut source = attach::spawn(config).context(NO_THREAD)?;
+    while let Some(event) = source.events.blocking_recv() {
+        match event.kind {
+            EventKind::Started { header } => return Ok(*header),
+            EventKind::Failed { message } => bail!("{}", one_line(&message)),
+            _ => {}
+        }
+    }
+    bail!("the server was given up without a reason; please report this")
 }
 
 /// The server of `--plain-url`. Credentials of the other one are not sent to it.
 fn plain(connect: &ConnectArgs) -> Result<Option<PlainServer>> {
     let Some(url) = connect.plain_url.clone() else { return Ok(None) };
     let headers = headers(("--plain-header", &connect.plain_headers), PLAIN_API_KEY)?;
-    Ok(Some(PlainServer { url, access: Access { headers, ca_file: connect.ca_file.clone() } }))
+    Ok(Some(PlainServer { url, access: Access { headers, ca_file: connect.access.ca_file.clone() } }))
 }
 
 /// The headers of every request: those that an option asks for, and the API key in this variable.

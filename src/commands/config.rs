@@ -52,7 +52,7 @@ pub(crate) fn warn(parsed: &Parsed) {
         Some(CliCommand::Demo(args)) => on_screen && !args.list,
         Some(CliCommand::Learn(args)) => on_screen && !args.list && args.check.is_none() && args.export.is_none(),
         Some(CliCommand::Diff(args)) => on_screen && args.tui,
-        Some(CliCommand::Config { action: ConfigAction::Show }) => true,
+        Some(CliCommand::Config { action: ConfigAction::Show } | CliCommand::Doctor(_)) => true,
         Some(_) => false,
     };
     if !is_shown {
@@ -77,7 +77,7 @@ pub(crate) fn run(action: &ConfigAction, parsed: &Parsed) -> Result<ExitCode> {
             let mut file = tempfile::NamedTempFile::new_in(folder)?;
             file.write_all(TEMPLATE.as_bytes())?;
             file.persist_noclobber(&path).with_context(|| format!("{} was not written", path.display()))?;
-            super::output::print(printable(&format!("wrote {}", path.display())))?;
+            super::links::print_path("wrote ", &path)?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -9,7 +9,6 @@ use anyhow::{Result, anyhow, bail};
 use clap::ValueEnum;
 use draftscope::cli::ExportArgs;
 use draftscope::export::{self, ExportError, ExportOptions, Format};
-use draftscope::session::text::printable;
 use draftscope::session::trace::TraceError;
 use draftscope::tui::Theme;
 
@@ -51,7 +50,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
         made => made?,
     }
     if out.as_os_str() != "-" {
-        super::output::print(printable(&out.display().to_string()))?;
+        super::links::print_path("", &out)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -79,7 +79,7 @@ fn export(entries: &[(usize, &LessonEntry)], folder: &Path, args: &LearnArgs) ->
         paths.extend(quiz_pages(args.sheet, folder, args.force)?);
     }
     for path in paths {
-        print(printable(&path.display().to_string()))?;
+        super::links::print_path("", &path)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -15,7 +15,7 @@ use draftscope::store::{ModelEntry, ModelTable, PullOptions, Status, Store, Term
 use serde::Serialize;
 use serde_json::Value;
 
-use super::catalogue::CatalogueRows;
+use super::recommended_models::RecommendedRows;
 
 pub(crate) fn run(action: ModelsAction) -> Result<ExitCode> {
     let store = super::recipe::store();
@@ -35,7 +35,7 @@ pub(crate) fn run(action: ModelsAction) -> Result<ExitCode> {
 
 /// Known models, files in the cache, and recommended models.
 fn list(store: &Store, json: bool) -> Result<()> {
-    let (entries, recommended) = (store.list()?, CatalogueRows::new(store));
+    let (entries, recommended) = (store.list()?, RecommendedRows::new(store));
     if !json {
         super::output::print(ModelTable(&entries))?;
         return super::output::print(format!("\n{recommended}"));

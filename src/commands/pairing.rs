@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use draftscope::cli::ModelArgs;
 use draftscope::protocol::DrafterKind;
-use draftscope::store::{CatalogueModel, recommended};
+use draftscope::store::{RecommendedModel, recommended};
 
 /// Names the drafter's files and how it drafts, where the arguments leave both open.
 pub(crate) fn apply(args: &mut ModelArgs) {
@@ -14,12 +14,12 @@ pub(crate) fn apply(args: &mut ModelArgs) {
     }
 }
 
-fn pair(args: &mut ModelArgs, model: &CatalogueModel) {
+fn pair(args: &mut ModelArgs, model: &RecommendedModel) {
     let is_left_open = args.draft_model.is_none() && args.drafter == DrafterKind::Mtp.name() && args.mtp.is_none();
     let Some(draft) = model.draft.as_ref().filter(|_| is_left_open) else {
         return;
     };
-    if let Some(problem) = super::catalogue::drafter_problem(model) {
+    if let Some(problem) = super::recommended_models::drafter_problem(model) {
         super::output::say(&format!("{} runs without its drafter: {problem}", model.name));
         return;
     }

@@ -16,7 +16,7 @@ use draftscope::session::trace::{Recorder, Recording};
 use draftscope::tui::{self, Ended, Playback, TuiOptions};
 
 use super::output::complete;
-use super::{files, lessons, quiz_files};
+use super::{files, lessons, quiz_files, reload};
 
 /// Whether there is a terminal that understands more than text.
 pub(crate) fn can_draw() -> bool {
@@ -35,6 +35,7 @@ pub(crate) fn look(args: &LookArgs, files: &UserFiles) -> TuiOptions {
         ascii: args.ascii || options.ascii,
         marks: args.marks,
         no_mouse: args.no_mouse,
+        look: if can_draw() { reload::follow(files, args.theme.as_deref()) } else { None },
         warnings: files.warnings.clone(),
         pictures: Some(files::pictures()),
         theme_keeper: Some(files::theme_keeper()),

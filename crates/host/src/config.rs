@@ -6,6 +6,7 @@
 
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use etcetera::BaseStrategy;
 
@@ -75,6 +76,36 @@ pub fn path() -> Option<PathBuf> {
     Some(base.config_dir().join("draftscope").join("config.toml"))
 }
 
+/// When each of the user's files changed last, without the lessons: equal as long as none did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stamp(Vec<(PathBuf, SystemTime, u64)>);
+
+impl Stamp {
+    /// Of the configuration file, and of the keymap and the themes next to it. Files that do not exist have no part in it.
+    #[must_use]
+    pub fn of(path: &Path) -> Self {
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let files = [path.to_owned(), folder.join("keymap.toml")].into_iter().chain(toml_files(&folder.join("themes")));
+        let stamp = |file: PathBuf| {
+            let meta = std::fs::metadata(&file).ok()?;
+            Some((file, meta.modified().ok()?, meta.len()))
+        };
+        Self(files.filter_map(stamp).collect())
+    }
+}
+
+/// The first TOML files of a folder, by name.
+fn toml_files(folder: &Path) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> = match std::fs::read_dir(folder) {
+        Ok(entries) => entries.filter_map(|entry| Some(entry.ok()?.path())).collect(),
+        Err(_) => Vec::new(),
+    };
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
+    paths.sort();
+    paths.truncate(MAX_FILES);
+    paths
+}
+
 impl UserFiles {
     /// Reads the file, and the keymap, themes and lessons next to it.
     #[must_use]
@@ -92,15 +123,8 @@ impl UserFiles {
 
     /// Name and text of each TOML file in a folder, by name.
     fn folder(&mut self, folder: &Path) -> Vec<(String, String)> {
-        let mut paths: Vec<PathBuf> = match std::fs::read_dir(folder) {
-            Ok(entries) => entries.filter_map(|entry| Some(entry.ok()?.path())).collect(),
-            Err(_) => Vec::new(),
-        };
-        paths.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
-        paths.sort();
-        paths.truncate(MAX_FILES);
         let read = |path: PathBuf| Some((path.file_stem()?.to_string_lossy().into_owned(), self.text(&path)?));
-        paths.into_iter().filter_map(read).collect()
+        toml_files(folder).into_iter().filter_map(read).collect()
     }
 
     /// The text of a file; none when there is none.
@@ -248,6 +272,23 @@ mod tests {
         assert_eq!(files.keymap.as_deref(), Some("[browse]"));
         assert_eq!(files.warnings, Vec::<String>::new());
         assert_eq!(UserFiles::read(Path::new("/no/such/folder/config.toml")), UserFiles::default());
+    }
+
+    #[test]
+    fn a_stamp_changes_with_each_file_that_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.toml");
+        std::fs::create_dir(folder.path().join("themes")).unwrap();
+        let mut seen = vec![Stamp::of(&path)];
+        for name in ["config.toml", "keymap.toml", "themes/mine.toml"] {
+            std::fs::write(folder.path().join(name), "# new").unwrap();
+            seen.push(Stamp::of(&path));
+            std::fs::write(folder.path().join(name), "# longer").unwrap();
+            seen.push(Stamp::of(&path));
+        }
+        assert!((1..seen.len()).all(|at| seen[at] != seen[at - 1]), "{seen:?}");
+        std::fs::write(folder.path().join("themes/notes.txt"), "no theme").unwrap();
+        assert_eq!(Some(&Stamp::of(&path)), seen.last());
     }
 
     #[test]

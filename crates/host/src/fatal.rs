@@ -27,9 +27,10 @@ pub use self::empty_file::EmptyFile;
 pub use self::mapped::Mapping;
 pub use draftscope_kernels::OutOfMemory;
 
-/// Restores mouse, paste mode, screen and cursor.
+/// Ends a frame that is half drawn; restores mouse, paste mode, window title, screen and cursor.
 #[cfg(unix)]
-const RESTORE: &[u8] = b"\x1b[?1006l\x1b[?1015l\x1b[?1003l\x1b[?1002l\x1b[?1000l\x1b[?2004l\x1b[?1049l\x1b[?25h";
+const RESTORE: &[u8] =
+    b"\x1b[?2026l\x1b[?1006l\x1b[?1015l\x1b[?1003l\x1b[?1002l\x1b[?1000l\x1b[?2004l\x1b[23;0t\x1b[?1049l\x1b[?25h";
 
 /// Installs the handler of fatal signals and the hook of panics for this process. Called once, in `main`.
 pub fn install() {

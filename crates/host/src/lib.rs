@@ -1,8 +1,11 @@
 //! What the program asks of the machine that it runs on: files that are never half written or waited for for ever, the
-//! configuration file, and an end that restores the terminal, whatever ends it.
+//! configuration file, progress in the terminal's taskbar, and an end that restores the terminal, whatever ends it.
 //!
 //! It knows neither models nor events, only paths, signals and bytes.
 
 pub mod config;
 pub mod fatal;
 pub mod file_access;
+mod taskbar;
+
+pub use taskbar::Taskbar;

@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use etcetera::BaseStrategy;
 
 use super::StoreError;
-use super::catalog::{self, KnownModel};
 use super::check::{self, Mismatch};
 use super::entry::{ModelEntry, Removed, Status};
 use super::fetch::RESUMABLE;
 use super::gguf_choice;
+use super::known_model::{self, KnownModel};
 use super::lock::Lock;
 use super::progress::Progress;
 
@@ -116,7 +116,7 @@ impl Cache {
     /// # Errors
     /// When the directory exists and cannot be read.
     pub fn list(&self) -> Result<Vec<ModelEntry>, StoreError> {
-        let known = catalog::KNOWN.iter().map(|model| self.entry(model, self.unread_status(model)));
+        let known = known_model::KNOWN.iter().map(|model| self.entry(model, self.unread_status(model)));
         let mut entries: Vec<_> = known.collect();
         let mut files = self.files()?;
         files.retain(|file| entries.iter().all(|entry| entry.file != *file));
@@ -175,7 +175,7 @@ impl Cache {
             return;
         }
         if let Some(lock) = Lock::if_free(&self.lock_file()) {
-            let is_there = self.path_of(&catalog::DEFAULT).exists();
+            let is_there = self.path_of(&known_model::DEFAULT).exists();
             self.clear_scratch(&lock, (!is_there).then_some(RESUMABLE));
         }
     }
@@ -202,7 +202,7 @@ impl Cache {
         ModelEntry {
             name: model.name.to_owned(),
             about: model.about.to_owned(),
-            is_default: *model == catalog::DEFAULT,
+            is_default: *model == known_model::DEFAULT,
             bytes: there.as_ref().map_or(model.bytes, fs::Metadata::len),
             sha256: match status {
                 Status::Missing => Some(model.sha256.to_owned()),
@@ -296,9 +296,9 @@ mod tests {
     fn a_file_of_the_wrong_size_is_damaged() {
         let dir = tempfile::tempdir().unwrap();
         let cache = Cache::at(dir.path().to_owned());
-        fs::write(cache.path_of(&catalog::DEFAULT), "short").unwrap();
+        fs::write(cache.path_of(&known_model::DEFAULT), "short").unwrap();
         let why = "size is 5 bytes, expected 98362432".to_owned();
-        assert_eq!(cache.check(&catalog::DEFAULT), Status::Damaged { why });
+        assert_eq!(cache.check(&known_model::DEFAULT), Status::Damaged { why });
     }
 
     #[test]

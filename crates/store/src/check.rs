@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 
 use draftscope_host::file_access;
 
-use super::catalog::KnownModel;
+use super::known_model::KnownModel;
 
 /// How a file differs from the one in the catalog.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

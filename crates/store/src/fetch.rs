@@ -18,10 +18,10 @@ use tempfile::TempPath;
 
 use super::Store;
 use super::cache::Cache;
-use super::catalog::KnownModel;
 use super::check::{self, Mismatch};
 use super::entry::{Pulled, Status};
 use super::error::{Attempt, Exhausted, SourceError, StoreError};
+use super::known_model::KnownModel;
 use super::progress::Progress;
 
 /// The kinds of places a model comes from, in the order in which they are asked.

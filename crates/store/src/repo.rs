@@ -339,7 +339,7 @@ mod tests {
     use sha2::{Digest, Sha256};
 
     use super::super::{
-        Cache, CatalogueDraft, CatalogueDrafter, CatalogueModel, PullOptions, SourceKind, Store, check,
+        Cache, PullOptions, RecommendedDraft, RecommendedDrafter, RecommendedModel, SourceKind, Store, check,
     };
     use super::*;
 
@@ -591,8 +591,8 @@ mod tests {
     }
 
     /// A recommended model in the mirror with these digests of its file and its drafter's.
-    fn recommended([own, drafts]: [&str; 2]) -> CatalogueModel {
-        let draft = CatalogueDraft {
+    fn recommended([own, drafts]: [&str; 2]) -> RecommendedModel {
+        let draft = RecommendedDraft {
             repository: "owner/name".into(),
             file: Some("mtp-other.gguf".into()),
             bytes: 16,
@@ -600,7 +600,7 @@ mod tests {
             architecture: "qwen35".into(),
             unverified: Vec::new(),
         };
-        CatalogueModel {
+        RecommendedModel {
             name: "other".into(),
             about: "a model and its drafter".into(),
             repository: "owner/name".into(),
@@ -610,7 +610,7 @@ mod tests {
             architecture: "qwen35".into(),
             license: "MIT".into(),
             reads: 1.0,
-            drafter: CatalogueDrafter::Mtp,
+            drafter: RecommendedDrafter::Mtp,
             draft: Some(draft),
             unverified: Vec::new(),
         }
@@ -621,7 +621,7 @@ mod tests {
         let (dir, mirror) = (tempfile::tempdir().unwrap(), Mirror::start());
         let (cache, repos) = (Cache::at(dir.path().join("models")), mirror.repos(dir.path(), None));
         let store = Store { cache, sources: Vec::new(), repos };
-        let pull = |model: &CatalogueModel| store.pull_recommended(model, PullOptions::default(), &mut ());
+        let pull = |model: &RecommendedModel| store.pull_recommended(model, PullOptions::default(), &mut ());
         let contents = |name: &str| files().into_iter().find(|(file, _)| *file == name).unwrap().1;
         let [own, drafts] = ["other.gguf", "mtp-other.gguf"].map(|name| check::hex(&Sha256::digest(contents(name))));
         let wrong = "0".repeat(64);

@@ -4,6 +4,8 @@
 //! losing the user's place; indices into a session are checked wherever they are used. `update` changes it, `view`
 //! shows it.
 
+mod look;
+
 use std::collections::{HashMap, HashSet};
 
 use draftscope_protocol::{Baseline, Command, Settings};
@@ -21,7 +23,6 @@ use super::pace::Pace;
 use super::page::{Page, Pane};
 use super::playback::Playback;
 use super::selection::{RoundAt, live_round, round_at};
-use super::theme::Theme;
 use super::theme_set::ThemeSet;
 
 /// Which line of the transcript is on top.
@@ -260,12 +261,6 @@ impl App {
         }
     }
 
-    /// The theme in use.
-    #[must_use]
-    pub fn theme(&self) -> &Theme {
-        self.themes.theme()
-    }
-
     /// Whether the user has quit.
     #[must_use]
     pub fn quits(&self) -> bool {
@@ -301,26 +296,6 @@ impl App {
     /// Whether a recording is shown instead of the own run, and no lesson plays it.
     pub(super) fn is_demo(&self) -> bool {
         self.aside.is_some() && self.lesson.lesson.is_none()
-    }
-
-    pub(super) fn turn_theme(&mut self, up: bool) {
-        self.themes.turn(up);
-        self.dress_editor();
-    }
-
-    /// All themes, and the index of the current one.
-    pub(super) fn themes(&self) -> (&[Theme], usize) {
-        self.themes.list()
-    }
-
-    /// Switches to the theme of this index, or to the last one.
-    pub(super) fn choose_theme(&mut self, index: usize) {
-        self.themes.choose(index);
-        self.dress_editor();
-    }
-
-    fn dress_editor(&mut self) {
-        self.editor.dress(self.themes.theme());
     }
 
     /// Where keys go now.

@@ -7,7 +7,7 @@ use crossterm::event::{Event as Input, KeyEventKind, MouseButton, MouseEventKind
 use super::action::Action;
 use super::app::Ask;
 use super::diff::Compared;
-use super::terminal::{Guard, Stage as _, TuiError, end_on_hangup, inputs_within};
+use super::terminal::{Guard, Stage as _, TuiError, draw_whole, end_on_hangup, inputs_within};
 use super::terminal_input::LONG;
 use super::view;
 
@@ -55,7 +55,7 @@ impl Compared {
 
     fn draw(&mut self, guard: &mut Guard) -> io::Result<()> {
         let mut measured = (self.measured, self.app.hit_map.clone());
-        guard.terminal()?.draw(|frame| measured = view::diff(self, frame))?;
+        draw_whole(guard.terminal()?, |frame| measured = view::diff(self, frame))?;
         (self.measured, self.app.hit_map) = measured;
         Ok(())
     }

@@ -7,6 +7,7 @@
 //! mean.
 
 mod requests;
+mod surroundings;
 mod typing;
 
 use std::collections::VecDeque;
@@ -17,6 +18,7 @@ use crossterm::event::{Event as Input, KeyEventKind, MouseButton, MouseEvent, Mo
 use futures::Stream;
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
+use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use draftscope_protocol::stream::{Dropped, FanOut, Source};
@@ -27,11 +29,12 @@ use draftscope_session::{Session, Timeline};
 use super::action::Action;
 use super::app::App;
 use super::conversation;
-use super::options::TuiOptions;
-use super::terminal::{Guard, HANGUP, Stage, TuiError, asked_to_end, die_of, take_panic};
+use super::options::{TuiOptions, UserLook};
+use super::terminal::{Guard, HANGUP, Stage, TuiError, asked_to_end, die_of, draw_whole, take_panic};
 use super::terminal_input::{inputs, is_gone};
 use super::update;
 use super::view::View;
+use surroundings::changed;
 use typing::next_input;
 
 /// Shortest time between two frames.
@@ -79,12 +82,17 @@ pub(super) struct EventLoop {
     draws: u64,
     /// Consumers that failed: their output is incomplete.
     dropped: Vec<Dropped>,
+    /// What the user's files say, when they change.
+    look: Option<Receiver<UserLook>>,
+    /// The title of the window; empty before a model is known.
+    title: String,
     /// Printed after the terminal is restored: where the session was saved.
     farewell: Option<String>,
 }
 
 impl EventLoop {
     pub(super) fn new(source: Source, options: TuiOptions, consumers: FanOut) -> Self {
+        let look = options.look.clone();
         let mut app = App::new(options);
         update::begin_lesson(&mut app);
         Self {
@@ -99,6 +107,8 @@ impl EventLoop {
             typing: String::new(),
             draws: 0,
             dropped: Vec::new(),
+            look,
+            title: String::new(),
             farewell: None,
         }
     }
@@ -174,9 +184,11 @@ impl EventLoop {
                     let commands = update::tick(&mut self.app, &mut self.time);
                     self.send(commands);
                 },
+                look = changed(&mut self.look) => self.app.reload(look),
                 () = sleep_until(next_frame), if is_dirty => continue,
             }
             update::veil(&self.app, &mut self.time);
+            self.name_window(stage)?;
             self.fulfil(stage).await?;
             is_dirty = true;
         }
@@ -186,13 +198,13 @@ impl EventLoop {
     fn draw<W: Write>(&mut self, terminal: &mut Terminal<CrosstermBackend<W>>) -> io::Result<()> {
         let mut hit_map = None;
         let (time, app, view) = (&self.time, &self.app, &self.view);
-        terminal.draw(|frame| hit_map = Some(view.draw(time, app, app.theme(), frame)))?;
+        draw_whole(terminal, |frame| hit_map = Some(view.draw(time, app, app.theme(), frame)))?;
         if let Some(hit_map) = hit_map {
             self.app.set_hit_map(hit_map);
         }
         if self.app.editor.settle() {
             let (time, app, view) = (&self.time, &self.app, &self.view);
-            terminal.draw(|frame| drop(view.draw(time, app, app.theme(), frame)))?;
+            draw_whole(terminal, |frame| drop(view.draw(time, app, app.theme(), frame)))?;
         }
         self.draws += 1;
         Ok(())

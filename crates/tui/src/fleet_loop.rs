@@ -9,7 +9,7 @@ use draftscope_protocol::ServerSample;
 
 use super::app::Ask;
 use super::fleet::FleetView;
-use super::terminal::{Guard, Stage as _, TuiError, end_on_hangup, inputs_within};
+use super::terminal::{Guard, Stage as _, TuiError, draw_whole, end_on_hangup, inputs_within};
 use super::view;
 
 /// Longest time in which a sample is not looked at.
@@ -36,7 +36,7 @@ impl FleetView {
             }
             if std::mem::take(&mut is_new) {
                 let mut measured = self.app.hit_map.clone();
-                guard.terminal()?.draw(|frame| measured = view::fleet(&self, frame))?;
+                draw_whole(guard.terminal()?, |frame| measured = view::fleet(&self, frame))?;
                 self.app.hit_map = measured;
             }
             for input in inputs_within(TICK)? {

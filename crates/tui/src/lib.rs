@@ -49,6 +49,7 @@ mod setting_row;
 mod starters;
 mod terminal;
 mod terminal_input;
+mod terminal_modes;
 mod theme;
 mod theme_set;
 mod tour;
@@ -76,16 +77,17 @@ pub use lesson_player::{PlayedStep, play_lesson};
 pub use offscreen::Offscreen;
 pub use options::{
     Exporter, FirstStart, Keep, KeepName, KeptProgress, Pictures, QuizFiles, Read, Recordings, Saver, ThemeKeeper,
-    TuiOptions, Write, WriteAs, WriteScreen, WriteText,
+    TuiOptions, UserLook, Write, WriteAs, WriteScreen, WriteText,
 };
 pub use pace::Pace;
 pub use page::Page;
 pub use playback::Playback;
 pub use quiz::{Sheet, sheet as quiz_sheet};
 pub use terminal::TuiError;
+pub use terminal_modes::{TerminalModes, terminal_modes};
 pub use theme::{Role, Theme};
 pub use update::{paste, press, update};
-pub use view::View;
+pub use view::{MIN_SIZE, View};
 
 #[cfg(test)]
 #[cfg(unix)]

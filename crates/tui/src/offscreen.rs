@@ -28,6 +28,10 @@ impl Stage for Blind {
         Ok(&mut self.0)
     }
 
+    fn set_title(&mut self, _: &str) -> io::Result<()> {
+        Ok(())
+    }
+
     fn copy(&mut self, _: &str) -> io::Result<()> {
         Ok(())
     }

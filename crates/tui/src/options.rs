@@ -131,6 +131,19 @@ impl fmt::Debug for QuizFiles {
     }
 }
 
+/// What the user's files say about looks and keys. Read again when they change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UserLook {
+    /// Name of the theme in the configuration file, unless an option chose another one.
+    pub theme: Option<String>,
+    /// Name and text of each theme.
+    pub themes: Vec<(String, String)>,
+    /// Text of the keymap.
+    pub keymap: Option<String>,
+    /// A sentence about each part of the files that was not understood.
+    pub warnings: Vec<String>,
+}
+
 /// Options of the front end.
 #[derive(Clone, Debug, Default)]
 pub struct TuiOptions {
@@ -160,6 +173,8 @@ pub struct TuiOptions {
     pub no_mouse: bool,
     /// How many colours the terminal shows.
     pub depth: ColorDepth,
+    /// Delivers what the user's files say now, whenever they change.
+    pub look: Option<tokio::sync::watch::Receiver<UserLook>>,
     /// Shown once at the start, e.g. warnings about configuration.
     pub warnings: Vec<String>,
     /// How fast answers go on; a slow start is for the first one.

@@ -14,11 +14,15 @@ use std::time::Duration;
 use crossterm::clipboard::CopyToClipboard;
 use crossterm::cursor::Show;
 use crossterm::event::{DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture, Event};
-use crossterm::execute;
-use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
+use crossterm::style::Print;
+use crossterm::terminal::{
+    BeginSynchronizedUpdate, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen, SetTitle,
+    disable_raw_mode, enable_raw_mode,
+};
+use crossterm::{execute, queue};
 use ratatui::backend::CrosstermBackend;
 use ratatui::layout::Rect;
-use ratatui::{Terminal, TerminalOptions, Viewport};
+use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
 
 use draftscope_host::fatal::{self, EndRequest};
 
@@ -39,6 +43,9 @@ pub(super) trait Stage {
 
     /// Where frames are drawn; an error if it reports a size that no screen has.
     fn terminal(&mut self) -> io::Result<&mut Terminal<CrosstermBackend<Self::Out>>>;
+
+    /// Names the terminal's window, where it has one.
+    fn set_title(&mut self, title: &str) -> io::Result<()>;
 
     /// Sends text to the clipboard.
     fn copy(&mut self, text: &str) -> io::Result<()>;
@@ -90,12 +97,29 @@ impl Guard {
     }
 }
 
+/// Keeps the window's title and the icon's where the terminal can (XTWINOPS 22), and brings them back (23). Terminals that
+/// cannot ignore both; the shell then writes its own title with its next prompt.
+const KEEP_TITLE: Print<&str> = Print("\x1b[22;0t");
+const RESTORE_TITLE: Print<&str> = Print("\x1b[23;0t");
+
+/// Draws a frame that the terminal shows only when it is complete (mode 2026). Terminals without the mode ignore it and
+/// show what they have.
+pub(super) fn draw_whole<W: Write>(
+    terminal: &mut Terminal<CrosstermBackend<W>>,
+    draw: impl FnOnce(&mut Frame<'_>),
+) -> io::Result<()> {
+    queue!(terminal.backend_mut(), BeginSynchronizedUpdate)?;
+    let drawn = terminal.draw(draw).map(drop);
+    execute!(terminal.backend_mut(), EndSynchronizedUpdate)?;
+    drawn
+}
+
 /// Raw mode, the alternate screen, whole pastes and, if wanted, the mouse.
 fn take_over(mouse: bool) -> io::Result<()> {
     ACTIVE.store(true, Ordering::SeqCst);
     fatal::screen_is_taken();
     enable_raw_mode()?;
-    execute!(stdout(), EnterAlternateScreen, EnableBracketedPaste)?;
+    execute!(stdout(), KEEP_TITLE, EnterAlternateScreen, EnableBracketedPaste)?;
     if mouse { execute!(stdout(), EnableMouseCapture) } else { Ok(()) }
 }
 
@@ -108,6 +132,10 @@ impl Stage for Guard {
             self.terminal.resize(area)?;
         }
         Ok(&mut self.terminal)
+    }
+
+    fn set_title(&mut self, title: &str) -> io::Result<()> {
+        execute!(stdout(), SetTitle(title))
     }
 
     fn copy(&mut self, text: &str) -> io::Result<()> {
@@ -141,7 +169,15 @@ impl Drop for Guard {
 fn restore() {
     if ACTIVE.swap(false, Ordering::SeqCst) {
         // Nothing can be done about a terminal that is gone.
-        let _ = execute!(stdout(), DisableMouseCapture, DisableBracketedPaste, LeaveAlternateScreen, Show);
+        let _ = execute!(
+            stdout(),
+            EndSynchronizedUpdate,
+            DisableMouseCapture,
+            DisableBracketedPaste,
+            LeaveAlternateScreen,
+            RESTORE_TITLE,
+            Show
+        );
         let _ = disable_raw_mode();
         fatal::screen_is_free();
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 use draftscope::cli::{BenchArgs, SampleArgs};
 use draftscope::headless::Driver;
+use draftscope::host::Taskbar;
 use draftscope::protocol::{DrafterInfo, Header};
 
 use super::super::run_args::ANSWER_TOKENS;
@@ -46,13 +47,17 @@ pub(super) fn measure(
     if remembers && args.repeat > 1 {
         eprintln!("draftscope: {REMEMBERS}");
     }
-    let mut reported = 0;
+    let (mut reported, mut done) = (0, 0);
+    let mut taskbar = Taskbar::default();
+    let all = u64::from(args.repeat) * suite.len() as u64;
     for repeat in 0..args.repeat {
         eprintln!("draftscope: {url}, repeat {} of {}", repeat + 1, args.repeat);
         let is_again = remembers && repeat > 0;
         for (category, prompt) in suite {
             let prompt = if is_again { varied(prompt, repeat) } else { prompt.clone() };
             super::answer(&mut driver, (args, stop), &prompt)?;
+            done += 1;
+            taskbar.at(done, all);
             super::super::output::report_new_notices(&driver, &mut reported);
             let session = driver.session();
             let turn = session.turn().context("nothing was measured; please report this")?;

@@ -16,6 +16,7 @@ use anyhow::{Context, Result, bail};
 use draftscope::cli::{BenchArgs, DecodeArgs, ModelArgs};
 use draftscope::export::{try_file, write_file};
 use draftscope::headless::{Driver, Outcome};
+use draftscope::host::Taskbar;
 use draftscope::host::file_access;
 use draftscope::protocol::{Baseline, Command, DraftLenMode, DrafterKind, Header, Prompt, Settings};
 use sha2::{Digest, Sha256};
@@ -201,6 +202,8 @@ fn measure(
     super::output::report_idle(&driver);
     let loaded = driver.session().notices().map(str::to_owned).collect();
     is_there(plan.settings.drafter, driver.session().header())?;
+    let (mut taskbar, mut done) = (Taskbar::default(), 0);
+    let all = args.repeat as usize * plan.cases.len() * suite.len();
     for repeat in 0..args.repeat {
         for case in &plan.cases {
             let (rule, k) = (case.rule.to_string(), case.asked_draft_len());
@@ -212,6 +215,8 @@ fn measure(
             });
             for (category, prompt) in suite {
                 answer(&mut driver, (args, stop), prompt)?;
+                done += 1;
+                taskbar.at(done, all as u64);
                 super::output::report_new_notices(&driver, &mut reported);
                 let turn = driver.session().turn().context("nothing was measured; please report this")?;
                 let sample = Sample::of(turn, true);

@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 use anyhow::{Context, Result, bail};
 use draftscope::cli::BenchArgs;
+use draftscope::host::Taskbar;
 use draftscope::protocol::stream::{Consumer, FanOut};
 use draftscope::protocol::{Baseline, Event, EventKind, Lane, Settings};
 use draftscope::tui::{Offscreen, TuiOptions};
@@ -96,6 +97,7 @@ pub(super) fn run(args: &BenchArgs, suite: &[(String, String)]) -> Result<ExitCo
     answer(warm_up, true)?;
     answer(warm_up, false)?;
     let (mut ratios, mut speeds, mut frames) = (Vec::new(), [Vec::new(), Vec::new()], Vec::new());
+    let mut taskbar = Taskbar::default();
     for repeat in 0..args.repeat {
         for (index, (_, prompt)) in suite.iter().enumerate() {
             let mut pair = [0.0; 2];
@@ -110,6 +112,7 @@ pub(super) fn run(args: &BenchArgs, suite: &[(String, String)]) -> Result<ExitCo
             ratios.push(pair[0] / pair[1]);
             speeds.iter_mut().zip(pair).for_each(|(all, speed)| all.push(speed));
         }
+        taskbar.at(u64::from(repeat) + 1, args.repeat.into());
         eprintln!("draftscope: screen, repeat {} of {}", repeat + 1, args.repeat);
     }
     report(ratios, speeds, frames)

@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use draftscope::cli::{DraftLenArg, ExplainArgs};
 use draftscope::headless::{Described, Driver, Outcome, Spread};
+use draftscope::host::Taskbar;
 use draftscope::model::options::LoadOptions;
 use draftscope::protocol::{Command, DraftLenMode, Lane, Settings, TokenId};
 use draftscope::session::LaneStats;
@@ -68,10 +69,13 @@ pub(super) fn run(
     for choice in choices {
         race.answer(*choice, &suite[0].1)?; // warm-up
     }
+    let mut taskbar = Taskbar::default();
+    let all = args.repeat as usize * suite.len();
     for repeat in 0..args.repeat as usize {
         say(&format!("race {} of {}", repeat + 1, args.repeat));
         for (index, (_, text)) in suite.iter().enumerate() {
             race.prompt(index, text, repeat * suite.len() + index)?;
+            taskbar.at((repeat * suite.len() + index + 1) as u64, all as u64);
         }
     }
     super::super::output::report_notices(&race.driver, &Outcome::Answered);

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use draftscope::cli::TrainArgs;
+use draftscope::host::Taskbar;
 use draftscope::model::files::ModelFiles;
 use draftscope::model::load::OpenModel;
 use draftscope::store::Terminal;
@@ -148,6 +149,7 @@ fn watch(command: &mut Command, step: &Step, (stop, json): (&StopSignal, bool)) 
     let lines = lines(&mut child).inspect_err(|_| drop(child.kill())).context("the system starts no thread")?;
     let mut progress = StepProgress::new(step.title, step.goal);
     let shown = (!json && std::io::stderr().is_terminal()).then(display);
+    let mut taskbar = Taskbar::default();
     let (mut last, mut is_stopping) = (String::new(), false);
     loop {
         if stop.flag().load(Ordering::Relaxed) && !is_stopping {
@@ -159,7 +161,11 @@ fn watch(command: &mut Command, step: &Step, (stop, json): (&StopSignal, bool)) 
             Err(RecvTimeoutError::Timeout) => continue,
             Err(RecvTimeoutError::Disconnected) => break,
         };
-        match (progress.take(&line), &shown) {
+        let is_report = progress.take(&line);
+        if let Some((done, goal)) = progress.done() {
+            taskbar.at(done, goal);
+        }
+        match (is_report, &shown) {
             (true, Some(bar)) => bar.set_message(progress.text()),
             (true, None) if json => super::output::print(&line)?,
             (true, None) => eprintln!("{}", progress.brief()),

@@ -83,6 +83,11 @@ impl StepProgress {
         }
     }
 
+    /// What is done of the goal, if there is one.
+    pub(super) fn done(&self) -> Option<(u64, u64)> {
+        Some((self.last.tokens.max(self.last.conversations), self.goal?))
+    }
+
     /// One line.
     pub(super) fn brief(&self) -> String {
         let Line { event, step, tokens, tokens_per_s, lr, conversations, answer_tokens, answer_tokens_per_s, .. } =

@@ -94,7 +94,8 @@ use super::theme::{Role, Theme};
 
 pub(super) use diff::render as diff;
 pub(super) use fleet::render as fleet;
-use screen::{MIN_SIZE, Screen};
+pub use screen::MIN_SIZE;
+use screen::Screen;
 use transcript_cache::TranscriptCache;
 
 /// Draws frames, and caches transcript lines that cannot change.

@@ -18,8 +18,8 @@ use draftscope_session::{PassId, Round, Session, Timeline, Turn};
 use super::panel::{Panel, boxed};
 use super::transcript_cache::TranscriptCache;
 
-/// Below this size the screen only says that it is too small.
-pub(super) const MIN_SIZE: (u16, u16) = (60, 16);
+/// Columns and rows; below this size the screen only says that it is too small.
+pub const MIN_SIZE: (u16, u16) = (60, 16);
 
 /// Everything a panel reads.
 #[derive(Clone, Copy)]

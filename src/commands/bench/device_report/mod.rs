@@ -125,7 +125,7 @@ pub(super) fn run(args: &BenchArgs, suite: &[(String, String)]) -> Result<ExitCo
     if let Some(json) = &args.json {
         write_file(json, args.force, &serde_json::to_vec_pretty(&report)?)?;
     }
-    super::super::output::say(&format!("wrote {}", path.display()));
+    super::super::links::say_path("wrote ", path);
     let differs = report.devices.iter().flat_map(|device| &device.speeds).any(Row::differs);
     Ok(if differs { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -15,7 +15,7 @@ const SOURCE: &str = include_str!("../assets/catalogue.toml");
 /// A recommended model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct CatalogueModel {
+pub struct RecommendedModel {
     /// What the user types.
     pub name: String,
     /// One line for lists.
@@ -36,9 +36,9 @@ pub struct CatalogueModel {
     #[serde(default = "all")]
     pub reads: f64,
     /// How it drafts.
-    pub drafter: CatalogueDrafter,
+    pub drafter: RecommendedDrafter,
     /// The drafter's own file, if it has one.
-    pub draft: Option<CatalogueDraft>,
+    pub draft: Option<RecommendedDraft>,
     /// Fields that are rounded or assumed.
     #[serde(default)]
     pub unverified: Vec<String>,
@@ -47,7 +47,7 @@ pub struct CatalogueModel {
 /// The file of a drafter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct CatalogueDraft {
+pub struct RecommendedDraft {
     /// `owner/name` on the Hugging Face Hub.
     pub repository: String,
     /// Path in the repository; none for the whole folder.
@@ -66,7 +66,7 @@ pub struct CatalogueDraft {
 /// How a recommended model drafts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum CatalogueDrafter {
+pub enum RecommendedDrafter {
     /// MTP modules in its own files.
     Mtp,
     /// An assistant of Gemma 4.
@@ -79,7 +79,7 @@ pub enum CatalogueDrafter {
     DraftModel,
 }
 
-impl CatalogueDrafter {
+impl RecommendedDrafter {
     /// The value of `--drafter` that it drafts as.
     #[must_use]
     pub const fn option(self) -> &'static str {
@@ -96,25 +96,25 @@ const fn all() -> f64 {
 
 #[derive(Deserialize)]
 struct Entries {
-    model: Vec<CatalogueModel>,
+    model: Vec<RecommendedModel>,
 }
 
-fn parse(text: &str) -> Result<Vec<CatalogueModel>, toml::de::Error> {
+fn parse(text: &str) -> Result<Vec<RecommendedModel>, toml::de::Error> {
     toml::from_str::<Entries>(text).map(|entries| entries.model)
 }
 
 /// All recommended models.
 #[must_use]
-pub fn catalogue() -> &'static [CatalogueModel] {
+pub fn recommended_models() -> &'static [RecommendedModel] {
     // a test reads the file, so it cannot be damaged in a build that passed
-    static ALL: LazyLock<Vec<CatalogueModel>> = LazyLock::new(|| parse(SOURCE).unwrap_or_default());
+    static ALL: LazyLock<Vec<RecommendedModel>> = LazyLock::new(|| parse(SOURCE).unwrap_or_default());
     &ALL
 }
 
 /// The recommended model of this name, in upper or lower case.
 #[must_use]
-pub fn recommended(name: &str) -> Option<&'static CatalogueModel> {
-    catalogue().iter().find(|model| model.name.eq_ignore_ascii_case(name))
+pub fn recommended(name: &str) -> Option<&'static RecommendedModel> {
+    recommended_models().iter().find(|model| model.name.eq_ignore_ascii_case(name))
 }
 
 /// `owner/name`, or `owner/name/FILE`.
@@ -122,7 +122,7 @@ fn place(repository: &str, file: Option<&str>) -> String {
     file.map_or_else(|| repository.to_owned(), |file| format!("{repository}/{file}"))
 }
 
-impl CatalogueModel {
+impl RecommendedModel {
     /// As `--model` takes it.
     #[must_use]
     pub fn place(&self) -> String {
@@ -146,7 +146,7 @@ impl CatalogueModel {
     }
 }
 
-impl CatalogueDraft {
+impl RecommendedDraft {
     /// As `--draft-model` takes it.
     #[must_use]
     pub fn place(&self) -> String {
@@ -165,15 +165,15 @@ mod tests {
     #[test]
     fn every_entry_has_a_unique_name_a_repository_and_a_plausible_size() {
         let models = parse(SOURCE).unwrap();
-        assert_eq!(models.len(), catalogue().len());
+        assert_eq!(models.len(), recommended_models().len());
         for (at, model) in models.iter().enumerate() {
             let name = &model.name;
             assert!(!name.contains(['/', '\\']) && *name == name.to_lowercase(), "{name}");
-            assert!(super::super::catalog::find(name).is_none(), "{name} is the name of a known model");
+            assert!(super::super::known_model::find(name).is_none(), "{name} is the name of a known model");
             assert!(models[at + 1..].iter().all(|other| other.name != *name), "{name} occurs twice");
             assert!(model.repo().is_some() && (1e8..1e12).contains(&(model.bytes as f64)), "{name}");
             assert!((0.0..=1.0).contains(&model.reads) && model.reads > 0.0, "{name}");
-            assert_eq!(model.draft.is_some(), model.drafter != CatalogueDrafter::Mtp, "{name}");
+            assert_eq!(model.draft.is_some(), model.drafter != RecommendedDrafter::Mtp, "{name}");
             let digests = [(&model.sha256, &model.unverified)];
             let draft = model.draft.as_ref().map(|draft| (&draft.sha256, &draft.unverified));
             for (sha256, _) in digests.into_iter().chain(draft) {
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_recommended_model_is_found_in_any_case_and_unknown_fields_are_rejected() {
-        assert_eq!(recommended("Qwen3-4B").map(|model| model.drafter), Some(CatalogueDrafter::DraftModel));
+        assert_eq!(recommended("Qwen3-4B").map(|model| model.drafter), Some(RecommendedDrafter::DraftModel));
         assert_eq!(recommended("qwen3"), None);
         let wrong = SOURCE.replacen("license =", "licence =", 1);
         assert!(parse(&wrong).is_err());

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use draftscope::model::families;
 use draftscope::model::load::named_module::runs_from_gguf;
 use draftscope::model::memory;
-use draftscope::store::{CatalogueDrafter, CatalogueModel, Store, catalogue};
+use draftscope::store::{RecommendedDrafter, RecommendedModel, Store, recommended_models};
 use indicatif::DecimalBytes;
 use serde::Serialize;
 
@@ -17,10 +17,10 @@ const BESIDE: f64 = 0.1;
 
 /// A recommended model on this machine.
 #[derive(Serialize)]
-pub(super) struct CatalogueRow {
+pub(super) struct RecommendedRow {
     /// What is known about it anywhere.
     #[serde(flatten)]
-    model: &'static CatalogueModel,
+    model: &'static RecommendedModel,
     /// `ready` if its files are in the Hub's cache, else `missing`.
     status: &'static str,
     /// Where its file or folder is.
@@ -42,16 +42,16 @@ pub(super) struct CatalogueRow {
 }
 
 /// All rows, and what they were computed from.
-pub(super) struct CatalogueRows {
-    pub(super) rows: Vec<CatalogueRow>,
+pub(super) struct RecommendedRows {
+    pub(super) rows: Vec<RecommendedRow>,
     memory: Option<u64>,
     bandwidth: Bandwidth,
 }
 
 /// Why this version does not run a drafter: what it loads decides.
-pub(super) fn drafter_problem(model: &CatalogueModel) -> Option<String> {
+pub(super) fn drafter_problem(model: &RecommendedModel) -> Option<String> {
     let draft = model.draft.as_ref()?;
-    if model.drafter == CatalogueDrafter::DraftModel {
+    if model.drafter == RecommendedDrafter::DraftModel {
         return families::of_gguf(&draft.architecture).err().map(|error| error.to_string());
     }
     // every kind of module runs from a folder
@@ -60,8 +60,8 @@ pub(super) fn drafter_problem(model: &CatalogueModel) -> Option<String> {
         .then(|| format!("drafters of the architecture {} do not run from GGUF files", draft.architecture))
 }
 
-impl CatalogueRow {
-    fn new(model: &'static CatalogueModel, store: &Store, memory: Option<u64>, bandwidth: f64) -> Self {
+impl RecommendedRow {
+    fn new(model: &'static RecommendedModel, store: &Store, memory: Option<u64>, bandwidth: f64) -> Self {
         let [path, draft_path] = store.fetched(model);
         let is_ready = path.is_some() && (model.draft.is_none() || draft_path.is_some());
         let (target, drafter) = (families::of_gguf(&model.architecture).err(), drafter_problem(model));
@@ -106,24 +106,24 @@ fn tokens_per_second(speed: f64) -> String {
     if speed < 10.0 { format!("{speed:.1} tok/s") } else { format!("{speed:.0} tok/s") }
 }
 
-impl CatalogueRows {
+impl RecommendedRows {
     /// Looks for each model's files; measures the memory unless an earlier run did.
     pub(super) fn new(store: &Store) -> Self {
         let (memory, bandwidth) = (memory::installed(), of_this_machine(store));
         let rate = bandwidth.bytes_per_second;
-        let rows = catalogue().iter().map(|model| CatalogueRow::new(model, store, memory, rate)).collect();
+        let rows = recommended_models().iter().map(|model| RecommendedRow::new(model, store, memory, rate)).collect();
         Self { rows, memory, bandwidth }
     }
 }
 
-impl Display for CatalogueRows {
+impl Display for RecommendedRows {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
             "Recommended, each with its drafter: `draftscope models pull NAME` fetches both, --model NAME runs both"
         )?;
         let head = ["NAME", "SIZE", "LICENSE", "FITS", "SPEED", "RUNS HERE", "MODEL"].map(str::to_owned);
-        let cells: Vec<_> = std::iter::once(head).chain(self.rows.iter().map(CatalogueRow::cells)).collect();
+        let cells: Vec<_> = std::iter::once(head).chain(self.rows.iter().map(RecommendedRow::cells)).collect();
         let width = |column: usize| cells.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
         let widths: [usize; 6] = std::array::from_fn(width);
         for [name, size, license, fits, speed, runs, about] in &cells {
@@ -145,9 +145,9 @@ impl Display for CatalogueRows {
 mod tests {
     use super::*;
 
-    fn row(name: &str, memory: Option<u64>) -> CatalogueRow {
+    fn row(name: &str, memory: Option<u64>) -> RecommendedRow {
         let store = Store::from_env();
-        CatalogueRow::new(draftscope::store::recommended(name).unwrap(), &store, memory, 20e9)
+        RecommendedRow::new(draftscope::store::recommended(name).unwrap(), &store, memory, 20e9)
     }
 
     #[test]
@@ -169,11 +169,12 @@ mod tests {
     #[test]
     fn the_table_lines_up_and_says_what_is_estimated() {
         let store = Store::from_env();
-        let rows = catalogue().iter().map(|model| CatalogueRow::new(model, &store, Some(16 << 30), 20e9)).collect();
+        let rows =
+            recommended_models().iter().map(|model| RecommendedRow::new(model, &store, Some(16 << 30), 20e9)).collect();
         let bandwidth = Bandwidth { bytes_per_second: 20e9, is_remembered: false };
-        let text = CatalogueRows { rows, memory: Some(16 << 30), bandwidth }.to_string();
+        let text = RecommendedRows { rows, memory: Some(16 << 30), bandwidth }.to_string();
         let lines: Vec<_> = text.lines().collect();
-        assert_eq!(lines.len(), catalogue().len() + 3, "{text}");
+        assert_eq!(lines.len(), recommended_models().len() + 3, "{text}");
         let at = lines[1].find("LICENSE").unwrap();
         assert!(lines[2..lines.len() - 1].iter().all(|line| line[at..].starts_with("Apache-2.0")), "{text}");
         assert!(text.contains("SPEED: an estimate of plain decoding, 20.0 GB/s (measured now)"), "{text}");
