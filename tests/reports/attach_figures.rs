@@ -96,6 +96,11 @@ fn counters_count_for_an_answer_only_where_they_hold_nothing_else() {
     }
     assert!(notes.contains("others use this server: its counters rose by 84 tokens, this answer has 14"), "{notes}");
     assert!(!notes.contains("73 of 84"), "{notes}");
+    // counters that miss tokens of this answer say nothing of others
+    let (missing, notes) = summary(&vllm("m", &[1, 5, 5, 3], [1, 4, 2, 5]));
+    assert_eq!(missing["num_draft_tokens"], Value::Null);
+    assert!(notes.contains("the server's counters rose by 5 tokens, this answer has 14"), "{notes}");
+    assert!(!notes.contains("others use"), "{notes}");
     // a server that counts no tokens: its drafts do not fit the answer
     let (odd, notes) = summary(&vllm("m", &[1, 1, 1], [2, 8, 8, 3]));
     assert_eq!(odd["num_draft_tokens"], Value::Null);
@@ -168,8 +173,10 @@ fn writing() -> String {
 #[test]
 fn an_answer_that_is_being_written_has_a_speed() {
     let (line, _) = looked(&writing(), &[]);
-    let speed = line["recent"]["tokens_per_second"].as_f64().unwrap();
-    assert!((40.0..=120.0).contains(&speed), "20 tokens in 0.2 s and what the look took: {speed}");
+    let [speed, seconds] = ["tokens_per_second", "seconds"].map(|name| line["recent"][name].as_f64().unwrap());
+    // however long a look takes on a busy machine
+    assert!((speed * seconds - 20.0).abs() < 0.5, "20 tokens between two looks: {speed} tokens/s for {seconds} s");
+    assert!(seconds > 0.19, "{seconds}");
     assert_eq!((&line["slots"][0]["task"], &line["model"]), (&json!(3), &json!("Tiny")));
 }
 

@@ -15,15 +15,21 @@ const ROUTES: &[&str] = &[
     "/tokenize",
     "/apply-template",
     "/index.html",
+    "/docs",
 ];
 
 /// The address that the routes of a server follow: with a scheme, without `/v1` and without a route.
 ///
-/// `http://` is meant where no scheme stands, but for port 443.
+/// `http://` is meant where no scheme stands, but for port 443, and this machine where a port stands alone.
 #[must_use]
 pub fn base(address: &str) -> String {
     let address = address.trim();
     let address = address.split_once('#').map_or(address, |(before, _)| before);
+    // a port alone is one of this machine
+    let port = address.strip_prefix(':').unwrap_or(address);
+    let is_port = port.split('/').next().is_some_and(|port| port.parse::<u16>().is_ok());
+    let local = is_port.then(|| format!("localhost:{port}"));
+    let address = local.as_deref().unwrap_or(address);
     let mut whole = match address.contains("://") {
         true => address.to_owned(),
         false if address.split('/').next().is_some_and(|host| host.ends_with(":443")) => format!("https://{address}"),
@@ -83,6 +89,9 @@ mod tests {
             ("[::1]:8080", "http://[::1]:8080"),
             ("api.example:443/v1", "https://api.example:443"),
             ("h", "http://h"),
+            (":8080", "http://localhost:8080"),
+            ("8080/v1", "http://localhost:8080"),
+            ("http://h:1/docs", "http://h:1"),
             ("v1", "http://v1"),
             ("ftp://x", "ftp://x"),
         ] {

@@ -20,6 +20,9 @@ const MAX_GARBAGE: u32 = 16;
 /// Most bytes that a server sends without anything of the answer, such as comments, before it is given up.
 const MAX_IDLE_BYTES: usize = 64 << 20;
 
+/// Longest reason that is shown, in characters.
+const LONGEST_REASON: usize = 300;
+
 /// How far an answer has come.
 pub(super) struct Answer {
     pub(super) lane: Lane,
@@ -99,9 +102,9 @@ impl Answer {
     pub(super) fn take(&mut self, read: Read, server: &mut dyn Server) -> Taken {
         let line = match read.line {
             Ok(Some(line)) => line,
-            Ok(None) => return self.close(server, Some("the server closed the connection")),
+            Ok(None) => return self.close(server, Some(&anew("the server closed the connection"))),
             Err(error @ HttpError::Status { .. }) if !self.has_first => return self.refused(&error, server),
-            Err(error) => return self.close(server, Some(&error.to_string())),
+            Err(error) => return self.close(server, Some(&anew(&error.to_string()))),
         };
         let bytes = line.len() + 64; // a line costs something, also a blank one
         match self.reader.line(&line, read.at_us, server.names()) {
@@ -110,10 +113,10 @@ impl Answer {
                 self.garbage += 1;
                 Taken::default()
             }
-            Line::Garbage => self.close(server, Some("the server sends no chunks")),
+            Line::Garbage => self.close(server, Some(&anew("the server sends no chunks"))),
             Line::Error(message) => match server.relax(&message).filter(|_| !self.has_first) {
                 Some(notice) => again(notice),
-                None => self.close(server, Some(&message)),
+                None => self.close(server, Some(&beginning(&message))),
             },
             Line::Parts(parts) if parts.is_empty() => self.idle((bytes, read.at_us), server),
             Line::Parts(parts) => {
@@ -121,8 +124,8 @@ impl Answer {
                 self.last_us = read.at_us;
                 let mut events = self.parts(parts, server);
                 if self.ended.is_none() && self.tokens.len() - self.prompt_len > self.max_tokens {
-                    let why = "the server sends more tokens than it was asked for";
-                    events.extend(self.close(server, Some(why)).events);
+                    let why = anew("the server sends more tokens than it was asked for");
+                    events.extend(self.close(server, Some(&why)).events);
                 }
                 Taken { events, again: false }
             }
@@ -132,7 +135,7 @@ impl Answer {
     /// The server answered with an error in place of an answer.
     fn refused(&mut self, error: &HttpError, server: &mut dyn Server) -> Taken {
         let HttpError::Status { status, message, .. } = error else {
-            return self.close(server, Some(&error.to_string()));
+            return self.close(server, Some(&anew(&error.to_string())));
         };
         let is_about_key = matches!(status, 401 | 403);
         if !is_about_key && let Some(notice) = server.relax(message) {
@@ -140,7 +143,7 @@ impl Answer {
         }
         if !(400..=499).contains(status) {
             let why = in_words(error, server.client(), self.lane == Lane::Plain);
-            return self.close(server, Some(&why));
+            return self.close(server, Some(&beginning(&why)));
         }
         self.ended = Some(StopReason::Refused);
         notice(match is_about_key {
@@ -153,13 +156,13 @@ impl Answer {
     fn idle(&mut self, (bytes, at_us): (usize, u64), server: &mut dyn Server) -> Taken {
         self.idle_bytes = self.idle_bytes.saturating_add(bytes);
         if self.idle_bytes > MAX_IDLE_BYTES {
-            return self.close(server, Some("the server sends no part of the answer any more"));
+            return self.close(server, Some(&anew("the server sends no part of the answer any more")));
         }
         if at_us.saturating_sub(self.last_us) > self.longest_us {
             let seconds = self.longest_us / 1_000_000;
             let why =
                 format!("the server has sent no part of the answer for {seconds} s (--patience), only other lines");
-            return self.close(server, Some(&why));
+            return self.close(server, Some(&anew(&why)));
         }
         Taken::default()
     }
@@ -173,9 +176,8 @@ impl Answer {
         }
         self.ended = Some(if why.is_some() { StopReason::BrokenOff } else { StopReason::Stopped });
         if let Some(why) = why {
-            let why: String = why.chars().take(300).collect();
             let what = if self.lane == Lane::Plain { "the plain answer" } else { "the answer" };
-            let message = format!("{what} broke off: {why}; send the prompt again to connect anew");
+            let message = format!("{what} broke off: {why}");
             taken.events.push(EventKind::Notice { message });
         }
         taken
@@ -213,6 +215,16 @@ impl Answer {
         }
         events
     }
+}
+
+/// A reason that lies in the connection, with the next step. Another prompt does not help against a server's own error.
+fn anew(why: &str) -> String {
+    format!("{}; send the prompt again to connect anew", beginning(why))
+}
+
+/// As much of a reason as is shown.
+fn beginning(why: &str) -> String {
+    why.chars().take(LONGEST_REASON).collect()
 }
 
 fn notice(message: String) -> Taken {

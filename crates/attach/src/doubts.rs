@@ -22,6 +22,11 @@ impl Doubts {
         self.count += 1;
     }
 
+    /// Whether nothing was left out.
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
     /// The sentence about them, once.
     pub(super) fn notice(&mut self) -> Option<Part> {
         let Self { count, first } = std::mem::take(self);

@@ -15,9 +15,10 @@ pub(super) fn is_error(json: &Value) -> bool {
     if first.and_then(|choice| choice.get("error")).is_some_and(is_given) {
         return true;
     }
-    let says = |name: &str| fields.get(name).and_then(Value::as_str).is_some_and(|kind| kind.contains("error"));
+    let is_failure = |kind: &str| ["error", "failed", "exception"].iter().any(|word| kind.contains(word));
+    let says = |name: &str| fields.get(name).and_then(Value::as_str).is_some_and(is_failure);
     let has_choices = fields.get("choices").is_some_and(is_given);
-    let has_words = ["detail", "message", "msg", "error_message", "error_msg"]
+    let has_words = ["detail", "message", "msg", "error_message", "error_msg", "exception", "fault"]
         .iter()
         .any(|name| fields.get(*name).is_some_and(|value| is_given(value) && !is_message_of_chat(value)));
     !has_choices && (says("object") || says("type") || says("status") || has_words)
@@ -61,6 +62,9 @@ mod tests {
             json!({"choices": [{"error": {"message": "x"}, "delta": {"content": ""}}]}),
             json!({"type": "error", "error": {"message": "x"}}),
             json!({"message": "x", "code": 400}),
+            json!({"exception": "x"}),
+            json!({"fault": {"faultstring": "x"}}),
+            json!({"type": "response.failed", "response": {"error": {"message": "x"}}}),
         ] {
             assert!(is_error(&error), "{error}");
         }

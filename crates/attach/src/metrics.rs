@@ -233,6 +233,9 @@ pub(super) fn origin(text: &str) -> Option<(&'static str, &str)> {
 
 /// Name, labels and value of a line.
 fn sample(line: &str) -> Option<(&str, &str, f64)> {
+    // OpenMetrics puts an example of a request after the value; not where it is a part of a label
+    let example = line.rfind(" # {").filter(|at| line[..*at].matches('"').count().is_multiple_of(2));
+    let line = example.map_or(line, |at| &line[..at]);
     let (name, rest) = match line.split_once('{') {
         Some((name, rest)) => (name, rest.rsplit_once('}')?),
         None => {
@@ -297,6 +300,17 @@ mod tests {
         }
         for name in ["myvllm:spec_decode_num_drafts", "vllm:spec_decode_num_drafts_created", "spec_decode_num_drafts"] {
             assert_eq!(parse(&format!("{name} 4")).steps, None, "{name}");
+        }
+    }
+
+    #[test]
+    fn examples_of_requests_after_a_value_are_left_out() {
+        for line in [
+            "vllm:spec_decode_num_drafts_total 4 # {trace_id=\"x\"} 1 1.7e9",
+            "vllm:spec_decode_num_drafts_total{engine=\"0\"} 4 1.7e9 # {trace_id=\"x}\"} 1",
+            "vllm:spec_decode_num_drafts_total{model=\"a # {b\"} 4",
+        ] {
+            assert_eq!(parse(line).steps, Some(4), "{line}");
         }
     }
 

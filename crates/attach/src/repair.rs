@@ -1,4 +1,5 @@
-//! JSON as some servers write it: with `NaN`, with half of a surrogate pair, with raw control characters in texts.
+//! JSON as some servers write it: with `NaN`, with half of a surrogate pair, with raw control characters in texts, with a comma
+//! after the last entry.
 //!
 //! Invariant: a text that is JSON is read as it is; only one that is none is repaired, in one pass.
 
@@ -24,6 +25,10 @@ fn repaired(text: &str) -> String {
             all.push_str(if is_json_word(word) { word } else { "null" });
             rest = after;
         } else {
+            if matches!(c, '}' | ']') {
+                let kept = all.trim_end().strip_suffix(',').map_or(all.len(), str::len);
+                all.truncate(kept);
+            }
             all.push(c);
             rest = &rest[c.len_utf8()..];
         }
@@ -95,6 +100,7 @@ mod tests {
             ("{\"a\":\"x\ny\tz\"}", json!({"a": "x\ny\tz"})),
             (r#"{"a":"\d\""}"#, json!({"a": "\\d\""})),
             (r#"{"a":"NaN"}"#, json!({"a": "NaN"})),
+            (r#"{"a":[1, 2, ],"b":",]",}"#, json!({"a": [1, 2], "b": ",]"})),
         ] {
             assert_eq!(parse(text), Some(value), "{text}");
         }

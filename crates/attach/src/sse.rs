@@ -89,6 +89,11 @@ impl Events {
         self.framing == Framing::Bare && !self.pending.is_empty()
     }
 
+    /// Whether what waits ends where JSON goes on with a value.
+    fn awaits_value(&self) -> bool {
+        !self.depth.in_string && self.pending.trim_end().ends_with(['[', ',', ':'])
+    }
+
     fn data(&mut self, data: &str) -> Vec<Sent> {
         let mut sent = Vec::new();
         if self.waits_for_bare() {
@@ -97,13 +102,14 @@ impl Events {
         if data.is_empty() {
             return sent;
         }
-        if matches!(data, "[DONE]" | "\"[DONE]\"") {
+        if data.trim_matches('"').eq_ignore_ascii_case("[DONE]") {
             sent.extend(self.flush());
             sent.push(Sent::Done);
             return sent;
         }
-        // a chunk that is whole by itself belongs to no earlier one that was cut off
-        if !self.pending.is_empty() && data.starts_with('{') && Depth::of(data).is_closed() {
+        // an event may have several lines of data; a chunk that is whole by itself belongs to no earlier one that was cut off
+        let is_cut_off = !self.pending.is_empty() && !self.awaits_value();
+        if is_cut_off && data.starts_with('{') && repair::parse(data).is_some() {
             sent.extend(self.flush());
         }
         self.framing = Framing::Data;
@@ -126,12 +132,33 @@ impl Events {
         if text.is_empty() {
             return Vec::new();
         }
-        vec![match repair::parse(&text) {
-            Some(json) if self.is_error => Sent::Error(json),
-            Some(json) => Sent::Json(json),
-            None if self.is_error && framing == Framing::Data => Sent::Error(Value::String(text)),
-            None => Sent::Garbage(text),
-        }]
+        let of_json = |json| if self.is_error { Sent::Error(json) } else { Sent::Json(json) };
+        match repair::parse(&text) {
+            Some(json) => vec![of_json(json)],
+            None if self.is_error && framing == Framing::Data => vec![Sent::Error(Value::String(text))],
+            None => pieces(&text).into_iter().map(|piece| piece.map_or_else(Sent::Garbage, of_json)).collect(),
+        }
+    }
+}
+
+/// The chunks in a text that is no JSON as a whole, such as two of them on one line, and what stands between them.
+fn pieces(text: &str) -> Vec<Result<Value, String>> {
+    let (mut all, mut rest) = (Vec::new(), text);
+    loop {
+        rest = rest.trim_start_matches(|c: char| c == ',' || c.is_whitespace());
+        if rest.is_empty() {
+            return all;
+        }
+        let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
+        let (piece, length) = match values.next().filter(|_| rest.starts_with('{')) {
+            Some(Ok(json)) => (Ok(json), values.byte_offset()),
+            _ => {
+                let next = rest.find("\n{").map_or(rest.len(), |at| at + 1);
+                (Err(rest[..next].trim_end().to_owned()), next)
+            }
+        };
+        all.push(piece);
+        rest = &rest[length..];
     }
 }
 
@@ -144,12 +171,6 @@ struct Depth {
 }
 
 impl Depth {
-    fn of(text: &str) -> Self {
-        let mut depth = Self::default();
-        depth.read(text);
-        depth
-    }
-
     fn read(&mut self, text: &str) {
         for byte in text.bytes() {
             if self.in_string {
@@ -208,6 +229,26 @@ mod tests {
         let two = sent("data: {\"a\":1}\ndata: {\"a\":1}\ndata: [DONE]\n");
         assert_eq!(two, [one(), one(), Sent::Done]);
         assert_eq!(sent("{\"a\":1}\n{\"a\":1}\n").len(), 2, "a JSON value a line");
+    }
+
+    #[test]
+    fn an_event_of_several_lines_is_one_and_two_chunks_on_a_line_are_two() {
+        let nested = Sent::Json(json!({"a": [{"b": 1}], "c": 2}));
+        for text in [
+            "data: {\"a\":\ndata: [{\"b\":1}],\"c\":2}\n\n",
+            "data: {\"a\":[\ndata: {\"b\":1}\ndata: ],\ndata: \"c\":2}\n\n",
+        ] {
+            assert_eq!(sent(text), [nested.clone()], "{text:?}");
+        }
+        for text in [
+            "data: {\"a\":1}{\"a\":1}\n\n",
+            "data: {\"a\":1}, {\"a\":1},\n\n",
+            // an event that was cut off where a value would follow
+            "data: {\"a\":1}\ndata: {\"x\":\ndata: {\"a\":1}\n\n",
+        ] {
+            assert_eq!(sent(text).into_iter().filter(|one| *one == self::one()).count(), 2, "{text:?}");
+        }
+        assert_eq!(sent("data: [done]\n"), [Sent::Done]);
     }
 
     #[test]

@@ -18,6 +18,9 @@ const FIELDS: &[&str] = &[
     "description",
     "reason",
     "errors",
+    "exception",
+    "fault",
+    "faultstring",
     "title",
 ];
 
@@ -89,6 +92,7 @@ mod tests {
             r#"{"error":{"code":1,"error":{"msg":"too long"}}}"#,
             r#"{"errors":[{"message":"too long"}]}"#,
             r#"{"status":"x","msg":"too long"}"#,
+            r#"{"fault":{"faultstring":"too long","detail":{}}}"#,
             "\n {\"error\": {\n  \"message\": \"too\\n long\"\n }\n}\n",
             "too long\n",
             "<html><head><title>too long</title></head></html>",

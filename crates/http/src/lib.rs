@@ -113,8 +113,11 @@ impl Client {
         if authority.as_str().contains('@') {
             return Err(HttpError::Credentials);
         }
-        if !matches!(base.scheme_str(), Some("http" | "https")) || base.query().is_some() {
+        if !matches!(base.scheme_str(), Some("http" | "https")) || authority.host().is_empty() {
             return Err(address());
+        }
+        if let Some(query) = base.query() {
+            return Err(HttpError::Query(query.chars().take(200).collect()));
         }
         let host = authority.to_string();
         let route = proxy::route(&base)?;
@@ -233,12 +236,16 @@ impl Client {
     }
 
     fn status_error(&self, path: &str, response: Response<Body>) -> HttpError {
+        let reason = response.status().canonical_reason().unwrap_or("the server gives no reason");
         let status = response.status().as_u16();
         let text = self.text(response);
         if status == 400 && text.as_ref().is_ok_and(|text| is_about_tls(text)) {
             return HttpError::Tls { host: self.host.clone(), what: SpeaksTls.to_string() };
         }
-        let message = text.map_or_else(|error| error.to_string(), |text| error_words::of_body(&text));
+        let mut message = text.map_or_else(|error| error.to_string(), |text| error_words::of_body(&text));
+        if message.is_empty() {
+            reason.clone_into(&mut message);
+        }
         HttpError::Status { host: self.host.clone(), path: path.to_owned(), status, message }
     }
 

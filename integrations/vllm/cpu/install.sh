@@ -27,7 +27,7 @@ echo alias >"$alias/INSTALLER"
 "${pip[@]}" setuptools==80.9.0 wheel==0.45.1
 "${pip[@]}" --no-build-isolation "$here/.."
 rm -rf "$here/../build" "$here"/../*.egg-info
-venv/bin/python - <<'PY'
+venv/bin/python -I - <<'PY'  # -I: otherwise the folder triton counts as a package of that name
 import torch, vllm
 from vllm.platforms import current_platform
 assert current_platform.is_cpu()

@@ -1,4 +1,5 @@
-"""vLLM's V2 model runner (0.32; the default wherever Triton is installed; run on a CPU in Triton's interpreter).
+"""vLLM's V2 model runner (seen in 0.32 and 0.33; the default wherever Triton is installed; run with 0.32 on a CPU in Triton's
+interpreter).
 
 Wrapped: `GPUModelRunner.sample` (which runner samples, and for a real batch only), the `__call__` of `RejectionSampler` and
 of `Sampler` (drafts, logits of every row, what was sampled), `execute_model` and the speculator's `propose` (times),

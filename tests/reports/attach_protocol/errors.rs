@@ -87,7 +87,21 @@ fn an_error_in_a_stream_is_the_server_s_own_words() {
         let ran = ask(&url, prompt);
         ran.fails(&[WHY]);
         assert_eq!(ran.code, Some(1), "{prompt}");
+        // another prompt does not help against a server's own error; "text" is no error, but a stream that is closed
+        assert_eq!(ran.said.contains("connect anew"), prompt == "text", "{prompt}: {}", ran.said);
     }
+}
+
+#[test]
+fn an_error_without_words_has_those_of_its_status() {
+    let url = chat(|asked| match asked.said() {
+        "empty" => Reply { status: 404, ..bytes("") },
+        "blank" => Reply { status: 422, ..bytes(" \n") },
+        _ => Reply { status: 599, ..bytes("") },
+    });
+    ask(&url, "empty").fails(&["refuses the prompt: Not Found"]);
+    ask(&url, "blank").fails(&["refuses the prompt: Unprocessable Entity"]);
+    ask(&url, "unknown").fails(&["status 599: the server gives no reason"]);
 }
 
 #[test]
@@ -225,7 +239,7 @@ fn a_socket_whose_queue_is_full_is_not_waited_for() {
         let (sender, connected) = std::sync::mpsc::channel();
         let place = place.clone();
         std::thread::spawn(move || sender.send(UnixStream::connect(place)));
-        match connected.recv_timeout(Duration::from_millis(300)) {
+        match connected.recv_timeout(Duration::from_secs(2)) {
             Ok(stream) => waiting.push(stream.unwrap()),
             Err(_) => break,
         }

@@ -41,6 +41,9 @@ pub struct Choice {
     /// Why the answer ended; none while it goes on.
     #[serde(skip)]
     pub finish_reason: Option<String>,
+    /// The chunk has a form in which servers repeat the whole answer at its end.
+    #[serde(skip)]
+    pub repeats: bool,
     /// Probabilities of the tokens.
     #[serde(deserialize_with = "field")]
     pub logprobs: Option<LogProbs>,
@@ -164,6 +167,12 @@ impl Default for Logged {
 }
 
 impl Choice {
+    /// Leaves the end only.
+    pub fn clear_tokens(&mut self) {
+        let (finish_reason, prompt_token_ids) = (self.finish_reason.take(), self.prompt_token_ids.take());
+        *self = Self { finish_reason, prompt_token_ids, ..Self::default() };
+    }
+
     /// The text that the chunk adds, thought first.
     #[must_use]
     pub fn added_text(&self) -> String {

@@ -24,7 +24,8 @@ const THOUGHT: &[&str] = &[
 ];
 
 /// Fields of a delta that hold the answer; of the first four again only one counts.
-const ANSWER: &[&str] = &["content", "text", "response", "generated_text"];
+const ANSWER: &[&str] =
+    &["content", "text", "response", "generated_text", "output_text", "completion", "output", "message"];
 
 /// Fields of a part of a text that hold it; of these, too, only the first one counts.
 const PART: &[&str] = &["text", "content", "parts", "value", "output_text", "summary", "refusal", "transcript"];
@@ -35,6 +36,22 @@ const THOUGHT_PART: &[&str] = &["thinking", "reasoning", "thought"];
 /// Fields of a delta that are no text.
 const SILENT: &[&str] =
     &["role", "name", "id", "index", "type", "object", "annotations", "provider_specific_fields", "metadata"];
+
+/// Fields of a choice whose texts say nothing of the answer.
+const OF_CHOICE: &[&str] = &[
+    "finish_reason",
+    "native_finish_reason",
+    "stop_reason",
+    "matched_stop",
+    "logprobs",
+    "content_filter_results",
+    "content_filter_result",
+    "token_ids",
+    "prompt_token_ids",
+];
+
+/// Fields in which gateways wrap a chunk.
+const WRAPPERS: &[&str] = &["data", "result", "output", "response", "chunk", "body"];
 
 /// Fields of a chunk without choices that say nothing of the answer.
 const BESIDE: &[&str] = &[
@@ -73,6 +90,9 @@ struct Texts {
 /// Reads a chunk of a stream, or an answer in one piece.
 pub(super) fn read(json: &Value) -> Read {
     let Value::Object(fields) = json else { return Read { chunk: Chunk::default(), is_known: json.is_null() } };
+    if let Some(wrapped) = wrapped(fields) {
+        return read(wrapped);
+    }
     let mut chunk: Chunk = serde_json::from_value(json.clone()).unwrap_or_default();
     let of_choice = |choice: &Value| choice.as_object().map(choice_of);
     let (choice, is_known) = match fields.get("choices") {
@@ -88,13 +108,22 @@ pub(super) fn read(json: &Value) -> Read {
     Read { chunk, is_known }
 }
 
+/// The chunk inside another object.
+fn wrapped(fields: &Map<String, Value>) -> Option<&Value> {
+    if fields.contains_key("choices") {
+        return None;
+    }
+    WRAPPERS.iter().filter_map(|name| fields.get(*name)).find(|inner| inner.get("choices").is_some())
+}
+
 /// A chunk in another form than OpenAI's: the text stands in the chunk itself.
 fn without_choices(fields: &Map<String, Value>) -> (Option<Choice>, bool) {
     let (choice, is_known) = choice_of(fields);
-    let has_text =
-        choice.as_ref().is_some_and(|choice| !choice.added_text().is_empty() || choice.finish_reason.is_some());
-    if has_text {
-        return (choice, is_known);
+    let is_last = |kind: &str| kind.ends_with("done") || kind.ends_with("completed");
+    let repeats = fields.get("type").and_then(Value::as_str).is_some_and(is_last);
+    let choice = choice.filter(|choice| !choice.added_text().is_empty() || choice.finish_reason.is_some());
+    if let Some(choice) = choice {
+        return (Some(Choice { repeats, ..choice }), is_known);
     }
     (None, fields.keys().all(|name| BESIDE.contains(&name.as_str())) || fields.values().all(is_nothing))
 }
@@ -115,9 +144,16 @@ fn choice_of(fields: &Map<String, Value>) -> (Option<Choice>, bool) {
                 }
             }
             texts.first_of(fields, THOUGHT, true);
+            if texts.thought.is_empty() && texts.answer.is_empty() {
+                let is_silent = |name: &str| OF_CHOICE.contains(&name) || SILENT.contains(&name);
+                texts.has_unknown |= fields.iter().any(|(name, value)| !is_silent(name) && has_text(value));
+            }
         }
     }
     choice.finish_reason = finish(fields);
+    // a whole message beside the reason to end may be what the chunks before it were
+    let is_message = fields.get("delta").is_none_or(is_nothing) && fields.contains_key("message");
+    choice.repeats = is_message && choice.finish_reason.is_some();
     (choice.thought, choice.text) = (texts.thought, texts.answer);
     (Some(choice), !texts.has_unknown)
 }
@@ -242,6 +278,11 @@ mod tests {
             json!({"message": {"role": "assistant", "content": "Paris"}, "done": false}),
             json!({"response": "Paris"}),
             json!({"content": "Paris", "stop": false}),
+            json!({"data": {"choices": [{"delta": {"content": "Paris"}}]}}),
+            json!({"output": {"text": "Paris", "finish_reason": "stop"}}),
+            json!({"output_text": "Paris"}),
+            json!({"completion": "Paris", "stop_reason": "stop"}),
+            json!({"type": "content-delta", "delta": {"message": {"content": {"text": "Paris"}}}}),
             json!({"choices": [{"delta": {"content": "Paris"}, "logprobs": {"content": 7}, "token_ids": "x",
                    "prompt_token_ids": [-1]}], "usage": "none", "metrics": [], "sglext": 1, "prompt_token_ids": {}}),
         ] {
@@ -276,7 +317,13 @@ mod tests {
         ] {
             assert_eq!(delta(silent.clone()), both("", ""), "{silent}");
         }
-        for chunk in [json!({"choices": []}), json!({"usage": {}}), json!({}), json!({"id": "x", "choices": null})] {
+        for chunk in [
+            json!({"choices": []}),
+            json!({"usage": {}}),
+            json!({}),
+            json!({"id": "x", "choices": null}),
+            json!({"choices": [{"finish_reason": "stop", "stop_reason": "</s>", "content_filter_results": {"hate": {"severity": "safe"}}}]}),
+        ] {
             assert_eq!(texts(chunk.clone()), both("", ""), "{chunk}");
         }
         for other in [
@@ -286,7 +333,14 @@ mod tests {
         ] {
             assert!(!delta(other.clone()).2, "{other}");
         }
-        for chunk in [json!({"foo": "bar"}), json!("text"), json!(7), json!({"choices": "x"})] {
+        for chunk in [
+            json!({"foo": "bar"}),
+            json!("text"),
+            json!(7),
+            json!({"choices": "x"}),
+            json!({"choices": {"0": {"delta": {"content": "x"}}}}),
+            json!({"choices": [{"answer": "x", "finish_reason": "stop"}]}),
+        ] {
             assert!(!texts(chunk.clone()).2, "{chunk}");
         }
     }

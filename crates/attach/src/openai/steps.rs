@@ -200,11 +200,12 @@ const OTHERS: &str = "how much this answer drafted is unknown: the server's coun
                       others use this server; --enable-per-request-metrics and --per-request-spec-decode-metrics detailed \
                       report each answer on its own";
 
-/// Where the counters rose by the tokens of other requests, too.
+/// Where the counters rose by another number of tokens than the answer has.
 fn others(counted: u64, own: u64) -> String {
+    let why = if counted > own { "others use this server: its" } else { "the server's" };
     format!(
-        "how much this answer drafted is unknown, others use this server: its counters rose by {counted} tokens, this answer \
-         has {own}; --enable-per-request-metrics and --per-request-spec-decode-metrics detailed report each answer on its own"
+        "how much this answer drafted is unknown, {why} counters rose by {counted} tokens, this answer has {own}; \
+         --enable-per-request-metrics and --per-request-spec-decode-metrics detailed report each answer on its own"
     )
 }
 

@@ -13,6 +13,7 @@ use crate::sse::{Events, Sent};
 use crate::step::Part;
 use draftscope_protocol::StopReason;
 
+use super::chunk::Choice;
 use super::content;
 use super::steps::Steps;
 use super::thought::ThoughtMarks;
@@ -23,7 +24,9 @@ pub(super) struct Stream {
     events: Events,
     marks: ThoughtMarks,
     doubts: Doubts,
-    has_text: bool,
+    /// Thought and answer so far.
+    thought: String,
+    answer: String,
     /// Whether the number of tokens came in a chunk of its own, which servers send after the last one.
     has_count: bool,
     /// Why the answer ended, in the server's word.
@@ -37,7 +40,8 @@ impl Stream {
             events: Events::default(),
             marks: ThoughtMarks::default(),
             doubts: Doubts::default(),
-            has_text: false,
+            thought: String::new(),
+            answer: String::new(),
             has_count: false,
             finish: None,
         }
@@ -51,18 +55,33 @@ impl Stream {
         if is_error(json) {
             return Err(error_of(json));
         }
-        let content::Read { chunk, is_known } = content::read(json);
+        let content::Read { mut chunk, is_known } = content::read(json);
         if !is_known {
             self.doubts.note(&json.to_string());
         }
         self.has_count |=
             chunk.choice.is_none() && chunk.usage.as_ref().is_some_and(|usage| usage.completion_tokens > 0);
-        let (thought, answer) =
-            chunk.choice.as_ref().map_or((0, String::new()), |choice| (choice.thought.len(), choice.text.clone()));
-        self.has_text |= thought + answer.len() > 0;
+        if let Some(choice) = chunk.choice.as_mut().filter(|choice| self.is_repeated(choice)) {
+            choice.clear_tokens();
+        }
+        let (thought, answer) = chunk.choice.as_ref().map_or((0, String::new()), |choice| {
+            self.thought.push_str(&choice.thought);
+            self.answer.push_str(&choice.text);
+            (choice.thought.len(), choice.text.clone())
+        });
         self.finish = chunk.choice.as_ref().and_then(|choice| choice.finish_reason.clone()).or(self.finish.take());
         let parts = self.steps.push(chunk, at_us, names);
         Ok(self.marks.take(thought, &answer, parts))
+    }
+
+    /// Whether a chunk holds the whole answer again, which is shown already.
+    fn is_repeated(&self, choice: &Choice) -> bool {
+        let is_same = choice.text == self.answer && (choice.thought.is_empty() || choice.thought == self.thought);
+        choice.repeats && self.has_text() && is_same
+    }
+
+    fn has_text(&self) -> bool {
+        !self.thought.is_empty() || !self.answer.is_empty()
     }
 
     fn chunks(&mut self, json: &Value, at_us: u64, names: &mut Names) -> Result<Vec<Part>, String> {
@@ -81,11 +100,16 @@ impl Stream {
     /// The end of the stream; `is_marked` says that the server marked it as whole.
     fn end(&mut self, is_marked: bool) -> Vec<Part> {
         let mut parts = self.marks.flush();
+        let (has_text, is_understood) = (self.has_text(), self.doubts.is_empty());
         parts.extend(self.doubts.notice());
-        if self.finish.is_none() && (is_marked || (self.has_count && self.has_text)) {
+        if self.finish.is_none() && is_marked && !has_text && !is_understood {
+            let message = "the answer broke off: nothing that the server sent is understood as text";
+            parts.extend([Part::Notice(message.to_owned()), Part::End(StopReason::BrokenOff)]);
+            return parts;
+        }
+        if self.finish.is_none() && (is_marked || (self.has_count && has_text)) {
             self.steps.end_without_reason();
-            let what =
-                if self.has_text { "the server does not say why the answer ended" } else { "the answer is empty" };
+            let what = if has_text { "the server does not say why the answer ended" } else { "the answer is empty" };
             parts.push(Part::Notice(what.to_owned()));
         }
         let mut last = self.steps.close();

@@ -91,3 +91,38 @@ proptest! {
         parts(&lines.join("\n"));
     }
 }
+
+#[test]
+fn a_whole_answer_at_the_end_of_its_own_stream_is_shown_once() {
+    let begin = delta(&json!({"reasoning": "Hm"})) + &delta(&json!({"content": "ha"}));
+    let message = json!({"role": "assistant", "content": "haha", "reasoning": "Hm"});
+    for last in [
+        json!({"choices": [{"delta": {}, "message": message, "finish_reason": "stop"}]}),
+        json!({"choices": [{"message": {"content": "haha"}, "finish_reason": "stop"}]}),
+        json!({"type": "response.output_text.done", "text": "haha"}),
+    ] {
+        // a token that is the same as all before it is no repetition
+        let text = format!("{begin}{}data: {last}\n\ndata: [DONE]\n", delta(&json!({"content": "ha"})));
+        let all = parts(&text);
+        assert_eq!(tokens(&all).concat(), "<think>Hm</think>\n\nhaha", "{last}");
+        assert_eq!(all.last(), Some(&Part::End(StopReason::Eos)), "{last}");
+        // where it is not what came before, it is text
+        let other = parts(&format!("{begin}data: {last}\n\ndata: [DONE]\n"));
+        assert_eq!(tokens(&other).concat().matches("ha").count(), 3, "{last}");
+    }
+}
+
+#[test]
+fn a_stream_of_which_nothing_is_understood_breaks_off() {
+    let all = parts("data: {\"foo\":\"out of memory\"}\n\ndata: [DONE]\n");
+    assert_eq!(all.last(), Some(&Part::End(StopReason::BrokenOff)));
+    assert!(all.iter().any(|part| matches!(part, Part::Notice(words) if words.contains("out of memory"))), "{all:?}");
+    let empty = parts("data: [DONE]\n");
+    assert_eq!(empty.last(), Some(&Part::End(StopReason::Eos)), "an empty answer is one");
+    let called = parts(&format!(
+        "data: {}\n\ndata: [DONE]\n",
+        json!({"choices": [{"delta": {"tool_calls": [{"id": "x"}]},
+        "finish_reason": "tool_calls"}]})
+    ));
+    assert_eq!(called.last(), Some(&Part::End(StopReason::Eos)), "it says why it ended");
+}
