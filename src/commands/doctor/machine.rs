@@ -1,5 +1,6 @@
 //! The program itself, the processor and the memory.
 
+use draftscope::host::processor;
 use draftscope::model::memory;
 use draftscope_kernels::Isa;
 use indicatif::DecimalBytes;
@@ -29,7 +30,7 @@ pub(super) fn program() -> Check {
 
 /// The processor, what the kernels use of it, and threads.
 pub(super) fn cpu() -> Check {
-    let name = name();
+    let name = processor::name();
     let isa = Isa::detect();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let named = if name.is_empty() { std::env::consts::ARCH } else { name.as_str() };
@@ -44,13 +45,6 @@ pub(super) fn cpu() -> Check {
 
 fn plural(threads: usize) -> &'static str {
     if threads == 1 { "thread" } else { "threads" }
-}
-
-/// The processor's name; empty if the system does not say it.
-fn name() -> String {
-    let mut system = sysinfo::System::new();
-    system.refresh_cpu_list(sysinfo::CpuRefreshKind::nothing());
-    system.cpus().first().map_or_else(String::new, |cpu| cpu.brand().trim().to_owned())
 }
 
 /// Memory: all of it and what is free, beside what the default model takes.

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::interfaces::LoadContext;
 use draftscope_host::file_access::{read_regular, temporary_file_in};
+use draftscope_host::processor;
 
 /// Largest file that is read, in bytes.
 const MAX_BYTES: u64 = 128 << 10;
@@ -45,16 +46,9 @@ impl Key {
             program: concat!("draftscope ", env!("CARGO_PKG_VERSION")).to_owned(),
             model: identity(&options.target),
             adapter: format!("{} {} {}", info.name, info.api, info.driver),
-            cpu: format!("{} {} {processors} {threads}", std::env::consts::ARCH, cpu_name()),
+            cpu: format!("{} {} {processors} {threads}", std::env::consts::ARCH, processor::name()),
         }
     }
-}
-
-/// The processor's name as the system reports it; empty if it does not.
-fn cpu_name() -> String {
-    let mut system = sysinfo::System::new();
-    system.refresh_cpu_list(sysinfo::CpuRefreshKind::nothing());
-    system.cpus().first().map_or_else(String::new, |cpu| cpu.brand().chars().take(100).collect())
 }
 
 /// Path, size and time of change of a file, or of all files of a folder together.
