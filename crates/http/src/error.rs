@@ -7,8 +7,8 @@ pub enum HttpError {
     #[error("'{0}' is no http or https address")]
     Address(String),
     /// The address has a query, which would have to stand behind each route.
-    #[error("the address must not have a query: leave out '?{0}'")]
-    Query(String),
+    #[error("the address must not have a query: leave out '?' and what follows it")]
+    Query, // which may hold a key
     /// The address carries a name or password.
     #[error("the address must not contain a password; use --header NAME=ENVVAR or DRAFTSCOPE_API_KEY")]
     Credentials,

@@ -116,8 +116,8 @@ impl Client {
         if !matches!(base.scheme_str(), Some("http" | "https")) || authority.host().is_empty() {
             return Err(address());
         }
-        if let Some(query) = base.query() {
-            return Err(HttpError::Query(query.chars().take(200).collect()));
+        if base.query().is_some() {
+            return Err(HttpError::Query);
         }
         let host = authority.to_string();
         let route = proxy::route(&base)?;
