@@ -370,7 +370,7 @@ fn chosen(
             let committed = decoder.round(&mut |event| {
                 match event {
                     EventKind::Drafted { row: None, copied: None, .. } | EventKind::DraftStopped { .. } => {
-                        passes += 1.0
+                        passes += 1.0;
                     }
                     _ => {}
                 }

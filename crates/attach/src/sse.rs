@@ -238,7 +238,7 @@ mod tests {
             "data: {\"a\":\ndata: [{\"b\":1}],\"c\":2}\n\n",
             "data: {\"a\":[\ndata: {\"b\":1}\ndata: ],\ndata: \"c\":2}\n\n",
         ] {
-            assert_eq!(sent(text), [nested.clone()], "{text:?}");
+            assert_eq!(sent(text), std::slice::from_ref(&nested), "{text:?}");
         }
         for text in [
             "data: {\"a\":1}{\"a\":1}\n\n",
