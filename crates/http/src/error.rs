@@ -6,7 +6,7 @@ pub enum HttpError {
     /// The address cannot be used.
     #[error("'{0}' is no http or https address")]
     Address(String),
-    /// The address has a query, which would have to stand behind each route.
+    /// The address has a query, which would have to follow every path that is asked for.
     #[error("the address must not have a query: leave out '?' and what follows it")]
     Query, // which may hold a key
     /// The address carries a name or password.
