@@ -206,6 +206,57 @@ fn an_automatic_k_does_not_change_the_text() {
     assert!(lengths.len() > 1, "drafts of one length prove little: {lengths:?}");
 }
 
+/// A target, and its twin with another tokenizer to draft for it.
+fn with_twin(seed: u64) -> Loaded {
+    let (files, twin) = (tiny::Tiny::new(seed), tiny::Tiny::with(seed, tiny::with_other_tokenizer));
+    let mut recipe = files.recipe();
+    (recipe.draft_model, recipe.draft_model_required) = (Some(twin.target), true);
+    draftscope::model::load::load(&recipe, &mut |_, _, _| {}).unwrap()
+}
+
+#[test]
+fn a_draft_model_with_another_tokenizer_drafts_well_and_changes_no_text() {
+    for seed in 0..3 {
+        let loaded = with_twin(seed);
+        let says = format!("of the target's {} tokens", tiny::vocab_len());
+        assert!(loaded.warnings.iter().any(|warning| warning.contains(&says)), "{:?}", loaded.warnings);
+        let (drafter_set, Loaded { target, .. }) = engine::drafter_set(loaded);
+        let fresh = target.fork().unwrap();
+        let mut plain = Decoder::new(target.fork().unwrap(), Box::new(NoDrafter), &settings(DrafterKind::None, 0));
+        let mut speculative = Decoder::new(target, Box::new(drafter_set), &settings(DrafterKind::DraftModel, 1));
+        let (mut drafted, mut accepted) = (0, 0);
+        for k in 1..=6 {
+            let prompt = tokens(seed * 10 + u64::from(k), 12);
+            let want = answer(&mut plain, &prompt, ENDING, None).unwrap();
+            speculative.set(&settings(DrafterKind::DraftModel, k));
+            let got = answer(&mut speculative, &prompt, ENDING, None).unwrap();
+            assert_eq!(diagnose(fresh.as_ref(), &want, &got).unwrap().map(|found| found.cause), None, "k = {k}");
+            drafted += got.rounds.iter().map(|round| round.drafts.len()).sum::<usize>();
+            accepted += want.tokens.len().saturating_sub(got.rounds.len());
+        }
+        assert!(accepted * 3 > drafted, "the twin knows what the target says: {accepted} of {drafted}");
+    }
+}
+
+#[test]
+fn a_draft_model_with_another_tokenizer_changes_no_distribution() {
+    let (drafter_set, Loaded { target, .. }) = engine::drafter_set(with_twin(3));
+    let sampling = Sampling { temperature: 1.0, top_k: 12, ..Sampling::default() };
+    let base = |rule, drafter, draft_len| Settings { sampling, rule, drafter, draft_len, ..Settings::default() };
+    let prompt = tokens(1, 10);
+    let n = 600;
+    let own = base(VerifyRule::Exact, DrafterKind::None, 0);
+    let mut plain = Decoder::new(target.fork().unwrap(), Box::new(NoDrafter), &own);
+    let want = sample(&mut plain, &prompt, &own, (0..n, 3), None).unwrap();
+    let mut speculative = Decoder::new(target, Box::new(drafter_set), &own);
+    for (at, rule) in [(1, VerifyRule::Rejection), (2, VerifyRule::Block)] {
+        let settings = base(rule, DrafterKind::DraftModel, 3);
+        let got = sample(&mut speculative, &prompt, &settings, (at * n..(at + 1) * n, 3), None).unwrap();
+        let found = distribution_test::compare(&want, &got);
+        assert!(found.consistent, "{rule}: {found:#?}");
+    }
+}
+
 /// The 200 prompts of the nightly run.
 fn prompts() -> Vec<String> {
     #[derive(serde::Deserialize)]

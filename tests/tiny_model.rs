@@ -360,7 +360,7 @@ fn block_verification_says_that_it_does_not_judge_trees() {
 }
 
 #[test]
-fn a_draft_model_must_have_the_vocabulary_of_the_target() {
+fn a_draft_model_shares_tokens_with_the_target() {
     let files = Tiny::new(6);
     let reason = |draft: &std::path::Path| {
         let mut recipe = files.recipe();
@@ -375,8 +375,8 @@ fn a_draft_model_must_have_the_vocabulary_of_the_target() {
         let candle_core::quantized::gguf_file::Value::Array(names) = &mut names.1 else { panic!() };
         names.swap(5, 6);
     });
-    let error = reason(&other.target).unwrap_err();
-    assert!(error.contains("another vocabulary") && error.contains("token 5 is"), "{error}");
+    let info = reason(&other.target).unwrap();
+    assert_eq!(info.draft_vocab as usize, tiny::vocab_len(), "every token has its bytes under another id");
     let error = reason(std::path::Path::new("/nowhere/draft.gguf")).unwrap_err();
     assert!(error.contains("no draft model, decoding plainly") && error.contains("/nowhere/draft.gguf"), "{error}");
 }

@@ -40,7 +40,7 @@ pub struct ModelArgs {
     /// What drafts; with a lossless rule the output is the same
     #[arg(long, value_name = "NAME", default_value = "mtp", value_parser = lab::drafters(), help_heading = "Drafting")]
     pub drafter: String,
-    /// A smaller model with the same tokenizer; or the target's EAGLE-3 head, block drafter or Gemma 4 assistant
+    /// A smaller model, at best with the same tokenizer; or the target's EAGLE-3 head, block drafter or Gemma 4 assistant
     #[arg(long, value_name = "MODEL", help_heading = "Drafting")]
     pub draft_model: Option<PathBuf>,
     /// Folder of an MTP module (config.json and a .safetensors file) instead of the built-in one

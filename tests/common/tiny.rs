@@ -125,6 +125,33 @@ fn parts(seed: u64) -> Parts {
     Parts { metadata, tensors: tensors(seed, names.len()) }
 }
 
+/// The same model with another tokenizer: all tokens but the special ones have other ids, and of the merged ones every
+/// second has another name, so that it is another text.
+pub fn with_other_tokenizer(parts: &mut Parts) {
+    let len = vocab_len();
+    let order: Vec<u32> = (0..SPECIAL.len()).chain((SPECIAL.len()..len).rev()).map(|id| id as u32).collect();
+    for (key, value) in &mut parts.metadata {
+        if let ("tokenizer.ggml.tokens", Value::Array(names)) = (key.as_str(), &mut *value) {
+            let old = names.clone();
+            names.iter_mut().zip(&order).for_each(|(name, id)| *name = old[*id as usize].clone());
+            // the last merged ones come first now; they do not occur in a merge
+            for place in (SPECIAL.len()..SPECIAL.len() + MERGES.len()).step_by(2) {
+                names[place] = Value::String(format!("another{place}"));
+            }
+        }
+        if let ("tokenizer.ggml.merges", Value::Array(merges)) = (key.as_str(), &mut *value) {
+            merges.truncate(1); // the results of the others have no name or come too late
+        }
+    }
+    let order = Tensor::new(order, &Device::Cpu).unwrap();
+    for (name, weight) in &mut parts.tensors {
+        if name == "token_embd.weight" {
+            let rows = weight.dequantize(&Device::Cpu).unwrap().index_select(&order, 0).unwrap();
+            *weight = QTensor::quantize(&rows, GgmlDType::F32).unwrap();
+        }
+    }
+}
+
 /// Special tokens, all bytes in their printable form, then the results of the merges.
 fn vocabulary() -> Vec<String> {
     let printable = |b: &u32| matches!(b, 33..=126 | 161..=172 | 174..=255);

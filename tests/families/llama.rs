@@ -33,14 +33,14 @@ fn stretched_positions_equal_the_oracle() {
 }
 
 #[test]
-fn a_draft_model_of_another_format_is_loaded_and_one_with_another_vocabulary_is_not() {
+fn a_draft_model_of_another_format_is_loaded_and_one_with_another_vocabulary_drafts_what_both_have() {
     let with = |draft: &str| {
         let options = LoadOptions { draft_model: Some(path(draft)), ..bare_options(path("qwen3"), Backend::Auto) };
         open(&options).draft_model.unwrap().map(|(_, info)| info.draft_vocab)
     };
     assert_eq!(with("qwen3.gguf"), Ok(320));
-    let reason = with(LLAMA.fixture).unwrap_err();
-    assert!(reason.contains("has another vocabulary than the target"), "{reason}");
+    let shared = with(LLAMA.fixture).unwrap();
+    assert!((4..320).contains(&shared), "{shared} tokens");
 }
 
 /// The Qwen3 whose head is its embedding, with an added head: a changed copy of the embedding.

@@ -24,6 +24,7 @@ mod module_core;
 pub mod native;
 pub mod nn;
 pub mod options;
+pub mod other_vocab;
 pub mod plan;
 mod reference;
 pub mod row_by_row;

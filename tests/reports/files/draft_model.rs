@@ -68,11 +68,10 @@ fn a_few_more_tokens_at_the_end_of_either_side_draft() {
 }
 
 #[test]
-fn many_more_tokens_and_other_names_are_refused() {
+fn many_more_tokens_and_other_names_draft_what_both_have() {
     let plain = Tiny::new(1);
     let many = Tiny::with(2, |parts| longer(parts, 200));
-    let error = drafted(&plain.target, &many.target).unwrap_err();
-    assert!(error.contains("has another vocabulary than the target"), "{error}");
+    assert!(drafted(&plain.target, &many.target).unwrap() > 0);
     let renamed = Tiny::with(2, |parts| {
         for (key, value) in &mut parts.metadata {
             if let ("tokenizer.ggml.tokens", Value::Array(names)) = (key.as_str(), value) {
@@ -80,6 +79,5 @@ fn many_more_tokens_and_other_names_are_refused() {
             }
         }
     });
-    let error = drafted(&plain.target, &renamed.target).unwrap_err();
-    assert!(error.contains("token 0 is \"<|other|>\" there"), "{error}");
+    assert!(drafted(&plain.target, &renamed.target).unwrap() > 0);
 }

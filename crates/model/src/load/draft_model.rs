@@ -1,5 +1,5 @@
-//! Loads a second, smaller model that drafts. The ids that both vocabularies have must mean the same tokens; one may have a
-//! few more at its end.
+//! Loads a second, smaller model that drafts. If ids mean other tokens there than in the target, it drafts the tokens that
+//! both vocabularies have.
 //!
 //! What is wrong with it is an error if it is required; otherwise a sentence, and decoding goes on without it.
 
@@ -10,19 +10,36 @@ use crate::drafters::core::Figures;
 use crate::load::gguf_drafting::GgufDrafting;
 use crate::load::{DraftModel, Loaded, OpenModel, load as load_model, named_module};
 use crate::options::LoadOptions;
+use crate::other_vocab::{OtherVocab, SharedVocab};
 use crate::text::tokenizer::TextCodec;
 use draftscope_protocol::{DrafterKind, MemoryAccount};
 
-/// The draft model or why there is none, and what it takes in memory.
-type Outcome = (Result<DraftModel, String>, Option<MemoryAccount>);
+/// The fewest tokens that a draft model with another vocabulary must share with the target, in percent of the target's.
+const LEAST_SHARED: usize = 1;
 
-/// Loads the draft model that the options name, if any, for a target with this codec and context.
+/// What came of the option.
+pub(super) struct Outcome {
+    /// The draft model, or why there is none.
+    pub(super) model: Result<DraftModel, String>,
+    /// What it takes in memory.
+    pub(super) memory: Option<MemoryAccount>,
+    /// What the user should know about it.
+    pub(super) warning: Option<String>,
+}
+
+impl Outcome {
+    fn none(why: String) -> Self {
+        Self { model: Err(why), memory: None, warning: None }
+    }
+}
+
+/// Loads the draft model that the options name, if any, for a target with this codec, context and number of logits.
 ///
 /// # Errors
 /// Why the draft model cannot be used, if it is required.
 pub(super) fn load(
     options: &LoadOptions,
-    (codec, ctx_len): (&TextCodec, usize),
+    (codec, ctx_len, vocab): (&TextCodec, usize, u32),
     progress: &mut dyn FnMut(&str, u64, u64),
 ) -> Result<Option<Outcome>, ModelError> {
     let Some(file) = options.draft_model.as_deref() else {
@@ -33,7 +50,7 @@ pub(super) fn load(
             "no draft model, decoding plainly: --draft-model names {}, which drafts as --drafter mtp",
             kind.title()
         );
-        return Ok(Some((Err(why), None)));
+        return Ok(Some(Outcome::none(why)));
     }
     if let Some(role) = GgufDrafting::read(file).map(|drafting| drafting.role).filter(|role| role.is_drafter()) {
         let what = format!(
@@ -43,29 +60,24 @@ pub(super) fn load(
         );
         return match options.draft_model_required {
             true => Err(ModelError::DraftModel(Box::new(ModelError::Unsupported(what)))),
-            false => Ok(Some((Err(format!("no draft model, decoding plainly: {what}")), None))),
+            false => Ok(Some(Outcome::none(format!("no draft model, decoding plainly: {what}")))),
         };
     }
     progress("draft model", 0, 1);
-    match checked(options, file, (codec, ctx_len)) {
-        Ok((model, account)) => Ok(Some((Ok(model), Some(account)))),
+    match checked(options, file, (codec, ctx_len, vocab)) {
+        Ok(outcome) => Ok(Some(outcome)),
         Err(error) if options.draft_model_required => Err(ModelError::DraftModel(Box::new(error))),
-        Err(error) => Ok(Some((Err(format!("no draft model, decoding plainly: {error}")), None))),
+        Err(error) => Ok(Some(Outcome::none(format!("no draft model, decoding plainly: {error}")))),
     }
 }
 
 fn checked(
     options: &LoadOptions,
     file: &Path,
-    (codec, ctx_len): (&TextCodec, usize),
-) -> Result<(DraftModel, MemoryAccount), ModelError> {
+    (codec, ctx_len, vocab): (&TextCodec, usize, u32),
+) -> Result<Outcome, ModelError> {
     let opened = OpenModel::open(file)?;
-    if let Some(difference) = codec.difference(&opened.codec()?) {
-        return Err(ModelError::Unsupported(format!(
-            "{} has another vocabulary than the target ({difference}); choose a draft model of the target's family",
-            file.display()
-        )));
-    }
+    let shared = shared(codec, &opened.codec()?, file)?;
     let longest = opened.transformer().context_length;
     let own = LoadOptions {
         target: file.to_owned(),
@@ -76,16 +88,47 @@ fn checked(
         draft_model_required: false,
         ..options.clone()
     };
-    let Loaded { target: model, memory, .. } = load_model(&own, &mut |_, _, _| {})?;
+    let Loaded { target: mut model, memory, .. } = load_model(&own, &mut |_, _, _| {})?;
+    let mut drafts = model.spec().info.vocab as usize;
+    let mut warning = None;
+    if let Some(shared) = shared {
+        drafts = shared.count();
+        warning = Some(says(&shared, file));
+        model = Box::new(OtherVocab::new(model, shared, vocab));
+    }
     let spec = model.spec();
     let figures = Figures {
         kind: DrafterKind::DraftModel,
         dtype: &spec.dtype,
         weight_bytes: spec.info.weight_bytes,
         kv_bytes_per_token: spec.info.kv_bytes_per_token,
-        draft_vocab: spec.info.vocab as usize,
+        draft_vocab: drafts,
         context_vocab: 0,
     };
     let info = figures.info(spec.info.name.clone());
-    Ok(((model, info), memory))
+    Ok(Outcome { model: Ok((model, info)), memory: Some(memory), warning })
+}
+
+/// What the vocabularies share if ids mean other tokens in the draft model's; `None` if they mean the same.
+fn shared(target: &TextCodec, own: &TextCodec, file: &Path) -> Result<Option<SharedVocab>, ModelError> {
+    let Some(difference) = target.difference(own) else { return Ok(None) };
+    let shared = SharedVocab::of(target, own);
+    if shared.count() * 100 >= shared.target_len() * LEAST_SHARED {
+        return Ok(Some(shared));
+    }
+    Err(ModelError::Unsupported(format!(
+        "{} has another vocabulary than the target ({difference}) and shares hardly any token with it; choose a draft model \
+         of the target's family",
+        file.display()
+    )))
+}
+
+fn says(shared: &SharedVocab, file: &Path) -> String {
+    let (count, all) = (shared.count(), shared.target_len());
+    let percent = count as f64 * 100.0 / all.max(1) as f64;
+    format!(
+        "{} has another tokenizer than the target: it drafts the {count} of the target's {all} tokens ({percent:.0} %) that \
+         both have, and the text stays the target's",
+        file.display()
+    )
 }

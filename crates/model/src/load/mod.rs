@@ -118,15 +118,17 @@ pub fn load(options: &LoadOptions, progress: &mut Progress<'_>) -> Result<Loaded
     let memory = memory_need::loaded(account, target.spec(), info);
     let on_gpu = buffers.is_some();
     let memory = buffers.map_or(memory, |made| memory_need::with_buffers(memory, made()));
-    let draft_model = draft_model::load(&runs_on.of_draft_model(options), (&codec, ctx_len), progress)?;
-    let (draft_model, beside) = draft_model.map_or((None, None), |(model, account)| (Some(model), account));
-    let memory = beside.iter().fold(memory, MemoryAccount::with_draft_model);
+    let of_target = (&codec, ctx_len, target.spec().info.vocab);
+    let beside = draft_model::load(&runs_on.of_draft_model(options), of_target, progress)?;
+    let memory =
+        beside.iter().filter_map(|beside| beside.memory.as_ref()).fold(memory, MemoryAccount::with_draft_model);
+    let (draft_model, of_draft_model) = beside.map_or((None, None), |beside| (Some(beside.model), beside.warning));
     let (template, broken) = template.finish_or_why()?;
     let warnings = opened.warnings().into_iter().chain(broken.as_deref().map(warnings::template));
     let has_none = template.is_none() && broken.is_none();
     let warnings = warnings.chain(has_none.then(warnings::no_template));
     let warnings = warnings.chain(warnings::think(options, template.as_ref()));
-    let warnings = warnings.chain(warnings::rollback(options, config, on_gpu));
+    let warnings = warnings.chain(warnings::rollback(options, config, on_gpu)).chain(of_draft_model);
     let warnings = warnings.chain(warnings::draft_vocab(options, config, mtp.is_some())).collect();
     let template = template.or_else(|| broken.map(ChatTemplate::broken));
     Ok(Loaded { target, codec, template, mtp, deeper, block, draft_model, notice, backend_notice, warnings, memory })

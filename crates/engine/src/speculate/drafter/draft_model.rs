@@ -1,4 +1,4 @@
-//! Drafting with a second, smaller model that has the same tokenizer and its own cache.
+//! Drafting with a second, smaller model that reads and writes the target's tokens and has its own cache.
 //!
 //! Before each draft its cache is compared with the committed tokens: differing positions are cut off, missing ones are
 //! run. So the drafter can be switched on at any time and needs no separate rollback.
@@ -35,21 +35,42 @@ impl ModelDrafter {
         }
         let vocab = self.model.spec().info.vocab;
         let known: Vec<TokenId> = tokens[same..].iter().map(|token| known(*token, vocab)).collect();
-        let out = self.model.forward(&known, LogitRows::Last)?;
+        let Some(out) = self.run(&known)? else { return Ok(None) };
         self.cached.extend_from_slice(&tokens[same..]);
         Ok(Some(out))
     }
 
-    /// Number of drafts that fit into its context after `tokens` tokens. If none fit, a notice says so once.
-    fn room(&mut self, tokens: usize) -> usize {
-        let ctx_len = self.model.spec().ctx_len;
-        let room = (ctx_len + 1).saturating_sub(tokens);
-        if room == 0 && !self.is_full {
+    /// Runs tokens; none if they do not fit: of a text in another tokenizer's tokens it is known only then.
+    fn run(&mut self, tokens: &[TokenId]) -> Result<Option<Forward>, ModelError> {
+        match self.model.forward(tokens, LogitRows::Last) {
+            Err(ModelError::ContextFull { .. }) => {
+                self.say_full();
+                Ok(None)
+            }
+            out => {
+                self.is_full = false;
+                out.map(Some)
+            }
+        }
+    }
+
+    /// Says once that the context is full.
+    fn say_full(&mut self) {
+        if !self.is_full {
+            let ctx_len = self.model.spec().ctx_len;
             let message =
                 format!("the draft model's context of {ctx_len} is full, so decoding continues without drafts");
             self.notice = Some(message);
         }
-        self.is_full = room == 0;
+        self.is_full = true;
+    }
+
+    /// Number of drafts that fit into its context after `tokens` tokens. If none fit, a notice says so once.
+    fn room(&mut self, tokens: usize) -> usize {
+        let room = (self.model.spec().ctx_len + 1).saturating_sub(tokens);
+        if room == 0 {
+            self.say_full();
+        }
         room
     }
 
@@ -109,8 +130,8 @@ impl Drafter for ModelDrafter {
             if !ctx.propose(draft) || depth + 1 == limit {
                 break;
             }
-            out = Some(self.model.forward(&[token], LogitRows::Last)?);
-            self.cached.push(token);
+            out = self.run(&[token])?;
+            self.cached.extend(out.is_some().then_some(token));
         }
         Ok(())
     }

@@ -188,7 +188,7 @@ impl TextCodec {
         &self.kind
     }
 
-    /// Why a model with another vocabulary cannot draft for this one; `None` if the ids that both have mean the same. Padding
+    /// How the ids of another vocabulary differ from those of this one; `None` if the ids that both have mean the same. Padding
     /// at the end does not count, and one side may have up to 128 tokens more at its end.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Option<String> {
@@ -223,6 +223,21 @@ impl TextCodec {
     #[must_use]
     pub fn end_names(&self) -> Vec<String> {
         self.ends.iter().map(|id| self.piece(*id).lossy().into_owned()).collect()
+    }
+
+    /// The token that ends an answer, as the file names it.
+    pub(crate) fn eos(&self) -> Option<TokenId> {
+        self.eos
+    }
+
+    /// The token that begins a text.
+    pub(crate) fn bos(&self) -> Option<TokenId> {
+        self.bos
+    }
+
+    /// Whether every text begins with it.
+    pub(crate) fn begins(&self) -> bool {
+        self.begins
     }
 
     /// Name of the token that begins a text, for chat templates.
