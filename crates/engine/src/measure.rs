@@ -13,6 +13,7 @@ use draftscope_model::block_module::BlockModule;
 use draftscope_model::load::{Loaded, load};
 use draftscope_model::options::LoadOptions;
 use draftscope_model::{Checkpoint, DraftModule, ExpertsMet, LogitRows, Model, ModelError, Rows};
+use draftscope_protocol::statistics::{median, quantiles};
 use draftscope_protocol::{DeviceWork, DrafterInfo, GpuInfo, KernelTime, MemoryAccount, TokenId};
 
 /// Bytes that the bandwidth test reads: far more than any cache stores.
@@ -42,13 +43,10 @@ pub struct Timing {
 impl Timing {
     /// Summarises measured times; all zeros if there are none.
     #[must_use]
-    pub fn of(mut times: Vec<Duration>) -> Self {
-        times.sort_unstable();
-        let at = |share: f64| {
-            let index = (share * times.len().saturating_sub(1) as f64).round() as usize;
-            times.get(index).map_or(0.0, |t| t.as_secs_f64() * 1e6)
-        };
-        Self { p10_us: at(0.1), median_us: at(0.5), p90_us: at(0.9) }
+    pub fn of(times: Vec<Duration>) -> Self {
+        let times = times.into_iter().map(|time| time.as_secs_f64() * 1e6).collect();
+        let [p10_us, median_us, p90_us] = quantiles(times, [0.1, 0.5, 0.9]).unwrap_or_default();
+        Self { p10_us, median_us, p90_us }
     }
 }
 
@@ -353,7 +351,7 @@ pub fn measure(recipe: &LoadOptions, ctx: usize, turns: usize) -> Result<CostCur
         }
     }
     let shares: Vec<f64> = reads.iter().zip(&times[0]).map(|(read, pass)| read / pass.as_secs_f64()).collect();
-    let host = on_cpu.then(|| (median(shares), median(rates)));
+    let host = median(shares).zip(median(rates)).filter(|_| on_cpu);
     let verify_times: Vec<Timing> = times.into_iter().map(Timing::of).collect();
     let rate = (pass_bytes + cache_bytes) as f64 / (verify_times[0].median_us / 1e6);
     let kernels = timer.target.kernel_times(1)?;
@@ -390,11 +388,6 @@ pub fn measure(recipe: &LoadOptions, ctx: usize, turns: usize) -> Result<CostCur
         device,
         verify: verify_times,
     })
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ pub mod policy;
 pub mod random;
 mod rule;
 mod settings;
+pub mod statistics;
 pub mod stream;
 mod summary;
 mod token;

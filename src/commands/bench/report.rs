@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use anyhow::Result;
+use draftscope::protocol::statistics::quantiles;
 use draftscope::protocol::{DrafterInfo, Header, Lane, VerifyRule};
 use draftscope::session::text::one_line;
 use draftscope::session::{DISTURBED, HeaderDifference, Speedup, Turn, header_diff};
@@ -149,15 +150,7 @@ fn sums<'a>(lists: impl Iterator<Item = &'a [u64]>) -> Vec<u64> {
 impl Quantiles {
     /// Interpolates linearly between two values; none without values.
     pub(super) fn of(values: impl Iterator<Item = f64>) -> Option<Self> {
-        let mut values: Vec<f64> = values.collect();
-        values.sort_unstable_by(f64::total_cmp);
-        let last = values.len().checked_sub(1)?;
-        let at = |share: f64| {
-            let place = share * last as f64;
-            let (low, part) = (place.floor() as usize, place.fract());
-            values[low] + part * (values[(low + 1).min(last)] - values[low])
-        };
-        Some(Self { p10: at(0.1), median: at(0.5), p90: at(0.9) })
+        quantiles(values.collect(), [0.1, 0.5, 0.9]).map(|[p10, median, p90]| Self { p10, median, p90 })
     }
 }
 
@@ -388,14 +381,6 @@ fn verdict(old: &Row, new: &Row) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn quantiles_lie_between_values() {
-        let q = Quantiles::of([4.0, 1.0, 3.0, 2.0, 5.0].into_iter()).unwrap();
-        assert!((q.p10 - 1.4).abs() < 1e-12 && q.median == 3.0 && (q.p90 - 4.6).abs() < 1e-12);
-        assert_eq!(Quantiles::of(std::iter::empty()), None);
-        assert_eq!(Quantiles::of([2.0].into_iter()).unwrap(), Quantiles { p10: 2.0, median: 2.0, p90: 2.0 });
-    }
 
     #[test]
     fn only_what_leaves_the_spread_is_better_or_worse() {

@@ -13,6 +13,7 @@ use super::llama::NativeLlama;
 use crate::{Checkpoint, LogitRows, Model, ModelError};
 use draftscope_kernels::Pool;
 use draftscope_protocol::TokenId;
+use draftscope_protocol::statistics::median;
 
 /// Timed turns of each candidate; one more runs first to warm up.
 const TURNS: usize = 7;
@@ -95,13 +96,13 @@ fn are_faster(model: &mut NativeLlama, spare: &mut Pool, started: Instant) -> Re
         for times in &mut times {
             let took = time(model)?;
             if turn > 0 {
-                times.push(took);
+                times.push(took.as_secs_f64());
             }
             swap(model, spare);
         }
     }
-    let [own, others] = times.map(median);
-    Ok(own.as_secs_f64() <= CLEARLY * others.as_secs_f64())
+    let [own, others] = times.map(|times| median(times).unwrap_or_default());
+    Ok(own <= CLEARLY * others)
 }
 
 fn swap(model: &mut NativeLlama, spare: &mut Pool) {
@@ -120,11 +121,6 @@ fn time(model: &mut NativeLlama) -> Result<Duration, ModelError> {
     let took = started.elapsed();
     model.truncate(0, &Checkpoint { len: 0 })?;
     Ok(took)
-}
-
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort_unstable();
-    times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
 #[cfg(test)]

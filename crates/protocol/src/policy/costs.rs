@@ -10,6 +10,7 @@
 //! instead: a token's own part is too short for a logarithm of its time to say much. Invariant: this code reads no clock, and a single outlier changes no estimate much.
 
 use crate::Costs;
+use crate::statistics::median;
 
 // Standard deviations are those of the logarithm of a time.
 
@@ -153,9 +154,7 @@ impl Recent {
     }
 
     fn median(&self) -> Option<f64> {
-        let mut sorted = self.0.clone();
-        sorted.sort_unstable_by(f64::total_cmp);
-        sorted.get(sorted.len() / 2).copied()
+        median(self.0.clone())
     }
 }
 

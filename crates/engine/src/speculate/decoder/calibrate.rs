@@ -14,6 +14,7 @@ use crate::speculate::SpecError;
 use crate::speculate::report::prediction;
 use draftscope_model::{Checkpoint, Model};
 use draftscope_protocol::policy::rising;
+use draftscope_protocol::statistics::{median, quantiles};
 use draftscope_protocol::{Costs, Drafting, EventKind, Settings, TokenId};
 
 /// Longest time of the measurement before the first answer.
@@ -232,18 +233,19 @@ impl Decoder {
 impl Times {
     /// Time of a round's only draft: with its pass.
     fn one_draft(&self) -> Option<f64> {
-        Some(median(&mut self.draft.clone())? + median(&mut self.draft_pass.clone())?)
+        Some(median(self.draft.clone())? + median(self.draft_pass.clone())?)
     }
 
-    fn measured(mut self) -> MeasuredCosts {
-        let is_steady = is_steady(&mut self.verify[0]);
-        let verify_us: Vec<f64> = self.verify.iter_mut().map_while(|times| median(times)).collect();
+    /// Medians rather than minima: wide passes suffer more from other programs than narrow ones, in rounds as here.
+    fn measured(self) -> MeasuredCosts {
+        let is_steady = is_steady(&self.verify[0]);
+        let verify_us: Vec<f64> = self.verify.into_iter().map_while(median).collect();
         let plain = verify_us.first().copied().unwrap_or_default();
         let costs = Costs {
-            draft_us: median(&mut self.draft).unwrap_or(plain * DRAFT_GUESS),
-            draft_pass_us: median(&mut self.draft_pass).unwrap_or_default(),
+            draft_us: median(self.draft).unwrap_or(plain * DRAFT_GUESS),
+            draft_pass_us: median(self.draft_pass).unwrap_or_default(),
             settle_us: self.settle,
-            overhead_us: median(&mut self.overhead).unwrap_or_default(),
+            overhead_us: median(self.overhead).unwrap_or_default(),
             verify_us: rising(verify_us),
         };
         MeasuredCosts { costs, is_steady }
@@ -254,16 +256,9 @@ fn micros(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1e6
 }
 
-fn is_steady(times: &mut [f64]) -> bool {
-    times.sort_unstable_by(f64::total_cmp);
-    let quarter = times.len() / 4;
-    times.len() > 4 && times[times.len() - 1 - quarter] <= times[quarter] * STEADY
-}
-
-/// The median rather than the minimum: wide passes suffer more from other programs than narrow ones, in rounds as here.
-fn median(values: &mut [f64]) -> Option<f64> {
-    values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
+fn is_steady(times: &[f64]) -> bool {
+    let quarters = quantiles(times.to_vec(), [0.25, 0.75]);
+    times.len() > 4 && quarters.is_some_and(|[low, high]| high <= low * STEADY)
 }
 
 #[cfg(test)]

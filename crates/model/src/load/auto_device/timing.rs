@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use crate::interfaces::LoadedTarget;
 use crate::{LogitRows, Model, ModelError};
 use draftscope_protocol::TokenId;
+use draftscope_protocol::statistics::median;
 
 /// Positions before the timed row.
 const POSITIONS: usize = 32;
@@ -21,12 +22,12 @@ const LIMIT: Duration = Duration::from_secs(1);
 /// # Errors
 /// When a pass fails.
 pub(super) fn one_row(target: &mut dyn LoadedTarget) -> Result<Duration, ModelError> {
-    let mut median = Duration::ZERO;
+    let mut took = Duration::ZERO;
     target.try_out(&mut |model| {
-        median = median_of(model)?;
+        took = median_of(model)?;
         Ok(())
     })?;
-    Ok(median)
+    Ok(took)
 }
 
 fn median_of(model: &mut dyn Model) -> Result<Duration, ModelError> {
@@ -47,8 +48,7 @@ fn median_of(model: &mut dyn Model) -> Result<Duration, ModelError> {
     }
     let (started, mut times) = (Instant::now(), Vec::new());
     while times.len() < PASSES && (times.is_empty() || started.elapsed() < LIMIT) {
-        times.push(pass()?);
+        times.push(pass()?.as_secs_f64());
     }
-    times.sort_unstable();
-    Ok(times[times.len() / 2])
+    Ok(Duration::from_secs_f64(median(times).unwrap_or_default()))
 }

@@ -1,4 +1,4 @@
-//! A mean that outliers do not shift, with an interval.
+//! Medians, quantiles, and a mean that outliers do not shift, with an interval: every figure of speed is made of these.
 //!
 //! The Hodges–Lehmann estimator is the median of the means of all pairs (Walsh averages); the interval is that of the
 //! signed-rank test: Walsh averages by rank (Hodges and Lehmann, 1963; Hollander, Wolfe and Chicken, *Nonparametric
@@ -7,7 +7,7 @@
 //! interval.
 
 /// Fewest values with an interval: with five even the widest is not a 95 % interval (1 − 2 · 2⁻⁵).
-pub(super) const LEAST: usize = 6;
+pub const LEAST: usize = 6;
 
 /// Most values compared pair by pair; more are first averaged in groups of neighbours.
 const MOST: usize = 128;
@@ -28,22 +28,37 @@ pub struct Interval {
 
 impl Interval {
     /// The same after a monotone change of scale; a decreasing one swaps the ends.
-    pub(super) fn map(self, scale: impl Fn(f64) -> f64) -> Self {
+    #[must_use]
+    pub fn map(self, scale: impl Fn(f64) -> f64) -> Self {
         let (low, high) = (scale(self.low), scale(self.high));
         Self { value: scale(self.value), low: low.min(high), high: low.max(high) }
     }
 }
 
 /// Middle value, or the mean of the two in the middle; `None` of no values.
-pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
+#[must_use]
+pub fn median(values: Vec<f64>) -> Option<f64> {
+    quantiles(values, [0.5]).map(|[median]| median)
+}
+
+/// The values that these shares (0 to 1) of all do not exceed, linearly between two neighbours; `None` of no values.
+#[must_use]
+pub fn quantiles<const N: usize>(mut values: Vec<f64>, shares: [f64; N]) -> Option<[f64; N]> {
     values.sort_unstable_by(f64::total_cmp);
-    let half = values.len() / 2;
-    let last = *values.get(half)?;
-    Some(if values.len() % 2 == 1 { last } else { f64::midpoint(values[half - 1], last) })
+    let last = values.len().checked_sub(1)?;
+    Some(shares.map(|share| {
+        let place = share.clamp(0.0, 1.0) * last as f64;
+        let (low, part) = (place.floor() as usize, place.fract());
+        match part {
+            0.5 => f64::midpoint(values[low], values[low + 1]),
+            _ => values[low] + part * (values[(low + 1).min(last)] - values[low]),
+        }
+    }))
 }
 
 /// Geometric Hodges–Lehmann mean of positive ratios, in the order of measurement. `None` of fewer than [`LEAST`].
-pub(super) fn mean_ratio(ratios: &[f64]) -> Option<Interval> {
+#[must_use]
+pub fn mean_ratio(ratios: &[f64]) -> Option<Interval> {
     let logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
     let group = logs.len().div_ceil(MOST).max(1);
     let means: Vec<f64> = logs.chunks(group).map(|logs| logs.iter().sum::<f64>() / logs.len() as f64).collect();
@@ -87,6 +102,14 @@ mod tests {
         assert!((six.low - 1.0).abs() < 1e-12 && (six.high - 1.5).abs() < 1e-12, "{six:?}");
         assert_eq!(mean_ratio(&[1.0; 5]), None);
         assert_eq!((median(vec![]), median(vec![3.0, 1.0]), median(vec![3.0, 1.0, 7.0])), (None, Some(2.0), Some(3.0)));
+    }
+
+    #[test]
+    fn quantiles_lie_between_values() {
+        let [p10, median, p90] = quantiles(vec![4.0, 1.0, 3.0, 2.0, 5.0], [0.1, 0.5, 0.9]).unwrap();
+        assert!((p10 - 1.4).abs() < 1e-12 && median == 3.0 && (p90 - 4.6).abs() < 1e-12);
+        assert_eq!(quantiles(Vec::new(), [0.0]), None);
+        assert_eq!(quantiles(vec![2.0], [0.0, 1.0]), Some([2.0; 2]));
     }
 
     #[test]
