@@ -4,6 +4,7 @@
 
 use serde::Serialize;
 
+use draftscope_protocol::statistics::quantiles;
 use draftscope_protocol::{Header, Lane, RunSummary, StopReason, TokenId};
 use draftscope_session::{Divergence, Figure, LaneStats, PartStats, Speedup, Turn};
 
@@ -35,6 +36,8 @@ pub struct Summary {
     /// Rounds, drafts and times.
     #[serde(flatten)]
     pub run: RunSummary,
+    /// Figures under the names of llama.cpp's server, which proxies and dashboards read.
+    pub timings: Timings,
     /// Tokens committed in rounds ÷ rounds: what a stop rule cut off does not count.
     pub tokens_per_round: Option<f64>,
     /// Whether every rule that judged drafts is lossless; none where an attached engine did not report its rule.
@@ -49,6 +52,42 @@ pub struct Summary {
     pub thought: Option<Part>,
     /// The rounds of what follows the thought; null without one.
     pub answer: Option<Part>,
+}
+
+/// `timings` as llama.cpp's server has it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Timings {
+    /// Tokens of the prompt that were computed: those in the cache do not count. None where the engine does not report them.
+    pub prompt_n: Option<u64>,
+    /// Time of the prefill in milliseconds.
+    pub prompt_ms: f64,
+    /// Tokens of the answer.
+    pub predicted_n: u64,
+    /// Time of all rounds in milliseconds.
+    pub predicted_ms: f64,
+    /// As `tokens_per_second`.
+    pub predicted_per_second: Option<f64>,
+    /// Draft tokens proposed; absent, as the next one, without drafts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub draft_n: Option<u64>,
+    /// Draft tokens accepted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub draft_n_accepted: Option<u64>,
+}
+
+impl Timings {
+    fn of(prompt: Option<u64>, output_tokens: u64, run: &RunSummary) -> Self {
+        let drafted = run.num_draft_tokens.filter(|drafted| *drafted > 0);
+        Self {
+            prompt_n: prompt,
+            prompt_ms: run.prefill_seconds * 1e3,
+            predicted_n: output_tokens,
+            predicted_ms: run.decode_seconds * 1e3,
+            predicted_per_second: run.tokens_per_second,
+            draft_n: drafted,
+            draft_n_accepted: drafted.and(run.num_accepted_draft_tokens),
+        }
+    }
 }
 
 /// Rounds of a part of an answer.
@@ -89,6 +128,8 @@ impl Summary {
         let answer = turn.answer(lane);
         let counts = answer.stats().counts_drafts();
         let has_prompt = !answer.prompt.is_empty();
+        let (run, output_tokens) = (answer.stats().summary(), answer.stats().output_tokens());
+        let computed = (answer.prompt.len() as u64).saturating_sub(answer.cached.into());
         let parts = answer.stats().thought_and_answer().map(|parts| parts.map(|part| Part::of(part, counts)));
         Self {
             thought: parts.map(|[thought, _]| thought),
@@ -96,10 +137,11 @@ impl Summary {
             prompt_tokens: has_prompt.then_some(answer.prompt.len() as u64),
             cached_tokens: has_prompt.then_some(answer.cached),
             finish_reason: answer.finished,
-            output_tokens: answer.stats().output_tokens(),
+            timings: Timings::of(has_prompt.then_some(computed), output_tokens, &run),
+            output_tokens,
             output_token_ids: answer.tokens.iter().map(|t| t.piece.id).collect(),
             text: answer.text(),
-            run: answer.stats().summary(),
+            run,
             tokens_per_round: answer.stats().mean_tokens_per_round(),
             lossless: turn.reports_rule().then(|| answer.is_lossless()),
             departures: answer.departures().count() as u64,
@@ -127,12 +169,8 @@ pub struct Spread {
 impl Spread {
     /// Of a list; none when it is empty.
     #[must_use]
-    pub fn of(mut values: Vec<f64>) -> Option<Self> {
-        values.sort_unstable_by(f64::total_cmp);
-        let (min, max) = (*values.first()?, *values.last()?);
-        let half = values.len() / 2;
-        let median = if values.len() % 2 == 1 { values[half] } else { f64::midpoint(values[half - 1], values[half]) };
-        Some(Self { min, median, max })
+    pub fn of(values: Vec<f64>) -> Option<Self> {
+        quantiles(values, [0.0, 0.5, 1.0]).map(|[min, median, max]| Self { min, median, max })
     }
 }
 
