@@ -111,7 +111,8 @@ fn numbers(session: &Session, out: Out<'_>) -> io::Result<()> {
     let speedup = session.speedup();
     writeln!(
         out,
-        "| speedup (over all turns, with its 95 % interval; the first of compare is its warm-up) | {} |{blank}",
+        "| speedup (over all turns with the last one's settings, with its 95 % interval; the first of compare is its \
+         warm-up) | {} |{blank}",
         ratio(speedup)
     )?;
     if has_rival {

@@ -259,6 +259,16 @@ impl Settings {
         self.drafting.tree.is_some() || self.draft_len_mode == DraftLenMode::Auto || self.drafter.stacks_copies()
     }
 
+    /// Whether rounds under both can share figures: everything that shapes a round is the same. Where the engine chooses
+    /// k, its choices are.
+    #[must_use]
+    pub fn makes_rounds_like(&self, other: &Self) -> bool {
+        let chooses = self.draft_len_mode == DraftLenMode::Auto;
+        let draft_len = if chooses { other.draft_len } else { self.draft_len };
+        let same = Self { draft_len, max_tokens: other.max_tokens, baseline: other.baseline, ..*self };
+        Self { rival: other.rival, ..same } == *other
+    }
+
     /// k as requested: a number, or `auto`.
     #[must_use]
     pub fn asked_draft_len(&self) -> String {

@@ -4,6 +4,7 @@
 //! of neighbours become one. So the memory is bounded, and nothing depends on how long an answer will be.
 
 use super::{LaneStats, Round};
+use draftscope_protocol::statistics::median;
 
 /// Most cells.
 const CELLS: usize = 24;
@@ -133,7 +134,7 @@ pub fn by_context(own: &LaneStats, beside: &LaneStats, most: usize) -> Vec<Conte
             from,
             to: from + cells.len() as u64 * all.width - 1,
             accepted_share: (sum.drafted > 0).then(|| sum.accepted as f64 / sum.drafted as f64),
-            one_row_us: super::robust::median(sum.one_row_us.iter().map(|us| f64::from(*us)).collect()),
+            one_row_us: median(sum.one_row_us.iter().map(|us| f64::from(*us)).collect()),
         }
     };
     all.cells[first..].chunks(count).enumerate().map(slice).collect()

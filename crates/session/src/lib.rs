@@ -19,6 +19,7 @@ mod diff;
 mod disturbance;
 mod draw;
 pub mod drive;
+mod estimator;
 mod fate;
 mod findings;
 #[doc(hidden)]
@@ -39,9 +40,9 @@ mod plain_answer;
 mod position;
 pub mod probe;
 mod recount;
-mod robust;
 mod round;
 pub mod sent_prompt;
+mod settings_span;
 mod settled;
 mod slots;
 mod speed_series;
@@ -74,6 +75,7 @@ pub use compare::{Agreement, Divergence, Race};
 pub use contradiction::Evidence;
 pub use copies::Copies;
 pub use diff::{Diff, FirstDifference, Side, TurnDiff};
+pub use draftscope_protocol::statistics::Interval;
 pub use draw::draw_for;
 pub use fate::{Fate, Provenance};
 pub use findings::{Finding, NEAR_TIE, explain};
@@ -87,8 +89,8 @@ pub use notices::MAX_NOTICES;
 pub use pass_costs::{PassCost, PassCosts, at_least_one_row, has_ceiling};
 pub use phase::Phase;
 pub use position::{Facts, Residual, facts, residual};
-pub use robust::Interval;
 pub use round::{DraftCell, Round};
+pub use settings_span::SettingsSpan;
 pub use slots::Slot;
 pub use speed_series::SpeedPoint;
 pub use speedup::{DISTURBED, Figure, Speedup, Trust, WINDOW};
@@ -185,7 +187,7 @@ impl Session {
                 self.header = Some(header.clone());
                 self.loading = None;
             }
-            EventKind::SettingsChanged { settings } => self.settings = *settings,
+            EventKind::SettingsChanged { settings } => self.change(*settings),
             EventKind::CostsKnown { costs, .. } => self.costs = Some(costs.clone()),
             EventKind::DraftLenChosen { .. } => self.choose(&event.kind),
             EventKind::DraftAsked { draft_len } => self.asked = Some(*draft_len),
@@ -200,6 +202,17 @@ impl Session {
             EventKind::Noted { .. } | EventKind::Bookmarked { .. } => self.mark(event),
             EventKind::Ended { .. } => self.ended = true,
             _ => self.apply_to_lane(event.lane, &event.kind),
+        }
+    }
+
+    fn change(&mut self, settings: Settings) {
+        let before = std::mem::replace(&mut self.settings, settings);
+        let is_running = self.lanes[Lane::Speculative.index()].phase != Phase::Idle;
+        if is_running
+            && !before.makes_rounds_like(&settings)
+            && let Some(answer) = self.working_answer(Lane::Speculative)
+        {
+            answer.change(settings);
         }
     }
 
@@ -228,6 +241,9 @@ impl Session {
                 let mut answer = Answer::prefilled(kind, kept, &self.settings.of_lane(lane));
                 if lane == Lane::Speculative && self.engine().is_some_and(|engine| !engine.draft_counts.is_live()) {
                     answer.leave_uncounted();
+                }
+                if !self.turns[index].begun.makes_rounds_like(&self.settings) {
+                    answer.change(self.settings); // since the prompt was sent
                 }
                 self.turns[index].answers[lane.index()] = Arc::new(answer);
                 self.turns[index].measured = Memo::default();

@@ -9,9 +9,9 @@ use serde::Serialize;
 
 use draftscope_protocol::{Costs, Lane};
 
-use super::robust::{Interval, mean_ratio, median};
 use super::stretches::{Local, Timed, passes, stretches};
 use super::{Round, Turn};
+use draftscope_protocol::statistics::{Interval, mean_ratio, median};
 
 /// T(m): the cost of the target's pass over m rows.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

@@ -2,7 +2,7 @@
 //!
 //! Each [stretch](super::stretches) of a turn compares rounds with the other lane's passes that ran nearest in time:
 //! what its rounds cost in such passes ÷ what rounds like them cost in the whole turn. The turn's round cost is the
-//! geometric Hodges–Lehmann mean over stretches ([`super::robust`]), and `speedup = tokens per round ÷ round cost`,
+//! geometric Hodges–Lehmann mean over stretches ([`draftscope_protocol::statistics`]), and `speedup = tokens per round ÷ round cost`,
 //! each relative to the other lane's. Tokens are counted, so the interval is that of the time alone. Invariant: without
 //! stretches there is no speedup, never a made-up one.
 
@@ -13,11 +13,12 @@ use serde::Serialize;
 
 use draftscope_protocol::Lane;
 
+use super::estimator::class;
 use super::memo::Memo;
 use super::pass_costs::PassCosts;
-use super::robust::{Interval, mean_ratio, median};
+use super::settings_span::{SettingsSpan, spans};
 use super::stretches::{Local, Timed, stretches, whole_rounds};
-use super::{Answer, Session, Turn};
+use super::{Session, Turn};
 
 /// Tokens over which a point of a curve of speed or speedup is taken.
 pub const WINDOW: u64 = 16;
@@ -173,10 +174,8 @@ impl Speedup {
 /// Speedups of a turn, computed once.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Measured {
-    /// Over plain decoding.
-    over_plain: Option<Speedup>,
-    /// Over the rival.
-    over_rival: Option<Speedup>,
+    /// The spans of the answer, each under its own settings; empty before the first round.
+    spans: Vec<SettingsSpan>,
     passes: Option<PassCosts>,
     /// Speedup over time; computed for one page only.
     series: Memo<Vec<(u64, f64)>>,
@@ -184,19 +183,9 @@ pub(super) struct Measured {
 
 impl Measured {
     fn of(turn: &Turn) -> Self {
-        let own = turn.answer(Lane::Speculative);
         let passes = PassCosts::of(turn);
-        let plain = turn.answer(Lane::Plain);
-        let over_plain = match turn.is_attached && plain.tokens.is_empty() {
-            true => over_undrafted(own),
-            false => estimate(own, plain),
-        };
-        Self {
-            over_plain: over_plain.map(|speedup| speedup.trusted(turn.has_ceiling, passes.as_ref())),
-            over_rival: estimate(own, turn.answer(Lane::Rival)),
-            passes,
-            series: Memo::default(),
-        }
+        let trusted = |speedup: Speedup| speedup.trusted(turn.has_ceiling, passes.as_ref());
+        Self { spans: spans(turn, trusted), passes, series: Memo::default() }
     }
 }
 
@@ -205,7 +194,14 @@ impl Turn {
         self.measured.get(|| Measured::of(self))
     }
 
-    /// Times as fast as plain decoding at the same moments; `None` while too little was measured.
+    /// The spans of the answer in which the same settings were in force, in order; a round belongs to one of them.
+    #[must_use]
+    pub fn settings_spans(&self) -> &[SettingsSpan] {
+        &self.measured().spans
+    }
+
+    /// Times as fast as plain decoding at the same moments, over the rounds under the newest settings; `None` while too
+    /// little was measured.
     #[must_use]
     pub fn speedup(&self) -> Option<Speedup> {
         self.speedup_over(Lane::Plain)
@@ -217,8 +213,8 @@ impl Turn {
         match lane {
             Lane::Plain if self.has_other_plain => None,
             Lane::Speculative => None,
-            Lane::Plain => self.measured().over_plain,
-            Lane::Rival => self.measured().over_rival,
+            Lane::Plain => self.settings_spans().last()?.speedup,
+            Lane::Rival => self.settings_spans().last()?.over_rival,
         }
     }
 
@@ -234,11 +230,17 @@ impl Turn {
         self.measured().passes.as_ref()
     }
 
-    /// Tokens per second of a lane. For another lane it is what that would have reached at the moments of the run's own
+    /// Tokens per second of a lane, of the run's own over the rounds under the newest settings. For another lane it is what that would have reached at the moments of the run's own
     /// rounds, so that the quotient of two speeds is the speedup; without a speedup, by its own clock.
     #[must_use]
     pub fn tokens_per_second(&self, lane: Lane) -> Option<f64> {
-        let own = self.answer(Lane::Speculative).stats().tokens_per_second();
+        let own = match self.settings_spans() {
+            [.., _, newest] => newest.tokens_per_second,
+            _ => self.answer(Lane::Speculative).stats().tokens_per_second(),
+        };
+        if lane == Lane::Speculative {
+            return own;
+        }
         match self.speedup_over(lane) {
             Some(speedup) => own.map(|own| own / speedup.value),
             None => self.answer(lane).stats().tokens_per_second(),
@@ -300,7 +302,8 @@ impl Turn {
 }
 
 impl Session {
-    /// Times as fast as plain decoding, over the turns that have a figure: see [`Speedup::over_turns`].
+    /// Times as fast as plain decoding, over the turns that have a figure and ended with the settings of the newest
+    /// answer: see [`Speedup::over_turns`].
     #[must_use]
     pub fn speedup(&self) -> Option<Speedup> {
         self.speedup_over(Lane::Plain)
@@ -309,8 +312,11 @@ impl Session {
     /// The same against another lane.
     #[must_use]
     pub fn speedup_over(&self, lane: Lane) -> Option<Speedup> {
-        let own_us = |turn: &Turn| turn.answer(Lane::Speculative).stats().decode_us();
-        Speedup::over_turns(self.turns().iter().filter_map(|turn| Some((turn.speedup_over(lane)?, own_us(turn)))))
+        let figure = |turn: &Turn| Some((turn.speedup_over(lane)?, turn.settings_spans().last()?.clone()));
+        let figures: Vec<_> = self.turns().iter().filter_map(figure).collect();
+        let newest = self.turns().iter().rev().find_map(|turn| turn.settings_spans().last())?.settings;
+        let alike = figures.iter().filter(|(_, span)| span.settings.makes_rounds_like(&newest));
+        Speedup::over_turns(alike.map(|(speedup, span)| (*speedup, span.decode_us)))
     }
 
     /// Tokens per second of a lane over all turns; for another lane, the run's own ÷ the speedup over it.
@@ -320,81 +326,5 @@ impl Session {
             Some(speedup) => self.stats(Lane::Speculative).tokens_per_second().map(|own| own / speedup.value),
             None => self.stats(lane).tokens_per_second(),
         }
-    }
-}
-
-/// Identifies rounds that do the same work: rows of the pass, and whether one more draft was made and dropped.
-type Class = (usize, bool);
-
-fn class(timed: &Timed) -> Class {
-    (timed.round.rows.len().max(timed.round.drafts.len() + 1), timed.round.stopped.is_some())
-}
-
-/// The one estimator of how much faster one answer was written than another.
-fn estimate(own: &Answer, beside: &Answer) -> Option<Speedup> {
-    between(&whole_rounds(own), &whole_rounds(beside))
-}
-
-/// The same where nothing was decoded beside: rounds with drafts against those without, then both together. Of n tokens
-/// in rounds with drafts, `s` times as fast, and m in rounds without: (n + m) ÷ (n ÷ s + m).
-fn over_undrafted(own: &Answer) -> Option<Speedup> {
-    if own.stats().is_uncounted {
-        return None; // a round without known drafts may have had some
-    }
-    let (plain, drafted): (Vec<Timed>, Vec<Timed>) =
-        whole_rounds(own).into_iter().partition(|timed| timed.round.drafts.is_empty());
-    let tokens = |all: &[Timed]| all.iter().map(|timed| timed.round.committed.len()).sum::<usize>() as f64;
-    let (n, m) = (tokens(&drafted), tokens(&plain));
-    let found = between(&drafted, &plain)?;
-    let whole = |s: f64| (n + m) / (n / s + m);
-    Some(Speedup {
-        value: whole(found.value),
-        low: whole(found.low),
-        high: whole(found.high),
-        tokens_per_round: (n + m) / (drafted.len() + plain.len()) as f64,
-        from_undrafted: true,
-        ..found
-    })
-}
-
-fn between(own: &[Timed], beside: &[Timed]) -> Option<Speedup> {
-    let expected = Expected::of(beside)?;
-    let local = Local::of(stretches(own, beside), class, |timed| expected.us(timed));
-    let cost = |timed: &Timed| local.cost(class(timed)).unwrap_or(1.0);
-    let ratio = |stretch: &super::stretches::Stretch| {
-        let took: f64 = stretch.rounds.iter().map(|timed| timed.us).sum();
-        took / stretch.rounds.iter().map(cost).sum::<f64>() / stretch.unit(|timed| expected.us(timed))
-    };
-    let over_expected = mean_ratio(&local.stretches.iter().map(ratio).collect::<Vec<_>>())?;
-    let tokens = |all: &[Timed]| all.iter().map(|timed| timed.round.committed.len()).sum::<usize>() as f64;
-    let own_speed = tokens(own) / own.iter().map(cost).sum::<f64>();
-    let beside_speed = tokens(beside) / beside.iter().map(|timed| expected.us(timed)).sum::<f64>();
-    let at_expected = own_speed / beside_speed;
-    let Interval { value, low, high } = over_expected.map(|over| at_expected / over);
-    let tokens_per_round = tokens(own) / own.len() as f64;
-    (value.is_finite() && value > 0.0).then_some(Speedup {
-        value,
-        low,
-        high,
-        tokens_per_round,
-        trust: Trust::Plausible,
-        from_undrafted: false,
-    })
-}
-
-/// Expected time of a round of the other lane: the median of those that do the same work. Only ratios count, and plain
-/// passes form a single class.
-struct Expected(std::collections::BTreeMap<Class, f64>);
-
-impl Expected {
-    fn of(beside: &[Timed]) -> Option<Self> {
-        let mut times: std::collections::BTreeMap<Class, Vec<f64>> = std::collections::BTreeMap::new();
-        beside.iter().for_each(|timed| times.entry(class(timed)).or_default().push(timed.us));
-        let medians = times.into_iter().filter_map(|(class, times)| Some((class, median(times)?)));
-        (!beside.is_empty()).then(|| Self(medians.collect()))
-    }
-
-    fn us(&self, timed: &Timed) -> f64 {
-        self.0.get(&class(timed)).copied().unwrap_or(1.0)
     }
 }

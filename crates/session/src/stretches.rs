@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use super::robust::{LEAST, median};
 use super::{Answer, Round};
+use draftscope_protocol::statistics::{LEAST, median};
 
 /// Most rounds on either side of the other lane's passes, and most passes, in a stretch: what is farther away says
 /// nothing about the machine at that time.

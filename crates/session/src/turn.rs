@@ -140,6 +140,8 @@ pub struct Answer {
     /// Why it ended; `None` while it runs.
     pub finished: Option<StopReason>,
     pub(super) stats: LaneStats,
+    /// Indices of rounds from which on other settings were in force, and these.
+    pub(super) changes: Vec<(usize, Settings)>,
     /// What was thought so far, and at the start of the answer.
     pub(super) thought: [ThoughtScan; 2],
 }
