@@ -62,6 +62,7 @@ actions! {
     BackToken: Past = "Go back in time by one token of the answer",
     NextToken: Past = "Go on in time by one token of the answer",
     TimeStart: Past = "Go back to the start of the run",
+    Replay: Past = "Play the answer on show again from its first round, slowly; [ and ] change the pace of it",
     TimeHere: Past = "Go to the moment at which the selected round was committed",
     GoTo: Past = "Go to a moment: a round (12), a time of the turn on show (3.5s, 1:05) or a share of the run (40%)",
     ScrubBack: Past = "Go back by a twentieth of the turn",
@@ -167,7 +168,62 @@ impl Aim {
     }
 }
 
+/// What one looks for in the list of actions, the most useful first.
+const SOUGHT: &[Action] = &[
+    Action::Settings,
+    Action::WhatIf,
+    Action::ToggleSplit,
+    Action::Replay,
+    Action::NextDisplay,
+    Action::ContinueHere,
+    Action::Versus,
+    Action::ToggleLossless,
+    Action::ViewRounds,
+    Action::ViewInspect,
+    Action::ViewSpeed,
+    Action::ViewCompare,
+    Action::ViewLearn,
+    Action::ViewChat,
+    Action::Export,
+    Action::Save,
+    Action::Copy,
+    Action::Picture,
+    Action::NewConversation,
+    Action::Present,
+    Action::ChooseTheme,
+    Action::Search,
+    Action::Bookmark,
+    Action::Note,
+    Action::GoTo,
+    Action::ShowPrompt,
+    Action::Demo,
+    Action::Tour,
+    Action::Help,
+];
+
+/// What nobody looks for in a list: keys that move and confirm.
+const PLAIN_KEYS: &[Action] = &[
+    Action::Send,
+    Action::Newline,
+    Action::Confirm,
+    Action::Leave,
+    Action::Open,
+    Action::PageUp,
+    Action::PageDown,
+    Action::Left,
+    Action::Right,
+    Action::Up,
+    Action::Down,
+];
+
 impl Action {
+    /// Its place in the list of actions, if nothing is typed: small is early.
+    pub(super) fn place_in_list(self) -> usize {
+        let among = |list: &[Self]| list.iter().position(|action| *action == self);
+        let plain = |place: usize| SOUGHT.len() + 1 + place;
+        among(SOUGHT).or_else(|| among(PLAIN_KEYS).map(plain)).unwrap_or(SOUGHT.len())
+    }
+
     /// What the engine must be able to do for it; none if every source of events will do.
     pub(super) const fn needs(self) -> Option<Ability> {
         Some(match self {

@@ -88,6 +88,8 @@ pub struct App {
     /// Whether thought is shown in full.
     pub(super) shows_thought: bool,
     pub(super) pace: Pace,
+    /// The pace at which an answer of the past plays again, once that was asked for.
+    pub(super) replay: Option<Pace>,
     /// The running round's number, and how many steps of its verdicts are shown.
     pub(super) unveiled: Option<(u32, usize)>,
     /// A recording plays: it takes no requests.
@@ -190,6 +192,7 @@ impl App {
             display: None,
             shows_thought: false,
             pace: options.pace,
+            replay: None,
             unveiled: None,
             is_recording: false,
             playback: options.playback.unwrap_or_default(),

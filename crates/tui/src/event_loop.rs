@@ -215,7 +215,7 @@ impl EventLoop {
             Input::Key(key) if key.kind != KeyEventKind::Release => update::press(&mut self.app, &mut self.time, key),
             Input::Mouse(mouse) => self.mouse(mouse),
             Input::Paste(text) => {
-                update::paste(&mut self.app, &text);
+                update::paste(&mut self.app, &mut self.time, &text);
                 Vec::new()
             }
             _ => Vec::new(),
@@ -329,7 +329,7 @@ impl EventLoop {
         if !takes_prompts || std::mem::replace(&mut self.is_greeted, true) {
             return;
         }
-        let commands = update::greet(&mut self.app, &self.time);
+        let commands = update::greet(&mut self.app, &mut self.time);
         self.send(commands);
     }
 

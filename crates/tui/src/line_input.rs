@@ -51,8 +51,8 @@ impl LineInput {
         true
     }
 
-    /// The actions that match the text, best first: those whose name begins with it, then those that contain all its
-    /// words.
+    /// The actions that match the text, best first: that of this name, those whose name begins with it, then those that
+    /// contain all its words; among equals the more useful one.
     pub(super) fn actions(&self) -> Vec<Action> {
         let wanted = self.text.trim().to_lowercase();
         let words: Vec<&str> = wanted.split_whitespace().collect();
@@ -60,14 +60,15 @@ impl LineInput {
             let name = action.name().replace('_', " ");
             let described = action.describe().to_lowercase();
             match () {
-                () if name.starts_with(&wanted) => Some(0),
-                () if words.iter().all(|word| name.contains(word)) => Some(1),
-                () if words.iter().all(|word| name.contains(word) || described.contains(word)) => Some(2),
+                () if name == wanted => Some(0),
+                () if name.starts_with(&wanted) => Some(1),
+                () if words.iter().all(|word| name.contains(word)) => Some(2),
+                () if words.iter().all(|word| name.contains(word) || described.contains(word)) => Some(3),
                 () => None,
             }
         };
         let mut found: Vec<_> = Action::ALL.iter().filter_map(|action| Some((rank(action)?, *action))).collect();
-        found.sort_by_key(|(rank, _)| *rank);
+        found.sort_by_key(|(rank, action)| (*rank, action.place_in_list()));
         found.into_iter().map(|(_, action)| action).collect()
     }
 }
@@ -91,6 +92,8 @@ mod tests {
             assert_eq!(typed(&name).actions().first(), Some(action), "{name}");
         }
         assert_eq!(typed("").actions().len(), Action::ALL.len());
+        assert_eq!(typed("").actions()[..3], [Action::Settings, Action::WhatIf, Action::ToggleSplit]);
+        assert_eq!(typed("").actions().last(), Some(&Action::Down), "what every key does comes last");
         assert!(typed("clipboard").actions().contains(&Action::Copy));
         assert!(typed("zzz").actions().is_empty());
     }

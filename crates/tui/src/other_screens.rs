@@ -8,7 +8,7 @@ impl App {
     /// Performs what every screen can do; whether the action was one of these.
     pub(super) fn on_every_screen(&mut self, action: Action) -> bool {
         match action {
-            Action::NextTheme => self.turn_theme(true),
+            Action::NextTheme | Action::ChooseTheme => self.turn_theme(true), // there is no list to choose from
             Action::Quit | Action::StopOrQuit => self.quits = true,
             Action::Suspend => self.asks.push(Ask::Suspend),
             Action::Picture => self.asks.push(Ask::Picture),

@@ -46,11 +46,14 @@ impl Pace {
         Self::Ramp,
         Self::Rounds(8.0),
         Self::Rounds(4.0),
-        Self::Rounds(SLOW),
+        Self::SLOW,
         Self::Rounds(1.0),
         Self::Rounds(0.5),
         Self::Rounds(0.2),
     ];
+
+    /// The pace of an answer that plays again, and of `slow`.
+    pub(super) const SLOW: Self = Self::Rounds(SLOW);
 
     pub(super) fn is_full(self) -> bool {
         self == Self::Full
@@ -122,7 +125,7 @@ impl FromStr for Pace {
         match text {
             "full" => return Ok(Self::Full),
             "ramp" => return Ok(Self::Ramp),
-            "slow" => return Ok(Self::Rounds(SLOW)),
+            "slow" => return Ok(Self::SLOW),
             _ => {}
         }
         let rate = text.parse().ok().filter(|rate| (LEVELS[0]..=FASTEST).contains(rate));

@@ -42,7 +42,8 @@ impl App {
             let running = live.turn().filter(|running| running.number == turn.number);
             running.is_some_and(|running| running.answer(Lane::Speculative).finished.is_none())
         };
-        let is_read_along = || self.pace.rate(round_number(live)).is_some() && is_running();
+        let plays_again = || self.replay.is_some() && turn.answer(Lane::Speculative).finished.is_none();
+        let is_read_along = || plays_again() || (self.pace.rate(round_number(live)).is_some() && is_running());
         let usual = || if is_read_along() { DisplayMode::All } else { DisplayMode::default() };
         self.display.unwrap_or_else(usual)
     }

@@ -12,17 +12,27 @@ const SIZES: [(u16, u16); 3] = [(80, 24), (100, 30), (140, 42)];
 /// Keys pressed at most until a goal is reached.
 const MOST_KEYS: usize = 60;
 
-/// Without an engine: lessons play the recordings that come with the program.
-fn demo() -> Stage {
-    let read = Recordings(Rc::new(|name: &str| {
-        let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("assets/traces/lessons");
-        let recording = draftscope_session::trace::Recording::open(&folder.join(format!("{name}.dscope.jsonl.zst")));
+/// The recordings that come with the program.
+pub(super) fn bundled_recordings() -> Recordings {
+    Recordings(Rc::new(|name: &str| {
+        let traces = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../assets/traces"));
+        let file = format!("{name}.dscope.jsonl.zst");
+        let places = [traces.join("lessons").join(&file), traces.join(&file)];
+        let path = places.iter().find(|path| path.exists()).unwrap_or(&places[0]);
+        let recording = draftscope_session::trace::Recording::open(path);
         let events = recording.and_then(|recording| recording.reader()?.collect::<Result<Vec<_>, _>>());
         events.map_err(|error| error.to_string())
-    }));
+    }))
+}
+
+/// Without an engine: lessons play the recordings that come with the program.
+fn demo() -> Stage {
     let mut script = first_turn();
     script.head(|head| head.capabilities = Capabilities::default());
-    Stage::new(&script, TuiOptions { page: Page::Learn, recordings: Some(read), ..TuiOptions::default() })
+    Stage::new(
+        &script,
+        TuiOptions { page: Page::Learn, recordings: Some(bundled_recordings()), ..TuiOptions::default() },
+    )
 }
 
 fn open(stage: &mut Stage, index: usize) {

@@ -268,7 +268,7 @@ fn a_new_conversation_forgets_and_raw_prompts_stand_alone() {
 #[test]
 fn a_paste_is_never_sent() {
     let mut stage = Stage::of(&first_turn()).pressed("<Tab>");
-    paste(&mut stage.app, "fn main() {\r\n\tbody\r}\n\u{1b}[31m");
+    paste(&mut stage.app, &mut stage.time, "fn main() {\r\n\tbody\r}\n\u{1b}[31m");
     assert_eq!(stage.app.editor.text(), "fn main() {\n    body\n}\n[31m");
     assert_eq!(stage.app.pane, Pane::Prompt);
     assert!(stage.sent.is_empty());
@@ -519,7 +519,7 @@ fn options_ask_for_a_race_and_send_a_prompt() {
     let script = Script::started_with(|head| head.settings.baseline = Baseline::Off);
     let options = TuiOptions { split: true, initial_prompt: Some("hi".to_owned()), ..TuiOptions::default() };
     let mut stage = Stage::new(&script, options);
-    let commands = update::greet(&mut stage.app, &stage.time);
+    let commands = update::greet(&mut stage.app, &mut stage.time);
     assert!(matches!(commands[..], [Command::SetBaseline { baseline: Baseline::Race }, Command::Generate { .. }]));
 }
 

@@ -251,7 +251,7 @@ fn what_the_record_does_not_hold_is_asked_of_the_engine_in_the_same_round() {
         let round = stage.app.round(stage.time.shown()).unwrap().clone();
         (round.clone(), turn.answer(Lane::Speculative).tokens[round.first_token - 1].piece.id)
     };
-    stage.press("w<Right>").shows((80, 24), &["Enter asks the engine"]);
+    stage.press("w<Right>").shows((80, 24), &["Enter the engine"]);
     stage.press("<Enter>");
     let (from, steps) = asked(&stage);
     assert!(steps, "the engine holds behind the reply");
@@ -270,7 +270,7 @@ fn a_typed_draft_that_the_target_would_have_to_read_on_from_goes_to_the_engine()
         stage.key(KeyEvent::from(KeyCode::Char(c)));
     }
     let screen = stage.screen(80, 24);
-    let told = screen.contains("Enter asks the engine");
+    let told = screen.contains("Enter the engine");
     stage.press("<Enter>");
     if told {
         let (from, _) = asked(&stage);

@@ -45,7 +45,7 @@ fn nothing_is_typed_into_a_recording() {
     let mut stage = recorded(70);
     assert_eq!(stage.app.context(), Context::Browse);
     stage.press("i").shows((80, 24), &["this is a recording: it takes no prompt"]);
-    paste(&mut stage.app, "hello");
+    paste(&mut stage.app, &mut stage.time, "hello");
     assert!(stage.app.editor.is_empty() && stage.app.context() == Context::Browse);
     for _ in 0..6 {
         stage.press("<Tab>");

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use super::lessons::bundled_recordings;
 use super::views::styled;
 use super::*;
 use crate::app::{Ask, Overlay};
@@ -210,7 +211,7 @@ fn first_start() -> (TuiOptions, Rc<Cell<usize>>) {
 fn the_tour_is_shown_once_and_lasts_twenty_seconds() {
     let (options, seen) = first_start();
     let mut stage = Stage::new(&Script::started(), options);
-    assert!(update::greet(&mut stage.app, &stage.time).is_empty());
+    assert!(update::greet(&mut stage.app, &mut stage.time).is_empty());
     assert_eq!(seen.get(), 1);
     let (mut waited, mut shown) = (Duration::ZERO, Vec::new());
     while let Some(gap) = update::next_tick(&stage.app, &stage.time) {
@@ -223,7 +224,7 @@ fn the_tour_is_shown_once_and_lasts_twenty_seconds() {
     assert_eq!((waited.as_secs(), shown), (20, vec![1, 2, 3, 4, 5]));
     stage.shows((80, 24), &["take one with"]);
     assert_eq!(stage.app.pane, Pane::Prompt);
-    let commands = update::greet(&mut stage.app, &stage.time);
+    let commands = update::greet(&mut stage.app, &mut stage.time);
     assert!(commands.is_empty() && stage.app.tour.is_none(), "once");
     stage.press("<F8>");
     assert!(stage.app.tour.is_some(), "and at a key");
@@ -232,7 +233,7 @@ fn the_tour_is_shown_once_and_lasts_twenty_seconds() {
 #[test]
 fn the_tour_goes_on_at_a_key_and_ends_at_any_other_which_is_typed() {
     let mut stage = Stage::new(&Script::started(), first_start().0);
-    update::greet(&mut stage.app, &stage.time);
+    update::greet(&mut stage.app, &mut stage.time);
     let stops = ["<Right>", "<Space>", "<Right>", "<Right>", "<Right>"].map(|key| {
         stage.press(key);
         stage.app.tour.map(|seconds| seconds / 4)
@@ -240,15 +241,82 @@ fn the_tour_goes_on_at_a_key_and_ends_at_any_other_which_is_typed() {
     assert_eq!(stops, [Some(1), Some(2), Some(3), Some(4), None]);
     for (key, typed) in [("<Esc>", ""), ("<Enter>", ""), ("W", "W")] {
         let mut stage = Stage::new(&Script::started(), first_start().0);
-        update::greet(&mut stage.app, &stage.time);
+        update::greet(&mut stage.app, &mut stage.time);
         stage.press(key);
         assert_eq!((stage.app.tour, stage.app.editor.text().as_str()), (None, typed), "{key}");
         assert!(stage.sent.is_empty());
     }
     let (options, seen) = first_start();
     let mut stage = Stage::new(&Script::started(), TuiOptions { initial_prompt: Some("hi".to_owned()), ..options });
-    update::greet(&mut stage.app, &stage.time);
+    update::greet(&mut stage.app, &mut stage.time);
     assert_eq!((stage.app.tour, seen.get()), (None, 0), "who has a prompt sees its answer");
+}
+
+#[test]
+fn the_tour_of_a_first_start_explains_a_recording_and_ends_at_the_prompt() {
+    let options = TuiOptions { recordings: Some(bundled_recordings()), ..first_start().0 };
+    let mut stage = Stage::new(&Script::started(), options);
+    update::greet(&mut stage.app, &mut stage.time);
+    for (width, height) in [(140, 42), (100, 30), (80, 24)] {
+        stage.shows((width, height), &["Tour, 1 of 5", "accepted", "Speedup"]);
+    }
+    stage.press("<Right><Right><Right>").shows((100, 30), &["Tour, 4 of 5", "accepted"]);
+    stage.press("<Right>").shows((100, 30), &["Tour, 5 of 5", "Type a prompt"]);
+    assert!(stage.app.aside.is_none() && !stage.screen(100, 30).contains("Recording of"));
+    stage.press("<Right>").shows((100, 30), &["take one with"]);
+    for (key, typed) in [("<Esc>", ""), ("W", "W")] {
+        stage.press("<F8>");
+        let said = stage.app.toast.clone();
+        assert!(stage.app.aside.is_some(), "{key}: nothing was asked yet, and it says {said:?}");
+        stage.press(key);
+        assert_eq!(
+            (stage.app.aside.is_none(), stage.app.pane, stage.app.editor.text().as_str()),
+            (true, Pane::Prompt, typed)
+        );
+    }
+    assert!(stage.sent.is_empty());
+}
+
+#[test]
+fn an_answer_plays_again_slowly_and_the_pace_of_answers_stays() {
+    let mut script = Script::started();
+    twenty_rounds(&mut script);
+    for lane in [Lane::Speculative, Lane::Plain] {
+        script.finish(lane, StopReason::Eos);
+    }
+    let mut stage = Stage::new(&script, TuiOptions::default()).pressed("<Esc>");
+    stage.shows((100, 30), &["R replay"]);
+    stage.press("R");
+    assert!(stage.time.is_past() && stage.app.plays);
+    stage.shows((100, 30), &["again, 2 rounds/s", "round 0 of 20", "d drafts: all"]);
+    let gap = |stage: &Stage| update::next_tick(&stage.app, &stage.time).unwrap().as_secs_f64();
+    let steps = 3.0 + 1.0 + 1.0 + 1.0;
+    assert!((gap(&stage) - 0.5 / steps).abs() < 0.02, "{}", gap(&stage));
+    stage.press("[");
+    assert!((gap(&stage) - 1.0 / steps).abs() < 0.04 && stage.app.pace.is_full(), "{}", gap(&stage));
+    let mut ticks = 0;
+    while stage.time.is_past() {
+        assert!(update::tick(&mut stage.app, &mut stage.time).is_empty());
+        ticks += 1;
+    }
+    assert!((100..140).contains(&ticks), "every phase of twenty rounds: {ticks}");
+    assert!(!stage.app.plays && stage.app.replay.is_none());
+    stage.press("R<End>");
+    assert!(!stage.time.is_past() && stage.app.replay.is_none());
+    let mut empty = Stage::new(&Script::started(), TuiOptions::default()).pressed("<Esc>R");
+    empty.shows((100, 30), &["there is no answer to play again yet"]);
+}
+
+#[test]
+fn who_drafts_is_told_that_a_word_would_go_on() {
+    let mut script = Script::prompted("hi", "The");
+    script.round(&[(" x", 0.5)], &[(" sky", 0.9), (" b", 0.9)]);
+    script.push(Lane::Speculative, EventKind::DraftAsked { draft_len: 3 });
+    let mut stage = Stage::new(&script, TuiOptions::default());
+    stage.app.follow(stage.time.live());
+    stage.shows((80, 24), &["You are the drafter"]);
+    stage.press("is").shows((80, 24), &["This goes on in the word “sky”: a space first begins a new one"]);
+    stage.press("<Backspace><Backspace> is").shows((80, 24), &["You are the drafter"]);
 }
 
 #[test]
@@ -256,7 +324,7 @@ fn a_model_that_is_loaded_is_no_longer_said_to_load() {
     let mut stage = Stage::new(&Script::default(), ramp());
     stage.press("h<Enter>");
     stage.shows((80, 24), &["still loading"]);
-    update::greet(&mut stage.app, &stage.time);
+    update::greet(&mut stage.app, &mut stage.time);
     assert!(!stage.screen(80, 24).contains("still loading"));
 }
 

@@ -14,7 +14,7 @@ use draftscope_session::Timeline;
 
 pub(crate) use goal::is_reached as goal_is_reached;
 pub(crate) use run::go_on;
-pub(super) use run::{demo, draft_typed};
+pub(super) use run::{DEMO, demo, draft_typed, has_recordings, show};
 
 use super::{navigation, quiz, settings};
 

@@ -35,7 +35,7 @@ pub(super) use time::{next_tick, tick, veil};
 
 /// Handles a key: the action bound to it, or typing.
 pub fn press(app: &mut App, time: &mut Timeline, key: KeyEvent) -> Vec<Command> {
-    if tour::press(app, key) {
+    if tour::press(app, time, key) {
         return Vec::new();
     }
     match app.keymap.action(app.context(), key) {
@@ -67,12 +67,13 @@ pub(super) fn type_text(app: &mut App, text: &str) {
 }
 
 /// Pasted text goes into the prompt from every page; it never sends.
-pub fn paste(app: &mut App, text: &str) {
+pub fn paste(app: &mut App, time: &mut Timeline, text: &str) {
+    tour::end(app, time);
     if app.is_recording {
         app.toast = Some(navigation::NO_PROMPT.to_owned());
         return;
     }
-    (app.overlay, app.tour) = (None, None);
+    app.overlay = None;
     app.page = Page::Chat;
     app.pane = Pane::Prompt;
     app.editor.paste(text);
@@ -136,6 +137,7 @@ pub fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command
         | Action::NextToken
         | Action::TimeStart
         | Action::TimeHere
+        | Action::Replay
         | Action::Slower
         | Action::Faster => time::update(app, time, action),
         Action::Follow => time::follow(app, time),
@@ -221,7 +223,7 @@ fn send(app: &mut App, time: &mut Timeline) -> Vec<Command> {
 }
 
 /// The commands that the options ask for when a source has just begun.
-pub(super) fn greet(app: &mut App, time: &Timeline) -> Vec<Command> {
+pub(super) fn greet(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     tour::greet(app, time);
     app.toast.take_if(|toast| toast == STILL_LOADING);
     let session = time.live();

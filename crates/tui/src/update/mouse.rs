@@ -7,7 +7,7 @@ use crate::selection::RoundAt;
 use draftscope_protocol::{Command, Lane};
 use draftscope_session::Timeline;
 
-use super::{navigation, seek};
+use super::{navigation, seek, tour};
 
 /// A click at a cell of the screen.
 pub(crate) fn click(app: &mut App, time: &mut Timeline, x: u16, y: u16) -> Vec<Command> {
@@ -18,7 +18,8 @@ pub(crate) fn click(app: &mut App, time: &mut Timeline, x: u16, y: u16) -> Vec<C
     let Some(target) = app.hit_map.hits.iter().rev().find(under).map(|hit| hit.target) else {
         return Vec::new();
     };
-    (app.toast, app.tour) = (None, None);
+    tour::end(app, time);
+    app.toast = None;
     match target {
         Target::Page(page) => app.go_to(page),
         Target::Pane(pane) => app.pane = pane,

@@ -30,9 +30,10 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<
             next => token(app, time, next),
         },
         Action::TimeStart => back(app, time, Some(time.start())),
+        Action::Replay => replay(app, time),
         Action::TimeHere => here(app, time),
-        Action::Slower => change_pace(app, time.live(), false),
-        _ => change_pace(app, time.live(), true),
+        Action::Slower => change_pace(app, time, false),
+        _ => change_pace(app, time, true),
     }
 }
 
@@ -124,6 +125,7 @@ fn here(app: &mut App, time: &mut Timeline) -> Vec<Command> {
 /// Returns to the present; an engine that was paused for looking at the past resumes at its pace.
 pub(super) fn follow(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     let was_past = time.is_past();
+    app.replay = None;
     time.follow();
     navigation::follow_live(app);
     let released = std::mem::take(&mut app.holds);
@@ -134,7 +136,28 @@ pub(super) fn follow(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     if released && !slow { vec![Command::Resume] } else { Vec::new() }
 }
 
-fn change_pace(app: &mut App, live: &Session, faster: bool) -> Vec<Command> {
+/// Plays the turn on show from the end of its prompt, slowly enough to read along.
+fn replay(app: &mut App, time: &mut Timeline) -> Vec<Command> {
+    let shown = time.shown();
+    let turn = app.selected.and_then(|at| shown.turns().get(at.turn)).or_else(|| shown.turn());
+    let Some(turn) = turn.filter(|turn| !turn.answer(Lane::Speculative).rounds.is_empty()) else {
+        return app.say("there is no answer to play again yet");
+    };
+    let Some(start) = time.round_end(turn.number, 0) else {
+        return app.say("the beginning of that answer is no longer kept");
+    };
+    let commands = back(app, time, Some(start));
+    (app.plays, app.replay) = (true, Some(Pace::SLOW));
+    commands
+}
+
+fn change_pace(app: &mut App, time: &Timeline, faster: bool) -> Vec<Command> {
+    let live = time.live();
+    if let Some(pace) = app.replay.filter(|_| time.is_past()) {
+        let pace = if faster { pace.faster() } else { pace.slower(1) };
+        app.replay = Some(pace);
+        return app.say(format!("pace of the replay: {}", pace.name(1)));
+    }
     if app.is_recording {
         app.playback.turn(faster);
         app.toast = Some(format!("speed: {}×", app.playback.speed));
@@ -183,8 +206,12 @@ pub(crate) fn next_tick(app: &App, time: &Timeline) -> Option<Duration> {
     }
     if time.is_past() {
         let recorded = Duration::from_micros(time.gap_us(Stop::Phase));
-        let gap = || app.pace.gap(app.steps(time.shown()), recorded);
-        return Some(if app.is_recording { app.playback.gap(recorded) } else { gap() });
+        let gap = |pace: Pace| pace.gap(app.steps(time.shown()), recorded);
+        return Some(match app.replay {
+            Some(pace) => gap(pace),
+            None if app.is_recording => app.playback.gap(recorded),
+            None => gap(app.pace),
+        });
     }
     if app.ramp_is_over(time.live()) {
         return Some(Duration::ZERO);
@@ -195,7 +222,7 @@ pub(crate) fn next_tick(app: &App, time: &Timeline) -> Option<Duration> {
 /// Advances by a phase.
 pub(crate) fn tick(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     if app.tour.is_some() || is_loading(app, time) {
-        tour::tick(app);
+        tour::tick(app, time);
         return Vec::new();
     }
     if !time.is_past() {
@@ -206,6 +233,7 @@ pub(crate) fn tick(app: &mut App, time: &mut Timeline) -> Vec<Command> {
         return Vec::new();
     }
     // the recording has caught up with the present
+    app.replay = None;
     let slow = app.is_paced(time.live());
     let released = std::mem::take(&mut app.holds) && !slow;
     app.plays = slow;

@@ -6,50 +6,84 @@ use crossterm::event::{KeyCode, KeyEvent};
 
 use crate::app::App;
 use crate::page::{Page, Pane};
-use crate::tour::{SECONDS, stop};
+use crate::tour::{SECONDS, STOPS, stop};
+use draftscope_protocol::Lane;
 use draftscope_session::Timeline;
+
+use super::learn;
 
 /// Time between two ticks of the tour.
 pub(super) const TICK: Duration = Duration::from_secs(1);
 
-/// Begins the tour, which is about the first page; it ends at the prompt.
-pub(super) fn begin(app: &mut App, time: &Timeline) {
+/// Begins the tour, which is about the first page; it ends at the prompt. Before the first answer it is about a
+/// recording of the real engine, since empty panes explain nothing.
+pub(super) fn begin(app: &mut App, time: &mut Timeline) {
     if app.is_recording || app.aside.is_some() {
         app.toast = Some("the tour shows a live session, and this is a recording".to_owned());
         return;
     }
     app.go_to(Page::Chat);
-    if !app.is_busy(time.live()) {
+    let live = time.live();
+    let has_rounds = live.turns().iter().any(|turn| !turn.answer(Lane::Speculative).rounds.is_empty());
+    if !app.is_busy(live) {
+        if !has_rounds && learn::has_recordings(app) && learn::show(app, time, learn::DEMO) {
+            time.follow();
+        }
         app.pane = Pane::Prompt;
     }
     (app.overlay, app.is_zoomed, app.tour) = (None, false, Some(0));
 }
 
+/// Ends the tour, if it runs.
+pub(super) fn end(app: &mut App, time: &mut Timeline) {
+    if app.tour.take().is_some() {
+        return_example(app, time);
+    }
+}
+
+/// Shows the own run again, and the prompt.
+fn return_example(app: &mut App, time: &mut Timeline) {
+    if app.is_demo() {
+        app.end_recording(time);
+        app.pane = Pane::Prompt;
+    }
+}
+
+/// Goes to the stop after so many seconds; the last one is about the prompt, which recordings do not have.
+fn go(app: &mut App, time: &mut Timeline, seconds: usize) {
+    app.tour = Some(seconds).filter(|seconds| stop(*seconds).is_some());
+    if seconds >= SECONDS * (STOPS.len() - 1) {
+        return_example(app, time);
+    }
+}
+
 /// Goes to the next stop of the tour, or ends it on any other key; returns whether the key is used up.
-pub(super) fn press(app: &mut App, key: KeyEvent) -> bool {
-    let Some(seconds) = app.tour.take() else {
+pub(super) fn press(app: &mut App, time: &mut Timeline, key: KeyEvent) -> bool {
+    let Some(seconds) = app.tour else {
         return false;
     };
     match key.code {
         KeyCode::Right | KeyCode::Char(' ') => {
-            let next = (seconds / SECONDS + 1) * SECONDS;
-            app.tour = Some(next).filter(|seconds| stop(*seconds).is_some());
+            go(app, time, (seconds / SECONDS + 1) * SECONDS);
             true
         }
-        code => matches!(code, KeyCode::Esc | KeyCode::Enter),
+        code => {
+            end(app, time);
+            matches!(code, KeyCode::Esc | KeyCode::Enter)
+        }
     }
 }
 
 /// Advances the tour by a second, or the loading bar.
-pub(super) fn tick(app: &mut App) {
+pub(super) fn tick(app: &mut App, time: &mut Timeline) {
     match app.tour {
-        Some(seconds) => app.tour = Some(seconds + 1).filter(|seconds| stop(*seconds).is_some()),
+        Some(seconds) => go(app, time, seconds + 1),
         None => app.loading_ticks = app.loading_ticks.wrapping_add(1),
     }
 }
 
 /// Begins the tour if the caller wants one: at a first start, on a screen that waits for a prompt.
-pub(super) fn greet(app: &mut App, time: &Timeline) {
+pub(super) fn greet(app: &mut App, time: &mut Timeline) {
     let is_empty = time.live().turns().is_empty() && app.options.initial_prompt.is_none() && app.editor.is_empty();
     if let Some(first) = app.options.tour.take().filter(|_| is_empty && app.page == Page::Chat) {
         (first.0)();

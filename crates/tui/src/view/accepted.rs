@@ -28,6 +28,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         base: 0.0,
         name: "",
         label: |percent| format!("{percent:.0}%"),
+        marks: &[],
         has_times: false,
         look: look(screen),
     };

@@ -9,6 +9,7 @@ use ratatui::buffer::Buffer;
 
 use crate::app::Scroll;
 use crate::hit_map::PREFILL;
+use crate::page::Page;
 use draftscope_protocol::Baseline;
 
 use super::aligned_layout::{Aligned, Key};
@@ -36,6 +37,8 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
         let block = screen.panel(title(screen, *lane, area.width));
         let bottom = match lane {
             Lane::Speculative => Some(transcript::legend(screen, area.width)),
+            // the table above says it
+            _ if screen.app.page == Page::Compare && !screen.app.is_zoomed => None,
             _ => agreement::meter(screen, *lane, area.width),
         };
         let block = match bottom {

@@ -1,9 +1,9 @@
 //! One position: the drafter's and the target's best candidates as bars, side by side, and below them the residual.
 //!
-//! Invariant: bars are recorded probabilities; the last one is the probability of all tokens not listed. The residual
+//! Invariant: bars are recorded probabilities; the draft is always among them, and the last one is all tokens not listed. The residual
 //! is computed from the listed tokens, not normalised, and says where a value is only a bound.
 
-use draftscope_protocol::{Ability, Prediction, TokenId};
+use draftscope_protocol::{Ability, Candidate, Piece, Prediction};
 use draftscope_session::{Residual, residual};
 
 use super::hero;
@@ -36,7 +36,7 @@ fn drafters(screen: Screen, round: &Round, column: usize, area: Rect, frame: &mu
     let lines = match cell {
         Some(cell) if !cell.top.top.is_empty() => {
             let role = sign(fate_of(round, column)).0;
-            bars(screen, &cell.top, &[(cell.piece.id, "draft", role)], REST, inner)
+            bars(screen, &cell.top, &[Named { piece: &cell.piece, note: "draft", role, prob: cell.q }], REST, inner)
         }
         Some(cell) if cell.piece.id.is_unknown() => {
             let text = "A draft that the engine did not keep. It does not report which token, nor the drafter's q.";
@@ -79,11 +79,13 @@ fn targets(screen: Screen, round: &Round, column: usize, area: Rect, frame: &mut
         return;
     };
     let mut named = Vec::new();
-    if let Some(cell) = round.drafts.get(column) {
-        named.push((cell.piece.id, "draft", sign(fate_of(round, column)).0));
+    let taken = round.next_piece().filter(|_| round.next_index() == Some(column));
+    if let Some(piece) = &taken {
+        named.push(Named { piece, note: "taken", role: sign(next_fate(round)).0, prob: None });
     }
-    if let Some(piece) = round.next_piece().filter(|_| round.next_index() == Some(column)) {
-        named.insert(0, (piece.id, "taken", sign(next_fate(round)).0));
+    if let Some(cell) = round.drafts.get(column) {
+        let prob = round.judgement(column).and_then(|judgement| judgement.p);
+        named.push(Named { piece: &cell.piece, note: "draft", role: sign(fate_of(round, column)).0, prob });
     }
     let residual = residual(round, column).filter(|_| inner.height >= 8);
     // the residual gets half of the height
@@ -118,10 +120,11 @@ fn redraw(screen: Screen, round: &Round, column: usize, residual: &Residual, are
     let title = "left over for a redraw: max(0, p − q), not normalised";
     let mut lines = wrapped(title, area.width, screen.theme[Role::PanelTitle]);
     let drawn = round.next_piece().filter(|_| round.next_index() == Some(column));
-    let named: Vec<_> = drawn.iter().map(|piece| (piece.id, "drawn", sign(next_fate(round)).0)).collect();
+    let role = sign(next_fate(round)).0;
+    let named: Vec<_> = drawn.iter().map(|piece| Named { piece, note: "drawn", role, prob: None }).collect();
     let is_listed = drawn.as_ref().is_none_or(|piece| residual.left.find(piece.id).is_some());
-    let note = drawn.filter(|_| !is_listed).map(|piece| {
-        let text = format!("{} was drawn from the others", text::quoted(&piece));
+    let note = drawn.as_ref().filter(|_| !is_listed).map(|piece| {
+        let text = format!("{} was drawn from the others", text::quoted(piece));
         Line::styled(cut(&text, area.width.into()), screen.theme[Role::TextDim])
     });
     let room = Rect { height: area.height.saturating_sub((lines.len() + note.iter().len()) as u16), ..area };
@@ -137,14 +140,18 @@ fn title(round: &Round, column: usize) -> String {
     }
 }
 
-/// A bar per candidate, and one for the tail, which is called `rest_name`.
-fn bars(
-    screen: Screen,
-    row: &Prediction,
-    named: &[(TokenId, &str, Role)],
-    rest_name: &str,
-    area: Rect,
-) -> Vec<Line<'static>> {
+/// A token with a part in the round, which is listed also where it is not among the best.
+struct Named<'a> {
+    piece: &'a Piece,
+    note: &'static str,
+    role: Role,
+    /// Its probability, if it is known apart from the list.
+    prob: Option<f32>,
+}
+
+/// A bar per candidate, and one for the tail, which is called `rest_name`. What is named is always listed, if its
+/// probability is known.
+fn bars(screen: Screen, row: &Prediction, named: &[Named], rest_name: &str, area: Rect) -> Vec<Line<'static>> {
     let room = usize::from(area.width).saturating_sub(NAME + 7 + 6);
     let line = |name: &str, prob: f32, note: &str, role: Role| {
         let (style, name) = (screen.theme[role], cut(name, NAME));
@@ -155,16 +162,34 @@ fn bars(
         spans.push(Span::styled(fit(&format!(" {note}"), 6), undecorated(style)));
         Line::from(spans)
     };
-    let shown = row.top.iter().take(usize::from(area.height).saturating_sub(1));
-    let mut rest = row.tail;
-    rest += row.top.iter().skip(shown.len()).map(|c| c.prob).sum::<f32>();
+    let (shown, below) = listed(row, named, usize::from(area.height).saturating_sub(1));
+    let told = shown.iter().map(|candidate| candidate.prob).chain(below.iter().map(|(_, prob)| *prob));
+    let all = row.top.iter().map(|candidate| candidate.prob).sum::<f32>() + row.tail;
+    let rest = (all - told.sum::<f32>()).max(0.0);
     let mut lines: Vec<_> = shown
+        .iter()
         .map(|candidate| {
-            let known = named.iter().find(|(id, ..)| *id == candidate.piece.id && !id.is_unknown());
-            let (note, role) = known.map_or(("", Role::Text), |(_, note, role)| (*note, *role));
+            let known = named.iter().find(|named| named.piece.id == candidate.piece.id && !named.piece.id.is_unknown());
+            let (note, role) = known.map_or(("", Role::Text), |known| (known.note, known.role));
             line(&text::inline(&candidate.piece), candidate.prob, note, role)
         })
         .collect();
+    lines.extend(below.iter().map(|(named, prob)| line(&text::inline(named.piece), *prob, named.note, named.role)));
     lines.push(line(rest_name, rest, "", Role::TextDim));
     lines
+}
+
+/// What fits in so many lines: the best candidates, and the named tokens that are not among these.
+fn listed<'a>(row: &'a Prediction, named: &'a [Named], lines: usize) -> (&'a [Candidate], Vec<(&'a Named<'a>, f32)>) {
+    let mut count = lines.min(row.top.len());
+    loop {
+        let shown = &row.top[..count];
+        let is_below = |named: &&Named| shown.iter().all(|candidate| candidate.piece.id != named.piece.id);
+        let prob = |named: &Named| row.find(named.piece.id).map(|found| found.1).or(named.prob);
+        let below: Vec<_> = named.iter().filter(is_below).filter_map(|named| Some((named, prob(named)?))).collect();
+        if count == 0 || count + below.len() <= lines {
+            return (shown, below);
+        }
+        count -= 1;
+    }
 }

@@ -179,14 +179,14 @@ fn actions(context: Context, screen: Screen) -> &'static [Action] {
         BackRound, BackToken, Bookmark, Confirm, ContinueHere, Demo, DivergenceNext, Down, DraftLenDown, DraftLenUp,
         EditPrompt, Faster, FocusNext, Follow, GoTo, Help, HistoryNext, HistoryPrevious, Leave, Left, MarkNext,
         Newline, NextBaseline, NextDisplay, NextFilter, NextToken, Note, Open, Palette, PauseResume, Quit,
-        RecordingNext, RejectNext, RejectPrevious, Right, Save, Search, Send, Settings, Slower, StepPhase, StepRound,
-        StopOrQuit, ToggleLossless, ToggleSplit, Tour, TurnNext, Up, Versus, ViewChat, ViewCompare, ViewLearn,
-        ViewRounds, WhatIf, Zoom,
+        RecordingNext, RejectNext, RejectPrevious, Replay, Right, Save, Search, Send, Settings, Slower, StepPhase,
+        StepRound, StopOrQuit, ToggleLossless, ToggleSplit, Tour, TurnNext, Up, Versus, ViewChat, ViewCompare,
+        ViewLearn, ViewRounds, WhatIf, Zoom,
     };
     let live = screen.time.live();
     match context {
         // any other key ends the tour, and these do what they say
-        Context::Prompt if screen.app.tour.is_some() => &[Help, Palette, StopOrQuit],
+        _ if screen.app.tour.is_some() => &[Help, Palette, StopOrQuit],
         Context::Prompt if screen.app.is_welcome(live) => {
             &[Send, HistoryNext, ViewLearn, Demo, Tour, Help, Palette, StopOrQuit, Newline]
         }
@@ -252,12 +252,34 @@ fn actions(context: Context, screen: Screen) -> &'static [Action] {
         }
         Context::Browse | Context::Global if screen.app.is_busy(live) => busy(screen),
         Context::Browse | Context::Global => match screen.app.page {
-            Page::Chat if screen.app.opens_prompt(screen.time) => {
-                &[Open, Left, Right, NextDisplay, BackRound, WhatIf, Help, Search, ViewCompare, ViewRounds, Quit]
-            }
-            Page::Chat => {
-                &[EditPrompt, Left, Right, Open, NextDisplay, BackRound, WhatIf, Help, Search, ContinueHere, Quit]
-            }
+            Page::Chat if screen.app.opens_prompt(screen.time) => &[
+                Open,
+                Left,
+                Right,
+                NextDisplay,
+                Replay,
+                BackRound,
+                WhatIf,
+                Help,
+                Search,
+                ViewCompare,
+                ViewRounds,
+                Quit,
+            ],
+            Page::Chat => &[
+                EditPrompt,
+                Left,
+                Right,
+                Open,
+                NextDisplay,
+                Replay,
+                BackRound,
+                WhatIf,
+                Help,
+                Search,
+                ContinueHere,
+                Quit,
+            ],
             Page::Rounds => {
                 &[Up, Down, NextFilter, RejectPrevious, RejectNext, Open, BackRound, WhatIf, Help, ViewChat, Quit]
             }

@@ -5,7 +5,7 @@
 //! and as its value the bound that it breaks.
 
 use crate::widgets::digits;
-use draftscope_protocol::{Baseline, DrafterKind};
+use draftscope_protocol::{Baseline, DrafterKind, Settings};
 use draftscope_session::Speedup;
 
 use super::prelude::*;
@@ -79,7 +79,7 @@ pub(super) fn in_title(screen: Screen, room: u16) -> Line<'static> {
 fn title(screen: Screen, has_tokens: bool) -> Line<'static> {
     let Some(turn) = screen.turn() else { return Line::default() };
     let mut spans = Vec::new();
-    let mean = turn.answer(Lane::Speculative).stats().mean_tokens_per_round();
+    let mean = mean(turn);
     if let Some(mean) = mean.filter(|_| has_tokens || turn.speedup().is_none()) {
         spans.push(Span::styled(format!(" {mean:.2}"), screen.theme[Role::TextStrong]));
         spans.push(Span::styled(" tokens per round ", screen.dim_title()));
@@ -112,12 +112,52 @@ fn figure(speedup: &Speedup) -> String {
 
 fn of(screen: Screen, turn: &Turn) -> Option<Hero> {
     let stats = turn.answer(Lane::Speculative).stats();
-    let mean = stats.mean_tokens_per_round();
+    let mean = mean(turn);
     match turn.speedup() {
         Some(speedup) => Some(measured(screen, turn, &speedup, mean.unwrap_or(speedup.tokens_per_round))),
         None if mean.is_none() && stats.rounds() == 0 => None,
         None => Some(unmeasured(screen, turn, mean.unwrap_or(1.0))),
     }
+}
+
+/// Tokens per round under the newest settings.
+fn mean(turn: &Turn) -> Option<f64> {
+    match turn.settings_spans() {
+        [.., _, newest] => newest.tokens_per_round,
+        _ => turn.answer(Lane::Speculative).stats().mean_tokens_per_round(),
+    }
+}
+
+/// From which round on the figures hold, and what they were before, if the settings changed within the answer.
+fn since(turn: &Turn, width: usize) -> Option<String> {
+    let [.., before, newest] = turn.settings_spans() else { return None };
+    let first = turn.answer(Lane::Speculative).rounds.get(newest.rounds.start)?.round;
+    let was = match (before.speedup, before.tokens_per_round) {
+        (Some(speedup), _) => format!(", before {:.2}×", speedup.value),
+        (None, Some(mean)) => format!(", before {mean:.2} tokens per round"),
+        (None, None) => String::new(),
+    };
+    let changed = changed_settings(&before.settings, &newest.settings);
+    let forms = [format!("from round {first} on: {changed}{was}"), format!("{changed}{was}"), changed];
+    forms.into_iter().find(|form| form.width() < width)
+}
+
+/// What differs, in the words of the settings; k first.
+fn changed_settings(before: &Settings, now: &Settings) -> String {
+    let mut all = Vec::new();
+    if before.asked_draft_len() != now.asked_draft_len() {
+        all.push(format!("k = {}", now.asked_draft_len()));
+    }
+    if before.rule != now.rule {
+        all.push(now.rule.to_string());
+    }
+    if before.drafter != now.drafter {
+        all.push(now.drafter.to_string());
+    }
+    if before.sampling.temperature.to_bits() != now.sampling.temperature.to_bits() {
+        all.push(format!("T {}", now.sampling.temperature));
+    }
+    if all.is_empty() { "other settings".to_owned() } else { all.join(", ") }
 }
 
 fn strong(text: String) -> Part {
@@ -177,6 +217,9 @@ fn unmeasured(screen: Screen, turn: &Turn, mean: f64) -> Hero {
     let key = screen.app.key(Action::ViewCompare);
     let why = match screen.session.settings().baseline {
         Baseline::Off => "speedup: plain decoding is not measured".to_owned(),
+        _ if is_over && turn.settings_spans().len() > 1 => {
+            "speedup: too few measurements since the settings changed".to_owned()
+        }
         _ if is_over => {
             format!("speedup: too few measurements in so short an answer; {key} runs plain decoding over all of it")
         }
@@ -199,12 +242,18 @@ fn beside(hero: &Hero, width: u16) -> [Vec<Part>; digits::ROWS] {
 
 /// What stands below the digits: what is not beside them already, or why there is no speedup.
 fn below(screen: Screen, hero: &Hero, width: u16) -> Vec<Line<'static>> {
+    let line = |parts: Vec<Part>| {
+        Line::from_iter(parts.into_iter().map(|(text, role)| Span::styled(text, screen.theme[role])))
+    };
+    let since = screen.turn().and_then(|turn| since(turn, width.into()));
+    let since = since.map(|text| line(vec![dim(text)]));
     if !hero.why.is_empty() {
-        return wrapped(&hero.why, width.saturating_sub(1), screen.theme[Role::TextDim]);
+        let why = wrapped(&hero.why, width.saturating_sub(1), screen.theme[Role::TextDim]);
+        return why.into_iter().chain(since).collect();
     }
     let has_tokens = wide(&beside(hero, width)[1]) > 15;
     let forms = if has_tokens { &hero.below[..2] } else { &hero.below[2..] };
     let fits = |parts: &&Vec<Part>| wide(parts) < usize::from(width);
     let parts = forms.iter().find(fits).or(forms.last()).cloned().unwrap_or_default();
-    vec![Line::from_iter(parts.into_iter().map(|(text, role)| Span::styled(text, screen.theme[role])))]
+    std::iter::once(line(parts)).chain(since).collect()
 }

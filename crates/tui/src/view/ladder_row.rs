@@ -7,7 +7,7 @@ use crate::selection::RoundAt;
 use super::ladder_grid::{GAP, Grid, LABEL, MARK, NUMBER, took};
 use super::prelude::*;
 use super::screen::marked;
-use super::values::{draft_sign, fate_of, next_fate, number, short, sign};
+use super::values::{draft_p, draft_sign, fate_of, next_fate, number, short, sign};
 
 /// Width of a time in words.
 const TOOK: usize = 8;
@@ -136,13 +136,6 @@ fn position(screen: Screen, grid: &Grid, round: &Round, column: usize) -> Vec<Pa
     let of_p = if fate == Fate::Rejected { undecorated(style) } else { screen.theme[Role::Text] };
     parts.push((right(&p.map_or(String::new(), short)), of_p));
     parts
-}
-
-/// The target's probability of the draft itself.
-fn draft_p(round: &Round, column: usize) -> Option<f32> {
-    let judged = round.judgement(column).and_then(|judgement| judgement.p);
-    let id = round.drafts.get(column)?.piece.id;
-    judged.or_else(|| round.prediction(column)?.find(id).map(|found| found.1))
 }
 
 /// The token that the target adds, with its p.

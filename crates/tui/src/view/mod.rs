@@ -53,6 +53,7 @@ mod quiz;
 mod quiz_item;
 mod rival;
 mod round;
+mod round_scale;
 mod screen;
 mod screens;
 mod search;

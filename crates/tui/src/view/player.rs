@@ -1,11 +1,12 @@
 //! The line of a recording: the current place, how it plays, its marks.
 //!
-//! Invariant: the bar is the shown turn in its own time, so that idle time between turns is no part of it; what has
-//! played is drawn thick, the current moment is the dot. It is shown as long as a recording is.
+//! Invariant: the bar is the shown turn in its own time, so that idle time between turns is no part of it; of a recording
+//! that is known as a whole, by rounds. What has played is drawn thick, the current moment is the dot. It is shown as long as a recording is.
 
 use std::collections::HashMap;
 
 use super::prelude::*;
+use super::round_scale::RoundScale;
 use crate::marks::mark_sign;
 use draftscope_protocol::EventKind;
 use draftscope_session::text::one_line;
@@ -30,17 +31,26 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
     let width = |text: &str| Span::raw(text).width();
     let end = if usize::from(area.width) >= width(&start) + width(&long) + 16 { long } else { short };
     let room = usize::from(area.width).saturating_sub(width(&start) + width(&end)).max(2);
-    let cell = |at_us: u64| (u128::from(into(at_us)) * (room as u128 - 1) / u128::from(len_us)) as usize;
+    let is_whole = screen.app.aside.is_some(); // all its rounds are known
+    let rounds = span.as_ref().filter(|_| is_whole).map(|span| RoundScale::of(screen.time, span, room));
+    let cell = |at_us: u64| match &rounds {
+        Some(rounds) => rounds.cell(screen.time.at_time(at_us).unwrap_or_default()),
+        None => (u128::from(into(at_us)) * (room as u128 - 1) / u128::from(len_us)) as usize,
+    };
     for place in 0..room {
         let x = area.x + (width(&start) + place) as u16;
-        let at_us = origin_us.saturating_add((u128::from(len_us) * place as u128 / (room as u128 - 1)) as u64);
-        hit_map.hit(Rect { x, width: 1, ..area }.intersection(area), Target::Time(at_us));
+        let by_time = || origin_us.saturating_add((u128::from(len_us) * place as u128 / (room as u128 - 1)) as u64);
+        let target = rounds.as_ref().map(|rounds| Target::Moment(rounds.moment(place)));
+        let target = target.unwrap_or_else(|| Target::Time(by_time()));
+        hit_map.hit(Rect { x, width: 1, ..area }.intersection(area), target);
     }
     let strong = screen.theme[Role::StatusPaused];
     let mut spans = vec![Span::styled(start, strong)];
     let here_us = moments(screen).into_iter().filter(|(at_us, _)| (time_us.start..=time_us.end).contains(at_us));
     let marks: Vec<_> = here_us.map(|(at_us, sign)| (cell(at_us), sign)).collect();
-    let (here, told) = (cell(screen.time.at_us()), cell(live.at_us()));
+    let here = rounds.as_ref().map_or_else(|| cell(screen.time.at_us()), |rounds| rounds.cell(screen.time.at()));
+    // what has played; of a recording that is known as a whole, what is on show
+    let told = if is_whole { here } else { cell(live.at_us()) };
     for place in 0..room {
         let mark = marks.iter().rev().find(|(at, _)| *at == place).map(|(_, sign)| *sign);
         let (glyph, style) = match mark {
@@ -92,9 +102,18 @@ pub(super) fn is_over(screen: Screen) -> bool {
 /// What time does now.
 fn state(screen: Screen) -> &'static str {
     let live = screen.time.live();
+    let is_past = screen.time.is_past();
     match () {
-        () if screen.time.is_past() && screen.app.plays => "▸ the past",
-        () if screen.time.is_past() => "◀ the past",
+        // all of it is known before it plays, and going on in it is no past
+        () if is_past && screen.app.aside.is_some() => {
+            if screen.app.plays {
+                "▶"
+            } else {
+                "‖ paused"
+            }
+        }
+        () if is_past && screen.app.plays => "▸ the past",
+        () if is_past => "◀ the past",
         () if is_over(screen) => "■ the end",
         () if live.is_paused() => "‖ paused",
         () => "▶",

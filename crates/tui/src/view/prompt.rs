@@ -8,6 +8,9 @@ use crate::page::Pane;
 use super::prelude::*;
 use super::{pacing, player};
 
+/// Tokens at the end of an answer among which its last word is looked for.
+const LAST: usize = 4;
+
 /// Height with its frame.
 pub(super) fn height(screen: Screen, area: Rect) -> u16 {
     let most = (area.height / 4).max(3) - 2;
@@ -16,10 +19,27 @@ pub(super) fn height(screen: Screen, area: Rect) -> u16 {
 
 /// The person is the drafter: what to type, and how good the guesses were so far.
 fn asks(screen: Screen, count: u8) -> String {
+    if let Some(word) = continued_word(screen) {
+        return format!(" This goes on in the word “{word}”: a space first begins a new one ");
+    }
     let stats = screen.turn().map(|turn| turn.answer(Lane::Speculative).stats());
     let score = stats.map_or(String::new(), |s| format!(" · so far {} of {} accepted", s.accepted(), s.drafted()));
     let mark = if screen.app.has_focus(Pane::Prompt) { " ▸" } else { "" };
     format!(" You are the drafter: up to {count} tokens{score}{mark} ")
+}
+
+/// The word at the end of the answer that the draft would continue, as it is typed.
+fn continued_word(screen: Screen) -> Option<String> {
+    screen.app.editor.text().chars().next().filter(|first| first.is_alphanumeric())?;
+    let tokens = &screen.time.live().turn()?.answer(Lane::Speculative).tokens;
+    let bytes: Vec<u8> = tokens
+        .iter()
+        .skip(tokens.len().saturating_sub(LAST))
+        .flat_map(|token| token.piece.text_bytes().to_vec())
+        .collect();
+    let text = String::from_utf8_lossy(&bytes);
+    let start = text.char_indices().rev().take_while(|(_, c)| c.is_alphanumeric()).last()?.0;
+    Some(text[start..].to_owned())
 }
 
 /// Shown instead of the prompt while a recording plays.

@@ -11,7 +11,7 @@ use super::prelude::*;
 use super::screen::marked;
 use super::token_cell::TokenCell;
 use super::tree;
-use super::values::{draft_sign, duration, fate_of, next_fate, position, sign};
+use super::values::{draft_p, draft_sign, duration, fate_of, next_fate, position, short, sign};
 
 /// Width of the row labels.
 const LABEL: usize = 9;
@@ -310,6 +310,13 @@ pub(super) fn verdict(screen: Screen, round: &Round, index: usize, width: usize)
         None => return TokenCell::default(),
     };
     let (role, sign) = if index < round.drafts.len() { draft_sign(round, index) } else { sign(fate) };
+    let with_p = |p: f32| {
+        let forms = [format!("{sign} {word}, p {}", short(p)), format!("{sign} {word} {}", short(p))];
+        forms.into_iter().find(|form| form.width() < width)
+    };
+    if let Some(text) = draft_p(round, index).filter(|_| fate == Fate::Rejected).and_then(with_p) {
+        return TokenCell::word(text, undecorated(screen.theme[role]));
+    }
     let text = match round.is_cut(index) {
         true if width < 20 => format!("{sign} unused"),
         true => format!("{sign} {word}, unused"),

@@ -60,7 +60,18 @@ fn remarks(screen: Screen, turn: &Turn) -> Vec<String> {
 fn whole_session(screen: Screen) -> Option<String> {
     let speed = screen.session.stats(Lane::Speculative).tokens_per_second()?;
     let speedup = screen.session.speedup().map_or(String::new(), |speedup| format!(", {speedup} plain"));
-    (screen.session.turns().len() > 1).then(|| format!("over all turns: {speed:.1} tokens/s{speedup}"))
+    let turns = screen.session.turns();
+    let all = turns.iter().flat_map(Turn::settings_spans);
+    let are_alike = turns
+        .last()
+        .and_then(|turn| turn.settings_spans().last())
+        .is_none_or(|newest| all.clone().all(|span| span.settings.makes_rounds_like(&newest.settings)));
+    match are_alike {
+        _ if turns.len() < 2 => None,
+        true => Some(format!("over all turns: {speed:.1} tokens/s{speedup}")),
+        // speeds under several settings have no common figure
+        false => screen.session.speedup().map(|of| format!("over the turns with these settings: {of} plain")),
+    }
 }
 
 /// The cost of measuring plain decoding within the turn.

@@ -30,6 +30,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         base: 1.0,
         name: "plain decoding",
         label,
+        marks: &screen.turn().map(changes).unwrap_or_default(),
         has_times: true,
         look: look(screen),
     };
@@ -44,6 +45,16 @@ pub(super) fn is_known(screen: Screen) -> bool {
 fn points(turn: &Turn) -> Vec<(f64, f64)> {
     let settled = turn.speedup_series().get(SETTLING..).unwrap_or_default();
     settled.iter().map(|(clock_us, speedup)| (*clock_us as f64 / 1e6, *speedup)).collect()
+}
+
+/// When other settings came into force, in the time of the rounds.
+fn changes(turn: &Turn) -> Vec<f64> {
+    let spans = turn.settings_spans();
+    let before = spans.iter().scan(0, |us, span| {
+        *us += span.decode_us;
+        Some(*us as f64 / 1e6)
+    });
+    before.take(spans.len().saturating_sub(1)).collect()
 }
 
 /// A multiple as ticks name it.

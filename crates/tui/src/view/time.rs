@@ -1,12 +1,13 @@
 //! The line that says that the past is shown, at which moment, and how to return.
 //!
-//! Invariant: it is shown exactly while the past is; its bar is the shown turn, by events, so that waits have no part
-//! in it.
+//! Invariant: it is shown exactly while the past is; its bar is the shown turn, by rounds, so that waits have no part in
+//! it.
 
 use draftscope_session::Session;
 
 use super::player;
 use super::prelude::*;
+use super::round_scale::RoundScale;
 use super::values::duration;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
@@ -21,7 +22,11 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
         let rounds = session.turns().get(span.index).map_or(&[][..], |turn| &turn.answer(Lane::Speculative).rounds);
         rounds.last().map_or(0, |round| round.round)
     };
-    let state = if screen.app.plays { "▸ playing the past" } else { "◀ the past" };
+    let state = match screen.app.replay {
+        Some(pace) if screen.app.plays => format!("▸ again, {}", pace.name(1)),
+        _ if screen.app.plays => "▸ playing the past".to_owned(),
+        _ => "◀ the past".to_owned(),
+    };
     let turn = screen.session.turns().get(span.index);
     let tokens = turn.map_or(0, |turn| turn.answer(Lane::Speculative).tokens.len());
     let (round, rounds) = (newest(screen.session), newest(time.live()));
@@ -35,18 +40,17 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
     let end = format!(" {} · {} now ", duration(into_us), key(Action::Follow));
     let used = Span::raw(&at).width() + Span::raw(&end).width();
     let room = usize::from(area.width).saturating_sub(used).max(1);
-    let (first, all) = (span.events.start, (span.events.end - span.events.start).max(1));
-    let place = (time.at().saturating_sub(first).min(all) as usize * (room - 1)) / all as usize;
-    for cell in 0..room as u64 {
-        let x = area.x + Span::raw(&at).width() as u16 + cell as u16;
-        let moment = first + all * cell / (room as u64 - 1).max(1);
-        hit_map.hit(Rect { x, width: 1, ..area }.intersection(area), Target::Moment(moment));
+    let scale = RoundScale::of(time, &span, room);
+    let place = scale.cell(time.at());
+    for cell in 0..room {
+        let x = area.x + (Span::raw(&at).width() + cell) as u16;
+        hit_map.hit(Rect { x, width: 1, ..area }.intersection(area), Target::Moment(scale.moment(cell)));
     }
     let style = screen.theme[Role::StatusPaused];
-    let cell = |moment: u64| (moment.saturating_sub(first) as usize * (room - 1)) / all as usize;
     let marked = player::moments(screen).into_iter();
     let marked = marked.filter_map(|(at_us, sign)| Some((time.at_time(at_us)?, sign)));
-    let marks: Vec<_> = marked.filter(|(at, _)| span.events.contains(at)).map(|(at, sign)| (cell(at), sign)).collect();
+    let marks: Vec<_> =
+        marked.filter(|(at, _)| span.events.contains(at)).map(|(at, sign)| (scale.cell(at), sign)).collect();
     let mut spans = vec![Span::styled(at, style)];
     for here in 0..room {
         let mark = marks.iter().rev().find(|(at, _)| *at == here);

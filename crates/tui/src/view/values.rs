@@ -81,3 +81,10 @@ pub(super) fn next_fate(round: &Round) -> Fate {
         _ => Provenance::Bonus,
     })
 }
+
+/// The target's probability of the draft itself.
+pub(super) fn draft_p(round: &Round, column: usize) -> Option<f32> {
+    let judged = round.judgement(column).and_then(|judgement| judgement.p);
+    let id = round.drafts.get(column)?.piece.id;
+    judged.or_else(|| round.prediction(column)?.find(id).map(|found| found.1))
+}

@@ -98,8 +98,8 @@ fn answer(screen: Screen, reply: &Reply, asks: bool, width: u16) -> Vec<Line<'st
     let (known, role) = match &reply.open {
         None => ("computed from the recorded distributions".to_owned(), Role::Good),
         Some(open) if asks => {
-            let asks = screen.keys(Context::Panel, &[(&[Action::Confirm], "asks the engine")]);
-            (format!("not known from the record: {open}; {asks}"), Role::Warning)
+            let go = screen.app.keymap.label(Context::Panel, Action::Confirm);
+            (format!("not known from the record: {open}; with {go} the engine goes on and shows it"), Role::Warning)
         }
         Some(open) => (format!("not known from the record: {open}"), Role::Warning),
     };

@@ -38,6 +38,8 @@ pub(crate) struct AreaPlot<'a> {
     pub(crate) name: &'a str,
     /// A value as it is written at the left.
     pub(crate) label: fn(f64) -> String,
+    /// Times at which something changed: a line from top to bottom.
+    pub(crate) marks: &'a [f64],
     /// Whether the last row names times.
     pub(crate) has_times: bool,
     pub(crate) look: Look,
@@ -68,6 +70,7 @@ impl AreaPlot<'_> {
         }
         let scale = self.scale(plot.height);
         self.lines(scale, plot, field, buffer);
+        self.marks(field, buffer);
         self.dots(scale, field, buffer);
         if has_times {
             let row = Rect { y: plot.bottom(), height: 1, ..field };
@@ -117,6 +120,15 @@ impl AreaPlot<'_> {
         let rows = rows_of(step);
         if (2..=scale.below).contains(&rows) {
             self.line(y + rows, "┈", self.base - step, plot, buffer);
+        }
+    }
+
+    fn marks(&self, field: Rect, buffer: &mut Buffer) {
+        for time in self.marks.iter().filter(|time| (0.0..=self.end).contains(*time)) {
+            let x = (time / self.end.max(f64::MIN_POSITIVE) * f64::from(field.width)) as u16;
+            for y in field.top()..field.bottom() {
+                buffer.set_string(field.x + x.min(field.width - 1), y, "┊", self.look.label);
+            }
         }
     }
 
@@ -254,7 +266,16 @@ mod tests {
         let style = Style::new();
         let look = Look { gain: style, loss: style, axis: style, label: style, is_ascii };
         let label = |value: f64| if value.fract() == 0.0 { format!("{value:.0}×") } else { format!("{value:.1}×") };
-        let plot = AreaPlot { points, end: 2.0, base: 1.0, name: "plain decoding", label, has_times: true, look };
+        let plot = AreaPlot {
+            points,
+            end: 2.0,
+            base: 1.0,
+            name: "plain decoding",
+            label,
+            marks: &[1.0],
+            has_times: true,
+            look,
+        };
         let area = Rect::new(0, 0, width, height);
         let mut buffer = Buffer::empty(area);
         plot.render(area, &mut buffer);

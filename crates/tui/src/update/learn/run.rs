@@ -25,7 +25,7 @@ pub(super) fn release(app: &mut App, time: &Timeline) -> Vec<Command> {
 }
 
 /// The recording that the empty screen offers.
-const DEMO: &str = "code";
+pub(in crate::update) const DEMO: &str = "code";
 
 /// How fast it plays: the engine made some two hundred rounds a second.
 const DEMO_SPEED: f32 = 0.02;
@@ -56,8 +56,13 @@ pub(in crate::update) fn demo(app: &mut App, time: &mut Timeline) -> Vec<Command
     Vec::new()
 }
 
+/// Whether there are recordings to show.
+pub(in crate::update) fn has_recordings(app: &App) -> bool {
+    app.options.recordings.is_some()
+}
+
 /// Puts a recording on show in place of the own run, at its start; whether there is one.
-pub(super) fn show(app: &mut App, time: &mut Timeline, name: &str) -> bool {
+pub(in crate::update) fn show(app: &mut App, time: &mut Timeline, name: &str) -> bool {
     let read = app.options.recordings.as_ref().map(|recordings| (recordings.0)(name));
     let events = match read {
         Some(Ok(events)) => events,
