@@ -107,6 +107,10 @@ pub struct BenchArgs {
     /// Categories to run [default: all]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub categories: Vec<String>,
+    /// Put each prompt behind about so many tokens of made text, so that drafts are measured at several depths of the context,
+    /// and say from which on they no longer pay
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(64..=1_000_000), conflicts_with_all = ["screen", "report"])]
+    pub context: Vec<u32>,
     /// Draft lengths to run [default: the value of -k]
     #[arg(long, value_name = "auto|K,…", value_delimiter = ',', value_parser = parse_draft_len)]
     pub ks: Vec<DraftLenArg>,

@@ -3,6 +3,7 @@
 
 mod acceptance;
 mod attached;
+mod depth;
 mod device_report;
 mod report;
 mod screen;
@@ -18,6 +19,7 @@ use draftscope::export::{try_file, write_file};
 use draftscope::headless::{Driver, Outcome};
 use draftscope::host::Taskbar;
 use draftscope::host::file_access;
+use draftscope::model::load::OpenModel;
 use draftscope::protocol::{Baseline, Command, DraftLenMode, DrafterKind, Header, Prompt, Settings};
 use sha2::{Digest, Sha256};
 
@@ -25,6 +27,12 @@ use super::run_args::ANSWER_TOKENS;
 use super::signals::StopSignal;
 use super::suite::ALL;
 use report::{Case, Report, Row, Sample, against, csv, is_worse, table};
+
+/// Bytes of a token in English text, about.
+const BYTES_PER_TOKEN: f64 = 4.0;
+
+/// Tokens of a prompt and its template beside the context before it.
+const PROMPT_TOKENS: u32 = 512;
 
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     let suite = suite(args)?;
@@ -47,6 +55,10 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     {
         bail!("--json and --csv name one file; give each its own");
     }
+    let suite = match &*args.context {
+        [] => suite,
+        depths => depth::at_depths(&suite, depths, |text| tokens_of(args, text))?,
+    };
     if args.attach.is_some() {
         let (mut samples, stop) = (BTreeMap::new(), StopSignal::listen()?);
         let header = attached::measure((args, &stop), &suite, &mut samples)?;
@@ -75,13 +87,23 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     finish(args, &suite, (header, rows(samples)), baseline.as_ref())
 }
 
+/// Tokens of a text for the model that is measured; a server's tokenizer is not known, so about as many as others make.
+fn tokens_of(args: &BenchArgs, text: &str) -> Result<usize> {
+    if args.attach.is_some() {
+        return Ok((text.len() as f64 / BYTES_PER_TOKEN) as usize);
+    }
+    let codec = OpenModel::open(&super::recipe::recipe(&args.model)?.target)?.codec()?;
+    Ok(codec.encode(text)?.len())
+}
+
 /// Prints and writes the report.
 fn finish(
     args: &BenchArgs,
     suite: &[(String, String)],
-    (header, rows): (Option<Header>, Vec<Row>),
+    (header, mut rows): (Option<Header>, Vec<Row>),
     baseline: Option<&Report>,
 ) -> Result<ExitCode> {
+    rows.retain(|row| args.context.is_empty() || row.case.category != ALL); // depths have nothing in common
     let report = Report {
         suite_sha256: digest(suite),
         prompts: suite.len(),
@@ -92,6 +114,9 @@ fn finish(
         rows,
     };
     let mut text = table(&report.rows);
+    if !args.context.is_empty() {
+        text.push_str(&depth::findings(&report.rows));
+    }
     if let Some(baseline) = baseline {
         text.push_str(&against(&report, baseline));
     }
@@ -161,7 +186,10 @@ struct DrafterCases {
 }
 
 fn plan(args: &BenchArgs, drafter: String) -> Result<DrafterCases> {
-    let model = ModelArgs { drafter, ..args.model.clone() };
+    let mut model = ModelArgs { drafter, ..args.model.clone() };
+    if let Some(deepest) = args.context.iter().max().filter(|_| model.ctx.is_none()) {
+        model.ctx = Some(*deepest + args.decode.sample.max_tokens.min(ANSWER_TOKENS) + PROMPT_TOKENS);
+    }
     super::run_args::nobody_to_ask(&model)?;
     let base = super::run_args::settings(&model, &args.decode, Baseline::Race)?;
     if base.drafter.chain().contains(&DrafterKind::DraftModel) && model.draft_model.is_none() {

@@ -70,7 +70,7 @@ pub(super) struct Row {
     speedup_high: Option<f64>,
     /// Whether an answer's speedup cannot be.
     #[serde(default)]
-    disturbed: bool,
+    pub(super) disturbed: bool,
     pub(super) speculative_tokens_per_second: Option<Quantiles>,
     pub(super) plain_tokens_per_second: Option<Quantiles>,
     pub(super) tokens_per_round: Option<Quantiles>,
