@@ -91,26 +91,28 @@ impl Drafter for ModelDrafter {
 
     fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {
         let room = self.room(ctx.committed.len());
-        let limit = ctx.limit().min(ctx.round.draft_len).min(room);
-        if limit == 0 {
+        if ctx.left() == 0 || room == 0 {
             return Ok(());
         }
         // without the anchor, which must run for its logits
         self.cut(self.cached.len().min(ctx.committed.len() - 1))?;
         let mut out = self.follow(ctx.committed)?;
-        for depth in 0..limit {
+        while ctx.left() > 0 && ctx.drafts().len() < room {
+            let tokens: Vec<TokenId> = ctx.drafts().iter().map(|draft| draft.token).collect();
+            let unread = &tokens[self.cached.len().saturating_sub(ctx.committed.len()).min(tokens.len())..];
+            if !unread.is_empty() {
+                out = Some(self.model.forward(unread, LogitRows::Last)?);
+                self.cached.extend_from_slice(unread);
+            }
             let Some(row) = out.take() else {
                 break;
             };
-            let Some(draft) = ctx.pick(&row, None, depth)? else {
+            let Some(draft) = ctx.pick(&row, None, ctx.drafts().len())? else {
                 break;
             };
-            let token = draft.token;
-            if !ctx.propose(draft) || depth + 1 == limit {
+            if !ctx.propose(draft) {
                 break;
             }
-            out = Some(self.model.forward(&[token], LogitRows::Last)?);
-            self.cached.push(token);
         }
         Ok(())
     }
