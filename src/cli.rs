@@ -8,6 +8,7 @@
 mod attach;
 mod doctor;
 mod generate;
+mod grammar;
 pub mod help;
 mod identity;
 mod lab;
@@ -27,6 +28,7 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 pub use attach::{AccessArgs, AttachArgs, ConnectArgs, SamplingOf};
 pub use doctor::DoctorArgs;
 pub use generate::GenerateArgs;
+pub use grammar::GrammarArgs;
 pub use identity::IdentityArgs;
 pub use lab::LabArgs;
 pub use learn::LearnArgs;
@@ -199,6 +201,8 @@ pub struct ChatArgs {
     #[command(flatten)]
     pub decode: DecodeArgs,
     #[command(flatten)]
+    pub grammar: GrammarArgs,
+    #[command(flatten)]
     pub rival: RivalArgs,
     #[command(flatten)]
     pub trace: TraceArgs,
@@ -254,6 +258,8 @@ pub struct RunArgs {
     #[command(flatten)]
     pub decode: DecodeArgs,
     #[command(flatten)]
+    pub grammar: GrammarArgs,
+    #[command(flatten)]
     pub rival: RivalArgs,
     #[command(flatten)]
     pub trace: TraceArgs,
@@ -279,6 +285,8 @@ pub struct CompareArgs {
     pub model: ModelArgs,
     #[command(flatten)]
     pub decode: DecodeArgs,
+    #[command(flatten)]
+    pub grammar: GrammarArgs,
     #[command(flatten)]
     pub trace: TraceArgs,
 }

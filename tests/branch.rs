@@ -15,7 +15,7 @@ use draftscope::protocol::{
 use draftscope::session::{Answer, Provenance, Session, Timeline, Turn};
 
 fn driver(files: &Tiny, settings: Settings) -> Driver {
-    Driver::new(engine::spawn(EngineConfig { recipe: files.recipe(), settings }).unwrap())
+    Driver::new(engine::spawn(EngineConfig { recipe: files.recipe(), settings, grammar: None }).unwrap())
 }
 
 fn settings() -> Settings {
@@ -190,7 +190,8 @@ fn tokens_of_another_model_are_rejected() {
 #[test]
 fn a_paused_answer_can_be_left_for_a_branch() {
     let files = Tiny::new(3);
-    let mut source = engine::spawn(EngineConfig { recipe: files.recipe(), settings: settings() }).unwrap();
+    let mut source =
+        engine::spawn(EngineConfig { recipe: files.recipe(), settings: settings(), grammar: None }).unwrap();
     let mut time = Timeline::new();
     source.commands.send(Command::Generate { prompt: Prompt::Raw("the thin inn".into()) }).unwrap();
     let commands = source.commands.clone();

@@ -297,7 +297,8 @@ fn a_lost_device_ends_the_run_with_a_sentence_and_a_whole_recording() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("lost.jsonl");
     let adapter = options.adapter.clone();
-    let mut driver = Driver::new(engine::spawn(engine::EngineConfig { recipe: options, settings }).unwrap());
+    let mut driver =
+        Driver::new(engine::spawn(engine::EngineConfig { recipe: options, settings, grammar: None }).unwrap());
     driver.add(Box::new(Recorder::create(&file, RecordOptions::default()).unwrap()));
     driver.add(Box::new(Loses { adapter, rounds: 0 }));
     let outcome = driver.answer(Prompt::Raw("hello hello".to_owned()));

@@ -15,7 +15,7 @@ const TOKENS: u32 = 40;
 
 fn start(files: &Tiny, settings: Settings) -> Source {
     let settings = Settings { max_tokens: TOKENS, baseline: Baseline::Off, ..settings };
-    engine::spawn(EngineConfig { recipe: files.recipe(), settings }).unwrap()
+    engine::spawn(EngineConfig { recipe: files.recipe(), settings, grammar: None }).unwrap()
 }
 
 /// Answers one prompt; `react` gets every event of the turn and may send commands.

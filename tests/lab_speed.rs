@@ -24,7 +24,7 @@ fn settings(drafter: DrafterKind, max_tokens: u32) -> Settings {
 }
 
 fn driver(recipe: LoadOptions, settings: Settings) -> Driver {
-    Driver::new(engine::spawn(EngineConfig { recipe, settings }).unwrap())
+    Driver::new(engine::spawn(EngineConfig { recipe, settings, grammar: None }).unwrap())
 }
 
 fn answer(driver: &mut Driver, prompt: &str) -> Answer {
@@ -224,7 +224,7 @@ fn unsure() -> tiny::Tiny {
 
 fn automatic(files: &tiny::Tiny, drafter: DrafterKind, memory: Arc<OneMemory>) -> (Vec<EventKind>, Answer) {
     let settings = Settings { draft_len_mode: DraftLenMode::Auto, ..settings(drafter, 120) };
-    let config = EngineConfig { recipe: files.recipe(), settings };
+    let config = EngineConfig { recipe: files.recipe(), settings, grammar: None };
     let mut driver = Driver::new(engine::spawn_with(config, memory).unwrap());
     let tape = Tape::default();
     driver.add(Box::new(tape.clone()));

@@ -18,7 +18,8 @@ use sources::{bare_code, is_in, is_test, module_of, texts};
 /// Parts of the crates `session`, `engine` and of the program's library, and the parts that each may name: what walls between
 /// crates do not say.
 const MAY_IMPORT: &[(&str, &[&str])] = &[
-    ("engine::speculate", &[]),
+    ("engine::grammar", &[]),
+    ("engine::speculate", &["engine::grammar"]),
     ("engine::generate", &["engine::speculate"]),
     ("engine::identity", &["engine::speculate"]),
     ("session::trace", &[]),
@@ -122,6 +123,7 @@ const COMMANDS: &[Layer] = &[
             "costs",
             "engine",
             "files",
+            "grammar",
             "first_start",
             "lessons",
             "links",

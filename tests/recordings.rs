@@ -104,7 +104,7 @@ fn recipe() -> LoadOptions {
 
 /// Records a conversation.
 fn record(path: &Path, prompts: Vec<String>, settings: Settings) {
-    let mut driver = Driver::new(engine::spawn(EngineConfig { recipe: recipe(), settings }).unwrap());
+    let mut driver = Driver::new(engine::spawn(EngineConfig { recipe: recipe(), settings, grammar: None }).unwrap());
     driver.add(Box::new(Recorder::create(path, RecordOptions { force: true, text: TextPolicy::Full }).unwrap()));
     let mut messages = Vec::new();
     for content in prompts {
@@ -123,7 +123,8 @@ fn answer(run: &Run, consumer: Option<Recorder>) -> Session {
         Some(_) => Settings { max_tokens: 1, baseline: Baseline::Off, ..settings },
         None => settings,
     };
-    let mut driver = Driver::new(engine::spawn(EngineConfig { recipe: recipe(), settings: first }).unwrap());
+    let mut driver =
+        Driver::new(engine::spawn(EngineConfig { recipe: recipe(), settings: first, grammar: None }).unwrap());
     if let Some(consumer) = consumer {
         driver.add(Box::new(consumer));
     }

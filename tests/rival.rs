@@ -18,7 +18,7 @@ fn settings() -> Settings {
 }
 
 fn driver(files: &Tiny, settings: Settings) -> Driver {
-    Driver::new(engine::spawn(EngineConfig { recipe: files.recipe(), settings }).unwrap())
+    Driver::new(engine::spawn(EngineConfig { recipe: files.recipe(), settings, grammar: None }).unwrap())
 }
 
 fn ask(driver: &mut Driver) {
@@ -165,7 +165,7 @@ fn a_dropped_rival_ends_before_anything_else_is_computed() {
     let files = Tiny::new(3);
     let rival = Rival { draft_len: 4, drafter: DrafterKind::Ngram, ..Rival::like(&settings()) };
     let oracle = Settings { drafter: DrafterKind::Oracle, max_tokens: 400, rival: Some(rival), ..settings() };
-    let mut source = engine::spawn(EngineConfig { recipe: files.recipe(), settings: oracle }).unwrap();
+    let mut source = engine::spawn(EngineConfig { recipe: files.recipe(), settings: oracle, grammar: None }).unwrap();
     source.commands.send(Command::Generate { prompt: Prompt::Raw("the thin inn".into()) }).unwrap();
     let mut next = |wanted: &dyn Fn(&draftscope::protocol::Event) -> bool| loop {
         let event = source.events.blocking_recv().unwrap();
@@ -227,7 +227,7 @@ fn plain_decoding_goes_on_with_a_turn_that_is_over_and_decodes_no_token_twice() 
     let files = Tiny::new(3);
     for baseline in [Baseline::Probe(4), Baseline::Off] {
         let settings = Settings { baseline, ..settings() };
-        let mut source = engine::spawn(EngineConfig { recipe: files.recipe(), settings }).unwrap();
+        let mut source = engine::spawn(EngineConfig { recipe: files.recipe(), settings, grammar: None }).unwrap();
         let mut session = Session::new();
         source.commands.send(Command::Generate { prompt: Prompt::Raw("the thin inn".into()) }).unwrap();
         until_finished(&mut source, &mut session, Lane::Speculative);
@@ -256,7 +256,7 @@ fn plain_decoding_goes_on_with_a_turn_that_is_over_and_decodes_no_token_twice() 
 fn a_prompt_goes_before_plain_decoding_and_its_lane_can_go_on_later() {
     let files = Tiny::new(3);
     let settings = Settings { max_tokens: 200, ..settings() };
-    let mut source = engine::spawn(EngineConfig { recipe: files.recipe(), settings }).unwrap();
+    let mut source = engine::spawn(EngineConfig { recipe: files.recipe(), settings, grammar: None }).unwrap();
     let mut session = Session::new();
     let ask = || Command::Generate { prompt: Prompt::Raw("the thin inn".into()) };
     source.commands.send(ask()).unwrap();

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{SampleArgs, ScreenArgs, TraceArgs};
+use super::{GrammarArgs, SampleArgs, ScreenArgs, TraceArgs};
 use draftscope_attach::Api;
 use draftscope_attach::socket::address::Address;
 use draftscope_tui::Pace;
@@ -114,6 +114,8 @@ pub struct AttachArgs {
     pub connect: ConnectArgs,
     #[command(flatten)]
     pub sample: SampleArgs,
+    #[command(flatten)]
+    pub grammar: GrammarArgs,
     #[command(flatten)]
     pub trace: TraceArgs,
     /// First prompt, sent at once

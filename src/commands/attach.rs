@@ -11,7 +11,7 @@ use draftscope::cli::{AccessArgs, AttachArgs, ConnectArgs, ModelArgs, SampleArgs
 use draftscope::host::config::UserFiles;
 use draftscope::http::{Access, Patience};
 use draftscope::protocol::stream::Source;
-use draftscope::protocol::{Baseline, EventKind, Header, Settings};
+use draftscope::protocol::{Baseline, EventKind, Grammar, Header, Settings};
 use draftscope::session::text::one_line;
 use draftscope::tui::TuiOptions;
 
@@ -35,7 +35,7 @@ pub(crate) fn run(args: &AttachArgs, files: &UserFiles) -> Result<ExitCode> {
     let prompts = if is_live { None } else { Some(chat::prompts(args.prompt.as_deref(), args.per_line)?) };
     let recorder = super::trace::recorder(&args.trace)?;
     let model = args.model.clone().map(|name| WantedModel { name, hint_of: None });
-    let source = start(url, model, &args.connect, &args.sample)?;
+    let source = start(url, model, &args.connect, &args.sample, super::grammar::read(&args.grammar)?)?;
     if let Some(prompts) = prompts {
         run_args::report_idle_system(&args.sample);
         return chat::answer_all(source, &args.sample, (prompts, args.per_line), recorder);
@@ -65,6 +65,7 @@ pub(crate) fn start(
     model: Option<WantedModel>,
     connect: &ConnectArgs,
     sample: &SampleArgs,
+    grammar: Option<Grammar>,
 ) -> Result<Source> {
     let settings = Settings {
         draft_len: 0,
@@ -85,6 +86,7 @@ pub(crate) fn start(
         plain: plain(connect)?,
         probe: connect.probe,
         socket: connect.socket.clone(),
+        grammar,
         ..AttachConfig::new(url, settings)
     };
     attach::spawn(config).context(NO_THREAD)

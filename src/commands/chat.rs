@@ -21,6 +21,7 @@ pub(crate) fn run(args: &ChatArgs, files: &UserFiles) -> Result<ExitCode> {
 }
 
 fn live(args: &ChatArgs, files: &UserFiles) -> Result<ExitCode> {
+    let grammar = super::grammar::read(&args.grammar)?;
     let recorder = super::trace::recorder(&args.trace)?;
     let baseline = if args.screen.split { Baseline::Race } else { Baseline::PROBE };
     // before the engine starts: this asks the terminal through standard error, which calls into GPU drivers may redirect
@@ -34,7 +35,7 @@ fn live(args: &ChatArgs, files: &UserFiles) -> Result<ExitCode> {
         tour: super::first_start::first_start(),
         ..terminal::screen(&args.screen, files)
     };
-    let source = super::engine::start_on_screen(&args.rival, &args.model, &args.decode, baseline)?;
+    let source = super::engine::start_on_screen(&args.rival, &args.model, &args.decode, grammar, baseline)?;
     terminal::show(source, options, recorder)
 }
 
@@ -43,8 +44,9 @@ fn plain(args: &ChatArgs) -> Result<ExitCode> {
     super::run_args::nobody_to_ask(&args.model)?;
     let prompts = prompts(args.prompt.as_deref(), args.per_line)?;
     super::run_args::report_idle_system(&args.decode.sample);
+    let grammar = super::grammar::read(&args.grammar)?;
     let recorder = super::trace::recorder(&args.trace)?;
-    let source = super::engine::start_against(&args.rival, &args.model, &args.decode, Baseline::Off)?;
+    let source = super::engine::start_against(&args.rival, &args.model, &args.decode, grammar, Baseline::Off)?;
     answer_all(source, &args.decode.sample, (prompts, args.per_line), recorder)
 }
 

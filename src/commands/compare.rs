@@ -22,10 +22,14 @@ pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode> {
         super::run_args::nobody_to_ask(&args.model)?;
     }
     let prompt = super::run_args::prompt(&args.prompt, &args.decode)?;
+    let grammar = super::grammar::read(&args.grammar)?;
     let recorder = super::trace::recorder(&args.trace)?;
     let source = match &args.attach {
-        Some(url) => super::attach::start(url, super::attach::named(&args.model), &args.connect, &args.decode.sample)?,
-        None => super::engine::start(&args.model, &args.decode, Baseline::Race)?,
+        Some(url) => {
+            let model = super::attach::named(&args.model);
+            super::attach::start(url, model, &args.connect, &args.decode.sample, grammar)?
+        }
+        None => super::engine::start(&args.model, &args.decode, grammar, Baseline::Race)?,
     };
     let mut driver = Driver::new(source);
     let stop = StopSignal::listen()?;

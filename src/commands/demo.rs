@@ -26,6 +26,7 @@ const DEMOS: &[Demo] = &[
     demo!("code", "a Python function, k = 4, raced to the end against plain decoding"),
     demo!("story", "a story, k = 3, with a look at plain decoding beside it"),
     demo!("sampling", "temperature 1, speculative sampling: p, q and the draws u"),
+    demo!("json", "JSON that a schema describes: forced tokens are free drafts, forbidden ones are refused"),
     demo!("lenient", "a rule that is not lossless (top-k): where the text leaves the lossless path"),
 ];
 

@@ -5,17 +5,22 @@ use draftscope::cli::{DecodeArgs, ModelArgs, RivalArgs};
 use draftscope::engine::{self, EngineConfig};
 use draftscope::model::options::LoadOptions;
 use draftscope::protocol::stream::Source;
-use draftscope::protocol::{Baseline, DrafterKind, Rival, Settings};
+use draftscope::protocol::{Baseline, DrafterKind, Grammar, Rival, Settings};
 
 use super::costs;
 use super::recipe::{mtp_recipe, recipe};
 use super::run_args::settings;
 
 /// Finds the model and starts the engine.
-pub(crate) fn start(model: &ModelArgs, decode: &DecodeArgs, baseline: Baseline) -> Result<Source> {
+pub(crate) fn start(
+    model: &ModelArgs,
+    decode: &DecodeArgs,
+    grammar: Option<Grammar>,
+    baseline: Baseline,
+) -> Result<Source> {
     let (settings, recipe) = (settings(model, decode, baseline)?, recipe(model)?);
     has_its_drafters(&recipe, &settings)?;
-    spawn(recipe, settings)
+    spawn_with(recipe, settings, grammar)
 }
 
 /// The same, with a rival if the arguments ask for one.
@@ -23,11 +28,12 @@ pub(crate) fn start_against(
     rival: &RivalArgs,
     model: &ModelArgs,
     decode: &DecodeArgs,
+    grammar: Option<Grammar>,
     baseline: Baseline,
 ) -> Result<Source> {
     let (recipe, settings) = recipe_against(rival, model, decode, baseline)?;
     has_its_drafters(&recipe, &settings)?;
-    spawn(recipe, settings)
+    spawn_with(recipe, settings, grammar)
 }
 
 /// Refuses a draft model that is asked for as drafter and not named: where nobody watches, an answer without drafts would
@@ -46,10 +52,11 @@ pub(crate) fn start_on_screen(
     rival: &RivalArgs,
     model: &ModelArgs,
     decode: &DecodeArgs,
+    grammar: Option<Grammar>,
     baseline: Baseline,
 ) -> Result<Source> {
     let (recipe, settings) = recipe_against(rival, model, decode, baseline)?;
-    spawn(LoadOptions { draft_model_required: false, ..recipe }, settings)
+    spawn_with(LoadOptions { draft_model_required: false, ..recipe }, settings, grammar)
 }
 
 fn recipe_against(
@@ -70,6 +77,11 @@ fn recipe_against(
 
 /// Starts the engine on a recipe.
 pub(crate) fn spawn(recipe: LoadOptions, settings: Settings) -> Result<Source> {
+    spawn_with(recipe, settings, None)
+}
+
+fn spawn_with(recipe: LoadOptions, settings: Settings, grammar: Option<Grammar>) -> Result<Source> {
     let memory = costs::memory();
-    engine::spawn_with(EngineConfig { recipe, settings }, memory).context("cannot start a thread for the engine")
+    engine::spawn_with(EngineConfig { recipe, settings, grammar }, memory)
+        .context("cannot start a thread for the engine")
 }

@@ -18,6 +18,7 @@ pub(crate) mod export;
 mod files;
 mod first_start;
 pub(crate) mod generate;
+mod grammar;
 pub(crate) mod identity;
 pub(crate) mod learn;
 mod lessons;

@@ -25,10 +25,14 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         super::run_args::nobody_to_ask(&args.model)?;
     }
     let prompt = super::run_args::prompt(&args.prompt, &args.decode)?;
+    let grammar = super::grammar::read(&args.grammar)?;
     let recorder = super::trace::recorder(&args.trace)?;
     let source = match &args.attach {
-        Some(url) => super::attach::start(url, super::attach::named(&args.model), &args.connect, &args.decode.sample)?,
-        None => super::engine::start_against(&args.rival, &args.model, &args.decode, Baseline::Off)?,
+        Some(url) => {
+            let model = super::attach::named(&args.model);
+            super::attach::start(url, model, &args.connect, &args.decode.sample, grammar)?
+        }
+        None => super::engine::start_against(&args.rival, &args.model, &args.decode, grammar, Baseline::Off)?,
     };
     let mut driver = Driver::new(source);
     let stop = StopSignal::listen()?;

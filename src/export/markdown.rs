@@ -91,6 +91,10 @@ fn numbers(session: &Session, out: Out<'_>) -> io::Result<()> {
         let values = copies.into_iter().map(|rate| format!(" {} |", percent(rate))).collect::<String>();
         writeln!(out, "| acceptance rate of copies (accepted ÷ drafted) |{values}")?;
     }
+    if lanes.iter().any(|lane| session.stats(*lane).forced() > 0) {
+        let values = lanes.iter().map(|lane| format!(" {} |", session.stats(*lane).forced())).collect::<String>();
+        writeln!(out, "| drafts that the grammar forced |{values}")?;
+    }
     let per_round = |lane: &Lane| format!(" {} |", number(session.stats(*lane).mean_tokens_per_round(), 2));
     writeln!(out, "| tokens per round (committed ÷ rounds) |{}", lanes.iter().map(per_round).collect::<String>())?;
     let speed = |lane: &Lane| format!(" {} |", number(session.tokens_per_second(*lane), 1));

@@ -59,7 +59,8 @@ fn events() -> Vec<Event> {
     let files = common::tiny::Tiny::new(3);
     let settings = Settings { draft_len: 4, max_tokens: 180, baseline: Baseline::Race, ..Settings::default() };
     let tape = Tape::default();
-    let mut driver = Driver::new(engine::spawn(EngineConfig { recipe: files.recipe(), settings }).unwrap());
+    let mut driver =
+        Driver::new(engine::spawn(EngineConfig { recipe: files.recipe(), settings, grammar: None }).unwrap());
     driver.add(Box::new(tape.clone()));
     while tape.0.borrow().len() < 10_000 {
         assert_eq!(driver.answer(Prompt::Raw("the thin inn".into())), Outcome::Answered);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use draftscope_http::{Access, Patience};
-use draftscope_protocol::Settings;
+use draftscope_protocol::{Grammar, Settings};
 
 use super::models::WantedModel;
 use super::server::Api;
@@ -30,6 +30,8 @@ pub struct AttachConfig {
     pub probe: bool,
     /// Settings at the start; those of drafting are the server's own.
     pub settings: Settings,
+    /// What every answer must match; only JSON schemas are sent.
+    pub grammar: Option<Grammar>,
     /// How long to wait.
     pub patience: Patience,
 }
@@ -58,6 +60,7 @@ impl AttachConfig {
             socket: None,
             probe: false,
             settings,
+            grammar: None,
             patience,
         }
     }

@@ -2,9 +2,12 @@
 
 use std::sync::mpsc::SyncSender;
 
+use serde_json::Value;
+
 use draftscope_protocol::{Header, Lane, ModelInfo, Prompt, Settings};
 
 use super::answer::Answer;
+use super::grammar;
 use super::read::{self, Read};
 use super::server::Server;
 
@@ -40,11 +43,12 @@ fn is_same_model(own: &ModelInfo, plain: &ModelInfo) -> bool {
 /// Sends the prompt, and reads the answer on a thread of its own.
 pub(super) fn ask(
     server: &mut dyn Server,
-    (prompt, settings): (&Prompt, &Settings),
+    (prompt, settings, schema): (&Prompt, &Settings, Option<&Value>),
     (lane, turn, round): (Lane, u32, u32),
     sender: &SyncSender<Read>,
 ) -> Result<Answer, String> {
-    let request = server.request(prompt, settings)?;
+    let mut request = server.request(prompt, settings)?;
+    grammar::add(&mut request, schema, prompt)?;
     let patience = server.client().patience().answer;
     read::start(server.client(), request, lane, sender.clone()).map(|prompt| {
         let answer = Answer::new(lane, turn, round, (server.reader(), prompt));

@@ -10,6 +10,7 @@ mod config;
 mod connect;
 mod doubts;
 mod errors;
+mod grammar;
 mod lanes;
 mod lenient;
 pub mod llama;

@@ -4,28 +4,28 @@
 //! breaks off ends as `broken_off` after a sentence that says why, and the next prompt connects anew.
 
 mod commands;
+mod reach;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::sync::mpsc::UnboundedSender;
 
-use draftscope_http::{Access, Client, Patience};
 use draftscope_protocol::stream::{Gate, Step};
 use draftscope_protocol::{Ability, Baseline, Command, Event, EventKind, Lane, Prompt, Settings, StopReason};
 
-use super::address;
 use super::answer::Answer;
-use super::config::{AttachConfig, PlainServer, QUICK};
-use super::connect::connect;
+use super::config::AttachConfig;
+use super::grammar;
 use super::lanes::{ask, server_of, unlike};
-use super::models::WantedModel;
 use super::outbox::Outbox;
 use super::read::{Read, WAITING};
-use super::server::{Server, Wishes};
+use super::server::Server;
 use super::socket::join::Plugin;
+use reach::{reach, reach_plain};
 
 /// Longest time in which a command is not looked at.
 const TICK: Duration = Duration::from_millis(10);
@@ -50,6 +50,7 @@ pub(super) fn run(config: &AttachConfig, inbox: Receiver<Command>, sender: Unbou
 }
 
 fn serve(config: &AttachConfig, inbox: Receiver<Command>, outbox: &mut Outbox) -> Result<(), String> {
+    let schema = grammar::schema(config.grammar.as_ref())?;
     let mut server = reach(config, outbox)?;
     let mut plain = config.plain.as_ref().map(|plain| reach_plain(config, plain, outbox)).transpose()?;
     let baseline = if plain.is_some() { Baseline::Race } else { Baseline::Off };
@@ -61,6 +62,7 @@ fn serve(config: &AttachConfig, inbox: Receiver<Command>, outbox: &mut Outbox) -
         }
         notices.extend(reasons);
     }
+    notices.extend(grammar::announce(config.grammar.as_ref(), &mut header));
     let settings = header.settings;
     let plugin = Plugin::start(config.socket.as_ref(), &header)?;
     let can_ask_rows = header.can(Ability::AskRows);
@@ -73,6 +75,7 @@ fn serve(config: &AttachConfig, inbox: Receiver<Command>, outbox: &mut Outbox) -
         inbox,
         outbox,
         settings,
+        schema,
         gate: Gate::default(),
         prompts: Vec::new(),
         turn: 0,
@@ -92,32 +95,6 @@ fn serve(config: &AttachConfig, inbox: Receiver<Command>, outbox: &mut Outbox) -
     Ok(())
 }
 
-/// Connects to the server that is attached to.
-fn reach(config: &AttachConfig, outbox: &mut Outbox) -> Result<Box<dyn Server>, String> {
-    let wishes = Wishes { api: config.api, model: config.model.clone(), leaves_sampling: config.leaves_sampling };
-    connect_to((&config.url, &config.access, config.patience), &wishes, false, outbox)
-}
-
-/// Connects to the plain server, which need not have the named model.
-fn reach_plain(config: &AttachConfig, plain: &PlainServer, outbox: &mut Outbox) -> Result<Box<dyn Server>, String> {
-    let model = config.model.clone().map(|model| WantedModel { hint_of: Some("--model"), ..model });
-    let wishes = Wishes { api: config.api, model, leaves_sampling: config.leaves_sampling };
-    connect_to((&plain.url, &plain.access, config.patience), &wishes, true, outbox)
-}
-
-fn connect_to(
-    (url, access, patience): (&str, &Access, Patience),
-    wishes: &Wishes,
-    is_plain: bool,
-    outbox: &mut Outbox,
-) -> Result<Box<dyn Server>, String> {
-    let url = address::base(url);
-    let client = |patience| Client::new(&url, access.clone(), patience).map_err(|error| error.to_string());
-    let (client, quick) = (client(patience)?, client(QUICK)?);
-    outbox.send(EventKind::Loading { stage: format!("asking {}", client.host()), done: 0, total: 0 });
-    connect(&client, &quick, wishes).map_err(|error| error.in_words(&client, is_plain))
-}
-
 /// The state of a run.
 struct Run<'a> {
     server: Box<dyn Server>,
@@ -128,6 +105,8 @@ struct Run<'a> {
     inbox: Receiver<Command>,
     outbox: &'a mut Outbox,
     settings: Settings,
+    /// The JSON schema that is sent with each prompt.
+    schema: Option<Value>,
     gate: Gate,
     prompts: Vec<Prompt>,
     turn: u32,
@@ -204,7 +183,7 @@ impl Run<'_> {
             let server = server_of(&mut self.server, &mut self.plain, lane);
             let (sender, lines) = sync_channel(WAITING);
             let prompt = Prompt::Raw(WARM_UP.to_owned());
-            if ask(server, (&prompt, &settings), (lane, self.turn, self.round), &sender).is_err() {
+            if ask(server, (&prompt, &settings, None), (lane, self.turn, self.round), &sender).is_err() {
                 continue;
             }
             drop(sender);
@@ -229,14 +208,14 @@ impl Run<'_> {
         }
         self.plugin.iter().for_each(|plugin| plugin.begin());
         let lane = (Lane::Speculative, self.turn, self.round);
-        let answer = ask(&mut *self.server, (prompt, &self.settings), lane, sender)?;
+        let answer = ask(&mut *self.server, (prompt, &self.settings, self.schema.as_ref()), lane, sender)?;
         Ok(vec![answer.joined(self.plugin.as_ref())])
     }
 
     /// The same prompt to the plain server. Its failures are sentences, and the run's own answer goes on.
     fn begin_plain(&mut self, prompt: &Prompt, sender: &SyncSender<Read>) -> Option<Answer> {
         let plain = self.plain.as_mut()?;
-        match ask(&mut **plain, (prompt, &self.settings), (Lane::Plain, self.turn, 0), sender) {
+        match ask(&mut **plain, (prompt, &self.settings, self.schema.as_ref()), (Lane::Plain, self.turn, 0), sender) {
             Ok(answer) => Some(answer),
             Err(message) => {
                 self.outbox.notice(format!("the plain server: {message}"));
@@ -307,7 +286,7 @@ impl Run<'_> {
             if taken.again {
                 taken.events.into_iter().for_each(|event| self.outbox.send_in(lane, event));
                 let before = answer.round;
-                match ask(server, (prompt, &self.settings), (lane, self.turn, before), sender) {
+                match ask(server, (prompt, &self.settings, self.schema.as_ref()), (lane, self.turn, before), sender) {
                     Ok(again) => *answer = again.joined(self.plugin.as_ref()),
                     Err(message) => {
                         answer.ended = Some(StopReason::Refused);

@@ -81,6 +81,7 @@ impl Step {
                 row: None,
                 more: false,
                 copied: None,
+                forced: false,
                 took_us: 0,
             }
         }));

@@ -7,6 +7,7 @@
 mod auto;
 mod control;
 pub mod generate;
+pub mod grammar;
 pub mod identity;
 pub mod measure;
 mod outbox;
@@ -25,7 +26,7 @@ use crate::speculate::drafter::DrafterSet;
 use draftscope_model::load::Loaded;
 use draftscope_model::options::LoadOptions;
 use draftscope_protocol::stream::Source;
-use draftscope_protocol::{Costs, Header, Settings};
+use draftscope_protocol::{Costs, Grammar, Header, Settings};
 
 /// How a run starts.
 #[derive(Clone, Debug)]
@@ -34,6 +35,8 @@ pub struct EngineConfig {
     pub recipe: LoadOptions,
     /// Settings at the start.
     pub settings: Settings,
+    /// What every answer must match; none for free text.
+    pub grammar: Option<Grammar>,
 }
 
 /// What measured costs depend on: they are valid only for an equal key.

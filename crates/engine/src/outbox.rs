@@ -4,7 +4,7 @@
 //! of 3 ms. So the events of a short round are sent together, at its end. Invariant: events leave in `seq` order, and
 //! none is kept back while the engine waits or computes for long.
 
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::mpsc::UnboundedSender;
@@ -25,7 +25,7 @@ pub(super) struct Outbox {
     seq: u64,
     started: Instant,
     started_unix_ms: u64,
-    codec: Option<Rc<TextCodec>>,
+    codec: Option<Arc<TextCodec>>,
 }
 
 impl Outbox {
@@ -44,7 +44,7 @@ impl Outbox {
     }
 
     /// Sets the codec that fills in the bytes of tokens from now on.
-    pub(super) fn set_codec(&mut self, codec: Rc<TextCodec>) {
+    pub(super) fn set_codec(&mut self, codec: Arc<TextCodec>) {
         self.codec = Some(codec);
     }
 
@@ -124,7 +124,7 @@ fn spell(kind: &mut EventKind, codec: &TextCodec) {
                 row(&mut draft.top);
             }
         }
-        EventKind::DraftStopped { token, .. } => piece(token),
+        EventKind::DraftStopped { token, .. } | EventKind::DraftRefused { token, .. } => piece(token),
         EventKind::Scored { rows, .. } => rows.iter_mut().for_each(row),
         EventKind::Committed { tokens, .. } => tokens.iter_mut().for_each(piece),
         _ => {}

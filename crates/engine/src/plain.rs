@@ -56,11 +56,16 @@ impl Turn<'_> {
         let mut go_on = || !control.is_stopped_now(outbox);
         let clock = Duration::from_micros(from.clock_us);
         if from.has_begun {
-            let plain = decoder.fork_plain_at((&tokens, from.rounds, clock), from.sampling, &mut go_on)?;
+            let plain = decoder.fork_plain_at(
+                (&tokens, from.written as usize),
+                (from.rounds, clock),
+                from.sampling,
+                &mut go_on,
+            )?;
             return Ok((plain, None));
         }
         let mut plain = decoder.fork_plain_under(from.sampling)?;
-        let begun = plain.prefill_to(from.turn, &tokens, None, &mut go_on)?;
+        let begun = plain.prefill_from(from.turn, (&tokens, from.written as usize), None, &mut go_on)?;
         Ok((plain, Some(as_copy(&begun))))
     }
 }

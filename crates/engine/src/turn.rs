@@ -48,6 +48,8 @@ pub(super) struct Runner<'a> {
     decoder: LaneDecoder<'a>,
     output: u32,
     limit: u32,
+    /// Tokens that the decoder committed in the last round after the end of the answer.
+    cut: usize,
     pub(super) finished: Option<StopReason>,
     /// The lane's clock with every round counted as often as the baseline then said.
     weighted: Duration,
@@ -56,6 +58,8 @@ pub(super) struct Runner<'a> {
 /// A prompt to answer.
 pub(super) struct Task {
     pub(super) prompt: Vec<TokenId>,
+    /// How many tokens of the prompt, the last ones, are the beginning of its answer.
+    pub(super) kept: usize,
     /// The first token of the answer, if a round is repeated; none samples it from the prompt's last row.
     pub(super) anchor: Option<TokenId>,
     /// The drafts of the first round; none asks the drafter.
@@ -78,7 +82,7 @@ impl Turn<'_> {
         decoder.set(&settings);
         let (control, outbox) = (&mut *self.control, &mut *self.outbox);
         let mut go_on = || !control.is_stopped_now(outbox);
-        let prefilled = match decoder.prefill_to(self.number, &task.prompt, task.anchor, &mut go_on) {
+        let prefilled = match decoder.prefill_from(self.number, (&task.prompt, task.kept), task.anchor, &mut go_on) {
             Ok(prefilled) => prefilled,
             Err(SpecError::Stopped) => {
                 self.outbox.send(Lane::Speculative, EventKind::Finished { reason: StopReason::Stopped });
@@ -144,7 +148,7 @@ impl Turn<'_> {
         let settings = run.of_lane(Lane::Rival);
         let mut rival = decoder.fork(&settings)?;
         let begun = if task.anchor.is_none() && settings.sampling != run.sampling {
-            rival.prefill(self.number, &task.prompt)?
+            rival.prefill_from(self.number, (&task.prompt, task.kept), None, &mut || true)?
         } else {
             as_copy(prefilled)
         };
@@ -266,9 +270,11 @@ impl Turn<'_> {
                     (true, true)
                 }
                 // drafts of one pass appear together
-                EventKind::Drafted { more: true, .. } | EventKind::RoundStarted { .. } | EventKind::Notice { .. } => {
-                    (false, false)
-                }
+                EventKind::Drafted { more: true, .. }
+                | EventKind::RoundStarted { .. }
+                | EventKind::DraftRefused { .. }
+                | EventKind::Masked { .. }
+                | EventKind::Notice { .. } => (false, false),
                 _ => (true, false),
             };
             auto.on_event(name, &kind);
@@ -289,6 +295,7 @@ impl Turn<'_> {
         let limit = lane.limit.min(max_tokens);
         let kept = kept(self.codec, tokens.iter().copied(), limit.saturating_sub(lane.output));
         lane.output += kept as u32;
+        lane.cut = tokens.len() - kept;
         if tokens[..kept].last().is_some_and(|token| self.codec.is_end(*token)) {
             self.finish(lane, StopReason::Eos);
         } else if lane.output >= max_tokens {
@@ -301,6 +308,9 @@ impl Turn<'_> {
     pub(super) fn finish(&mut self, lane: &mut Runner<'_>, reason: StopReason) {
         if lane.finished.is_none() {
             lane.finished = Some(reason);
+            if let Some(message) = lane.missed_grammar(reason) {
+                self.outbox.send(lane.lane, EventKind::Notice { message });
+            }
             self.outbox.send(lane.lane, EventKind::Finished { reason });
         }
     }
@@ -316,7 +326,22 @@ impl<'a> Runner<'a> {
     }
 
     pub(super) fn new(lane: Lane, decoder: LaneDecoder<'a>, limit: u32) -> Self {
-        Self { lane, decoder, output: 0, limit, finished: None, weighted: Duration::ZERO }
+        Self { lane, decoder, output: 0, limit, cut: 0, finished: None, weighted: Duration::ZERO }
+    }
+
+    /// A sentence if the answer ended before it was all that the grammar asks for.
+    fn missed_grammar(&mut self, reason: StopReason) -> Option<String> {
+        let noun = self.decoder.grammar().filter(|_| self.lane == Lane::Speculative)?.noun();
+        let why = match reason {
+            StopReason::MaxTokens => format!("{} tokens are not enough; allow more with --max-tokens", self.output),
+            StopReason::ContextFull => {
+                let len = self.decoder.target().spec().ctx_len;
+                format!("the context of {len} tokens is full; allow more with --ctx")
+            }
+            _ => return None,
+        };
+        let is_complete = self.decoder.is_complete(self.cut);
+        (!is_complete).then(|| format!("the answer is not all that its {noun} asks for: {why}"))
     }
 
     /// Applies the settings of this lane: the plain lane stays plain for every k.

@@ -3,12 +3,12 @@
 //! Invariant: a panic on this thread becomes a `failed` event like any other failure.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use tokio::sync::mpsc::UnboundedSender;
 
+use crate::grammar::{Constraint, Vocabulary};
 use crate::speculate::SpecError;
 use crate::speculate::decoder::Decoder;
 use crate::speculate::drafter::{BlockDrafter, DrafterSet, ModelDrafter, MtpDrafter, WEIGHTLESS};
@@ -19,7 +19,7 @@ use draftscope_model::text::template::ChatTemplate;
 use draftscope_model::text::tokenizer::TextCodec;
 use draftscope_model::{ModelError, ModelSpec};
 use draftscope_protocol::{
-    Capabilities, Command, DraftLenMode, DrafterInfo, DrafterKind, Event, EventKind, Header, Lane, Prompt,
+    Capabilities, Command, DraftLenMode, DrafterInfo, DrafterKind, Event, EventKind, Grammar, Header, Lane, Prompt,
     TRACE_VERSION, TokenId,
 };
 
@@ -66,8 +66,9 @@ fn serve(
     })?;
     let (drafters, Loaded { target, codec, template, backend_notice, warnings, memory: account, .. }) =
         drafters(loaded);
-    let codec = Rc::new(codec);
-    outbox.set_codec(Rc::clone(&codec));
+    let codec = Arc::new(codec);
+    outbox.set_codec(Arc::clone(&codec));
+    let constraint = constraint(config, &codec)?;
     let mut header = header(target.spec(), &drafters, config, outbox.started_unix_ms());
     header.memory = Some(account);
     header.gpu = target.gpu_info();
@@ -76,6 +77,7 @@ fn serve(
         gpu.read_bytes_per_second = target.device_read_rate().ok().flatten().map_or(0, |rate| rate as u64);
     }
     let mut decoder = Decoder::new(target, Box::new(drafters.drafter_set), &config.settings);
+    decoder.constrain(constraint);
     let mut auto = Auto::new(memory, &header);
     if config.settings.draft_len_mode == DraftLenMode::Auto {
         outbox.send(Lane::Speculative, EventKind::Loading { stage: "timing passes".to_owned(), done: 0, total: 1 });
@@ -106,6 +108,15 @@ fn serve(
         }
     }
     Ok(())
+}
+
+/// The grammar of a run for the tokens of its target.
+fn constraint(config: &EngineConfig, codec: &Arc<TextCodec>) -> Result<Option<Constraint>, SpecError> {
+    let Some(grammar) = &config.grammar else {
+        return Ok(None);
+    };
+    let vocabulary = Vocabulary::new(Arc::clone(codec))?;
+    Ok(Some(Constraint::new(&vocabulary, grammar)?))
 }
 
 /// All drafters of a run, and their descriptions for the header.
@@ -185,19 +196,21 @@ fn tokens_of(
 
 /// The task of a prompt. If a round is repeated, the last token is its anchor and no part of the prompt.
 fn task(prompt: &Prompt, mut tokens: Vec<TokenId>, codec: &TextCodec, decoder: &Decoder) -> Result<Task, SpecError> {
+    let kept = prompt.branch().map_or(0, |branch| branch.kept as usize);
     let again = match prompt {
         Prompt::Branch(from) => from.again.as_ref().filter(|_| tokens.len() > 1),
         Prompt::Raw(_) | Prompt::Chat(_) => None,
     };
     let Some(again) = again else {
-        return Ok(Task { prompt: tokens, anchor: None, drafts: None });
+        return Ok(Task { prompt: tokens, kept, anchor: None, drafts: None });
     };
     let mut drafts = check_tokens(&again.drafts, decoder.target().spec().info.vocab)?;
     if !again.text.is_empty() {
         drafts.extend(codec.encode(&again.text)?);
     }
     let anchor = tokens.pop();
-    Ok(Task { prompt: tokens, anchor, drafts: Some(drafts).filter(|drafts| !drafts.is_empty()) })
+    let kept = kept.saturating_sub(1);
+    Ok(Task { prompt: tokens, kept, anchor, drafts: Some(drafts).filter(|drafts| !drafts.is_empty()) })
 }
 
 /// Checks that the target's vocabulary contains all tokens of a continuation, since these come from outside.
@@ -217,6 +230,7 @@ fn header(spec: &ModelSpec, drafters: &Drafters, config: &EngineConfig, started_
         drafters: drafters.infos.clone(),
         lossless: Some(config.settings.rule.is_lossless()),
         settings: config.settings,
+        grammar: config.grammar.as_ref().map(Grammar::shortened),
         ctx_len: spec.ctx_len as u32,
         memory: None,
         device: spec.device.clone(),

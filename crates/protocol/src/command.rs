@@ -184,6 +184,9 @@ pub struct PlainAnswer {
     pub turn: u32,
     /// The prompt and what the plain lane wrote, its last token the anchor; the prompt alone where it wrote nothing.
     pub tokens: Vec<TokenId>,
+    /// How many of them, the last ones, are the beginning of the answer.
+    #[serde(default)]
+    pub written: u32,
     /// Whether the plain lane wrote anything.
     pub has_begun: bool,
     /// Most tokens that are still to be written.

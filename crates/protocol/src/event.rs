@@ -6,8 +6,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Branch, Copied, Costs, CountedRound, Header, Lane, Piece, Prediction, RoundOnDevice, RunSummary, Settings, TokenId,
-    Verification,
+    Branch, Copied, Costs, CountedRound, Header, Lane, MaskedRow, Piece, Prediction, RoundOnDevice, RunSummary,
+    Settings, Verification,
 };
 
 /// One event. Events are ordered by `seq`. [`Event::of_line`] reads one back.
@@ -213,7 +213,34 @@ events! {
             /// Where it was copied from; absent for a token that a model, or a person, proposed.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             copied: Option<Copied>,
+            /// Whether the grammar forced it: no other token was allowed there, so it cost no pass of a drafter.
+            #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+            forced: bool,
             /// Time of this draft step; of the first draft of a pass, the pass included.
+            took_us: u64,
+        },
+        /// The grammar forbids a token that the drafter preferred or would have copied, so the target never sees it.
+        DraftRefused {
+            /// Number of the round.
+            round: u32,
+            /// Index in the draft that the token would have had.
+            index: u8,
+            /// The token.
+            token: Piece,
+            /// Drafter's probability of it before the mask; none when it has no distribution.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            #[cfg_attr(test, schemars(transform = super::schema::probability))]
+            q: Option<f32>,
+            /// The rule that refused it: what the grammar expects there.
+            expected: String,
+        },
+        /// What the grammar did to the rows of the target's pass. Comes before `scored`, whose rows are those after the mask.
+        Masked {
+            /// Number of the round.
+            round: u32,
+            /// One entry per row.
+            rows: Vec<MaskedRow>,
+            /// Time that the grammar took in this round, drafting included.
             took_us: u64,
         },
         /// The target ran over anchor and drafts.
@@ -330,70 +357,6 @@ events! {
     }
 }
 
-/// A part of an event that reveals the text.
-pub enum Private<'a> {
-    /// The text that the user typed.
-    Typed(&'a mut String),
-    /// A token with its bytes.
-    Token(&'a mut Piece),
-    /// A token without its bytes.
-    Id(&'a mut TokenId),
-}
-
-impl EventKind {
-    /// Calls `each` for every part that reveals the text. The match lists every kind: a new one cannot be forgotten.
-    pub fn each_private(&mut self, each: &mut dyn FnMut(Private<'_>)) {
-        fn tokens<'a>(pieces: impl IntoIterator<Item = &'a mut Piece>, each: &mut dyn FnMut(Private<'_>)) {
-            pieces.into_iter().for_each(|piece| each(Private::Token(piece)));
-        }
-        fn row(row: &mut Prediction, each: &mut dyn FnMut(Private<'_>)) {
-            tokens(row.top.iter_mut().map(|candidate| &mut candidate.piece), each);
-        }
-        match self {
-            Self::Prompted { text, .. } => each(Private::Typed(text)),
-            Self::Prefilled { prompt, first, row: top, .. } => {
-                tokens(prompt.iter_mut().chain([first]), each);
-                row(top, each);
-            }
-            Self::Drafted { token, top, .. } => {
-                tokens([token], each);
-                row(top, each);
-            }
-            Self::DraftStopped { token, .. } => tokens([token], each),
-            Self::Scored { rows, .. } => rows.iter_mut().for_each(|top| row(top, each)),
-            Self::Verified { verdict, .. } => {
-                each(Private::Id(&mut verdict.next));
-                verdict.departures.iter_mut().for_each(|departure| each(Private::Id(&mut departure.instead)));
-            }
-            Self::Probed { drafts, .. } => drafts.iter_mut().for_each(|draft| {
-                tokens([&mut draft.token], each);
-                row(&mut draft.top, each);
-            }),
-            Self::Committed { tokens: committed, .. } => tokens(committed, each),
-            Self::RowAsked { row: top, .. } => row(top, each),
-            Self::Recounted { .. }
-            | Self::Loading { .. }
-            | Self::Started { .. }
-            | Self::Finished { .. }
-            | Self::RoundStarted { .. }
-            | Self::LaneContinued { .. }
-            | Self::DraftAsked { .. }
-            | Self::CostsKnown { .. }
-            | Self::DraftLenChosen { .. }
-            | Self::SettingsChanged { .. }
-            | Self::Paused
-            | Self::Resumed
-            | Self::Notice { .. }
-            | Self::Noted { .. }
-            | Self::Bookmarked { .. }
-            | Self::TextDigest { .. }
-            | Self::Failed { .. }
-            | Self::Ended { .. }
-            | Self::Unknown => {}
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::{Departure, Judgement, NextKind, Outcome, TokenId};
@@ -446,9 +409,19 @@ mod tests {
             row: Some(0),
             more: true,
             copied: Some(Copied { from: 17, len: 4, chance: Some(0.75) }),
+            forced: true,
             took_us: 3,
         };
-        for kind in [EventKind::Verified { round: 1, verdict }, drafted, EventKind::DraftAsked { draft_len: 3 }] {
+        let refused = EventKind::DraftRefused {
+            round: 1,
+            index: 0,
+            token: Piece::new(TokenId(9), "Sure"),
+            q: Some(0.75),
+            expected: "{".into(),
+        };
+        let masked = EventKind::Masked { round: 1, rows: vec![MaskedRow { allowed: 3, removed: 0.5 }], took_us: 120 };
+        let asked = EventKind::DraftAsked { draft_len: 3 };
+        for kind in [EventKind::Verified { round: 1, verdict }, drafted, refused, masked, asked] {
             round_trip(&Event { seq: 3, at_us: 120, lane: Lane::Speculative, kind });
         }
     }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Ability, DrafterKind, EngineInfo, GpuInfo, MemoryAccount, Settings, TurnTimes};
+use super::{Ability, DrafterKind, EngineInfo, GpuInfo, Grammar, MemoryAccount, Settings, TurnTimes};
 
 /// Version of the trace format that this program writes. It rises when an older reader would misread a newer file. From
 /// version 2 on a run that ended normally has an `ended` line; from version 4 on an id may be null, and `p` and `q` of a
@@ -30,6 +30,9 @@ pub struct Header {
     pub lossless: Option<bool>,
     /// Settings at the start; changes follow as events.
     pub settings: Settings,
+    /// What every answer must match; none for free text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grammar: Option<Grammar>,
     /// Positions that fit into the target's cache.
     pub ctx_len: u32,
     /// What the loaded models take in memory; none where another program runs them, and in older traces.

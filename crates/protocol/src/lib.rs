@@ -18,12 +18,14 @@ pub mod distribution;
 mod drafting;
 mod engine;
 mod event;
+mod grammar;
 mod header;
 mod lane;
 mod line;
 mod memory;
 mod mtp;
 pub mod policy;
+mod private;
 pub mod random;
 mod rule;
 mod settings;
@@ -42,7 +44,8 @@ pub use costs::Costs;
 pub use device::{DeviceWork, GpuInfo, KernelTime, RoundOnDevice};
 pub use drafting::{Copied, DraftPick, DrafterKind, Drafting};
 pub use engine::{Ability, CountedRound, DraftCounts, DraftTotals, EngineInfo};
-pub use event::{Event, EventKind, Private, ProbedDraft, StopReason};
+pub use event::{Event, EventKind, ProbedDraft, StopReason};
+pub use grammar::{Grammar, GrammarKind, MaskedRow};
 pub use header::{Capabilities, DrafterInfo, Header, Listed, ModelInfo, TRACE_VERSION};
 pub use lane::Lane;
 pub use line::Head;
@@ -50,6 +53,7 @@ pub use memory::MemoryAccount;
 pub use mtp::{
     ConcatOrder, Convention, Feed, MtpOverride, MtpSpec, NormForm, Pairing, Recycle, SlotPosition, SlotZero,
 };
+pub use private::Private;
 pub use rule::{Departure, Leniency, VerifyRule};
 pub use settings::{
     Baseline, DraftLenMode, LEAST_TEMPERATURE, MAX_DRAFT_LEN, PROBE_WEIGHT, Rival, SPARSE_WEIGHT, Sampling, Settings,

@@ -29,6 +29,9 @@ pub struct RunSummary {
     /// Copied draft tokens that were accepted; absent without copies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub num_accepted_copied_draft_tokens: Option<u64>,
+    /// Draft tokens that the grammar forced, which the target accepts; absent without any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub num_forced_draft_tokens: Option<u64>,
     /// 1 + accepted ÷ `num_spec_steps`: the bonus or recovered token included. None if nothing was drafted.
     #[cfg_attr(test, schemars(range(min = 1)))]
     pub mean_acceptance_length: Option<f64>,

@@ -301,6 +301,7 @@ mod tests {
             row: None,
             more: false,
             copied: None,
+            forced: false,
             took_us: 1,
         };
         let round = |draft_len: u8, kept: usize| {

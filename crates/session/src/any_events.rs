@@ -71,9 +71,19 @@ fn kind() -> impl Strategy<Value = EventKind> {
                 row,
                 more: index % 2 == 1,
                 copied: (index % 3 == 1).then_some(draftscope_protocol::Copied { from: round, len: 2, chance: q }),
+                forced: index % 3 == 2,
                 took_us
             }
         ),
+        (id.clone(), pieces(), any::<Option<f32>>(), any::<String>()).prop_map(|(round, pieces, q, expected)| {
+            let token = pieces.first().cloned().unwrap_or_default();
+            EventKind::DraftRefused { round, index: 1, token, q, expected }
+        }),
+        (id.clone(), any::<f32>(), any::<u64>()).prop_map(|(round, removed, took_us)| EventKind::Masked {
+            round,
+            rows: vec![draftscope_protocol::MaskedRow { allowed: round, removed }; 3],
+            took_us
+        }),
         (id.clone(), rows(), any::<u64>()).prop_map(|(round, rows, verify_us)| EventKind::Scored {
             round,
             rows,

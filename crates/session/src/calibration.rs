@@ -53,7 +53,9 @@ impl Calibration {
 
     /// Adds the drafts of a complete round.
     pub(super) fn add(&mut self, round: &Round) {
-        for (index, draft) in round.drafts.iter().enumerate().filter(|(_, draft)| draft.copied.is_none()) {
+        for (index, draft) in
+            round.drafts.iter().enumerate().filter(|(_, draft)| draft.copied.is_none() && !draft.forced)
+        {
             let is_tested = matches!(round.outcome(index), Some(Outcome::Accepted | Outcome::Rejected));
             let Some(q) = draft.q.filter(|q| is_tested && (0.0..=1.0).contains(q)) else { continue };
             let range = &mut self.ranges[((q * Q_RANGES as f32) as usize).min(Q_RANGES - 1)];

@@ -172,6 +172,7 @@ mod tests {
                 row: None,
                 more: false,
                 copied: None,
+                forced: false,
                 took_us: 1,
             });
             rows.push(row);

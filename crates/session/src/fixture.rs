@@ -37,6 +37,7 @@ pub fn header() -> Header {
         lossless: Some(true),
         settings: Settings { baseline: Baseline::Race, ..Settings::default() },
         ctx_len: 2048,
+        grammar: None,
         memory: None,
         device: "cpu".to_owned(),
         backend: "candle".to_owned(),
@@ -158,6 +159,7 @@ impl Script {
                     row: None,
                     more: self.in_blocks && index + 1 < drafts.len(),
                     copied: None,
+                    forced: false,
                     took_us: if self.in_blocks && index > 0 { 10 } else { 900 },
                 },
             );
@@ -367,6 +369,7 @@ pub fn tree_round(script: &mut Script) {
             row: Some(row),
             more: false,
             copied: None,
+            forced: false,
             took_us: 5,
         };
         script.push(Lane::Speculative, kind);

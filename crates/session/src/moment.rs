@@ -58,6 +58,7 @@ pub(super) fn bytes(event: &Event) -> usize {
         EventKind::Bookmarked { label, .. } => label.len(),
         EventKind::Prefilled { prompt, row, .. } => pieces(prompt) + prediction(row),
         EventKind::Drafted { top, .. } => prediction(top),
+        EventKind::DraftRefused { expected, .. } => expected.len(),
         EventKind::Probed { drafts, .. } => {
             drafts.iter().map(|draft| size_of::<ProbedDraft>() + prediction(&draft.top)).sum()
         }

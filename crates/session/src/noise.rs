@@ -142,7 +142,18 @@ impl Writer<'_> {
             let (token, top) = (piece.clone(), Prediction::default());
             self.say(
                 lane,
-                EventKind::Drafted { round, index, token, q: None, top, row: None, more: false, copied: None, took_us },
+                EventKind::Drafted {
+                    round,
+                    index,
+                    token,
+                    q: None,
+                    top,
+                    row: None,
+                    more: false,
+                    copied: None,
+                    forced: false,
+                    took_us,
+                },
             );
         }
         let (rows, verify_us) = (vec![Prediction::default(); usize::from(drafts) + 1], (verify * share).round() as u64);

@@ -53,6 +53,7 @@ impl Turn {
         (more > 0).then(|| PlainAnswer {
             turn: self.number,
             tokens: source.prompt.iter().copied().chain(output).collect(),
+            written: u32::try_from(written).unwrap_or(u32::MAX),
             has_begun,
             more,
             rounds: last.map_or(0, |round| round.round),

@@ -163,6 +163,7 @@ fn drafts(counts: &CountedRound, own: &[Known]) -> Vec<DraftCell> {
         row: None,
         more: false,
         copied: None,
+        forced: false,
         took_us: 0,
     };
     (0..usize::from(counts.drafted)).map(cell).collect()

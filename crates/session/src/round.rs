@@ -5,43 +5,12 @@
 //! [`Round::row_of`] gives the row.
 
 use draftscope_protocol::{
-    Copied, Judgement, Leniency, NextKind, Outcome, Piece, Prediction, ProbedDraft, RoundOnDevice, Sampling, TokenId,
-    Verification, VerifyRule,
+    EventKind, Judgement, Leniency, MaskedRow, NextKind, Outcome, Piece, Prediction, ProbedDraft, RoundOnDevice,
+    Sampling, TokenId, Verification, VerifyRule,
 };
 
 use super::Provenance;
-
-/// One proposed token.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DraftCell {
-    /// The proposal.
-    pub piece: Piece,
-    /// Drafter's probability of it, 0 to 1; `None` if the drafter has no distribution.
-    pub q: Option<f32>,
-    /// The distribution it was drawn from.
-    pub top: Prediction,
-    /// In a tree, the row that judges it; `None` in a chain.
-    pub row: Option<u8>,
-    /// Whether drafts of the same pass follow.
-    pub more: bool,
-    /// Where it was copied from; `None` for a token that a model, or a person, proposed.
-    pub copied: Option<Copied>,
-    /// Time of this draft step; of the first draft of a pass, the pass included.
-    pub took_us: u64,
-}
-
-/// The token at which a draft ended because its q was below p-min.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Stopped {
-    /// The drafter's best candidate; it was not verified.
-    pub piece: Piece,
-    /// The drafter's probability of it, 0 to 1.
-    pub q: f32,
-    /// p-min: the limit that q was below.
-    pub p_min: f32,
-    /// Time of this draft step.
-    pub took_us: u64,
-}
+use super::draft_cell::{DraftCell, Refused, Stopped};
 
 /// One draft + verify.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -67,6 +36,12 @@ pub struct Round {
     pub drafts: Vec<DraftCell>,
     /// Where p-min ended the draft, if it did.
     pub stopped: Option<Stopped>,
+    /// Tokens that the grammar refused before the target saw them.
+    pub refused: Vec<Refused>,
+    /// What the grammar did to each row; empty without one.
+    pub masked: Vec<MaskedRow>,
+    /// Time that the grammar took, drafting included.
+    pub mask_us: u64,
     /// The target's row at every position; empty until scored.
     pub rows: Vec<Prediction>,
     /// Time of the one target pass.
@@ -331,6 +306,21 @@ impl Round {
             *known = cell;
         } else if index == self.drafts.len() {
             self.drafts.push(cell);
+        }
+    }
+
+    /// Takes what the grammar refused or masked; at most `most` of each.
+    pub(super) fn note_grammar(&mut self, kind: &EventKind, most: usize) {
+        match kind {
+            EventKind::DraftRefused { index, token, q, expected, .. } if self.refused.len() < most => {
+                let (index, piece, q, expected) = (usize::from(*index), token.clone(), *q, expected.clone());
+                self.refused.push(Refused { index, piece, q, expected });
+            }
+            EventKind::Masked { rows, took_us, .. } => {
+                self.masked = rows.iter().take(most).copied().collect();
+                self.mask_us = *took_us;
+            }
+            _ => {}
         }
     }
 

@@ -28,6 +28,8 @@ pub struct LaneStats {
     histogram: Vec<u64>,
     /// Copied drafts: proposed, tested and accepted.
     copied: Copies,
+    /// Drafts that the grammar forced.
+    forced: u64,
     /// Tested drafts by the drafter's probability.
     pub(super) calibration: Calibration,
     pub(super) by_context: ByContext,
@@ -106,6 +108,7 @@ impl LaneStats {
             _ => {}
         }
         self.copied = self.copied.and(Copies::of(round));
+        self.forced += round.drafts.iter().filter(|draft| draft.forced).count() as u64;
         self.calibration.add(round);
         count(&mut self.histogram, round.accepted());
         if self.histogram.len() <= depth {
@@ -180,6 +183,7 @@ impl LaneStats {
             *sum = sum.saturating_add(part);
         }
         self.copied = self.copied.and(other.copied);
+        self.forced = self.forced.saturating_add(other.forced);
         self.calibration.merge(&other.calibration);
         self.by_context.merge(&other.by_context);
         self.is_uncounted |= other.is_uncounted;
@@ -257,6 +261,12 @@ impl LaneStats {
     #[must_use]
     pub fn copies(&self) -> Copies {
         self.copied
+    }
+
+    /// Drafts that the grammar forced; they count in the other figures, too.
+    #[must_use]
+    pub fn forced(&self) -> u64 {
+        self.forced
     }
 
     /// Accepted ÷ drafted.
@@ -375,6 +385,7 @@ impl LaneStats {
             num_accepted_draft_tokens: known(self.accepted),
             num_copied_draft_tokens: Some(self.copied.drafted).filter(|copied| *copied > 0),
             num_accepted_copied_draft_tokens: Some(self.copied.accepted).filter(|_| self.copied.drafted > 0),
+            num_forced_draft_tokens: Some(self.forced).filter(|forced| *forced > 0),
             mean_acceptance_length: ratio(self.accepted, self.rounds_with_drafts).map(|mean| 1.0 + mean),
             draft_acceptance_rate: self.acceptance_rate(),
             acceptance_histogram,

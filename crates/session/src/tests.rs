@@ -300,6 +300,7 @@ fn the_rejection_rule_is_explained_with_p_q_and_u() {
             row: None,
             more: false,
             copied: None,
+            forced: false,
             took_us: 1,
         }],
         verdict: Some(Verification {

@@ -12,9 +12,10 @@ use draftscope_protocol::{
     VerifyRule,
 };
 
+use super::draft_cell::Stopped;
 use super::fate::{Fate, Provenance};
 use super::memo::Memo;
-use super::round::{Stopped, provenance};
+use super::round::provenance;
 use super::speedup::Measured;
 use super::thought::ThoughtScan;
 use super::{DraftCell, FULL_ROUNDS, LaneStats, Phase, Round, text};
@@ -199,9 +200,9 @@ impl Answer {
                 shapes_drafts: settings.shapes_drafts(),
                 ..Round::default()
             })),
-            EventKind::Drafted { round, index, token, q, top, row, more, copied, took_us } => {
-                let (piece, top, more) = (token.clone(), top.clone(), *more);
-                let cell = DraftCell { piece, q: *q, top, row: *row, more, copied: *copied, took_us: *took_us };
+            EventKind::Drafted { round, index, token, q, top, row, more, copied, forced, took_us } => {
+                let (piece, top, more, forced) = (token.clone(), top.clone(), *more, *forced);
+                let cell = DraftCell { piece, q: *q, top, row: *row, more, copied: *copied, forced, took_us: *took_us };
                 let round = self.round_mut(*round)?;
                 round.draft((*index).into(), cell);
                 Some(if round.drafts.len() >= round.draft_len.into() { Phase::Verifying } else { Phase::Drafting })
@@ -210,6 +211,10 @@ impl Answer {
                 let (piece, q, p_min, took_us) = (token.clone(), *q, *p_min, *took_us);
                 self.round_mut(*round)?.stopped = Some(Stopped { piece, q, p_min, took_us });
                 Some(Phase::Verifying)
+            }
+            EventKind::DraftRefused { round, .. } | EventKind::Masked { round, .. } => {
+                self.round_mut(*round)?.note_grammar(kind, MOST_ROWS);
+                None
             }
             EventKind::Probed { round, drafts, took_us } => {
                 let round = self.round_mut(*round)?;

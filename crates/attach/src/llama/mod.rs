@@ -94,6 +94,7 @@ impl Server for Llama {
             lossless: None,
             settings: Settings { drafter: kind, rival: None, sampling: self.sampling(&settings), ..settings },
             ctx_len: context.map_or(model.context_length, small),
+            grammar: None,
             memory: None,
             device: self.client.host().to_owned(),
             backend: "llama.cpp".to_owned(),

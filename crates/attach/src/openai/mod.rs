@@ -308,6 +308,7 @@ impl Server for OpenAi {
             lossless: None,
             settings: Settings { drafter: kind, rival: None, ..settings },
             ctx_len: context,
+            grammar: None,
             memory: None,
             device: self.client.host().to_owned(),
             backend: engine.to_owned(),

@@ -160,6 +160,7 @@ impl Round {
             row: None,
             more: false,
             copied: None,
+            forced: false,
             took_us: draft.took_us,
         }));
         if !self.rows.is_empty() {

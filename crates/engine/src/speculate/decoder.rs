@@ -5,6 +5,8 @@
 //! speed and never changes the text. The caller decides where an answer ends.
 
 mod calibrate;
+mod constrain;
+mod drafting;
 mod fork;
 mod hidden_states;
 mod notices;
@@ -14,12 +16,12 @@ mod probe;
 use std::time::Duration;
 
 use super::SpecError;
-use super::drafter::{Asked, DraftCtx, Drafter, Limits, NoDrafter, Stopped, alternatives};
+use super::drafter::{Drafter, NoDrafter};
 use super::report::{Stopwatch, bare, drafted, micros, prediction};
-use super::sampler::{LogitRow, Sampler};
-use draftscope_model::{Forward, LogitRows, MAX_TREE_ROWS, Model};
-use draftscope_protocol::distribution::Distribution;
-use draftscope_protocol::policy::{DraftProgress, DraftStopRule};
+use super::sampler::Sampler;
+use crate::grammar::Constraint;
+use draftscope_model::{Forward, LogitRows, Model};
+use draftscope_protocol::policy::DraftStopRule;
 use draftscope_protocol::random::SeededDraws;
 use draftscope_protocol::verify::{Draft, OfRound, RoundCtx, verifier};
 use draftscope_protocol::{
@@ -54,6 +56,12 @@ pub struct Decoder {
     reported_short: bool,
     /// Whether a notice has said that this target cannot verify trees.
     reported_no_trees: bool,
+    /// What the answer must match.
+    grammar: Option<Constraint>,
+    /// Index in `committed` at which the answer begins, which the grammar follows.
+    answer_from: usize,
+    /// Whether the grammar has no way to go on after the last round.
+    is_dead_end: bool,
 }
 
 impl Decoder {
@@ -75,6 +83,9 @@ impl Decoder {
             stop_rule: None,
             reported_short: false,
             reported_no_trees: false,
+            grammar: None,
+            answer_from: 0,
+            is_dead_end: false,
         };
         decoder.configure(None);
         decoder
@@ -175,7 +186,10 @@ impl Decoder {
         let started = self.device_work();
         self.probe(room, &mut watch, emit);
         let drafts = match proposal {
-            Some(tokens) => drafts_of(round, &tokens[..draft_len], &mut watch, emit),
+            Some(tokens) => {
+                let allowed = self.allowed(&tokens[..draft_len]);
+                drafts_of(round, &tokens[..allowed], &mut watch, emit)
+            }
             None => self.draft(draft_len, room, &mut watch, emit),
         };
         let mut input = vec![self.committed[base.len]];
@@ -185,15 +199,19 @@ impl Decoder {
         let drafted = self.device_work();
         let out = self.run_target(&input, &drafts)?;
         let verify_us = watch.lap();
-        let target = self.distributions(&drafts, &out, base.len)?;
+        let (target, masked) = self.distributions(&drafts, &out, base.len)?;
         let rows = target.iter().map(prediction).collect();
         let sample_us = watch.lap();
+        if let Some(kind) = self.masked_event(masked) {
+            watch.exclude(emit(kind));
+        }
         watch.exclude(emit(EventKind::Scored { round, rows, verify_us, sample_us }));
 
         let verdict = verifier(self.settings.rule).verify(&self.round_ctx(draft_len), &drafts, &target);
         let kept = kept_rows(&verdict); // anchor + accepted drafts stay
         let mut committed: Vec<TokenId> = kept[1..].iter().map(|row| input[*row]).collect();
         committed.push(verdict.next);
+        self.note_dead_end(&drafts, kept.last().copied().unwrap_or_default());
         watch.exclude(emit(EventKind::Verified { round, verdict }));
 
         watch.lap();
@@ -217,78 +235,6 @@ impl Decoder {
         round_ctx(&self.settings, self.shapes_drafts, &self.draws, (self.committed.len(), draft_len))
     }
 
-    /// Asks the drafter for drafts. If it fails, a notice says so and no drafter replaces it.
-    fn draft(&mut self, draft_len: usize, room: usize, watch: &mut Stopwatch, emit: &mut Emit<'_>) -> Vec<Draft> {
-        let round = self.round;
-        let limit = self.limit(draft_len, room);
-        watch.lap();
-        let mut asked = self.ask(draft_len, limit, &mut |index: usize, draft: &Draft| {
-            let took_us = watch.lap();
-            watch.exclude(emit(drafted(round, index, draft, took_us)));
-        });
-        if let Some(Stopped { token, q, p_min }) = asked.stopped {
-            let (index, token) = (asked.drafts.len() as u8, bare(token));
-            let took_us = watch.lap();
-            watch.exclude(emit(EventKind::DraftStopped { round, index, token, q, p_min, took_us }));
-        }
-        for draft in self.alternatives(&asked, draft_len, room) {
-            let took_us = watch.lap();
-            watch.exclude(emit(drafted(round, asked.drafts.len(), &draft, took_us)));
-            asked.drafts.push(draft);
-        }
-        asked.drafts
-    }
-
-    /// Alternatives to these drafts that are worth their rows, if the engine chooses what is drafted. Only lossless rules
-    /// that judge one row at a time get them: what the others accept does not follow from the drafter's probabilities.
-    fn alternatives(&self, asked: &Asked, draft_len: usize, room: usize) -> Vec<Draft> {
-        let is_judged = matches!(self.settings.rule, VerifyRule::Exact | VerifyRule::Rejection);
-        if !is_judged || self.drafts_trees() || self.target.refuses_trees().is_some() {
-            return Vec::new();
-        }
-        let most = room.min(MAX_TREE_ROWS - 1).min(MAX_DRAFT_LEN.into());
-        let limits = Limits { most, vocab: self.target.spec().info.vocab };
-        alternatives(asked, (&self.round_ctx(draft_len), &self.settings.drafting), limits)
-    }
-
-    /// Most drafts of a round: a chain's k, or the nodes of a tree.
-    fn limit(&self, draft_len: usize, room: usize) -> usize {
-        match self.settings.drafting.tree {
-            Some(nodes) if draft_len > 0 => usize::from(nodes).min(room).min(MAX_TREE_ROWS - 1),
-            _ => draft_len,
-        }
-    }
-
-    /// Asks the drafter for a chain of `draft_len` drafts or a tree of `limit` nodes and that depth.
-    fn ask(&mut self, draft_len: usize, limit: usize, on_draft: &mut dyn FnMut(usize, &Draft)) -> Asked {
-        let at = (self.committed.len(), draft_len);
-        let most_copied = self.room().min(MAX_DRAFT_LEN.into());
-        let round_ctx = round_ctx(&self.settings, self.shapes_drafts, &self.draws, at);
-        let mut ctx = DraftCtx {
-            round: round_ctx,
-            drafting: self.settings.drafting,
-            committed: &self.committed,
-            sampler: &self.sampler,
-            target: self.target.as_mut(),
-            on_draft,
-            limit,
-            most_copied,
-            copier: None,
-            progress: self.stop_rule.clone().filter(|_| self.settings.drafting.tree.is_none()).map(DraftProgress::new),
-            drafts: Vec::new(),
-            stopped: None,
-            passed_over: Vec::new(),
-        };
-        let result = self.drafter.draft(&mut ctx);
-        let DraftCtx { drafts, stopped, progress, passed_over, .. } = ctx;
-        let asked = Asked { drafts, stopped, progress, passed_over };
-        if let Err(error) = result {
-            self.dismiss(&error);
-        }
-        self.collect_notices();
-        asked
-    }
-
     /// What target and drafter did on a device so far.
     fn device_work(&self) -> Option<DeviceWork> {
         let own = self.target.device_work();
@@ -297,7 +243,8 @@ impl Decoder {
 
     /// The logits that judging reads.
     fn logit_rows(&self) -> LogitRows {
-        if self.judging_sampler().sampling.is_greedy() { LogitRows::Best } else { LogitRows::All }
+        let is_greedy = self.judging_sampler().sampling.is_greedy();
+        if is_greedy && self.grammar.is_none() { LogitRows::Best } else { LogitRows::All }
     }
 
     /// Runs the one pass over anchor and drafts.
@@ -322,17 +269,6 @@ impl Decoder {
             self.dismiss(&error);
         }
         self.collect_notices();
-    }
-
-    /// One distribution per row: row 0 judges the drafts that continue the anchor, row i + 1 those that continue draft
-    /// i.
-    fn distributions(&self, drafts: &[Draft], out: &Forward, base: usize) -> Result<Vec<Distribution>, SpecError> {
-        let rows = (0..out.scored()).map(|row| {
-            let judged = drafts.iter().enumerate().filter(|(index, draft)| draft.row_at(*index) == row);
-            let judged = judged.map(|(_, draft)| draft.token);
-            Ok(self.judging_sampler().distribution(&LogitRow::of(out, row, None), judged, base + row)?)
-        });
-        rows.collect()
     }
 
     /// The sampler for judging. `typical` needs all of p for its entropy, and greedy decoding lists only the best

@@ -12,6 +12,7 @@ mod sampled_rules_test;
 pub mod sampler;
 pub mod suffix;
 
+use crate::grammar::GrammarError;
 use draftscope_model::ModelError;
 use draftscope_protocol::TokenId;
 
@@ -21,6 +22,9 @@ pub enum SpecError {
     /// The target or the drafter's model failed.
     #[error(transparent)]
     Model(#[from] ModelError),
+    /// The grammar cannot be used, or the answer does not match it.
+    #[error(transparent)]
+    Grammar(#[from] GrammarError),
     /// The prompt has no tokens.
     #[error("the prompt is empty; type some text")]
     EmptyPrompt,

@@ -4,6 +4,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::drafter::Refused;
 use draftscope_protocol::distribution::Distribution;
 use draftscope_protocol::verify::Draft;
 use draftscope_protocol::{Candidate, EventKind, Piece, Prediction, TokenId};
@@ -68,8 +69,14 @@ pub(super) fn drafted(round: u32, index: usize, draft: &Draft, took_us: u64) -> 
         row: draft.row.map(|row| row as u8),
         more: draft.more,
         copied: draft.copied,
+        forced: draft.forced,
         took_us,
     }
+}
+
+pub(super) fn refused(round: u32, refused: Refused) -> EventKind {
+    let Refused { index, token, q, expected } = refused;
+    EventKind::DraftRefused { round, index: index as u8, token: bare(token), q, expected }
 }
 
 pub(super) fn drafter_failed(error: &dyn std::fmt::Display) -> String {

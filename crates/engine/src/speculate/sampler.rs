@@ -6,6 +6,7 @@
 
 use multiversion::multiversion;
 
+use crate::grammar::Mask;
 use draftscope_model::{BEST_LOGITS, Best, Forward, ModelError, RowStats, STRETCH};
 use draftscope_protocol::argmax::{Largest, largest};
 use draftscope_protocol::distribution::{Distribution, sum};
@@ -69,6 +70,19 @@ impl<'a> From<&'a [f32]> for LogitRow<'a> {
     }
 }
 
+/// A row after the mask of a grammar, and what the row was before.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Masked {
+    /// What is left, renormalised.
+    pub distribution: Distribution,
+    /// Probability, at temperature 1, of all tokens that the mask removed, 0 to 1.
+    pub removed: f32,
+    /// The most probable token before the mask.
+    pub best: TokenId,
+    /// Its probability at temperature 1 before the mask, 0 to 1.
+    pub best_prob: f32,
+}
+
 /// Turns rows of logits into distributions.
 #[derive(Clone, Copy, Debug)]
 pub struct Sampler {
@@ -97,6 +111,36 @@ impl Sampler {
             ));
         }
         Ok(if greedy { listed(row, stats, also) } else { self.tempered(row, stats) })
+    }
+
+    /// As [`Sampler::distribution`], over the tokens that the mask allows; none if the row has none of them. Probabilities
+    /// and truncations count these tokens alone.
+    ///
+    /// # Errors
+    /// As [`Sampler::distribution`]; a mask needs all logits.
+    pub fn masked(
+        &self,
+        row: &LogitRow<'_>,
+        mask: &Mask,
+        also: impl IntoIterator<Item = TokenId>,
+        position: usize,
+    ) -> Result<Option<Masked>, ModelError> {
+        let found = survey(row.logits);
+        let all = found.filter(|s| s.log_sum_exp.is_finite()).ok_or(ModelError::NotFinite { position })?;
+        let entries = row.logits.iter().enumerate().map(|(index, logit)| (row.token(index), *logit));
+        let (tokens, logits): (Vec<TokenId>, Vec<f32>) = entries.filter(|(token, _)| mask.allows(*token)).unzip();
+        let Some(left) = survey(&logits) else {
+            return Ok(None);
+        };
+        let allowed = LogitRow { logits: &logits, vocab: Some(&tokens), stats: Some(&left) };
+        let distribution =
+            self.distribution(&allowed, also.into_iter().filter(|token| mask.allows(*token)), position)?;
+        Ok(Some(Masked {
+            distribution,
+            removed: (1.0 - (left.log_sum_exp - all.log_sum_exp).exp()).clamp(0.0, 1.0),
+            best: row.token(all.argmax as usize),
+            best_prob: (all.max - all.log_sum_exp).exp(),
+        }))
     }
 
     fn tempered(&self, row: &LogitRow<'_>, stats: &RowStats) -> Distribution {

@@ -21,10 +21,11 @@ pub struct Observation {
     pub took_alternative: bool,
     /// Drafts that were made and discarded because their probability was too low: 0 or 1.
     pub dropped: usize,
-    /// Largest probability, 0 to 1, of the distribution of each draft, or a copy's predicted chance of acceptance; none if
+    /// Largest probability, 0 to 1, of the distribution of each draft, a copy's predicted chance of acceptance, or 1 of a forced
+    /// token; none if
     /// neither is known.
     pub sure: [Option<f32>; DRAFTS],
-    /// Whether some of the drafts were copied from the text.
+    /// Whether some of the drafts cost no pass: copied from the text, or forced by the grammar.
     pub has_copies: bool,
     /// Whether one pass made all drafts (a block drafter), so that the first draft step contains it.
     pub one_pass: bool,
@@ -62,11 +63,11 @@ impl Observation {
                 self.note((*index).into(), ObservedDraft { row: (*row).into(), token: token.id, q });
                 self.alternatives += 1;
             }
-            EventKind::Drafted { index, token, top, more, copied, took_us, .. } => {
+            EventKind::Drafted { index, token, top, more, copied, forced, took_us, .. } => {
                 self.note((*index).into(), ObservedDraft { row: (*index).into(), token: token.id, q: 0.0 });
                 self.one_pass |= more;
-                self.has_copies |= copied.is_some();
-                let chance = copied.and_then(|copied| copied.chance);
+                self.has_copies |= copied.is_some() || *forced;
+                let chance = copied.and_then(|copied| copied.chance).or(forced.then_some(1.0));
                 if let Some(sure) = self.sure.get_mut(self.drafted) {
                     *sure = chance.or_else(|| top.top.first().map(|best| best.prob));
                 }

@@ -36,13 +36,15 @@ pub struct Draft {
     pub more: bool,
     /// Where it was copied from; none for a token that a model, or a person, proposed.
     pub copied: Option<Copied>,
+    /// Whether the grammar forced it: no other token was allowed there.
+    pub forced: bool,
 }
 
 impl Draft {
     /// A draft of a drafter without a distribution.
     #[must_use]
     pub const fn certain(token: TokenId) -> Self {
-        Self { token, q: None, drawn: false, row: None, more: false, copied: None }
+        Self { token, q: None, drawn: false, row: None, more: false, copied: None, forced: false }
     }
 
     /// A token of the text: certain, so q = 1.
@@ -51,10 +53,16 @@ impl Draft {
         Self { copied: Some(copied), ..Self::certain(token) }
     }
 
+    /// The only token that the grammar allows: certain, so q = 1, and p = 1, too.
+    #[must_use]
+    pub fn forced(token: TokenId) -> Self {
+        Self { forced: true, ..Self::certain(token) }
+    }
+
     /// A draft drawn from `q`.
     #[must_use]
     pub const fn drawn(token: TokenId, q: Distribution) -> Self {
-        Self { token, q: Some(q), drawn: true, row: None, more: false, copied: None }
+        Self { token, q: Some(q), drawn: true, row: None, more: false, copied: None, forced: false }
     }
 
     /// The draft as a node of a tree, judged by `row`.

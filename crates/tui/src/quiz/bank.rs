@@ -120,6 +120,7 @@ impl Stored {
             row: draft.row,
             more: false,
             copied: None,
+            forced: false,
             took_us: 0,
         });
         let drafts: Vec<_> = drafts.collect();

@@ -26,6 +26,7 @@ mod exports;
 mod fleet;
 mod fleet_detail;
 mod footer;
+mod grammar;
 mod help;
 mod hero;
 mod input_line;

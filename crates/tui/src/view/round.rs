@@ -7,6 +7,7 @@ use crate::marks::mark_text;
 use draftscope_protocol::{NextKind, Outcome, Piece};
 use draftscope_session::{PassId, explain};
 
+use super::grammar;
 use super::prelude::*;
 use super::screen::marked;
 use super::token_cell::TokenCell;
@@ -152,6 +153,7 @@ fn table(screen: Screen, round: &Round, inner: Rect) -> Vec<Line<'static>> {
         let text = format!("{}{}", place(round, columns.focus), finding.text);
         lines.extend(wrapped(&text, inner.width, screen.theme[role]));
     }
+    lines.extend(grammar::lines(screen, round, columns.focus, inner.width));
     if let Some(text) = screen.session.stats(Lane::Speculative).evidence().sentence() {
         lines.extend(wrapped(&text, inner.width, screen.theme[Role::Warning]));
     }
@@ -237,6 +239,7 @@ fn header(screen: Screen, round: &Round, index: usize, width: usize) -> TokenCel
     let text = match round.parent(index).filter(|_| round.is_tree() && index < round.drafts.len()) {
         _ if index + 1 == round.columns() => "next".to_owned(),
         Some(parent) => format!("{} ↳{}", index + 1, parent + 1),
+        None if round.drafts.get(index).is_some_and(|draft| draft.forced) => format!("{} forced", index + 1),
         None if round.drafts.get(index).is_some_and(|draft| draft.copied.is_some()) => format!("{} copied", index + 1),
         None => (index + 1).to_string(),
     };
@@ -251,7 +254,8 @@ pub(super) fn draft(screen: Screen, round: &Round, index: usize) -> TokenCell {
     match round.drafts.get(index) {
         Some(draft) => {
             let (role, _) = draft_sign(round, index);
-            TokenCell::token(text::inline(&draft.piece), draft.q, screen.theme[role])
+            let style = grammar::tinted(screen, draft, screen.theme[role]);
+            TokenCell::token(text::inline(&draft.piece), draft.q, style)
         }
         None if index < round.draft_len.into() && round.rows.is_empty() => TokenCell::word("…", dim),
         None => TokenCell::word("—", dim),

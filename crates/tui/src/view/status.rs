@@ -96,6 +96,10 @@ fn parts(screen: Screen, level: Level) -> Vec<Part> {
         let drafts = drafts(screen, (&settings, &now), level, arrow);
         parts.push(Part::new(named(WORDS, "Drafter"), drafts));
     }
+    if let Some(grammar) = screen.session.header().and_then(|header| header.grammar.as_ref()).filter(|_| level >= RIVAL)
+    {
+        parts.push(Part::new(named(NAMES, "Answer"), grammar.kind.noun().to_owned()));
+    }
     let is_lossless = settings.rule.is_lossless();
     if level >= RULE || !is_lossless {
         let rule = match screen.session.reports_rule() {

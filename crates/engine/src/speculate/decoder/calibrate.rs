@@ -91,7 +91,9 @@ impl Decoder {
     /// When the target cannot be run.
     pub fn measure_costs(&mut self, limit: Duration) -> Result<MeasuredCosts, SpecError> {
         let (is_new, settings) = (self.committed.is_empty(), self.settings);
+        let grammar = self.grammar.take(); // the text of a measurement matches none
         let times = self.time_all(is_new, Instant::now() + limit);
+        self.grammar = grammar;
         if is_new {
             self.reset(&settings)?; // also if the timing failed
         }
@@ -148,7 +150,7 @@ impl Decoder {
     }
 
     fn time_passes(
-        &self,
+        &mut self,
         target: &mut dyn Model,
         tokens: &[TokenId],
         reached: &[bool; TIMED_ROWS],
@@ -161,7 +163,7 @@ impl Decoder {
             let out = black_box(target.forward(&tokens[..rows], self.logit_rows())?);
             times.verify[rows - 1].push(micros(started));
             let started = Instant::now();
-            let target_rows = self.distributions(&[], &out, since.len)?;
+            let (target_rows, _) = self.distributions(&[], &out, since.len)?;
             black_box(target_rows.iter().map(prediction).collect::<Vec<_>>());
             target.truncate(since.len, &since)?;
             times.overhead.push(micros(started));

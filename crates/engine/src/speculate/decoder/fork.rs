@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::Decoder;
+use crate::grammar::Constraint;
 use crate::speculate::SpecError;
 use crate::speculate::drafter::{Drafter, NoDrafter};
 use draftscope_protocol::{Sampling, Settings, TokenId, VerifyRule};
@@ -28,20 +29,21 @@ impl Decoder {
         Ok(plain)
     }
 
-    /// A plain copy that continues an answer of these tokens, the anchor last, after so many rounds and so much measured
-    /// time. `go_on` is asked while the tokens are read that no cache has.
+    /// A plain copy that continues an answer of these tokens, prompt and answer, the anchor last, of which the last
+    /// `written` are the answer's, after so many rounds and so much measured time. `go_on` is asked while the tokens are read that no cache has.
     ///
     /// # Errors
     /// As [`Self::fork_plain`] and [`Self::prefill_to`].
     pub fn fork_plain_at(
         &self,
-        (tokens, rounds, clock): (&[TokenId], u32, Duration),
+        (tokens, written): (&[TokenId], usize),
+        (rounds, clock): (u32, Duration),
         sampling: Sampling,
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<Self, SpecError> {
         let mut plain = self.fork_plain_under(sampling)?;
         let (anchor, before) = tokens.split_last().ok_or(SpecError::EmptyPrompt)?;
-        plain.prefill_to(0, before, Some(*anchor), go_on)?;
+        plain.prefill_from(0, (before, written.saturating_sub(1)), Some(*anchor), go_on)?;
         (plain.round, plain.clock) = (rounds, clock);
         Ok(plain)
     }
@@ -85,6 +87,9 @@ impl Decoder {
             stop_rule: None,
             reported_short: self.reported_short,
             reported_no_trees: self.reported_no_trees,
+            grammar: self.grammar.as_ref().map(Constraint::fork),
+            answer_from: self.answer_from,
+            is_dead_end: self.is_dead_end,
         })
     }
 }

@@ -24,6 +24,24 @@ impl Decoder {
         self.prefill_to(turn, prompt, None, &mut || true)
     }
 
+    /// As [`Self::prefill_to`], where the last `kept` tokens of the prompt are the beginning of its answer.
+    ///
+    /// # Errors
+    /// As [`Self::prefill_to`], and [`SpecError::Grammar`] when the grammar forbids one of them.
+    pub fn prefill_from(
+        &mut self,
+        turn: u32,
+        (prompt, kept): (&[TokenId], usize),
+        given: Option<TokenId>,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<EventKind, SpecError> {
+        if !prompt.is_empty() {
+            let answer: Vec<TokenId> = prompt.iter().copied().chain(given).collect();
+            self.begin_answer(&answer, kept + usize::from(given.is_some()))?;
+        }
+        self.read_prompt(turn, prompt, given, go_on)
+    }
+
     /// As [`Self::prefill`], but with an optional first token `given`, which is else picked. Between two blocks of a
     /// long prompt it calls `go_on`, and stops if that returns false.
     ///
@@ -31,6 +49,16 @@ impl Decoder {
     /// As [`Self::prefill`], and [`SpecError::Stopped`] when `go_on` returned false; the part that was read stays
     /// cached.
     pub fn prefill_to(
+        &mut self,
+        turn: u32,
+        prompt: &[TokenId],
+        given: Option<TokenId>,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<EventKind, SpecError> {
+        self.prefill_from(turn, (prompt, 0), given, go_on)
+    }
+
+    fn read_prompt(
         &mut self,
         turn: u32,
         prompt: &[TokenId],
@@ -46,7 +74,9 @@ impl Decoder {
         self.committed.truncate(cached);
         let read = self.read(cached, prompt, go_on)?;
         let out = self.target.forward(&prompt[read..], LogitRows::Last)?;
-        let p = self.sampler.distribution(&LogitRow::of(&out, 0, None), None, prompt.len() - 1)?;
+        let begun = prompt.get(self.answer_from..).unwrap_or_default();
+        let row = LogitRow::of(&out, 0, None);
+        let (p, _) = self.row((self.sampler, &row), (begun, &[]), None, prompt.len() - 1)?;
         self.committed.truncate(read);
         self.committed.extend_from_slice(&prompt[read..]);
         let first = given.unwrap_or_else(|| self.round_ctx(0).pick(&p, 0).0);

@@ -11,8 +11,8 @@ use draftscope_protocol::random::Purpose;
 use draftscope_protocol::verify::{Draft, RoundCtx};
 use draftscope_protocol::{DraftPick, Drafting, TokenId};
 
-use super::Stopped;
 use super::copier::Offer;
+use super::{Refused, Stopped};
 
 /// What a drafter was asked for.
 pub(in crate::speculate) struct Asked {
@@ -23,6 +23,8 @@ pub(in crate::speculate) struct Asked {
     pub(in crate::speculate) progress: Option<DraftProgress>,
     /// By row, what the draft there was preferred to.
     pub(in crate::speculate) passed_over: Vec<(usize, PassedOver)>,
+    /// Tokens that the grammar refused.
+    pub(in crate::speculate) refused: Vec<Refused>,
 }
 
 /// What could have been drafted instead.
@@ -104,7 +106,7 @@ fn places(asked: &Asked, progress: &DraftProgress) -> Vec<Place> {
         }
         let own = draft.q.as_ref().map(|q| progress.chance(q.prob(q.argmax())));
         let copied = draft.copied.and_then(|copied| copied.chance).map(f64::from);
-        reach *= copied.or(own).unwrap_or(0.0);
+        reach *= if draft.forced { 1.0 } else { copied.or(own).unwrap_or(0.0) };
     }
     places
 }
@@ -164,7 +166,7 @@ mod tests {
     }
 
     fn found(drafts: Vec<Draft>, passed_over: Vec<(usize, PassedOver)>, row: f64, most: usize) -> Vec<(usize, u32)> {
-        let asked = Asked { drafts, stopped: None, progress: Some(progress(row)), passed_over };
+        let asked = Asked { drafts, stopped: None, progress: Some(progress(row)), passed_over, refused: Vec::new() };
         let draws = SeededDraws::new(1);
         let leniency = Leniency::default();
         let round = RoundCtx { position: 9, draft_len: 8, greedy: true, fresh: None, leniency, draws: &draws };
@@ -188,7 +190,8 @@ mod tests {
         assert_eq!(found(chain(), Vec::new(), 500.0, 15), []);
         let all = found(chain(), Vec::new(), 0.0, 15);
         assert_eq!(all.len(), 6, "as many as rows were timed, and no token twice: {all:?}");
-        let asked = Asked { drafts: chain(), stopped: None, progress: None, passed_over: Vec::new() };
+        let asked =
+            Asked { drafts: chain(), stopped: None, progress: None, passed_over: Vec::new(), refused: Vec::new() };
         let draws = SeededDraws::new(1);
         let leniency = Leniency::default();
         let round = RoundCtx { position: 9, draft_len: 8, greedy: true, fresh: None, leniency, draws: &draws };

@@ -4,7 +4,8 @@
 //! gives every position its distribution at once. Those of DFlash are independent: the token at a position does not know
 //! the one before it. DSpark corrects them one after the other, each by the token that was drafted before it, so q is the
 //! distribution that the token was drawn from and rejection sampling stays exact. If it predicts acceptance too, p-min is
-//! compared with that.
+//! compared with that. Under a grammar each position is masked as the path to it is chosen, so q is also then what the token
+//! was drawn from.
 
 use super::{DraftCtx, Drafter};
 use draftscope_model::block_module::BlockModule;
@@ -49,9 +50,10 @@ impl BlockDrafter {
         Ok(())
     }
 
-    /// Drafts of this round; a notice says once that a block has fewer than k.
+    /// Positions of the round's pass, those of forced drafts before it included; a notice says once that a block has fewer
+    /// than k.
     fn count(&mut self, ctx: &DraftCtx<'_>) -> usize {
-        let (wanted, most) = (ctx.limit().min(ctx.round.draft_len), self.module.most_drafts());
+        let (wanted, most) = (ctx.drafts().len() + ctx.left(), self.module.most_drafts());
         if ctx.drafting.tree.is_some() && !self.reported.tree {
             self.reported.tree = true;
             self.notice = Some("a block drafter drafts a chain, so --tree has no effect".to_owned());
@@ -107,19 +109,18 @@ impl Drafter for BlockDrafter {
 
     fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {
         let count = self.count(ctx);
-        let Some(anchor) = ctx.committed.last().copied().filter(|_| count > 0) else {
+        let Some(anchor) = ctx.committed.last().copied().filter(|_| count > ctx.drafts().len()) else {
             return Ok(()); // observed states wait until a draft is needed, so plain decoding costs nothing
         };
         self.inject()?;
         let logits = self.module.draft(anchor, count)?;
-        let mut before = anchor;
-        for index in 0..count {
+        while ctx.left() > 0 && ctx.drafts().len() < count {
+            let (index, before) = (ctx.drafts().len(), ctx.drafts().last().map_or(anchor, |draft| draft.token));
             let out = self.position(&logits, index, before)?;
             let predicted = if ctx.drafting.p_min > 0.0 { self.module.confidence(index, before)? } else { None };
             let Some(draft) = ctx.pick_predicted(&out, Some(self.module.draft_vocab()), (index, predicted))? else {
                 break;
             };
-            before = draft.token;
             if !ctx.propose(Draft { more: index + 1 < count, ..draft }) {
                 break;
             }

@@ -167,6 +167,12 @@ impl Copier {
         self.reach *= self.weighed;
     }
 
+    /// Takes a draft of the round that the grammar forces, so that it is accepted.
+    pub(super) fn forced(&mut self, token: TokenId) {
+        self.weighed = 1.0;
+        self.proposed(token);
+    }
+
     /// Whether copies alone promise more than `drafts` further drafts of a model, with copies among them and after them, in
     /// a round of at most `most` drafts.
     pub(super) fn needs_no_model(&self, worth: &Worth, drafts: usize, most: usize) -> bool {

@@ -33,16 +33,16 @@ impl ModelDrafter {
         if same == tokens.len() {
             return Ok(None);
         }
-        let vocab = self.model.spec().info.vocab;
-        let known: Vec<TokenId> = tokens[same..].iter().map(|token| known(*token, vocab)).collect();
-        let Some(out) = self.run(&known)? else { return Ok(None) };
+        let Some(out) = self.run(&tokens[same..])? else { return Ok(None) };
         self.cached.extend_from_slice(&tokens[same..]);
         Ok(Some(out))
     }
 
     /// Runs tokens; none if they do not fit: of a text in another tokenizer's tokens it is known only then.
     fn run(&mut self, tokens: &[TokenId]) -> Result<Option<Forward>, ModelError> {
-        match self.model.forward(tokens, LogitRows::Last) {
+        let vocab = self.model.spec().info.vocab;
+        let known: Vec<TokenId> = tokens.iter().map(|token| known(*token, vocab)).collect();
+        match self.model.forward(&known, LogitRows::Last) {
             Err(ModelError::ContextFull { .. }) => {
                 self.say_full();
                 Ok(None)
@@ -112,26 +112,28 @@ impl Drafter for ModelDrafter {
 
     fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {
         let room = self.room(ctx.committed.len());
-        let limit = ctx.limit().min(ctx.round.draft_len).min(room);
-        if limit == 0 {
+        if ctx.left() == 0 || room == 0 {
             return Ok(());
         }
         // without the anchor, which must run for its logits
         self.cut(self.cached.len().min(ctx.committed.len() - 1))?;
         let mut out = self.follow(ctx.committed)?;
-        for depth in 0..limit {
+        while ctx.left() > 0 && ctx.drafts().len() < room {
+            let tokens: Vec<TokenId> = ctx.drafts().iter().map(|draft| draft.token).collect();
+            let unread = &tokens[self.cached.len().saturating_sub(ctx.committed.len()).min(tokens.len())..];
+            if !unread.is_empty() {
+                out = self.run(unread)?;
+                self.cached.extend_from_slice(if out.is_some() { unread } else { &[] });
+            }
             let Some(row) = out.take() else {
                 break;
             };
-            let Some(draft) = ctx.pick(&row, None, depth)? else {
+            let Some(draft) = ctx.pick(&row, None, ctx.drafts().len())? else {
                 break;
             };
-            let token = draft.token;
-            if !ctx.propose(draft) || depth + 1 == limit {
+            if !ctx.propose(draft) {
                 break;
             }
-            out = self.run(&[token])?;
-            self.cached.extend(out.is_some().then_some(token));
         }
         Ok(())
     }

@@ -178,8 +178,9 @@ impl Drafter for DrafterSet {
             self.draft_stacked(*other, ctx);
             return Ok(());
         }
+        let forced = ctx.drafts().len();
         for kind in self.kind.chain() {
-            if !ctx.drafts().is_empty() {
+            if ctx.drafts().len() > forced {
                 break;
             }
             self.draft_with(*kind, ctx);

@@ -29,15 +29,21 @@ fn chain(ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {
         0 => (layers / 3).max(1),
         asked => usize::from(asked).min(layers),
     };
-    let Some(mut token) = ctx.committed.last().copied() else {
+    let Some(anchor) = ctx.committed.last().copied() else {
         return Ok(());
     };
-    for depth in 0..ctx.limit().min(ctx.round.draft_len) {
-        let out = ctx.target.forward_early(&[token], layers)?;
-        let Some(draft) = ctx.pick(&out, None, depth)? else {
+    let mut read = 0; // the anchor, then drafts
+    while ctx.left() > 0 {
+        let mut out = None;
+        while read <= ctx.drafts().len() {
+            let token = read.checked_sub(1).map_or(anchor, |index| ctx.drafts()[index].token);
+            out = Some(ctx.target.forward_early(&[token], layers)?);
+            read += 1;
+        }
+        let Some(out) = out else { break };
+        let Some(draft) = ctx.pick(&out, None, ctx.drafts().len())? else {
             break;
         };
-        token = draft.token;
         if !ctx.propose(draft) {
             break;
         }

@@ -5,6 +5,7 @@
 
 mod alternatives;
 mod block;
+mod constrained;
 mod copier;
 mod draft_model;
 mod drafter_set;
@@ -21,6 +22,7 @@ mod tree;
 
 pub(super) use alternatives::{Asked, Limits, PassedOver, alternatives};
 pub use block::BlockDrafter;
+pub(super) use constrained::{Constrained, Refused, path_to};
 pub use copier::Copier;
 #[cfg(test)]
 pub(super) use copier::Offer;
@@ -162,6 +164,8 @@ pub struct DraftCtx<'a> {
     pub(super) stopped: Option<Stopped>,
     /// By row, what a draft was preferred to.
     pub(super) passed_over: Vec<(usize, PassedOver)>,
+    /// The grammar of the answer, if it has one.
+    pub(super) constrained: Option<Constrained<'a>>,
 }
 
 /// A token that was not proposed because its probability was too low.
@@ -176,23 +180,43 @@ pub(super) struct Stopped {
 
 impl DraftCtx<'_> {
     /// Adds a draft and returns whether another one may follow. The draft ends at its limit, at a token outside the
-    /// vocabulary, at a tree node whose parent does not exist, and where the stop rule finds that another token would
-    /// not pay off.
+    /// vocabulary or one that the grammar forbids, at a tree node whose parent does not exist, and where the stop rule
+    /// finds that another token would not pay off. In a chain, tokens that the grammar forces after it are drafts, too.
     pub fn propose(&mut self, draft: Draft) -> bool {
-        let index = self.drafts.len();
+        let (index, counted) = (self.drafts.len(), self.counted());
         let is_token = draft.token.0 < self.target.spec().info.vocab;
-        if index >= self.limit || !is_token || draft.row_at(index) > index {
-            self.limit = index;
+        let has_room = counted < self.limit && (counted == index || index < self.most_copied);
+        if !has_room || !is_token || draft.row_at(index) > index || !self.permits_draft(&draft, index) {
+            self.limit = counted;
             return false;
         }
         let is_predicted = draft.q.is_some() || draft.copied.is_some_and(|copied| copied.chance.is_some());
         let ends = |progress: &DraftProgress| is_predicted && !progress.goes_on();
-        let is_last = index + 1 >= self.limit || self.progress.as_ref().is_some_and(ends);
-        let is_last = self.note_proposed(draft.token) || is_last;
+        let is_last = counted + 1 >= self.limit || self.progress.as_ref().is_some_and(ends);
+        let is_last = self.note_proposed(draft.token) || is_last || self.ends_answer(draft.token);
         let draft = Draft { more: draft.more && !is_last, ..draft };
+        let is_chain = draft.row.is_none();
         (self.on_draft)(index, &draft);
         self.drafts.push(draft);
+        if is_chain && self.propose_forced() > 0 {
+            return self.go_on_after_forced(index + 1) && !is_last;
+        }
         !is_last
+    }
+
+    fn permits_draft(&mut self, draft: &Draft, index: usize) -> bool {
+        if self.constrained.is_none() {
+            return true;
+        }
+        let path = path_to(&self.drafts, draft.row_at(index));
+        self.permits(&path, draft.token)
+    }
+
+    /// Takes the forced drafts from index `from` on; returns whether a drafter that reads token by token goes on after
+    /// them: it would have to read them, and a long run costs it more than its further drafts are worth.
+    pub(super) fn go_on_after_forced(&mut self, from: usize) -> bool {
+        let left = self.limit.min(self.round.draft_len).saturating_sub(self.counted());
+        !self.note_forced(from) && self.drafts.len() - from <= left && self.drafts.len() < self.most_copied
     }
 
     /// The limit that ends the draft at a token, and what is below it: the largest probability of q or, where a drafter
@@ -205,6 +229,14 @@ impl DraftCtx<'_> {
             Some(predicted) => [(predicted, own), (largest, rule)],
         };
         limits.into_iter().find(|(sure, p_min)| sure < p_min)
+    }
+
+    /// Drafts that this drafter may still add: k without the drafts that the grammar forced.
+    #[must_use]
+    pub fn left(&self) -> usize {
+        let room = self.most_copied.saturating_sub(self.drafts.len());
+        let left = self.limit.min(self.round.draft_len).saturating_sub(self.counted());
+        if self.constrained.is_some() { left.min(room) } else { left }
     }
 
     /// Proposals so far.
@@ -248,7 +280,10 @@ impl DraftCtx<'_> {
         // Tokens that the target lacks are removed before drawing: dropping a drawn token because of its own value
         // would change the distribution.
         let row = LogitRow::of(out, 0, vocab).within(self.target.spec().info.vocab);
-        let q = self.sampler.distribution(&row, None, position)?;
+        let path = if self.constrained.is_some() { self.path() } else { Vec::new() };
+        let Some(q) = self.distribution(&row, &path, position)? else {
+            return Ok(None); // the drafter knows no token that the grammar allows
+        };
         // the largest probability, since the drawn token's own must not decide whether it is proposed
         let best = q.argmax();
         let largest = q.prob(best);

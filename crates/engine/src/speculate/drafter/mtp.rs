@@ -140,17 +140,15 @@ impl MtpDrafter {
     }
 
     fn chain(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {
-        let limit = ctx.limit().min(ctx.round.draft_len);
         let Some(mut reach) = Reach::new(self) else {
             return Ok(());
         };
         let drafted = (|| {
-            for depth in 0..limit {
-                let Some(draft) = ctx.pick(reach.out(), Some(reach.vocab()), depth)? else {
+            while ctx.left() > 0 && reach.read(ctx.drafts())? {
+                let Some(draft) = ctx.pick(reach.out(), Some(reach.vocab()), ctx.drafts().len())? else {
                     break;
                 };
-                let token = draft.token;
-                if !ctx.propose(draft) || depth + 1 == limit || !reach.advance(token)? {
+                if !ctx.propose(draft) {
                     break;
                 }
             }

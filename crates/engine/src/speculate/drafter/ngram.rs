@@ -18,19 +18,36 @@ impl Drafter for NgramDrafter {
 
     fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {
         let (min, max) = (ctx.drafting.ngram_min.into(), ctx.drafting.ngram_max.into());
-        let Some((mut from, len)) = find(ctx.committed, min, max) else {
+        let forced: Vec<TokenId> = ctx.drafts().iter().map(|draft| draft.token).collect();
+        let found = if forced.is_empty() {
+            find(ctx.committed, min, max)
+        } else {
+            find(&[ctx.committed, &forced].concat(), min, max)
+        };
+        let Some((mut from, len)) = found else {
             return Ok(());
         };
-        for _ in 0..ctx.limit().min(ctx.round.draft_len) {
+        let before = forced.len();
+        while ctx.left() > 0 {
             // a repetition shorter than the draft continues within the draft itself
             let token = match ctx.committed.get(from) {
                 Some(token) => *token,
                 None => ctx.drafts()[from - ctx.committed.len()].token,
             };
-            let copied = Copied { from: from as u32, len: (len + ctx.drafts().len()) as u32, chance: None };
-            from += 1;
+            let index = ctx.drafts().len();
+            let copied = Copied { from: from as u32, len: (len + index - before) as u32, chance: None };
             if !ctx.propose(Draft::copy(token, copied)) {
                 break;
+            }
+            from += 1;
+            // the copy goes on after tokens that the grammar forces only if it has them, too
+            for forced in index + 1..ctx.drafts().len() {
+                let token =
+                    ctx.committed.get(from).copied().unwrap_or_else(|| ctx.drafts()[from - ctx.committed.len()].token);
+                if token != ctx.drafts()[forced].token {
+                    return Ok(());
+                }
+                from += 1;
             }
         }
         Ok(())

@@ -24,15 +24,20 @@ impl Drafter for OracleDrafter {
     }
 
     fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {
-        let Some(rest) = self.answer.strip_prefix(ctx.committed) else {
+        let forced: Vec<TokenId> = ctx.drafts().iter().map(|draft| draft.token).collect();
+        let rest = self.answer.strip_prefix(ctx.committed).and_then(|rest| rest.strip_prefix(&forced[..]));
+        if rest.is_none() {
             if !std::mem::take(&mut self.answer).is_empty() {
                 let text = "the text differs from the plain answer, so the oracle cannot draft any more in this turn";
                 self.notice = Some(text.to_owned());
             }
             return Ok(());
-        };
-        for token in rest.iter().take(ctx.limit().min(ctx.round.draft_len)) {
-            ctx.propose(Draft::certain(*token));
+        }
+        while ctx.left() > 0 {
+            let next = self.answer.get(ctx.committed.len() + ctx.drafts().len());
+            if next.is_none_or(|token| !ctx.propose(Draft::certain(*token))) {
+                break;
+            }
         }
         Ok(())
     }

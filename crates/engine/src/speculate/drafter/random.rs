@@ -16,10 +16,12 @@ impl Drafter for RandomDrafter {
 
     fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {
         let vocab = ctx.target.spec().info.vocab;
-        for depth in 0..ctx.limit().min(ctx.round.draft_len) {
-            let u = ctx.round.draw(Purpose::Draft, depth);
+        while ctx.left() > 0 {
+            let u = ctx.round.draw(Purpose::Draft, ctx.drafts().len());
             let token = ((f64::from(u) * f64::from(vocab)) as u32).min(vocab.saturating_sub(1));
-            ctx.propose(Draft::certain(TokenId(token)));
+            if !ctx.propose(Draft::certain(TokenId(token))) {
+                break;
+            }
         }
         Ok(())
     }

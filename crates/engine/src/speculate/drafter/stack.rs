@@ -16,14 +16,19 @@ impl DraftCtx<'_> {
         if self.round.draft_len == 0 || self.limit == 0 {
             return false;
         }
-        let copier = self.copier.as_mut();
-        copier.map(|copier| copier.begin(self.committed)).is_some()
+        let Some(copier) = self.copier.as_mut() else {
+            return false;
+        };
+        copier.begin(self.committed);
+        self.drafts.iter().for_each(|forced| copier.forced(forced.token));
+        true
     }
 
     /// Whether copies alone promise more than what the other drafter may still draft.
     pub(super) fn needs_no_model(&self) -> bool {
         self.copier.as_ref().is_some_and(|copier| {
-            let left = self.limit.min(self.round.draft_len).saturating_sub(copier.drafted());
+            let forced = self.drafts.iter().filter(|draft| draft.forced).count();
+            let left = self.limit.min(self.round.draft_len).saturating_sub(copier.drafted().saturating_sub(forced));
             copier.needs_no_model(&self.worth(), left, self.most_copied)
         })
     }
@@ -35,6 +40,13 @@ impl DraftCtx<'_> {
     /// A copy in place of a model's draft, whose most probable token is `best` with probability `q`.
     pub(super) fn copy_instead(&mut self, best: TokenId, q: f32) -> Option<Draft> {
         let offer = self.copier.as_mut()?.instead_of(best, q)?;
+        let (Beside::Better(Offer { token, .. }) | Beside::Worse(Offer { token, .. })) = offer;
+        if self.constrained.is_some() {
+            let path = self.path();
+            if !self.permits(&path, token) {
+                return None;
+            }
+        }
         let Offer { token, copied, chance } = match offer {
             Beside::Better(copy) => copy,
             Beside::Worse(copy) => {
@@ -58,6 +70,14 @@ impl DraftCtx<'_> {
         self.needs_no_model()
     }
 
+    /// Takes drafts that the grammar forces; returns whether copies alone should follow them.
+    pub(super) fn note_forced(&mut self, from: usize) -> bool {
+        if let Some(copier) = &mut self.copier {
+            self.drafts[from..].iter().for_each(|draft| copier.forced(draft.token));
+        }
+        self.needs_no_model()
+    }
+
     /// Proposes the copies that are worth their rows, up to `most` drafts in the round.
     pub(super) fn propose_copies(&mut self, most: usize) {
         let (worth, most) = (self.worth(), most.min(self.most_copied));
@@ -77,14 +97,16 @@ impl DraftCtx<'_> {
 
     fn push_copy(&mut self, copier: &mut Copier, copy: &Offer) -> bool {
         let (index, draft) = (self.drafts.len(), Draft::copy(copy.token, copy.copied));
-        if draft.token.0 >= self.target.spec().info.vocab {
+        if draft.token.0 >= self.target.spec().info.vocab || !self.permits_draft(&draft, index) {
             return false;
         }
         self.stopped = None; // a copy stands where that token would have stood
         (self.on_draft)(index, &draft);
         self.drafts.push(draft);
         copier.proposed(copy.token);
-        true
+        self.propose_forced();
+        self.drafts[index + 1..].iter().for_each(|forced| copier.forced(forced.token));
+        self.drafts.len() < self.most_copied
     }
 }
 

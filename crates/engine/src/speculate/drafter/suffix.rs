@@ -35,7 +35,7 @@ impl Drafter for SuffixDrafter {
     fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {
         ctx.copier = Some(std::mem::take(&mut self.copier));
         if ctx.begin_copying() {
-            let most = ctx.limit().min(ctx.round.draft_len);
+            let most = ctx.drafts().len() + ctx.left();
             ctx.propose_copies(most);
         }
         self.copier = ctx.copier.take().unwrap_or_default();

@@ -130,6 +130,7 @@ pub(super) fn draft_with_stop_rule(
         copier: None,
         progress: stop_rule.map(DraftProgress::new),
         drafts: Vec::new(),
+        constrained: None,
     };
     drafter.draft(&mut ctx).unwrap();
     let (drafts, stopped) = (ctx.drafts, ctx.stopped);

@@ -32,11 +32,18 @@ struct Node {
 struct Tree {
     nodes: Vec<Node>,
     budget: usize,
+    /// Drafts before its root: a chain that the grammar forces.
+    forced: Vec<TokenId>,
 }
 
 /// Drafts a tree of at most `ctx.limit()` nodes.
 pub(super) fn grow(ctx: &mut DraftCtx<'_>, reach: &mut Reach<'_>) -> Result<(), ModelError> {
-    let mut tree = Tree { nodes: Vec::new(), budget: ctx.limit() };
+    let forced: Vec<TokenId> = ctx.drafts().iter().map(|draft| draft.token).collect();
+    let budget = ctx.limit().min(ctx.most_copied.saturating_sub(forced.len()));
+    let mut tree = Tree { nodes: Vec::new(), budget, forced };
+    if !reach.go_to(&tree.forced)? {
+        return Ok(());
+    }
     tree.expand(ctx, reach, None)?;
     for _ in 1..ctx.round.draft_len {
         let Some(next) = tree.most_promising(ctx.round.draft_len) else {
@@ -54,10 +61,14 @@ pub(super) fn grow(ctx: &mut DraftCtx<'_>, reach: &mut Reach<'_>) -> Result<(), 
 
 impl Tree {
     /// Adds the alternatives that may follow `parent`; `reach` is at that node.
-    fn expand(&mut self, ctx: &DraftCtx<'_>, reach: &Reach<'_>, parent: Option<usize>) -> Result<(), ModelError> {
+    fn expand(&mut self, ctx: &mut DraftCtx<'_>, reach: &Reach<'_>, parent: Option<usize>) -> Result<(), ModelError> {
         let (depth, weight) = parent.map_or((0, 1.0), |at| (self.nodes[at].depth + 1, self.nodes[at].weight));
         let row = LogitRow::of(reach.out(), 0, Some(reach.vocab()));
-        let q = ctx.sampler.distribution(&row, None, ctx.round.position + depth)?;
+        let path = parent.map_or_else(|| self.forced.clone(), |at| self.path(at));
+        let position = ctx.round.position + path.len();
+        let Some(q) = ctx.distribution(&row, &path, position)? else {
+            return Ok(());
+        };
         if q.prob(q.argmax()) < ctx.drafting.p_min {
             return Ok(());
         }
@@ -89,10 +100,11 @@ impl Tree {
         self.chosen().into_iter().find(open)
     }
 
-    /// Tokens from the anchor to a node.
+    /// Tokens from the anchor to a node, forced ones included.
     fn path(&self, at: usize) -> Vec<TokenId> {
         let mut path: Vec<TokenId> =
             std::iter::successors(Some(at), |at| self.nodes[*at].parent).map(|at| self.nodes[at].draft.token).collect();
+        path.extend(self.forced.iter().rev());
         path.reverse();
         path
     }
@@ -101,11 +113,12 @@ impl Tree {
     fn propose(self, ctx: &mut DraftCtx<'_>) {
         let mut chosen = self.chosen();
         chosen.sort_unstable();
-        let mut rows = vec![0; self.nodes.len()];
+        let root = self.forced.len();
+        let mut rows = vec![root; self.nodes.len()];
         for (index, at) in chosen.into_iter().enumerate() {
             let node = &self.nodes[at];
-            rows[at] = index + 1;
-            ctx.propose(node.draft.clone().at_row(node.parent.map_or(0, |parent| rows[parent])));
+            rows[at] = root + index + 1;
+            ctx.propose(node.draft.clone().at_row(node.parent.map_or(root, |parent| rows[parent])));
         }
     }
 }

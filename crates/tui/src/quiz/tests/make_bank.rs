@@ -78,7 +78,8 @@ fn settings() -> Vec<(&'static str, Settings)> {
 
 /// Every round of a run that can be asked and fits the smallest screen.
 fn asked(name: &str, settings: Settings) -> Vec<Item> {
-    let mut driver = Driver::new(draftscope_engine::spawn(EngineConfig { recipe: recipe(), settings }).unwrap());
+    let mut driver =
+        Driver::new(draftscope_engine::spawn(EngineConfig { recipe: recipe(), settings, grammar: None }).unwrap());
     let mut items = Vec::new();
     for (number, prompt) in PROMPTS.iter().enumerate() {
         let message = Message { role: Speaker::User, content: (*prompt).to_owned() };

@@ -2,6 +2,7 @@
 
 use super::{MtpDrafter, Stage};
 use draftscope_model::{Forward, ModelError};
+use draftscope_protocol::verify::Draft;
 use draftscope_protocol::{MtpSpec, Pairing, TokenId};
 
 /// A path of drafts after the settled slots, and the modules' predictions along it.
@@ -81,6 +82,16 @@ impl<'a> Reach<'a> {
             Err(error) => {
                 self.path.pop();
                 return Err(error);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Extends the path to these drafts of a chain. False if the text is too short for a deeper module.
+    pub(in crate::speculate::drafter) fn read(&mut self, drafts: &[Draft]) -> Result<bool, ModelError> {
+        for draft in drafts.get(self.path.len()..).unwrap_or_default() {
+            if !self.advance(draft.token)? {
+                return Ok(false);
             }
         }
         Ok(true)

@@ -24,10 +24,12 @@ impl Stage {
 
     /// Announces a chain of greedy drafts of the only module: from the second on it reads its own tokens and states.
     pub(super) fn announce(&mut self, spec: &MtpSpec, ctx: &DraftCtx<'_>) {
-        let is_chain = ctx.round.greedy && ctx.drafting.tree.is_none();
+        // a grammar may choose another token than the module's best
+        let is_chain = ctx.round.greedy && ctx.drafting.tree.is_none() && ctx.constrained.is_none();
         let reads_own = is_chain && spec.pairing == Pairing::Next && !spec.holds_position();
         let count = if reads_own { ctx.limit().min(ctx.round.draft_len) } else { 0 };
-        let logits = if ctx.sampler.sampling.is_greedy() { LogitRows::Best } else { LogitRows::All };
+        let needs_all = !ctx.sampler.sampling.is_greedy() || ctx.constrained.is_some();
+        let logits = if needs_all { LogitRows::All } else { LogitRows::Best };
         self.module.expect_drafts(count, logits);
     }
 
