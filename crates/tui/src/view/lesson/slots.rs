@@ -4,6 +4,8 @@
 
 use super::super::prelude::*;
 use super::super::round::verdict;
+use super::hides;
+use crate::lesson::Hidden;
 
 /// Width of the labels.
 const LABEL: usize = 16;
@@ -69,7 +71,7 @@ fn drawn(screen: Screen, round: &Round, width: u16) -> Vec<Line<'static>> {
         };
         lines.push(row("verdict", "", (0..=round.drafts.len()).map(judged).collect()));
     }
-    if round.is_complete {
+    if round.is_complete && !hides(screen, Hidden::Rollback) {
         let after = |index: usize| if kept(index) { filled(index) } else { empty(index) };
         lines.push(row("after rollback", "▒▒▒▒▒", (0..=round.drafts.len()).map(after).collect()));
         let slots = |count: usize| if count == 1 { "1 slot".to_owned() } else { format!("{count} slots") };
