@@ -312,7 +312,8 @@ fn no_panel_gives_an_answer_away() {
         (4, 2, &["left over: "]),
         (4, 4, &["min(1, p/q) ="]),
         (4, 9, &["Σ"]),
-        (6, 4, &["speedup 0."]),
+        (6, 4, &["speedup 0.", "0.41×"]),
+        (3, 12, &["Obama 0."]),
     ] {
         let mut stage = demo();
         open(&mut stage, lesson);

@@ -63,12 +63,15 @@ pub(super) fn areas(screen: Screen, area: Rect) -> (Rect, Vec<Side>) {
     (words, stacked(&panels, side, presents))
 }
 
-/// The panels, and the answer of the run below them where they leave that much room.
+/// The panels, and the answer of the run below them where they leave that much room. Its speed would give away what a
+/// question asks, or the one after a run.
 fn with_answer(screen: Screen, mut panels: Vec<Option<Panel>>, height: u16) -> Vec<Option<Panel>> {
     let used = panels.iter().fold(0_u16, |used, panel| used.saturating_add(size(*panel).1));
     let has_text = panels.iter().any(|panel| matches!(panel, Some(Panel::Answer | Panel::Lanes)));
     let has_run = screen.app.lesson.run(&screen.app.lessons).and_then(|run| run.turn(screen.session)).is_some();
-    if has_run && !has_text && height >= used.saturating_add(LEAST) {
+    let step = screen.app.lesson.at(&screen.app.lessons).map(|(_, step)| step);
+    let tells = is_open(screen) || step.is_some_and(|step| step.run.is_some());
+    if has_run && !tells && !has_text && height >= used.saturating_add(LEAST) {
         panels.push(Some(Panel::Answer));
     }
     panels

@@ -76,10 +76,12 @@ fn drawn(screen: Screen, round: &Round, width: u16) -> Vec<Line<'static>> {
         lines.push(row("after rollback", "▒▒▒▒▒", (0..=round.drafts.len()).map(after).collect()));
         let slots = |count: usize| if count == 1 { "1 slot".to_owned() } else { format!("{count} slots") };
         let (stay, gone) = (round.accepted() + 1, round.drafts.len() - round.accepted());
-        let next = round.committed.last().map_or(String::new(), |piece| {
-            format!(" The next anchor is {}: it is in no slot yet, the next pass reads it first.", text::quoted(piece))
-        });
-        let said = format!("{} of {} stay, {gone} rolled back.{next}", stay, slots(round.drafts.len() + 1));
+        // short enough for one line at 80 columns
+        let next = round
+            .committed
+            .last()
+            .map_or(String::new(), |piece| format!("; the next anchor {} is in no slot yet", text::quoted(piece)));
+        let said = format!("{} of {} stay, {gone} rolled back{next}.", stay, slots(round.drafts.len() + 1));
         lines.push(Line::default());
         lines.extend(wrapped(&said, width, screen.theme[Role::Text]));
     }
