@@ -380,6 +380,7 @@ fn lessons_are_drawn_at_every_size() {
         (1, "<Right><Enter><End>", "bytes"),
         (2, "<Enter><Right>......", "slots"),
         (4, "", "residual"),
+        (4, "<Right><Right><Right><Right><Right><Right><Right><Right><Right><Down><Enter>", "histogram"),
         (5, "", "wiring"),
         (6, "<Right><Right><Enter><End><Right><Right>", "sliders"),
     ] {

@@ -43,7 +43,10 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         lines.push(row(&name, &tally.shares, tail(&tally, agrees), roles));
     }
     let note = "≠ differs from p by more than chance explains (three standard errors).";
-    lines.extend(wrapped(note, inner.width, screen.theme[Role::TextDim]));
+    let note = wrapped(note, inner.width, screen.theme[Role::TextDim]);
+    if lines.len() + note.len() <= inner.height.into() {
+        lines.extend(note);
+    }
     put(lines, inner, frame);
 }
 
