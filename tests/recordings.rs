@@ -83,6 +83,10 @@ fn recordings_were_made_with_the_bundled_module() {
     for path in demos().into_iter().chain(lessons) {
         let session = session(&path);
         let header = session.header().unwrap();
+        if path.parent().is_some_and(|folder| folder.ends_with("lessons")) {
+            // 30 blocks of 3,538,944 in Q4_1, and the embedding, which is the head too, 49,152 × 576 in Q8_0
+            assert_eq!(header.model.active_weights, 134_479_872, "{}: record it again", path.display());
+        }
         let mut drafters = header.drafter.iter().chain(&header.drafters);
         let mtp = drafters.find(|drafter| drafter.kind == DrafterKind::Mtp).unwrap();
         assert_eq!(mtp.sha256.as_deref(), Some(module.as_str()), "{}: record it again", path.display());
@@ -142,6 +146,22 @@ fn answer(run: &Run, consumer: Option<Recorder>) -> Session {
     session
 }
 
+/// How often a run is repeated while other work on the machine hides its numbers.
+const TRIES: usize = 3;
+
+/// Answers the run of a lesson, again where its speedup was not measured.
+fn measured(run: &Run) -> Session {
+    let mut session = answer(run, None);
+    for _ in 1..TRIES {
+        let speedup = run.turn(&session).and_then(|turn| turn.speedup());
+        if speedup.is_some_and(|speedup| !speedup.is_disturbed()) {
+            break;
+        }
+        session = answer(run, None);
+    }
+    session
+}
+
 /// What a lesson says of its run, whatever the machine: checked on the real model.
 fn holds(name: &str, run: &Run, session: &Session) {
     let turn = run.turn(session).unwrap_or_else(|| panic!("{name} did not run"));
@@ -158,6 +178,11 @@ fn holds(name: &str, run: &Run, session: &Session) {
             let drafts = own.rounds[0].drafts.iter().map(|draft| draft.piece.lossy().into_owned());
             assert_eq!(drafts.collect::<String>(), " States of America");
         }
+        "obama" => {
+            assert_eq!(outcomes(0), [Accepted], "the user's draft: {}", own.text());
+            let p = own.rounds[0].judgement(0).and_then(|judged| judged.p).unwrap();
+            assert!((0.5..0.9).contains(&p), "accepted below 90 %: {p}");
+        }
         "round" => {
             assert_eq!(outcomes(0), [Accepted; 3], "a bonus first");
             assert_eq!(outcomes(1), [Rejected, NotReached, NotReached], "a rejection within two rounds");
@@ -170,10 +195,11 @@ fn holds(name: &str, run: &Run, session: &Session) {
             assert!(turn.answer(Lane::Rival).departures().count() > 0, "{}", text(Lane::Rival));
             assert_ne!(text(Lane::Speculative), text(Lane::Rival));
         }
-        "slow" | "losing" => {
-            let speedup = turn.speedup().unwrap_or_else(|| panic!("{name}: too few plain passes for a speedup"));
-            assert!(speedup.value < 1.0, "{name} loses: {speedup:?}");
-        }
+        // a busy machine may leave too few plain passes beside the rounds: then the lesson says so, and nothing is asserted
+        "slow" | "losing" => match turn.speedup().filter(|speedup| !speedup.is_disturbed()) {
+            Some(speedup) => assert!(speedup.low < 1.0, "{name} does not win: {speedup:?}"),
+            None => println!("{name}: its speedup is not known on this busy machine"),
+        },
         "sampling" => assert!((0..own.rounds.len()).any(|round| outcomes(round).contains(&Rejected))),
         _ => {}
     }
@@ -195,14 +221,17 @@ fn every_lesson_is_played_on_the_real_model() {
         for (index, step) in entry.lesson.step.iter().enumerate() {
             if let Some(run) = &step.run {
                 let name = run.recording.clone().unwrap();
-                session = known.entry(name.clone()).or_insert_with(|| answer(run, None)).clone();
+                session = known.entry(name.clone()).or_insert_with(|| measured(run)).clone();
                 holds(&name, run, &session);
             }
             if step.quiz {
                 continue;
             }
             let shown = entry.lesson.shown(index, &session);
-            assert_eq!(shown.right.is_some(), !step.choices.is_empty(), "{} step {}", entry.name, index + 1);
+            let run = entry.lesson.run_at(index);
+            let is_unknown = step.measured.as_ref().is_some_and(|measured| measured.is_unknown(&session, run));
+            let is_known = !step.choices.is_empty() && !is_unknown;
+            assert_eq!(shown.right.is_some(), is_known, "{} step {}", entry.name, index + 1);
             let texts = shown.choices.iter().flat_map(|(text, why)| [text, why]).chain([&shown.text, &shown.reveal]);
             for text in texts {
                 assert!(!text.contains("(not measured yet)"), "{} step {}: {text}", entry.name, index + 1);

@@ -129,6 +129,7 @@ fn page(entry: &LessonEntry, read: Read) -> Result<String, ExportError> {
     let mut steps = Vec::new();
     for (step, played) in entry.lesson.step.iter().zip(play_lesson(entry, recordings(read), COLUMNS)) {
         let frames: Vec<_> = played.frames.iter().map(|drawing| drawings.place(drawing)).collect();
+        let answered = played.answered.as_ref().map(|drawing| drawings.place(drawing));
         let run = step.run.as_ref().map(|run| Ok::<_, ExportError>((run, player(run, read)?))).transpose()?;
         steps.push(json!({
             "text": played.shown.text,
@@ -139,6 +140,7 @@ fn page(entry: &LessonEntry, read: Read) -> Result<String, ExportError> {
             "notes": played.shown.notes,
             "source": step.source,
             "frames": frames,
+            "answered": answered,
             "task": step.task.as_ref().map(|task| json!({
                 "start": task.start, "free": task.free, "speedup": task.speedup,
             })),

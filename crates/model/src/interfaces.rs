@@ -241,6 +241,7 @@ impl LoadContext<'_> {
     pub(crate) fn info(&self) -> ModelInfo {
         let mut info = self.config.transformer().describe(self.source.name(), self.source.file_name());
         info.own_name = self.source.other_name();
+        info.active_weights = self.config.plan().active_weights();
         info.sha256.clone_from(&self.options.sha256);
         info
     }

@@ -92,6 +92,10 @@ pub struct ModelInfo {
     pub context_length: u32,
     /// Bytes that the weights take in memory.
     pub weight_bytes: u64,
+    /// Weights that a row is multiplied with: without tables that are only looked up and experts that do not run; 0 if
+    /// unknown, and in older traces.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub active_weights: u64,
     /// Bytes of KV cache per position.
     pub kv_bytes_per_token: u64,
     /// Bytes per position that keys and values of all heads would take, if the cache stores a latent row instead of

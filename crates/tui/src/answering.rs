@@ -16,7 +16,7 @@ impl App {
 
     /// Whether an answer is in progress or a prompt on its way.
     pub(super) fn is_busy(&self, session: &Session) -> bool {
-        !self.has_ended && (session.is_generating() || self.is_awaiting(session))
+        !self.has_ended && (session.is_generating() || self.is_awaiting(session) || self.left.is_some())
     }
 
     /// Whether a prompt was sent that no event mentions yet.

@@ -116,9 +116,13 @@ pub struct App {
     pub(super) lessons: Vec<super::lesson::Entry>,
     /// What of them was done.
     pub(super) progress: super::lesson::Progress,
-    /// The source's own run, while a lesson's recording is shown in its place, and the parts of this state that belong
-    /// to it.
+    /// The source's own run, while a recording or a lesson's run is shown in its place, and the parts of this state that
+    /// belong to it.
     pub(super) aside: Option<Timeline>,
+    /// What is in its place is no recording but a lesson's run on the engine.
+    pub(super) runs_lesson: bool,
+    /// A lesson's run that was left while its answer was under way.
+    pub(super) left: Option<super::lesson_run::LeftRun>,
     aside_places: (Vec<usize>, HashSet<u32>, Playback),
     pub(super) awaiting: Option<Awaiting>,
     /// Requested settings, and the settings at the time of the request.
@@ -209,6 +213,8 @@ impl App {
             progress: progress.unwrap_or_default(),
             quiz: super::quiz::Quiz { results, ..Default::default() },
             aside: None,
+            runs_lesson: false,
+            left: None,
             aside_places: Default::default(),
             awaiting: None,
             wanted: None,
@@ -240,6 +246,7 @@ impl App {
     /// Shows a recording instead of the source's own run.
     pub(super) fn show_recording(&mut self, time: &mut Timeline, recording: Timeline) {
         let own = std::mem::replace(time, recording);
+        self.runs_lesson = false;
         if self.aside.is_none() {
             self.aside = Some(own);
             let places = (&mut self.conversations, &mut self.abandoned);
@@ -256,7 +263,8 @@ impl App {
     /// Shows the source's own run again.
     pub(super) fn end_recording(&mut self, time: &mut Timeline) {
         if let Some(own) = self.aside.take() {
-            *time = own;
+            let left = std::mem::replace(time, own);
+            self.leave_lesson_run(left);
             (self.conversations, self.abandoned, self.playback) = std::mem::take(&mut self.aside_places);
             (self.selected, self.cell, self.scroll, self.plays) = (None, None, Scroll::Follow, false);
             self.timelines += 1;

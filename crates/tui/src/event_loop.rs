@@ -1,6 +1,6 @@
 //! The loop that connects a source, keys and a screen.
 //!
-//! Invariant: consumers see every event before the session does. The loop reads all pending events, then draws one
+//! Invariant: consumers see every event of the user's run before the session does; turns of lessons are in no recording. The loop reads all pending events, then draws one
 //! frame if anything changed, at most 60 a second and for no more than a share of the time, so that drawing leaves the
 //! engine its processors and does not hold up keys. Events between two frames wait for the next one: waking for each would
 //! cost the engine more than drawing. Nothing wakes the loop while nothing happens. Other files say what events and keys
@@ -117,7 +117,7 @@ impl EventLoop {
         !self.app.options.no_mouse
     }
 
-    /// The source's own run, also while a lesson's recording is shown.
+    /// The source's own run, also while a recording or a lesson's run is shown.
     pub(super) fn own(&self) -> &Timeline {
         self.app.aside.as_ref().unwrap_or(&self.time)
     }
@@ -183,6 +183,7 @@ impl EventLoop {
                     ticked = Instant::now();
                     let commands = update::tick(&mut self.app, &mut self.time);
                     self.send(commands);
+                    self.follow_up();
                 },
                 look = changed(&mut self.look) => self.app.reload(look),
                 () = sleep_until(next_frame), if is_dirty => continue,
@@ -269,8 +270,8 @@ impl EventLoop {
 
     fn send(&mut self, commands: Vec<Command>) {
         for command in commands {
-            // requests about a lesson's recording are not for the source
-            if self.app.aside.is_none() || command == Command::Shutdown {
+            // requests about a recording are not for the source
+            if !self.app.shows_recording() || command == Command::Shutdown {
                 self.send_one(command);
             }
         }
@@ -300,14 +301,13 @@ impl EventLoop {
     }
 
     fn apply(&mut self, event: Event) {
-        for dropped in self.consumers.event(&event) {
-            self.app.toast = Some(dropped.to_string());
-            self.dropped.push(dropped);
+        if !self.app.is_of_lesson(&event) {
+            for dropped in self.consumers.event(&event) {
+                self.app.toast = Some(dropped.to_string());
+                self.dropped.push(dropped);
+            }
         }
-        let time = self.app.aside.as_mut().unwrap_or(&mut self.time);
-        self.app.pending.on_event(&event);
-        time.apply(event);
-        self.app.pending.look(time.live());
+        self.app.deliver(&mut self.time, event);
     }
 
     /// The source has closed its channel: normal for a recording, a failure for a live engine.

@@ -6,6 +6,7 @@
 
 mod check;
 mod fact;
+mod histogram;
 mod progress;
 mod row;
 mod run;
@@ -19,6 +20,7 @@ use draftscope_session::text::printable;
 
 pub use check::{LessonError, check};
 pub(super) use fact::{Fact, filled, grouped};
+pub(super) use histogram::{DRAWS, Tally, tallies};
 pub(super) use progress::Progress;
 pub(super) use row::{ListRow, list_rows, row_of};
 pub use run::{Run, drafted};
@@ -75,6 +77,10 @@ pub struct Step {
     pub task: Option<Task>,
     /// The panels beside the words, from top to bottom.
     pub show: Vec<Panel>,
+    /// Panels that join them once the question is answered.
+    pub after: Vec<Panel>,
+    /// What the panels leave out: until the question is answered, or on the whole step where nothing is asked.
+    pub hides: Vec<Hidden>,
     /// What drawings show that is not taken from a run.
     pub example: Option<Example>,
     /// Where the statements come from: papers, pages or files of this repository.
@@ -111,7 +117,19 @@ impl Measured {
         let value = self.fact.value(session, run)?;
         Some(self.bounds.iter().filter(|bound| value >= **bound).count())
     }
+
+    /// Whether the run is over and did not give the number: other work on the machine disturbed its passes, or left too
+    /// few of them next to each other.
+    #[must_use]
+    pub fn is_unknown(&self, session: &Session, run: Option<&Run>) -> bool {
+        !self.fact.is_of_round()
+            && self.fact.value(session, run).is_none()
+            && run.is_some_and(|run| run.is_over(session))
+    }
 }
+
+/// Said in place of a number that a run did not give.
+pub(crate) const UNKNOWN: &str = "not known on this busy machine";
 
 /// What the user has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -174,6 +192,8 @@ pub enum Panel {
     Slots,
     /// Drawing: p, q, min(1, p/q) and the residual.
     Residual,
+    /// Drawing: a thousand draws at one position under each rule, against p.
+    Histogram,
     /// Drawing: the wiring of an MTP module.
     Wiring,
     /// Drawing: a chain of drafts against parallel heads.
@@ -184,6 +204,31 @@ pub enum Panel {
     Training,
     /// Sliders of the cost model.
     Sliders,
+}
+
+/// A part of a panel that would give an answer away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Hidden {
+    /// Times and speedups measured in the run: of `bytes` and `sliders`.
+    Measured,
+    /// The chance of acceptance, and the sums over all candidates: of `residual`.
+    Chance,
+    /// What is left over of p: of `residual`.
+    LeftOver,
+    /// The slots after the rollback: of `slots`.
+    Rollback,
+}
+
+impl Hidden {
+    /// Whether a panel has this part.
+    pub(crate) fn is_of(self, panel: Panel) -> bool {
+        match self {
+            Self::Measured => matches!(panel, Panel::Bytes | Panel::Sliders),
+            Self::Chance | Self::LeftOver => panel == Panel::Residual,
+            Self::Rollback => panel == Panel::Slots,
+        }
+    }
 }
 
 /// What drawings show that no run gave.
@@ -198,6 +243,8 @@ pub struct Example {
     pub q: Vec<f64>,
     /// Whether the drafter reads the target's KV cache.
     pub shares_cache: bool,
+    /// The k of `top-k` whose acceptance stands beside that of the lossless rules; 0 for none.
+    pub top_k: u8,
 }
 
 impl Step {

@@ -31,6 +31,8 @@ pub struct PlayedStep {
     pub shown: ShownStep,
     /// Its panels: one picture, or one for each action on the way to its goal; none where the step has no panel.
     pub frames: Vec<Buffer>,
+    /// Its panels once the question is answered, where they show more then.
+    pub answered: Option<Buffer>,
 }
 
 /// Plays a lesson to its end; pictures have so many columns.
@@ -93,12 +95,14 @@ impl Player {
             self.app.lesson.sliders = solution;
         }
         let shown = entry.lesson.shown(index, self.time.shown());
+        let mut answered = None;
         if let Some(right) = shown.right {
             self.app.lesson.choice = right;
             self.act(Action::Open);
+            answered = self.picture().filter(|picture| frames.last() != Some(picture));
         }
         self.act(Action::Open);
-        PlayedStep { shown, frames }
+        PlayedStep { shown, frames, answered }
     }
 
     /// Acts until a goal is reached, with a picture after each action that changed something.

@@ -29,6 +29,7 @@ mod hit_map;
 mod keymap;
 mod lesson;
 mod lesson_player;
+mod lesson_run;
 mod line_input;
 mod marks;
 mod offscreen;

@@ -45,6 +45,12 @@ impl LineInput {
         match key.code {
             KeyCode::Char(c) if plain && !c.is_control() && self.text.chars().count() < max => self.text.push(c),
             KeyCode::Backspace => drop(self.text.pop()),
+            // as in a shell: the line, and the last word
+            KeyCode::Char('u') if key.modifiers == KeyModifiers::CONTROL && !self.text.is_empty() => self.text.clear(),
+            KeyCode::Char('w') if key.modifiers == KeyModifiers::CONTROL && !self.text.is_empty() => {
+                let kept = self.text.trim_end().rfind(' ').map_or(0, |space| space + 1);
+                self.text.truncate(kept);
+            }
             _ => return false,
         }
         self.choice = 0;
@@ -106,5 +112,16 @@ mod tests {
         assert!(!entry.input(KeyEvent::new(KeyCode::Char('x'), KeyModifiers::CONTROL)));
         assert!(entry.input(KeyEvent::from(KeyCode::Backspace)));
         assert_eq!(entry.text().len(), MAX - 1);
+    }
+
+    #[test]
+    fn the_line_and_its_last_word_are_deleted_as_in_a_shell() {
+        let control = |c| KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL);
+        let mut entry = typed(" States of América");
+        assert!(entry.input(control('w')));
+        assert_eq!(entry.text(), " States of ");
+        assert!(entry.input(control('u')));
+        assert_eq!(entry.text(), "");
+        assert!(!entry.input(control('u')) && !entry.input(control('w')), "nothing is left to delete");
     }
 }

@@ -70,7 +70,7 @@ impl App {
     /// Steps of the newest round's verdicts that are shown, while not all are.
     pub(super) fn veil(&self, live: &Session) -> Option<usize> {
         let round = open_round(live).filter(|round| round.verdict_steps() > 0)?;
-        if !self.plays || self.aside.is_some() || !self.shows_verdicts(round_number(live)) {
+        if !self.plays || self.shows_recording() || !self.shows_verdicts(round_number(live)) {
             return None;
         }
         let shown = self.unveiled.filter(|(number, _)| *number == round.round).map_or(1, |(_, steps)| steps);

@@ -20,7 +20,7 @@
   };
 
   // a question: its first answer scores; a wrong choice answers its own belief
-  const question = (section, step, index) => {
+  const question = (section, step, index, show) => {
     let tries = 0;
     const replies = make("div");
     const buttons = step.choices.map(([text, why], choice) => {
@@ -40,6 +40,7 @@
         if (isRight || tries >= step.choices.length - 1) {
           buttons.forEach((other, place) => { other.disabled = true; if (place === step.right) other.classList.add("right"); });
           replies.append(make("p", step.reveal, "reveal"));
+          if (step.answered !== null) (show ? show(step.answered) : replies.append(drawing(step.answered)[0]));
           onward(section, index);
         }
       });
@@ -151,13 +152,13 @@
         section.append(frame);
       }
     }
-    let show = () => {};
+    let show = null;
     if (step.frames.length) {
       const [image, set] = drawing(step.frames[0]);
       section.append(image);
       show = set;
     }
-    if (step.choices.length) question(section, step, index);
+    if (step.choices.length) question(section, step, index, show);
     else if (step.task) sliders(section, step, index);
     else if (step.frames.length > 1) stepper(section, step, index, show);
     else onward(section, index);

@@ -267,6 +267,7 @@ fn spec((source, config, plan): Source<'_>, weights: &Weights, kv: &KvShape) -> 
     let mut info = config.describe(source.name(), source.file_name());
     info.own_name = source.other_name();
     info.weight_bytes = weights.bytes() as u64;
+    info.active_weights = plan.active_weights();
     let experts = weights.layers.iter().filter_map(|layer| layer.feed.experts_met()).reduce(ExpertsMet::and);
     (info.expert_bytes, info.expert_row_bytes) = experts.map_or((0, 0), |experts| (experts.bytes, experts.row_bytes));
     info.kv_bytes_per_token = kv.bytes_per_position();

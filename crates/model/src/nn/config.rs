@@ -115,6 +115,7 @@ impl TransformerConfig {
             vocab: self.vocab as u32,
             context_length: self.context_length as u32,
             weight_bytes: 0,
+            active_weights: 0,
             kv_bytes_per_token: 0,
             unfolded_kv_bytes_per_token: 0,
             expert_bytes: 0,

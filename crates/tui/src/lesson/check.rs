@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use super::{BUNDLED, Fact, Lesson, Panel, Run, Slider, Sliders, Step};
+use super::{BUNDLED, Fact, Hidden, Lesson, Panel, Run, Slider, Sliders, Step};
 use draftscope_protocol::{MAX_DRAFT_LEN, Sampling};
 
 /// Most words of a text on screen, and of the reply to a wrong choice.
@@ -164,6 +164,9 @@ fn choices_fault(step: &Step) -> Option<(&'static str, String)> {
         if !is_right && choice.why.trim().is_empty() {
             return Some(("choices", format!("choice {} needs a why: what is wrong with it", index + 1)));
         }
+        if unknown_fact(&choice.text).is_some() {
+            return Some(("choices", format!("choice {} names a number that there is not", index + 1)));
+        }
         if words(&choice.why) > MAX_WORDS || unknown_fact(&choice.why).is_some() {
             return Some(("choices", format!("the why of choice {} is too long or names no number", index + 1)));
         }
@@ -195,11 +198,14 @@ fn run_fault(run: &Run) -> Option<(&'static str, String)> {
 }
 
 /// Recordings of lessons that are not named as their lesson.
-pub(crate) const BUNDLED_RECORDINGS: &[&str] = &["random", "rules", "confidence", "slow"];
+pub(crate) const BUNDLED_RECORDINGS: &[&str] = &["random", "rules", "confidence", "slow", "obama"];
 
 fn help_fault(step: &Step) -> Option<(&'static str, String)> {
     if step.hints.len() > MAX_HINTS {
         return Some(("hints", format!("at most {MAX_HINTS} hints")));
+    }
+    if let Some(word) = step.hints.iter().find_map(|hint| unknown_fact(hint)) {
+        return Some(("hints", format!("there is no number '{{{word}}}'")));
     }
     if (step.goal.is_some() || step.task.is_some()) && step.hints.is_empty() {
         return Some(("hints", "a step that asks for an action needs at least one hint".to_owned()));
@@ -228,16 +234,27 @@ fn panels_fault(lesson: &Lesson, index: usize) -> Option<(&'static str, String)>
         return Some(("show", "a task needs the panel sliders".to_owned()));
     }
     let needs_run = |panel: &Panel| matches!(panel, Panel::Answer | Panel::Lanes | Panel::Costs | Panel::Distributions);
-    if step.show.iter().any(needs_run) && lesson.run_at(index).is_none() {
+    if step.show.iter().chain(&step.after).any(needs_run) && lesson.run_at(index).is_none() {
         return Some(("show", "a panel of a run needs a step with a run before".to_owned()));
     }
     if (step.goal.is_some() || step.measured.is_some()) && lesson.run_at(index).is_none() {
         let field = if step.goal.is_some() { "goal" } else { "measured" };
         return Some((field, "needs a step with a run before".to_owned()));
     }
-    let example = step.example.as_ref()?;
+    if !step.after.is_empty() && step.choices.is_empty() {
+        return Some(("after", "panels that come with an answer need a question".to_owned()));
+    }
+    let has_part = |part: &Hidden| step.show.iter().chain(&step.after).any(|panel| part.is_of(*panel));
+    if !step.hides.iter().all(has_part) {
+        return Some(("hides", "no panel of this step has that part".to_owned()));
+    }
+    let needs_example = |panel: &Panel| matches!(panel, Panel::Residual | Panel::Histogram);
+    let needs_example = step.show.iter().chain(&step.after).any(needs_example);
+    let Some(example) = step.example.as_ref() else {
+        return needs_example.then(|| ("show", "residual and histogram draw an example".to_owned()));
+    };
     let lists = [example.p.len(), example.q.len()];
-    if step.show.contains(&Panel::Residual) {
+    if needs_example {
         let sums = [&example.p, &example.q].map(|list| list.iter().sum::<f64>());
         let is_fine = lists == [example.tokens.len(); 2] && sums.iter().all(|sum| (sum - 1.0).abs() < 1e-6);
         if !is_fine || example.tokens.is_empty() {

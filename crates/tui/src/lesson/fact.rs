@@ -9,7 +9,7 @@ use draftscope_protocol::{Lane, StopReason};
 use draftscope_session::account::Account;
 use draftscope_session::{Answer, Session, Turn};
 
-use super::Run;
+use super::{Run, UNKNOWN};
 
 /// A number measured in the session on show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -25,6 +25,8 @@ pub enum Fact {
     DraftShare,
     /// Share of rounds that accepted the draft at position 1.
     FirstAccepted,
+    /// The target's probability of the first draft of the first round with drafts.
+    FirstP,
     /// Committed ÷ rounds.
     TokensPerRound,
     /// Speculative ÷ plain.
@@ -67,6 +69,7 @@ impl Fact {
         ("all_rows_ms", Self::AllRowsMs),
         ("draft_share", Self::DraftShare),
         ("first_accepted", Self::FirstAccepted),
+        ("first_p", Self::FirstP),
         ("tokens_per_round", Self::TokensPerRound),
         ("speedup", Self::Speedup),
         ("identical", Self::Identical),
@@ -132,6 +135,10 @@ impl Fact {
                 let offered = *stats.offered_per_pos().first()?;
                 Some(*stats.accepted_per_pos().first()? as f64 / offered as f64)
             }
+            Self::FirstP => {
+                let round = answer.rounds.iter().find(|round| !round.drafts.is_empty())?;
+                round.judgement(0)?.p.map(f64::from)
+            }
             Self::TokensPerRound => answer.stats().mean_tokens_per_round(),
             Self::Speedup => turn.speedup().filter(|speedup| !speedup.is_disturbed()).map(|speedup| speedup.value),
             Self::Identical => turn.agreement().map(|agreement| agreement.identical as f64),
@@ -165,10 +172,13 @@ impl Fact {
 
     fn shown(self, session: &Session, run: Option<&Run>) -> String {
         let Some(value) = self.value(session, run) else {
-            return "(not measured yet)".to_owned();
+            let is_over = run.is_some_and(|run| run.is_over(session));
+            return if is_over { format!("({UNKNOWN})") } else { "(not measured yet)".to_owned() };
         };
         match self {
-            Self::FirstAccepted | Self::DraftShare | Self::IdenticalShare => format!("{:.0} %", value * 100.0),
+            Self::FirstAccepted | Self::FirstP | Self::DraftShare | Self::IdenticalShare => {
+                format!("{:.0} %", value * 100.0)
+            }
             Self::VerifyRatio | Self::TokensPerRound | Self::Speedup | Self::OneRowMs | Self::AllRowsMs => {
                 format!("{value:.2}")
             }

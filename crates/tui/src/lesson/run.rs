@@ -98,6 +98,13 @@ impl Run {
         Settings { rival: self.against.map(|rule| Rival { rule, ..Rival::like(&wanted) }), ..wanted }
     }
 
+    /// Whether it ran and all its answers have come to their end.
+    #[must_use]
+    pub fn is_over(&self, session: &Session) -> bool {
+        let ended = |turn: &Turn| turn.answer(Lane::Speculative).finished.is_some();
+        !session.is_generating() && self.turn(session).is_some_and(ended)
+    }
+
     /// The newest turn of a session that ran this.
     #[must_use]
     pub fn turn<'a>(&self, session: &'a Session) -> Option<&'a Turn> {

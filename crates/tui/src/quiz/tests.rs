@@ -178,9 +178,15 @@ fn rounds_of_recordings_are_asked_too() {
         let items = draw(&bank(), &own, 3);
         let from_session = items.iter().filter(|item| own.contains(item)).count();
         assert!((1..=3).contains(&from_session), "{name}: {from_session}");
-        let best = score_of(&items, |shown| Belief::Best.answer(shown).as_ref() == Some(&shown.right));
-        assert!(best <= ITEMS / 2 + 1, "{name}: {best}");
         assert_eq!(items.len(), ITEMS);
+        for way in SIMPLE {
+            let is_right = |shown: &Shown| way.answer(shown).as_ref() == Some(&shown.right);
+            let scores: Vec<_> = (0..60).map(|seed| score_of(&draw(&bank(), &own, seed), is_right)).collect();
+            let mean = scores.iter().sum::<usize>() as f64 / scores.len() as f64;
+            let most = scores.iter().max().copied().unwrap_or(0);
+            println!("{name}, {}: mean {mean:.2}, most {most}", way.name());
+            assert!(mean <= 5.0 && most <= ITEMS / 2 + 1, "{name}, {}: {mean:.2}, {scores:?}", way.name());
+        }
     }
 }
 
@@ -288,7 +294,7 @@ fn statements_have_reasons_sources_and_lessons() {
     }
     for truth in Truth::ALL {
         let count = all.iter().filter(|statement| statement.answer == *truth).count();
-        assert!((2..=5).contains(&count), "{count} are '{}'", truth.name());
+        assert!((2..=4).contains(&count), "{count} are '{}': one verdict for all must not score half", truth.name());
     }
     for belief in Belief::ALL {
         assert!(exists(belief.lesson().0, belief.lesson().1), "{}", belief.name());

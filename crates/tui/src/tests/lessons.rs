@@ -4,6 +4,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use super::*;
+use crate::app::Overlay;
 use crate::lesson::{Goal, Step, bundled};
 use crate::page::Page;
 
@@ -76,7 +77,8 @@ fn looks_right(stage: &mut Stage, is_measured: bool) {
         });
         assert!(!blank, "a blank panel at {width}: {screen}");
         assert!(!is_measured || !screen.contains("(not measured yet)"), "at {width}: {screen}");
-        assert!(!screen.contains("{speedup}") && !screen.contains("\\"), "at {width}: {screen}");
+        let is_filled = crate::lesson::Fact::ALL.iter().all(|(name, _)| !screen.contains(&format!("{{{name}}}")));
+        assert!(is_filled && !screen.contains('\\'), "the file's own marks at {width}: {screen}");
     }
 }
 
@@ -168,6 +170,8 @@ fn notes_and_sources_are_for_the_presenter() {
     let mut stage = demo();
     open(&mut stage, 0);
     assert!(!stage.screen(140, 42).contains("Say: "));
+    stage.shows((140, 42), &["Sources: arXiv:2211.17192"]);
+    assert!(!stage.screen(100, 30).contains("Sources: "), "a small screen has no room for them");
     let notes = ["Say: point at a column", "Ask: which row", "Often: ", "Sources: arXiv:2211.17192"];
     stage.press("n").shows((140, 42), &notes);
     stage.press("n");
@@ -229,9 +233,154 @@ fn a_lesson_is_no_part_of_the_conversation() {
     stage.apply(EventKind::Finished { reason: StopReason::Eos });
     stage.press("<Esc>1ihello<Enter>");
     assert_eq!(stage.app.conversations, conversations);
+    assert_eq!(
+        (stage.time.live().turns().len(), stage.app.left.is_none()),
+        (1, true),
+        "the lesson's turn is not the user's"
+    );
     let Some(Command::Generate { prompt: Prompt::Chat(messages) }) = stage.sent.last() else { panic!("a prompt") };
     let sent: Vec<&str> = messages.iter().map(|message| message.content.as_str()).collect();
     assert_eq!((sent.len(), sent[0], sent[2]), (3, "Why is the sky blue?", "hello"), "{sent:?}");
+}
+
+/// What a live engine reports of a lesson's turn, up to a committed round.
+fn answered(stage: &mut Stage, turn: u32) {
+    let all = first_turn().events;
+    let from = all.iter().position(|event| matches!(event.kind, EventKind::Prompted { .. })).unwrap();
+    for event in &all[from..] {
+        let mut event = event.clone();
+        match &mut event.kind {
+            EventKind::Prompted { turn: number, .. } | EventKind::Prefilled { turn: number, .. } => *number = turn,
+            _ => {}
+        }
+        stage.app.deliver(&mut stage.time, event);
+        stage.app.follow(stage.time.live());
+    }
+}
+
+#[test]
+fn turns_of_a_lesson_are_in_no_figure_and_no_file_of_the_user_s_run() {
+    let mut stage = Stage::new(&first_turn(), TuiOptions { page: Page::Learn, ..TuiOptions::default() });
+    let before = (stage.time.live().turns().len(), stage.time.live().stats(Lane::Speculative).output_tokens());
+    let events = stage.time.events().count();
+    open(&mut stage, 1);
+    stage.press("<Right><Enter>");
+    assert!(stage.app.runs_lesson && stage.time.live().turns().is_empty(), "a run of its own begins");
+    stage.apply(EventKind::SettingsChanged { settings: stage.app.settings(stage.time.live()) });
+    answered(&mut stage, 2);
+    stage.shows((100, 30), &["lesson's run"]);
+    assert_eq!(stage.time.live().turns().len(), 1, "the lesson's");
+    stage.press("<Esc>");
+    let own = stage.time.live();
+    assert_eq!((own.turns().len(), own.stats(Lane::Speculative).output_tokens()), before, "as before the lesson");
+    assert_eq!(stage.time.events().count(), events + 1, "what the engine reported of its settings");
+    assert!(!stage.app.runs_lesson && stage.app.aside.is_none());
+}
+
+#[test]
+fn a_lesson_that_is_left_while_it_runs_ends_unseen() {
+    let mut stage = Stage::new(&first_turn(), TuiOptions { page: Page::Learn, ..TuiOptions::default() });
+    open(&mut stage, 1);
+    stage.press("<Right><Enter>");
+    stage.apply(EventKind::Prompted { turn: 2, text: "Why is the sky blue?".to_owned(), branch: None });
+    stage.press("<Esc>");
+    assert!(stage.sent.contains(&Command::Stop), "its answer stops");
+    stage.press("1ihello<Enter>").shows((100, 30), &["still answering"]);
+    stage.apply(EventKind::Finished { reason: StopReason::Stopped });
+    assert_eq!(stage.time.live().turns().len(), 1, "the rest of it is dropped");
+    stage.press("<Enter>");
+    assert!(matches!(stage.sent.last(), Some(Command::Generate { prompt: Prompt::Chat(_) })));
+    stage.apply(EventKind::Prompted { turn: 3, text: "hello".to_owned(), branch: None });
+    assert_eq!(stage.time.live().turns().last().map(|turn| turn.number), Some(3), "the user's own turn is seen");
+}
+
+#[test]
+fn what_the_user_asks_meanwhile_is_no_part_of_the_lesson() {
+    let mut stage = Stage::new(&first_turn(), TuiOptions { page: Page::Learn, ..TuiOptions::default() });
+    open(&mut stage, 1);
+    stage.press("<Right><Enter>");
+    answered(&mut stage, 2);
+    stage.press("<A-1>ihello<Enter>");
+    assert!(!stage.app.runs_lesson, "the user's own run is on show");
+    let Some(Command::Generate { prompt: Prompt::Chat(messages) }) = stage.sent.last() else { panic!("a prompt") };
+    assert_eq!(messages.len(), 3, "it follows the user's own turn: {messages:?}");
+}
+
+/// What the panels show beside a question, without its words and choices.
+fn panels_of(stage: &mut Stage) -> String {
+    let words = stage.screen(140, 42);
+    words.lines().map(|line| line.chars().skip(56).collect::<String>() + "\n").collect()
+}
+
+#[test]
+fn no_panel_gives_an_answer_away() {
+    for (lesson, steps, texts) in [
+        (1, 3, &["1.04 × T(1)", "T(4)  "][..]),
+        (1, 5, &["of T(1)"]),
+        (2, 9, &["after rollback", "rolled back"]),
+        (4, 1, &["min(1, p/q) =", "left over: "]),
+        (4, 2, &["left over: "]),
+        (4, 4, &["min(1, p/q) ="]),
+        (4, 9, &["Σ"]),
+        (6, 4, &["speedup 0.", "0.41×"]),
+        (3, 12, &["Obama 0."]),
+    ] {
+        let mut stage = demo();
+        open(&mut stage, lesson);
+        for step in bundled()[lesson].lesson.step.iter().take(steps - 1) {
+            match &step.run {
+                Some(run) if !run.hold => stage.press("<Enter><End>"),
+                Some(_) => stage.press("<Enter>>>"),
+                None => &mut stage,
+            };
+            stage.press("<Right>");
+        }
+        let shown = panels_of(&mut stage);
+        for text in texts {
+            assert!(!shown.contains(text), "{lesson} step {steps} shows '{text}' before the answer:\n{shown}");
+        }
+        for _ in 0..4 {
+            stage.press("<Enter><Down>");
+        }
+        stage.press(&"<Up>".repeat(9));
+    }
+}
+
+#[test]
+fn a_number_that_a_busy_machine_hid_is_reported_and_the_lesson_goes_on() {
+    let mut stage = Stage::new(&first_turn(), TuiOptions { page: Page::Learn, ..TuiOptions::default() });
+    open(&mut stage, 1);
+    stage.press("<Right><Enter>");
+    let wanted = stage.app.settings(stage.time.live());
+    stage.apply(EventKind::SettingsChanged { settings: wanted });
+    // an answer that ended before anything was measured
+    stage.apply(EventKind::Prompted { turn: 2, text: "Why is the sky blue?".to_owned(), branch: None });
+    stage.apply(EventKind::Finished { reason: StopReason::Eos });
+    stage.press("<Enter>");
+    assert_eq!(stage.app.lesson.step, 2);
+    stage.press("<Enter>").shows((100, 30), &["The number is not known on this busy", "Nothing is scored"]);
+    assert!(!stage.screen(140, 42).contains("right: "), "no answer counted");
+    stage.press("<Enter>");
+    assert_eq!(stage.app.lesson.step, 3, "the lesson goes on");
+}
+
+#[test]
+fn a_step_shows_rounds_of_its_own_run_only() {
+    let mut stage = Stage::new(&first_turn(), TuiOptions { page: Page::Learn, ..TuiOptions::default() });
+    open(&mut stage, 1);
+    // the user's own turn is no run of the lesson
+    stage.press("<Right><Right>").shows((140, 42), &["What a pass costs"]);
+    assert!(!panels_of(&mut stage).contains("Round "), "{}", stage.screen(140, 42));
+}
+
+#[test]
+fn the_draft_line_is_cleared_as_in_a_shell() {
+    let mut stage = Stage::new(&first_turn(), TuiOptions { page: Page::Learn, ..TuiOptions::default() });
+    open(&mut stage, 0);
+    stage.press("<Right><Right><Enter>").shows((80, 24), &[" States of America"]);
+    stage.press("<C-u> Kingdom");
+    let Some(Overlay::Draft(line)) = &stage.app.overlay else { panic!("a draft is asked for") };
+    assert_eq!(line.text(), " Kingdom");
 }
 
 #[test]
@@ -241,6 +390,7 @@ fn lessons_are_drawn_at_every_size() {
         (1, "<Right><Enter><End>", "bytes"),
         (2, "<Enter><Right>......", "slots"),
         (4, "", "residual"),
+        (4, "<Right><Right><Right><Right><Right><Right><Right><Right><Right><Down><Enter>", "histogram"),
         (5, "", "wiring"),
         (6, "<Right><Right><Enter><End><Right><Right>", "sliders"),
     ] {

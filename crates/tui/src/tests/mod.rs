@@ -63,7 +63,7 @@ impl Stage {
     }
 
     fn apply(&mut self, kind: EventKind) {
-        self.time.apply(Event { seq: 0, at_us: 0, lane: Lane::Speculative, kind });
+        self.app.deliver(&mut self.time, Event { seq: 0, at_us: 0, lane: Lane::Speculative, kind });
         self.app.follow(self.time.live());
     }
 

@@ -9,7 +9,7 @@ use crate::lesson::{Entry, ListRow, Slider, Step, Study, find, list_rows, row_of
 use crate::page::{Page, Pane};
 use crate::quiz::{Offer, Stage};
 use crate::selection::{RoundAt, round_at};
-use draftscope_protocol::Command;
+use draftscope_protocol::{Command, Lane};
 use draftscope_session::Timeline;
 
 pub(crate) use goal::is_reached as goal_is_reached;
@@ -161,20 +161,36 @@ fn turn_to(app: &mut App, time: &mut Timeline, step: usize) {
         .lesson
         .at(&app.lessons)
         .is_some_and(|(_, step)| step.measured.as_ref().is_some_and(|measured| !measured.fact.is_of_round()));
-    if app.aside.is_some() && needs_all {
+    if app.shows_recording() && needs_all {
         time.follow(); // what is asked is about the whole recording
         app.plays = false;
     }
-    show_drafted(app, time);
+    show_run(app, time);
 }
 
-/// Selects the round that judged the user's draft: the first of its turn, and what the next steps are about.
-fn show_drafted(app: &mut App, time: &Timeline) {
-    let Some(run) = app.lesson.run(&app.lessons).filter(|run| run.draft.is_some()) else { return };
-    let Some(number) = run.turn(time.shown()).map(|turn| turn.number) else { return };
-    let turn = time.shown().turns().iter().position(|turn| turn.number == number);
-    let at = turn.map(|turn| RoundAt { turn, round: Some(0) });
-    if let Some(at) = at.filter(|at| app.selected.is_none() && round_at(time.shown(), *at).is_some()) {
+/// Selects a round of the step's run where a round of something else is on show.
+fn show_run(app: &mut App, time: &Timeline) {
+    let session = time.shown();
+    let Some(turn) = app.lesson.run(&app.lessons).and_then(|run| run.turn(session)) else { return };
+    let index = session.turns().iter().position(|other| other.number == turn.number);
+    let last = turn.answer(Lane::Speculative).rounds.len().checked_sub(1);
+    let is_on_show = app.round_index(session).map(|at| at.turn) == index;
+    if let (Some(turn), Some(_), false) = (index, last, is_on_show) {
+        navigation::choose(app, RoundAt { turn, round: last }, None);
+    }
+    show_judged(app, time);
+}
+
+/// Selects the round that judged the user's draft, the first of its turn, unless another one is selected: it is what this
+/// step and the next ones are about. While the answer is under way its newest round is on show.
+pub(super) fn show_judged(app: &mut App, time: &Timeline) {
+    let is_free = app.page == Page::Learn && app.pane == Pane::Lesson && app.selected.is_none();
+    let Some(run) = app.lesson.run(&app.lessons).filter(|run| is_free && run.draft.is_some()) else { return };
+    let session = time.shown();
+    let turn = run.turn(session).filter(|_| run.is_over(session)).map(|turn| turn.number);
+    let index = session.turns().iter().position(|other| Some(other.number) == turn);
+    let at = index.map(|turn| RoundAt { turn, round: Some(0) });
+    if let Some(at) = at.filter(|at| round_at(session, *at).is_some()) {
         navigation::choose(app, at, None);
     }
 }
@@ -205,6 +221,12 @@ fn enter(app: &mut App, time: &mut Timeline, step: &Step, steps: usize) -> Vec<C
 /// Takes a choice. Its first answer scores; after a wrong one the user may choose again.
 fn answer(app: &mut App, time: &Timeline, step: &Step) -> Vec<Command> {
     let run = app.lesson.run(&app.lessons);
+    if step.measured.as_ref().is_some_and(|measured| measured.is_unknown(time.shown(), run)) {
+        // nobody can be right or wrong: the step says so, and the lesson goes on
+        (app.lesson.is_revealed, app.lesson.scroll) = (true, None);
+        tick(app);
+        return Vec::new();
+    }
     let Some(right) = app.lesson.right_choice(step, time.shown(), run) else {
         let is_running = time.shown().is_generating();
         let why = if is_running { "wait for the answer to end" } else { "run the prompt of this lesson first" };
@@ -249,15 +271,27 @@ pub(super) fn tick(app: &mut App) {
 
 /// Back to the list, with this lesson chosen; what the lesson set is set back.
 fn leave(app: &mut App, time: &mut Timeline, lesson: usize) -> Vec<Command> {
-    let left = std::mem::replace(&mut app.lesson, Study { choice: row_of(lesson), ..Study::default() });
-    app.end_recording(time);
+    let commands = end_run(app, time);
+    app.lesson = Study { choice: row_of(lesson), ..Study::default() };
     app.pane = Pane::Lesson;
-    let mut commands = if left.holds { run::release(app, time) } else { Vec::new() };
-    if let Some(lent) = left.lent
+    commands
+}
+
+/// Ends the run of the lesson on show: its answer stops, what it set is set back, and the user's own run is on show again.
+pub(super) fn end_run(app: &mut App, time: &mut Timeline) -> Vec<Command> {
+    let mut commands = Vec::new();
+    if app.runs_lesson {
+        let holds = std::mem::take(&mut app.lesson.holds) | std::mem::take(&mut app.holds);
+        commands.extend(holds.then_some(Command::Resume));
+        commands.extend(app.is_busy(time.live()).then_some(Command::Stop));
+    }
+    if let Some(lent) = app.lesson.lent.take()
         && let Some(back) = settings::give_back(app, time.live(), lent)
     {
         app.toast = Some("the settings from before the lesson are back".to_owned());
         commands.extend(back);
     }
+    app.lesson.drafting = None;
+    app.end_recording(time);
     commands
 }

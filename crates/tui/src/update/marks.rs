@@ -32,7 +32,11 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<
 }
 
 fn takes_marks(app: &App, live: &Session) -> bool {
-    app.aside.is_none() && live.header().is_some() && live.failure().is_none() && app.lost.is_none() && !app.has_ended
+    !app.shows_recording()
+        && live.header().is_some()
+        && live.failure().is_none()
+        && app.lost.is_none()
+        && !app.has_ended
 }
 
 /// The place that a mark is about: the shown round, or the prompt's pass.

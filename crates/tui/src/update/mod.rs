@@ -217,9 +217,12 @@ fn send(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     if let Some(refusal) = cannot_send(app, time.live()) {
         return app.say(refusal);
     }
+    // what the user asks is no part of a lesson
+    let mut commands = if app.runs_lesson { learn::end_run(app, time) } else { Vec::new() };
     time.follow();
     let text = app.editor.take();
-    generate(app, time.live(), text)
+    commands.extend(generate(app, time.live(), text));
+    commands
 }
 
 /// The commands that the options ask for when a source has just begun.

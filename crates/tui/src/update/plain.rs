@@ -14,7 +14,8 @@ pub(crate) fn finish_plain(app: &mut App, time: &Timeline) -> Vec<Command> {
     if !is_shown
         || !is_free
         || time.is_past()
-        || app.aside.is_some()
+        || app.shows_recording()
+        || app.left.is_some()
         || app.awaiting.is_some()
         || !super::can(live, Ability::Compare)
     {

@@ -67,7 +67,7 @@ fn forward(time: &mut Timeline, stop: Stop) {
 }
 
 fn when_running(app: &mut App, session: &Session, command: Command) -> Vec<Command> {
-    if app.aside.is_some() {
+    if app.shows_recording() {
         let back = app.key(Action::BackRound);
         app.toast = Some(format!("this is the end of the lesson's recording; {back} goes back"));
         return Vec::new();
@@ -106,7 +106,7 @@ fn token(app: &mut App, time: &mut Timeline, to: Option<Moment>) -> Vec<Command>
 
 fn hold(app: &mut App, live: &Session) -> Vec<Command> {
     let works = app.is_busy(live) || (app.is_recording && !app.has_ended);
-    if !works || app.aside.is_some() || app.pending.is_held(live) || app.holds {
+    if !works || app.shows_recording() || app.pending.is_held(live) || app.holds {
         return Vec::new();
     }
     app.holds = true;
@@ -161,7 +161,7 @@ fn change_pace(app: &mut App, time: &Timeline, faster: bool) -> Vec<Command> {
     if app.is_recording {
         app.playback.turn(faster);
         app.toast = Some(format!("speed: {}×", app.playback.speed));
-        if app.aside.is_some() {
+        if app.shows_recording() {
             return Vec::new();
         }
         return vec![Command::SetSpeed { speed: app.playback.speed }];
@@ -303,7 +303,7 @@ pub(super) fn return_branch(app: &mut App, time: &Timeline) -> Vec<Command> {
         app.plays = false;
         commands.push(Command::Stop);
     }
-    if app.aside.is_none()
+    if !app.shows_recording()
         && let Some(lent) = app.lent.remove(&index)
     {
         commands.extend(settings::give_back(app, live, lent).unwrap_or_default());
@@ -314,7 +314,7 @@ pub(super) fn return_branch(app: &mut App, time: &Timeline) -> Vec<Command> {
 
 /// Lets the answer continue that the branch at this index ended; `stops` says that the branch ends only now.
 fn resume(app: &mut App, live: &Session, branch: usize, stops: bool) -> Vec<Command> {
-    let ended = app.ended.remove(&branch).filter(|_| app.aside.is_none() && can_generate(live));
+    let ended = app.ended.remove(&branch).filter(|_| !app.shows_recording() && can_generate(live));
     let turn = ended.and_then(|number| live.turns().iter().find(|turn| turn.number == number));
     let Some(turn) = turn.filter(|_| stops || cannot_send(app, live).is_none()) else {
         return Vec::new();

@@ -1,10 +1,11 @@
 //! The lesson page: the words, and beside them the drawings and the live run.
 //!
 //! Invariant: no panel is blank. Panels of the run appear once the lesson's own run is on show; until then one panel says
-//! what will run. An answer is shown only after a choice was made.
+//! what will run. An answer is shown only after a choice was made: what a step hides stays hidden until then.
 
 mod bytes;
 mod heads;
+mod histogram;
 mod list;
 mod pass;
 mod residual;
@@ -16,7 +17,7 @@ mod training;
 mod wiring;
 
 use super::prelude::*;
-use crate::lesson::{Panel, Run};
+use crate::lesson::{Hidden, Panel, Run};
 
 /// Width from which the panels stand beside the words.
 const WIDE: u16 = 96;
@@ -47,6 +48,7 @@ pub(super) fn areas(screen: Screen, area: Rect) -> (Rect, Vec<Side>) {
         return (area, Vec::new());
     }
     if area.width >= WIDE {
+        let panels = with_answer(screen, panels, area.height);
         let width = (area.width * 2 / 5).clamp(WORDS.0, WORDS.1);
         let [words, side] = Layout::horizontal([Constraint::Length(width), Constraint::Min(0)]).areas(area);
         return (words, stacked(&panels, side, presents));
@@ -59,6 +61,20 @@ pub(super) fn areas(screen: Screen, area: Rect) -> (Rect, Vec<Side>) {
     }
     let [words, side] = Layout::vertical([Constraint::Length(wanted.min(room)), Constraint::Min(0)]).areas(area);
     (words, stacked(&panels, side, presents))
+}
+
+/// The panels, and the answer of the run below them where they leave that much room. Its speed would give away what a
+/// question asks, or the one after a run.
+fn with_answer(screen: Screen, mut panels: Vec<Option<Panel>>, height: u16) -> Vec<Option<Panel>> {
+    let used = panels.iter().fold(0_u16, |used, panel| used.saturating_add(size(*panel).1));
+    let has_text = panels.iter().any(|panel| matches!(panel, Some(Panel::Answer | Panel::Lanes)));
+    let has_run = screen.app.lesson.run(&screen.app.lessons).and_then(|run| run.turn(screen.session)).is_some();
+    let step = screen.app.lesson.at(&screen.app.lessons).map(|(_, step)| step);
+    let tells = is_open(screen) || step.is_some_and(|step| step.run.is_some());
+    if has_run && !tells && !has_text && height >= used.saturating_add(LEAST) {
+        panels.push(Some(Panel::Answer));
+    }
+    panels
 }
 
 /// Height that shows all words, with their frame.
@@ -81,8 +97,10 @@ fn panels(screen: Screen) -> Vec<Option<Panel>> {
     let run = screen.app.lesson.run(&screen.app.lessons);
     let shown = if step.show.is_empty() && run.is_some() { &usual[..] } else { &step.show };
     let has_run = run.and_then(|run| run.turn(screen.session)).is_some();
+    let answered = if is_open(screen) { &[][..] } else { &step.after };
+    let all = answered.iter().chain(shown);
     let mut panels: Vec<Option<Panel>> =
-        shown.iter().map(|panel| Some(*panel).filter(|panel| has_run || !is_of_run(*panel))).collect();
+        all.map(|panel| Some(*panel).filter(|panel| has_run || !is_of_run(*panel))).collect();
     let first = panels.iter().position(Option::is_none);
     let mut index = 0;
     panels.retain(|panel| {
@@ -90,6 +108,18 @@ fn panels(screen: Screen) -> Vec<Option<Panel>> {
         panel.is_some() || Some(index - 1) == first
     });
     panels
+}
+
+/// Whether the step on show asks something that is not answered yet.
+fn is_open(screen: Screen) -> bool {
+    let step = screen.app.lesson.at(&screen.app.lessons).map(|(_, step)| step);
+    step.is_some_and(|step| !step.choices.is_empty()) && !screen.app.lesson.is_revealed
+}
+
+/// Whether the panels leave this part out now.
+fn hides(screen: Screen, part: Hidden) -> bool {
+    let step = screen.app.lesson.at(&screen.app.lessons).map(|(_, step)| step);
+    step.is_some_and(|step| step.hides.contains(&part) && (step.choices.is_empty() || is_open(screen)))
 }
 
 /// Rows of a picture for a panel that takes what is left.
@@ -133,6 +163,7 @@ fn size(panel: Option<Panel>) -> (u16, u16) {
         Some(Panel::Bytes) => (7, 11),
         Some(Panel::Slots) => (8, 10),
         Some(Panel::Residual) => (7, 10),
+        Some(Panel::Histogram) => (10, 13),
         Some(Panel::Wiring) => (9, 19),
         Some(Panel::Heads) => (9, 12),
         Some(Panel::Saving) => (9, 12),
@@ -180,6 +211,7 @@ pub(super) fn drawing(screen: Screen, panel: Option<Panel>, area: Rect, frame: &
         Some(Panel::Bytes) => bytes::render(screen, area, frame),
         Some(Panel::Slots) => slots::render(screen, area, frame),
         Some(Panel::Residual) => residual::render(screen, area, frame),
+        Some(Panel::Histogram) => histogram::render(screen, area, frame),
         Some(Panel::Wiring) => wiring::render(screen, area, frame),
         Some(Panel::Heads) => heads::render(screen, area, frame),
         Some(Panel::Saving) => saving::render(screen, area, frame),

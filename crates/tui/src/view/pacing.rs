@@ -11,7 +11,7 @@ use draftscope_session::Phase;
 /// The title of its box and the line in it; `None` at full speed, in the past and while the user pauses it.
 pub(super) fn words(screen: Screen) -> Option<(String, String)> {
     let (app, live) = (screen.app, screen.time.live());
-    if !app.plays || app.aside.is_some() || screen.time.is_past() || !app.is_paced(live) {
+    if !app.plays || app.shows_recording() || screen.time.is_past() || !app.is_paced(live) {
         return None;
     }
     let pace = app.pace.name(round_number(live));

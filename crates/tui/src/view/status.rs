@@ -89,7 +89,11 @@ fn parts(screen: Screen, level: Level) -> Vec<Part> {
         None => parts.push(Part::new("", "draftscope".to_owned())),
     }
     if screen.app.aside.is_some() {
-        let what = if screen.app.is_demo() { "recording" } else { "lesson's recording" };
+        let what = match () {
+            () if screen.app.is_demo() => "recording",
+            () if screen.app.runs_lesson => "lesson's run",
+            () => "lesson's recording",
+        };
         parts.push(Part { role: Role::Warning, ..Part::new("", what.to_owned()) });
     }
     if screen.session.header().is_some() {

@@ -11,19 +11,6 @@ use draftscope_session::Timeline;
 
 use super::super::{can, cannot_send, settings, watch};
 
-/// Resumes an engine that a lesson paused.
-pub(super) fn release(app: &mut App, time: &Timeline) -> Vec<Command> {
-    let live = time.live();
-    if time.is_past() && app.pending.is_held(live) {
-        app.holds = true; // the return from the past lets it go
-    } else if app.is_paced(live) {
-        app.plays = true; // at its pace, a phase a tick
-    } else {
-        return vec![Command::Resume];
-    }
-    Vec::new()
-}
-
 /// The recording that the empty screen offers.
 pub(in crate::update) const DEMO: &str = "code";
 
@@ -38,7 +25,7 @@ pub(in crate::update) fn demo(app: &mut App, time: &mut Timeline) -> Vec<Command
         return Vec::new();
     }
     let refusal = match () {
-        () if app.aside.is_some() => Some("the lesson plays a recording already"),
+        () if app.shows_recording() => Some("the lesson plays a recording already"),
         () if app.is_recording => Some("this is a recording already"),
         () if app.is_busy(time.live()) => Some("an answer is under way: stop it first"),
         () => None,
@@ -115,8 +102,8 @@ fn replay(app: &mut App, time: &mut Timeline, run: &Run) {
 
 /// Runs a step's prompt; where nothing can be sent, plays its recording. A text to draft is asked for first.
 pub(super) fn begin(app: &mut App, time: &mut Timeline, run: &Run) -> Vec<Command> {
-    let has_engine = app.aside.is_none() && can(time.live(), Ability::Lessons) && app.lost.is_none();
-    if !has_engine && (app.aside.is_some() || time.live().header().is_some()) {
+    let has_engine = !app.shows_recording() && can(time.live(), Ability::Lessons) && app.lost.is_none();
+    if !has_engine && (app.shows_recording() || time.live().header().is_some()) {
         replay(app, time, run);
         return Vec::new();
     }
@@ -150,6 +137,7 @@ fn start(app: &mut App, time: &mut Timeline, run: &Run, draft: Option<String>) -
     app.lesson.is_revealed = true;
     super::tick(app);
     let before = app.settings(time.live());
+    app.begin_lesson_run(time);
     let mut wanted = run.settings(&before);
     let lent = (app.lesson.lent.map_or(before, |(first, _)| first), wanted);
     if lent.0 != wanted && app.lesson.lent.is_none() {
@@ -177,11 +165,13 @@ fn start(app: &mut App, time: &mut Timeline, run: &Run, draft: Option<String>) -
     commands
 }
 
-/// What sends a prompt of a lesson: a turn that is no part of the user's conversation.
+/// What sends a prompt of a lesson, which begins a conversation in the lesson's run.
 fn ask(app: &mut App, time: &Timeline, prompt: Prompt) -> Command {
     let live = time.live();
     watch(app, live);
-    app.abandoned.insert(live.turns().last().map_or(0, |turn| turn.number) + 1);
+    if app.conversations.last().is_none_or(|last| *last < live.turns().len()) {
+        app.conversations.push(live.turns().len());
+    }
     app.await_answer(live, prompt.typed().to_owned());
     // what a lesson asks about is measured: the slow start is for the first prompt of one's own
     app.plays &= app.pace != Pace::Ramp;
@@ -191,9 +181,10 @@ fn ask(app: &mut App, time: &Timeline, prompt: Prompt) -> Command {
 /// Sends the second turn of a run with a draft of the user, once the first one has shown the tokens of the prompt: its
 /// anchor is the prompt's last token.
 pub(crate) fn go_on(app: &mut App, time: &Timeline) -> Vec<Command> {
+    super::show_judged(app, time);
     let live = time.live();
     let Some((text, before)) = &app.lesson.drafting else { return Vec::new() };
-    let Some(turn) = live.turns().get(*before).filter(|_| app.aside.is_none() && !live.is_generating()) else {
+    let Some(turn) = live.turns().get(*before).filter(|_| !app.shows_recording() && !live.is_generating()) else {
         return Vec::new();
     };
     let prompt = drafted(turn, text);
@@ -208,7 +199,7 @@ pub(crate) fn go_on(app: &mut App, time: &Timeline) -> Vec<Command> {
 #[cfg(test)]
 mod tests {
     use crate::lesson::bundled;
-    use draftscope_protocol::{Baseline, DraftLenMode, DrafterKind, Drafting, Sampling, Settings};
+    use draftscope_protocol::{Baseline, DraftLenMode, DrafterKind, Drafting, Sampling, Settings, VerifyRule};
 
     #[test]
     fn a_run_sets_all_that_its_questions_rest_on() {
@@ -219,7 +210,8 @@ mod tests {
             drafting,
             draft_len_mode: DraftLenMode::Auto,
             max_tokens: 77,
-            sampling: Sampling { seed: 9, top_k: 4, ..Sampling::default() },
+            sampling: Sampling { temperature: 0.1, seed: 9, top_k: 4, ..Sampling::default() },
+            rule: VerifyRule::Rejection,
             ..Settings::default()
         };
         let steps = bundled().into_iter().flat_map(|entry| entry.lesson.step);
@@ -231,6 +223,8 @@ mod tests {
             assert_eq!((wanted.drafter, wanted.drafting), (run.drafter, Drafting::default()));
             assert_eq!(wanted.baseline, Baseline::Race, "{}: plain decoding to its end", run.prompt);
             assert_eq!((wanted.max_tokens, wanted.sampling.seed, wanted.sampling.top_k), (run.tokens, run.seed, 0));
+            // at a temperature of the user's, or under his rule, lanes would be compared whose draws are independent
+            assert_eq!((wanted.sampling.temperature, wanted.rule), (run.temperature, run.rule), "{}", run.prompt);
             assert_eq!(wanted.rival.map(|rival| rival.rule), run.against);
         }
     }

@@ -1,10 +1,11 @@
 //! Drawing: what a pass over one row and one over k + 1 rows read and multiply, and how long they took here.
 //!
-//! Invariant: bytes are those of the weights in memory, times are measured in the lesson's run. The number of
-//! multiplications is an estimate from the bytes a weight takes, and says so.
+//! Invariant: bytes are those of the weights in memory, the number of weights is that of the model's matrices, times are
+//! measured in the lesson's run. What is not known, or disturbed by other work, is not shown as a number.
 
 use super::super::prelude::*;
-use draftscope_protocol::Header;
+use super::hides;
+use crate::lesson::{Hidden, grouped};
 
 /// Width of the labels and of the numbers after the bars.
 const LABEL: usize = 9;
@@ -34,16 +35,18 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let mut lines = vec![caption("bytes of weights read")];
     lines.push(line("1 row", 1.0, format!("{megabytes:.1} MB")));
     lines.push(line(&all, 1.0, format!("{megabytes:.1} MB: once")));
-    if let Some(weights) = weights(header) {
-        let millions = |rows: f64| format!("about {:.0} million", weights * rows / 1e6);
-        lines.push(caption("multiplications: one a weight and row"));
-        lines.push(line("1 row", 1.0 / f64::from(rows), millions(1.0)));
-        lines.push(line(&all, 1.0, millions(rows.into())));
+    let weights = header.model.active_weights;
+    if weights > 0 {
+        let millions = |rows: u32| format!("{:.0} million", weights as f64 * f64::from(rows) / 1e6);
+        lines.push(caption(&format!("multiplications: {} weights, one each a row", grouped(weights))));
+        lines.push(line("1 row", 1.0 / f64::from(rows), millions(1)));
+        lines.push(line(&all, 1.0, millions(rows)));
     }
     let is_disturbed = costs.is_some_and(|costs| costs.impossible().is_some());
     let costs = costs.filter(|_| !is_disturbed);
     let measured = costs.and_then(|costs| Some((*costs.rows(1)?, *costs.rows(rows as usize)?)));
     match measured {
+        _ if hides(screen, Hidden::Measured) => {}
         Some((one, every)) => {
             let longest = one.us.max(every.us);
             lines.push(caption("time, measured in this run"));
@@ -63,11 +66,6 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     // times are what the lesson is about: where not all fits, they stay
     let over = lines.len().saturating_sub(inner.height.into());
     put(lines.split_off(over), inner, frame);
-}
-
-/// How many weights a pass multiplies, from the bits that each takes; none for a dtype that is not listed.
-fn weights(header: &Header) -> Option<f64> {
-    Some(header.model.weight_bytes as f64 * 8.0 / bits(&header.dtype)?)
 }
 
 /// Bits that a weight takes, with its share of the scales; none for a dtype that is not listed.

@@ -4,6 +4,8 @@
 //! Invariant: the numbers are those of the lesson's example, computed here; an example is named as one.
 
 use super::super::prelude::*;
+use super::hides;
+use crate::lesson::{Example, Hidden};
 
 /// Width of a candidate's name, and of what stands after its bar.
 const NAME: usize = 9;
@@ -27,21 +29,38 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let mut lines = Vec::new();
     for (index, token) in example.tokens.iter().enumerate() {
         let (Some(p), Some(q)) = (example.p.get(index), example.q.get(index)) else { continue };
-        let chance = if *q > 0.0 {
-            format!("accepted: min(1, p/q) = {:.2}", (p / q).min(1.0))
-        } else {
-            "never drafted".to_owned()
+        let chance = match () {
+            () if hides(screen, Hidden::Chance) => String::new(),
+            () if *q > 0.0 => format!("accepted: min(1, p/q) = {:.2}", (p / q).min(1.0)),
+            () => "never drafted".to_owned(),
         };
         let over = (p - q).max(0.0);
         let share = if left > 0.0 { format!(", {:.0} % of it", 100.0 * over / left) } else { String::new() };
+        let over = if hides(screen, Hidden::LeftOver) { String::new() } else { format!("left over: {over:.2}{share}") };
         lines.push(line(token, "p", *p, chance, Role::PlotSpeculative));
-        lines.push(line("", "q", *q, format!("left over: {over:.2}{share}"), Role::PlotPlain));
+        lines.push(line("", "q", *q, over, Role::PlotPlain));
     }
-    let said = format!(
-        "In all Σ min(p, q) = {:.2} of the drafts are accepted. The other {left:.2} are replaced by a draw from what is left \
-         over.",
-        1.0 - left
-    );
-    lines.extend(wrapped(&said, inner.width, screen.theme[Role::TextDim]));
+    if !hides(screen, Hidden::Chance) {
+        let said = match example.top_k {
+            0 => format!(
+                "In all Σ min(p, q) = {:.2} of the drafts are accepted. The other {left:.2} are replaced by a draw from what \
+                 is left over.",
+                1.0 - left
+            ),
+            k => side_by_side(example, k.into()),
+        };
+        lines.extend(wrapped(&said, inner.width, screen.theme[Role::TextDim]));
+    }
     put(lines, inner, frame);
+}
+
+/// How often a draft is accepted by two lossless rules and by one that is not.
+fn side_by_side(example: &Example, k: usize) -> String {
+    let pairs = || example.p.iter().zip(&example.q);
+    let [both, least] = [pairs().map(|(p, q)| p * q).sum::<f64>(), pairs().map(|(p, q)| p.min(*q)).sum::<f64>()];
+    let better = |p: &f64| example.p.iter().filter(|other| *other > p).count();
+    let among: f64 = pairs().filter(|(p, _)| better(p) < k).map(|(_, q)| q).sum();
+    format!(
+        "Accepted by exact: Σ p·q = {both:.2}. By rejection: Σ min(p, q) = {least:.2}. By top-k with k = {k}: {among:.2}."
+    )
 }

@@ -3,7 +3,8 @@
 //! Invariant: what was measured is named as measured; what the sliders give is named as a calculation.
 
 use super::super::prelude::*;
-use crate::lesson::{Slider, Sliders};
+use super::hides;
+use crate::lesson::{Hidden, Slider, Sliders};
 use draftscope_session::account::Account;
 
 /// Width of a slider's name and of its value.
@@ -41,7 +42,9 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     ];
     lines.extend(sums.map(|text| Line::styled(cut(&text, width), screen.theme[Role::Text])));
     lines.push(result(screen, &point, width));
-    lines.extend(wrapped(&measured(screen), inner.width, screen.theme[Role::TextDim]));
+    if !hides(screen, Hidden::Measured) {
+        lines.extend(wrapped(&measured(screen), inner.width, screen.theme[Role::TextDim]));
+    }
     put(lines, inner, frame);
 }
 

@@ -4,6 +4,8 @@
 
 use super::super::prelude::*;
 use super::super::round::verdict;
+use super::hides;
+use crate::lesson::Hidden;
 
 /// Width of the labels.
 const LABEL: usize = 16;
@@ -69,15 +71,17 @@ fn drawn(screen: Screen, round: &Round, width: u16) -> Vec<Line<'static>> {
         };
         lines.push(row("verdict", "", (0..=round.drafts.len()).map(judged).collect()));
     }
-    if round.is_complete {
+    if round.is_complete && !hides(screen, Hidden::Rollback) {
         let after = |index: usize| if kept(index) { filled(index) } else { empty(index) };
         lines.push(row("after rollback", "▒▒▒▒▒", (0..=round.drafts.len()).map(after).collect()));
         let slots = |count: usize| if count == 1 { "1 slot".to_owned() } else { format!("{count} slots") };
         let (stay, gone) = (round.accepted() + 1, round.drafts.len() - round.accepted());
-        let next = round.committed.last().map_or(String::new(), |piece| {
-            format!(" The next anchor is {}: it is in no slot yet, the next pass reads it first.", text::quoted(piece))
-        });
-        let said = format!("{} of {} stay, {gone} rolled back.{next}", stay, slots(round.drafts.len() + 1));
+        // short enough for one line at 80 columns
+        let next = round
+            .committed
+            .last()
+            .map_or(String::new(), |piece| format!("; the next anchor {} is in no slot yet", text::quoted(piece)));
+        let said = format!("{} of {} stay, {gone} rolled back{next}.", stay, slots(round.drafts.len() + 1));
         lines.push(Line::default());
         lines.extend(wrapped(&said, width, screen.theme[Role::Text]));
     }

@@ -1,24 +1,30 @@
 //! The words of a step: what it says or asks, the choices, what was wrong with those taken, the hints and the notes.
 
 use super::super::prelude::*;
-use crate::lesson::{Lesson, Step, filled};
+use crate::lesson::{Lesson, Step, UNKNOWN, filled};
+
+/// Height from which the sources are shown without being asked for.
+const LARGE: u16 = 32;
 
 pub(super) fn render(screen: Screen, (lesson, step): (&Lesson, &Step), area: Rect, out: (&mut Frame, &mut HitMap)) {
     let (frame, hit_map) = out;
     let study = &screen.app.lesson;
-    let number = study.lesson.unwrap_or(0) + 1;
-    let entry = study.lesson.and_then(|index| screen.app.lessons.get(index));
-    let is_done = entry.is_some_and(|entry| screen.app.progress.is_done(&entry.name, lesson, study.step));
-    let tick = if is_done { " ✓" } else { "" };
-    let place = format!(" · {} of {}{tick} ", study.step + 1, lesson.step.len());
-    let room = usize::from(area.width).saturating_sub(2 + place.width());
-    let mut block = screen.panel(format!("{}{place}", cut(&format!(" {number} · {}", lesson.title), room)));
+    let title = titled(screen, lesson, area.width.saturating_sub(2));
+    let mut block = screen.panel(title.unwrap_or_else(|| place(screen, lesson)));
     let score = score(screen, lesson);
     if !score.is_empty() {
         block = block.bottom(Line::styled(score, screen.theme[Role::TextStrong]));
     }
-    let lines = body(screen, lesson, step, area.width.saturating_sub(2));
+    let width = area.width.saturating_sub(2);
+    let mut lines = body(screen, lesson, step, width);
     let room = usize::from(area.height.saturating_sub(2));
+    // a large screen has room for the sources, too; beside an open question they might answer it
+    let sources = sources(screen, step, width);
+    let is_open = !step.choices.is_empty() && !screen.app.lesson.is_revealed;
+    if !study.shows_notes && !is_open && area.height >= LARGE && lines.len() + sources.len() < room {
+        lines.push(Line::default());
+        lines.extend(sources);
+    }
     let last = lines.len().saturating_sub(room);
     hit_map.lesson_max = last;
     let is_fresh = !study.is_revealed && study.tried.is_empty() && study.hints == 0;
@@ -30,6 +36,21 @@ pub(super) fn render(screen: Screen, (lesson, step): (&Lesson, &Step), area: Rec
     let inner = framed(block, area, frame);
     let lines: Vec<Line> = lines.into_iter().skip(top).take(room).collect();
     put(lines, inner, frame);
+}
+
+/// The number of the lesson, and of the step with its tick.
+fn place(screen: Screen, lesson: &Lesson) -> String {
+    let study = &screen.app.lesson;
+    let entry = study.lesson.and_then(|index| screen.app.lessons.get(index));
+    let is_done = entry.is_some_and(|entry| screen.app.progress.is_done(&entry.name, lesson, study.step));
+    let tick = if is_done { " ✓" } else { "" };
+    format!(" Lesson {} · {} of {}{tick} ", study.lesson.unwrap_or(0) + 1, study.step + 1, lesson.step.len())
+}
+
+/// The same with the lesson's title, where the frame has room for all of it.
+fn titled(screen: Screen, lesson: &Lesson, width: u16) -> Option<String> {
+    let title = format!("{}· {} ", place(screen, lesson), lesson.title);
+    (title.width() <= width.into()).then_some(title)
 }
 
 /// A tick for each step that is done, and how many first answers were right.
@@ -53,17 +74,28 @@ pub(super) fn body(screen: Screen, lesson: &Lesson, step: &Step, width: u16) -> 
     let run = study.run(&screen.app.lessons);
     let fill = |text: &str| filled(text, screen.session, run);
     let choices = &step.choices;
-    let mut lines = wrapped(&fill(&step.text), width, screen.theme[Role::Text]);
+    let mut lines = Vec::new();
+    if titled(screen, lesson, width).is_none() {
+        lines.extend(wrapped(&lesson.title, width, screen.theme[Role::PanelTitle]));
+    }
+    lines.extend(wrapped(&fill(&step.text), width, screen.theme[Role::Text]));
     lines.push(Line::default());
     let right = study.is_revealed.then(|| study.right_choice(step, screen.session, run)).flatten();
     for (index, choice) in choices.iter().enumerate() {
-        lines.extend(line(screen, index, &choice.text, right, width));
+        lines.extend(line(screen, index, &fill(&choice.text), right, width));
     }
     for tried in &study.tried {
         let why = step.choices.get(*tried).map_or("", |choice| choice.why.as_str());
         lines.extend(reply(screen, "No. ", &fill(why), Role::Warning, width));
     }
-    if study.is_revealed && !choices.is_empty() {
+    let is_unknown = study.is_revealed && !choices.is_empty() && right.is_none();
+    if is_unknown {
+        let said = format!(
+            "The number is {UNKNOWN}: other work slowed some passes. Nothing is scored; go back to the step that runs the \
+             prompt when the machine is idle."
+        );
+        lines.extend(reply(screen, "", &said, Role::Warning, width));
+    } else if study.is_revealed && !choices.is_empty() {
         let word = if study.tried.is_empty() { "Right. " } else { "Answer: " };
         lines.extend(reply(screen, word, &fill(&step.reveal), Role::Good, width));
     }
@@ -99,10 +131,16 @@ fn reply(screen: Screen, word: &str, text: &str, role: Role, width: u16) -> Vec<
 fn notes(screen: Screen, step: &Step, text: &str, width: u16) -> Vec<Line<'static>> {
     let text = if text.is_empty() { "No notes for this step." } else { text };
     let mut lines = wrapped(text, width, screen.theme[Role::Key]);
-    if !step.source.is_empty() {
-        lines.extend(wrapped(&format!("Sources: {}", step.source.join("; ")), width, screen.theme[Role::TextDim]));
-    }
+    lines.extend(sources(screen, step, width));
     lines
+}
+
+/// Where the statements of a step come from.
+fn sources(screen: Screen, step: &Step, width: u16) -> Vec<Line<'static>> {
+    if step.source.is_empty() {
+        return Vec::new();
+    }
+    wrapped(&format!("Sources: {}", step.source.join("; ")), width, screen.theme[Role::TextDim])
 }
 
 fn line(screen: Screen, index: usize, choice: &str, right: Option<usize>, width: u16) -> Vec<Line<'static>> {
