@@ -18,6 +18,10 @@ pub(super) const TICK: Duration = Duration::from_secs(1);
 /// Begins the tour, which is about the first page; it ends at the prompt. Before the first answer it is about a
 /// recording of the real engine, since empty panes explain nothing.
 pub(super) fn begin(app: &mut App, time: &mut Timeline) {
+    if app.aside.is_some() && !app.shows_recording() {
+        app.toast = Some("the tour shows your own session: leave the lesson first".to_owned());
+        return;
+    }
     if app.is_recording || app.aside.is_some() {
         app.toast = Some("the tour shows a live session, and this is a recording".to_owned());
         return;

@@ -31,7 +31,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
     let width = |text: &str| Span::raw(text).width();
     let end = if usize::from(area.width) >= width(&start) + width(&long) + 16 { long } else { short };
     let room = usize::from(area.width).saturating_sub(width(&start) + width(&end)).max(2);
-    let is_whole = screen.app.aside.is_some(); // all its rounds are known
+    let is_whole = screen.app.shows_recording(); // all its rounds are known
     let rounds = span.as_ref().filter(|_| is_whole).map(|span| RoundScale::of(screen.time, span, room));
     let cell = |at_us: u64| match &rounds {
         Some(rounds) => rounds.cell(screen.time.at_time(at_us).unwrap_or_default()),
@@ -105,7 +105,7 @@ fn state(screen: Screen) -> &'static str {
     let is_past = screen.time.is_past();
     match () {
         // all of it is known before it plays, and going on in it is no past
-        () if is_past && screen.app.aside.is_some() => {
+        () if is_past && screen.app.shows_recording() => {
             if screen.app.plays {
                 "▶"
             } else {
