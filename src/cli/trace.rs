@@ -107,7 +107,7 @@ pub struct BenchArgs {
     /// Categories to run [default: all]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub categories: Vec<String>,
-    /// Put each prompt behind about so many tokens of made text, so that drafts are measured at several depths of the context,
+    /// Put each prompt after about so many tokens of made text, so that drafts are measured at several depths of the context,
     /// and say from which on they no longer pay
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(64..=1_000_000), conflicts_with_all = ["screen", "report"])]
     pub context: Vec<u32>,

@@ -50,6 +50,7 @@ mod speed_series;
 mod speedup;
 mod stats;
 mod stretches;
+mod sums;
 pub mod text;
 mod thought;
 mod timeline;

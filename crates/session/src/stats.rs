@@ -7,6 +7,7 @@
 use draftscope_protocol::{NextKind, RoundOnDevice, RunSummary};
 
 use super::by_context::ByContext;
+use super::sums::{count, merge_lists, ratio};
 use super::{Calibration, Copies, Evidence, PartStats, Round};
 
 /// Sums over the complete rounds of a lane.
@@ -51,26 +52,6 @@ pub struct LaneStats {
     evidence: Evidence,
     /// The rounds of thought, and of what follows it.
     pub(super) parts: [PartStats; 2],
-}
-
-fn ratio(part: u64, whole: u64) -> Option<f64> {
-    (whole > 0).then(|| part as f64 / whole as f64)
-}
-
-fn count(list: &mut Vec<u64>, index: usize) {
-    if list.len() <= index {
-        list.resize(index + 1, 0);
-    }
-    list[index] += 1;
-}
-
-fn merge_lists(into: &mut Vec<u64>, from: &[u64]) {
-    if into.len() < from.len() {
-        into.resize(from.len(), 0);
-    }
-    for (sum, part) in into.iter_mut().zip(from) {
-        *sum = sum.saturating_add(*part);
-    }
 }
 
 impl LaneStats {

@@ -49,6 +49,13 @@ pub(super) struct Awaiting {
     pub(super) is_typed: bool,
 }
 
+/// A lesson's run that the user left before its answer ended.
+pub(super) struct LeftRun {
+    pub(super) run: Timeline,
+    /// Turns that it has once the last one that was asked for has begun.
+    pub(super) turns: usize,
+}
+
 /// Requests that only the owner of the terminal and of the caller's hooks can fulfil.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ask {
@@ -122,7 +129,7 @@ pub struct App {
     /// What is in its place is no recording but a lesson's run on the engine.
     pub(super) runs_lesson: bool,
     /// A lesson's run that was left while its answer was under way.
-    pub(super) left: Option<super::lesson_run::LeftRun>,
+    pub(super) left: Option<LeftRun>,
     aside_places: (Vec<usize>, HashSet<u32>, Playback),
     pub(super) awaiting: Option<Awaiting>,
     /// Requested settings, and the settings at the time of the request.

@@ -7,14 +7,7 @@
 use draftscope_protocol::{Event, EventKind, Header, Lane};
 use draftscope_session::{Session, Timeline};
 
-use super::app::App;
-
-/// A lesson's run that the user left before its answer ended.
-pub(super) struct LeftRun {
-    run: Timeline,
-    /// Turns that it has once the last one that was asked for has begun.
-    turns: usize,
-}
+use super::app::{App, LeftRun};
 
 impl App {
     /// Whether a recording is on show in place of the source's own run.

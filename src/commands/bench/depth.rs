@@ -1,4 +1,4 @@
-//! Prompts behind a long text, so that drafts are measured at several depths of the context.
+//! Prompts after a long text, so that drafts are measured at several depths of the context.
 //!
 //! Invariant: the texts are made, the same ones each time, and hardly repeat themselves, so that copying drafters find no
 //! more in them than in notes of a person.
@@ -59,7 +59,7 @@ const WHERE: [&str; 17] = [
     "beside the harbour",
     "under the stairs",
     "near the mill",
-    "behind the school",
+    "beside the school",
     "at the market",
     "in the north tower",
     "on the second floor",
@@ -101,7 +101,7 @@ fn notes(lines: usize) -> String {
     text
 }
 
-/// Every prompt at every depth, behind about so many tokens; `count` counts the tokens of a text.
+/// Every prompt at every depth, after about so many tokens; `count` counts the tokens of a text.
 pub(super) fn at_depths(
     suite: &[(String, String)],
     depths: &[u32],
@@ -114,8 +114,8 @@ pub(super) fn at_depths(
     let mut deep = Vec::with_capacity(suite.len() * depths.len());
     for depth in depths {
         let notes = notes((f64::from(*depth) / a_line).round() as usize);
-        let behind = |(_, prompt): &(String, String)| (format!("{CATEGORY} {depth}"), format!("{notes}\n{prompt}"));
-        deep.extend(suite.iter().map(behind));
+        let deepened = |(_, prompt): &(String, String)| (format!("{CATEGORY} {depth}"), format!("{notes}\n{prompt}"));
+        deep.extend(suite.iter().map(deepened));
     }
     Ok(deep)
 }
