@@ -6,7 +6,7 @@ use clap::Args;
 
 /// What an answer must match; at most one of them.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Grammar")]
+#[command(next_help_heading = "Sampling")]
 pub struct GrammarArgs {
     /// Answer with JSON that this schema describes
     #[arg(long, value_name = "FILE", conflicts_with_all = ["regex", "grammar"])]

@@ -32,6 +32,8 @@ const EXPERT: &[&str] = &[
     "threshold",
     "confidence",
     "min_p",
+    "regex",
+    "grammar",
     "trace_text",
 ];
 

@@ -18,8 +18,7 @@ pub struct SampleArgs {
     /// Keep tokens with at least P times the probability of the best one
     #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
     pub min_p: f32,
-    /// Seed of all draws; it fixes the text under exact, and under other rules for one drafter and one fixed k (-k auto
-    /// follows measured times)
+    /// Seed of all draws: it fixes the text under exact, and under other rules for one drafter and fixed k
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     pub seed: u64,
     /// Longest answer, in tokens
