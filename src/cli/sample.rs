@@ -12,13 +12,13 @@ pub struct SampleArgs {
     /// Keep the K most probable tokens; 0 keeps all
     #[arg(long, value_name = "K", default_value_t = 0, allow_negative_numbers = true)]
     pub top_k: u32,
-    /// Keep the smallest set of tokens with a total probability of P
+    /// Keep the fewest tokens that together have probability P
     #[arg(long, value_name = "P", default_value_t = 1.0, allow_negative_numbers = true)]
     pub top_p: f32,
     /// Keep tokens with at least P times the probability of the best one
     #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
     pub min_p: f32,
-    /// Seed of all draws: it fixes the text under exact, and under other rules for one drafter and fixed k
+    /// Seed of all draws; under exact it alone fixes the text
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     pub seed: u64,
     /// Longest answer, in tokens
