@@ -62,7 +62,7 @@ actions! {
     BackToken: Past = "Go back in time by one token of the answer",
     NextToken: Past = "Go on in time by one token of the answer",
     TimeStart: Past = "Go back to the start of the run",
-    Replay: Past = "Play the answer on show again from its first round, slowly; [ and ] change the pace of it",
+    Replay: Past = "Play the answer on show again from its first round, slowly; the keys for slower and faster change its pace",
     TimeHere: Past = "Go to the moment at which the selected round was committed",
     GoTo: Past = "Go to a moment: a round (12), a time of the turn on show (3.5s, 1:05) or a share of the run (40%)",
     ScrubBack: Past = "Go back by a twentieth of the turn",
