@@ -2,7 +2,7 @@
 //!
 //! Read: a token is spelled with the longest own tokens of the same bytes. Written: tokens that both vocabularies have with
 //! the same bytes, and the end of an answer; all other own tokens get no probability, and those left are renormalised by
-//! whoever makes a distribution of the logits. Verification is told this distribution, so whatever the model drafts, the
+//! whoever makes a distribution of the logits. Verification judges by this distribution, so whatever the model drafts, the
 //! text stays the target's (token-level intersection: Timor et al., "Accelerating LLM Inference with Lossless Speculative
 //! Decoding Algorithms for Heterogeneous Vocabularies", arXiv:2502.05202).
 
@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::text::tokenizer::TextCodec;
-use crate::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, RowPool, Rows};
+use crate::{Checkpoint, ExpertsMet, Forward, LogitRows, Model, ModelError, ModelSpec, RowPool, Rows};
 use draftscope_protocol::{DeviceWork, GpuInfo, Piece, TokenId};
 
 /// The logit of a token that cannot be written. Finite, since a row with infinities is taken for a broken one; its
@@ -105,7 +105,7 @@ fn by_bytes(pieces: &[Piece], special: bool) -> HashMap<Box<[u8]>, TokenId> {
     kept.map(|piece| (Box::from(&*piece.bytes), piece.id)).collect()
 }
 
-/// A model behind the vocabulary of its target.
+/// A model that reads and writes tokens of its target.
 pub struct OtherVocab {
     inner: Box<dyn Model>,
     shared: Arc<SharedVocab>,
@@ -116,7 +116,7 @@ pub struct OtherVocab {
 }
 
 impl OtherVocab {
-    /// Puts a model, whose cache must be empty, behind the vocabulary that it shares with its target; `vocab` is the
+    /// Wraps a model, whose cache must be empty, with the vocabulary that it shares with its target; `vocab` is the
     /// number of the target's logits.
     #[must_use]
     pub fn new(inner: Box<dyn Model>, shared: SharedVocab, vocab: u32) -> Self {
@@ -188,6 +188,10 @@ impl Model for OtherVocab {
 
     fn gpu_info(&self) -> Option<GpuInfo> {
         self.inner.gpu_info()
+    }
+
+    fn experts_met(&self) -> Option<ExpertsMet> {
+        self.inner.experts_met()
     }
 
     fn rewindable(&self, len: usize) -> usize {

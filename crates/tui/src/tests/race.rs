@@ -270,9 +270,9 @@ fn a_typed_draft_that_the_target_would_have_to_read_on_from_goes_to_the_engine()
         stage.key(KeyEvent::from(KeyCode::Char(c)));
     }
     let screen = stage.screen(80, 24);
-    let told = screen.contains("Enter the engine");
+    let asks = screen.contains("Enter the engine");
     stage.press("<Enter>");
-    if told {
+    if asks {
         let (from, _) = asked(&stage);
         assert_eq!(from.again, Some(Again { drafts: vec![best.id], text: String::new() }), "{screen}");
     } else {

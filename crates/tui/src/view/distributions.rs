@@ -163,9 +163,9 @@ fn bars(screen: Screen, row: &Prediction, named: &[Named], rest_name: &str, area
         Line::from(spans)
     };
     let (shown, below) = listed(row, named, usize::from(area.height).saturating_sub(1));
-    let told = shown.iter().map(|candidate| candidate.prob).chain(below.iter().map(|(_, prob)| *prob));
+    let listed = shown.iter().map(|candidate| candidate.prob).chain(below.iter().map(|(_, prob)| *prob));
     let all = row.top.iter().map(|candidate| candidate.prob).sum::<f32>() + row.tail;
-    let rest = (all - told.sum::<f32>()).max(0.0);
+    let rest = (all - listed.sum::<f32>()).max(0.0);
     let mut lines: Vec<_> = shown
         .iter()
         .map(|candidate| {
