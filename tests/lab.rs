@@ -8,7 +8,7 @@ use common::tiny::Tiny;
 use draftscope::engine::{self, EngineConfig};
 use draftscope::protocol::stream::Source;
 use draftscope::protocol::{
-    Baseline, Command, DrafterKind, Drafting, EventKind, Lane, Prompt, Settings, TokenId, VerifyRule,
+    Baseline, Command, DrafterKind, Drafting, EventKind, Lane, Outcome, Prompt, Sampling, Settings, TokenId, VerifyRule,
 };
 
 const TOKENS: u32 = 40;
@@ -78,6 +78,51 @@ fn the_oracle_is_right_in_every_turn_also_if_chosen_during_an_answer() {
     let from = events.iter().position(|event| matches!(event, EventKind::SettingsChanged { .. })).unwrap();
     assert_eq!(accepted(&events[from..]), drafts(&events[from..]));
     assert!(drafts(&events[from..]) > 10);
+}
+
+/// Judged drafts, and accepted ones.
+fn judged(events: &[EventKind]) -> [usize; 2] {
+    let of = |event: &EventKind| match event {
+        EventKind::Verified { verdict, .. } => {
+            let judged = verdict.judgements.iter().filter(|judgement| judgement.outcome != Outcome::NotReached);
+            [judged.count(), verdict.accepted()]
+        }
+        _ => [0, 0],
+    };
+    events.iter().map(of).fold([0, 0], |[a, b], [c, d]| [a + c, b + d])
+}
+
+#[test]
+fn the_dial_is_right_as_often_as_it_says_and_changes_no_text() {
+    let files = Tiny::new(6);
+    let dial = |dial, seed| Settings {
+        draft_len: 4,
+        drafter: DrafterKind::Dial,
+        drafting: Drafting { dial, ..Drafting::default() },
+        sampling: Sampling { seed, ..Sampling::default() },
+        ..Settings::default()
+    };
+    let want = plain(&files);
+    for share in [0.0, 0.3, 0.7, 1.0] {
+        let [mut drafts, mut accepted] = [0, 0];
+        for seed in 0..12 {
+            let (text, events) = answer(&mut start(&files, dial(share, seed)), |_| None);
+            assert_eq!(text, want, "{share}");
+            let [judged, right] = judged(&events);
+            (drafts, accepted) = (drafts + judged, accepted + right);
+        }
+        let (got, share) = (accepted as f64 / drafts as f64, f64::from(share));
+        // four standard deviations of so many draws
+        let bound = 4.0 * (share * (1.0 - share) / drafts as f64).sqrt();
+        assert!(drafts > 200 && (got - share).abs() <= bound + 1e-6, "{accepted} of {drafts} at {share}");
+    }
+    let lower = Command::SetDrafting { drafting: dial(0.0, 0).drafting };
+    let turn = |event: &EventKind| matches!(event, EventKind::RoundStarted { round: 4, .. }).then(|| lower.clone());
+    let (text, events) = answer(&mut start(&files, dial(1.0, 0)), turn);
+    assert_eq!(text, want);
+    let at = events.iter().position(|event| matches!(event, EventKind::SettingsChanged { .. })).unwrap();
+    let [before, after] = [&events[..at], &events[at..]].map(judged);
+    assert!(before[0] >= 12 && before[0] == before[1] && after[0] > 10 && after[1] == 0, "{before:?} {after:?}");
 }
 
 #[test]

@@ -271,7 +271,7 @@ fn an_oracle_and_a_copy_of_the_model_are_always_right() {
     let plain = Settings { draft_len: 0, ..Settings::default() };
     let (want, _) = decode(target.fork().unwrap(), Box::new(NoDrafter), &plain, &prompt, 41);
     let answer: Vec<TokenId> = prompt.iter().chain(&want).copied().collect();
-    let mut oracle = OracleDrafter::default();
+    let mut oracle = OracleDrafter::new(DrafterKind::Oracle);
     oracle.offer(&answer);
     let settings = Settings { draft_len: 4, ..Settings::default() };
     for drafter in [Box::new(oracle) as Box<dyn Drafter>, Box::new(ModelDrafter::new(files.load().target))] {

@@ -24,6 +24,7 @@ const EXPERT: &[&str] = &[
     "ngram_min",
     "ngram_max",
     "exit_layers",
+    "dial",
     "mtp",
     "mtp_spec",
     "epsilon",

@@ -27,6 +27,9 @@ pub struct LabArgs {
     /// Layers of the target that early-exit drafts with; 0 takes a third of them
     #[arg(long, value_name = "L", default_value_t = 0, allow_negative_numbers = true)]
     pub exit_layers: u16,
+    /// Chance that a draft of the drafter dial is the token of the plain answer
+    #[arg(long, value_name = "A", default_value_t = 0.8, allow_negative_numbers = true)]
+    pub dial: f32,
     /// Run the MTP module by other conventions than its own, such as feed=pre-norm,order=hidden-first; the text stays
     /// the same, a wrong convention only lowers acceptance. Keys: feed, recycle, order, pairing, position, slot0, norm
     #[arg(long, value_name = "KEY=VALUE,…", default_value = "", hide_default_value = true)]

@@ -60,6 +60,7 @@ fn drafting(lab: &LabArgs) -> Result<Drafting> {
         ngram_min: shortest,
         ngram_max: longest,
         exit_layers: lab.exit_layers,
+        dial: lab.dial,
         tree: lab.tree,
         mtp: lab.mtp_spec.parse()?,
     })

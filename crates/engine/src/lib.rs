@@ -12,6 +12,7 @@ pub mod identity;
 pub mod measure;
 mod outbox;
 mod plain;
+mod replayed;
 pub mod speculate;
 mod turn;
 mod worker;

@@ -15,6 +15,7 @@ use draftscope_protocol::{Baseline, DraftLenMode, DrafterKind, EventKind, Lane, 
 use super::auto::Auto;
 use super::control::Control;
 use super::outbox::Outbox;
+use super::replayed::Replayed;
 
 /// The decoder of a lane: the run's own, or a fork for one answer.
 pub(super) enum LaneDecoder<'a> {
@@ -44,15 +45,17 @@ impl DerefMut for LaneDecoder<'_> {
 
 /// A decoder at work on an answer.
 pub(super) struct Runner<'a> {
-    lane: Lane,
-    decoder: LaneDecoder<'a>,
-    output: u32,
-    limit: u32,
+    pub(super) lane: Lane,
+    pub(super) decoder: LaneDecoder<'a>,
+    pub(super) output: u32,
+    pub(super) limit: u32,
     /// Tokens that the decoder committed in the last round after the end of the answer.
     cut: usize,
     pub(super) finished: Option<StopReason>,
     /// The lane's clock with every round counted as often as the baseline then said.
     weighted: Duration,
+    /// The plain answer, if a drafter that replays it was in use.
+    pub(super) replayed: Option<Replayed>,
 }
 
 /// A prompt to answer.
@@ -224,25 +227,6 @@ impl Turn<'_> {
         Ok(true)
     }
 
-    /// Computes the plain answer for the oracle, which replays it: on a fork, and on no lane's clock.
-    fn help_drafter(&mut self, lane: &mut Runner<'_>, settings: &Settings) -> Result<(), SpecError> {
-        let settings = settings.of_lane(lane.lane);
-        let is_plain = settings.draft_len == 0 && settings.draft_len_mode == DraftLenMode::Fixed;
-        if settings.drafter != DrafterKind::Oracle || is_plain || lane.finished.is_some() {
-            return Ok(());
-        }
-        let mut plain = lane.decoder.fork_independent()?;
-        let goal = plain.committed().len() + lane.limit.saturating_sub(lane.output) as usize;
-        while plain.has_room() && plain.committed().len() < goal && !self.control.is_stopped_now(self.outbox) {
-            let committed = plain.round(&mut |_| Duration::ZERO)?;
-            if committed.iter().any(|token| self.codec.is_end(*token)) {
-                break;
-            }
-        }
-        lane.decoder.offer(plain.committed());
-        Ok(())
-    }
-
     /// One round of a lane; steps are the run's own lane's until that is done.
     pub(super) fn round(
         &mut self,
@@ -326,7 +310,7 @@ impl<'a> Runner<'a> {
     }
 
     pub(super) fn new(lane: Lane, decoder: LaneDecoder<'a>, limit: u32) -> Self {
-        Self { lane, decoder, output: 0, limit, cut: 0, finished: None, weighted: Duration::ZERO }
+        Self { lane, decoder, output: 0, limit, cut: 0, finished: None, weighted: Duration::ZERO, replayed: None }
     }
 
     /// A sentence if the answer ended before it was all that the grammar asks for.

@@ -72,6 +72,12 @@ macro_rules! drafters {
                 }
             }
 
+            /// Whether it replays the plain answer, which is computed for it first.
+            #[must_use]
+            pub const fn replays_plain(self) -> bool {
+                matches!(self, Self::Oracle | Self::Dial)
+            }
+
             /// Whether copies of the text are weighed against the drafts of another drafter in each round, and may
             /// follow them: `suffix+…`. k then limits the other drafter's drafts.
             #[must_use]
@@ -119,6 +125,8 @@ drafters! {
     EarlyExit = "early-exit", "the target's own first layers", also after Ngram = "ngram", Suffix = "suffix";
     /// Replays the plain answer, computed first: the upper limit of any drafter.
     Oracle = "oracle", "replays the plain answer, computed first: the upper limit";
+    /// The plain answer with a share of its tokens spoilt: acceptance is what one sets, see [`Drafting::dial`].
+    Dial = "dial", "the plain answer with tokens spoilt, to be accepted as often as --dial says";
     /// Random tokens: the lower limit.
     Random = "random", "random tokens: the lower limit";
     /// The person types the draft.
@@ -198,6 +206,9 @@ pub struct Drafting {
     pub ngram_max: u8,
     /// Layers of the target that `early-exit` drafts with; 0 takes a third of them.
     pub exit_layers: u16,
+    /// Chance that a draft of `dial` is the token of the plain answer, 0 to 1, at each position alike: under the rule
+    /// `exact` the target accepts so many of the drafts that it judges.
+    pub dial: f32,
     /// Nodes of a draft tree, 0 to [`MAX_DRAFT_LEN`]; none drafts a chain. In a tree k is the depth.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tree: Option<u8>,
@@ -214,6 +225,7 @@ impl Default for Drafting {
             ngram_min: 2,
             ngram_max: 5,
             exit_layers: 0,
+            dial: 0.8,
             tree: None,
             mtp: MtpOverride::default(),
         }
@@ -231,6 +243,7 @@ impl Drafting {
     /// Names the first value outside its range.
     pub fn validate(&self) -> Result<(), SettingsError> {
         within("p-min", self.p_min.into(), 0.0, 1.0)?;
+        within("dial", self.dial.into(), 0.0, 1.0)?;
         within("ngram-max", self.ngram_max.into(), 1.0, 64.0)?;
         within("ngram-min", self.ngram_min.into(), 1.0, self.ngram_max.into())?;
         within("tree", self.tree.unwrap_or(0).into(), 0.0, MAX_DRAFT_LEN.into())
@@ -265,5 +278,6 @@ mod tests {
         assert!(Drafting { tree: Some(16), ..Drafting::default() }.validate().is_err());
         assert!(Drafting { tree: Some(0), ..Drafting::default() }.validate().is_ok());
         assert!(Drafting { p_min: f32::NAN, ..Drafting::default() }.validate().is_err());
+        assert!(Drafting { dial: 1.01, ..Drafting::default() }.validate().is_err());
     }
 }

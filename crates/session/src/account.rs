@@ -163,6 +163,22 @@ pub fn worths(costs: &Costs, acceptance: &[f64]) -> Vec<Worth> {
     (1..=acceptance.len()).map_while(|k| Some((k, costs.round_us(k)?))).map(worth).collect()
 }
 
+/// The speedup at this k if the target accepted the same share `a` of the drafts at every position; `None` if no round of
+/// this k, or no plain one, was timed.
+#[must_use]
+pub fn speedup_at(costs: &Costs, draft_len: usize, a: f64) -> Option<f64> {
+    let worths = worths(costs, &vec![a; draft_len]);
+    worths.last().filter(|worth| worth.draft_len == draft_len).map(|worth| worth.speedup)
+}
+
+/// The acceptance, the same at every position, at which this k is as fast as plain decoding, 0 to 1; `None` if even 1 is
+/// too little, or no round of this k, or no plain one, was timed.
+#[must_use]
+pub fn break_even_at(costs: &Costs, draft_len: usize) -> Option<f64> {
+    let plain = costs.round_us(0).filter(|us| *us > 0.0)?;
+    break_even(draft_len, costs.round_us(draft_len)? / plain)
+}
+
 /// The a in [0, 1] with `1 + a + a² + … + a^k = cost`, by bisection; the left side rises with a.
 fn break_even(k: usize, cost: f64) -> Option<f64> {
     let tokens = |a: f64| (0..=k).map(|i| a.powi(i as i32)).sum::<f64>();
@@ -249,6 +265,23 @@ mod tests {
             settle_us: 0.0,
             overhead_us: 60.0,
         }
+    }
+
+    #[test]
+    fn at_the_break_even_acceptance_the_speedup_is_one() {
+        for k in 1..=3 {
+            let a = break_even_at(&costs(), k).unwrap();
+            assert!((speedup_at(&costs(), k, a).unwrap() - 1.0).abs() < 1e-9, "k = {k}, a = {a}");
+            // E(1) is k + 1, E(0) is 1
+            let cost = costs().round_us(k).unwrap() / costs().round_us(0).unwrap();
+            assert!((speedup_at(&costs(), k, 1.0).unwrap() - (k + 1) as f64 / cost).abs() < 1e-9);
+            assert!((speedup_at(&costs(), k, 0.0).unwrap() - 1.0 / cost).abs() < 1e-9);
+        }
+        assert_eq!(
+            (speedup_at(&costs(), 4, 0.5), break_even_at(&costs(), 4)),
+            (None, None),
+            "no pass of 5 rows was timed"
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use draftscope_protocol::{Lane, Settings};
+use draftscope_protocol::{Lane, Outcome, Settings};
 
 use super::estimator::{between, over_undrafted};
 use super::speedup::Speedup;
@@ -20,6 +20,8 @@ pub struct SettingsSpan {
     pub rounds: Range<usize>,
     /// Tokens that a round wrote on average; `None` before one is timed.
     pub tokens_per_round: Option<f64>,
+    /// Accepted drafts ÷ drafts that the target judged, 0 to 1; `None` before one was judged.
+    pub acceptance: Option<f64>,
     /// Tokens per second of its rounds; `None` before one is timed.
     pub tokens_per_second: Option<f64>,
     /// Time of its rounds, in microseconds.
@@ -70,11 +72,21 @@ impl Lanes<'_> {
             settings,
             rounds: self.rounds.clone(),
             tokens_per_round: (rounds > 0).then(|| tokens as f64 / rounds as f64),
+            acceptance: self.acceptance(),
             tokens_per_second: (us > 0.0).then(|| tokens as f64 * 1e6 / us),
             decode_us: us as u64,
             speedup: speedup.map(trusted),
             over_rival,
         }
+    }
+
+    /// Accepted ÷ judged drafts of its rounds.
+    fn acceptance(&self) -> Option<f64> {
+        let rounds = &self.own.rounds[self.rounds.clone()];
+        let outcomes = rounds.iter().flat_map(|round| (0..round.drafts.len()).filter_map(|index| round.outcome(index)));
+        let judged: Vec<_> = outcomes.filter(|outcome| *outcome != Outcome::NotReached).collect();
+        let accepted = judged.iter().filter(|outcome| **outcome == Outcome::Accepted).count();
+        (!judged.is_empty()).then(|| accepted as f64 / judged.len() as f64)
     }
 
     /// The numbers of its rounds.
@@ -139,6 +151,7 @@ mod tests {
         assert_eq!((before.rounds.clone(), after.rounds.clone()), (0..20, 20..40));
         assert_eq!((before.settings.draft_len, after.settings), (3, now));
         assert_eq!((before.tokens_per_round, after.tokens_per_round), (Some(1.0), Some(3.0)));
+        assert_eq!((before.acceptance, after.acceptance), (Some(0.0), Some(1.0)));
         let [slow, fast] = [before, after].map(|span| span.speedup.unwrap().value);
         assert!(slow < 1.0 && fast > 2.0, "{slow} {fast}");
         assert_eq!((turn.speedup(), session.speedup().map(|of| of.value)), (after.speedup, Some(fast)));

@@ -104,6 +104,8 @@ actions! {
     ToggleSplit: Compare = "Race plain decoding: both answers side by side, each to its end; once more ends the race",
     DraftLenUp: Change = "k + 1: one more draft token per round",
     DraftLenDown: Change = "k − 1: one draft token fewer per round",
+    DialUp: Change = "Turn the dial up: more drafts are right. The dial is a drafter; these keys choose it, if another one drafts",
+    DialDown: Change = "Turn the dial down: fewer drafts are right",
     NextRule: Change = "Next verification rule",
     ToggleLossless: Compare = "Race a lossless rule against one that is not, on the newest prompt, and back",
     TemperatureUp: Change = "Temperature + 0.1",
@@ -189,6 +191,7 @@ const SOUGHT: &[Action] = &[
     Action::Copy,
     Action::Picture,
     Action::NewConversation,
+    Action::DialDown,
     Action::Present,
     Action::ChooseTheme,
     Action::Search,
@@ -228,7 +231,7 @@ impl Action {
     pub(super) const fn needs(self) -> Option<Ability> {
         Some(match self {
             Self::DraftLenUp | Self::DraftLenDown => Ability::SetDraftLen,
-            Self::NextRule => Ability::SetDrafter,
+            Self::NextRule | Self::DialUp | Self::DialDown => Ability::SetDrafter,
             Self::TemperatureUp | Self::TemperatureDown => Ability::SetSampling,
             Self::NextBaseline | Self::ToggleLossless | Self::ToggleSplit | Self::Versus => Ability::Compare,
             Self::ContinueHere => Ability::Branch,

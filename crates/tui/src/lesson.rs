@@ -182,6 +182,8 @@ pub enum Panel {
     Costs,
     /// Candidates of drafter and target at the place on show.
     Distributions,
+    /// Speedup against acceptance, measured and predicted, while the dial drafts.
+    Dial,
     /// Weights and caches.
     Memory,
     /// Drawing: what a pass reads and predicts at every position.

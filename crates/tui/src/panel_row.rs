@@ -28,12 +28,12 @@ pub(super) struct SettingsPanel {
 
 use PanelRow::{Autosave, Experts, Pace, Run, Theme};
 use SettingRow::{
-    Baseline, DraftLen, Drafter, MaxTokens, MinP, Mode, Mtp, PMin, Rule, Seed, Temperature, TopK, TopP, Tree,
+    Baseline, Dial, DraftLen, Drafter, MaxTokens, MinP, Mode, Mtp, PMin, Rule, Seed, Temperature, TopK, TopP, Tree,
 };
 
 /// Names of the groups, and their rows.
 const GROUPS: [(&str, &[PanelRow]); 4] = [
-    ("Drafts", &[Run(Drafter), Run(DraftLen), Run(Mode), Run(Tree), Run(PMin)]),
+    ("Drafts", &[Run(Drafter), Run(DraftLen), Run(Mode), Run(Tree), Run(PMin), Run(Dial)]),
     ("Verification and sampling", &[Run(Rule), Run(Temperature), Run(TopK), Run(TopP), Run(MinP), Run(Seed)]),
     ("Answers", &[Run(MaxTokens), Run(Baseline), Pace, Autosave]),
     ("More", &[Theme, Experts]),

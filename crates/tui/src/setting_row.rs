@@ -24,6 +24,8 @@ pub(super) enum SettingRow {
     Mode,
     Tree,
     PMin,
+    /// Share of right drafts of the drafter `dial`.
+    Dial,
     Rule,
     Temperature,
     TopK,
@@ -45,6 +47,7 @@ impl SettingRow {
         Self::Mode,
         Self::Tree,
         Self::PMin,
+        Self::Dial,
         Self::Rule,
         Self::Temperature,
         Self::TopK,
@@ -69,7 +72,7 @@ impl SettingRow {
     pub(super) const fn needs(self) -> Ability {
         match self {
             Self::DraftLen | Self::Mode => Ability::SetDraftLen,
-            Self::Drafter | Self::Tree | Self::PMin | Self::Rule | Self::Mtp(_) => Ability::SetDrafter,
+            Self::Drafter | Self::Tree | Self::PMin | Self::Dial | Self::Rule | Self::Mtp(_) => Ability::SetDrafter,
             Self::Temperature | Self::TopK | Self::TopP | Self::MinP | Self::Seed | Self::MaxTokens => {
                 Ability::SetSampling
             }
@@ -93,6 +96,7 @@ impl SettingRow {
             Self::Mode => ("k chosen by", "you, or the engine from what passes cost"),
             Self::Tree => ("tree", "drafts of a tree in all; off drafts a chain"),
             Self::PMin => ("p-min", "a draft ends where q is below; 0 never"),
+            Self::Dial => ("dial", "how many drafts of the drafter dial are right"),
             Self::Rule => ("verification rule", "how drafts are judged"),
             Self::Temperature => ("temperature", "0 takes the most probable token"),
             Self::TopK => ("top-k", "keep so many of the most probable; 0 keeps all"),
@@ -121,6 +125,7 @@ impl SettingRow {
             Self::Mode => if is_auto(settings) { "the engine" } else { "you" }.to_owned(),
             Self::Tree => settings.drafting.tree.map_or_else(|| "off".to_owned(), |nodes| nodes.to_string()),
             Self::PMin => format!("{:.2}", settings.drafting.p_min),
+            Self::Dial => format!("{:.2}", settings.drafting.dial),
             Self::Rule => {
                 format!("{} ({})", settings.rule, settings.rule.label())
             }
@@ -170,6 +175,10 @@ impl SettingRow {
             }
             Self::PMin => {
                 settings.drafting.p_min = step(settings.drafting.p_min, 0.05, up, 1.0);
+                return Command::SetDrafting { drafting: settings.drafting };
+            }
+            Self::Dial => {
+                settings.drafting.dial = step(settings.drafting.dial, 0.05, up, 1.0);
                 return Command::SetDrafting { drafting: settings.drafting };
             }
             Self::Rule => {

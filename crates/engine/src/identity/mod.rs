@@ -200,7 +200,7 @@ pub fn sample(
         let mut seeded = *settings;
         seeded.sampling.seed = seed;
         decoder.set(&seeded);
-        if settings.drafter == DrafterKind::Oracle {
+        if settings.drafter.replays_plain() {
             offer_plain(decoder, prompt, len)?;
         }
         continuations.push(answer(decoder, prompt, ending, policy.as_deref_mut())?.tokens);

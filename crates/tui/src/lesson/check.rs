@@ -198,7 +198,7 @@ fn run_fault(run: &Run) -> Option<(&'static str, String)> {
 }
 
 /// Recordings of lessons that are not named as their lesson.
-pub(crate) const BUNDLED_RECORDINGS: &[&str] = &["random", "rules", "confidence", "slow", "obama"];
+pub(crate) const BUNDLED_RECORDINGS: &[&str] = &["random", "rules", "confidence", "slow", "obama", "dial"];
 
 fn help_fault(step: &Step) -> Option<(&'static str, String)> {
     if step.hints.len() > MAX_HINTS {
@@ -233,7 +233,9 @@ fn panels_fault(lesson: &Lesson, index: usize) -> Option<(&'static str, String)>
     if step.task.is_some() && !step.show.contains(&Panel::Sliders) {
         return Some(("show", "a task needs the panel sliders".to_owned()));
     }
-    let needs_run = |panel: &Panel| matches!(panel, Panel::Answer | Panel::Lanes | Panel::Costs | Panel::Distributions);
+    let needs_run = |panel: &Panel| {
+        matches!(panel, Panel::Answer | Panel::Lanes | Panel::Costs | Panel::Dial | Panel::Distributions)
+    };
     if step.show.iter().chain(&step.after).any(needs_run) && lesson.run_at(index).is_none() {
         return Some(("show", "a panel of a run needs a step with a run before".to_owned()));
     }

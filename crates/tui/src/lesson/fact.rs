@@ -6,7 +6,7 @@
 use serde::Deserialize;
 
 use draftscope_protocol::{Lane, StopReason};
-use draftscope_session::account::Account;
+use draftscope_session::account::{Account, break_even_at};
 use draftscope_session::{Answer, Session, Turn};
 
 use super::{Run, UNKNOWN};
@@ -23,6 +23,8 @@ pub enum Fact {
     AllRowsMs,
     /// One drafted token ÷ T(1).
     DraftShare,
+    /// The acceptance, the same at every position, from which on the run's k pays.
+    BreakEven,
     /// Share of rounds that accepted the draft at position 1.
     FirstAccepted,
     /// The target's probability of the first draft of the first round with drafts.
@@ -68,6 +70,7 @@ impl Fact {
         ("one_row_ms", Self::OneRowMs),
         ("all_rows_ms", Self::AllRowsMs),
         ("draft_share", Self::DraftShare),
+        ("break_even", Self::BreakEven),
         ("first_accepted", Self::FirstAccepted),
         ("first_p", Self::FirstP),
         ("tokens_per_round", Self::TokensPerRound),
@@ -130,6 +133,7 @@ impl Fact {
                 let costs = costs()?;
                 Some(costs.drafting_us(k.max(1)) / k.max(1) as f64 / costs.verify_us.first()?)
             }
+            Self::BreakEven => break_even_at(&costs()?, k),
             Self::FirstAccepted => {
                 let stats = answer.stats();
                 let offered = *stats.offered_per_pos().first()?;
@@ -179,7 +183,12 @@ impl Fact {
             Self::FirstAccepted | Self::FirstP | Self::DraftShare | Self::IdenticalShare => {
                 format!("{:.0} %", value * 100.0)
             }
-            Self::VerifyRatio | Self::TokensPerRound | Self::Speedup | Self::OneRowMs | Self::AllRowsMs => {
+            Self::VerifyRatio
+            | Self::BreakEven
+            | Self::TokensPerRound
+            | Self::Speedup
+            | Self::OneRowMs
+            | Self::AllRowsMs => {
                 format!("{value:.2}")
             }
             Self::TargetMb | Self::DrafterMb => format!("{value:.1}"),

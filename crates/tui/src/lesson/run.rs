@@ -5,8 +5,8 @@
 use serde::Deserialize;
 
 use draftscope_protocol::{
-    Again, Baseline, Branch, Continuation, DraftLenMode, DrafterKind, Lane, Leniency, MAX_DRAFT_LEN, Prompt, Rival,
-    Sampling, Settings, VerifyRule,
+    Again, Baseline, Branch, Continuation, DraftLenMode, DrafterKind, Drafting, Lane, Leniency, MAX_DRAFT_LEN, Prompt,
+    Rival, Sampling, Settings, VerifyRule,
 };
 use draftscope_session::{Session, Turn};
 
@@ -27,6 +27,9 @@ pub struct Run {
     /// The drafter.
     #[serde(default)]
     pub drafter: DrafterKind,
+    /// How many of its drafts are right, if the drafter is the dial: 0 to 1.
+    #[serde(default)]
+    pub dial: Option<f32>,
     /// A text that the user drafts: it is judged from the last token of the prompt on. Without an engine it is this one.
     #[serde(default)]
     pub draft: Option<String>,
@@ -87,7 +90,7 @@ impl Run {
             draft_len_mode: DraftLenMode::Fixed,
             draft_len: self.k.min(MAX_DRAFT_LEN),
             drafter: if is_like_mtp { before.drafter } else { self.drafter },
-            drafting: usual.drafting,
+            drafting: Drafting { dial: self.dial.unwrap_or(usual.drafting.dial), ..usual.drafting },
             rule: self.rule,
             leniency: self.leniency,
             sampling: Sampling { temperature: self.temperature, seed: self.seed, ..usual.sampling },

@@ -114,6 +114,8 @@ pub fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command
         Action::Leave if app.is_demo() => learn::demo(app, time),
         Action::DraftLenUp
         | Action::DraftLenDown
+        | Action::DialUp
+        | Action::DialDown
         | Action::NextRule
         | Action::TemperatureUp
         | Action::TemperatureDown

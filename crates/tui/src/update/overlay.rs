@@ -131,6 +131,8 @@ pub(super) fn below(app: &mut App, overlay: Overlay, action: Action) -> Done {
             | Action::PauseResume
             | Action::DraftLenUp
             | Action::DraftLenDown
+            | Action::DialUp
+            | Action::DialDown
     );
     if !stays {
         return keep(app, overlay);

@@ -17,6 +17,11 @@ pub(super) fn change(app: &mut App, session: &Session, action: Action) -> Vec<Co
         Action::DraftLenDown => (SettingRow::DraftLen, false),
         Action::TemperatureUp => (SettingRow::Temperature, true),
         Action::TemperatureDown => (SettingRow::Temperature, false),
+        Action::DialUp | Action::DialDown if app.settings(session).drafter != DrafterKind::Dial => {
+            return take_dial(app, session);
+        }
+        Action::DialUp => (SettingRow::Dial, true),
+        Action::DialDown => (SettingRow::Dial, false),
         Action::NextRule => (SettingRow::Rule, true),
         _ => (SettingRow::Baseline, true),
     };
@@ -26,6 +31,28 @@ pub(super) fn change(app: &mut App, session: &Session, action: Action) -> Vec<Co
         app.toast = Some(format!("{}: {}", setting.name(), setting.value(&app.settings(session))));
     }
     commands
+}
+
+/// Makes the dial the drafter.
+fn take_dial(app: &mut App, session: &Session) -> Vec<Command> {
+    if let Some(refusal) = super::refusal(session) {
+        return app.say(refusal);
+    }
+    if let Some(why) = super::unable(session, SettingRow::Drafter.needs()) {
+        app.toast = Some(why);
+        return Vec::new();
+    }
+    if !drafters(session).contains(&DrafterKind::Dial) {
+        return app.say("this engine has no dial");
+    }
+    let settings = Settings { drafter: DrafterKind::Dial, ..app.settings(session) };
+    want(app, session, settings);
+    let (up, down, back) = (app.key(Action::DialUp), app.key(Action::DialDown), app.key(Action::Settings));
+    let value = SettingRow::Dial.value(&settings);
+    app.toast = Some(format!(
+        "the dial drafts: {value} of its drafts are right; {down} {up} turn it, {back} changes the drafter"
+    ));
+    vec![Command::SetDrafter { drafter: DrafterKind::Dial }]
 }
 
 /// Answers the newest prompt again with a lossy rule beside a lossless one, or the other way round, and shows the

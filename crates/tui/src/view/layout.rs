@@ -10,7 +10,7 @@ use crate::tour::stop;
 use super::prelude::*;
 use super::{
     aligned, costs, distributions, hero, ladder, lesson, memory, numbers, per_round, positions, presenter, prompt,
-    round, speed_page, speed_summary, speedup, table, times, transcript, tree, welcome,
+    round, speed_page, speed_summary, speedup, table, times, transcript, tree, welcome, worths,
 };
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
@@ -173,6 +173,7 @@ pub(super) fn learn_panel(screen: Screen, (panel, area): lesson::Side, frame: &m
         Some(Panel::Answer) => transcript::render(screen, area, frame, hit_map),
         Some(Panel::Lanes) => aligned::render(screen, area, frame, hit_map),
         Some(Panel::Costs) => costs::render(screen, area, frame),
+        Some(Panel::Dial) => worths::render(screen, area, frame),
         Some(Panel::Distributions) => distributions::render(screen, area, frame),
         Some(Panel::Memory) => memory::render(screen, area, frame),
         drawing => lesson::drawing(screen, drawing, area, frame),

@@ -145,7 +145,7 @@ pub(super) fn pictured(screen: Screen, area: Rect) -> Vec<Side> {
 
 /// Whether a panel shows nothing but a run.
 fn is_of_run(panel: Panel) -> bool {
-    matches!(panel, Panel::Answer | Panel::Round | Panel::Lanes | Panel::Costs | Panel::Distributions)
+    matches!(panel, Panel::Answer | Panel::Round | Panel::Lanes | Panel::Costs | Panel::Dial | Panel::Distributions)
 }
 
 /// Least and wanted height, with the frame; u16::MAX takes what is left.
@@ -157,6 +157,7 @@ fn size(panel: Option<Panel>) -> (u16, u16) {
         Some(Panel::Round) => (6, 9),
         Some(Panel::Lanes) => (7, ALL),
         Some(Panel::Costs) => (5, 8),
+        Some(Panel::Dial) => (7, 11),
         Some(Panel::Distributions) => (8, ALL),
         Some(Panel::Memory) => (4, 7),
         Some(Panel::Pass) => (7, 13),
@@ -217,7 +218,9 @@ pub(super) fn drawing(screen: Screen, panel: Option<Panel>, area: Rect, frame: &
         Some(Panel::Saving) => saving::render(screen, area, frame),
         Some(Panel::Training) => training::render(screen, area, frame),
         Some(Panel::Sliders) => sliders::render(screen, area, frame),
-        Some(Panel::Answer | Panel::Round | Panel::Lanes | Panel::Costs | Panel::Distributions | Panel::Memory) => {}
+        // these are panels of other pages
+        Some(Panel::Answer | Panel::Round | Panel::Lanes | Panel::Costs) => {}
+        Some(Panel::Dial | Panel::Distributions | Panel::Memory) => {}
     }
 }
 

@@ -155,7 +155,18 @@ fn drafts(
         let p_min = (wanted.p_min * 100.0).round() / 100.0;
         words.push(format!("{}p-min {p_min}", arrow(wanted.p_min != is.p_min)));
     }
+    if settings.drafter == DrafterKind::Dial {
+        let drawing = if level >= WORDS { slider(wanted.dial) } else { String::new() };
+        words.push(format!("{}{drawing}{:.2} right", arrow(wanted.dial != is.dial), wanted.dial));
+    }
     words.join(", ")
+}
+
+/// The dial as a slider, with a blank after it.
+fn slider(share: f32) -> String {
+    const STEPS: usize = 10;
+    let at = ((share.clamp(0.0, 1.0) * STEPS as f32).round() as usize).min(STEPS);
+    format!("{}●{} ", "━".repeat(at), "─".repeat(STEPS - at))
 }
 
 /// A drafter in words.
@@ -167,6 +178,7 @@ fn drafter_name(kind: DrafterKind) -> String {
         DrafterKind::Suffix => "copies",
         DrafterKind::EarlyExit => "first layers",
         DrafterKind::Oracle => "oracle",
+        DrafterKind::Dial => "dial",
         DrafterKind::Random => "random tokens",
         DrafterKind::Human => "you",
         DrafterKind::Joined(_) | DrafterKind::None | DrafterKind::Unknown => "none",

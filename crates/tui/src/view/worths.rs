@@ -1,46 +1,124 @@
-//! Speedup against k: the measured one of the k in use, and what the account predicts for the others.
+//! Speedup against k, or against acceptance where the dial sets it: the measured one of what is in use, and what the
+//! account predicts for the rest.
 //!
 //! Invariant: a column is measured or predicted, and looks it; predictions are those of [`Account`], beyond the deepest
 //! draft that was tested none.
 
-use draftscope_protocol::DraftLenMode;
-use draftscope_session::account::Account;
+use draftscope_protocol::{DraftLenMode, DrafterKind};
+use draftscope_session::SettingsSpan;
+use draftscope_session::account::{Account, speedup_at};
 
 use super::prelude::*;
 
 /// Least and usual height of the panel.
 pub(super) const LEAST: u16 = 5 + FRAME;
 
-/// Width of a column, with the gap after it.
-const COLUMN: u16 = 7;
-
-/// A column: k, its speedup, and whether that was measured.
+/// A column: its place on the axis, its speedup, and whether that was measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Worth {
-    k: usize,
+    /// k, or the acceptance.
+    at: f64,
     speedup: f64,
     is_measured: bool,
 }
 
-/// What is known of the shown turn. Rounds of different k, and trees, have no place on the axis.
-fn worths(screen: Screen) -> Vec<Worth> {
+/// What the columns stand for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Axis {
+    /// k.
+    DraftLen,
+    /// The share of judged drafts that the target accepts, for this k.
+    Acceptance(usize),
+}
+
+impl Axis {
+    /// Acceptance while the dial sets it for chains of one k.
+    fn of(turn: &Turn) -> Self {
+        let newest = turn.settings_spans().last().map_or(&turn.begun, |span| &span.settings);
+        let is_chain = newest.draft_len_mode == DraftLenMode::Fixed && newest.drafting.tree.is_none();
+        match newest.drafter {
+            DrafterKind::Dial if is_chain => Self::Acceptance(newest.draft_len.into()),
+            _ => Self::DraftLen,
+        }
+    }
+
+    fn title(self) -> String {
+        match self {
+            Self::DraftLen => " Speedup against k ".to_owned(),
+            Self::Acceptance(k) => format!(" Speedup against acceptance, k = {k} "),
+        }
+    }
+
+    /// Its sign at the left.
+    const fn sign(self) -> &'static str {
+        match self {
+            Self::DraftLen => "k",
+            Self::Acceptance(_) => "a",
+        }
+    }
+
+    /// Width of a column, with the gap after it.
+    const fn column(self) -> u16 {
+        match self {
+            Self::DraftLen => 7,
+            Self::Acceptance(_) => 5,
+        }
+    }
+
+    fn label(self, worth: Worth) -> String {
+        match self {
+            Self::DraftLen => format!("{:.0}", worth.at),
+            Self::Acceptance(_) if worth.is_measured => format!("{:.2}", worth.at),
+            Self::Acceptance(_) => format!("{:.1}", worth.at),
+        }
+    }
+}
+
+/// What is known of the shown turn, in so many columns at most.
+fn worths(screen: Screen, axis: Axis, room: usize) -> Vec<Worth> {
     let Some(turn) = screen.turn() else { return Vec::new() };
     let Some(account) = Account::of_turn(turn) else { return Vec::new() };
+    let mut worths = match axis {
+        Axis::DraftLen => by_draft_len(turn, &account),
+        Axis::Acceptance(k) => by_acceptance(turn.settings_spans().last(), &account, k, room),
+    };
+    worths.retain(|worth| worth.speedup.is_finite());
+    worths.truncate(room);
+    worths
+}
+
+/// The whole range of acceptance in steps that fit, the measured one in place of the nearest.
+fn by_acceptance(span: Option<&SettingsSpan>, account: &Account, k: usize, room: usize) -> Vec<Worth> {
+    let steps = if room > 10 { 10 } else { 5 };
+    let predicted = (0..=steps).map(|step| f64::from(step) / f64::from(steps));
+    let mut worths: Vec<Worth> = predicted
+        .filter_map(|at| Some(Worth { at, speedup: speedup_at(&account.costs, k, at)?, is_measured: false }))
+        .collect();
+    let speedup = span.and_then(|span| span.speedup).filter(|speedup| !speedup.is_disturbed());
+    if let Some((at, speedup)) = span.and_then(|span| span.acceptance).zip(speedup) {
+        let nearest = worths.iter_mut().min_by(|a, b| (a.at - at).abs().total_cmp(&(b.at - at).abs()));
+        nearest.into_iter().for_each(|column| *column = Worth { at, speedup: speedup.value, is_measured: true });
+    }
+    worths
+}
+
+/// Rounds of different k, and trees, have no place on the axis.
+fn by_draft_len(turn: &Turn, account: &Account) -> Vec<Worth> {
     let rounds = &turn.answer(Lane::Speculative).rounds;
     let lengths = || rounds.iter().filter(|round| round.is_complete).map(|round| round.draft_len);
     let is_fixed = turn.begun.draft_len_mode == DraftLenMode::Fixed && !rounds.iter().any(|round| round.is_tree());
     let own = lengths().next().filter(|k| is_fixed && lengths().all(|other| other == *k)).map(usize::from);
     let measured = own.zip(turn.speedup().filter(|speedup| !speedup.is_disturbed()));
     let predicted = account.worths.iter().map(|worth| match measured {
-        Some((k, speedup)) if k == worth.draft_len => Worth { k, speedup: speedup.value, is_measured: true },
-        _ => Worth { k: worth.draft_len, speedup: worth.speedup, is_measured: false },
+        Some((k, speedup)) if k == worth.draft_len => Worth { at: k as f64, speedup: speedup.value, is_measured: true },
+        _ => Worth { at: worth.draft_len as f64, speedup: worth.speedup, is_measured: false },
     });
-    predicted.filter(|worth| worth.speedup.is_finite()).collect()
+    predicted.collect()
 }
 
 /// Whether there is something to show.
 pub(super) fn is_known(screen: Screen) -> bool {
-    !worths(screen).is_empty()
+    screen.turn().is_some_and(|turn| !worths(screen, Axis::of(turn), 1).is_empty())
 }
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
@@ -53,17 +131,18 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         Span::styled("▒", screen.theme[Role::PlotPredicted]),
         Span::styled(" predicted ", screen.dim_title()),
     ]);
-    let inner = framed(screen.panel(" Speedup against k ").title_right(legend), area, frame);
-    let worths = worths(screen);
-    let room = usize::from(inner.width.saturating_sub(MARGIN) / COLUMN);
+    let axis = screen.turn().map_or(Axis::DraftLen, Axis::of);
+    let inner = framed(screen.panel(axis.title()).title_right(legend), area, frame);
+    let room = usize::from(inner.width.saturating_sub(MARGIN) / axis.column());
+    let worths = worths(screen, axis, room);
     if inner.height < 3 || worths.is_empty() {
         return;
     }
     let scale = Scale::of(&worths, inner.height - 1);
-    axis(screen, scale, inner, frame);
-    for (index, worth) in worths.iter().take(room).enumerate() {
-        let x = inner.x + MARGIN + index as u16 * COLUMN;
-        column(screen, (*worth, scale), Rect { x, width: COLUMN - 1, ..inner }, frame);
+    line(screen, (axis, scale), inner, frame);
+    for (index, worth) in worths.iter().enumerate() {
+        let x = inner.x + MARGIN + index as u16 * axis.column();
+        column(screen, (axis, *worth, scale), Rect { x, width: axis.column() - 1, ..inner }, frame);
     }
 }
 
@@ -101,17 +180,17 @@ impl Scale {
 }
 
 /// The line of plain decoding, and the name of the columns.
-fn axis(screen: Screen, scale: Scale, area: Rect, frame: &mut Frame) {
+fn line(screen: Screen, (axis, scale): (Axis, Scale), area: Rect, frame: &mut Frame) {
     let line = Line::from(vec![
         Span::styled("  1× ", screen.theme[Role::TextDim]),
         Span::styled("─".repeat(usize::from(area.width.saturating_sub(MARGIN))), screen.theme[Role::PlotAxis]),
     ]);
     put(vec![line], Rect { y: area.y + scale.above, height: 1, ..area }, frame);
-    let name = Line::styled("   k ", screen.theme[Role::TextDim]);
+    let name = Line::styled(format!("   {} ", axis.sign()), screen.theme[Role::TextDim]);
     put(vec![name], Rect { y: area.bottom() - 1, height: 1, ..area }, frame);
 }
 
-fn column(screen: Screen, (worth, scale): (Worth, Scale), area: Rect, frame: &mut Frame) {
+fn column(screen: Screen, (axis, worth, scale): (Axis, Worth, Scale), area: Rect, frame: &mut Frame) {
     let (glyph, role) = match (worth.is_measured, worth.speedup < 1.0) {
         (true, false) => ("█", Role::PlotSpeculative),
         (true, true) => ("█", Role::PlotLoss),
@@ -129,7 +208,7 @@ fn column(screen: Screen, (worth, scale): (Worth, Scale), area: Rect, frame: &mu
     let strong = if worth.is_measured { Role::TextStrong } else { Role::Text };
     let text = |text: String| Line::styled(format!("{text:^width$}"), screen.theme[strong]);
     put(vec![text(format!("{:.2}", worth.speedup))], Rect { y: figure, height: 1, ..area }, frame);
-    put(vec![text(worth.k.to_string())], Rect { y: area.bottom() - 1, height: 1, ..area }, frame);
+    put(vec![text(axis.label(worth))], Rect { y: area.bottom() - 1, height: 1, ..area }, frame);
 }
 
 #[cfg(test)]
@@ -137,7 +216,7 @@ mod tests {
     use super::*;
 
     fn worth(speedup: f64) -> Worth {
-        Worth { k: 1, speedup, is_measured: false }
+        Worth { at: 1.0, speedup, is_measured: false }
     }
 
     #[test]

@@ -50,7 +50,8 @@ pub const WEIGHTLESS: &[(DrafterKind, New)] = &[
     (DrafterKind::Ngram, || Box::new(NgramDrafter)),
     (DrafterKind::Suffix, || Box::new(SuffixDrafter::default())),
     (DrafterKind::EarlyExit, || Box::new(EarlyExitDrafter)),
-    (DrafterKind::Oracle, || Box::new(OracleDrafter::default())),
+    (DrafterKind::Oracle, || Box::new(OracleDrafter::new(DrafterKind::Oracle))),
+    (DrafterKind::Dial, || Box::new(OracleDrafter::new(DrafterKind::Dial))),
     (DrafterKind::Random, || Box::new(RandomDrafter)),
     (DrafterKind::Human, || Box::new(HumanDrafter::default())),
 ];

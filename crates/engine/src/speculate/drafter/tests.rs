@@ -481,7 +481,7 @@ fn a_failing_member_is_switched_off_and_the_others_stay() {
 #[test]
 fn oracle_and_human_propose_what_they_were_offered() {
     let text: Vec<TokenId> = (0..6).map(TokenId).collect();
-    let mut oracle = OracleDrafter::default();
+    let mut oracle = OracleDrafter::new(DrafterKind::Oracle);
     oracle.offer(&text);
     let tokens = |drafts: Vec<Draft>| drafts.iter().map(|d| d.token.0).collect::<Vec<_>>();
     assert_eq!(tokens(draft(&mut oracle, &text[..2], 3, &Settings::default())), [2, 3, 4]);

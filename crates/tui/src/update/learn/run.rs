@@ -220,7 +220,8 @@ mod tests {
         for run in runs {
             let wanted = run.settings(&before);
             assert_eq!((wanted.draft_len_mode, wanted.draft_len), (DraftLenMode::Fixed, run.k), "{}", run.prompt);
-            assert_eq!((wanted.drafter, wanted.drafting), (run.drafter, Drafting::default()));
+            let dial = run.dial.unwrap_or(Drafting::default().dial);
+            assert_eq!((wanted.drafter, wanted.drafting), (run.drafter, Drafting { dial, ..Drafting::default() }));
             assert_eq!(wanted.baseline, Baseline::Race, "{}: plain decoding to its end", run.prompt);
             assert_eq!((wanted.max_tokens, wanted.sampling.seed, wanted.sampling.top_k), (run.tokens, run.seed, 0));
             // at a temperature of the user's, or under his rule, lanes would be compared whose draws are independent
