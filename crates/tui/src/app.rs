@@ -79,6 +79,8 @@ pub struct App {
     pub(super) is_zoomed: bool,
     /// One round is drawn large instead of the page.
     pub(super) presents: bool,
+    /// The lines of the loop are there, above the rounds and in the presenter.
+    pub(super) reads_loop: bool,
     pub(super) editor: Editor,
     pub(super) scroll: Scroll,
     /// None follows the live round.
@@ -192,6 +194,7 @@ impl App {
             pane: options.page.panes()[0],
             is_zoomed: false,
             presents: false,
+            reads_loop: false,
             editor: Editor::default(),
             scroll: Scroll::default(),
             selected: None,

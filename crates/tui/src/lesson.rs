@@ -176,6 +176,8 @@ pub enum Panel {
     Answer,
     /// The round on show.
     Round,
+    /// The lines of the loop, lit phase by phase, with what the round on show did in each.
+    Loop,
     /// The answers beside each other.
     Lanes,
     /// T(m), measured.

@@ -234,7 +234,8 @@ fn panels_fault(lesson: &Lesson, index: usize) -> Option<(&'static str, String)>
         return Some(("show", "a task needs the panel sliders".to_owned()));
     }
     let needs_run = |panel: &Panel| {
-        matches!(panel, Panel::Answer | Panel::Lanes | Panel::Costs | Panel::Dial | Panel::Distributions)
+        let of_run = [Panel::Answer, Panel::Loop, Panel::Lanes, Panel::Costs, Panel::Dial, Panel::Distributions];
+        of_run.contains(panel)
     };
     if step.show.iter().chain(&step.after).any(needs_run) && lesson.run_at(index).is_none() {
         return Some(("show", "a panel of a run needs a step with a run before".to_owned()));

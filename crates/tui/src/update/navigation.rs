@@ -36,6 +36,7 @@ pub(super) fn update(app: &mut App, session: &Session, action: Action) {
         Action::EditPrompt => edit_prompt(app),
         Action::NewConversation => new_conversation(app, session),
         Action::NextFilter => app.filter = app.filter.next(),
+        Action::ReadLoop => read_loop(app),
         Action::NextDisplay => {
             let now = shown_turn(app, session)
                 .map_or_else(|| app.display.unwrap_or_default(), |turn| app.display_of(session, turn));
@@ -172,6 +173,15 @@ fn present(app: &mut App, session: &Session) {
     app.is_zoomed = false;
     if app.presents && app.is_typing() && app.round_index(session).is_some() {
         app.pane = app.page.home();
+    }
+}
+
+/// Shows the lines of the loop, where they have a place, or takes them away.
+fn read_loop(app: &mut App) {
+    let has_place = app.presents || app.page == Page::Rounds;
+    app.reads_loop = !(app.reads_loop && has_place);
+    if !has_place {
+        app.go_to(Page::Rounds);
     }
 }
 

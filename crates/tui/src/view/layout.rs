@@ -9,8 +9,8 @@ use crate::tour::stop;
 
 use super::prelude::*;
 use super::{
-    aligned, costs, distributions, hero, ladder, lesson, memory, numbers, per_round, positions, presenter, prompt,
-    round, speed_page, speed_summary, speedup, table, times, transcript, tree, welcome, worths,
+    aligned, code, costs, distributions, hero, ladder, lesson, memory, numbers, per_round, positions, presenter,
+    prompt, round, speed_page, speed_summary, speedup, table, times, transcript, tree, welcome, worths,
 };
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
@@ -126,6 +126,9 @@ fn beside(body: Rect) -> (Rect, Rect) {
     (left, right)
 }
 
+/// Least height of the ladder above the lines of the loop.
+const LADDER: u16 = 5;
+
 /// Least height of the answer where a tree stands below it.
 const ANSWER: u16 = 6;
 
@@ -138,8 +141,17 @@ fn tree_height(screen: Screen, height: u16, most: u16) -> u16 {
 
 fn rounds(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     let height = tree_height(screen, if area.height < 34 { 7 } else { 8 }, area.height * 2 / 3);
-    let [ladder, round] = Layout::vertical([Constraint::Min(5), Constraint::Length(height)]).areas(area);
+    let [above, round] = Layout::vertical([Constraint::Min(5), Constraint::Length(height)]).areas(area);
+    let lines = match screen.app.reads_loop {
+        true if above.height >= code::HEIGHT + LADDER => code::HEIGHT,
+        true => above.height,
+        false => 0,
+    };
+    let [ladder, lines] = Layout::vertical([Constraint::Min(0), Constraint::Length(lines)]).areas(above);
     pane(screen, Pane::Ladder, ladder, (frame, hit_map));
+    if !lines.is_empty() {
+        code::render(screen, lines, frame);
+    }
     pane(screen, Pane::Round, round, (frame, hit_map));
 }
 
@@ -174,6 +186,7 @@ pub(super) fn learn_panel(screen: Screen, (panel, area): lesson::Side, frame: &m
         Some(Panel::Lanes) => aligned::render(screen, area, frame, hit_map),
         Some(Panel::Costs) => costs::render(screen, area, frame),
         Some(Panel::Dial) => worths::render(screen, area, frame),
+        Some(Panel::Loop) => code::render(screen, area, frame),
         Some(Panel::Distributions) => distributions::render(screen, area, frame),
         Some(Panel::Memory) => memory::render(screen, area, frame),
         drawing => lesson::drawing(screen, drawing, area, frame),

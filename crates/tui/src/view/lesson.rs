@@ -16,6 +16,7 @@ mod text;
 mod training;
 mod wiring;
 
+use super::code;
 use super::prelude::*;
 use crate::lesson::{Hidden, Panel, Run};
 
@@ -145,7 +146,10 @@ pub(super) fn pictured(screen: Screen, area: Rect) -> Vec<Side> {
 
 /// Whether a panel shows nothing but a run.
 fn is_of_run(panel: Panel) -> bool {
-    matches!(panel, Panel::Answer | Panel::Round | Panel::Lanes | Panel::Costs | Panel::Dial | Panel::Distributions)
+    matches!(
+        panel,
+        Panel::Answer | Panel::Round | Panel::Loop | Panel::Lanes | Panel::Costs | Panel::Dial | Panel::Distributions
+    )
 }
 
 /// Least and wanted height, with the frame; u16::MAX takes what is left.
@@ -155,6 +159,7 @@ fn size(panel: Option<Panel>) -> (u16, u16) {
         None => (5, 7),
         Some(Panel::Answer) => (5, ALL),
         Some(Panel::Round) => (6, 9),
+        Some(Panel::Loop) => (6, code::HEIGHT),
         Some(Panel::Lanes) => (7, ALL),
         Some(Panel::Costs) => (5, 8),
         Some(Panel::Dial) => (7, 11),
@@ -219,7 +224,7 @@ pub(super) fn drawing(screen: Screen, panel: Option<Panel>, area: Rect, frame: &
         Some(Panel::Training) => training::render(screen, area, frame),
         Some(Panel::Sliders) => sliders::render(screen, area, frame),
         // these are panels of other pages
-        Some(Panel::Answer | Panel::Round | Panel::Lanes | Panel::Costs) => {}
+        Some(Panel::Answer | Panel::Round | Panel::Loop | Panel::Lanes | Panel::Costs) => {}
         Some(Panel::Dial | Panel::Distributions | Panel::Memory) => {}
     }
 }

@@ -18,6 +18,7 @@ mod aligned;
 mod aligned_layout;
 mod answer_summary;
 mod calibration;
+mod code;
 mod context;
 mod costs;
 mod diff;

@@ -32,7 +32,7 @@ use super::lesson::capital;
 use super::panel::put;
 use super::presenter_boxes as boxes;
 use super::screen::Screen;
-use super::{lesson, prompt, round};
+use super::{code, lesson, prompt, round};
 
 /// The marks in words.
 const WORDS: [(Fate, &str); 5] = [
@@ -114,7 +114,10 @@ fn slide(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     if let Some(turn) = screen.turn() {
         number(screen, turn, left, frame);
     }
-    legend(screen, round, right, frame);
+    match screen.app.reads_loop {
+        true => code::render(screen, right, frame),
+        false => legend(screen, round, right, frame),
+    }
 }
 
 fn inset(area: Rect) -> Rect {
