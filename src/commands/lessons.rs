@@ -25,8 +25,11 @@ const LESSONS: &[(&str, &[u8])] = &[
     lesson!("random"),
     lesson!("rules"),
     lesson!("confidence"),
+    lesson!("obama"),
     lesson!("sampling"),
+    lesson!("mtp"),
     lesson!("losing"),
+    lesson!("dial"),
     ("code", include_bytes!("../../assets/traces/code.dscope.jsonl.zst")),
 ];
 
@@ -71,4 +74,20 @@ pub(crate) fn lessons() -> Recordings {
         let read = || Recording::of_bytes(name, *bytes)?.reader()?.collect::<Result<Vec<_>, _>>();
         read().map_err(|error| error.to_string())
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Without a model a lesson plays its recording: it must be in the program, not only in the repository.
+    #[test]
+    fn every_run_of_a_lesson_has_its_recording_in_the_program() {
+        let steps = draftscope::tui::bundled_lessons().into_iter().flat_map(|entry| entry.lesson.step);
+        let names: Vec<String> = steps.filter_map(|step| step.run?.recording).collect();
+        assert!(names.len() > 9, "{names:?}");
+        for name in names {
+            assert!(recording(&name).is_ok(), "{name}");
+        }
+    }
 }
