@@ -126,6 +126,7 @@ const COMMANDS: &[Layer] = &[
             "files",
             "grammar",
             "first_start",
+            "lesson_notes",
             "lessons",
             "links",
             "output",

@@ -18,7 +18,10 @@ pub struct LearnArgs {
     /// Check a lesson's file and name the line and field of the first mistake
     #[arg(long, value_name = "FILE", conflicts_with_all = ["lesson", "export"])]
     pub check: Option<PathBuf>,
-    /// Write a page for each lesson, or for the one named, and a quiz to print into this folder
+    /// Show the presenter's notes of the step that `learn` shows in another terminal, and follow it
+    #[arg(long, conflicts_with_all = ["lesson", "list", "check", "export"])]
+    pub notes: bool,
+    /// Write a page for each lesson, or for the one named, a sheet to print, notes for teachers and a quiz into this folder
     #[arg(long, value_name = "DIR")]
     pub export: Option<PathBuf>,
     /// The printed quiz: a number that chooses its ten items, the same number the same items

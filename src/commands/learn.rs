@@ -1,4 +1,5 @@
-//! `draftscope learn`: the lessons on the live engine; their list, a check of a file, and pages to hand out.
+//! `draftscope learn`: the lessons on the live engine; their list, a check of a file, pages to hand out, and the notes for
+//! another terminal.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -13,7 +14,7 @@ use draftscope::session::text::printable;
 use draftscope::tui::{LessonEntry, TuiOptions, all_lessons, check_lesson, find_lesson};
 
 use super::output::{print, say};
-use super::{files, lessons, terminal};
+use super::{files, lesson_notes, lessons, terminal};
 
 /// Largest lesson that is read, in bytes.
 const MAX_BYTES: u64 = 64 << 10;
@@ -32,6 +33,9 @@ pub(crate) fn run(args: &LearnArgs, files: &UserFiles) -> Result<ExitCode> {
     if args.list {
         warnings.iter().for_each(|warning| say(warning));
         return list(&entries);
+    }
+    if args.notes {
+        return lesson_notes::follow(&entries);
     }
     if !terminal::can_draw() {
         bail!("lessons need a terminal; --list names them, --export DIR writes them as pages");

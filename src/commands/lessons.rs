@@ -34,7 +34,7 @@ const LESSONS: &[(&str, &[u8])] = &[
 ];
 
 /// Largest record of progress that is read, in bytes.
-const MAX_PROGRESS: u64 = 256 << 10;
+pub(crate) const MAX_PROGRESS: u64 = 256 << 10;
 
 /// The recording of a lesson.
 pub(crate) fn recording(name: &str) -> Result<Recording> {
@@ -43,7 +43,7 @@ pub(crate) fn recording(name: &str) -> Result<Recording> {
 }
 
 /// The file with what was done in the lessons; none where there is no place for it.
-fn progress_file() -> Option<PathBuf> {
+pub(crate) fn progress_file() -> Option<PathBuf> {
     super::files::state_file("lessons.json")
 }
 

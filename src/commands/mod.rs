@@ -21,6 +21,7 @@ pub(crate) mod generate;
 mod grammar;
 pub(crate) mod identity;
 pub(crate) mod learn;
+mod lesson_notes;
 mod lessons;
 mod links;
 pub(crate) mod models;

@@ -39,7 +39,7 @@ pub(super) fn session() -> Session {
 /// Writes the whole page.
 pub(super) fn write(session: &Session, recording: &Recording, out: &mut dyn Write) -> io::Result<()> {
     let title = session.header().map_or("", |header| header.model.name.as_str());
-    PARTS.write(&text::one_line(title), None, &Page(session, recording), out)
+    PARTS.write(&text::one_line(title), None, ("", &Page(session, recording)), out)
 }
 
 /// Replaces control characters in every string by visible pictures: not all strings come from `session::text`.

@@ -1,5 +1,5 @@
 //! Lessons as pages: one self-contained page for each, with its questions, its sliders, its drawings and its recorded runs,
-//! each in the player of [`super::html`].
+//! each in the player of [`super::html`]; a sheet of all of them to print, and the teacher's notes apart from both.
 //!
 //! Invariant: a page loads nothing ([`super::page_frame`]). Drawings are pictures of the program's own panels, drawn by its
 //! own code at that step of the lesson; numbers are those of the recording in the page.
@@ -17,8 +17,10 @@ use draftscope_session::Session;
 use draftscope_session::trace::Recording;
 use draftscope_tui::{LessonEntry, Recordings, Run, play_lesson, quiz_sheet};
 
+#[cfg(test)]
+use super::page_frame;
 use super::page_frame::Parts;
-use super::{ExportError, atomic_file, html, svg};
+use super::{ExportError, atomic_file, html, lesson_sheet, svg};
 
 /// What the page adds to the frame.
 const PARTS: Parts = Parts {
@@ -33,7 +35,8 @@ const COLUMNS: u16 = 92;
 /// Reads a recording that comes with the program.
 pub type Read = fn(&str) -> Option<Recording>;
 
-/// Writes a page for each lesson, which comes with its number, into a folder; the paths of the pages.
+/// Writes a page for each lesson, which comes with its number, into a folder, and for all of them a sheet to print and the
+/// teacher's notes with the answers; the paths of the files.
 ///
 /// # Errors
 /// When a recording cannot be read, a page exists already, or one cannot be written.
@@ -43,18 +46,32 @@ pub fn lesson_pages(
     folder: &Path,
     force: bool,
 ) -> Result<Vec<PathBuf>, ExportError> {
-    let write = |source| ExportError::Write { path: folder.to_owned(), source };
-    std::fs::create_dir_all(folder).map_err(write)?;
-    let mut paths = Vec::new();
+    let unwritten = |source| ExportError::Write { path: folder.to_owned(), source };
+    std::fs::create_dir_all(folder).map_err(unwritten)?;
+    let (mut paths, mut sheet, mut notes) = (Vec::new(), String::new(), String::new());
     // the quiz has files of its own
     for (number, entry) in entries.iter().filter(|(_, entry)| entry.lesson.step.iter().all(|step| !step.quiz)) {
+        let played = play_lesson(entry, recordings(read), COLUMNS);
+        let lesson = lesson_sheet::Played { number: *number, lesson: &entry.lesson, steps: &played };
+        sheet.push_str(&lesson_sheet::for_pupils(&lesson));
+        notes.push_str(&lesson_sheet::for_teacher(&lesson));
         let path = folder.join(format!("{number}-{}.html", file_name(&entry.name)));
-        let page = page(entry, read)?;
-        let written = atomic_file::file(&path, force, |out| Ok(out.write_all(page.as_bytes())?));
-        written.map_err(|error| error.at(&path))?;
-        paths.push(path);
+        paths.push(write(path, &page(&lesson, read)?, force)?);
+    }
+    if !paths.is_empty() {
+        for (name, title, markup) in [("sheet", "lessons to print", sheet), ("notes", "notes for teachers", notes)] {
+            let page = lesson_sheet::page(title, &markup)?;
+            paths.push(write(folder.join(format!("{name}.html")), &page, force)?);
+        }
     }
     Ok(paths)
+}
+
+/// Writes a file; its path.
+fn write(path: PathBuf, text: &str, force: bool) -> Result<PathBuf, ExportError> {
+    let written = atomic_file::file(&path, force, |out| Ok(out.write_all(text.as_bytes())?));
+    written.map_err(|error| error.at(&path))?;
+    Ok(path)
 }
 
 /// Writes ten items of the quiz to print, as HTML and Markdown, and as JSON with the answers. `sheet` chooses the items.
@@ -65,10 +82,7 @@ pub fn quiz_pages(sheet: u64, folder: &Path, force: bool) -> Result<Vec<PathBuf>
     let made = quiz_sheet(sheet);
     let mut paths = Vec::new();
     for (ending, text) in [("html", made.html), ("md", made.markdown), ("json", made.json)] {
-        let path = folder.join(format!("quiz-{sheet}.{ending}"));
-        let written = atomic_file::file(&path, force, |out| Ok(out.write_all(text.as_bytes())?));
-        written.map_err(|error| error.at(&path))?;
-        paths.push(path);
+        paths.push(write(folder.join(format!("quiz-{sheet}.{ending}")), &text, force)?);
     }
     Ok(paths)
 }
@@ -89,7 +103,7 @@ fn player(run: &Run, read: Read) -> Result<Option<String>, ExportError> {
 }
 
 /// A page as text.
-fn text(write: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> Result<String, ExportError> {
+pub(super) fn text(write: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> Result<String, ExportError> {
     let mut page = Vec::new();
     write(&mut page).map_err(unwritten)?;
     String::from_utf8(page).map_err(|error| unwritten(io::Error::other(error)))
@@ -108,6 +122,11 @@ fn recordings(read: Read) -> Recordings {
     }))
 }
 
+/// A drawing as the address of an image.
+pub(super) fn image(drawing: &Buffer) -> String {
+    format!("data:image/svg+xml;base64,{}", STANDARD.encode(svg::svg(drawing)))
+}
+
 /// Drawings, each once.
 #[derive(Default)]
 struct Drawings(Vec<Value>);
@@ -115,7 +134,7 @@ struct Drawings(Vec<Value>);
 impl Drawings {
     /// The place of a drawing.
     fn place(&mut self, drawing: &Buffer) -> usize {
-        let src = format!("data:image/svg+xml;base64,{}", STANDARD.encode(svg::svg(drawing)));
+        let src = image(drawing);
         let picture = json!({ "src": src, "text": svg::lines(drawing).join("\n") });
         self.0.iter().position(|other| *other == picture).unwrap_or_else(|| {
             self.0.push(picture);
@@ -124,10 +143,11 @@ impl Drawings {
     }
 }
 
-fn page(entry: &LessonEntry, read: Read) -> Result<String, ExportError> {
+fn page(played: &lesson_sheet::Played, read: Read) -> Result<String, ExportError> {
+    let (lesson, markup) = (played.lesson, lesson_sheet::for_pupils(played));
     let mut drawings = Drawings::default();
     let mut steps = Vec::new();
-    for (step, played) in entry.lesson.step.iter().zip(play_lesson(entry, recordings(read), COLUMNS)) {
+    for (step, played) in lesson.step.iter().zip(played.steps) {
         let frames: Vec<_> = played.frames.iter().map(|drawing| drawings.place(drawing)).collect();
         let answered = played.answered.as_ref().map(|drawing| drawings.place(drawing));
         let run = step.run.as_ref().map(|run| Ok::<_, ExportError>((run, player(run, read)?))).transpose()?;
@@ -137,7 +157,6 @@ fn page(entry: &LessonEntry, read: Read) -> Result<String, ExportError> {
             "right": played.shown.right,
             "reveal": played.shown.reveal,
             "hints": played.shown.hints,
-            "notes": played.shown.notes,
             "source": step.source,
             "frames": frames,
             "answered": answered,
@@ -149,9 +168,8 @@ fn page(entry: &LessonEntry, read: Read) -> Result<String, ExportError> {
             })),
         }));
     }
-    let lesson = &entry.lesson;
     let data = json!({ "title": lesson.title, "summary": lesson.summary, "steps": steps, "pictures": drawings.0 });
-    text(|out| PARTS.write(&lesson.title, Some(&html::PARTS), &data, out))
+    text(|out| PARTS.write(&lesson.title, Some(&html::PARTS), (&markup, &data), out))
 }
 
 #[cfg(test)]
@@ -170,19 +188,57 @@ mod tests {
         let lessons = bundled_lessons();
         let numbered: Vec<_> = (1..).zip(&lessons).collect();
         let paths = lesson_pages(&numbered, read, folder.path(), false).unwrap();
-        assert_eq!(paths.len(), 7, "{paths:?}");
+        assert_eq!(paths.len(), 9, "seven lessons, the sheet and the notes: {paths:?}");
         for path in &paths {
             let page = std::fs::read_to_string(path).unwrap();
             assert!(!page.contains("{{") && !page.contains("(not measured yet)"), "{}", path.display());
             assert_eq!(page.matches("</script>").count(), 2, "data cannot close its block: {}", path.display());
             let has_link = page.contains("src=\"http") || page.contains("href=\"http") || page.contains("@import");
             assert!(!has_link, "it loads nothing: {}", path.display());
-            assert!(page.contains("data:image/svg+xml;base64,"), "{} has drawings", path.display());
-            assert!(page.len() < 5 << 20, "{} bytes", page.len());
+            let has_drawings = page.contains("data:image/svg+xml;base64,") || path.ends_with("notes.html");
+            assert!(has_drawings, "{} has drawings", path.display());
+            assert!(page.len() < 10 << 20, "{} bytes", page.len());
         }
         let again = lesson_pages(&numbered, read, folder.path(), false);
         assert!(matches!(again, Err(ExportError::Exists(_))), "nothing is replaced unasked");
-        assert_eq!(lesson_pages(&numbered, read, folder.path(), true).unwrap().len(), 7);
+        assert_eq!(lesson_pages(&numbered, read, folder.path(), true).unwrap().len(), 9);
+    }
+
+    /// What pupils get, also without a script, has all texts, questions and drawings, and neither answers nor notes.
+    #[test]
+    fn answers_and_notes_are_the_teachers_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let lessons = bundled_lessons();
+        let numbered: Vec<_> = (1..).zip(&lessons).collect();
+        let paths = lesson_pages(&numbered[..5], read, folder.path(), false).unwrap();
+        let page = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+        let (sheet, notes) = (page("sheet.html"), page("notes.html"));
+        let first = std::fs::read_to_string(&paths[0]).unwrap();
+        let without_script =
+            first.split_once("<noscript>").and_then(|(_, rest)| rest.split_once("</noscript>")).unwrap().0;
+        for (number, entry) in &numbered[..5] {
+            let steps = play_lesson(entry, recordings(read), COLUMNS);
+            for (step, played) in entry.lesson.step.iter().zip(&steps) {
+                let shown = &played.shown;
+                let says = |page: &str, text: &str| page.contains(&page_frame::escaped(text));
+                let asked = shown.choices.iter().map(|(text, _)| text).chain([&shown.text]);
+                for text in asked {
+                    assert!(says(&sheet, text) && says(&notes, text), "{number}: {text}");
+                    assert!(*number != 1 || says(without_script, text), "{text}");
+                }
+                let whys = shown.choices.iter().map(|(_, why)| why);
+                for text in whys.chain(&shown.hints).chain([&shown.reveal, &shown.notes]).filter(|text| text.len() > 20)
+                {
+                    assert!(says(&notes, text) && !says(&sheet, text), "{number}: {text}");
+                    assert!(!says(without_script, text), "{text}");
+                }
+                assert!(
+                    !first.contains(step.notes.lines().next().unwrap_or("-")),
+                    "notes are not in a page for pupils"
+                );
+            }
+        }
+        assert!(sheet.contains("<img ") && !sheet.contains("<b>") && !sheet.contains('✓'));
     }
 
     #[test]
@@ -203,7 +259,8 @@ mod tests {
             "title = \"</script><b>\"\nsummary = \"s\"\n[[step]]\ntext = \"</script><script>alert(1)</script>\"\n";
         let lesson = draftscope_tui::check_lesson(text).unwrap();
         let entry = LessonEntry { name: "../x".to_owned(), lesson, is_own: true };
-        let page = page(&entry, read).unwrap();
+        let steps = play_lesson(&entry, recordings(read), COLUMNS);
+        let page = page(&lesson_sheet::Played { number: 9, lesson: &entry.lesson, steps: &steps }, read).unwrap();
         assert!(!page.contains("alert(1)</script>") && !page.contains("</script><b>"));
         assert_eq!(file_name("../x"), "___x");
     }

@@ -11,6 +11,7 @@ mod csv;
 mod frames;
 mod html;
 mod jsonl;
+mod lesson_sheet;
 mod lessons;
 mod markdown;
 mod page_frame;

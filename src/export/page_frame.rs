@@ -32,8 +32,8 @@ impl Parts {
         [SCRIPT, self.script].concat()
     }
 
-    /// Writes the page with its data. Pages of the kind `inner` may be frames within it: their style and script are allowed
-    /// too.
+    /// Writes the page with its data. `markup` stands in place of `{{markup}}` in its body: what the page shows without its
+    /// script. Pages of the kind `inner` may be frames within it: their style and script are allowed too.
     ///
     /// # Errors
     /// When the output cannot be written.
@@ -41,7 +41,7 @@ impl Parts {
         &self,
         title: &str,
         inner: Option<&Self>,
-        data: &impl Serialize,
+        (markup, data): (&str, &impl Serialize),
         out: &mut dyn Write,
     ) -> io::Result<()> {
         let hashes = |block: fn(&Self) -> String| {
@@ -49,15 +49,18 @@ impl Parts {
             all.collect::<Vec<_>>().join("' '")
         };
         let page = FRAME
-            .replace("{{title}}", &markup(title))
+            .replace("{{title}}", &escaped(title))
             .replace("{{style-hash}}", &hashes(Self::style))
             .replace("{{script-hash}}", &hashes(Self::script))
             .replace("{{style}}", &self.style())
             .replace("{{body}}", self.body)
             .replace("{{script}}", &self.script());
-        // inserted last and never searched for placeholders, since data may contain any text
+        // inserted last and never searched for placeholders, since both may contain any text
         let (before, after) = page.split_once("{{data}}").unwrap_or((&page, ""));
-        out.write_all(before.as_bytes())?;
+        match before.split_once("{{markup}}") {
+            Some((head, tail)) => [head, markup, tail].iter().try_for_each(|part| out.write_all(part.as_bytes()))?,
+            None => out.write_all(before.as_bytes())?,
+        }
         data.serialize(&mut Serializer::with_formatter(&mut *out, Inert))?;
         out.write_all(after.as_bytes())
     }
@@ -85,6 +88,7 @@ fn hash(block: &str) -> String {
     format!("sha256-{}", STANDARD.encode(Sha256::digest(block.as_bytes())))
 }
 
-fn markup(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;").replace('{', "&#123;")
+/// Text as HTML, in an element or in an attribute in double quotes.
+pub(super) fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;").replace('{', "&#123;")
 }

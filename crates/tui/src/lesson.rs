@@ -22,6 +22,7 @@ pub use check::{LessonError, check};
 pub(super) use fact::{Fact, filled, grouped};
 pub(super) use histogram::{DRAWS, Tally, tallies};
 pub(super) use progress::Progress;
+pub use progress::StepOnShow;
 pub(super) use row::{ListRow, list_rows, row_of};
 pub use run::{Run, drafted};
 pub(super) use sliders::{Slider, Sliders};

@@ -71,7 +71,7 @@ pub use fleet::FleetView;
 pub use hit_map::HitMap;
 pub use keymap::{Binding, Chord, Context, Keymap};
 pub use lesson::{
-    Entry as LessonEntry, Lesson, LessonError, Run, all as all_lessons, bundled as bundled_lessons,
+    Entry as LessonEntry, Lesson, LessonError, Run, StepOnShow, all as all_lessons, bundled as bundled_lessons,
     check as check_lesson, drafted, find as find_lesson,
 };
 pub use lesson_player::{PlayedStep, play_lesson};

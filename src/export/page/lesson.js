@@ -162,10 +162,9 @@
     else if (step.task) sliders(section, step, index);
     else if (step.frames.length > 1) stepper(section, step, index, show);
     else onward(section, index);
-    if (step.notes || step.source.length) {
+    if (step.source.length) {
       const more = make("details");
-      more.append(make("summary", "Notes and sources"));
-      if (step.notes) more.append(make("p", step.notes));
+      more.append(make("summary", "Sources"));
       for (const source of step.source) more.append(make("p", source));
       section.append(more);
     }

@@ -1,4 +1,5 @@
-//! What of the lessons was done: ticks, and how each question was first answered.
+//! What of the lessons was done: ticks, and how each question was first answered; and the step on show, which notes in
+//! another terminal follow.
 //!
 //! Invariant: the first answer to a question counts, and it alone; a lesson whose number of steps has changed since
 //! counts as not begun. Kept as JSON; whatever cannot be read counts as nothing done.
@@ -22,6 +23,25 @@ pub(crate) struct Progress {
     version: u32,
     #[serde(default)]
     lessons: BTreeMap<String, Done>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    on_show: Option<StepOnShow>,
+}
+
+/// The step that a screen shows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepOnShow {
+    /// Name of the lesson.
+    pub lesson: String,
+    /// Index of the step, from 0.
+    pub step: usize,
+}
+
+impl StepOnShow {
+    /// The step of a record that is kept; none if no lesson was on show yet.
+    #[must_use]
+    pub fn read(record: &str) -> Option<Self> {
+        Progress::read(record).on_show
+    }
 }
 
 /// What of a lesson was done.
@@ -60,6 +80,14 @@ impl Progress {
             *done = Done { steps, ..Done::default() };
         }
         done
+    }
+
+    /// Notes the step on show; whether it is another one than before.
+    pub(crate) fn show(&mut self, lesson: &str, step: usize) -> bool {
+        let now = Some(StepOnShow { lesson: lesson.to_owned(), step });
+        let is_new = self.on_show != now;
+        self.on_show = now;
+        is_new
     }
 
     /// Ticks a step; whether that is new.
@@ -112,6 +140,10 @@ mod tests {
         let read = Progress::read(&progress.written());
         assert!(read.is_done("a", &lesson, 1) && !read.is_done("a", &lesson, 0) && !read.is_done("b", &lesson, 1));
         assert_eq!(read.score("a", &lesson), (1, 2));
+        assert!(StepOnShow::read(&progress.written()).is_none() && progress.show("a", 2) && !progress.show("a", 2));
+        let on_show = StepOnShow { lesson: "a".to_owned(), step: 2 };
+        assert_eq!(StepOnShow::read(&progress.written()), Some(on_show));
+        assert_eq!(Progress::read(&progress.written()).score("a", &lesson), (1, 2));
     }
 
     #[test]

@@ -108,6 +108,15 @@ pub(crate) fn begin(app: &mut App) {
 fn open(app: &mut App, index: usize) {
     app.lesson = Study { lesson: Some(index), ..Study::default() };
     app.lesson.begin(0, &app.lessons);
+    note_step(app);
+}
+
+/// Keeps which step is on show, for the notes in another terminal.
+fn note_step(app: &mut App) {
+    let Some(entry) = app.lesson.lesson.and_then(|index| app.lessons.get(index)) else { return };
+    if app.progress.show(&entry.name, app.lesson.step) {
+        keep_progress(app);
+    }
 }
 
 /// Opens a lesson, by its name, at a step from 1.
@@ -157,6 +166,7 @@ fn move_slider(app: &mut App, step: &Step, action: Action) -> bool {
 
 fn turn_to(app: &mut App, time: &mut Timeline, step: usize) {
     app.lesson.begin(step, &app.lessons);
+    note_step(app);
     let needs_all = app
         .lesson
         .at(&app.lessons)
