@@ -7,6 +7,8 @@
 mod check;
 mod fact;
 mod histogram;
+pub(super) mod map;
+mod map_choice;
 mod progress;
 mod row;
 mod run;
@@ -21,6 +23,7 @@ use draftscope_session::text::printable;
 pub use check::{LessonError, check};
 pub(super) use fact::{Fact, filled, grouped};
 pub(super) use histogram::{DRAWS, Tally, tallies};
+pub(super) use map_choice::{Layer, MapChoice, MapRow};
 pub(super) use progress::Progress;
 pub use progress::StepOnShow;
 pub(super) use row::{ListRow, list_rows, row_of};
@@ -199,6 +202,8 @@ pub enum Panel {
     Residual,
     /// Drawing: a thousand draws at one position under each rule, against p.
     Histogram,
+    /// Drawing: a map of batch and context with the k that pays, on hardware and models to choose.
+    Map,
     /// Drawing: the wiring of an MTP module.
     Wiring,
     /// Drawing: a chain of drafts against parallel heads.

@@ -3,7 +3,7 @@
 use draftscope_protocol::Settings;
 use draftscope_session::Session;
 
-use super::{Entry, Lesson, Run, Sliders, Step};
+use super::{Entry, Lesson, MapChoice, Run, Sliders, Step};
 
 /// Where the user is in the lessons.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,6 +29,8 @@ pub(crate) struct Study {
     /// The sliders of this step, and the chosen one.
     pub(crate) sliders: Sliders,
     pub(crate) slider: usize,
+    /// What the map is set to, from step to step.
+    pub(crate) map: MapChoice,
     /// Lines of the text above the panel; none keeps its newest part in view.
     pub(crate) scroll: Option<usize>,
     /// Whether the presenter's notes are on show.

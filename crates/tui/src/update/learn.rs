@@ -5,7 +5,7 @@ mod run;
 
 use crate::action::Action;
 use crate::app::App;
-use crate::lesson::{Entry, ListRow, Slider, Step, Study, find, list_rows, row_of};
+use crate::lesson::{Entry, ListRow, MapRow, Panel, Slider, Step, Study, find, list_rows, row_of};
 use crate::page::{Page, Pane};
 use crate::quiz::{Offer, Stage};
 use crate::selection::{RoundAt, round_at};
@@ -40,6 +40,9 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Opti
         });
     }
     if step.task.is_some() && move_slider(app, &step, action) {
+        return Some(Vec::new());
+    }
+    if step.choices.is_empty() && step.show.contains(&Panel::Map) && change_map(app, action) {
         return Some(Vec::new());
     }
     let steps = app.lesson.at(&app.lessons).map_or(1, |(lesson, _)| lesson.step.len());
@@ -137,23 +140,48 @@ fn scroll(app: &mut App, up: bool) {
     app.lesson.scroll = (next < app.hit_map.lesson_max).then_some(next);
 }
 
+/// What an action does to rows of which one is chosen.
+enum Moved {
+    /// It chose this row.
+    To(usize),
+    /// It changes the chosen one by so many steps.
+    By(i32),
+}
+
+/// What an action does to `rows` rows; none if it is about something else.
+fn moved(chosen: usize, rows: usize, action: Action) -> Option<Moved> {
+    Some(match action {
+        Action::Up => Moved::To(chosen.saturating_sub(1)),
+        Action::Down => Moved::To((chosen + 1).min(rows - 1)),
+        Action::DraftLenUp => Moved::By(1),
+        Action::DraftLenDown => Moved::By(-1),
+        Action::PageUp => Moved::By(FAR),
+        Action::PageDown => Moved::By(-FAR),
+        _ => return None,
+    })
+}
+
+/// Whether an action changed the map, or chose a row of what it is drawn for.
+fn change_map(app: &mut App, action: Action) -> bool {
+    let chosen = app.lesson.slider.min(MapRow::ALL.len() - 1);
+    match moved(chosen, MapRow::ALL.len(), action) {
+        None => return false,
+        Some(Moved::To(row)) => app.lesson.slider = row,
+        Some(Moved::By(steps)) => app.lesson.map.turn(MapRow::ALL[chosen], steps),
+    }
+    true
+}
+
 /// Whether an action moved a slider, or chose one.
 fn move_slider(app: &mut App, step: &Step, action: Action) -> bool {
     let chosen = app.lesson.slider.min(Slider::ALL.len() - 1);
-    let steps = match action {
-        Action::Up => {
-            app.lesson.slider = chosen.saturating_sub(1);
+    let steps = match moved(chosen, Slider::ALL.len(), action) {
+        None => return false,
+        Some(Moved::To(row)) => {
+            app.lesson.slider = row;
             return true;
         }
-        Action::Down => {
-            app.lesson.slider = (chosen + 1).min(Slider::ALL.len() - 1);
-            return true;
-        }
-        Action::DraftLenUp => 1,
-        Action::DraftLenDown => -1,
-        Action::PageUp => FAR,
-        Action::PageDown => -FAR,
-        _ => return false,
+        Some(Moved::By(steps)) => steps,
     };
     let slider = Slider::ALL[chosen];
     if step.task.as_ref().is_some_and(|task| task.free.contains(&slider)) {

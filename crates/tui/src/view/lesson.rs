@@ -7,6 +7,7 @@ mod bytes;
 mod heads;
 mod histogram;
 mod list;
+mod map;
 mod pass;
 mod residual;
 mod saving;
@@ -170,6 +171,7 @@ fn size(panel: Option<Panel>) -> (u16, u16) {
         Some(Panel::Slots) => (8, 10),
         Some(Panel::Residual) => (7, 10),
         Some(Panel::Histogram) => (10, 13),
+        Some(Panel::Map) => (11, map::HEIGHT),
         Some(Panel::Wiring) => (9, 19),
         Some(Panel::Heads) => (9, 12),
         Some(Panel::Saving) => (9, 12),
@@ -218,6 +220,7 @@ pub(super) fn drawing(screen: Screen, panel: Option<Panel>, area: Rect, frame: &
         Some(Panel::Slots) => slots::render(screen, area, frame),
         Some(Panel::Residual) => residual::render(screen, area, frame),
         Some(Panel::Histogram) => histogram::render(screen, area, frame),
+        Some(Panel::Map) => map::render(screen, area, frame),
         Some(Panel::Wiring) => wiring::render(screen, area, frame),
         Some(Panel::Heads) => heads::render(screen, area, frame),
         Some(Panel::Saving) => saving::render(screen, area, frame),
