@@ -258,6 +258,11 @@ pub struct Example {
 }
 
 impl Step {
+    /// Whether the user chooses rows of the map here and sets them: not where a question has the keys.
+    pub(crate) fn sets_map(&self) -> bool {
+        self.choices.is_empty() && self.show.contains(&Panel::Map)
+    }
+
     /// The hints, the solution of a task last.
     #[must_use]
     pub fn all_hints(&self) -> Vec<String> {

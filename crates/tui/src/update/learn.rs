@@ -5,7 +5,7 @@ mod run;
 
 use crate::action::Action;
 use crate::app::App;
-use crate::lesson::{Entry, ListRow, MapRow, Panel, Slider, Step, Study, find, list_rows, row_of};
+use crate::lesson::{Entry, ListRow, MapRow, Slider, Step, Study, find, list_rows, row_of};
 use crate::page::{Page, Pane};
 use crate::quiz::{Offer, Stage};
 use crate::selection::{RoundAt, round_at};
@@ -42,7 +42,7 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Opti
     if step.task.is_some() && move_slider(app, &step, action) {
         return Some(Vec::new());
     }
-    if step.choices.is_empty() && step.show.contains(&Panel::Map) && change_map(app, action) {
+    if step.sets_map() && change_map(app, action) {
         return Some(Vec::new());
     }
     let steps = app.lesson.at(&app.lessons).map_or(1, |(lesson, _)| lesson.step.len());

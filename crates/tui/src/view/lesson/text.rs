@@ -175,7 +175,7 @@ fn keys(screen: Screen, lesson: &Lesson, step: &Step, asks: bool) -> String {
         () => "goes on",
     };
     let mut hints: Vec<(&[Action], &str)> = Vec::new();
-    if step.task.is_some() {
+    if step.task.is_some() || step.sets_map() {
         hints.push((CHOOSE, "choose"));
         hints.push((&[Action::DraftLenDown, Action::DraftLenUp], "set"));
     } else if asks && !study.is_revealed {
