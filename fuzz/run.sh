@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fuzzes with stable Rust and instruments only this program. Dependencies are built without instrumentation, or
-# taken from TARGET-FOLDER if it has them. There is no address sanitizer: what reads the inputs is safe Rust, and
+# Fuzzes with stable Rust and instruments only this program's crates, without the kernels, which read no input. Dependencies
+# are built without instrumentation, or taken from TARGET-FOLDER if it has them. There is no address sanitizer: what reads the inputs is safe Rust, and
 # without one most targets run thousands of inputs per second. Overflows and debug assertions are checked.
 #   fuzz/run.sh SECONDS [TARGET-FOLDER [TARGET…]]
 # Without targets all are built once and fuzzed one after the other, each for so many seconds; 0 seconds only build.
@@ -19,7 +19,8 @@ trap 'rm -f "$wrapper"' EXIT
 cat > "$wrapper" <<'WRAPPER'
 #!/usr/bin/env bash
 case " $* " in
-  *" --crate-name draftscope "* | *"fuzz_targets/"*)
+  *" --crate-name draftscope_kernels "*) exec "$@" ;;
+  *" --crate-name draftscope"* | *"fuzz_targets/"*)
     exec "$@" --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
       -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
       -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions=on ;;
@@ -29,9 +30,12 @@ WRAPPER
 chmod +x "$wrapper"
 cd "$here"
 [ -e Cargo.lock ] || cp ../Cargo.lock Cargo.lock
-# Optimised whatever the user's Cargo configuration says of this package: without, a target is several times slower.
-RUSTC_WRAPPER=$wrapper cargo --config 'profile.release.package.draftscope.opt-level=3' build --release \
-    $(printf -- '--bin %s ' "$@")
+# Optimised whatever the user's Cargo configuration says of these crates: without, a target is several times slower.
+optimised=()
+for crate in draftscope $(cd ../crates && printf 'draftscope-%s ' *); do
+    optimised+=(--config "profile.release.package.$crate.opt-level=3")
+done
+RUSTC_WRAPPER=$wrapper cargo "${optimised[@]}" build --release $(printf -- '--bin %s ' "$@")
 [ "$seconds" -gt 0 ] || exit 0
 
 # Largest input of a target in bytes: the format's smallest useful size, since short inputs run faster.
