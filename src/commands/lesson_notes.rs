@@ -11,6 +11,8 @@ use draftscope::host::file_access;
 use draftscope::session::Session;
 use draftscope::tui::{LessonEntry, StepOnShow, find_lesson};
 
+use unicode_width::UnicodeWidthStr;
+
 use super::lessons::{MAX_PROGRESS, progress_file};
 
 /// Time between two looks at the record.
@@ -30,7 +32,7 @@ pub(crate) fn follow(entries: &[LessonEntry]) -> Result<ExitCode> {
         if shown.as_ref() != Some(&on_show) {
             let text = on_show.as_ref().and_then(|step| notes(entries, step));
             let text = text.unwrap_or_else(|| "No lesson is on show yet: open one with draftscope learn.\n".to_owned());
-            print(&text)?;
+            print(&wrapped(&text, width()))?;
             shown = Some(on_show);
         }
         std::thread::sleep(PAUSE);
@@ -42,6 +44,39 @@ fn print(text: &str) -> io::Result<()> {
     let clear = if out.is_terminal() { CLEAR } else { "" };
     write!(out, "{clear}{text}")?;
     out.flush()
+}
+
+/// Columns of the terminal; none where there is none.
+fn width() -> Option<usize> {
+    let size = io::stdout().is_terminal().then(|| crossterm::terminal::size().ok()).flatten();
+    size.map(|(columns, _)| usize::from(columns).max(20))
+}
+
+/// The text in lines of so many columns, broken between words; further lines of a paragraph are indented as its first.
+fn wrapped(text: &str, width: Option<usize>) -> String {
+    let Some(width) = width else { return text.to_owned() };
+    let mut out = String::new();
+    for line in text.lines() {
+        let indent = &line[..line.len() - line.trim_start().len()];
+        let mut used = 0;
+        for word in line.split_whitespace() {
+            if used == 0 {
+                out.push_str(indent);
+                used = indent.width();
+            } else if used + 1 + word.width() > width {
+                out.push('\n');
+                out.push_str(indent);
+                used = indent.width();
+            } else {
+                out.push(' ');
+                used += 1;
+            }
+            out.push_str(word);
+            used += word.width();
+        }
+        out.push('\n');
+    }
+    out
 }
 
 /// What there is to say at a step; none if there is no such step.
@@ -73,6 +108,13 @@ fn notes(entries: &[LessonEntry], on_show: &StepOnShow) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_break_between_words() {
+        assert_eq!(wrapped("  one two three\n\nfour", Some(10)), "  one two\n  three\n\nfour\n");
+        assert_eq!(wrapped("a word-that-is-longer b", Some(6)), "a\nword-that-is-longer\nb\n");
+        assert_eq!(wrapped("one two", None), "one two");
+    }
 
     #[test]
     fn every_step_has_its_notes_with_the_answer() {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::speculate::SpecError;
 use crate::speculate::decoder::Decoder;
 use draftscope_model::text::tokenizer::TextCodec;
-use draftscope_protocol::{Baseline, DraftLenMode, DrafterKind, EventKind, Lane, Settings, StopReason, TokenId};
+use draftscope_protocol::{Baseline, DrafterKind, EventKind, Lane, Settings, StopReason, TokenId};
 
 use super::auto::Auto;
 use super::control::Control;

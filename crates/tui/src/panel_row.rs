@@ -33,14 +33,15 @@ use SettingRow::{
 
 /// Names of the groups, and their rows.
 const GROUPS: [(&str, &[PanelRow]); 4] = [
-    ("Drafts", &[Run(Drafter), Run(DraftLen), Run(Mode), Run(Tree), Run(PMin), Run(Dial)]),
+    ("Drafts", &[Run(Drafter), Run(DraftLen), Run(Mode), Run(Tree), Run(PMin)]),
     ("Verification and sampling", &[Run(Rule), Run(Temperature), Run(TopK), Run(TopP), Run(MinP), Run(Seed)]),
     ("Answers", &[Run(MaxTokens), Run(Baseline), Pace, Autosave]),
     ("More", &[Theme, Experts]),
 ];
 
-/// Rows for experts: conventions of the MTP module.
-pub(super) const EXPERTS: [PanelRow; 7] = [
+/// Rows for experts: the dial, which has keys of its own, and conventions of the MTP module.
+pub(super) const EXPERTS: [PanelRow; 8] = [
+    Run(Dial),
     Run(Mtp(Convention::Feed)),
     Run(Mtp(Convention::Recycle)),
     Run(Mtp(Convention::Order)),

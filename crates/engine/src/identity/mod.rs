@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::speculate::SpecError;
 use crate::speculate::decoder::Decoder;
 use draftscope_protocol::policy::{Observation, Policy};
-use draftscope_protocol::{DrafterKind, EventKind, Outcome, Prediction, Settings, TokenId};
+use draftscope_protocol::{EventKind, Outcome, Prediction, Settings, TokenId};
 
 pub use diagnose::{Cause, Diagnosis, Fault, MOST_NOISE, Side, diagnose};
 pub use rate::Rate;

@@ -392,7 +392,7 @@ fn lessons_are_drawn_at_every_size() {
         (4, "", "residual"),
         (4, "<Right><Right><Right><Right><Right><Right><Right><Right><Right><Down><Enter>", "histogram"),
         (5, "", "wiring"),
-        (6, "<Right><Right><Enter><End><Right><Right>", "sliders"),
+        (6, "<Right><Right><Enter><End><Right><Right><Right><Right><Right>", "sliders"),
     ] {
         let mut stage = demo();
         open(&mut stage, lesson);
