@@ -52,10 +52,9 @@ pub(super) fn for_teacher(played: &Played) -> String {
         let shown = &step.shown;
         let mut markup = element("p", "", &shown.text);
         for (index, (text, why)) in shown.choices.iter().enumerate() {
-            match shown.right == Some(index) {
-                true => markup.push_str(&element("p", "right", &format!("✓ {text}"))),
-                false => markup.push_str(&element("p", "why", &format!("✗ {text}: {why}"))),
-            }
+            let (class, sign) = if shown.right == Some(index) { ("right", "✓") } else { ("why", "✗") };
+            let why = if why.is_empty() { String::new() } else { format!(": {why}") };
+            markup.push_str(&element("p", class, &format!("{sign} {text}{why}")));
         }
         let hints = shown.hints.iter().map(|hint| format!("Hint: {hint}"));
         let rest = [shown.reveal.clone()].into_iter().chain(hints).chain([shown.notes.clone()]);

@@ -96,7 +96,7 @@ impl SettingRow {
             Self::Mode => ("k chosen by", "you, or the engine from what passes cost"),
             Self::Tree => ("tree", "drafts of a tree in all; off drafts a chain"),
             Self::PMin => ("p-min", "a draft ends where q is below; 0 never"),
-            Self::Dial => ("dial", "expert: how many drafts of the drafter dial are right"),
+            Self::Dial => ("dial", "expert: share of the dial's drafts that are right"),
             Self::Rule => ("verification rule", "how drafts are judged"),
             Self::Temperature => ("temperature", "0 takes the most probable token"),
             Self::TopK => ("top-k", "keep so many of the most probable; 0 keeps all"),

@@ -469,7 +469,7 @@ fn the_settings_panel_has_tree_p_min_theme_and_pace() {
     assert_eq!(stage.app.theme().name, theme);
     assert!(!stage.screen(80, 24).contains("MTP:"), "folded");
     stage.press("<Down><Right><Down>");
-    stage.shows((80, 24), &["expert settings", "below", "▸ MTP: fed with"]);
+    stage.shows((80, 24), &["expert settings", "below", "▸ dial"]);
 }
 
 /// An answer of which two rounds are there, paused by the user.
