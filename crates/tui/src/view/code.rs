@@ -56,7 +56,8 @@ const fn line(
 }
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
-    let round = screen.app.round(screen.session);
+    // the first token comes from the prompt's pass, which is no round of the loop
+    let round = screen.app.round(screen.session).filter(|round| round.round > 0);
     let title = match round {
         Some(round) => format!(" The loop, in round {} ", round.round),
         None => " The loop ".to_owned(),

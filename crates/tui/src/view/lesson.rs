@@ -160,7 +160,7 @@ fn size(panel: Option<Panel>) -> (u16, u16) {
         None => (5, 7),
         Some(Panel::Answer) => (5, ALL),
         Some(Panel::Round) => (6, 9),
-        Some(Panel::Loop) => (6, code::HEIGHT),
+        Some(Panel::Loop) => (code::HEIGHT, code::HEIGHT),
         Some(Panel::Lanes) => (7, ALL),
         Some(Panel::Costs) => (5, 8),
         Some(Panel::Dial) => (7, 11),
