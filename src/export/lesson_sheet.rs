@@ -83,5 +83,5 @@ fn element(name: &str, class: &str, text: &str) -> String {
 /// A drawing with its text, for those who do not see it.
 fn drawing(drawing: &Buffer) -> String {
     let text = escaped(&svg::lines(drawing).join("\n"));
-    format!("<img class=\"drawing\" src=\"{}\" alt=\"{text}\">", lessons::image(drawing))
+    format!("<div class=\"scroll\"><img class=\"drawing\" src=\"{}\" alt=\"{text}\"></div>", lessons::image(drawing))
 }

@@ -103,10 +103,12 @@
 
   // a picture of the program's panels, as text for those who do not see it
   const drawing = (frame) => {
+    const box = make("div", null, "scroll");
     const image = make("img", null, "drawing");
+    box.append(image);
     const show = (place) => { [image.src, image.alt] = [data.pictures[place].src, data.pictures[place].text]; };
     show(frame);
-    return [image, show];
+    return [box, show];
   };
 
   // an action: step through the recorded run until its goal is reached
@@ -154,8 +156,8 @@
     }
     let show = null;
     if (step.frames.length) {
-      const [image, set] = drawing(step.frames[0]);
-      section.append(image);
+      const [box, set] = drawing(step.frames[0]);
+      section.append(box);
       show = set;
     }
     if (step.choices.length) question(section, step, index, show);
