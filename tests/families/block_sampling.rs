@@ -92,7 +92,7 @@ fn settings(rule: VerifyRule) -> Settings {
 
 #[test]
 fn lossless_rules_commit_what_plain_decoding_draws() {
-    for (file, seed) in [("dflash", 0), ("dspark", 100_000)] {
+    for (file, seed) in [("dflash", 0), ("dspark", 100_000), ("dflash2", 500_000)] {
         let bench = Bench::of(file);
         let plain = Settings { draft_len: 0, ..settings(VerifyRule::Rejection) };
         let (plain, _) = bench.compare(Box::new(NoDrafter), &plain, seed + 10_000);
@@ -109,7 +109,7 @@ fn lossless_rules_commit_what_plain_decoding_draws() {
 
 #[test]
 fn another_temperature_and_a_rule_that_is_not_lossless_are_detected() {
-    for (file, seed) in [("dflash", 200_000), ("dspark", 300_000)] {
+    for (file, seed) in [("dflash", 200_000), ("dspark", 300_000), ("dflash2", 600_000)] {
         let bench = Bench::of(file);
         let warmer = Sampling { temperature: 1.5 * SAMPLING.temperature, ..SAMPLING };
         let cases = [
@@ -125,8 +125,8 @@ fn another_temperature_and_a_rule_that_is_not_lossless_are_detected() {
     }
 }
 
-/// Draws a token from the corrected logits and gives q before the correction: the fault that rejection sampling would not
-/// forgive a DSpark drafter.
+/// Draws a token from the corrected logits, or from the candidates that a selector scored, and gives q before that: the fault
+/// that rejection sampling would not forgive a DSpark or a DFlash 2 drafter.
 struct Uncorrected(Box<dyn BlockModule>);
 
 impl Drafter for Uncorrected {
@@ -148,8 +148,14 @@ impl Drafter for Uncorrected {
         for (depth, row) in logits.iter().enumerate() {
             let mut corrected = row.to_vec();
             self.0.correct(&mut corrected, before)?;
-            let [stated, drawn] =
-                [row, &corrected[..]].map(|logits| ctx.sampler.distribution(&logits.into(), None, 0).unwrap());
+            let chosen = self.0.select(depth, row, before)?;
+            let (logits, tokens) = match &chosen {
+                Some(candidates) => (&candidates.scores[..], Some(&candidates.tokens[..])),
+                None => (&corrected[..], None),
+            };
+            let [stated, drawn] = [(row, None), (logits, tokens)].map(|(logits, vocab)| {
+                ctx.sampler.distribution(&LogitRow { logits, vocab, stats: None }, None, 0).unwrap()
+            });
             before = drawn.pick(ctx.round.draw(Purpose::Draft, depth));
             ctx.propose(Draft::drawn(before, stated));
         }
@@ -163,9 +169,11 @@ impl Drafter for Uncorrected {
 
 #[test]
 fn a_q_without_the_correction_is_detected() {
-    let bench = Bench::of("dspark");
-    let wrong = Box::new(Uncorrected(bench.pair.block.fork().unwrap()));
-    let (test, _) = bench.compare(wrong, &settings(VerifyRule::Rejection), 400_000);
-    println!("{test:?}");
-    assert!(test.exceeds(ONCE_IN_A_MILLION), "{test:?}");
+    for (file, seed) in [("dspark", 400_000), ("dflash2", 700_000)] {
+        let bench = Bench::of(file);
+        let wrong = Box::new(Uncorrected(bench.pair.block.fork().unwrap()));
+        let (test, _) = bench.compare(wrong, &settings(VerifyRule::Rejection), seed);
+        println!("{file}: {test:?}");
+        assert!(test.exceeds(ONCE_IN_A_MILLION), "{file}: {test:?}");
+    }
 }

@@ -12,6 +12,7 @@ mod common;
 
 mod block;
 mod block_confidence;
+mod block_path;
 mod block_sampling;
 mod case;
 mod cases;

@@ -5,8 +5,8 @@
 use crate::Session;
 use draftscope_protocol::{
     Baseline, Candidate, Capabilities, Counters, Departure, DrafterInfo, DrafterKind, Event, EventKind, Header,
-    Judgement, Lane, ModelInfo, NextKind, Outcome, Piece, Prediction, RoundOnDevice, ServerSample, Settings, SlotState,
-    StopReason, TRACE_VERSION, TokenId, Verification,
+    Judgement, Lane, LatticeCandidate, LatticeColumn, ModelInfo, NextKind, Outcome, Piece, Prediction, RoundOnDevice,
+    ServerSample, Settings, SlotState, StopReason, TRACE_VERSION, TokenId, Verification,
 };
 
 /// A header as the default model gives it.
@@ -136,6 +136,28 @@ impl Script {
     /// One speculative round. `drafts` with q; `target` says, at each position, best and p.
     pub fn round(&mut self, drafts: &[(&str, f32)], target: &[(&str, f32)]) {
         self.round_start(drafts);
+        self.round_end(drafts, target);
+    }
+
+    /// The same with the candidates of each position: token, probability alone and after the token before.
+    pub fn round_on_lattice(
+        &mut self,
+        drafts: &[(&str, f32)],
+        lattice: &[&[(&str, f32, f32)]],
+        target: &[(&str, f32)],
+    ) {
+        self.round_start(drafts);
+        let candidate = |(text, alone, after): &(&str, f32, f32)| LatticeCandidate {
+            token: piece(text),
+            alone: *alone,
+            after: *after,
+        };
+        let column = |(index, column): (usize, &&[(&str, f32, f32)])| LatticeColumn {
+            index: index as u8,
+            candidates: column.iter().map(candidate).collect(),
+        };
+        let columns = lattice.iter().enumerate().map(column).collect();
+        self.push(Lane::Speculative, EventKind::Lattice { round: self.rounds[0], columns });
         self.round_end(drafts, target);
     }
 
