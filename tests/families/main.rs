@@ -29,6 +29,7 @@ mod gpu_form;
 mod llama;
 mod mimo;
 mod module;
+mod pard;
 mod qwen35;
 mod spoil;
 mod support;
