@@ -3,18 +3,23 @@
 //! Reference values come from the classes of the package `speculators`, run as they are, and llama.cpp's converter wrote the
 //! GGUF file (see the README of the fixtures).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use candle_core::quantized::gguf_file::Value;
+use draftscope::engine::grammar::{Constraint, Vocabulary};
+use draftscope::engine::speculate::decoder::Decoder;
 use draftscope::model::drafters::dflash::BlockCard;
-use draftscope::protocol::{EventKind, LatticeCandidate, LatticeColumn, Settings};
+use draftscope::protocol::{
+    EventKind, Grammar, GrammarKind, LatticeCandidate, LatticeColumn, Sampling, Settings, VerifyRule,
+};
 
-use crate::block::{Form, drafted, drafter, form, pair, text};
+use crate::block::{Form, Pair, drafted, drafter, form, pair, text};
 use crate::case::Limit;
 use crate::decode::{decode, settings, start};
 use crate::gguf::rewritten;
 use crate::spoil::spoiled;
-use crate::support::{Backend, Golden, TokenId, left_out, path, with_draft};
+use crate::support::{Backend, Golden, TokenId, left_out, open, path, with_draft};
 
 pub const FORMS: &[Form] = &[
     form("dflash2", "dflash2", Backend::Candle, Limit::relative(6.0 / 2048.0), true),
@@ -117,6 +122,49 @@ fn keys_decide_whatever_the_architecture_is_called_and_k_ends_at_the_block() {
     let row = vec![0.0; 320];
     assert!(pair.block.select(3, &row, TokenId(1)).unwrap().is_none(), "the last pass had three rows");
     assert!(pair.block.select(0, &row, TokenId(320)).is_err());
+}
+
+/// The answer to the fixture's prompt under a grammar, and the drafts of each round.
+fn constrained(settings: &Settings, vocabulary: &Vocabulary, pair: &Pair) -> (Vec<TokenId>, Vec<usize>) {
+    let text = text();
+    let mut decoder = Decoder::new(pair.target.fork().unwrap(), drafter(pair.block.as_ref()), settings);
+    let grammar = Grammar { kind: GrammarKind::Regex, text: "([a-z]{1,9} ){40}".to_owned() };
+    decoder.constrain(Some(Constraint::new(vocabulary, &grammar).unwrap()));
+    decoder.prefill(1, &text[..9]).unwrap();
+    let mut rounds = Vec::new();
+    while decoder.committed().len() < 9 + 50 {
+        let (mut drafts, mut columns) = (0, 0);
+        let round = decoder.round(&mut |event| {
+            match event {
+                EventKind::Drafted { forced: false, .. } => drafts += 1,
+                EventKind::Lattice { columns: all, .. } => columns = all.len(),
+                _ => {}
+            }
+            Duration::ZERO
+        });
+        round.unwrap();
+        assert!(columns == drafts || columns == drafts + 1, "{columns} columns of {drafts} drafts");
+        rounds.push(drafts);
+    }
+    (decoder.committed()[9..9 + 50].to_vec(), rounds)
+}
+
+#[test]
+fn a_grammar_masks_the_candidates_and_the_text_stays_that_of_plain_decoding() {
+    let loaded = open(&with_draft(&path("llama-deep"), &path("dflash2"), Backend::Native));
+    let vocabulary = Vocabulary::new(Arc::new(loaded.codec)).unwrap();
+    let pair = FORMS[1].open();
+    for temperature in [0.0, 0.9] {
+        let sampling = Sampling { temperature, seed: 5, ..Sampling::default() };
+        let base = Settings { sampling, rule: VerifyRule::Exact, ..settings(0) };
+        let (want, _) = constrained(&base, &vocabulary, &pair);
+        for draft_len in 1..=5 {
+            let (got, rounds) = constrained(&Settings { draft_len, ..base }, &vocabulary, &pair);
+            assert!(got == want, "k = {draft_len} at {temperature}");
+            let (drafted, short) = (rounds.iter().sum::<usize>(), rounds.iter().any(|n| *n < draft_len.into()));
+            assert!(drafted > 10 && short, "some candidates are allowed and others not: {rounds:?}");
+        }
+    }
 }
 
 #[test]

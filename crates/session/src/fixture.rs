@@ -5,8 +5,8 @@
 use crate::Session;
 use draftscope_protocol::{
     Baseline, Candidate, Capabilities, Counters, Departure, DrafterInfo, DrafterKind, Event, EventKind, Header,
-    Judgement, Lane, LatticeCandidate, LatticeColumn, ModelInfo, NextKind, Outcome, Piece, Prediction, RoundOnDevice,
-    ServerSample, Settings, SlotState, StopReason, TRACE_VERSION, TokenId, Verification,
+    Judgement, Lane, ModelInfo, NextKind, Outcome, Piece, Prediction, RoundOnDevice, ServerSample, Settings, SlotState,
+    StopReason, TRACE_VERSION, TokenId, Verification,
 };
 
 /// A header as the default model gives it.
@@ -139,28 +139,6 @@ impl Script {
         self.round_end(drafts, target);
     }
 
-    /// The same with the candidates of each position: token, probability alone and after the token before.
-    pub fn round_on_lattice(
-        &mut self,
-        drafts: &[(&str, f32)],
-        lattice: &[&[(&str, f32, f32)]],
-        target: &[(&str, f32)],
-    ) {
-        self.round_start(drafts);
-        let candidate = |(text, alone, after): &(&str, f32, f32)| LatticeCandidate {
-            token: piece(text),
-            alone: *alone,
-            after: *after,
-        };
-        let column = |(index, column): (usize, &&[(&str, f32, f32)])| LatticeColumn {
-            index: index as u8,
-            candidates: column.iter().map(candidate).collect(),
-        };
-        let columns = lattice.iter().enumerate().map(column).collect();
-        self.push(Lane::Speculative, EventKind::Lattice { round: self.rounds[0], columns });
-        self.round_end(drafts, target);
-    }
-
     /// Up to the last draft.
     pub fn round_start(&mut self, drafts: &[(&str, f32)]) {
         self.rounds[0] += 1;
@@ -188,7 +166,8 @@ impl Script {
         }
     }
 
-    fn round_end(&mut self, drafts: &[(&str, f32)], target: &[(&str, f32)]) {
+    /// The rest of a round with these drafts.
+    pub fn round_end(&mut self, drafts: &[(&str, f32)], target: &[(&str, f32)]) {
         let round = self.rounds[0];
         let second = |index: usize| drafts.get(index).map_or("…", |draft| draft.0);
         let rows: Vec<_> = target

@@ -311,12 +311,16 @@ impl Round {
         }
     }
 
-    /// Takes what the grammar refused or masked; at most `most` of each.
-    pub(super) fn note_grammar(&mut self, kind: &EventKind, most: usize) {
+    /// Takes what a selector chose among, and what the grammar refused or masked; at most `most` of each.
+    pub(super) fn note_choice(&mut self, kind: &EventKind, most: usize) {
         match kind {
             EventKind::DraftRefused { index, token, q, expected, .. } if self.refused.len() < most => {
                 let (index, piece, q, expected) = (usize::from(*index), token.clone(), *q, expected.clone());
                 self.refused.push(Refused { index, piece, q, expected });
+            }
+            EventKind::Lattice { columns, .. } => {
+                self.lattice = columns.iter().take(most).cloned().collect();
+                self.lattice.iter_mut().for_each(|column| column.candidates.truncate(MOST_CANDIDATES));
             }
             EventKind::Masked { rows, took_us, .. } => {
                 self.masked = rows.iter().take(most).copied().collect();
@@ -324,12 +328,6 @@ impl Round {
             }
             _ => {}
         }
-    }
-
-    /// Takes what a selector chose among; at most `most` positions.
-    pub(super) fn note_lattice(&mut self, columns: &[LatticeColumn], most: usize) {
-        self.lattice = columns.iter().take(most).cloned().collect();
-        self.lattice.iter_mut().for_each(|column| column.candidates.truncate(MOST_CANDIDATES));
     }
 
     /// The candidates of a position.

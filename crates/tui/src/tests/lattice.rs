@@ -2,18 +2,23 @@
 
 use super::*;
 use crate::page::Page;
+use draftscope_protocol::{LatticeCandidate, LatticeColumn};
+use draftscope_session::fixture::piece;
 
 /// Candidates of a position, most probable first alone.
 const OTHERS: [&str; 10] = [" on", " up", " out", " in", " off", " of", " by", " to", " for", " from"];
 
-/// Candidates of a position where the chosen one stands at this rank.
-fn column(chosen: (&'static str, f32), rank: usize) -> Vec<(&'static str, f32, f32)> {
-    let mut all = vec![chosen.0; OTHERS.len()];
-    let others = OTHERS.iter().filter(|other| **other != chosen.0);
+/// A position where the chosen candidate stands at this rank.
+fn column(index: u8, (chosen, q): (&'static str, f32), rank: usize) -> LatticeColumn {
+    let mut all = vec![chosen; OTHERS.len()];
+    let others = OTHERS.iter().filter(|other| **other != chosen);
     all.iter_mut().enumerate().filter(|(place, _)| *place != rank).zip(others).for_each(|((_, to), other)| *to = other);
-    let alone = |place: usize| 0.5 / f32::powi(1.8, place as i32);
-    let after = |place: usize| if place == rank { chosen.1 } else { (1.0 - chosen.1) / 9.0 };
-    all.into_iter().enumerate().map(|(place, text)| (text, alone(place), after(place))).collect()
+    let candidates = all.into_iter().enumerate().map(|(place, text)| LatticeCandidate {
+        token: piece(text),
+        alone: 0.5 / f32::powi(1.8, place as i32),
+        after: if place == rank { q } else { (1.0 - q) / 9.0 },
+    });
+    LatticeColumn { index, candidates: candidates.collect() }
 }
 
 pub(super) fn script() -> Script {
@@ -21,10 +26,12 @@ pub(super) fn script() -> Script {
     script.in_blocks = true;
     let drafts = [(" at", 0.62), (" the", 0.71), (" moon", 0.55), (" above", 0.41), (" us", 0.33)];
     let ranks = [0, 1, 4, 0, 9];
-    let lattice: Vec<_> = drafts.into_iter().zip(ranks).map(|(chosen, rank)| column(chosen, rank)).collect();
-    let lattice: Vec<_> = lattice.iter().map(Vec::as_slice).collect();
+    let columns = drafts.into_iter().zip(ranks).zip(0..);
+    let columns = columns.map(|((chosen, rank), index)| column(index, chosen, rank)).collect();
     let target = [(" at", 0.8), (" the", 0.7), (" moon", 0.6), (" over", 0.5), (" us", 0.4), (".", 0.9)];
-    script.round_on_lattice(&drafts, &lattice, &target);
+    script.round_start(&drafts);
+    script.push(Lane::Speculative, EventKind::Lattice { round: 1, columns });
+    script.round_end(&drafts, &target);
     script.finish(Lane::Speculative, StopReason::MaxTokens);
     script
 }
