@@ -1,4 +1,4 @@
-//! Block drafters: DFlash and DSpark, from safetensors and from GGUF files, and EAGLE-3 heads from GGUF files.
+//! Block drafters: DFlash and DSpark (DFlash 2 has `block_path.rs`), from safetensors and from GGUF files, and EAGLE-3 heads from GGUF files.
 //!
 //! Reference values come from the classes of z-lab/dflash and deepseek-ai/DeepSpec, run as they are, and llama.cpp's
 //! converter wrote the GGUF files (see the README of the fixtures).
@@ -11,6 +11,7 @@ use draftscope::model::block_module::BlockModule;
 use draftscope::model::drafters::dflash::BlockCard;
 use draftscope::protocol::{ConcatOrder, DraftPick, Drafting, EventKind, Sampling, Settings};
 
+use crate::block_path;
 use crate::case::{Limit, largest};
 use crate::decode::{NoDrafter, decode, settings, start, with_conventions, with_tree};
 use crate::spoil::spoiled;
@@ -20,16 +21,16 @@ use crate::support::{
 };
 
 /// A drafter in one file format on one backend, and how near its logits are to the reference.
-struct Form {
-    file: &'static str,
+pub struct Form {
+    pub file: &'static str,
     golden: &'static str,
-    backend: Backend,
-    limit: Limit,
+    pub backend: Backend,
+    pub limit: Limit,
     /// Whether its drafts equal the reference's: weights of few bits may give others.
-    same: bool,
+    pub same: bool,
 }
 
-const fn form(file: &'static str, golden: &'static str, backend: Backend, limit: Limit, same: bool) -> Form {
+pub const fn form(file: &'static str, golden: &'static str, backend: Backend, limit: Limit, same: bool) -> Form {
     Form { file, golden, backend, limit, same }
 }
 
@@ -62,13 +63,25 @@ pub fn pair(draft: &Path, backend: Backend) -> Pair {
 }
 
 impl Form {
-    fn open(&self) -> Pair {
+    pub fn open(&self) -> Pair {
         pair(&path(self.file), self.backend)
     }
 }
 
 pub fn text() -> Vec<TokenId> {
     oracle_text(&Golden::of("llama-deep"))
+}
+
+/// The best token of row `index` of the last pass after the token before it, and its logits, corrected if they are.
+fn best(block: &dyn BlockModule, (index, row): (usize, &[f32]), before: TokenId) -> (TokenId, Vec<f32>) {
+    let largest = |row: &[f32]| (0..row.len()).max_by(|a, b| row[*a].total_cmp(&row[*b])).unwrap();
+    let mut corrected = row.to_vec();
+    block.correct(&mut corrected, before).unwrap();
+    let token = match block.select(index, row, before).unwrap() {
+        Some(candidates) => candidates.tokens[largest(&candidates.scores)],
+        None => block.draft_vocab()[largest(&corrected)],
+    };
+    (token, corrected)
 }
 
 /// Logits of `count` drafts after `start`, corrected by the best token before each, and those tokens.
@@ -84,13 +97,11 @@ pub fn drafted(pair: &mut Pair, text: &[TokenId], start: usize, count: usize) ->
     let rows = block.draft(text[start], count).unwrap();
     assert_eq!((rows.len(), block.len()), (count, start));
     let (mut all, mut tokens, mut before) = (Vec::new(), Vec::new(), text[start]);
-    for row in rows.iter() {
-        let mut row = row.to_vec();
-        block.correct(&mut row, before).unwrap();
-        let best = (0..row.len()).max_by(|a, b| row[*a].total_cmp(&row[*b])).unwrap();
-        before = block.draft_vocab()[best];
-        tokens.push(before);
-        all.extend(row);
+    for row in rows.iter().enumerate() {
+        let (token, logits) = best(block.as_ref(), row, before);
+        before = token;
+        tokens.push(token);
+        all.extend(logits);
     }
     (all, tokens)
 }
@@ -131,7 +142,7 @@ pub fn drafter(block: &dyn BlockModule) -> Box<dyn Drafter> {
 fn greedy_output_is_plain_and_rounds_accept_what_the_reference_accepts() {
     let text = text();
     let (prompt, rest) = text.split_at(8);
-    for form in FORMS {
+    for form in FORMS.iter().chain(block_path::FORMS) {
         let Pair { target, block } = form.open();
         let plain = decode(target.as_ref(), Box::new(NoDrafter), &settings(0), prompt, 200);
         let on_candle = form.backend == Backend::Candle;
@@ -189,7 +200,7 @@ fn more_drafts_than_a_block_has_are_reported_and_cut() {
 #[test]
 fn a_rolled_back_cache_drafts_as_a_fresh_one() {
     let text = text();
-    for form in &FORMS[..4] {
+    for form in FORMS[..4].iter().chain(&block_path::FORMS[..2]) {
         let mut pair = form.open();
         let (fresh, _) = drafted(&mut pair, &text, 40, 4);
         let states = pair.target.forward(&text[40..60], LogitRows::All).unwrap().hidden;
@@ -316,7 +327,7 @@ fn copies_of_what_the_target_and_the_configuration_say_change_nothing() {
 
 #[test]
 fn damaged_gguf_files_are_ignored_with_a_sentence() {
-    for name in ["dflash.gguf", "dspark.gguf", "eagle3.gguf"] {
+    for name in ["dflash.gguf", "dflash2.gguf", "dspark.gguf", "eagle3.gguf"] {
         let bytes = std::fs::read(path(name)).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join(name);

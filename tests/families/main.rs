@@ -12,6 +12,7 @@ mod common;
 
 mod block;
 mod block_confidence;
+mod block_path;
 mod block_sampling;
 mod case;
 mod cases;
@@ -28,6 +29,7 @@ mod gpu_form;
 mod llama;
 mod mimo;
 mod module;
+mod pard;
 mod qwen35;
 mod spoil;
 mod support;

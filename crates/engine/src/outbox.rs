@@ -81,6 +81,7 @@ impl Outbox {
             | EventKind::Probed { .. }
             | EventKind::Drafted { .. }
             | EventKind::DraftStopped { .. }
+            | EventKind::Lattice { .. }
             | EventKind::Scored { .. }
             | EventKind::Verified { .. } => {
                 self.last_round.is_some_and(|(_, is_short)| is_short) && now - self.flushed_at < SHORT_ROUND
@@ -125,6 +126,12 @@ fn spell(kind: &mut EventKind, codec: &TextCodec) {
             }
         }
         EventKind::DraftStopped { token, .. } | EventKind::DraftRefused { token, .. } => piece(token),
+        EventKind::Lattice { columns, .. } => {
+            columns
+                .iter_mut()
+                .flat_map(|column| &mut column.candidates)
+                .for_each(|candidate| piece(&mut candidate.token));
+        }
         EventKind::Scored { rows, .. } => rows.iter_mut().for_each(row),
         EventKind::Committed { tokens, .. } => tokens.iter_mut().for_each(piece),
         _ => {}

@@ -256,6 +256,7 @@ impl Turn<'_> {
                 // drafts of one pass appear together
                 EventKind::Drafted { more: true, .. }
                 | EventKind::RoundStarted { .. }
+                | EventKind::Lattice { .. }
                 | EventKind::DraftRefused { .. }
                 | EventKind::Masked { .. }
                 | EventKind::Notice { .. } => (false, false),

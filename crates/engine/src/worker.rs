@@ -154,7 +154,11 @@ pub(super) fn drafters(mut loaded: Loaded) -> (Drafters, Loaded) {
     }
     match loaded.draft_model.take() {
         Some(Ok((model, info))) => {
-            drafter_set.add(DrafterKind::DraftModel, Box::new(ModelDrafter::new(model)));
+            let drafter = match loaded.draft_mask {
+                Some(mask) => ModelDrafter::in_one_pass(model, mask),
+                None => ModelDrafter::new(model),
+            };
+            drafter_set.add(DrafterKind::DraftModel, Box::new(drafter));
             infos.push(info);
         }
         Some(Err(reason)) => drafter_set.set_missing(DrafterKind::DraftModel, reason),

@@ -17,11 +17,24 @@ impl From<(Vec<Box<dyn DraftModule>>, DrafterInfo)> for LoadedModules {
     }
 }
 
-/// A module that drafts a block of positions in one pass from the target's hidden states: DFlash and DSpark.
+/// The best tokens of a position, most probable first, before and after a selector.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Candidates {
+    /// The tokens.
+    pub tokens: Vec<TokenId>,
+    /// The position's own logit of each.
+    pub alone: Vec<f32>,
+    /// Their scores after the token before: logits of the distribution that the draft is drawn from, which has no other
+    /// tokens.
+    pub scores: Vec<f32>,
+}
+
+/// A module that drafts a block of positions in one pass from the target's hidden states: DFlash, DFlash 2 and DSpark.
 ///
 /// Its layers have a KV cache of the target's context: states of the target, fused and projected. The tokens of a block
 /// attend to that cache and to each other; nothing of them is cached. Sources: DFlash (Chen et al., arXiv:2602.06036 and
-/// `dflash/model.py` of z-lab/dflash), DSpark (`deepspec/modeling/dspark` of deepseek-ai/DeepSpec).
+/// `dflash/model.py` of z-lab/dflash), DFlash 2 (`speculators/models/dflash2` of vllm-project/speculators), DSpark
+/// (`deepspec/modeling/dspark` of deepseek-ai/DeepSpec).
 pub trait BlockModule {
     /// Positions of the context in the cache.
     fn len(&self) -> usize;
@@ -64,6 +77,15 @@ pub trait BlockModule {
     /// What the backend reports.
     fn correct(&self, _logits: &mut [f32], _before: TokenId) -> Result<(), ModelError> {
         Ok(())
+    }
+
+    /// The candidates of row `index` of the last pass by its `logits`, with their scores after the token `before`: DFlash 2's
+    /// selector. `None` without one.
+    ///
+    /// # Errors
+    /// [`ModelError::Vocabulary`] when that token is unknown.
+    fn select(&self, _index: usize, _logits: &[f32], _before: TokenId) -> Result<Option<Candidates>, ModelError> {
+        Ok(None)
     }
 
     /// The chance, 0 to 1, that the target accepts the draft of row `index` of the last pass if it accepts those before

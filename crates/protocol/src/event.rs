@@ -6,8 +6,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Branch, Copied, Costs, CountedRound, Header, Lane, MaskedRow, Piece, Prediction, RoundOnDevice, RunSummary,
-    Settings, Verification,
+    Branch, Copied, Costs, CountedRound, Header, Lane, LatticeColumn, MaskedRow, Piece, Prediction, RoundOnDevice,
+    RunSummary, Settings, Verification,
 };
 
 /// One event. Events are ordered by `seq`. [`Event::of_line`] reads one back.
@@ -219,6 +219,14 @@ events! {
             /// Time of this draft step; of the first draft of a pass, the pass included.
             took_us: u64,
         },
+        /// The candidates of the round's positions, among which the drafter's selector chose the drafts: DFlash 2. Comes
+        /// after these drafts.
+        Lattice {
+            /// Number of the round.
+            round: u32,
+            /// One entry per position that the selector chose at.
+            columns: Vec<LatticeColumn>,
+        },
         /// The grammar forbids a token that the drafter preferred or would have copied, so the target never sees it.
         DraftRefused {
             /// Number of the round.
@@ -421,7 +429,9 @@ mod tests {
         };
         let masked = EventKind::Masked { round: 1, rows: vec![MaskedRow { allowed: 3, removed: 0.5 }], took_us: 120 };
         let asked = EventKind::DraftAsked { draft_len: 3 };
-        for kind in [EventKind::Verified { round: 1, verdict }, drafted, refused, masked, asked] {
+        let column = LatticeColumn::new(0, &[TokenId(9), TokenId(4)], [&[1.0, 0.5], &[0.0, 1.0]], None);
+        let lattice = EventKind::Lattice { round: 1, columns: vec![column] };
+        for kind in [EventKind::Verified { round: 1, verdict }, drafted, refused, masked, asked, lattice] {
             round_trip(&Event { seq: 3, at_us: 120, lane: Lane::Speculative, kind });
         }
     }

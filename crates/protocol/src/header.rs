@@ -144,7 +144,7 @@ pub struct DrafterInfo {
     /// Most further tokens that it can propose because they occur in the text.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub context_vocab: u64,
-    /// Positions that one pass drafts together at most: a block drafter; 0 when tokens are drafted one after the other.
+    /// Positions that one pass drafts together at most: a block drafter, a PARD model; 0 when tokens are drafted one after the other.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub block: u64,
 }

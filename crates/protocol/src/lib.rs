@@ -21,6 +21,7 @@ mod event;
 mod grammar;
 mod header;
 mod lane;
+mod lattice;
 mod line;
 mod memory;
 mod mtp;
@@ -48,6 +49,7 @@ pub use event::{Event, EventKind, ProbedDraft, StopReason};
 pub use grammar::{Grammar, GrammarKind, MaskedRow};
 pub use header::{Capabilities, DrafterInfo, Header, Listed, ModelInfo, TRACE_VERSION};
 pub use lane::Lane;
+pub use lattice::{LatticeCandidate, LatticeColumn, MOST_CANDIDATES};
 pub use line::Head;
 pub use memory::MemoryAccount;
 pub use mtp::{

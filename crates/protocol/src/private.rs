@@ -36,6 +36,10 @@ impl EventKind {
                 tokens([token], each);
                 each(Private::Typed(expected));
             }
+            Self::Lattice { columns, .. } => {
+                let candidates = columns.iter_mut().flat_map(|column| &mut column.candidates);
+                tokens(candidates.map(|candidate| &mut candidate.token), each);
+            }
             Self::Started { header } => header.grammar.iter_mut().for_each(|g| each(Private::Typed(&mut g.text))),
             Self::Scored { rows, .. } => rows.iter_mut().for_each(|top| row(top, each)),
             Self::Verified { verdict, .. } => {

@@ -79,6 +79,11 @@ fn kind() -> impl Strategy<Value = EventKind> {
             let token = pieces.first().cloned().unwrap_or_default();
             EventKind::DraftRefused { round, index: 1, token, q, expected }
         }),
+        (id.clone(), any::<u8>(), pieces(), any::<f32>()).prop_map(|(round, index, pieces, alone)| {
+            let candidate = |token| draftscope_protocol::LatticeCandidate { token, alone, after: alone / 2.0 };
+            let candidates = pieces.into_iter().map(candidate).collect();
+            EventKind::Lattice { round, columns: vec![draftscope_protocol::LatticeColumn { index, candidates }] }
+        }),
         (id.clone(), any::<f32>(), any::<u64>()).prop_map(|(round, removed, took_us)| EventKind::Masked {
             round,
             rows: vec![draftscope_protocol::MaskedRow { allowed: round, removed }; 3],

@@ -166,7 +166,8 @@ impl Script {
         }
     }
 
-    fn round_end(&mut self, drafts: &[(&str, f32)], target: &[(&str, f32)]) {
+    /// The rest of a round with these drafts.
+    pub fn round_end(&mut self, drafts: &[(&str, f32)], target: &[(&str, f32)]) {
         let round = self.rounds[0];
         let second = |index: usize| drafts.get(index).map_or("…", |draft| draft.0);
         let rows: Vec<_> = target

@@ -1,6 +1,8 @@
 //! Moments of a run: where stepping stops, and how much memory the events between two of them take.
 
-use draftscope_protocol::{Candidate, Event, EventKind, Judgement, Lane, Piece, Prediction, ProbedDraft};
+use draftscope_protocol::{
+    Candidate, Event, EventKind, Judgement, Lane, LatticeCandidate, LatticeColumn, Piece, Prediction, ProbedDraft,
+};
 
 /// How far a key steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +61,7 @@ pub(super) fn bytes(event: &Event) -> usize {
         EventKind::Prefilled { prompt, row, .. } => pieces(prompt) + prediction(row),
         EventKind::Drafted { top, .. } => prediction(top),
         EventKind::DraftRefused { expected, .. } => expected.len(),
+        EventKind::Lattice { columns, .. } => columns.iter().map(column).sum(),
         EventKind::Probed { drafts, .. } => {
             drafts.iter().map(|draft| size_of::<ProbedDraft>() + prediction(&draft.top)).sum()
         }
@@ -68,6 +71,11 @@ pub(super) fn bytes(event: &Event) -> usize {
         _ => 0,
     };
     size_of::<Event>() + own
+}
+
+fn column(column: &LatticeColumn) -> usize {
+    let candidate = |c: &LatticeCandidate| piece(&c.token) + size_of::<LatticeCandidate>() - size_of::<Piece>();
+    size_of::<LatticeColumn>() + column.candidates.iter().map(candidate).sum::<usize>()
 }
 
 fn prediction(row: &Prediction) -> usize {

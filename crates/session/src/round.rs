@@ -5,8 +5,8 @@
 //! [`Round::row_of`] gives the row.
 
 use draftscope_protocol::{
-    EventKind, Judgement, Leniency, MaskedRow, NextKind, Outcome, Piece, Prediction, ProbedDraft, RoundOnDevice,
-    Sampling, TokenId, Verification, VerifyRule,
+    EventKind, Judgement, LatticeColumn, Leniency, MOST_CANDIDATES, MaskedRow, NextKind, Outcome, Piece, Prediction,
+    ProbedDraft, RoundOnDevice, Sampling, TokenId, Verification, VerifyRule,
 };
 
 use super::Provenance;
@@ -38,6 +38,8 @@ pub struct Round {
     pub stopped: Option<Stopped>,
     /// Tokens that the grammar refused before the target saw them.
     pub refused: Vec<Refused>,
+    /// The candidates of each position that a selector chose at; empty without one.
+    pub lattice: Vec<LatticeColumn>,
     /// What the grammar did to each row; empty without one.
     pub masked: Vec<MaskedRow>,
     /// Time that the grammar took, drafting included.
@@ -309,12 +311,16 @@ impl Round {
         }
     }
 
-    /// Takes what the grammar refused or masked; at most `most` of each.
-    pub(super) fn note_grammar(&mut self, kind: &EventKind, most: usize) {
+    /// Takes what a selector chose among, and what the grammar refused or masked; at most `most` of each.
+    pub(super) fn note_choice(&mut self, kind: &EventKind, most: usize) {
         match kind {
             EventKind::DraftRefused { index, token, q, expected, .. } if self.refused.len() < most => {
                 let (index, piece, q, expected) = (usize::from(*index), token.clone(), *q, expected.clone());
                 self.refused.push(Refused { index, piece, q, expected });
+            }
+            EventKind::Lattice { columns, .. } => {
+                self.lattice = columns.iter().take(most).cloned().collect();
+                self.lattice.iter_mut().for_each(|column| column.candidates.truncate(MOST_CANDIDATES));
             }
             EventKind::Masked { rows, took_us, .. } => {
                 self.masked = rows.iter().take(most).copied().collect();
@@ -322,6 +328,12 @@ impl Round {
             }
             _ => {}
         }
+    }
+
+    /// The candidates of a position.
+    #[must_use]
+    pub fn candidates(&self, index: usize) -> Option<&LatticeColumn> {
+        self.lattice.iter().find(|column| usize::from(column.index) == index)
     }
 
     /// Drops candidates that the round table does not show: it keeps the best two, the judged token, and what a
@@ -338,6 +350,7 @@ impl Round {
         for cell in &mut self.drafts {
             keep_best(&mut cell.top, &[]);
         }
+        self.lattice = Vec::new();
     }
 
     /// Drops all candidates. The number of rows stays, since it says what the pass was.
@@ -346,6 +359,7 @@ impl Round {
         for row in self.rows.iter_mut().chain(tops) {
             row.tail += std::mem::take(&mut row.top).iter().map(|candidate| candidate.prob).sum::<f32>();
         }
+        self.lattice = Vec::new();
     }
 }
 

@@ -9,8 +9,8 @@ use super::fixture::{Script, conversation, first_turn, fold, header, piece, tree
 use super::*;
 use any_events::any_events;
 use draftscope_protocol::{
-    Candidate, DrafterInfo, DrafterKind, Judgement, NextKind, Outcome, Prediction, Settings, StopReason, Verification,
-    VerifyRule,
+    Candidate, DrafterInfo, DrafterKind, Judgement, LatticeCandidate, LatticeColumn, MOST_CANDIDATES, NextKind,
+    Outcome, Piece, Prediction, Settings, StopReason, TokenId, Verification, VerifyRule,
 };
 
 fn committed(session: &Session, lane: Lane) -> Vec<(String, Provenance)> {
@@ -164,6 +164,21 @@ fn a_draft_that_p_min_left_out_is_reported_and_its_time_counts() {
     assert_eq!((answer.rounds[0].draft_us(), answer.stats().draft_us(), answer.stats().drafted()), (30, 30, 0));
     let why = explain(&answer.rounds[0], 0).unwrap().text;
     assert!(why.ends_with("; the drafter's '·out' (q 0.12, below the 0.25 asked of it) was left out"), "{why}");
+}
+
+#[test]
+fn a_round_keeps_its_lattice_and_no_more_candidates_than_an_event_may_have() {
+    let candidate = |id: u32| LatticeCandidate { token: Piece::new(TokenId(id), "x"), alone: 0.01, after: 0.01 };
+    let column = |index| LatticeColumn { index, candidates: (0..100).map(candidate).collect() };
+    let mut script = Script::prompted("hi", "Look");
+    script.round_start(&[(" up", 0.5), (" out", 0.5)]);
+    // a position without candidates was forced or copied
+    script.push(Lane::Speculative, EventKind::Lattice { round: 1, columns: vec![column(1)] });
+    script.push(Lane::Speculative, EventKind::Lattice { round: 9, columns: vec![column(0)] });
+    let session = fold(&script.events);
+    let round = &session.turns()[0].answer(Lane::Speculative).rounds[0];
+    assert_eq!((round.lattice.len(), round.candidates(0), round.drafts.len()), (1, None, 2));
+    assert_eq!(round.candidates(1).unwrap().candidates.len(), MOST_CANDIDATES);
 }
 
 #[test]

@@ -212,8 +212,10 @@ impl Answer {
                 self.round_mut(*round)?.stopped = Some(Stopped { piece, q, p_min, took_us });
                 Some(Phase::Verifying)
             }
-            EventKind::DraftRefused { round, .. } | EventKind::Masked { round, .. } => {
-                self.round_mut(*round)?.note_grammar(kind, MOST_ROWS);
+            EventKind::Lattice { round, .. }
+            | EventKind::DraftRefused { round, .. }
+            | EventKind::Masked { round, .. } => {
+                self.round_mut(*round)?.note_choice(kind, MOST_ROWS);
                 None
             }
             EventKind::Probed { round, drafts, took_us } => {

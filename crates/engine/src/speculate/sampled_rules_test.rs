@@ -71,7 +71,14 @@ fn round_with_alternatives(ctx: &RoundCtx<'_>, rule: VerifyRule, [p, q]: [&Distr
     let passed_over = vec![(0, PassedOver::Copy(copy(3))), (1, PassedOver::Copy(copy(7)))];
     let mut drafts: Vec<Draft> = drawn.collect();
     let progress = Some(DraftProgress::new(Policy::new(costs, 2).stop_rule(8)));
-    let asked = Asked { drafts: drafts.clone(), stopped: None, progress, passed_over, refused: Vec::new() };
+    let asked = Asked {
+        drafts: drafts.clone(),
+        stopped: None,
+        progress,
+        passed_over,
+        lattice: Vec::new(),
+        refused: Vec::new(),
+    };
     let found = alternatives(&asked, (ctx, &Drafting::default()), Limits { most: 15, vocab: 8 });
     assert!(!found.is_empty());
     drafts.extend(found);

@@ -8,7 +8,7 @@ const UNSUPPORTED: &[(&str, &str)] = &[
     ("gemma", "Gemma"),
     ("gemma2", "Gemma 2"),
     ("eagle3", "an EAGLE-3 head, which drafts for another model"),
-    ("dflash", "a DFlash or DSpark block drafter, which drafts for another model"),
+    ("dflash", "a block drafter (DFlash, DFlash 2 or DSpark), which drafts for another model"),
     ("deepseek_v2", "DeepSeek-V2 (latent attention, experts chosen another way than V3's)"),
     ("deepseek32", "DeepSeek-V3.2 (sparse attention, experts)"),
     ("deepseek_v32", "DeepSeek-V3.2 (sparse attention, experts)"),

@@ -5,14 +5,18 @@
 
 use std::path::Path;
 
+use serde_json::Value;
+
 use crate::ModelError;
 use crate::drafters::core::Figures;
+use crate::error::clean;
+use crate::files::SideFiles;
 use crate::load::gguf_drafting::GgufDrafting;
 use crate::load::{DraftModel, Loaded, OpenModel, load as load_model, named_module};
 use crate::options::LoadOptions;
 use crate::other_vocab::{OtherVocab, SharedVocab};
 use crate::text::tokenizer::TextCodec;
-use draftscope_protocol::{DrafterKind, MemoryAccount};
+use draftscope_protocol::{DrafterKind, MAX_DRAFT_LEN, MemoryAccount, TokenId};
 
 /// The fewest tokens that a draft model with another vocabulary must share with the target, in percent of the target's.
 const LEAST_SHARED: usize = 1;
@@ -23,13 +27,15 @@ pub(super) struct Outcome {
     pub(super) model: Result<DraftModel, String>,
     /// What it takes in memory.
     pub(super) memory: Option<MemoryAccount>,
+    /// The token with which it drafts all positions in one pass.
+    pub(super) mask: Option<TokenId>,
     /// What the user should know about it.
     pub(super) warning: Option<String>,
 }
 
 impl Outcome {
     fn none(why: String) -> Self {
-        Self { model: Err(why), memory: None, warning: None }
+        Self { model: Err(why), memory: None, mask: None, warning: None }
     }
 }
 
@@ -90,10 +96,12 @@ fn checked(
     };
     let Loaded { target: mut model, memory, .. } = load_model(&own, &mut |_, _, _| {})?;
     let mut drafts = model.spec().info.vocab as usize;
-    let mut warning = None;
+    let mut mask = mask_of(file, model.spec().info.vocab)?;
+    let mut warning = mask.filter(|_| file.join(WARP).is_file()).map(|_| without_states(file));
     if let Some(shared) = shared {
         drafts = shared.count();
-        warning = Some(says(&shared, file));
+        warning = Some(says(&shared, file) + if mask.is_some() { ONE_BY_ONE } else { "" });
+        mask = None;
         model = Box::new(OtherVocab::new(model, shared, vocab));
     }
     let spec = model.spec();
@@ -105,8 +113,40 @@ fn checked(
         draft_vocab: drafts,
         context_vocab: 0,
     };
-    let info = figures.info(spec.info.name.clone());
-    Ok(Outcome { model: Ok((model, info)), memory: Some(memory), warning })
+    let mut info = figures.info(spec.info.name.clone());
+    if mask.is_some() {
+        info.name.push_str(" (PARD)");
+        info.block = MAX_DRAFT_LEN.into();
+    }
+    Ok(Outcome { model: Ok((model, info)), memory: Some(memory), mask, warning })
+}
+
+/// Beside a PARD-2 model: what makes it read the target's states.
+const WARP: &str = "warp_model.bin";
+
+/// Why a PARD model with another tokenizer drafts as others do.
+const ONE_BY_ONE: &str =
+    "; it is a PARD model, whose mask is no token of the target, so it drafts one token after the other";
+
+fn without_states(file: &Path) -> String {
+    format!("{} drafts without the target's states: '{WARP}' (PARD-2) is not read", file.display())
+}
+
+/// The mask token of a draft model that was trained to draft all positions in one pass: PARD (arXiv:2504.18583), whose
+/// `config.json` has the key `pard_token`.
+fn mask_of(file: &Path, vocab: u32) -> Result<Option<TokenId>, ModelError> {
+    let Some(json) = SideFiles::of(file).read("config.json").ok().flatten().filter(|_| file.is_dir()) else {
+        return Ok(None);
+    };
+    let config: Value = serde_json::from_slice(&json).unwrap_or_default();
+    let Some(token) = config.get("pard_token").filter(|token| !token.is_null()) else { return Ok(None) };
+    match token.as_u64().and_then(|token| u32::try_from(token).ok()).filter(|token| *token < vocab) {
+        Some(token) => Ok(Some(TokenId(token))),
+        None => {
+            let token: String = clean(&token.to_string()).chars().take(40).collect();
+            Err(ModelError::Metadata(format!("'pard_token' is {token}, and the draft model has {vocab} tokens")))
+        }
+    }
 }
 
 /// What the vocabularies share if ids mean other tokens in the draft model's; `None` if they mean the same.

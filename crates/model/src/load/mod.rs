@@ -33,7 +33,7 @@ use crate::options::{DEFAULT_CTX, LoadOptions};
 use crate::row_by_row::RowByRow;
 use crate::text::{template::ChatTemplate, tokenizer::TextCodec};
 use crate::{DraftModule, Model, ModelError};
-use draftscope_protocol::{DrafterInfo, MemoryAccount};
+use draftscope_protocol::{DrafterInfo, MemoryAccount, TokenId};
 
 use self::backend::OnBackend;
 pub use self::check::check;
@@ -58,6 +58,8 @@ pub struct Loaded {
     pub block: Option<(Box<dyn BlockModule>, DrafterInfo)>,
     /// The draft model, its cache empty, and its header entry; or why there is none.
     pub draft_model: Option<Result<DraftModel, String>>,
+    /// The token with which the draft model drafts all positions in one pass, if it was trained for that (PARD).
+    pub draft_mask: Option<TokenId>,
     /// Messages for the user, such as why there is no drafter.
     pub notice: Option<String>,
     /// Why another backend runs than one would expect.
@@ -122,6 +124,7 @@ pub fn load(options: &LoadOptions, progress: &mut Progress<'_>) -> Result<Loaded
     let beside = draft_model::load(&runs_on.of_draft_model(options), of_target, progress)?;
     let memory =
         beside.iter().filter_map(|beside| beside.memory.as_ref()).fold(memory, MemoryAccount::with_draft_model);
+    let draft_mask = beside.as_ref().and_then(|beside| beside.mask);
     let (draft_model, of_draft_model) = beside.map_or((None, None), |beside| (Some(beside.model), beside.warning));
     let (template, broken) = template.finish_or_why()?;
     let warnings = opened.warnings().into_iter().chain(broken.as_deref().map(warnings::template));
@@ -131,7 +134,20 @@ pub fn load(options: &LoadOptions, progress: &mut Progress<'_>) -> Result<Loaded
     let warnings = warnings.chain(warnings::rollback(options, config, on_gpu)).chain(of_draft_model);
     let warnings = warnings.chain(warnings::draft_vocab(options, config, mtp.is_some())).collect();
     let template = template.or_else(|| broken.map(ChatTemplate::broken));
-    Ok(Loaded { target, codec, template, mtp, deeper, block, draft_model, notice, backend_notice, warnings, memory })
+    Ok(Loaded {
+        target,
+        codec,
+        template,
+        mtp,
+        deeper,
+        block,
+        draft_model,
+        draft_mask,
+        notice,
+        backend_notice,
+        warnings,
+        memory,
+    })
 }
 
 /// What drafts, and why nothing does.

@@ -6,11 +6,14 @@
 use super::{
     attention::Attention,
     cache::LayerCache,
-    layer::{BlockShape, Scratch},
+    layer::{BlockShape, Layer, Scratch},
+    load::unsupported,
     matrix::Matrix,
+    mixer::Mixer,
     pass::{HeadOut, Partials, Pass},
     rule::Rule,
 };
+use crate::ModelError;
 use crate::plan::Sight;
 use draftscope_kernels::{Acts, LANES, PARTIAL_EXTRA, Queries, SEGMENT, attend};
 
@@ -19,6 +22,17 @@ fn seen(pass: &Pass<'_>, sight: Sight, row: usize) -> (usize, usize) {
     let (own, window) = (pass.base + row, sight.window.unwrap_or(usize::MAX));
     let end = if sight.causal { own + 1 } else { own.saturating_add(window).min(pass.base + pass.m) };
     (end, end - (own + 1).saturating_sub(window))
+}
+
+/// The attention of a layer.
+///
+/// # Errors
+/// [`ModelError::Unsupported`] when it has another mixer.
+pub(super) fn attention(layer: &Layer) -> Result<&Attention, ModelError> {
+    match &layer.mixer {
+        Mixer::Attention(attention) => Ok(attention),
+        Mixer::Latent(_) | Mixer::Delta(_) => Err(unsupported("a block drafter without attention")),
+    }
 }
 
 impl Attention {

@@ -2,19 +2,20 @@
 
 use std::sync::Arc;
 
-use super::attention::Attention;
+use super::block_attention::attention;
+use super::convolution::{self, Convolution};
 use super::draft_head::DraftHead;
 use super::head;
-use super::layer::{Layer, Next};
+use super::layer::Next;
 use super::load::{Loader, no_blocks, unsupported};
 use super::matrix::Matrix;
-use super::mixer::Mixer;
 use super::module::ModuleMemory;
 use super::module_target::ModuleTarget;
 use super::module_weights::{Entry, Fusion, ModuleWeights};
 use super::pass::Pass;
+use super::selector::Selector;
 use super::tensors::Tensors;
-use crate::block_module::BlockModule;
+use crate::block_module::{BlockModule, Candidates};
 use crate::files::TensorSource;
 use crate::module_core::Slots;
 use crate::plan::{self, BlockDraft, DraftPlan, Sight};
@@ -36,6 +37,9 @@ struct Shared {
     markov: Option<[Matrix; 2]>,
     /// Weights and bias.
     confidence: Option<(Vec<f32>, f32)>,
+    /// Of each layer; empty without them.
+    convolutions: Vec<[Convolution; 2]>,
+    selector: Option<Selector>,
     ctx_len: usize,
     bytes: u64,
 }
@@ -48,6 +52,8 @@ pub(crate) struct NativeBlock {
     acts: Acts,
     /// Of the last pass, `[count, d]`, for the head that predicts acceptance.
     states: Rows,
+    /// The selector's projections of the last pass's states, `[count, rank]`.
+    projected: Rows,
 }
 
 /// The same layers, whose rows see the past alone, and what they see.
@@ -59,14 +65,6 @@ fn past(of: &DraftPlan) -> (DraftPlan, Vec<Sight>) {
     });
     let sights = attentions.map(|attention| std::mem::replace(&mut attention.sight, Sight::PAST)).collect();
     (module, sights)
-}
-
-/// The attention of a layer.
-fn attention(layer: &Layer) -> Result<&Attention, ModelError> {
-    match &layer.mixer {
-        Mixer::Attention(attention) => Ok(attention),
-        Mixer::Latent(_) | Mixer::Delta(_) => Err(unsupported("a block drafter without attention")),
-    }
 }
 
 impl NativeBlock {
@@ -95,15 +93,39 @@ impl NativeBlock {
         };
         let markov = plan.markov.as_ref().map(|[first, second]| loader.markov([first, second])).transpose()?;
         let confidence = plan.confidence.as_ref().map(|head| confidence(source, head)).transpose()?;
+        let selector = plan.selector.as_ref().map(|selector| Selector::load(&loader, selector)).transpose()?;
+        let around = |[attention, feed]: &[plan::Convolution; 2]| {
+            Ok::<_, ModelError>([Convolution::load(&loader, attention)?, Convolution::load(&loader, feed)?])
+        };
+        let convolutions = plan.convolutions.iter().map(around).collect::<Result<Vec<_>, _>>()?;
+        if !convolutions.is_empty() {
+            weights.layers.iter().try_for_each(|layer| convolution::gated(layer).map(drop))?;
+        }
         let bytes = weights.bytes()
             + head_bytes
+            + convolutions.iter().flatten().map(Convolution::bytes).sum::<usize>()
+            + selector.as_ref().map_or(0, Selector::bytes)
             + markov.iter().flatten().map(Matrix::bytes).sum::<usize>()
             + confidence.as_ref().map_or(0, |(weights, _)| size_of_val(weights.as_slice()));
         // rows of a block lie after the context
         let memory = ModuleMemory::new(target, (&module, shape, &weights.layers), (target.ctx_len + plan.size, 0));
         let (plan, ctx_len, bytes) = (plan.clone(), target.ctx_len, bytes as u64);
-        let shared = Shared { plan, vocab, weights, fusion, sights, head, markov, confidence, ctx_len, bytes };
-        Ok(Self { shared: Arc::new(shared), memory, acts: Acts::default(), states: Rows::default() })
+        let shared = Shared {
+            plan,
+            vocab,
+            weights,
+            fusion,
+            sights,
+            head,
+            markov,
+            confidence,
+            convolutions,
+            selector,
+            ctx_len,
+            bytes,
+        };
+        let (acts, states, projected) = (Acts::default(), Rows::default(), Rows::default());
+        Ok(Self { shared: Arc::new(shared), memory, acts, states, projected })
     }
 
     /// Bytes of weights that it does not share with its target, and of cache per position.
@@ -157,8 +179,14 @@ impl NativeBlock {
         let mut finite = shared.weights.enter(pass, (&slots, &mut rows), (scratch, entry));
         for (index, (layer, sight)) in layers.iter().zip(&shared.sights).enumerate() {
             let pass = Pass { next: layers.get(index + 1).map_or(Next::Else, Next::Block), ..pass };
-            attention(layer)?.forward_block(pass, (cache.layer(index), &layer.out), *sight, scratch);
-            finite &= layer.finish(pass, scratch);
+            let cache = cache.layer(index);
+            match shared.convolutions.get(index) {
+                Some(around) => convolution::forward((layer, around), pass, (cache, *sight), scratch)?,
+                None => {
+                    attention(layer)?.forward_block(pass, (cache, &layer.out), *sight, scratch);
+                    finite &= layer.finish(pass, scratch);
+                }
+            }
         }
         acts.shape(m, 0, Operand::default());
         let (x, weight) = (&scratch.x, &shared.weights.final_norm);
@@ -258,6 +286,9 @@ impl BlockModule for NativeBlock {
             }
             head::logits(cpu, (matrix, cap), &self.acts, logits, &mut Vec::new());
         }
+        if let Some(selector) = &shared.selector {
+            self.projected = selector.project(cpu, &states, &mut self.acts);
+        }
         if shared.confidence.is_some() {
             self.states = Rows::new(states.into_flattened(), d);
         }
@@ -274,6 +305,13 @@ impl BlockModule for NativeBlock {
         let (bias, _) = head::of_state(&self.memory.target.cpu, project, row.as_chunks().0, &mut Acts::default());
         logits.iter_mut().zip(bias).for_each(|(logit, bias)| *logit += bias);
         Ok(())
+    }
+
+    fn select(&self, index: usize, logits: &[f32], before: TokenId) -> Result<Option<Candidates>, ModelError> {
+        let Some(selector) = self.shared.selector.as_ref().filter(|_| index < self.projected.len()) else {
+            return Ok(None);
+        };
+        selector.choose((logits, &self.shared.vocab), self.projected.row(index), before).map(Some)
     }
 
     fn confidence(&self, index: usize, before: TokenId) -> Result<Option<f32>, ModelError> {
@@ -296,7 +334,8 @@ impl BlockModule for NativeBlock {
     }
 
     fn fork(&self) -> Result<Box<dyn BlockModule>, ModelError> {
-        let (shared, memory, states) = (Arc::clone(&self.shared), self.memory.fork(), self.states.clone());
-        Ok(Box::new(Self { shared, memory, acts: Acts::default(), states }))
+        let (states, projected) = (self.states.clone(), self.projected.clone());
+        let (shared, memory) = (Arc::clone(&self.shared), self.memory.fork());
+        Ok(Box::new(Self { shared, memory, acts: Acts::default(), states, projected }))
     }
 }

@@ -103,7 +103,7 @@ pub(crate) struct Scratch {
     pub(crate) attended: Acts,
     pub(super) wide: Answers,
     pub(super) latent: LatentMemory,
-    feed: FeedMemory,
+    pub(super) feed: FeedMemory,
     pub(crate) heads: Vec<[f32; LANES]>, // [heads + 2 kv_heads][head_dim / 16][m]
     /// `[kv_heads][teams][segments][rows of a team][group][head_dim + PARTIAL_EXTRA]`
     pub(crate) partials: Vec<f32>,

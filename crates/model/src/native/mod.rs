@@ -14,6 +14,7 @@ pub(crate) mod batch;
 mod block_attention;
 mod block_module;
 pub(crate) mod cache;
+mod convolution;
 pub(crate) mod delta;
 pub(crate) mod delta_state;
 pub(crate) mod draft_head;
@@ -51,6 +52,7 @@ pub(crate) mod read_ahead;
 pub(crate) mod recurrent;
 pub(crate) mod router;
 pub(crate) mod rule;
+mod selector;
 pub(crate) mod tensors;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -5,7 +5,7 @@ use crate::draft_tokens::DraftTokens;
 use crate::files::ModelFiles;
 use crate::module_core::{ModuleFacts, Reads};
 use crate::{ModelError, State, Tap};
-use draftscope_protocol::{MtpSpec, TokenId};
+use draftscope_protocol::MtpSpec;
 
 /// A draft module: a few layers between what it reads and a head. A *slot* is a position of it: a token, and the target's
 /// state before that token. Deeper slots read the module's own output instead of a state.
@@ -16,7 +16,7 @@ use draftscope_protocol::{MtpSpec, TokenId};
 /// ```
 ///
 /// Kinds: modules of DeepSeek-V3's shape (arXiv:2412.19437, section 2.2), in a target's files or in files of their own;
-/// EAGLE-3 heads (arXiv:2503.01840); with a [`BlockDraft`], block drafters.
+/// EAGLE-3 heads (arXiv:2503.01840); with a [`BlockDraft`](super::BlockDraft), block drafters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DraftPlan {
     /// Width of its stream (d).
@@ -93,40 +93,6 @@ pub enum StatesNorm {
     Together,
     /// One for each: `fc_norm`.
     Each,
-}
-
-/// A module that drafts all positions in one pass over `[anchor, mask, mask, …]`: DFlash (arXiv:2602.06036), and DSpark, which
-/// has both of the heads below.
-#[derive(Clone, Debug, PartialEq)]
-pub struct BlockDraft {
-    /// Its layers and what is around them.
-    pub module: DraftPlan,
-    /// Rows of a pass, the anchor's included.
-    pub size: usize,
-    /// Token in place of those to be drafted.
-    pub mask: TokenId,
-    /// Whether the anchor's row drafts the token after it; otherwise each mask's row drafts its own.
-    pub from_anchor: bool,
-    /// Factor of embeddings.
-    pub embedding_scale: f64,
-    /// Factor of logits.
-    pub logit_scale: f64,
-    /// `c` of c·tanh(logit / c), if logits are capped.
-    pub cap: Option<f64>,
-    /// `w2 · w1[token before]` is added to a position's logits: `[vocab, rank]` and `[draft vocabulary, rank]`.
-    pub markov: Option<[Matrix; 2]>,
-    /// Predicts acceptance.
-    pub confidence: Option<Confidence>,
-}
-
-/// The chance that a draft is accepted if those before it are: `sigmoid(weights · [state ; w1 of the token before] + bias)`.
-/// The weights may be as many as a state has numbers; then the second part is not read.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Confidence {
-    /// `[1, d or d + rank]`, which may be stored as a vector.
-    pub weights: Matrix,
-    /// Added to the product, if the file has one.
-    pub bias: Option<Vector>,
 }
 
 impl DraftPlan {
@@ -216,20 +182,5 @@ impl DraftPlan {
         };
         let embedding = differing(&self.embedding, &target.embedding.table)?;
         Ok(Self { embedding, head: differing(&self.head, target.head())?, ..self.clone() })
-    }
-}
-
-impl BlockDraft {
-    /// Most drafts of a pass.
-    #[must_use]
-    pub fn most_drafts(&self) -> usize {
-        if self.from_anchor { self.size } else { self.size - 1 }
-    }
-
-    /// Weights of the matrices that it does not share with its target.
-    #[must_use]
-    pub fn weights(&self) -> u64 {
-        let heads = self.markov.iter().flatten().chain(self.confidence.iter().map(|head| &head.weights));
-        self.module.weights() + heads.map(Matrix::weights).sum::<u64>()
     }
 }

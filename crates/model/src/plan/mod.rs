@@ -42,6 +42,7 @@
 
 mod assistant;
 mod attention;
+mod block_draft;
 mod delta;
 mod description;
 mod draft_module;
@@ -57,9 +58,10 @@ mod usual;
 
 pub use assistant::{Assistant, Clusters};
 pub use attention::{Attention, Folded, HeadNorm, Keys, KeysAndValues, Latent, LatentQueries, Over, Sight};
+pub use block_draft::{BlockDraft, Confidence, Convolution, Selector};
 pub use delta::{Decay, Delta, DeltaShape, HeadOrder};
 pub use description::Description;
-pub use draft_module::{BlockDraft, Confidence, DraftPlan, Entry, Fusion, StatesNorm};
+pub use draft_module::{DraftPlan, Entry, Fusion, StatesNorm};
 pub use end::{Angles, Embedding, End, Head, LayerTable, Rotation};
 pub use experts_of::grouped_experts;
 pub use feed::{Beside, ExpertStorage, Experts, Feed, GatedFeed, Groups, RouterInput, RouterPlan, Scoring, SharedFeed};

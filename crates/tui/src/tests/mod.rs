@@ -12,6 +12,7 @@ mod any_events;
 mod compare;
 mod diff;
 mod fleet;
+mod lattice;
 mod lessons;
 mod panels;
 mod presenter;
@@ -574,7 +575,7 @@ proptest! {
     fn no_keys_and_no_size_panic(
         keys in proptest::collection::vec(any_key(), 0..12),
         sizes in proptest::collection::vec((1u16..160, 1u16..60), 1..4),
-        script in prop::sample::select(vec![conversation, race::race, panels::trees]),
+        script in prop::sample::select(vec![conversation, race::race, panels::trees, lattice::script]),
         page in prop::sample::select(crate::page::Page::ALL),
         cut in 0usize..400,
     ) {

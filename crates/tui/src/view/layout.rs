@@ -9,8 +9,8 @@ use crate::tour::stop;
 
 use super::prelude::*;
 use super::{
-    aligned, code, costs, distributions, hero, ladder, lesson, memory, numbers, per_round, positions, presenter,
-    prompt, round, speed_page, speed_summary, speedup, table, times, transcript, tree, welcome, worths,
+    aligned, code, costs, distributions, hero, ladder, lattice, lesson, memory, numbers, per_round, positions,
+    presenter, prompt, round, speed_page, speed_summary, speedup, table, times, transcript, tree, welcome, worths,
 };
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
@@ -157,8 +157,11 @@ fn rounds(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
 
 fn inspect(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     let height = numbers::height(area.width).min(area.height / 2);
-    let [bars, numbers] = Layout::vertical([Constraint::Min(5), Constraint::Length(height)]).areas(area);
+    let [above, numbers] = Layout::vertical([Constraint::Min(5), Constraint::Length(height)]).areas(area);
+    let lattice = lattice::height(screen, above);
+    let [bars, lattice] = Layout::vertical([Constraint::Min(5), Constraint::Length(lattice)]).areas(above);
     pane(screen, Pane::Distributions, bars, (frame, hit_map));
+    lattice::render(screen, lattice, frame);
     pane(screen, Pane::Numbers, numbers, (frame, hit_map));
 }
 

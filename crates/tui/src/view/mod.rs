@@ -35,6 +35,7 @@ mod ladder;
 mod ladder_grid;
 mod ladder_row;
 mod lane_title;
+mod lattice;
 mod layout;
 mod lesson;
 mod memory;

@@ -29,6 +29,9 @@ impl Decoder {
             let took_us = watch.lap();
             watch.exclude(emit(EventKind::DraftStopped { round, index, token, q, p_min, took_us }));
         }
+        if !asked.lattice.is_empty() {
+            watch.exclude(emit(EventKind::Lattice { round, columns: std::mem::take(&mut asked.lattice) }));
+        }
         for refusal in std::mem::take(&mut asked.refused) {
             watch.exclude(emit(refused(round, refusal)));
         }
@@ -79,6 +82,7 @@ impl Decoder {
             drafts: Vec::new(),
             stopped: None,
             passed_over: Vec::new(),
+            lattice: Vec::new(),
             constrained: self.grammar.as_mut().map(|grammar| Constrained {
                 grammar,
                 from: self.answer_from,
@@ -87,9 +91,9 @@ impl Decoder {
             }),
         };
         let result = if limit > 0 && !ctx.begin_forced() { Ok(()) } else { self.drafter.draft(&mut ctx) };
-        let DraftCtx { drafts, stopped, progress, passed_over, constrained, .. } = ctx;
+        let DraftCtx { drafts, stopped, progress, passed_over, lattice, constrained, .. } = ctx;
         let refused = constrained.map(|constrained| constrained.refused).unwrap_or_default();
-        let asked = Asked { drafts, stopped, progress, passed_over, refused };
+        let asked = Asked { drafts, stopped, progress, passed_over, lattice, refused };
         if let Err(error) = result {
             self.dismiss(&error);
         }

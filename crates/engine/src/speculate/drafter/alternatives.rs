@@ -9,7 +9,7 @@ use draftscope_protocol::distribution::Distribution;
 use draftscope_protocol::policy::DraftProgress;
 use draftscope_protocol::random::Purpose;
 use draftscope_protocol::verify::{Draft, RoundCtx};
-use draftscope_protocol::{DraftPick, Drafting, TokenId};
+use draftscope_protocol::{DraftPick, Drafting, LatticeColumn, TokenId};
 
 use super::copier::Offer;
 use super::{Refused, Stopped};
@@ -23,6 +23,8 @@ pub(in crate::speculate) struct Asked {
     pub(in crate::speculate) progress: Option<DraftProgress>,
     /// By row, what the draft there was preferred to.
     pub(in crate::speculate) passed_over: Vec<(usize, PassedOver)>,
+    /// The candidates of positions that a selector chose at.
+    pub(in crate::speculate) lattice: Vec<LatticeColumn>,
     /// Tokens that the grammar refused.
     pub(in crate::speculate) refused: Vec<Refused>,
 }
@@ -166,7 +168,14 @@ mod tests {
     }
 
     fn found(drafts: Vec<Draft>, passed_over: Vec<(usize, PassedOver)>, row: f64, most: usize) -> Vec<(usize, u32)> {
-        let asked = Asked { drafts, stopped: None, progress: Some(progress(row)), passed_over, refused: Vec::new() };
+        let asked = Asked {
+            drafts,
+            stopped: None,
+            progress: Some(progress(row)),
+            passed_over,
+            lattice: Vec::new(),
+            refused: Vec::new(),
+        };
         let draws = SeededDraws::new(1);
         let leniency = Leniency::default();
         let round = RoundCtx { position: 9, draft_len: 8, greedy: true, fresh: None, leniency, draws: &draws };
@@ -190,8 +199,14 @@ mod tests {
         assert_eq!(found(chain(), Vec::new(), 500.0, 15), []);
         let all = found(chain(), Vec::new(), 0.0, 15);
         assert_eq!(all.len(), 6, "as many as rows were timed, and no token twice: {all:?}");
-        let asked =
-            Asked { drafts: chain(), stopped: None, progress: None, passed_over: Vec::new(), refused: Vec::new() };
+        let asked = Asked {
+            drafts: chain(),
+            stopped: None,
+            progress: None,
+            passed_over: Vec::new(),
+            lattice: Vec::new(),
+            refused: Vec::new(),
+        };
         let draws = SeededDraws::new(1);
         let leniency = Leniency::default();
         let round = RoundCtx { position: 9, draft_len: 8, greedy: true, fresh: None, leniency, draws: &draws };

@@ -1,17 +1,18 @@
-//! Drafting a whole block in one pass: DFlash and DSpark.
+//! Drafting a whole block in one pass: DFlash, DFlash 2 and DSpark.
 //!
 //! The module's cache follows the committed tokens but the anchor, whose states the target has not computed yet. A pass
 //! gives every position its distribution at once. Those of DFlash are independent: the token at a position does not know
 //! the one before it. DSpark corrects them one after the other, each by the token that was drafted before it, so q is the
-//! distribution that the token was drawn from and rejection sampling stays exact. If it predicts acceptance too, p-min is
+//! distribution that the token was drawn from and rejection sampling stays exact. DFlash 2 scores the best tokens of a position
+//! after the token that was drafted before it, and q is over these alone. If a drafter predicts acceptance too, p-min is
 //! compared with that. Under a grammar each position is masked as the path to it is chosen, so q is also then what the token
 //! was drawn from.
 
 use super::{DraftCtx, Drafter};
-use draftscope_model::block_module::BlockModule;
+use draftscope_model::block_module::{BlockModule, Candidates};
 use draftscope_model::{Forward, ModelError, Rows, Tap};
 use draftscope_protocol::verify::Draft;
-use draftscope_protocol::{MtpOverride, Settings, TokenId};
+use draftscope_protocol::{LatticeColumn, MtpOverride, Settings, TokenId};
 
 /// A drafter around a [`BlockModule`].
 pub struct BlockDrafter {
@@ -64,12 +65,31 @@ impl BlockDrafter {
         wanted.min(most)
     }
 
-    /// The prediction of one position, corrected by the token before it.
-    fn position(&self, logits: &Rows, index: usize, before: TokenId) -> Result<Forward, ModelError> {
-        let mut row = logits.row(index).to_vec();
-        self.module.correct(&mut row, before)?;
-        Ok(Forward { logits: Rows::new(row, logits.width()), hidden: Rows::default(), stats: Vec::new() })
+    /// Picks the draft of one position, whose prediction depends on the token before it.
+    fn pick(
+        &self,
+        ctx: &mut DraftCtx<'_>,
+        row: &[f32],
+        (index, before): (usize, TokenId),
+    ) -> Result<Option<Draft>, ModelError> {
+        let predicted = if ctx.drafting.p_min > 0.0 { self.module.confidence(index, before)? } else { None };
+        let Some(candidates) = self.module.select(index, row, before)? else {
+            let mut row = row.to_vec();
+            self.module.correct(&mut row, before)?;
+            return ctx.pick_predicted(&prediction(row), Some(self.module.draft_vocab()), (index, predicted));
+        };
+        let Candidates { tokens, alone, scores } = candidates;
+        let draft = ctx.pick_predicted(&prediction(scores.clone()), Some(&tokens), (index, predicted))?;
+        let chosen = draft.as_ref().map(|draft| draft.token);
+        ctx.lattice.push(LatticeColumn::new(index, &tokens, [&alone, &scores], chosen));
+        Ok(draft)
     }
+}
+
+/// One row of logits.
+fn prediction(row: Vec<f32>) -> Forward {
+    let width = row.len();
+    Forward { logits: Rows::new(row, width), hidden: Rows::default(), stats: Vec::new() }
 }
 
 impl Drafter for BlockDrafter {
@@ -116,11 +136,7 @@ impl Drafter for BlockDrafter {
         let logits = self.module.draft(anchor, count)?;
         while ctx.left() > 0 && ctx.drafts().len() < count {
             let (index, before) = (ctx.drafts().len(), ctx.drafts().last().map_or(anchor, |draft| draft.token));
-            let out = self.position(&logits, index, before)?;
-            let predicted = if ctx.drafting.p_min > 0.0 { self.module.confidence(index, before)? } else { None };
-            let Some(draft) = ctx.pick_predicted(&out, Some(self.module.draft_vocab()), (index, predicted))? else {
-                break;
-            };
+            let Some(draft) = self.pick(ctx, logits.row(index), (index, before))? else { break };
             if !ctx.propose(Draft { more: index + 1 < count, ..draft }) {
                 break;
             }

@@ -40,7 +40,7 @@ use draftscope_model::{Forward, Model, ModelError, Rows, Tap};
 use draftscope_protocol::policy::DraftProgress;
 use draftscope_protocol::random::Purpose;
 use draftscope_protocol::verify::{Draft, RoundCtx};
-use draftscope_protocol::{DeviceWork, DraftPick, DrafterKind, Drafting, Settings, TokenId};
+use draftscope_protocol::{DeviceWork, DraftPick, DrafterKind, Drafting, LatticeColumn, Settings, TokenId};
 
 /// Makes a drafter.
 type New = fn() -> Box<dyn Drafter>;
@@ -165,6 +165,8 @@ pub struct DraftCtx<'a> {
     pub(super) stopped: Option<Stopped>,
     /// By row, what a draft was preferred to.
     pub(super) passed_over: Vec<(usize, PassedOver)>,
+    /// The candidates of positions that a selector chose at.
+    pub(super) lattice: Vec<LatticeColumn>,
     /// The grammar of the answer, if it has one.
     pub(super) constrained: Option<Constrained<'a>>,
 }

@@ -119,6 +119,7 @@ pub(super) fn draft_with_stop_rule(
     let mut ctx = DraftCtx {
         stopped: None,
         passed_over: Vec::new(),
+        lattice: Vec::new(),
         round,
         drafting: settings.drafting,
         committed,

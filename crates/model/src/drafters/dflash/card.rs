@@ -7,7 +7,7 @@ use indicatif::{DecimalBytes, HumanCount};
 use serde::Serialize;
 
 use crate::ModelError;
-use crate::drafters::dflash::plan::open_files;
+use crate::drafters::dflash::{PathSizes, plan::open_files};
 use crate::error::clean;
 use crate::options::DEFAULT_CTX;
 
@@ -16,7 +16,7 @@ use crate::options::DEFAULT_CTX;
 pub struct BlockCard {
     /// Its name.
     pub title: String,
-    /// `DFlash` or `DSpark`.
+    /// `DFlash`, `DFlash 2` or `DSpark`.
     pub kind: &'static str,
     /// The model it was made for, if the file names it.
     pub made_for: Option<String>,
@@ -42,6 +42,8 @@ pub struct BlockCard {
     pub mask_token: u32,
     /// Rank of the Markov head.
     pub markov_rank: Option<usize>,
+    /// Sizes of its convolutions and its selector.
+    pub path: Option<PathSizes>,
     /// Whether it has a head that predicts acceptance.
     pub has_confidence: bool,
     /// Tokens of the target.
@@ -79,6 +81,7 @@ impl BlockCard {
             block: draft.most_drafts(),
             mask_token: config.mask_token,
             markov_rank: config.markov_rank,
+            path: config.path,
             has_confidence: config.confidence.is_some(),
             vocab: c.vocab,
             draft_vocab: config.draft_vocab,
@@ -116,6 +119,14 @@ impl Display for BlockCard {
             format!(", then corrects each by the token before it (Markov head of rank {rank})")
         });
         writeln!(f, "drafts   up to {} tokens in one pass{markov}", self.block)?;
+        if let Some(PathSizes { taps, group, rank, candidates }) = self.path {
+            writeln!(
+                f,
+                "mixes    each row of a block with the {} before it, weights by groups of {group} channels",
+                taps - 1
+            )?;
+            writeln!(f, "selects  a path through the {candidates} best tokens of each position (rank {rank})")?;
+        }
         if self.has_confidence {
             writeln!(
                 f,

@@ -1,5 +1,7 @@
 //! Sizes and conventions of a block drafter, whichever file they come from.
 
+use serde::Serialize;
+
 use crate::ModelError;
 use crate::nn::{Conventions, LLAMA_LAYOUT, TransformerConfig};
 use crate::plan::Sight;
@@ -10,14 +12,19 @@ const MAX_BLOCK: usize = 64;
 /// Most states of the target that are fused.
 const MAX_STATES: usize = 16;
 
-/// Largest rank of a Markov head.
+/// Largest rank of a Markov head or a selector.
 const MAX_RANK: usize = 1 << 14;
+
+/// Most candidates of a position that a selector scores.
+const MAX_CANDIDATES: usize = 1024;
 
 /// Which block drafter it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockKind {
     /// DFlash.
     Dflash,
+    /// DFlash 2.
+    Dflash2,
     /// DSpark.
     Dspark,
 }
@@ -28,9 +35,23 @@ impl BlockKind {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Dflash => "DFlash",
+            Self::Dflash2 => "DFlash 2",
             Self::Dspark => "DSpark",
         }
     }
+}
+
+/// What DFlash 2 adds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct PathSizes {
+    /// Rows of a block that an output of a convolution depends on, its own included.
+    pub taps: usize,
+    /// Adjacent channels that share a dynamic weight.
+    pub group: usize,
+    /// Rank of the selector.
+    pub rank: usize,
+    /// Candidates of a position among which it chooses.
+    pub candidates: usize,
 }
 
 /// Sizes and conventions.
@@ -54,6 +75,8 @@ pub struct BlockConfig {
     pub markov_rank: Option<usize>,
     /// Numbers that the head reads which predicts acceptance, if there is one: a state, and w1 of the token before.
     pub confidence: Option<usize>,
+    /// Convolutions and selector, of DFlash 2 alone.
+    pub path: Option<PathSizes>,
     /// Tokens that can be proposed.
     pub draft_vocab: usize,
     /// Factor of embeddings.
@@ -102,10 +125,41 @@ impl BlockConfig {
                 readable[0], readable[1]
             ));
         }
+        if let Some(path) = self.path {
+            self.check_path(path)?;
+        }
         if self.sight.iter().any(|sight| sight.window == Some(0)) {
             return wrong("'sliding_window' is 0".to_owned());
         }
         Ok(self)
+    }
+
+    /// Checks the sizes of convolutions and selector.
+    fn check_path(&self, PathSizes { taps, group, rank, candidates }: PathSizes) -> Result<(), ModelError> {
+        let (block, vocab, d) = (self.block_size, self.layers.vocab, self.layers.d_model);
+        let most = vocab.min(MAX_CANDIDATES);
+        for (key, value, most) in [
+            ("conv_kernel_size", taps, block),
+            ("conv_group_size", group, d),
+            ("selector_rank", rank, MAX_RANK),
+            ("selector_top_k", candidates, most),
+        ] {
+            if !(1..=most).contains(&value) {
+                return Err(ModelError::Metadata(format!("'{key}' is {value}, expected 1 to {most}")));
+            }
+        }
+        if !d.is_multiple_of(group) {
+            return Err(ModelError::Metadata(format!(
+                "'conv_group_size' is {group}, which does not divide {d} channels"
+            )));
+        }
+        if self.draft_vocab != vocab {
+            return Err(ModelError::Unsupported(format!(
+                "a DFlash 2 drafter that proposes {} of {vocab} tokens ('draft_vocab_size') is not supported",
+                self.draft_vocab
+            )));
+        }
+        Ok(())
     }
 
     /// Whether it has an output head of its own: that of a smaller vocabulary.

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::ModelError;
-use crate::drafters::dflash::config::{BlockConfig, BlockKind};
+use crate::drafters::dflash::config::{BlockConfig, BlockKind, PathSizes};
 use crate::error::clean;
 use crate::files::ConfigJson;
 use crate::nn::{Ends, Extras, HfKeys, TransformerConfig};
@@ -24,8 +24,10 @@ struct Keys {
     use_swa: Option<bool>,
     swa_window_size: Option<usize>,
     attention_value_scale: Option<f64>,
-    selector_rank: Option<usize>,
     conv_kernel_size: Option<usize>,
+    conv_group_size: Option<usize>,
+    selector_rank: Option<usize>,
+    selector_top_k: Option<usize>,
     output_multiplier: Option<f64>,
     final_logit_softcapping: Option<f64>,
     input_embedding_scale: Option<f64>,
@@ -53,11 +55,15 @@ pub(super) fn kind_of(config: &Value) -> Option<BlockKind> {
     let name = config["architectures"][0].as_str().unwrap_or_default();
     let trainer = config["speculators_model_type"].as_str().unwrap_or_default();
     let says = |word: &str| name.to_lowercase().contains(word) || trainer.starts_with(word);
-    match (says("dspark"), says("dflash")) {
-        (true, _) => Some(BlockKind::Dspark),
-        (false, true) => Some(BlockKind::Dflash),
-        _ => None,
-    }
+    let kinds = [("dspark", BlockKind::Dspark), ("dflash2", BlockKind::Dflash2), ("dflash", BlockKind::Dflash)];
+    kinds.into_iter().find(|(word, _)| says(word)).map(|(_, kind)| kind)
+}
+
+/// The name of a block drafter of a kind that is not computed here: LiliCorr (arXiv:2608.20530) scores candidates with layers
+/// of its own.
+fn other_kind(config: &Value) -> Option<&'static str> {
+    let name = config["architectures"][0].as_str().unwrap_or_default().to_lowercase();
+    name.contains("lilicorr").then_some("LiLiCorr")
 }
 
 fn wrong(error: &serde_json::Error) -> ModelError {
@@ -71,9 +77,6 @@ fn refused<T>(what: &str) -> Result<T, ModelError> {
 impl Keys {
     /// Rejects what is not computed.
     fn check(&self) -> Result<(), ModelError> {
-        if self.selector_rank.is_some() || self.conv_kernel_size.is_some() {
-            return refused("convolutions and a selector (DFlash 2: 'selector_rank', 'conv_kernel_size')");
-        }
         if self.attention_value_scale.is_some_and(|scale| scale != 1.0) {
             return refused("scaled values ('attention_value_scale')");
         }
@@ -87,11 +90,34 @@ impl Keys {
     }
 }
 
+impl Keys {
+    /// Whether there is a key of DFlash 2.
+    fn has_path(&self) -> bool {
+        [self.conv_kernel_size, self.conv_group_size, self.selector_rank, self.selector_top_k]
+            .iter()
+            .any(Option::is_some)
+    }
+
+    /// The sizes of convolutions and selector.
+    fn path(&self) -> Result<PathSizes, ModelError> {
+        let size = |key: &str, value: Option<usize>| {
+            value.ok_or_else(|| ModelError::Metadata(format!("the key '{key}' of a DFlash 2 drafter is missing")))
+        };
+        Ok(PathSizes {
+            taps: size("conv_kernel_size", self.conv_kernel_size)?,
+            group: size("conv_group_size", self.conv_group_size)?,
+            rank: size("selector_rank", self.selector_rank)?,
+            candidates: size("selector_top_k", self.selector_top_k)?,
+        })
+    }
+}
+
 impl BlockConfig {
     /// Whether a `config.json` is that of a block drafter.
     #[must_use]
     pub fn is_one(json: &[u8]) -> bool {
-        serde_json::from_slice::<Value>(json).is_ok_and(|config| kind_of(&config).is_some())
+        let is_one = |config: Value| kind_of(&config).is_some() || other_kind(&config).is_some();
+        serde_json::from_slice::<Value>(json).is_ok_and(is_one)
     }
 
     /// Reads the JSON text.
@@ -100,6 +126,9 @@ impl BlockConfig {
     /// [`ModelError::Unsupported`] or [`ModelError::Metadata`] naming the key.
     pub fn from_json(json: &[u8]) -> Result<Self, ModelError> {
         let whole: Value = serde_json::from_slice(json).map_err(|error| wrong(&error))?;
+        if let Some(name) = other_kind(&whole) {
+            return refused(&format!("a selector with layers of its own ({name})"));
+        }
         let kind = kind_of(&whole).ok_or_else(|| ModelError::Unsupported("no block drafter".into()))?;
         let nested = whole["dflash_config"].as_object();
         let mut merged = whole.clone();
@@ -108,6 +137,11 @@ impl BlockConfig {
         }
         let keys: Keys = serde_json::from_value(merged).map_err(|error| wrong(&error))?;
         keys.check()?;
+        // servers go by the keys, whatever the architecture is called
+        let kind = if kind == BlockKind::Dflash && keys.has_path() { BlockKind::Dflash2 } else { kind };
+        if kind == BlockKind::Dspark && keys.has_path() {
+            return refused("both a Markov head and a selector ('markov_rank', 'selector_rank')");
+        }
         let block = whole.get("transformer_layer_config").unwrap_or(&whole);
         let layers = transformer(block)?;
         let is_trainers = keys.aux_hidden_state_layer_ids.is_some() || whole.get("transformer_layer_config").is_some();
@@ -123,7 +157,9 @@ impl BlockConfig {
         let of_markov = if keys.confidence_head_with_markov == Some(false) { 0 } else { markov_rank.unwrap_or(0) };
         // the folder may lack the head all the same
         let has_confidence = is_dspark && keys.enable_confidence_head != Some(false);
-        let slides_causally = (!is_dspark || is_trainers) && keys.sliding_window_non_causal != Some(true);
+        // `speculators` has another default for DFlash 2
+        let sees_both_ways = keys.sliding_window_non_causal.unwrap_or(kind == BlockKind::Dflash2 && is_trainers);
+        let slides_causally = (!is_dspark || is_trainers) && !sees_both_ways;
         Self {
             kind,
             sight: sight(block, &keys, slides_causally, layers.layers)?,
@@ -133,6 +169,7 @@ impl BlockConfig {
             // files of `speculators` without the key are older than it: their anchors draft nothing
             from_anchor: keys.sample_from_anchor.unwrap_or(is_dspark && !is_trainers),
             markov_rank,
+            path: if kind == BlockKind::Dflash2 { Some(keys.path()?) } else { None },
             confidence: has_confidence.then_some(layers.d_model.saturating_add(of_markov)),
             draft_vocab: keys.draft_vocab_size.unwrap_or(layers.vocab),
             embedding_scale: keys.input_embedding_scale.unwrap_or(1.0),
@@ -293,6 +330,52 @@ mod tests {
     }
 
     #[test]
+    fn dflash_2_has_four_sizes_and_its_sliding_layers_see_both_ways_in_speculators() {
+        let sizes = json!({"conv_kernel_size": 2, "conv_group_size": 16, "selector_rank": 32, "selector_top_k": 8});
+        let path = Some(PathSizes { taps: 2, group: 16, rank: 32, candidates: 8 });
+        // as z-lab writes it, with everything but the layers' sizes in `dflash_config`
+        let mut nested = dflash();
+        (nested["architectures"], nested["is_causal"]) = (json!(["DFlash2DraftModel"]), json!(false));
+        nested.as_object_mut().unwrap().remove("block_size");
+        nested["dflash_config"]["block_size"] = json!(6);
+        nested["dflash_config"].as_object_mut().unwrap().extend(sizes.as_object().unwrap().clone());
+        let own = read(&nested).unwrap();
+        assert_eq!(
+            (own.kind, own.path, own.plan().most_drafts(), own.markov_rank),
+            (BlockKind::Dflash2, path, 5, None)
+        );
+        let plan = own.plan();
+        assert_eq!((plan.convolutions.len(), plan.convolutions[1][0].project.rows), (2, 2 * 2 * 4));
+        assert_eq!(plan.convolutions[1][1].base, "layers.1.mlp_conv.base_kernel");
+        assert!(plan.weights() > 2 * 320 * 32);
+        // as `speculators` writes it
+        let mut block = dflash();
+        block.as_object_mut().unwrap().remove("dflash_config");
+        (block["layer_types"], block["sliding_window"]) = (json!(["sliding_attention", "full_attention"]), json!(16));
+        block["use_sliding_window"] = json!(true);
+        let mut trained = json!({
+            "architectures": ["DFlash2DraftModel"], "speculators_model_type": "dflash2", "block_size": 8,
+            "aux_hidden_state_layer_ids": [2, 4], "mask_token_id": 3, "draft_vocab_size": 320,
+            "sample_from_anchor": false, "transformer_layer_config": block
+        });
+        trained.as_object_mut().unwrap().extend(sizes.as_object().unwrap().clone());
+        let own = read(&trained).unwrap();
+        assert_eq!(
+            (own.kind, own.path, own.sight[0]),
+            (BlockKind::Dflash2, path, Sight { window: Some(16), causal: false })
+        );
+        trained["sliding_window_non_causal"] = json!(false);
+        assert!(read(&trained).unwrap().sight[0].causal);
+        // neither of them has sizes: the architecture alone promises them
+        let mut bare = dflash();
+        bare["architectures"] = json!(["DFlash2DraftModel"]);
+        assert!(read(&bare).unwrap_err().contains("'conv_kernel_size' of a DFlash 2 drafter is missing"));
+        let mut lilicorr = nested;
+        lilicorr["architectures"] = json!(["LiLiCorrDraftModel"]);
+        assert!(read(&lilicorr).unwrap_err().contains("LiLiCorr"));
+    }
+
+    #[test]
     fn what_is_not_supported_is_named() {
         for (key, value, says) in [
             ("block_size", json!(1), "'block_size' is 1"),
@@ -313,7 +396,7 @@ mod tests {
             ("mask_token_id", Value::Null, "'mask_token_id' is missing"),
             ("target_layer_ids", Value::Null, "'target_layer_ids' is missing"),
             ("target_layer_ids", json!([]), "names 0 layers"),
-            ("selector_rank", json!(16), "'selector_rank'"),
+            ("selector_rank", json!(16), "the key 'conv_kernel_size' of a DFlash 2 drafter is missing"),
             ("attention_value_scale", json!(0.5), "'attention_value_scale'"),
             ("mask_token_id", json!(-1), "config.json"),
         ] {

@@ -13,7 +13,7 @@ use crate::native::NativeBlock;
 use crate::{ModelError, memory};
 use draftscope_protocol::DrafterKind;
 
-/// DFlash and DSpark drafters.
+/// DFlash, DFlash 2 and DSpark drafters.
 pub struct BlockDrafters;
 
 impl ModuleKind for BlockDrafters {
@@ -88,6 +88,7 @@ impl BlockKind {
     pub(super) fn title(self) -> &'static str {
         match self {
             Self::Dflash => "a DFlash block drafter",
+            Self::Dflash2 => "a DFlash 2 block drafter",
             Self::Dspark => "a DSpark block drafter",
         }
     }

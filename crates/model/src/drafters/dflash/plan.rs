@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::ModelError;
 use crate::drafters::core::{ModuleFile, draft_vocab};
 use crate::drafters::dflash::{
-    config::{BlockConfig, BlockKind},
+    config::{BlockConfig, BlockKind, PathSizes},
     gguf,
 };
 use crate::error::{clean, name_of};
@@ -15,7 +15,8 @@ use crate::files::{GgufFile, SideFiles};
 use crate::memory::MemoryNeed;
 use crate::nn::TransformerConfig;
 use crate::plan::{
-    Angles, BlockDraft, Confidence, DraftPlan, Entry, Fusion, Layer, Matrix, Mixer, Norm, Sight, StatesNorm, Vector,
+    Angles, BlockDraft, Confidence, Convolution, DraftPlan, Entry, Fusion, Layer, Matrix, Mixer, Norm, Selector, Sight,
+    StatesNorm, Vector,
 };
 use draftscope_protocol::{MemoryAccount, MtpSpec, TokenId};
 
@@ -40,6 +41,16 @@ const WHOLE: &[&str] = &[
     "verifier_norm.weight",
     "verifier_lm_head.weight",
 ];
+
+/// Tensors of a selector: of tokens before, of candidates, and the product with a state.
+const SELECTOR: [&str; 3] = [
+    "candidate_selector.predecessor_codebook",
+    "candidate_selector.successor_codebook",
+    "candidate_selector.hidden_projection.weight",
+];
+
+/// Convolutions of a layer, around its attention and its feed-forward part.
+const CONVOLUTIONS: [&str; 2] = ["attention_conv", "mlp_conv"];
 
 /// Tensors of a layer.
 const PARTS: &[&str] = &[
@@ -93,7 +104,9 @@ pub(super) fn open_files(path: &Path) -> Result<(BlockConfig, ModuleFile, String
 fn refuse_unknown(config: &BlockConfig, file: &ModuleFile) -> Result<(), ModelError> {
     let layers = (0..config.layers.layers)
         .flat_map(|layer| PARTS.iter().map(move |part| format!("layers.{layer}.{part}.weight")));
-    let known = WHOLE.iter().map(|name| (*name).to_owned()).chain(layers).chain(frequencies(config));
+    let whole = WHOLE.iter().chain(SELECTOR.iter().filter(|_| config.path.is_some()));
+    let known =
+        whole.map(|name| (*name).to_owned()).chain(layers).chain(frequencies(config)).chain(around_steps(config));
     match file.unknown(known) {
         None => Ok(()),
         Some(name) => Err(ModelError::Unsupported(format!(
@@ -102,6 +115,15 @@ fn refuse_unknown(config: &BlockConfig, file: &ModuleFile) -> Result<(), ModelEr
             clean(&name)
         ))),
     }
+}
+
+/// Names of tensors around the steps of layers, which DFlash 2 has.
+fn around_steps(config: &BlockConfig) -> impl Iterator<Item = String> {
+    let layers = if config.path.is_some() { config.layers.layers } else { 0 };
+    let of_layer = |layer| CONVOLUTIONS.map(|place| format!("layers.{layer}.{place}"));
+    (0..layers)
+        .flat_map(of_layer)
+        .flat_map(|place| ["base_kernel", "kernel_projection.weight"].map(|part| format!("{place}.{part}")))
 }
 
 /// Names of tensors with rotary frequencies, which older checkpoints contain.
@@ -205,6 +227,23 @@ impl BlockConfig {
             let matrix = |part: &str, rows| Matrix::whole(format!("markov_head.{part}.weight"), [rows, rank]);
             [matrix("markov_w1", c.vocab), matrix("markov_w2", self.draft_vocab)]
         };
+        let convolution = |(path, layer): (PathSizes, usize), place: &str| {
+            let outputs = 2 * path.taps * (d / path.group);
+            let part = |part: &str| format!("layers.{layer}.{place}.{part}");
+            Convolution {
+                base: part("base_kernel"),
+                project: Matrix::whole(part("kernel_projection.weight"), [outputs, d]),
+                taps: path.taps,
+                group: path.group,
+            }
+        };
+        let around = |path, layer| CONVOLUTIONS.map(|place| convolution((path, layer), place));
+        let selector = |path: PathSizes| Selector {
+            predecessors: Matrix::whole(SELECTOR[0], [c.vocab, path.rank]),
+            successors: Matrix::whole(SELECTOR[1], [c.vocab, path.rank]),
+            hidden: Matrix::whole(SELECTOR[2], [path.rank, d]),
+            candidates: path.candidates,
+        };
         let confidence = |width| Confidence {
             weights: Matrix::whole(CONFIDENCE[0], [1, width]),
             bias: Some(Vector { name: CONFIDENCE[1].to_owned(), len: 1 }),
@@ -219,6 +258,10 @@ impl BlockConfig {
             cap: self.softcap,
             markov: self.markov_rank.map(markov),
             confidence: self.confidence.map(confidence),
+            convolutions: self
+                .path
+                .map_or_else(Vec::new, |path| (0..c.layers).map(|layer| around(path, layer)).collect()),
+            selector: self.path.map(selector),
         }
     }
 }
