@@ -82,6 +82,7 @@ impl Outbox {
             | EventKind::Drafted { .. }
             | EventKind::DraftStopped { .. }
             | EventKind::Lattice { .. }
+            | EventKind::Alternatives { .. }
             | EventKind::Scored { .. }
             | EventKind::Verified { .. } => {
                 self.last_round.is_some_and(|(_, is_short)| is_short) && now - self.flushed_at < SHORT_ROUND

@@ -257,6 +257,7 @@ impl Turn<'_> {
                 EventKind::Drafted { more: true, .. }
                 | EventKind::RoundStarted { .. }
                 | EventKind::Lattice { .. }
+                | EventKind::Alternatives { .. }
                 | EventKind::DraftRefused { .. }
                 | EventKind::Masked { .. }
                 | EventKind::Notice { .. } => (false, false),

@@ -6,8 +6,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Branch, Copied, Costs, CountedRound, Header, Lane, LatticeColumn, MaskedRow, Piece, Prediction, RoundOnDevice,
-    RunSummary, Settings, Verification,
+    Branch, Copied, Costs, CountedRound, Header, Lane, LatticeColumn, MaskedRow, NodeWorth, Piece, Prediction,
+    RoundOnDevice, RunSummary, Settings, Verification,
 };
 
 /// One event. Events are ordered by `seq`. [`Event::of_line`] reads one back.
@@ -227,6 +227,13 @@ events! {
             /// One entry per position that the selector chose at.
             columns: Vec<LatticeColumn>,
         },
+        /// What the round's alternatives were chosen by: those whose gain was more than a row costs. Comes after them.
+        Alternatives {
+            /// Number of the round.
+            round: u32,
+            /// One entry per alternative.
+            worths: Vec<NodeWorth>,
+        },
         /// The grammar forbids a token that the drafter preferred or would have copied, so the target never sees it.
         DraftRefused {
             /// Number of the round.
@@ -431,7 +438,10 @@ mod tests {
         let asked = EventKind::DraftAsked { draft_len: 3 };
         let column = LatticeColumn::new(0, &[TokenId(9), TokenId(4)], [&[1.0, 0.5], &[0.0, 1.0]], None);
         let lattice = EventKind::Lattice { round: 1, columns: vec![column] };
-        for kind in [EventKind::Verified { round: 1, verdict }, drafted, refused, masked, asked, lattice] {
+        let worth = NodeWorth { index: 3, gain: 0.25, cost: 0.0625 };
+        let alternatives = EventKind::Alternatives { round: 1, worths: vec![worth] };
+        for kind in [EventKind::Verified { round: 1, verdict }, drafted, refused, masked, asked, lattice, alternatives]
+        {
             round_trip(&Event { seq: 3, at_us: 120, lane: Lane::Speculative, kind });
         }
     }

@@ -9,6 +9,7 @@
 #[macro_use]
 mod named_enum;
 
+mod alternative;
 pub mod argmax;
 mod branch;
 mod command;
@@ -39,6 +40,7 @@ mod verdict;
 pub mod verify;
 mod watch;
 
+pub use alternative::NodeWorth;
 pub use branch::Branch;
 pub use command::{Again, Command, Continuation, Landmark, Message, PlainAnswer, Prompt, Speaker};
 pub use costs::Costs;

@@ -59,6 +59,7 @@ impl EventKind {
             | Self::RoundStarted { .. }
             | Self::LaneContinued { .. }
             | Self::DraftAsked { .. }
+            | Self::Alternatives { .. }
             | Self::CostsKnown { .. }
             | Self::DraftLenChosen { .. }
             | Self::SettingsChanged { .. }

@@ -84,6 +84,10 @@ fn kind() -> impl Strategy<Value = EventKind> {
             let candidates = pieces.into_iter().map(candidate).collect();
             EventKind::Lattice { round, columns: vec![draftscope_protocol::LatticeColumn { index, candidates }] }
         }),
+        (id.clone(), any::<u8>(), any::<f32>()).prop_map(|(round, index, gain)| EventKind::Alternatives {
+            round,
+            worths: vec![draftscope_protocol::NodeWorth { index, gain, cost: gain / 2.0 }; 3],
+        }),
         (id.clone(), any::<f32>(), any::<u64>()).prop_map(|(round, removed, took_us)| EventKind::Masked {
             round,
             rows: vec![draftscope_protocol::MaskedRow { allowed: round, removed }; 3],

@@ -5,8 +5,8 @@
 use crate::Session;
 use draftscope_protocol::{
     Baseline, Candidate, Capabilities, Counters, Departure, DrafterInfo, DrafterKind, Event, EventKind, Header,
-    Judgement, Lane, ModelInfo, NextKind, Outcome, Piece, Prediction, RoundOnDevice, ServerSample, Settings, SlotState,
-    StopReason, TRACE_VERSION, TokenId, Verification,
+    Judgement, Lane, ModelInfo, NextKind, NodeWorth, Outcome, Piece, Prediction, RoundOnDevice, ServerSample, Settings,
+    SlotState, StopReason, TRACE_VERSION, TokenId, Verification,
 };
 
 /// A header as the default model gives it.
@@ -375,6 +375,8 @@ pub fn tree_round(script: &mut Script) {
         };
         script.push(Lane::Speculative, kind);
     }
+    let worths = vec![NodeWorth { index: 3, gain: 0.21, cost: 0.07 }];
+    script.push(Lane::Speculative, EventKind::Alternatives { round, worths });
     let row = |best: &str| Prediction { top: vec![Candidate { piece: piece(best), prob: 0.6 }], tail: 0.4 };
     let rows = [" the", " b", " moon", " x", " is"].map(row).into();
     script.push(Lane::Speculative, EventKind::Scored { round, rows, verify_us: 9, sample_us: 1 });

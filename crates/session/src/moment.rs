@@ -61,6 +61,7 @@ pub(super) fn bytes(event: &Event) -> usize {
         EventKind::Prefilled { prompt, row, .. } => pieces(prompt) + prediction(row),
         EventKind::Drafted { top, .. } => prediction(top),
         EventKind::DraftRefused { expected, .. } => expected.len(),
+        EventKind::Alternatives { worths, .. } => size_of_val(&worths[..]),
         EventKind::Lattice { columns, .. } => columns.iter().map(column).sum(),
         EventKind::Probed { drafts, .. } => {
             drafts.iter().map(|draft| size_of::<ProbedDraft>() + prediction(&draft.top)).sum()

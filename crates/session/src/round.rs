@@ -5,8 +5,8 @@
 //! [`Round::row_of`] gives the row.
 
 use draftscope_protocol::{
-    EventKind, Judgement, LatticeColumn, Leniency, MOST_CANDIDATES, MaskedRow, NextKind, Outcome, Piece, Prediction,
-    ProbedDraft, RoundOnDevice, Sampling, TokenId, Verification, VerifyRule,
+    EventKind, Judgement, LatticeColumn, Leniency, MOST_CANDIDATES, MaskedRow, NextKind, NodeWorth, Outcome, Piece,
+    Prediction, ProbedDraft, RoundOnDevice, Sampling, TokenId, Verification, VerifyRule,
 };
 
 use super::Provenance;
@@ -40,6 +40,8 @@ pub struct Round {
     pub refused: Vec<Refused>,
     /// The candidates of each position that a selector chose at; empty without one.
     pub lattice: Vec<LatticeColumn>,
+    /// What the alternatives of the round promised and cost; empty without any.
+    pub worths: Vec<NodeWorth>,
     /// What the grammar did to each row; empty without one.
     pub masked: Vec<MaskedRow>,
     /// Time that the grammar took, drafting included.
@@ -322,12 +324,19 @@ impl Round {
                 self.lattice = columns.iter().take(most).cloned().collect();
                 self.lattice.iter_mut().for_each(|column| column.candidates.truncate(MOST_CANDIDATES));
             }
+            EventKind::Alternatives { worths, .. } => self.worths = worths.iter().take(most).copied().collect(),
             EventKind::Masked { rows, took_us, .. } => {
                 self.masked = rows.iter().take(most).copied().collect();
                 self.mask_us = *took_us;
             }
             _ => {}
         }
+    }
+
+    /// What a draft promised and cost, if it is an alternative.
+    #[must_use]
+    pub fn worth(&self, index: usize) -> Option<&NodeWorth> {
+        self.worths.iter().find(|worth| usize::from(worth.index) == index)
     }
 
     /// The candidates of a position.

@@ -213,6 +213,7 @@ impl Answer {
                 Some(Phase::Verifying)
             }
             EventKind::Lattice { round, .. }
+            | EventKind::Alternatives { round, .. }
             | EventKind::DraftRefused { round, .. }
             | EventKind::Masked { round, .. } => {
                 self.round_mut(*round)?.note_choice(kind, MOST_ROWS);

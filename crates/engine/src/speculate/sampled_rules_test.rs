@@ -81,7 +81,7 @@ fn round_with_alternatives(ctx: &RoundCtx<'_>, rule: VerifyRule, [p, q]: [&Distr
     };
     let found = alternatives(&asked, (ctx, &Drafting::default()), Limits { most: 15, vocab: 8 });
     assert!(!found.is_empty());
-    drafts.extend(found);
+    drafts.extend(found.into_iter().map(|(draft, _)| draft));
     let verdict = verifier(rule).verify(ctx, &drafts, &vec![p.clone(); drafts.len() + 1]);
     verdict.path().map(|index| drafts[index].token).chain([verdict.next]).collect()
 }

@@ -220,6 +220,12 @@ impl DraftProgress {
         chance * self.stop_rule.token_us > self.stop_rule.row_us(made)
     }
 
+    /// What the row after `made` drafts costs, in tokens.
+    #[must_use]
+    pub fn row_price(&self, made: usize) -> f64 {
+        self.stop_rule.row_us(made) / self.stop_rule.token_us
+    }
+
     /// Whether another draft is worth making.
     #[must_use]
     pub fn goes_on(&self) -> bool {

@@ -3,10 +3,11 @@
 //!
 //! Invariant: a node is shown once, in the order of drafting; the kept path reads from top to bottom.
 
+use draftscope_protocol::NodeWorth;
 use draftscope_session::explain;
 
 use super::prelude::*;
-use super::values::{draft_sign, next_fate, sign};
+use super::values::{draft_sign, next_fate, short, sign};
 
 /// Width of a node with its branch, at most, and of the numbers after it.
 const NODE: usize = 30;
@@ -78,7 +79,14 @@ fn node(screen: Screen, round: &Round, index: usize, branch: (&str, usize)) -> L
     let p = round.judgement(index).and_then(|judgement| judgement.p);
     let numbers = format!("q {} p {}", shown(cell.q), shown(p));
     let before = format!("{mark} {} ", index + 1);
-    line(screen, (branch, [&before, &text::inline(&cell.piece)], role), [&numbers, ""], screen.app.cell == Some(index))
+    let worth = round.worth(index).map_or(String::new(), worth);
+    let name = text::inline(&cell.piece);
+    line(screen, (branch, [&before, &name], role), [&numbers, &worth], screen.app.cell == Some(index))
+}
+
+/// Why an alternative was drafted, in tokens.
+fn worth(worth: &NodeWorth) -> String {
+    format!("  promised {} for {} of a token", short(worth.gain), short(worth.cost))
 }
 
 /// The target's own token after the accepted path.

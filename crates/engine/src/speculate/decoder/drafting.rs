@@ -6,7 +6,7 @@ use crate::speculate::report::{Stopwatch, bare, drafted, refused};
 use draftscope_model::MAX_TREE_ROWS;
 use draftscope_protocol::policy::DraftProgress;
 use draftscope_protocol::verify::Draft;
-use draftscope_protocol::{DrafterKind, EventKind, MAX_DRAFT_LEN, VerifyRule};
+use draftscope_protocol::{DrafterKind, EventKind, MAX_DRAFT_LEN, NodeWorth, VerifyRule};
 
 impl Decoder {
     /// Asks the drafter for drafts. If it fails, a notice says so and no drafter replaces it.
@@ -35,17 +35,22 @@ impl Decoder {
         for refusal in std::mem::take(&mut asked.refused) {
             watch.exclude(emit(refused(round, refusal)));
         }
-        for draft in self.alternatives(&asked, draft_len, room) {
+        let mut worths = Vec::new();
+        for (draft, worth) in self.alternatives(&asked, draft_len, room) {
             let took_us = watch.lap();
             watch.exclude(emit(drafted(round, asked.drafts.len(), &draft, took_us)));
             asked.drafts.push(draft);
+            worths.push(worth);
+        }
+        if !worths.is_empty() {
+            watch.exclude(emit(EventKind::Alternatives { round, worths }));
         }
         asked.drafts
     }
 
     /// Alternatives to these drafts that are worth their rows, if the engine chooses what is drafted. Only lossless rules
     /// that judge one row at a time get them: what the others accept does not follow from the drafter's probabilities.
-    fn alternatives(&self, asked: &Asked, draft_len: usize, room: usize) -> Vec<Draft> {
+    fn alternatives(&self, asked: &Asked, draft_len: usize, room: usize) -> Vec<(Draft, NodeWorth)> {
         let is_judged = matches!(self.settings.rule, VerifyRule::Exact | VerifyRule::Rejection);
         if !is_judged || self.drafts_trees() || self.target.refuses_trees().is_some() {
             return Vec::new();

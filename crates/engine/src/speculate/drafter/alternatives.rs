@@ -9,7 +9,7 @@ use draftscope_protocol::distribution::Distribution;
 use draftscope_protocol::policy::DraftProgress;
 use draftscope_protocol::random::Purpose;
 use draftscope_protocol::verify::{Draft, RoundCtx};
-use draftscope_protocol::{DraftPick, Drafting, LatticeColumn, TokenId};
+use draftscope_protocol::{DraftPick, Drafting, LatticeColumn, NodeWorth, TokenId};
 
 use super::copier::Offer;
 use super::{Refused, Stopped};
@@ -63,20 +63,20 @@ enum From {
     Copy(Option<Offer>),
 }
 
-/// The alternatives that are worth their rows, after the drafts of a chain.
+/// The alternatives that are worth their rows, after the drafts of a chain, each with what it promised.
 pub(in crate::speculate) fn alternatives(
     asked: &Asked,
     (round, drafting): (&RoundCtx<'_>, &Drafting),
     limits: Limits,
-) -> Vec<Draft> {
+) -> Vec<(Draft, NodeWorth)> {
     let Some(progress) = &asked.progress else { return Vec::new() };
     let mut places = places(asked, progress);
-    let mut found: Vec<Draft> = Vec::new();
+    let mut found = Vec::new();
     loop {
         let made = asked.drafts.len() + found.len();
         let chances = places.iter().map(|place| place.chance(progress, drafting.p_min));
         let best = chances.enumerate().max_by(|a, b| a.1.total_cmp(&b.1));
-        let Some((at, _)) = best.filter(|(_, chance)| made < limits.most && progress.pays_row(made, *chance)) else {
+        let Some((at, gain)) = best.filter(|(_, chance)| made < limits.most && progress.pays_row(made, *chance)) else {
             return found;
         };
         let is_certain = round.greedy || drafting.pick == DraftPick::Argmax;
@@ -86,7 +86,9 @@ pub(in crate::speculate) fn alternatives(
         };
         places.iter_mut().filter(|place| place.row == row).for_each(|place| place.forget(draft.token));
         let drawn = draft.copied.is_none() && (round.greedy || !is_certain);
-        found.push(Draft { drawn, ..draft.at_row(row) });
+        let index = u8::try_from(made).unwrap_or(u8::MAX);
+        let worth = NodeWorth { index, gain: gain as f32, cost: progress.row_price(made) as f32 };
+        found.push((Draft { drawn, ..draft.at_row(row) }, worth));
     }
 }
 
@@ -181,8 +183,12 @@ mod tests {
         let round = RoundCtx { position: 9, draft_len: 8, greedy: true, fresh: None, leniency, draws: &draws };
         let limits = Limits { most, vocab: 8 };
         let found = alternatives(&asked, (&round, &Drafting::default()), limits);
-        assert!(found.iter().all(|draft| draft.drawn != draft.copied.is_some()));
-        found.iter().map(|draft| (draft.row.unwrap(), draft.token.0)).collect()
+        assert!(found.iter().all(|(draft, _)| draft.drawn != draft.copied.is_some()));
+        for (place, (_, worth)) in found.iter().enumerate() {
+            assert_eq!(usize::from(worth.index), asked.drafts.len() + place);
+            assert!(worth.gain > worth.cost && (worth.cost > 0.0) == (row > 0.0), "{worth:?}");
+        }
+        found.iter().map(|(draft, _)| (draft.row.unwrap(), draft.token.0)).collect()
     }
 
     fn chain() -> Vec<Draft> {
