@@ -13,7 +13,7 @@ pub const MOST_CANDIDATES: usize = 16;
 pub struct LatticeColumn {
     /// Index in the draft.
     pub index: u8,
-    /// The best by the position's own logits, best first, at most 16; the chosen one is among them.
+    /// The best by the position's own logits, best first, at most 16; the draft is among them unless it was copied.
     #[cfg_attr(test, schemars(length(max = MOST_CANDIDATES)))]
     pub candidates: Vec<LatticeCandidate>,
 }
