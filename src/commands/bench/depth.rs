@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 
 use anyhow::{Result, bail};
 
+use super::super::suite::SuitePrompt;
 use super::report::{Case, Row};
 
 /// Name of the category of prompts at a depth, before the depth in tokens.
@@ -103,10 +104,10 @@ fn notes(lines: usize) -> String {
 
 /// Every prompt at every depth, after about so many tokens; `count` counts the tokens of a text.
 pub(super) fn at_depths(
-    suite: &[(String, String)],
+    suite: &[SuitePrompt],
     depths: &[u32],
     count: impl FnOnce(&str) -> Result<usize>,
-) -> Result<Vec<(String, String)>> {
+) -> Result<Vec<SuitePrompt>> {
     let a_line = count(&notes(COUNTED))? as f64 / COUNTED as f64;
     if a_line < 1.0 {
         bail!("the tokenizer makes no tokens of a text, so no context of a given length can be made");
@@ -114,10 +115,24 @@ pub(super) fn at_depths(
     let mut deep = Vec::with_capacity(suite.len() * depths.len());
     for depth in depths {
         let notes = notes((f64::from(*depth) / a_line).round() as usize);
-        let deepened = |(_, prompt): &(String, String)| (format!("{CATEGORY} {depth}"), format!("{notes}\n{prompt}"));
+        let deepened = |prompt: &SuitePrompt| {
+            let mut turns = prompt.turns.clone();
+            if let Some(first) = turns.first_mut() {
+                *first = format!("{notes}\n{first}");
+            }
+            SuitePrompt { category: format!("{CATEGORY} {depth}"), turns }
+        };
         deep.extend(suite.iter().map(deepened));
     }
     Ok(deep)
+}
+
+/// Puts the rows of each case in the order of their depths.
+pub(super) fn sort(rows: &mut [Row]) {
+    rows.sort_by(|a, b| {
+        let case = |row: &Row| Case { category: String::new(), ..row.case.clone() };
+        case(a).cmp(&case(b)).then_with(|| depth(a).cmp(&depth(b)))
+    });
 }
 
 fn depth(row: &Row) -> Option<u32> {
@@ -157,12 +172,14 @@ mod tests {
 
     #[test]
     fn texts_have_about_the_wanted_length_and_no_line_twice() {
-        let suite = [("a".to_owned(), "Hello?".to_owned()), ("b".to_owned(), "Why?".to_owned())];
+        let prompt = |text: &str| SuitePrompt { category: text.to_lowercase(), turns: vec![text.to_owned()] };
+        let suite = [prompt("Hello?"), prompt("Why?")];
         let words = |text: &str| Ok(text.split_whitespace().count());
         let deep = at_depths(&suite, &[512, 4096], words).unwrap();
-        let names: Vec<_> = deep.iter().map(|(name, _)| name.as_str()).collect();
+        let names: Vec<_> = deep.iter().map(|prompt| prompt.category.as_str()).collect();
         assert_eq!(names, ["context 512", "context 512", "context 4096", "context 4096"]);
-        for (name, prompt) in &deep {
+        for SuitePrompt { category: name, turns } in &deep {
+            let prompt = &turns[0];
             let wanted: f64 = name.strip_prefix("context ").unwrap().parse().unwrap();
             let has = words(prompt).unwrap() as f64;
             assert!((has - wanted).abs() < 0.03 * wanted, "{has} words for {wanted}");
@@ -170,7 +187,7 @@ mod tests {
                 prompt.lines().map(|line| line.split_once(". ").unwrap_or(("", line)).1).collect();
             assert!(lines.len() + 1 >= prompt.lines().count(), "{name}");
         }
-        assert!(deep[0].1.ends_with("\nHello?"));
+        assert!(deep[0].opening().ends_with("\nHello?"));
         assert!(at_depths(&suite, &[512], |_| Ok(0)).is_err());
     }
 

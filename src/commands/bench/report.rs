@@ -14,6 +14,7 @@ use draftscope::session::{DISTURBED, HeaderDifference, Speedup, Turn, header_dif
 use serde::{Deserialize, Serialize};
 
 use super::acceptance::{AcceptanceChange, lines as acceptance_lines};
+use super::matrix::{CaseMatrix, Figures};
 
 /// Answers of a case that a spread needs at least.
 pub(super) const ENOUGH: usize = 5;
@@ -61,7 +62,13 @@ pub(super) struct Quantiles {
 pub(super) struct Row {
     #[serde(flatten)]
     pub(super) case: Case,
-    answers: usize,
+    pub(super) answers: usize,
+    /// Drafts over all answers under the names of llama.cpp's server.
+    #[serde(default)]
+    timings: DraftTimings,
+    /// For the matrix.
+    #[serde(skip)]
+    pub(super) figures: Figures,
     pub(super) speedup: Option<Quantiles>,
     /// Medians of the ends of the answers' intervals.
     #[serde(default)]
@@ -97,18 +104,35 @@ pub(super) struct Report {
     pub(super) max_tokens: u32,
     pub(super) temperature: f32,
     pub(super) header: Option<Header>,
+    /// Acceptance by category, computed from the same answers as the rows.
+    #[serde(skip_deserializing)]
+    pub(super) matrix: Vec<CaseMatrix>,
     pub(super) rows: Vec<Row>,
 }
 
+/// Drafts as llama.cpp's server reports them; absent where nothing was drafted or drafts are not known.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(super) struct DraftTimings {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    draft_n: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    draft_n_accepted: Option<u64>,
+}
+
 /// The figures of one answer.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(super) struct Sample {
-    speedup: Option<Speedup>,
+    pub(super) speedup: Option<Speedup>,
     speculative: Option<f64>,
     plain: Option<f64>,
     tokens_per_round: Option<f64>,
-    accepted: u64,
-    drafted: u64,
+    pub(super) accepted: u64,
+    pub(super) drafted: u64,
+    pub(super) rounds: u64,
+    pub(super) rounds_with_drafts: u64,
+    pub(super) committed: u64,
+    /// Time of the rounds in microseconds.
+    pub(super) decode_us: u64,
     offered_per_pos: Vec<u64>,
     accepted_per_pos: Vec<u64>,
     is_identical: Option<bool>,
@@ -124,6 +148,10 @@ impl Sample {
             tokens_per_round: fast.mean_tokens_per_round(),
             accepted: fast.accepted(),
             drafted: fast.drafted(),
+            rounds: fast.rounds(),
+            rounds_with_drafts: fast.rounds_with_drafts(),
+            committed: fast.committed(),
+            decode_us: fast.decode_us(),
             offered_per_pos: fast.offered_per_pos().to_vec(),
             accepted_per_pos: fast.accepted_per_pos().to_vec(),
             is_identical: has_plain.then(|| turn.agreement().is_some_and(|agreement| agreement.divergence.is_none())),
@@ -162,6 +190,11 @@ impl Row {
         Self {
             case,
             answers: samples.len(),
+            timings: DraftTimings {
+                draft_n: (drafted > 0).then_some(drafted),
+                draft_n_accepted: (drafted > 0).then_some(accepted),
+            },
+            figures: Figures::of(samples),
             speedup: all(|s| s.speedup.map(|speedup| speedup.value)),
             speedup_low: all(|s| s.speedup.map(|speedup| speedup.low)).map(|q| q.median),
             speedup_high: all(|s| s.speedup.map(|speedup| speedup.high)).map(|q| q.median),
@@ -232,7 +265,7 @@ pub(super) fn table(rows: &[Row]) -> String {
 type Cell = fn(&Row) -> String;
 
 /// The columns of the table.
-const COLUMNS: [(&str, Cell); 16] = [
+const COLUMNS: [(&str, Cell); 18] = [
     ("drafter", |row| row.case.drafter.clone()),
     ("rule", |row| row.case.rule.clone()),
     ("k", |row| row.case.k.clone()),
@@ -248,6 +281,8 @@ const COLUMNS: [(&str, Cell); 16] = [
     ("plain_tokens_per_second_median", |row| number(row.plain_tokens_per_second.map(|q| q.median))),
     ("tokens_per_round_median", |row| number(row.tokens_per_round.map(|q| q.median))),
     ("draft_acceptance_rate", |row| number(row.draft_acceptance_rate)),
+    ("draft_n", |row| row.timings.draft_n.map_or(String::new(), |count| count.to_string())),
+    ("draft_n_accepted", |row| row.timings.draft_n_accepted.map_or(String::new(), |count| count.to_string())),
     ("identical", |row| row.identical.map_or(String::new(), |identical| identical.to_string())),
 ];
 
@@ -396,6 +431,8 @@ mod tests {
         let row = Row {
             case,
             answers: 5,
+            timings: DraftTimings::default(),
+            figures: Figures::default(),
             speedup,
             speedup_low: None,
             speedup_high: None,
@@ -411,7 +448,7 @@ mod tests {
         };
         let header = Some(Header { device: "cpu (avx2)".into(), ..Header::default() });
         let (suite_sha256, prompts, repeats, max_tokens) = ("ab".repeat(32), 4, 1, 64);
-        Report { suite_sha256, prompts, repeats, max_tokens, temperature: 0.0, header, rows: vec![row] }
+        Report { suite_sha256, prompts, repeats, max_tokens, temperature: 0.0, header, matrix: Vec::new(), rows: vec![row] }
     }
 
     #[test]
