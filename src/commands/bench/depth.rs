@@ -139,7 +139,8 @@ fn depth(row: &Row) -> Option<u32> {
     row.case.category.strip_prefix(CATEGORY)?.trim().parse().ok()
 }
 
-/// For each drafter, rule and k: from which depth on drafts no longer pay, or that they do at all of them.
+/// For each drafter, rule and k: from which depth on drafts no longer pay, or that they do at all of them. Where no speedup was
+/// measured, as of a server without another one beside it, what became of the tokens per round.
 pub(super) fn findings(rows: &[Row]) -> String {
     let mut cases: Vec<Case> = rows.iter().map(|row| Case { category: String::new(), ..row.case.clone() }).collect();
     cases.dedup();
@@ -149,9 +150,24 @@ pub(super) fn findings(rows: &[Row]) -> String {
         let speedup = |row: &Row| Some((depth(row)?, row.speedup.filter(|_| !row.disturbed)?.median));
         let mut found: Vec<(u32, f64)> = rows.iter().filter(of_case).filter_map(speedup).collect();
         found.sort_by_key(|(depth, _)| *depth);
-        let _ = writeln!(out, "{} {} k = {}: {}", case.drafter, case.rule, case.k, finding(&found)); // as above
+        let rounds = |row: &Row| Some((depth(row)?, row.tokens_per_round?.median));
+        let mut lengths: Vec<(u32, f64)> = rows.iter().filter(of_case).filter_map(rounds).collect();
+        lengths.sort_by_key(|(depth, _)| *depth);
+        let says = if found.is_empty() { without_plain(&lengths) } else { finding(&found) };
+        let k = if case.k == case.rule { String::new() } else { format!(" k = {}", case.k) };
+        let _ = writeln!(out, "{} {}{k}: {says}", case.drafter, case.rule); // as above
     }
     out
+}
+
+/// What is known without plain decoding.
+fn without_plain(lengths: &[(u32, f64)]) -> String {
+    let [first, .., last] = lengths else { return finding(&[]) };
+    format!(
+        "{:.2} tokens per round at {} and {:.2} at {} tokens; whether drafts pay is not known without plain decoding beside it \
+         (--plain-url)",
+        first.1, first.0, last.1, last.0
+    )
 }
 
 fn finding(found: &[(u32, f64)]) -> String {
@@ -201,5 +217,8 @@ mod tests {
         assert!(says(&[(512, 1.8), (4096, 0.9), (8192, 1.1)]).starts_with("drafts pay at all depths, 1.80× at 512"));
         assert_eq!(says(&[(512, 0.8), (4096, 0.9)]), "drafts pay at no depth that was measured");
         assert!(says(&[(512, 0.8)]).starts_with("too few"));
+        let known = without_plain(&[(512, 2.5), (4096, 1.75)]);
+        assert!(known.starts_with("2.50 tokens per round at 512 and 1.75 at 4096 tokens; whether"), "{known}");
+        assert!(without_plain(&[(512, 2.5)]).starts_with("too few"));
     }
 }

@@ -19,7 +19,8 @@ use serde::Serialize;
 
 use super::ALL;
 use super::attached::FIRST;
-use super::report::{Case, Row, Sample};
+use super::report::{Case, Row};
+use super::sample::Sample;
 
 /// Columns of a terminal that the table keeps to.
 const WIDTH: usize = 100;
@@ -64,7 +65,8 @@ impl Figures {
             let parts = || samples.iter().map(parts).map(|(above, below)| (above as f64, below as f64));
             Averages {
                 pooled: quotient(parts()).map(|value| value + plus),
-                mean_of_answers: mean(parts().filter_map(|part| quotient(std::iter::once(part)))).map(|value| value + plus),
+                mean_of_answers: mean(parts().filter_map(|part| quotient(std::iter::once(part))))
+                    .map(|value| value + plus),
             }
         };
         let speedups = || samples.iter().filter_map(|s| Some((s.speedup?.value, s.decode_us as f64)));
@@ -129,7 +131,15 @@ impl CaseMatrix {
         let all = all.into_iter().next();
         let means = CategoryMeans::of(&categories);
         let (drafter, rule, k) = (drafter.to_owned(), rule.to_owned(), k.to_owned());
-        Self { drafter, rule, k, first_answers_only, mean_of_categories: all.is_some().then_some(means), categories, all }
+        Self {
+            drafter,
+            rule,
+            k,
+            first_answers_only,
+            mean_of_categories: all.is_some().then_some(means),
+            categories,
+            all,
+        }
     }
 
     fn name(&self) -> String {
@@ -147,7 +157,9 @@ impl CaseMatrix {
         };
         let (pooled, means) = (|a: &Averages| a.pooled, |a: &Averages| a.mean_of_answers);
         let found = match line {
-            Line::Category(name) => self.categories.iter().find(|row| row.category == name).map(|row| cells(pooled, row)),
+            Line::Category(name) => {
+                self.categories.iter().find(|row| row.category == name).map(|row| cells(pooled, row))
+            }
             Line::Pooled => self.all.as_ref().map(|row| cells(pooled, row)),
             Line::MeanOfAnswers => self.all.as_ref().map(|row| cells(means, row)),
             Line::MeanOfCategories => self.mean_of_categories.map(|means| {
@@ -161,7 +173,8 @@ impl CaseMatrix {
 
 impl CategoryMeans {
     fn of(categories: &[CategoryFigures]) -> Self {
-        let of = |figure: fn(&Figures) -> Averages| mean(categories.iter().filter_map(|row| figure(&row.figures).pooled));
+        let of =
+            |figure: fn(&Figures) -> Averages| mean(categories.iter().filter_map(|row| figure(&row.figures).pooled));
         Self {
             tokens_per_round: of(|f| f.tokens_per_round),
             mean_acceptance_length: of(|f| f.mean_acceptance_length),
@@ -224,9 +237,9 @@ impl Cells {
 
 /// What the names of the averages mean, and who uses which.
 const LEGEND: &str = "\
-categories and 'all, pooled': sums over all rounds (vLLM's and SGLang's counters, Spec-Bench, AIPerf's columns)
-'mean of answers': each answer counts once (AIPerf's figures per request, llama-server's timings averaged)
-'mean of categories': AIPerf's column Overall
+pooled, as each category: sums over all rounds (vLLM, SGLang, Spec-Bench, columns of AIPerf)
+mean of answers: each counts once (AIPerf's figures per request, averages of llama-server's timings)
+mean of categories: AIPerf's column Overall
 ";
 
 /// The matrix as text; nothing without rows.
@@ -240,7 +253,8 @@ pub(super) fn text(matrices: &[CaseMatrix]) -> String {
     }
     let has_sums = matrices.iter().any(|matrix| matrix.all.is_some());
     let sums = [Line::Pooled, Line::MeanOfAnswers, Line::MeanOfCategories];
-    let lines: Vec<Line> = names.iter().map(|name| Line::Category(name)).chain(sums.into_iter().filter(|_| has_sums)).collect();
+    let lines: Vec<Line> =
+        names.iter().map(|name| Line::Category(name)).chain(sums.into_iter().filter(|_| has_sums)).collect();
     let width = lines.iter().map(|line| line.name().chars().count()).fold(NAMES, usize::max);
     for block in matrices.chunks((WIDTH.saturating_sub(width) / FIGURES).max(1)) {
         let mut line = |first: &str, cells: &mut dyn Iterator<Item = String>| {
@@ -248,7 +262,10 @@ pub(super) fn text(matrices: &[CaseMatrix]) -> String {
             let _ = writeln!(out, "{}", line.trim_end()); // writing to a String cannot fail
         };
         line("acceptance by", &mut block.iter().map(|matrix| format!("{:>FIGURES$}", matrix.name())));
-        line("category", &mut block.iter().map(|_| format!("{:>14}{:>10}{:>8}", "tokens/round", "accepted", "speedup")));
+        line(
+            "category",
+            &mut block.iter().map(|_| format!("{:>14}{:>10}{:>8}", "tokens/round", "accepted", "speedup")),
+        );
         for of in &lines {
             line(of.name(), &mut block.iter().map(|matrix| matrix.line(*of).text()));
         }
@@ -299,11 +316,13 @@ mod tests {
         near(only.categories[0].figures.tokens_per_round.pooled, 292.0 / 110.0);
         let text = text(&matrix);
         assert!(text.starts_with("acceptance by") && text.contains("mtp exact k = 2"), "{text}");
-        let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap().split_whitespace().collect::<Vec<_>>();
+        let line = |name: &str| {
+            text.lines().find(|line| line.starts_with(name)).unwrap().split_whitespace().collect::<Vec<_>>()
+        };
         assert_eq!(line("coding"), ["coding", "2.65", "83", "%", "–"]);
         assert_eq!(line("all, pooled")[2..], ["2.60", "80", "%", "–"]);
         assert_eq!(line("mean of answers")[3..], ["2.00", "50", "%", "–"]);
-        assert!(text.lines().all(|line| line.chars().count() <= WIDTH + 10), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
     }
 
     #[test]
@@ -316,9 +335,11 @@ mod tests {
         let (first, later) = (sample(10, 15, 20, 5), sample(10, 29, 20, 19));
         let both = [first.clone(), later];
         let names = [ALL, "a"].map(str::to_owned);
-        let rows = names.clone().map(|name| of_server(name, &both)).into_iter().chain(
-            names.map(|name| of_server(format!("{name}{FIRST}"), std::slice::from_ref(&first))),
-        );
+        let rows = names
+            .clone()
+            .map(|name| of_server(name, &both))
+            .into_iter()
+            .chain(names.map(|name| of_server(format!("{name}{FIRST}"), std::slice::from_ref(&first))));
         let rows: Vec<Row> = rows.collect();
         let matrix = of(&rows);
         assert_eq!((matrix.len(), matrix[0].categories.len(), matrix[0].first_answers_only), (1, 1, true));

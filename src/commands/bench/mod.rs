@@ -7,6 +7,7 @@ mod depth;
 mod device_report;
 mod matrix;
 mod report;
+mod sample;
 mod screen;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,17 +22,17 @@ use draftscope::headless::{Driver, Outcome};
 use draftscope::host::Taskbar;
 use draftscope::host::file_access;
 use draftscope::model::load::OpenModel;
-use draftscope::protocol::{Baseline, Command, DraftLenMode, DrafterKind, Header, Lane, Message, Prompt, Settings, Speaker};
+use draftscope::protocol::{
+    Baseline, Command, DraftLenMode, DrafterKind, Header, Lane, Message, Prompt, Settings, Speaker,
+};
 use draftscope::session::Turn;
 use sha2::{Digest, Sha256};
 
 use super::run_args::ANSWER_TOKENS;
 use super::signals::StopSignal;
 use super::suite::{ALL, SuitePrompt, openings};
-use report::{Case, Report, Row, Sample, against, csv, is_worse, table};
-
-/// Bytes of a token in English text, about.
-const BYTES_PER_TOKEN: f64 = 4.0;
+use report::{Case, Report, Row, against, csv, is_worse, table};
+use sample::Sample;
 
 /// Tokens of a prompt and its template beside the context before it.
 const PROMPT_TOKENS: u32 = 512;
@@ -47,16 +48,16 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     }
     let baseline = args.baseline.as_deref().map(read).transpose()?;
     try_files(args)?;
-    let suite = match &*args.context {
-        [] => suite,
-        depths => depth::at_depths(&suite, depths, |text| tokens_of(args, text))?,
-    };
     if args.attach.is_some() {
         let (mut samples, stop) = (BTreeMap::new(), StopSignal::listen()?);
         let header = attached::measure((args, &stop), &suite, &mut samples)?;
         let rows = samples.into_iter().map(|(case, samples)| Row::of(case, &samples)).collect();
         return finish(args, &suite, (header, rows), baseline.as_ref());
     }
+    let suite = match &*args.context {
+        [] => suite,
+        depths => depth::at_depths(&suite, depths, |text| tokens_of(args, text))?,
+    };
     // errors in the arguments of any drafter are reported before the first one is measured
     let plans: Vec<DrafterCases> =
         or(&args.drafters, &args.model.drafter).into_iter().map(|name| plan(args, name)).collect::<Result<_>>()?;
@@ -94,11 +95,8 @@ fn try_files(args: &BenchArgs) -> Result<()> {
     Ok(())
 }
 
-/// Tokens of a text for the model that is measured; a server's tokenizer is not known, so about as many as others make.
+/// Tokens of a text for the model that is measured.
 fn tokens_of(args: &BenchArgs, text: &str) -> Result<usize> {
-    if args.attach.is_some() {
-        return Ok((text.len() as f64 / BYTES_PER_TOKEN) as usize);
-    }
     let codec = OpenModel::open(&super::recipe::recipe(&args.model)?.target)?.codec()?;
     Ok(codec.encode(text)?.len())
 }
@@ -110,7 +108,8 @@ fn finish(
     (header, mut rows): (Option<Header>, Vec<Row>),
     baseline: Option<&Report>,
 ) -> Result<ExitCode> {
-    rows.retain(|row| args.context.is_empty() || row.case.category != ALL); // depths have nothing in common
+    let is_sum = |row: &Row| row.case.category.strip_suffix(attached::FIRST).unwrap_or(&row.case.category) == ALL;
+    rows.retain(|row| args.context.is_empty() || !is_sum(row)); // depths have nothing in common
     depth::sort(&mut rows);
     let report = Report {
         suite_sha256: digest(suite),
@@ -311,12 +310,7 @@ fn converse(
 }
 
 /// Asks for an answer to `said` after the messages before it.
-fn answer(
-    driver: &mut Driver,
-    (args, stop): (&BenchArgs, &StopSignal),
-    before: &[Message],
-    said: &str,
-) -> Result<()> {
+fn answer(driver: &mut Driver, (args, stop): (&BenchArgs, &StopSignal), before: &[Message], said: &str) -> Result<()> {
     let prompt = if args.decode.sample.raw {
         Prompt::Raw(said.to_owned())
     } else {

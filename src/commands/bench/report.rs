@@ -7,14 +7,14 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use anyhow::Result;
-use draftscope::protocol::statistics::quantiles;
-use draftscope::protocol::{DrafterInfo, Header, Lane, VerifyRule};
+use draftscope::protocol::{DrafterInfo, Header, VerifyRule};
 use draftscope::session::text::one_line;
-use draftscope::session::{DISTURBED, HeaderDifference, Speedup, Turn, header_diff};
+use draftscope::session::{DISTURBED, HeaderDifference, header_diff};
 use serde::{Deserialize, Serialize};
 
 use super::acceptance::{AcceptanceChange, lines as acceptance_lines};
 use super::matrix::{CaseMatrix, Figures};
+use super::sample::{DraftTimings, Quantiles, Sample};
 
 /// Answers of a case that a spread needs at least.
 pub(super) const ENOUGH: usize = 5;
@@ -49,14 +49,6 @@ impl Case {
     }
 }
 
-/// Median, 10th and 90th percentile of repeated measurements.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Quantiles {
-    pub(super) p10: f64,
-    pub(super) median: f64,
-    pub(super) p90: f64,
-}
-
 /// The figures of a case.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Row {
@@ -81,6 +73,9 @@ pub(super) struct Row {
     pub(super) speculative_tokens_per_second: Option<Quantiles>,
     pub(super) plain_tokens_per_second: Option<Quantiles>,
     pub(super) tokens_per_round: Option<Quantiles>,
+    /// Tokens of the prompts; null where a server does not report them.
+    #[serde(default)]
+    pub(super) prompt_tokens: Option<Quantiles>,
     pub(super) draft_acceptance_rate: Option<f64>,
     /// The same of each answer, in the order of repeats and prompts; null where nothing was drafted.
     #[serde(default)]
@@ -110,61 +105,6 @@ pub(super) struct Report {
     pub(super) rows: Vec<Row>,
 }
 
-/// Drafts as llama.cpp's server reports them; absent where nothing was drafted or drafts are not known.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub(super) struct DraftTimings {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    draft_n: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    draft_n_accepted: Option<u64>,
-}
-
-/// The figures of one answer.
-#[derive(Clone, Default)]
-pub(super) struct Sample {
-    pub(super) speedup: Option<Speedup>,
-    speculative: Option<f64>,
-    plain: Option<f64>,
-    tokens_per_round: Option<f64>,
-    pub(super) accepted: u64,
-    pub(super) drafted: u64,
-    pub(super) rounds: u64,
-    pub(super) rounds_with_drafts: u64,
-    pub(super) committed: u64,
-    /// Time of the rounds in microseconds.
-    pub(super) decode_us: u64,
-    offered_per_pos: Vec<u64>,
-    accepted_per_pos: Vec<u64>,
-    is_identical: Option<bool>,
-}
-
-impl Sample {
-    pub(super) fn of(turn: &Turn, has_plain: bool) -> Self {
-        let fast = turn.answer(Lane::Speculative).stats();
-        Self {
-            speedup: turn.speedup(),
-            speculative: fast.tokens_per_second(),
-            plain: turn.tokens_per_second(Lane::Plain),
-            tokens_per_round: fast.mean_tokens_per_round(),
-            accepted: fast.accepted(),
-            drafted: fast.drafted(),
-            rounds: fast.rounds(),
-            rounds_with_drafts: fast.rounds_with_drafts(),
-            committed: fast.committed(),
-            decode_us: fast.decode_us(),
-            offered_per_pos: fast.offered_per_pos().to_vec(),
-            accepted_per_pos: fast.accepted_per_pos().to_vec(),
-            is_identical: has_plain.then(|| turn.agreement().is_some_and(|agreement| agreement.divergence.is_none())),
-        }
-    }
-}
-
-impl Sample {
-    fn acceptance(&self) -> Option<f64> {
-        (self.drafted > 0).then(|| self.accepted as f64 / self.drafted as f64)
-    }
-}
-
 /// Adds lists up, place by place.
 fn sums<'a>(lists: impl Iterator<Item = &'a [u64]>) -> Vec<u64> {
     let mut sums = Vec::new();
@@ -173,13 +113,6 @@ fn sums<'a>(lists: impl Iterator<Item = &'a [u64]>) -> Vec<u64> {
         sums.iter_mut().zip(list).for_each(|(sum, part)| *sum += part);
     }
     sums
-}
-
-impl Quantiles {
-    /// Interpolates linearly between two values; none without values.
-    pub(super) fn of(values: impl Iterator<Item = f64>) -> Option<Self> {
-        quantiles(values.collect(), [0.1, 0.5, 0.9]).map(|[p10, median, p90]| Self { p10, median, p90 })
-    }
 }
 
 impl Row {
@@ -202,6 +135,7 @@ impl Row {
             speculative_tokens_per_second: all(|s| s.speculative),
             plain_tokens_per_second: all(|s| s.plain),
             tokens_per_round: all(|s| s.tokens_per_round),
+            prompt_tokens: all(|s| s.prompt_tokens),
             draft_acceptance_rate: (drafted > 0).then(|| accepted as f64 / drafted as f64),
             acceptance_by_answer: samples.iter().map(Sample::acceptance).collect(),
             offered_per_pos: sums(samples.iter().map(|s| s.offered_per_pos.as_slice())),
@@ -440,6 +374,7 @@ mod tests {
             speculative_tokens_per_second: None,
             plain_tokens_per_second: None,
             tokens_per_round: None,
+            prompt_tokens: None,
             draft_acceptance_rate: None,
             acceptance_by_answer: Vec::new(),
             offered_per_pos: Vec::new(),
@@ -448,7 +383,16 @@ mod tests {
         };
         let header = Some(Header { device: "cpu (avx2)".into(), ..Header::default() });
         let (suite_sha256, prompts, repeats, max_tokens) = ("ab".repeat(32), 4, 1, 64);
-        Report { suite_sha256, prompts, repeats, max_tokens, temperature: 0.0, header, matrix: Vec::new(), rows: vec![row] }
+        Report {
+            suite_sha256,
+            prompts,
+            repeats,
+            max_tokens,
+            temperature: 0.0,
+            header,
+            matrix: Vec::new(),
+            rows: vec![row],
+        }
     }
 
     #[test]

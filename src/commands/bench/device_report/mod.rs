@@ -132,12 +132,7 @@ pub(super) fn run(args: &BenchArgs, suite: &[SuitePrompt]) -> Result<ExitCode> {
 }
 
 /// Measures one device: passes alone, then every k over the suite.
-fn figures(
-    args: &BenchArgs,
-    model: &ModelArgs,
-    suite: &[SuitePrompt],
-    stop: &StopSignal,
-) -> Result<DeviceFigures> {
+fn figures(args: &BenchArgs, model: &ModelArgs, suite: &[SuitePrompt], stop: &StopSignal) -> Result<DeviceFigures> {
     let asked = model.device.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
     super::super::output::say(&format!("--device {asked}: timing passes"));
     let recipe = super::super::recipe::recipe(model)?;
