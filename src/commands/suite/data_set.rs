@@ -114,10 +114,7 @@ mod tests {
             ("\n{\"category\":\"a\",\"turns\":\"x\"}", "line 2 is no row"),
             ("{\"category\":\"a\",\"turns\":[\"x\",\"\"]}", "a turn of line 1 is empty"),
             ("{\"category\":\"all\",\"turns\":[\"x\"]}", "rename it"),
-            (
-                "{\"category\":\"a\",\"messages\":[{\"role\":\"assistant\",\"content\":\"x\"}]}",
-                "is not the user's",
-            ),
+            ("{\"category\":\"a\",\"messages\":[{\"role\":\"assistant\",\"content\":\"x\"}]}", "is not the user's"),
             ("[{\"category\":\"a\",\"turns\":[]}]", "row 1 is empty"),
             ("[{\"category\":\"a\",\"turns\":[\"x\"]}", "no JSON list"),
             (

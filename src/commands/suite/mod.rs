@@ -69,7 +69,8 @@ pub(crate) fn suite(path: Option<&Path>) -> Result<Vec<SuitePrompt>> {
     if path.as_os_str() == SPEED {
         return parse_suite(include_str!("../../../assets/prompts/speed.toml"));
     }
-    let bytes = file_access::read(path, MOST_TEXT).with_context(|| format!("cannot read the suite {}", path.display()))?;
+    let bytes =
+        file_access::read(path, MOST_TEXT).with_context(|| format!("cannot read the suite {}", path.display()))?;
     let prompts = if bytes.starts_with(data_set::PARQUET_MARK) { parquet(path) } else { parse(bytes) };
     prompts.with_context(|| format!("the suite {} cannot be used", path.display()))
 }

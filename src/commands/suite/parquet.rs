@@ -56,7 +56,9 @@ fn text_of(field: &Field) -> Option<String> {
 /// A message; what is no text is empty, which is reported as such.
 fn line(field: &Field) -> ChatLine {
     let column = |name: &str| match field {
-        Field::Group(row) => row.get_column_iter().find(|(column, _)| *column == name).and_then(|(_, field)| text_of(field)),
+        Field::Group(row) => {
+            row.get_column_iter().find(|(column, _)| *column == name).and_then(|(_, field)| text_of(field))
+        }
         _ => None,
     };
     ChatLine { role: column("role").unwrap_or_default(), content: column("content").unwrap_or_default() }
