@@ -38,19 +38,23 @@ fn varied(turns: &[String], repeat: u32) -> Vec<String> {
 /// Bytes of a token in English text, about.
 const BYTES_PER_TOKEN: f64 = 4.0;
 
-/// Tokens of a text: those that the prompt has more than the warm-up, as the server reports them, or about as many as
-/// tokenizers make.
+/// Lines of a text that a server counts: few enough for the shortest context in use.
+const COUNTED: usize = 60;
+
+/// Tokens of a text: those that a prompt with its beginning has more than the warm-up, as the server reports them, times the
+/// rest; or about as many as tokenizers make.
 fn tokens_of(driver: &mut Driver, common: (&BenchArgs, &StopSignal), text: &str) -> Result<usize> {
     let counted = |driver: &Driver| driver.session().turn().and_then(prompt_tokens);
     let about = (text.len() as f64 / BYTES_PER_TOKEN) as usize;
     let Some(before) = counted(driver) else { return Ok(about) };
-    match super::answer(driver, common, &[], text) {
+    let part: String = text.split_inclusive('\n').take(COUNTED).collect();
+    match super::answer(driver, common, &[], &part) {
         Err(error) if common.1.is_set() => return Err(error),
         Err(_) => return Ok(about), // such as for a short context
         Ok(()) => {}
     }
-    let more = counted(driver).map(|after| after.saturating_sub(before));
-    Ok(more.filter(|more| *more > 0).unwrap_or(about))
+    let more = counted(driver).map(|after| after.saturating_sub(before)).filter(|more| *more > 0);
+    Ok(more.map_or(about, |more| (more as f64 * text.len() as f64 / part.len() as f64) as usize))
 }
 
 /// Asks the suite of the server, once for each repeat; one prompt runs first as warm-up.

@@ -154,10 +154,20 @@ pub(super) fn findings(rows: &[Row]) -> String {
         let mut lengths: Vec<(u32, f64)> = rows.iter().filter(of_case).filter_map(rounds).collect();
         lengths.sort_by_key(|(depth, _)| *depth);
         let says = if found.is_empty() { without_plain(&lengths) } else { finding(&found) };
+        let passes: Vec<String> = rows.iter().filter(of_case).filter_map(passes).collect();
         let k = if case.k == case.rule { String::new() } else { format!(" k = {}", case.k) };
         let _ = writeln!(out, "{} {}{k}: {says}", case.drafter, case.rule); // as above
+        if !passes.is_empty() {
+            let _ = writeln!(out, "  T(1) and T(k + 1) in ms: {}", passes.join("; "));
+        }
     }
     out
+}
+
+/// What passes took at a depth.
+fn passes(row: &Row) -> Option<String> {
+    let (depth, one, drafted) = (depth(row)?, row.one_row_us?, row.drafted_us?);
+    Some(format!("{:.1} and {:.1} at {depth} tokens", one.median / 1e3, drafted.median / 1e3))
 }
 
 /// What is known without plain decoding.

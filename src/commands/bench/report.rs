@@ -76,6 +76,11 @@ pub(super) struct Row {
     /// Tokens of the prompts; null where a server does not report them.
     #[serde(default)]
     pub(super) prompt_tokens: Option<Quantiles>,
+    /// T(1) and T(k + 1) in microseconds; null where a server does not report them.
+    #[serde(default)]
+    pub(super) one_row_us: Option<Quantiles>,
+    #[serde(default)]
+    pub(super) drafted_us: Option<Quantiles>,
     pub(super) draft_acceptance_rate: Option<f64>,
     /// The same of each answer, in the order of repeats and prompts; null where nothing was drafted.
     #[serde(default)]
@@ -136,6 +141,8 @@ impl Row {
             plain_tokens_per_second: all(|s| s.plain),
             tokens_per_round: all(|s| s.tokens_per_round),
             prompt_tokens: all(|s| s.prompt_tokens),
+            one_row_us: all(|s| s.one_row_us),
+            drafted_us: all(|s| s.drafted_us),
             draft_acceptance_rate: (drafted > 0).then(|| accepted as f64 / drafted as f64),
             acceptance_by_answer: samples.iter().map(Sample::acceptance).collect(),
             offered_per_pos: sums(samples.iter().map(|s| s.offered_per_pos.as_slice())),
@@ -375,6 +382,8 @@ mod tests {
             plain_tokens_per_second: None,
             tokens_per_round: None,
             prompt_tokens: None,
+            one_row_us: None,
+            drafted_us: None,
             draft_acceptance_rate: None,
             acceptance_by_answer: Vec::new(),
             offered_per_pos: Vec::new(),

@@ -2,7 +2,7 @@
 
 use draftscope::protocol::Lane;
 use draftscope::protocol::statistics::quantiles;
-use draftscope::session::{Speedup, Turn};
+use draftscope::session::{Speedup, Turn, by_context};
 use serde::{Deserialize, Serialize};
 
 /// Median, 10th and 90th percentile of repeated measurements.
@@ -37,6 +37,9 @@ pub(super) struct Sample {
     pub(super) plain: Option<f64>,
     pub(super) tokens_per_round: Option<f64>,
     pub(super) prompt_tokens: Option<f64>,
+    /// Median times of the answer's passes over one row, T(1), and over a draft, T(k + 1), in microseconds.
+    pub(super) one_row_us: Option<f64>,
+    pub(super) drafted_us: Option<f64>,
     pub(super) accepted: u64,
     pub(super) drafted: u64,
     pub(super) rounds: u64,
@@ -56,13 +59,16 @@ pub(super) fn prompt_tokens(turn: &Turn) -> Option<usize> {
 
 impl Sample {
     pub(super) fn of(turn: &Turn, has_plain: bool) -> Self {
-        let fast = turn.answer(Lane::Speculative).stats();
+        let [fast, plain] = [Lane::Speculative, Lane::Plain].map(|lane| turn.answer(lane).stats());
+        let whole = by_context(fast, plain, 1).first().copied();
         Self {
             speedup: turn.speedup(),
             speculative: fast.tokens_per_second(),
             plain: turn.tokens_per_second(Lane::Plain),
             tokens_per_round: fast.mean_tokens_per_round(),
             prompt_tokens: prompt_tokens(turn).map(|count| count as f64),
+            one_row_us: whole.and_then(|whole| whole.one_row_us),
+            drafted_us: whole.and_then(|whole| whole.drafted_us),
             accepted: fast.accepted(),
             drafted: fast.drafted(),
             rounds: fast.rounds(),
