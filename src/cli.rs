@@ -294,8 +294,8 @@ pub struct CompareArgs {
 /// Options of `explain`.
 #[derive(Clone, Debug, Args)]
 pub struct ExplainArgs {
-    /// Prompts to measure acceptance on, by category (TOML) [default: the built-in suite]
-    #[arg(long, value_name = "FILE")]
+    /// Prompts by category, as bench reads them (of a conversation its first turn) [default: the built-in suite]
+    #[arg(long, value_name = "FILE|speed")]
     pub suite: Option<PathBuf>,
     /// Positions in the cache while passes are timed
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000), allow_negative_numbers = true)]

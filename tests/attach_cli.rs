@@ -164,6 +164,12 @@ fn bench_says_whether_acceptance_was_lost() {
     let row = &report["rows"][0];
     assert_eq!((&row["rule"], &row["k"], &row["answers"]), (&"server".into(), &"server".into(), &6.into()), "{row}");
     assert!(row["identical"].is_null() && row["speedup"].is_null() && row["draft_acceptance_rate"] == 0.75);
+    assert_eq!((&row["timings"]["draft_n"], &row["timings"]["draft_n_accepted"]), (&48.into(), &36.into()), "{row}");
+    let matrix = &report["matrix"][0];
+    assert_eq!((&matrix["categories"][0]["category"], &matrix["k"]), (&"a".into(), &"server".into()), "{matrix}");
+    assert_eq!(matrix["all"]["draft_acceptance_rate"]["mean_of_answers"], 0.75, "{matrix}");
+    let table = text(&first.stdout);
+    assert!(table.starts_with("acceptance by") && table.contains("mean of categories"), "{table}");
     let same = bench(&url, &["--baseline", &before]);
     let lines = text(&same.stdout);
     assert!(same.status.success() && lines.contains("75.0 % → 75.0 %, no change"), "{lines}");
@@ -181,6 +187,45 @@ fn bench_says_whether_acceptance_was_lost() {
     assert!(lines.contains("the server's drafter: speculation with k = 3 → speculation with k = 4"), "{lines}");
     assert!(lines.contains("75.0 % → 50.0 %") && !lines.contains("were not run"), "{lines}");
     assert!(again.status.success(), "{lines}");
+}
+
+#[test]
+fn bench_measures_a_server_at_several_depths_of_the_context() {
+    let folder = tempfile::tempdir().unwrap();
+    let suite = folder.path().join("rows.jsonl").display().to_string();
+    std::fs::write(&suite, "{\"category\":\"qa\",\"turns\":[\"Why?\"],\"source\":\"x\"}\n").unwrap();
+    let page = folder.path().join("depths.html").display().to_string();
+    let bench = |url: &str, more: &[&str]| {
+        let args = ["bench", "--attach", url, "--raw", "--suite", &suite, "--repeat", "1", "--context", "128,1024"];
+        draftscope(&[&args[..], more].concat(), &[])
+    };
+    let (url, seen) = vllm(STREAM.to_owned());
+    let alone = bench(&url, &["--html", &page]);
+    let (table, notes) = (text(&alone.stdout), text(&alone.stderr));
+    assert!(alone.status.success(), "{notes}");
+    let at = |what: &str| table.find(what).unwrap_or_else(|| panic!("no {what} in {table}"));
+    assert!(at("context 128") < at("context 1024"), "in the order of their depths: {table}");
+    assert!(
+        table.contains("whether drafts pay is not known without plain decoding beside it (--plain-url)"),
+        "{table}"
+    );
+    assert!(!table.contains("mean of categories"), "depths have nothing in common: {table}");
+    let asked: Vec<usize> =
+        seen.lock().unwrap().iter().filter(|(head, _)| head.starts_with("POST")).map(|(_, body)| body.len()).collect();
+    assert!(asked.iter().any(|len| (3_500..5_500).contains(len)), "a prompt of about 1,024 tokens: {asked:?}");
+    let page = std::fs::read_to_string(&page).unwrap();
+    assert!(page.contains("Acceptance by category") && page.contains("context 1024"));
+}
+
+#[test]
+fn bench_asks_every_turn_of_a_conversation() {
+    let (url, _) = vllm(STREAM.to_owned());
+    let raw = draftscope(&["bench", "--attach", &url, "--raw", "--suite", "speed", "--repeat", "1"], &[]);
+    let said = text(&raw.stderr);
+    assert!(!raw.status.success() && said.contains("is a conversation") && said.contains("leave out --raw"), "{said}");
+    let unknown = draftscope(&["bench", "--attach", &url, "--suite", "speed", "--categories", "maths"], &[]);
+    let said = text(&unknown.stderr);
+    assert!(said.contains("it has: coding, humanities, math, multilingual, qa, rag, reasoning, roleplay"), "{said}");
 }
 
 #[test]

@@ -672,9 +672,9 @@ fn an_export_writes_to_standard_output_and_does_not_replace_folders() {
     refuses(draftscope().args(["diff", "-", "-"]), "standard input gives only one recording");
     refuses(files.run().args(["--trace", "-"]), "--trace takes a file");
     refuses(draftscope().args(["export", "-", "--to", "md"]), "choose a file with --out");
-    refuses(files.command("bench").args(["--json", "-"]), "--json and --csv take files");
+    refuses(files.command("bench").args(["--json", "-"]), "--json, --csv and --html take files");
     let twice = ["--json", "/tmp/one-of-bench", "--csv", "/tmp/./one-of-bench"];
-    refuses(files.command("bench").args(twice), "--json and --csv name one file");
+    refuses(files.command("bench").args(twice), "two of --json, --csv and --html name one file");
     let around = files.tiny.folder.path().to_string_lossy().into_owned();
     refuses(&mut export(&["--to", "gif-frames", "-o", &around, "--force"]), "contains the recording itself");
     assert!(path.exists() && files.tiny.target.exists());

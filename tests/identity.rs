@@ -239,6 +239,49 @@ fn a_draft_model_with_another_tokenizer_drafts_well_and_changes_no_text() {
 }
 
 #[test]
+fn tokens_that_the_drafter_lacks_are_marked_and_counted() {
+    use draftscope::protocol::{Event, EventKind, Lane};
+    use draftscope::session::Session;
+    let loaded = with_twin(1);
+    let own =
+        draftscope::model::load::OpenModel::open(&tiny::Tiny::with(1, tiny::with_other_tokenizer).target).unwrap();
+    let shared = draftscope::model::other_vocab::SharedVocab::of(&loaded.codec, &own.codec().unwrap());
+    let lacking: Vec<TokenId> = (0..tiny::vocab_len() as u32).map(TokenId).filter(|id| !shared.has(*id)).collect();
+    assert_eq!(lacking.len(), tiny::vocab_len() - shared.count());
+    assert!(!lacking.is_empty() && shared.count() > 0, "the twin has some tokens, not all");
+    let (drafter_set, Loaded { target, .. }) = engine::drafter_set(loaded);
+    let sampling = Sampling { temperature: 5.0, ..Sampling::default() }; // so that all kinds of tokens are written
+    let settings = Settings { sampling, rule: VerifyRule::Rejection, ..settings(DrafterKind::DraftModel, 2) };
+    let mut decoder = Decoder::new(target, Box::new(drafter_set), &settings);
+    let mut session = Session::new();
+    let mut apply = |kind| session.apply(&Event { seq: 0, at_us: 0, lane: Lane::Speculative, kind });
+    apply(EventKind::Prompted { turn: 1, text: "x".into(), branch: None });
+    apply(decoder.prefill(1, &tokens(3, 12)).unwrap());
+    let (mut written, mut absent) = (0, 0);
+    for _ in 0..40 {
+        let round = decoder.round(&mut |kind| {
+            apply(kind);
+            std::time::Duration::ZERO
+        });
+        let round = round.unwrap();
+        written += round.len();
+        absent += round.iter().filter(|token| lacking.contains(token)).count();
+    }
+    let turn = session.turn().unwrap();
+    let answer = turn.answer(Lane::Speculative);
+    for round in &answer.rounds {
+        let next = round.verdict.as_ref().unwrap();
+        assert_eq!(next.next_in_draft_vocab, Some(!lacking.contains(&next.next)));
+    }
+    let summary = answer.stats().summary();
+    assert_eq!(summary.num_undraftable_tokens, Some(absent as u64));
+    assert!((summary.draftable_share.unwrap() - (written - absent) as f64 / written as f64).abs() < 1e-12);
+    assert!(absent > 0, "no such token was written, so nothing was tested");
+    let marked = answer.transcript().filter(|token| token.undraftable).count();
+    assert_eq!(marked, absent);
+}
+
+#[test]
 fn a_draft_model_with_another_tokenizer_changes_no_distribution() {
     let (drafter_set, Loaded { target, .. }) = engine::drafter_set(with_twin(3));
     let sampling = Sampling { temperature: 1.0, top_k: 12, ..Sampling::default() };

@@ -101,8 +101,9 @@ pub struct DiffArgs {
 /// Options of `bench`.
 #[derive(Clone, Debug, Args)]
 pub struct BenchArgs {
-    /// Prompts by category (TOML); several files add up [default: the built-in suite]
-    #[arg(long, value_name = "FILE", num_args = 1..)]
+    /// Prompts by category: a file in TOML, JSON Lines or Parquet, or the built-in suite speed, which has the eleven categories
+    /// of SPEED-Bench; several add up [default: a short built-in suite]
+    #[arg(long, value_name = "FILE|speed", num_args = 1..)]
     pub suite: Vec<PathBuf>,
     /// Categories to run [default: all]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
@@ -125,11 +126,11 @@ pub struct BenchArgs {
     pub repeat: u32,
     /// Measure instead what the screen costs: tokens/s with and without it, interleaved; the exit status is 1 if the
     /// screen leaves less than 97 %
-    #[arg(long, conflicts_with_all = ["json", "csv", "baseline", "ks", "rules", "drafters"])]
+    #[arg(long, conflicts_with_all = ["json", "csv", "html", "baseline", "ks", "rules", "drafters"])]
     pub screen: bool,
     /// Write a report about the device beside the CPU to this file, as Markdown: adapter and driver, self-test, T(m), prefill,
     /// and tokens/s for k = 0 to 8 and auto; --json writes the same figures. --repeat 1 and --categories shorten it
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["screen", "csv", "baseline", "attach", "ks", "rules", "drafters", "k"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["screen", "csv", "html", "baseline", "attach", "ks", "rules", "drafters", "k"])]
     pub report: Option<PathBuf>,
     /// Write every figure to this file as JSON, for a later --baseline
     #[arg(long, value_name = "FILE")]
@@ -137,6 +138,9 @@ pub struct BenchArgs {
     /// Write the table to this file as CSV
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
+    /// Write the report to this file as a page for a browser, acceptance by category first
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// Replace these files if they exist
     #[arg(long)]
     pub force: bool,

@@ -129,6 +129,7 @@ fn report(summary: &CompareSummary, no_speedup: Option<&str>) -> String {
     }
     summary.first_run.iter().flat_map(first_run).for_each(&mut line);
     super::output::departures(s).into_iter().for_each(|told| line(format!("rule         {told}")));
+    super::output::draftable(s).into_iter().for_each(|share| line(format!("vocabulary   {share}")));
     match &summary.first_divergence {
         None if summary.identical.is_none() => {}
         None => line(format!("identical    yes, {} tokens", s.output_tokens)),

@@ -27,6 +27,7 @@ const DEMOS: &[Demo] = &[
     demo!("story", "a story, k = 3, with a look at plain decoding beside it"),
     demo!("sampling", "temperature 1, speculative sampling: p, q and the draws u"),
     demo!("json", "JSON that a schema describes: forced tokens are free drafts, forbidden ones are refused"),
+    demo!("vocabulary", "a draft model with another tokenizer (Gemma 3 270M): ¬ stands at the tokens that it lacks"),
     demo!("lenient", "a rule that is not lossless (top-k): where the text leaves the lossless path"),
 ];
 

@@ -128,6 +128,15 @@ pub(crate) fn departures(run: &Summary) -> Option<String> {
     (run.lossless == Some(false)).then_some(text)
 }
 
+/// What share of the answer's tokens a drafter with a vocabulary of its own has; none of other drafters.
+pub(crate) fn draftable(run: &Summary) -> Option<String> {
+    let (lacking, share) = (run.run.num_undraftable_tokens?, run.run.draftable_share?);
+    Some(format!(
+        "the drafter's vocabulary has {:.1} % of the tokens that the rounds wrote; {lacking} could not be drafted",
+        share * 100.0
+    ))
+}
+
 /// Prints lines on standard output, without anything that controls a terminal. `main` ignores the error of a closed pipe
 /// and reports others, such as a full disk.
 pub(crate) fn print(text: impl Display) -> Result<()> {

@@ -76,7 +76,12 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         (OutputArg::Summary, Some(summary)) => super::output::print_json(&summary),
         (OutputArg::Text, Some(summary)) => {
             let own = &summary.figures.own;
-            let sentences = [super::output::departures(own), cut_short(own), own.contradiction.clone()];
+            let sentences = [
+                super::output::departures(own),
+                super::output::draftable(own),
+                cut_short(own),
+                own.contradiction.clone(),
+            ];
             sentences.iter().flatten().for_each(|text| super::output::say(text));
             Ok(())
         }

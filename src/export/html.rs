@@ -43,7 +43,7 @@ pub(super) fn write(session: &Session, recording: &Recording, out: &mut dyn Writ
 }
 
 /// Replaces control characters in every string by visible pictures: not all strings come from `session::text`.
-fn pictured(mut value: Value) -> Value {
+pub(super) fn pictured(mut value: Value) -> Value {
     picture(&mut value);
     value
 }

@@ -5,6 +5,7 @@
 //! number comes from the session; nothing is measured here.
 
 mod atomic_file;
+mod bench;
 mod cast;
 mod colors;
 mod csv;
@@ -36,6 +37,7 @@ use draftscope_protocol::{Event, EventKind, Header, Lane, Settings};
 use draftscope_session::trace::{Recording, TraceError};
 use draftscope_session::{Session, header_diff, text};
 
+pub use bench::bench_page;
 pub use lessons::{Read, lesson_pages, quiz_pages};
 
 /// Settings that every report shows.

@@ -166,6 +166,12 @@ pub trait Model {
         Err(ModelError::Unsupported("this backend returns only the state after the final norm".into()))
     }
 
+    /// Whether it can predict a token; `None` if it can predict every one. A model that drafts with a vocabulary of its own
+    /// lacks some of its target's tokens.
+    fn writes(&self, _token: TokenId) -> Option<bool> {
+        None
+    }
+
     /// Bytes of weights that a pass can read: all except tables whose rows are looked up. Of experts it reads only those
     /// in [`Model::experts_met`].
     fn pass_bytes(&self) -> u64 {

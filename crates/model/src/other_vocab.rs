@@ -33,6 +33,8 @@ pub struct SharedVocab {
     begins_with: Option<TokenId>,
     /// The token of the other vocabulary for each own one.
     written: Vec<Option<TokenId>>,
+    /// For each token of the other vocabulary, whether it can be written.
+    is_writable: Vec<bool>,
     /// How many tokens of the other vocabulary can be written.
     count: usize,
 }
@@ -50,15 +52,18 @@ impl SharedVocab {
             false => target_text.get(&*piece.bytes).copied(),
         };
         let written: Vec<_> = own_pieces.iter().map(written).collect();
-        let mut all: Vec<_> = written.iter().flatten().collect();
-        all.sort_unstable();
-        all.dedup();
-        let count = all.len();
+        let mut is_writable = vec![false; target_pieces.len()];
+        for token in written.iter().flatten() {
+            if let Some(is) = is_writable.get_mut(token.index()) {
+                *is = true;
+            }
+        }
+        let count = is_writable.iter().filter(|is| **is).count();
         let own_end = own.eos().or(own.ends().last().copied());
         let ends = target.ends().iter().filter_map(|end| Some((*end, own_end?)));
         let own_ends = ends.chain(target.bos().zip(own.bos())).collect();
         let begins_with = own.bos().filter(|_| own.begins());
-        Self { other: target_pieces, own_ends, own_text, own_names, begins_with, written, count }
+        Self { other: target_pieces, own_ends, own_text, own_names, begins_with, written, is_writable, count }
     }
 
     /// Tokens of the target that the model can draft.
@@ -71,6 +76,12 @@ impl SharedVocab {
     #[must_use]
     pub fn target_len(&self) -> usize {
         self.other.len()
+    }
+
+    /// Whether the model can draft a token of the target.
+    #[must_use]
+    pub fn has(&self, token: TokenId) -> bool {
+        self.is_writable.get(token.index()).copied().unwrap_or(false)
     }
 
     /// Adds the own tokens that spell a token of the target; at least one.
@@ -176,6 +187,10 @@ impl Model for OtherVocab {
         };
         self.ends.extend(ends.iter().map(|end| before + end));
         Ok(Forward { logits, hidden: Rows::empty(out.hidden.width().max(1)), stats: Vec::new() })
+    }
+
+    fn writes(&self, token: TokenId) -> Option<bool> {
+        Some(self.shared.has(token))
     }
 
     fn pass_bytes(&self) -> u64 {

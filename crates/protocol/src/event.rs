@@ -413,6 +413,7 @@ mod tests {
         let verdict = Verification {
             lossless: false,
             departures,
+            next_in_draft_vocab: Some(false),
             ..Verification::new(Vec::new(), TokenId(7), NextKind::Recovered, Some(0.5))
         };
         let drafted = EventKind::Drafted {

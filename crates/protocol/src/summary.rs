@@ -32,6 +32,14 @@ pub struct RunSummary {
     /// Draft tokens that the grammar forced, which the target accepts; absent without any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub num_forced_draft_tokens: Option<u64>,
+    /// Committed tokens that the drafter's vocabulary lacks, so that it could not have drafted them; absent, as the next one,
+    /// where the drafter has all of the target's tokens or it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub num_undraftable_tokens: Option<u64>,
+    /// Committed tokens that the drafter's vocabulary has ÷ committed tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(range(min = 0, max = 1)))]
+    pub draftable_share: Option<f64>,
     /// 1 + accepted ÷ `num_spec_steps`: the bonus or recovered token included. None if nothing was drafted.
     #[cfg_attr(test, schemars(range(min = 1)))]
     pub mean_acceptance_length: Option<f64>,

@@ -82,6 +82,10 @@ pub struct Verification {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(transform = super::schema::draw))]
     pub next_u: Option<f32>,
+    /// Whether the drafter's vocabulary has a token like `next`: without one it could not have drafted it. None where the
+    /// drafter has all of the target's tokens, or where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_in_draft_vocab: Option<bool>,
     /// Whether the rule is lossless.
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
     pub lossless: bool,
@@ -98,7 +102,7 @@ impl Verification {
     /// A verdict of a lossless rule.
     #[must_use]
     pub const fn new(judgements: Vec<Judgement>, next: TokenId, next_kind: NextKind, next_u: Option<f32>) -> Self {
-        Self { judgements, next, next_kind, next_u, lossless: true, departures: Vec::new() }
+        Self { judgements, next, next_kind, next_u, next_in_draft_vocab: None, lossless: true, departures: Vec::new() }
     }
 
     /// The verdict on a chain of which an engine reports counts: of `drafted` drafts the first `accepted` were accepted, and

@@ -1,4 +1,7 @@
-//! What happens as the context grows: the share of drafts accepted, and the time of a pass over one row, by position.
+//! What happens as the context grows: acceptance, tokens per round, times of passes, and the speedup, by position.
+//!
+//! Over long contexts the ranges are bands of [`BAND`] positions or multiples of them. The speedup of a range divides the
+//! speeds of both lanes at these positions, since both lanes pass them.
 //!
 //! Invariant: the cells are equally wide from position 0 on and at most [`CELLS`]; when a position lies beyond them, pairs
 //! of neighbours become one. So the memory is bounded, and nothing depends on how long an answer will be.
@@ -12,6 +15,9 @@ const CELLS: usize = 24;
 /// Positions of a cell at first.
 const WIDTH: u64 = 8;
 
+/// Positions of a band, where a turn reaches over more than two of them.
+const BAND: u64 = 512;
+
 /// Most times that a cell keeps.
 const TIMES: usize = 64;
 
@@ -23,6 +29,25 @@ struct Cell {
     accepted: u64,
     /// Times of passes over one row, in microseconds.
     one_row_us: Vec<u32>,
+    /// Times of passes over a draft, in microseconds.
+    drafted_us: Vec<u32>,
+    /// Tokens of all rounds; tokens and time of those that followed no wait.
+    tokens: u64,
+    timed: (u64, u64),
+    /// Tokens and time of the plain lane's rounds.
+    plain: (u64, u64),
+}
+
+/// Adds times and keeps a bounded number of them.
+fn extend(times: &mut Vec<u32>, more: &[u32]) {
+    times.extend(more);
+    if times.len() > TIMES {
+        *times = times.iter().step_by(2).copied().collect();
+    }
+}
+
+fn sum(a: (u64, u64), b: (u64, u64)) -> (u64, u64) {
+    (a.0.saturating_add(b.0), a.1.saturating_add(b.1))
 }
 
 impl Cell {
@@ -30,11 +55,15 @@ impl Cell {
         self.rounds = self.rounds.saturating_add(other.rounds);
         self.drafted = self.drafted.saturating_add(other.drafted);
         self.accepted = self.accepted.saturating_add(other.accepted);
-        self.one_row_us.extend(&other.one_row_us);
-        if self.one_row_us.len() > TIMES {
-            let kept = self.one_row_us.iter().step_by(2).copied().collect();
-            self.one_row_us = kept;
-        }
+        self.tokens = self.tokens.saturating_add(other.tokens);
+        (self.timed, self.plain) = (sum(self.timed, other.timed), sum(self.plain, other.plain));
+        extend(&mut self.one_row_us, &other.one_row_us);
+        extend(&mut self.drafted_us, &other.drafted_us);
+    }
+
+    /// What a cell of the plain lane adds to that of the lane beside it.
+    fn as_plain(&self) -> Self {
+        Self { one_row_us: self.one_row_us.clone(), plain: self.timed, ..Self::default() }
     }
 }
 
@@ -54,13 +83,17 @@ impl Default for ByContext {
 impl ByContext {
     /// Adds a complete round.
     pub(super) fn add(&mut self, round: &Round) {
-        let is_plain = round.rows.len() == 1 && !round.follows_wait && round.verify_us > 0;
-        let one_row_us = is_plain.then(|| u32::try_from(round.verify_us).unwrap_or(u32::MAX));
+        let us = (round.is_timed() && round.verify_us > 0).then(|| u32::try_from(round.verify_us).unwrap_or(u32::MAX));
+        let (tokens, took_us) = (round.committed.len() as u64, round.clock_us.saturating_sub(round.clock_before_us));
         let cell = Cell {
             rounds: 1,
             drafted: round.drafts.len() as u64,
             accepted: round.accepted() as u64,
-            one_row_us: one_row_us.into_iter().collect(),
+            one_row_us: us.filter(|_| round.rows.len() == 1).into_iter().collect(),
+            drafted_us: us.filter(|_| round.rows.len() > 1).into_iter().collect(),
+            tokens,
+            timed: if round.is_timed() { (tokens, took_us) } else { (0, 0) },
+            plain: (0, 0),
         };
         self.add_at(u64::from(round.base_len), &cell);
     }
@@ -109,11 +142,18 @@ pub struct ContextSlice {
     pub to: u64,
     /// Accepted ÷ drafted of the lane's rounds; `None` where nothing was drafted.
     pub accepted_share: Option<f64>,
+    /// Committed tokens ÷ rounds.
+    pub tokens_per_round: Option<f64>,
     /// Median time of a pass over one row, T(1), in microseconds, of both lanes; `None` where there was none.
     pub one_row_us: Option<f64>,
+    /// Median time of a pass over a draft, T(k + 1), in microseconds; `None` where there was none.
+    pub drafted_us: Option<f64>,
+    /// The lane's tokens per second ÷ those of the lane beside it; `None` where one of them was not measured.
+    pub speedup: Option<f64>,
 }
 
-/// At most `most` ranges, equally wide, that cover the positions of a lane's rounds; T(1) also from those of the lane beside it.
+/// At most `most` ranges, equally wide, that cover the positions of a lane's rounds; T(1) and the speedup also from those of
+/// the lane beside it.
 #[must_use]
 pub fn by_context(own: &LaneStats, beside: &LaneStats, most: usize) -> Vec<ContextSlice> {
     let mut all = own.by_context.clone();
@@ -123,18 +163,27 @@ pub fn by_context(own: &LaneStats, beside: &LaneStats, most: usize) -> Vec<Conte
         plain.widen();
     }
     for (cell, beside) in all.cells.iter_mut().zip(&plain.cells) {
-        cell.merge(&Cell { one_row_us: beside.one_row_us.clone(), ..Cell::default() });
+        cell.merge(&beside.as_plain());
     }
     let Some(first) = all.cells.iter().position(|cell| cell.rounds > 0) else { return Vec::new() };
-    let count = (all.cells.len() - first).div_ceil(most.max(1)).max(1);
+    let band = (BAND / all.width).max(1) as usize;
+    let unit = if all.cells.len() - first > 2 * band { band } else { 1 };
+    let first = first / unit * unit;
+    let count = unit * (all.cells.len() - first).div_ceil(unit).div_ceil(most.max(1)).max(1);
+    let per = |above: f64, below: u64| (below > 0).then(|| above / below as f64);
     let slice = |(index, cells): (usize, &[Cell])| {
         let sum = merged(cells);
         let from = (first + index * count) as u64 * all.width;
         ContextSlice {
             from,
             to: from + cells.len() as u64 * all.width - 1,
-            accepted_share: (sum.drafted > 0).then(|| sum.accepted as f64 / sum.drafted as f64),
+            accepted_share: per(sum.accepted as f64, sum.drafted),
+            tokens_per_round: per(sum.tokens as f64, sum.rounds),
             one_row_us: median(sum.one_row_us.iter().map(|us| f64::from(*us)).collect()),
+            drafted_us: median(sum.drafted_us.iter().map(|us| f64::from(*us)).collect()),
+            speedup: per(sum.timed.0 as f64, sum.timed.1)
+                .zip(per(sum.plain.0 as f64, sum.plain.1))
+                .and_then(|(own, plain)| (own > 0.0 && plain > 0.0).then(|| own / plain)),
         }
     };
     all.cells[first..].chunks(count).enumerate().map(slice).collect()
@@ -145,7 +194,7 @@ mod tests {
     use super::*;
 
     fn cell(drafted: u64, accepted: u64, us: &[u32]) -> Cell {
-        Cell { rounds: 1, drafted, accepted, one_row_us: us.to_vec() }
+        Cell { rounds: 1, drafted, accepted, one_row_us: us.to_vec(), ..Cell::default() }
     }
 
     fn slices(cells: &[(u64, Cell)], most: usize) -> Vec<ContextSlice> {
@@ -177,6 +226,29 @@ mod tests {
         both.merge(&own);
         own.add_at(5, &cell(3, 3, &[]));
         assert_eq!((both.width, &both.cells), (own.width, &own.cells), "in any order");
+    }
+
+    #[test]
+    fn over_a_long_context_the_ranges_are_bands_of_512_positions() {
+        let (mut own, mut plain) = (LaneStats::default(), LaneStats::default());
+        for position in (700..3000).step_by(4) {
+            let slow = if position < 2048 { 10 } else { 20 };
+            own.by_context
+                .add_at(position, &Cell { tokens: 3, timed: (3, slow), drafted_us: vec![8], ..cell(2, 2, &[]) });
+            plain.by_context.add_at(position, &Cell { tokens: 1, timed: (1, 5), ..cell(0, 0, &[4]) });
+        }
+        let found = by_context(&own, &plain, 5);
+        let rounded = |speedup: f64| (speedup * 100.0).round();
+        let shown: Vec<_> = found.iter().map(|s| (s.from, s.to, s.speedup.map(rounded))).collect();
+        let bands = [(512, 1023), (1024, 1535), (1536, 2047), (2048, 2559), (2560, 3071)];
+        let expected: Vec<_> =
+            bands.iter().map(|(from, to)| (*from, *to, Some(if *from < 2048 { 150.0 } else { 75.0 }))).collect();
+        assert_eq!(shown, expected);
+        let first = found[0];
+        assert_eq!((first.tokens_per_round, first.one_row_us, first.drafted_us), (Some(3.0), Some(4.0), Some(8.0)));
+        let wider: Vec<_> = by_context(&own, &plain, 2).iter().map(|s| (s.from, s.to)).collect();
+        assert_eq!(wider, [(512, 2047), (2048, 3071)], "as many bands in each as fit");
+        assert_eq!(by_context(&own, &LaneStats::default(), 5)[0].speedup, None, "nothing was decoded plainly");
     }
 
     #[test]

@@ -35,6 +35,9 @@ pub fn explain(round: &Round, index: usize) -> Option<Finding> {
         let (name, q, p_min) = (quoted(&stopped.piece), stopped.q, stopped.p_min);
         text.push_str(&format!("; the drafter's {name} (q {q:.2}, below the {p_min:.2} asked of it) was left out"));
     }
+    if round.next_is_undraftable() && round.next_index() == Some(index) {
+        text.push_str("; the drafter's vocabulary has no such token, so it could not draft it");
+    }
     if round.is_cut(index) {
         text.push_str("; past the end of the answer, unused");
     }

@@ -250,6 +250,12 @@ impl Round {
         Some(piece)
     }
 
+    /// Whether the drafter's vocabulary lacks the token that the target added.
+    #[must_use]
+    pub fn next_is_undraftable(&self) -> bool {
+        self.verdict.as_ref().is_some_and(|verdict| verdict.next_in_draft_vocab == Some(false))
+    }
+
     /// Whether the token of a column was accepted or added, and then cut off by a stop rule.
     #[must_use]
     pub fn is_cut(&self, index: usize) -> bool {

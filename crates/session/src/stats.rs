@@ -7,6 +7,7 @@
 use draftscope_protocol::{NextKind, RoundOnDevice, RunSummary};
 
 use super::by_context::ByContext;
+use super::draft_vocab::DraftVocab;
 use super::sums::{count, merge_lists, ratio};
 use super::{Calibration, Copies, Evidence, PartStats, Round};
 
@@ -48,6 +49,7 @@ pub struct LaneStats {
     clock_us: u64,
     /// Whether the engine has not reported what rounds drafted: they count without drafts.
     pub(super) is_uncounted: bool,
+    pub(super) draft_vocab: DraftVocab,
     /// What speaks against the reported probabilities.
     evidence: Evidence,
     /// The rounds of thought, and of what follows it.
@@ -69,6 +71,7 @@ impl LaneStats {
         self.add_device(round.device.map_or((0, RoundOnDevice::default()), |device| (1, device)));
         self.evidence.add(round);
         self.by_context.add(round);
+        self.draft_vocab.add(round);
         if self.is_uncounted {
             return;
         }
@@ -167,6 +170,7 @@ impl LaneStats {
         self.forced = self.forced.saturating_add(other.forced);
         self.calibration.merge(&other.calibration);
         self.by_context.merge(&other.by_context);
+        self.draft_vocab.merge(other.draft_vocab);
         self.is_uncounted |= other.is_uncounted;
         self.longest_asked = self.longest_asked.max(other.longest_asked);
         self.evidence.merge(&other.evidence);
@@ -367,6 +371,8 @@ impl LaneStats {
             num_copied_draft_tokens: Some(self.copied.drafted).filter(|copied| *copied > 0),
             num_accepted_copied_draft_tokens: Some(self.copied.accepted).filter(|_| self.copied.drafted > 0),
             num_forced_draft_tokens: Some(self.forced).filter(|forced| *forced > 0),
+            num_undraftable_tokens: self.draft_vocab.lacking(),
+            draftable_share: self.draft_vocab.share(),
             mean_acceptance_length: ratio(self.accepted, self.rounds_with_drafts).map(|mean| 1.0 + mean),
             draft_acceptance_rate: self.acceptance_rate(),
             acceptance_histogram,

@@ -23,6 +23,12 @@ pub(super) const DEPARTED: &str = "≠";
 /// Name of that mark in the legends.
 pub(super) const DEPARTED_NAME: &str = "not the target's choice";
 
+/// The mark of a token that the drafter's vocabulary lacks, so that it could not be drafted.
+pub(super) const UNDRAFTABLE: &str = "¬";
+
+/// Name of that mark in the legends.
+pub(super) const UNDRAFTABLE_NAMES: [&str; 2] = ["not in the drafter's vocabulary", "not in vocabulary"];
+
 /// Stands for a control token, such as the end of an answer.
 pub(super) const END: &str = "■";
 
@@ -96,7 +102,7 @@ mod tests {
                 let look = |fate: Fate| (mark(fate), theme[role(fate)].add_modifier);
                 assert_ne!(look(*a), look(*b), "{a:?} {b:?}");
             }
-            assert!(![DEPARTED, END].contains(&mark(*a)));
+            assert!(![DEPARTED, UNDRAFTABLE, END].contains(&mark(*a)));
         }
         // without marks too: what the target adds in place of a draft looks like text, and everything else differs
         let looks = all[1..].iter().map(|fate| theme[role(*fate)].add_modifier);

@@ -35,6 +35,7 @@ const SIGNS: &[(&str, &str)] = &[
     ("×", "x"),
     ("÷", ":"),
     ("◆", "D"),
+    ("¬", "N"),
 ];
 
 /// Lines, shades, points and arrows: similar ones share a replacement.
@@ -141,9 +142,9 @@ mod tests {
             Fate::NotReached,
             Fate::Pending,
         ];
-        let signs = fates.map(fate::sign).into_iter().chain([fate::DEPARTED]);
+        let signs = fates.map(fate::sign).into_iter().chain([fate::DEPARTED, fate::UNDRAFTABLE]);
         let plain: HashSet<_> =
             signs.map(|sign| SIGNS.iter().find(|(glyph, _)| *glyph == sign).map(|(_, plain)| *plain)).collect();
-        assert_eq!((plain.len(), plain.contains(&None)), (fates.len() + 1, false), "{plain:?}");
+        assert_eq!((plain.len(), plain.contains(&None)), (fates.len() + 2, false), "{plain:?}");
     }
 }

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 
 use anyhow::{Result, bail};
 
+use super::super::suite::SuitePrompt;
 use super::report::{Case, Row};
 
 /// Name of the category of prompts at a depth, before the depth in tokens.
@@ -103,10 +104,10 @@ fn notes(lines: usize) -> String {
 
 /// Every prompt at every depth, after about so many tokens; `count` counts the tokens of a text.
 pub(super) fn at_depths(
-    suite: &[(String, String)],
+    suite: &[SuitePrompt],
     depths: &[u32],
     count: impl FnOnce(&str) -> Result<usize>,
-) -> Result<Vec<(String, String)>> {
+) -> Result<Vec<SuitePrompt>> {
     let a_line = count(&notes(COUNTED))? as f64 / COUNTED as f64;
     if a_line < 1.0 {
         bail!("the tokenizer makes no tokens of a text, so no context of a given length can be made");
@@ -114,17 +115,32 @@ pub(super) fn at_depths(
     let mut deep = Vec::with_capacity(suite.len() * depths.len());
     for depth in depths {
         let notes = notes((f64::from(*depth) / a_line).round() as usize);
-        let deepened = |(_, prompt): &(String, String)| (format!("{CATEGORY} {depth}"), format!("{notes}\n{prompt}"));
+        let deepened = |prompt: &SuitePrompt| {
+            let mut turns = prompt.turns.clone();
+            if let Some(first) = turns.first_mut() {
+                *first = format!("{notes}\n{first}");
+            }
+            SuitePrompt { category: format!("{CATEGORY} {depth}"), turns }
+        };
         deep.extend(suite.iter().map(deepened));
     }
     Ok(deep)
+}
+
+/// Puts the rows of each case in the order of their depths.
+pub(super) fn sort(rows: &mut [Row]) {
+    rows.sort_by(|a, b| {
+        let case = |row: &Row| Case { category: String::new(), ..row.case.clone() };
+        case(a).cmp(&case(b)).then_with(|| depth(a).cmp(&depth(b)))
+    });
 }
 
 fn depth(row: &Row) -> Option<u32> {
     row.case.category.strip_prefix(CATEGORY)?.trim().parse().ok()
 }
 
-/// For each drafter, rule and k: from which depth on drafts no longer pay, or that they do at all of them.
+/// For each drafter, rule and k: from which depth on drafts no longer pay, or that they do at all of them. Where no speedup was
+/// measured, as of a server without another one beside it, what became of the tokens per round.
 pub(super) fn findings(rows: &[Row]) -> String {
     let mut cases: Vec<Case> = rows.iter().map(|row| Case { category: String::new(), ..row.case.clone() }).collect();
     cases.dedup();
@@ -134,9 +150,34 @@ pub(super) fn findings(rows: &[Row]) -> String {
         let speedup = |row: &Row| Some((depth(row)?, row.speedup.filter(|_| !row.disturbed)?.median));
         let mut found: Vec<(u32, f64)> = rows.iter().filter(of_case).filter_map(speedup).collect();
         found.sort_by_key(|(depth, _)| *depth);
-        let _ = writeln!(out, "{} {} k = {}: {}", case.drafter, case.rule, case.k, finding(&found)); // as above
+        let rounds = |row: &Row| Some((depth(row)?, row.tokens_per_round?.median));
+        let mut lengths: Vec<(u32, f64)> = rows.iter().filter(of_case).filter_map(rounds).collect();
+        lengths.sort_by_key(|(depth, _)| *depth);
+        let says = if found.is_empty() { without_plain(&lengths) } else { finding(&found) };
+        let passes: Vec<String> = rows.iter().filter(of_case).filter_map(passes).collect();
+        let k = if case.k == case.rule { String::new() } else { format!(" k = {}", case.k) };
+        let _ = writeln!(out, "{} {}{k}: {says}", case.drafter, case.rule); // as above
+        if !passes.is_empty() {
+            let _ = writeln!(out, "  T(1) and T(k + 1) in ms: {}", passes.join("; "));
+        }
     }
     out
+}
+
+/// What passes took at a depth.
+fn passes(row: &Row) -> Option<String> {
+    let (depth, one, drafted) = (depth(row)?, row.one_row_us?, row.drafted_us?);
+    Some(format!("{:.1} and {:.1} at {depth} tokens", one.median / 1e3, drafted.median / 1e3))
+}
+
+/// What is known without plain decoding.
+fn without_plain(lengths: &[(u32, f64)]) -> String {
+    let [first, .., last] = lengths else { return finding(&[]) };
+    format!(
+        "{:.2} tokens per round at {} and {:.2} at {} tokens; whether drafts pay is not known without plain decoding beside it \
+         (--plain-url)",
+        first.1, first.0, last.1, last.0
+    )
 }
 
 fn finding(found: &[(u32, f64)]) -> String {
@@ -157,12 +198,14 @@ mod tests {
 
     #[test]
     fn texts_have_about_the_wanted_length_and_no_line_twice() {
-        let suite = [("a".to_owned(), "Hello?".to_owned()), ("b".to_owned(), "Why?".to_owned())];
+        let prompt = |text: &str| SuitePrompt { category: text.to_lowercase(), turns: vec![text.to_owned()] };
+        let suite = [prompt("Hello?"), prompt("Why?")];
         let words = |text: &str| Ok(text.split_whitespace().count());
         let deep = at_depths(&suite, &[512, 4096], words).unwrap();
-        let names: Vec<_> = deep.iter().map(|(name, _)| name.as_str()).collect();
+        let names: Vec<_> = deep.iter().map(|prompt| prompt.category.as_str()).collect();
         assert_eq!(names, ["context 512", "context 512", "context 4096", "context 4096"]);
-        for (name, prompt) in &deep {
+        for SuitePrompt { category: name, turns } in &deep {
+            let prompt = &turns[0];
             let wanted: f64 = name.strip_prefix("context ").unwrap().parse().unwrap();
             let has = words(prompt).unwrap() as f64;
             assert!((has - wanted).abs() < 0.03 * wanted, "{has} words for {wanted}");
@@ -170,7 +213,7 @@ mod tests {
                 prompt.lines().map(|line| line.split_once(". ").unwrap_or(("", line)).1).collect();
             assert!(lines.len() + 1 >= prompt.lines().count(), "{name}");
         }
-        assert!(deep[0].1.ends_with("\nHello?"));
+        assert!(deep[0].opening().ends_with("\nHello?"));
         assert!(at_depths(&suite, &[512], |_| Ok(0)).is_err());
     }
 
@@ -184,5 +227,8 @@ mod tests {
         assert!(says(&[(512, 1.8), (4096, 0.9), (8192, 1.1)]).starts_with("drafts pay at all depths, 1.80× at 512"));
         assert_eq!(says(&[(512, 0.8), (4096, 0.9)]), "drafts pay at no depth that was measured");
         assert!(says(&[(512, 0.8)]).starts_with("too few"));
+        let known = without_plain(&[(512, 2.5), (4096, 1.75)]);
+        assert!(known.starts_with("2.50 tokens per round at 512 and 1.75 at 4096 tokens; whether"), "{known}");
+        assert!(without_plain(&[(512, 2.5)]).starts_with("too few"));
     }
 }

@@ -5,7 +5,9 @@ mod acceptance;
 mod attached;
 mod depth;
 mod device_report;
+mod matrix;
 mod report;
+mod sample;
 mod screen;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,21 +17,22 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use draftscope::cli::{BenchArgs, DecodeArgs, ModelArgs};
-use draftscope::export::{try_file, write_file};
+use draftscope::export::{bench_page, try_file, write_file};
 use draftscope::headless::{Driver, Outcome};
 use draftscope::host::Taskbar;
 use draftscope::host::file_access;
 use draftscope::model::load::OpenModel;
-use draftscope::protocol::{Baseline, Command, DraftLenMode, DrafterKind, Header, Prompt, Settings};
+use draftscope::protocol::{
+    Baseline, Command, DraftLenMode, DrafterKind, Header, Lane, Message, Prompt, Settings, Speaker,
+};
+use draftscope::session::Turn;
 use sha2::{Digest, Sha256};
 
 use super::run_args::ANSWER_TOKENS;
 use super::signals::StopSignal;
-use super::suite::ALL;
-use report::{Case, Report, Row, Sample, against, csv, is_worse, table};
-
-/// Bytes of a token in English text, about.
-const BYTES_PER_TOKEN: f64 = 4.0;
+use super::suite::{ALL, SuitePrompt, openings};
+use report::{Case, Report, Row, against, csv, is_worse, table};
+use sample::Sample;
 
 /// Tokens of a prompt and its template beside the context before it.
 const PROMPT_TOKENS: u32 = 512;
@@ -38,33 +41,23 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     let suite = suite(args)?;
     super::run_args::report_short_answers(&args.decode);
     if args.screen {
-        return screen::run(args, &suite);
+        return screen::run(args, &openings(&suite));
     }
     if args.report.is_some() {
         return device_report::run(args, &suite);
     }
     let baseline = args.baseline.as_deref().map(read).transpose()?;
-    for path in [&args.json, &args.csv].into_iter().flatten() {
-        if path.as_os_str() == "-" {
-            bail!("--json and --csv take files, because the table goes to standard output");
-        }
-        try_file(path, args.force)?;
-    }
-    if let (Some(json), Some(csv)) = (&args.json, &args.csv)
-        && std::path::absolute(json)? == std::path::absolute(csv)?
-    {
-        bail!("--json and --csv name one file; give each its own");
-    }
-    let suite = match &*args.context {
-        [] => suite,
-        depths => depth::at_depths(&suite, depths, |text| tokens_of(args, text))?,
-    };
+    try_files(args)?;
     if args.attach.is_some() {
         let (mut samples, stop) = (BTreeMap::new(), StopSignal::listen()?);
         let header = attached::measure((args, &stop), &suite, &mut samples)?;
         let rows = samples.into_iter().map(|(case, samples)| Row::of(case, &samples)).collect();
         return finish(args, &suite, (header, rows), baseline.as_ref());
     }
+    let suite = match &*args.context {
+        [] => suite,
+        depths => depth::at_depths(&suite, depths, |text| tokens_of(args, text))?,
+    };
     // errors in the arguments of any drafter are reported before the first one is measured
     let plans: Vec<DrafterCases> =
         or(&args.drafters, &args.model.drafter).into_iter().map(|name| plan(args, name)).collect::<Result<_>>()?;
@@ -87,11 +80,23 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     finish(args, &suite, (header, rows(samples)), baseline.as_ref())
 }
 
-/// Tokens of a text for the model that is measured; a server's tokenizer is not known, so about as many as others make.
-fn tokens_of(args: &BenchArgs, text: &str) -> Result<usize> {
-    if args.attach.is_some() {
-        return Ok((text.len() as f64 / BYTES_PER_TOKEN) as usize);
+/// Finds out before anything is measured whether the report's files can be written.
+fn try_files(args: &BenchArgs) -> Result<()> {
+    let mut files = BTreeSet::new();
+    for path in [&args.json, &args.csv, &args.html].into_iter().flatten() {
+        if path.as_os_str() == "-" {
+            bail!("--json, --csv and --html take files, because the table goes to standard output");
+        }
+        if !files.insert(std::path::absolute(path)?) {
+            bail!("two of --json, --csv and --html name one file; give each its own");
+        }
+        try_file(path, args.force)?;
     }
+    Ok(())
+}
+
+/// Tokens of a text for the model that is measured.
+fn tokens_of(args: &BenchArgs, text: &str) -> Result<usize> {
     let codec = OpenModel::open(&super::recipe::recipe(&args.model)?.target)?.codec()?;
     Ok(codec.encode(text)?.len())
 }
@@ -99,11 +104,13 @@ fn tokens_of(args: &BenchArgs, text: &str) -> Result<usize> {
 /// Prints and writes the report.
 fn finish(
     args: &BenchArgs,
-    suite: &[(String, String)],
+    suite: &[SuitePrompt],
     (header, mut rows): (Option<Header>, Vec<Row>),
     baseline: Option<&Report>,
 ) -> Result<ExitCode> {
-    rows.retain(|row| args.context.is_empty() || row.case.category != ALL); // depths have nothing in common
+    let is_sum = |row: &Row| row.case.category.strip_suffix(attached::FIRST).unwrap_or(&row.case.category) == ALL;
+    rows.retain(|row| args.context.is_empty() || !is_sum(row)); // depths have nothing in common
+    depth::sort(&mut rows);
     let report = Report {
         suite_sha256: digest(suite),
         prompts: suite.len(),
@@ -111,9 +118,11 @@ fn finish(
         max_tokens: args.decode.sample.max_tokens.min(ANSWER_TOKENS),
         temperature: args.decode.sample.temperature,
         header,
+        matrix: matrix::of(&rows),
         rows,
     };
-    let mut text = table(&report.rows);
+    let mut text = matrix::text(&report.matrix);
+    text.push_str(&table(&report.rows));
     if !args.context.is_empty() {
         text.push_str(&depth::findings(&report.rows));
     }
@@ -126,6 +135,10 @@ fn finish(
     }
     if let Some(path) = &args.csv {
         write_file(path, args.force, csv(&report.rows)?.as_bytes())?;
+    }
+    if let Some(path) = &args.html {
+        let model = report.header.as_ref().map_or("", |header| header.model.name.as_str());
+        write_file(path, args.force, &bench_page(model, &report)?)?;
     }
     let is_worse = baseline.is_some_and(|baseline| is_worse(&report, baseline));
     let differs = report.temperature == 0.0 && report.rows.iter().any(Row::differs);
@@ -143,7 +156,7 @@ fn or<T: Clone + PartialEq>(list: &[T], one: &T) -> Vec<T> {
     each
 }
 
-fn suite(args: &BenchArgs) -> Result<Vec<(String, String)>> {
+fn suite(args: &BenchArgs) -> Result<Vec<SuitePrompt>> {
     let paths: Vec<Option<&Path>> =
         if args.suite.is_empty() { vec![None] } else { args.suite.iter().map(|path| Some(path.as_path())).collect() };
     let mut suite = Vec::new();
@@ -151,19 +164,22 @@ fn suite(args: &BenchArgs) -> Result<Vec<(String, String)>> {
         suite.extend(super::suite::suite(path)?);
     }
     for name in &args.categories {
-        if !suite.iter().any(|(category, _)| category == name) {
-            let known: BTreeSet<&str> = suite.iter().map(|(category, _)| category.as_str()).collect();
+        if !suite.iter().any(|prompt: &SuitePrompt| prompt.category == *name) {
+            let known: BTreeSet<&str> = suite.iter().map(|prompt| prompt.category.as_str()).collect();
             let known: Vec<&str> = known.into_iter().collect();
             bail!("the suite has no category '{name}'; it has: {}", known.join(", "));
         }
     }
-    suite.retain(|(category, _)| args.categories.is_empty() || args.categories.contains(category));
+    suite.retain(|prompt| args.categories.is_empty() || args.categories.contains(&prompt.category));
+    if args.decode.sample.raw && suite.iter().any(|prompt| prompt.turns.len() > 1) {
+        bail!("a prompt of the suite is a conversation, which needs the chat template; leave out --raw");
+    }
     Ok(suite)
 }
 
-fn digest(suite: &[(String, String)]) -> String {
+fn digest(suite: &[SuitePrompt]) -> String {
     let mut sha = Sha256::new();
-    suite.iter().for_each(|(category, prompt)| sha.update(format!("{category}\0{prompt}\0")));
+    suite.iter().for_each(|prompt| sha.update(format!("{}\0{}\0", prompt.category, prompt.turns.join("\0"))));
     sha.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -219,14 +235,14 @@ struct Measured {
 fn measure(
     (args, stop): (&BenchArgs, &StopSignal),
     plan: &DrafterCases,
-    suite: &[(String, String)],
+    suite: &[SuitePrompt],
     samples: &mut BTreeMap<Case, Vec<Sample>>,
 ) -> Result<Measured> {
     let (drafter, mut reported) = (plan.model.drafter.as_str(), 0);
     let mut driver = Driver::new(super::engine::spawn(super::recipe::recipe(&plan.model)?, plan.settings)?);
     stop.watch(&mut driver);
-    let (_, warm_up) = suite.first().context("the suite holds no prompts")?;
-    answer(&mut driver, (args, stop), warm_up)?;
+    let warm_up = suite.first().context("the suite holds no prompts")?;
+    answer(&mut driver, (args, stop), &[], warm_up.opening())?;
     super::output::report_idle(&driver);
     let loaded = driver.session().notices().map(str::to_owned).collect();
     is_there(plan.settings.drafter, driver.session().header())?;
@@ -241,17 +257,17 @@ fn measure(
                 DraftLenMode::Fixed => Command::SetDraftLen { draft_len: case.draft_len },
                 DraftLenMode::Auto => Command::SetAutoDraftLen,
             });
-            for (category, prompt) in suite {
-                answer(&mut driver, (args, stop), prompt)?;
+            for prompt in suite {
+                let category = prompt.category.clone();
+                let case = Case { drafter: drafter.into(), rule: rule.clone(), k: k.clone(), category };
+                converse(&mut driver, (args, stop), &prompt.turns, |driver, turn| {
+                    super::output::report_new_notices(driver, &mut reported);
+                    let sample = Sample::of(turn, true);
+                    samples.entry(Case { category: ALL.into(), ..case.clone() }).or_default().push(sample.clone());
+                    samples.entry(case.clone()).or_default().push(sample);
+                })?;
                 done += 1;
                 taskbar.at(done, all as u64);
-                super::output::report_new_notices(&driver, &mut reported);
-                let turn = driver.session().turn().context("nothing was measured; please report this")?;
-                let sample = Sample::of(turn, true);
-                let case =
-                    Case { drafter: drafter.into(), rule: rule.clone(), k: k.clone(), category: category.clone() };
-                samples.entry(Case { category: ALL.into(), ..case.clone() }).or_default().push(sample.clone());
-                samples.entry(case).or_default().push(sample);
             }
         }
     }
@@ -275,11 +291,33 @@ fn no_drafter(drafter: DrafterKind) -> String {
     format!("the drafter {drafter} cannot draft here: its model is not loaded; choose another, or name its model")
 }
 
-fn answer(driver: &mut Driver, (args, stop): (&BenchArgs, &StopSignal), prompt: &str) -> Result<()> {
+/// Asks all turns of a prompt, each after the answer to the one before, and shows every answer to `measured`.
+fn converse(
+    driver: &mut Driver,
+    common: (&BenchArgs, &StopSignal),
+    turns: &[String],
+    mut measured: impl FnMut(&Driver, &Turn),
+) -> Result<()> {
+    let mut before = Vec::new();
+    for said in turns {
+        answer(driver, common, &before, said)?;
+        let turn = driver.session().turn().context("nothing was measured; please report this")?;
+        measured(driver, turn);
+        before.push(Message { role: Speaker::User, content: said.clone() });
+        before.push(Message { role: Speaker::Assistant, content: turn.answer(Lane::Speculative).text() });
+    }
+    Ok(())
+}
+
+/// Asks for an answer to `said` after the messages before it.
+fn answer(driver: &mut Driver, (args, stop): (&BenchArgs, &StopSignal), before: &[Message], said: &str) -> Result<()> {
     let prompt = if args.decode.sample.raw {
-        Prompt::Raw(prompt.to_owned())
+        Prompt::Raw(said.to_owned())
     } else {
-        Prompt::Chat(super::run_args::conversation(&args.decode.sample, prompt.to_owned()))
+        let mut messages = super::run_args::conversation(&args.decode.sample, said.to_owned());
+        let last = messages.len().saturating_sub(1);
+        messages.splice(last..last, before.iter().cloned());
+        Prompt::Chat(messages)
     };
     match driver.answer(prompt) {
         Outcome::Answered => Ok(()),

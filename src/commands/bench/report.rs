@@ -7,13 +7,14 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use anyhow::Result;
-use draftscope::protocol::statistics::quantiles;
-use draftscope::protocol::{DrafterInfo, Header, Lane, VerifyRule};
+use draftscope::protocol::{DrafterInfo, Header, VerifyRule};
 use draftscope::session::text::one_line;
-use draftscope::session::{DISTURBED, HeaderDifference, Speedup, Turn, header_diff};
+use draftscope::session::{DISTURBED, HeaderDifference, header_diff};
 use serde::{Deserialize, Serialize};
 
 use super::acceptance::{AcceptanceChange, lines as acceptance_lines};
+use super::matrix::{CaseMatrix, Figures};
+use super::sample::{DraftTimings, Quantiles, Sample};
 
 /// Answers of a case that a spread needs at least.
 pub(super) const ENOUGH: usize = 5;
@@ -48,20 +49,18 @@ impl Case {
     }
 }
 
-/// Median, 10th and 90th percentile of repeated measurements.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Quantiles {
-    pub(super) p10: f64,
-    pub(super) median: f64,
-    pub(super) p90: f64,
-}
-
 /// The figures of a case.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Row {
     #[serde(flatten)]
     pub(super) case: Case,
-    answers: usize,
+    pub(super) answers: usize,
+    /// Drafts over all answers under the names of llama.cpp's server.
+    #[serde(default)]
+    timings: DraftTimings,
+    /// For the matrix.
+    #[serde(skip)]
+    pub(super) figures: Figures,
     pub(super) speedup: Option<Quantiles>,
     /// Medians of the ends of the answers' intervals.
     #[serde(default)]
@@ -74,6 +73,14 @@ pub(super) struct Row {
     pub(super) speculative_tokens_per_second: Option<Quantiles>,
     pub(super) plain_tokens_per_second: Option<Quantiles>,
     pub(super) tokens_per_round: Option<Quantiles>,
+    /// Tokens of the prompts; null where a server does not report them.
+    #[serde(default)]
+    pub(super) prompt_tokens: Option<Quantiles>,
+    /// T(1) and T(k + 1) in microseconds; null where a server does not report them.
+    #[serde(default)]
+    pub(super) one_row_us: Option<Quantiles>,
+    #[serde(default)]
+    pub(super) drafted_us: Option<Quantiles>,
     pub(super) draft_acceptance_rate: Option<f64>,
     /// The same of each answer, in the order of repeats and prompts; null where nothing was drafted.
     #[serde(default)]
@@ -97,44 +104,10 @@ pub(super) struct Report {
     pub(super) max_tokens: u32,
     pub(super) temperature: f32,
     pub(super) header: Option<Header>,
+    /// Acceptance by category, computed from the same answers as the rows.
+    #[serde(skip_deserializing)]
+    pub(super) matrix: Vec<CaseMatrix>,
     pub(super) rows: Vec<Row>,
-}
-
-/// The figures of one answer.
-#[derive(Clone)]
-pub(super) struct Sample {
-    speedup: Option<Speedup>,
-    speculative: Option<f64>,
-    plain: Option<f64>,
-    tokens_per_round: Option<f64>,
-    accepted: u64,
-    drafted: u64,
-    offered_per_pos: Vec<u64>,
-    accepted_per_pos: Vec<u64>,
-    is_identical: Option<bool>,
-}
-
-impl Sample {
-    pub(super) fn of(turn: &Turn, has_plain: bool) -> Self {
-        let fast = turn.answer(Lane::Speculative).stats();
-        Self {
-            speedup: turn.speedup(),
-            speculative: fast.tokens_per_second(),
-            plain: turn.tokens_per_second(Lane::Plain),
-            tokens_per_round: fast.mean_tokens_per_round(),
-            accepted: fast.accepted(),
-            drafted: fast.drafted(),
-            offered_per_pos: fast.offered_per_pos().to_vec(),
-            accepted_per_pos: fast.accepted_per_pos().to_vec(),
-            is_identical: has_plain.then(|| turn.agreement().is_some_and(|agreement| agreement.divergence.is_none())),
-        }
-    }
-}
-
-impl Sample {
-    fn acceptance(&self) -> Option<f64> {
-        (self.drafted > 0).then(|| self.accepted as f64 / self.drafted as f64)
-    }
 }
 
 /// Adds lists up, place by place.
@@ -147,13 +120,6 @@ fn sums<'a>(lists: impl Iterator<Item = &'a [u64]>) -> Vec<u64> {
     sums
 }
 
-impl Quantiles {
-    /// Interpolates linearly between two values; none without values.
-    pub(super) fn of(values: impl Iterator<Item = f64>) -> Option<Self> {
-        quantiles(values.collect(), [0.1, 0.5, 0.9]).map(|[p10, median, p90]| Self { p10, median, p90 })
-    }
-}
-
 impl Row {
     pub(super) fn of(case: Case, samples: &[Sample]) -> Self {
         let all = |value: fn(&Sample) -> Option<f64>| Quantiles::of(samples.iter().filter_map(value));
@@ -162,6 +128,11 @@ impl Row {
         Self {
             case,
             answers: samples.len(),
+            timings: DraftTimings {
+                draft_n: (drafted > 0).then_some(drafted),
+                draft_n_accepted: (drafted > 0).then_some(accepted),
+            },
+            figures: Figures::of(samples),
             speedup: all(|s| s.speedup.map(|speedup| speedup.value)),
             speedup_low: all(|s| s.speedup.map(|speedup| speedup.low)).map(|q| q.median),
             speedup_high: all(|s| s.speedup.map(|speedup| speedup.high)).map(|q| q.median),
@@ -169,6 +140,9 @@ impl Row {
             speculative_tokens_per_second: all(|s| s.speculative),
             plain_tokens_per_second: all(|s| s.plain),
             tokens_per_round: all(|s| s.tokens_per_round),
+            prompt_tokens: all(|s| s.prompt_tokens),
+            one_row_us: all(|s| s.one_row_us),
+            drafted_us: all(|s| s.drafted_us),
             draft_acceptance_rate: (drafted > 0).then(|| accepted as f64 / drafted as f64),
             acceptance_by_answer: samples.iter().map(Sample::acceptance).collect(),
             offered_per_pos: sums(samples.iter().map(|s| s.offered_per_pos.as_slice())),
@@ -232,7 +206,7 @@ pub(super) fn table(rows: &[Row]) -> String {
 type Cell = fn(&Row) -> String;
 
 /// The columns of the table.
-const COLUMNS: [(&str, Cell); 16] = [
+const COLUMNS: [(&str, Cell); 18] = [
     ("drafter", |row| row.case.drafter.clone()),
     ("rule", |row| row.case.rule.clone()),
     ("k", |row| row.case.k.clone()),
@@ -248,6 +222,8 @@ const COLUMNS: [(&str, Cell); 16] = [
     ("plain_tokens_per_second_median", |row| number(row.plain_tokens_per_second.map(|q| q.median))),
     ("tokens_per_round_median", |row| number(row.tokens_per_round.map(|q| q.median))),
     ("draft_acceptance_rate", |row| number(row.draft_acceptance_rate)),
+    ("draft_n", |row| row.timings.draft_n.map_or(String::new(), |count| count.to_string())),
+    ("draft_n_accepted", |row| row.timings.draft_n_accepted.map_or(String::new(), |count| count.to_string())),
     ("identical", |row| row.identical.map_or(String::new(), |identical| identical.to_string())),
 ];
 
@@ -396,6 +372,8 @@ mod tests {
         let row = Row {
             case,
             answers: 5,
+            timings: DraftTimings::default(),
+            figures: Figures::default(),
             speedup,
             speedup_low: None,
             speedup_high: None,
@@ -403,6 +381,9 @@ mod tests {
             speculative_tokens_per_second: None,
             plain_tokens_per_second: None,
             tokens_per_round: None,
+            prompt_tokens: None,
+            one_row_us: None,
+            drafted_us: None,
             draft_acceptance_rate: None,
             acceptance_by_answer: Vec::new(),
             offered_per_pos: Vec::new(),
@@ -411,7 +392,16 @@ mod tests {
         };
         let header = Some(Header { device: "cpu (avx2)".into(), ..Header::default() });
         let (suite_sha256, prompts, repeats, max_tokens) = ("ab".repeat(32), 4, 1, 64);
-        Report { suite_sha256, prompts, repeats, max_tokens, temperature: 0.0, header, rows: vec![row] }
+        Report {
+            suite_sha256,
+            prompts,
+            repeats,
+            max_tokens,
+            temperature: 0.0,
+            header,
+            matrix: Vec::new(),
+            rows: vec![row],
+        }
     }
 
     #[test]

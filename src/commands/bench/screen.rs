@@ -16,7 +16,7 @@ use draftscope::protocol::{Baseline, Event, EventKind, Lane, Settings};
 use draftscope::tui::{Offscreen, TuiOptions};
 
 use super::super::run_args::ANSWER_TOKENS;
-use super::report::Quantiles;
+use super::sample::Quantiles;
 
 /// Smallest allowed speed with the screen, as a share of the speed without it.
 const LEAST: f64 = 0.97;

@@ -17,7 +17,7 @@ use draftscope::protocol::{Costs, Lane, Settings};
 use draftscope::session::{Figure, LaneStats, Speedup, Turn, at_least_one_row};
 use serde::Serialize;
 
-use super::super::suite::Suite;
+use super::super::suite::Openings;
 
 /// Timing turns before a prompt, and again after it, each following one warm-up turn. A turn times every width once.
 const TURNS: usize = 8;
@@ -152,7 +152,7 @@ pub(super) fn race(
     recipe: &LoadOptions,
     settings: Settings,
     args: &ExplainArgs,
-    suite: &Suite,
+    suite: &Openings,
     (cost, probed): (&CostCurve, &[(String, Turn)]),
 ) -> Result<Measured> {
     let k = usize::from(settings.draft_len);

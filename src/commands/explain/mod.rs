@@ -30,7 +30,7 @@ use draftscope::session::{LaneStats, Turn, at_least_one_row, has_ceiling};
 use serde::Serialize;
 
 use super::run_args::ANSWER_TOKENS;
-use super::suite::{Suite, suite};
+use super::suite::{Openings, openings, suite};
 use measured::Measured;
 use tree::{Tree, per_draft};
 
@@ -105,7 +105,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
     if args.decode.sample.temperature > 0.0 {
         bail!("explain needs greedy decoding; leave out --temperature");
     }
-    let suite = suite(args.suite.as_deref())?;
+    let suite = openings(&suite(args.suite.as_deref())?);
     let recipe = super::recipe::recipe(&args.model)?;
     let settings = settings(args)?;
     super::run_args::report_short_answers(&args.decode);
@@ -183,7 +183,7 @@ fn prompt(args: &ExplainArgs, text: &str) -> Prompt {
 type Answered = (Option<Header>, Vec<(String, Turn)>);
 
 /// Answers every prompt. One prompt runs first as warm-up.
-fn answer(recipe: &LoadOptions, settings: Settings, args: &ExplainArgs, suite: &Suite) -> Result<Answered> {
+fn answer(recipe: &LoadOptions, settings: Settings, args: &ExplainArgs, suite: &Openings) -> Result<Answered> {
     let mut driver = Driver::new(super::engine::spawn(recipe.clone(), settings)?);
     for (_, text) in suite.iter().take(1).chain(suite) {
         ask(&mut driver, args, text)?;

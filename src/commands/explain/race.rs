@@ -20,7 +20,7 @@ use rand_chacha::rand_core::{RngCore, SeedableRng};
 use serde::Serialize;
 
 use super::super::output::say;
-use super::super::suite::Suite;
+use super::super::suite::Openings;
 use super::{prompt, write};
 
 /// The result of the race.
@@ -60,7 +60,7 @@ pub(super) fn run(
     choices: &[DraftLenArg],
     recipe: LoadOptions,
     settings: Settings,
-    suite: &Suite,
+    suite: &Openings,
 ) -> Result<ExitCode> {
     let mode = if choices.contains(&DraftLenArg::Auto) { DraftLenMode::Auto } else { DraftLenMode::Fixed };
     let driver = Driver::new(super::super::engine::spawn(recipe, Settings { draft_len_mode: mode, ..settings })?);

@@ -93,7 +93,7 @@ fn prompts(args: &IdentityArgs) -> Result<Vec<String>> {
     };
     let all = super::suite::parse_suite(&text)?;
     let count = if args.limit == 0 { all.len() } else { all.len().min(args.limit as usize) };
-    Ok((0..count).map(|i| all[i * all.len() / count].1.clone()).collect())
+    Ok((0..count).map(|i| all[i * all.len() / count].opening().to_owned()).collect())
 }
 
 fn bench(args: &IdentityArgs) -> Result<Bench> {

@@ -207,7 +207,8 @@ impl Decoder {
         }
         watch.exclude(emit(EventKind::Scored { round, rows, verify_us, sample_us }));
 
-        let verdict = verifier(self.settings.rule).verify(&self.round_ctx(draft_len), &drafts, &target);
+        let mut verdict = verifier(self.settings.rule).verify(&self.round_ctx(draft_len), &drafts, &target);
+        verdict.next_in_draft_vocab = self.drafter.has_token(verdict.next);
         let kept = kept_rows(&verdict); // anchor + accepted drafts stay
         let mut committed: Vec<TokenId> = kept[1..].iter().map(|row| input[*row]).collect();
         committed.push(verdict.next);

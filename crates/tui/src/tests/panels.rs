@@ -76,6 +76,56 @@ fn panels_in_ascii() {
     }
 }
 
+/// [`first_turn`] with a drafter whose vocabulary lacks the third round's token.
+fn with_a_small_vocabulary() -> Script {
+    let mut script = first_turn();
+    for event in script.events.iter_mut().filter(|event| event.lane == Lane::Speculative) {
+        if let EventKind::Verified { round, verdict } = &mut event.kind {
+            verdict.next_in_draft_vocab = Some(*round != 3);
+        }
+    }
+    script
+}
+
+#[test]
+fn a_token_that_the_drafter_lacks_is_marked_counted_and_explained() {
+    let script = with_a_small_vocabulary();
+    let options = || TuiOptions { no_color: true, ..TuiOptions::default() };
+    let chat = Stage::new(&script, options()).screen(140, 42);
+    assert!(chat.contains("¬not in the drafter's vocabulary 1"), "{chat}");
+    assert_eq!(chat.matches('¬').count(), 2, "in the text and in the legend\n{chat}");
+    let rounds = Stage::new(&script, TuiOptions { page: Page::Rounds, ..options() }).screen(140, 42);
+    assert!(rounds.contains('¬'), "{rounds}");
+    let mut inspect = Stage::new(&script, TuiOptions { page: Page::Rounds, ..options() });
+    inspect.press("<Up><Up><Up><Up><Enter>");
+    let shown: String = inspect.screen(140, 42).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(shown.contains("vocabulary has no such token"), "{shown}");
+    let ascii = Stage::new(&script, TuiOptions { ascii: true, ..options() }).screen(140, 42);
+    assert!(ascii.contains("Nnot in the drafter's vocabulary 1"), "{ascii}");
+    let without = Stage::new(&first_turn(), options()).screen(140, 42);
+    assert!(!without.contains('¬'), "other drafters have all tokens\n{without}");
+}
+
+#[test]
+fn with_more_context_the_panel_has_a_row_for_each_figure() {
+    let mut script = Script::prompted("Count.", "1");
+    for _ in 0..60 {
+        script.round(&[(" color", 0.4), (" of", 0.9)], &[(" color", 0.6), (" of", 0.9), (" the", 0.7)]);
+        script.plain(" color");
+    }
+    script.finish(Lane::Speculative, StopReason::MaxTokens);
+    let screen = Stage::new(&script, TuiOptions { page: Page::Speed, ..TuiOptions::default() }).screen(160, 70);
+    let line = |name: &str| {
+        let found = screen.lines().find(|line| line.contains(name));
+        found.unwrap_or_else(|| panic!("no {name}\n{screen}")).to_owned()
+    };
+    assert!(line("positions").contains("40–"), "{screen}");
+    assert!(line("tok/round").contains("3.00"), "{screen}");
+    assert!(line("T(k+1)").contains("13.5") && line("T(1) in ms").contains("10.8"), "{screen}");
+    let panel = screen.split("With more context").nth(1).unwrap();
+    assert!(panel.lines().any(|line| line.contains("speedup") && line.contains('×')), "{screen}");
+}
+
 #[test]
 fn a_tree_is_not_weighed_as_a_chain() {
     let mut stage = Stage::new(&trees(), TuiOptions { page: Page::Speed, ..TuiOptions::default() });

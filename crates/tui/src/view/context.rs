@@ -1,13 +1,15 @@
-//! What changes as the context grows: the share of drafts accepted, and T(1).
+//! What changes as the context grows: the share of drafts accepted, tokens per round, times of passes, and the speedup.
 //!
 //! Invariant: columns are ranges of positions of equal width in the shown turn; what was not measured in a range is a dash.
 
 use draftscope_session::{ContextSlice, by_context};
 
 use super::prelude::*;
+use super::values::number;
 
-/// Height of the panel.
-pub(super) const HEIGHT: u16 = 3 + FRAME;
+/// Height of the panel, and the least: the last rows are left out where there is no room.
+pub(super) const HEIGHT: u16 = 6 + FRAME;
+pub(super) const LEAST: u16 = 3 + FRAME;
 
 /// Width of the names, and of a column.
 const NAME: usize = 11;
@@ -22,7 +24,8 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     }
     let inner = framed(screen.panel(" With more context "), area, frame);
     let slices = slices(screen, inner.width);
-    let most = slices.iter().filter_map(|slice| slice.one_row_us).fold(0.0, f64::max);
+    let most = slices.iter().flat_map(|slice| [slice.one_row_us, slice.drafted_us]).flatten().fold(0.0, f64::max);
+    let best = slices.iter().filter_map(|slice| slice.speedup).fold(1.0, f64::max);
     let row = |name: &str, cells: Vec<(String, Option<f64>)>| {
         let mut spans = vec![Span::styled(fit(name, NAME), screen.theme[Role::TextDim])];
         for (text, share) in cells {
@@ -41,6 +44,9 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         row("positions", column(&|slice| (format!("{}–{}", slice.from, slice.to), None))),
         row("accepted", column(&|slice| (of_share(slice.accepted_share), slice.accepted_share))),
         row("T(1) in ms", column(&|slice| (of_time(slice.one_row_us), slice.one_row_us.map(|us| us / most)))),
+        row("T(k+1)", column(&|slice| (of_time(slice.drafted_us), slice.drafted_us.map(|us| us / most)))),
+        row("tok/round", column(&|slice| (number(slice.tokens_per_round, 2), None))),
+        row("speedup", column(&|slice| (of_speedup(slice.speedup), slice.speedup.map(|speedup| speedup / best)))),
     ];
     put(lines, inner, frame);
 }
@@ -58,6 +64,10 @@ fn slices(screen: Screen, width: u16) -> Vec<ContextSlice> {
 
 fn of_share(share: Option<f64>) -> String {
     share.map_or_else(|| "–".to_owned(), |share| format!("{:.0} %", share * 100.0))
+}
+
+fn of_speedup(speedup: Option<f64>) -> String {
+    speedup.map_or_else(|| "–".to_owned(), |speedup| format!("{speedup:.2}×"))
 }
 
 fn of_time(us: Option<f64>) -> String {

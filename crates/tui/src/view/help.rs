@@ -198,6 +198,8 @@ fn marks() -> Vec<(String, String, Role)> {
     let mark = |(of, name): (Fate, &str)| (fate::sign(of).to_owned(), name.to_owned(), fate::role(of));
     let mut marks: Vec<_> = named.chain(more).map(mark).collect();
     marks.push((fate::DEPARTED.to_owned(), format!("accepted, {}", fate::DEPARTED_NAME), Role::TokenDeparted));
+    let [undraftable, _] = fate::UNDRAFTABLE_NAMES;
+    marks.push((fate::UNDRAFTABLE.to_owned(), format!("the target's token, {undraftable}"), Role::TokenRecovered));
     marks
 }
 

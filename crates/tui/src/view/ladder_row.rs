@@ -7,7 +7,7 @@ use crate::selection::RoundAt;
 use super::ladder_grid::{GAP, Grid, LABEL, MARK, NUMBER, took};
 use super::prelude::*;
 use super::screen::marked;
-use super::values::{draft_p, draft_sign, fate_of, next_fate, number, short, sign};
+use super::values::{draft_p, draft_sign, fate_of, next_fate, next_sign, number, short};
 
 /// Width of a time in words.
 const TOOK: usize = 8;
@@ -143,7 +143,7 @@ fn added(screen: Screen, grid: &Grid, round: &Round) -> Vec<Part> {
     let Some((piece, column)) = round.next_piece().zip(round.next_index()) else {
         return vec![(" ".repeat(MARK + grid.word + NUMBER), screen.theme[Role::TextDim])];
     };
-    let (role, mark) = sign(next_fate(round));
+    let (role, mark) = next_sign(round);
     let style = screen.theme[role];
     let p = round.prediction(column).and_then(|row| row.find(piece.id)).map(|found| found.1);
     let mut parts = vec![(format!("{mark} "), undecorated(style))];

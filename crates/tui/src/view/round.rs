@@ -12,7 +12,7 @@ use super::prelude::*;
 use super::screen::marked;
 use super::token_cell::TokenCell;
 use super::tree;
-use super::values::{draft_p, draft_sign, duration, fate_of, next_fate, position, short, sign};
+use super::values::{draft_p, draft_sign, duration, fate_of, next_fate, next_sign, position, short, sign};
 
 /// Width of the row labels.
 const LABEL: usize = 9;
@@ -280,7 +280,7 @@ pub(super) fn own(round: &Round, index: usize) -> Option<Own> {
     let plain = |piece: &Piece, p| Some(Own { mark: "", name: text::inline(piece), p, role: Role::Text });
     if let Some(piece) = round.next_index().filter(|at| *at == index).and_then(|_| round.next_piece()) {
         let p = row.and_then(|row| row.find(piece.id)).map(|found| found.1);
-        let (role, mark) = sign(next_fate(round));
+        let (role, mark) = next_sign(round);
         return Some(Own { mark, name: text::inline(&piece), p, role });
     }
     if let Some(own) = round.own_piece(index) {

@@ -89,7 +89,7 @@ pub(super) fn acceptance(screen: Screen, area: Rect, frame: &mut Frame) {
     let positions = rows.take(positions::height(screen), 3);
     let context = match context_height(screen, area.width) {
         0 => 0,
-        height => rows.take(height, height),
+        height => rows.take(height, context::LEAST),
     };
     let calibration = match calibration_height(screen) {
         0 => 0,

@@ -87,7 +87,9 @@ fn committed(screen: Screen, token: TranscriptToken, (text, style, look): (&str,
     let mark = if token.departs { fate::DEPARTED } else { fate::mark(token.fate) };
     let inner = text.trim_start_matches(' ');
     flow.push(&text[..text.len() - inner.len()], undecorated(style));
-    if screen.has_signs() {
+    if token.undraftable {
+        flow.push(fate::UNDRAFTABLE, undecorated(style));
+    } else if screen.has_signs() {
         flow.push(mark, undecorated(style));
     }
     if token.piece.special {

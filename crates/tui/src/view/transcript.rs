@@ -151,7 +151,8 @@ pub(super) fn legend(screen: Screen, width: u16) -> Line<'static> {
         let mut spans = vec![Span::raw(" ")];
         // the rare mark is explained where there is room
         for entry in all.iter().filter(|entry| length == 0 || entry.role != Role::TokenDeparted) {
-            let mark = if screen.has_signs() { entry.mark } else { "" };
+            let is_always_shown = entry.mark == fate::UNDRAFTABLE;
+            let mark = if screen.has_signs() || is_always_shown { entry.mark } else { "" };
             let style = screen.theme[entry.role];
             spans.push(Span::styled(mark, undecorated(style)));
             spans.push(Span::styled(entry.names[length], style));
@@ -199,6 +200,10 @@ fn entries(screen: Screen) -> Vec<Entry> {
     if screen.turn().is_some_and(|turn| turn.answer(Lane::Speculative).departures().next().is_some()) {
         let names = [fate::DEPARTED_NAME; 2];
         all.push(Entry { mark: fate::DEPARTED, names, role: Role::TokenDeparted, count: None });
+    }
+    if let Some(count) = answer.and_then(|answer| answer.stats().undraftable()).filter(|count| *count > 0) {
+        let (names, role) = (fate::UNDRAFTABLE_NAMES, Role::TokenRecovered);
+        all.push(Entry { mark: fate::UNDRAFTABLE, names, role, count: Some(count) });
     }
     all
 }

@@ -7,7 +7,7 @@ use draftscope_protocol::NodeWorth;
 use draftscope_session::explain;
 
 use super::prelude::*;
-use super::values::{draft_sign, next_fate, short, sign};
+use super::values::{draft_sign, next_sign, short};
 
 /// Width of a node with its branch, at most, and of the numbers after it.
 const NODE: usize = 30;
@@ -91,7 +91,7 @@ fn worth(worth: &NodeWorth) -> String {
 
 /// The target's own token after the accepted path.
 fn end(screen: Screen, round: &Round, branch: (&str, usize)) -> Line<'static> {
-    let (role, mark) = sign(next_fate(round));
+    let (role, mark) = next_sign(round);
     let piece = round.next_piece().unwrap_or_default();
     let p = round.prediction(round.drafts.len()).and_then(|row| row.find(piece.id)).map(|found| found.1);
     let before = format!("{mark} ");

@@ -82,6 +82,12 @@ pub(super) fn next_fate(round: &Round) -> Fate {
     })
 }
 
+/// Role and mark of the target's own token; one that the drafter's vocabulary lacks has its own mark.
+pub(super) fn next_sign(round: &Round) -> (Role, &'static str) {
+    let (role, mark) = sign(next_fate(round));
+    (role, if round.next_is_undraftable() { fate::UNDRAFTABLE } else { mark })
+}
+
 /// The target's probability of the draft itself.
 pub(super) fn draft_p(round: &Round, column: usize) -> Option<f32> {
     let judged = round.judgement(column).and_then(|judgement| judgement.p);

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use draftscope::engine::measure::Timing;
 use draftscope::session::text::one_line;
 
-use super::super::report::{Quantiles, Row};
+use super::super::report::Row;
+use super::super::sample::Quantiles;
 use super::{DeviceFigures, DeviceReport, SelfTest};
 
 /// What a cell without a figure shows.

@@ -20,6 +20,7 @@ use serde::Serialize;
 
 use super::super::run_args::ANSWER_TOKENS;
 use super::super::signals::StopSignal;
+use super::super::suite::SuitePrompt;
 use super::ALL;
 use super::report::Row;
 
@@ -92,7 +93,7 @@ enum SelfTest {
 }
 
 /// Measures both devices and writes the report.
-pub(super) fn run(args: &BenchArgs, suite: &[(String, String)]) -> Result<ExitCode> {
+pub(super) fn run(args: &BenchArgs, suite: &[SuitePrompt]) -> Result<ExitCode> {
     let path = args.report.as_deref().context("no file is named; please report this")?;
     let files = std::iter::once(path).chain(args.json.as_deref());
     for file in files {
@@ -131,12 +132,7 @@ pub(super) fn run(args: &BenchArgs, suite: &[(String, String)]) -> Result<ExitCo
 }
 
 /// Measures one device: passes alone, then every k over the suite.
-fn figures(
-    args: &BenchArgs,
-    model: &ModelArgs,
-    suite: &[(String, String)],
-    stop: &StopSignal,
-) -> Result<DeviceFigures> {
+fn figures(args: &BenchArgs, model: &ModelArgs, suite: &[SuitePrompt], stop: &StopSignal) -> Result<DeviceFigures> {
     let asked = model.device.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
     super::super::output::say(&format!("--device {asked}: timing passes"));
     let recipe = super::super::recipe::recipe(model)?;

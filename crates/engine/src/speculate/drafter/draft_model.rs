@@ -153,6 +153,10 @@ impl Drafter for ModelDrafter {
         self.model.device_work()
     }
 
+    fn has_token(&self, token: TokenId) -> Option<bool> {
+        self.model.writes(token)
+    }
+
     fn settle(&mut self, committed: &[TokenId]) -> Result<(), ModelError> {
         // not the anchor: it runs when drafting, since its logits predict the first draft
         if self.room(committed.len()) > 0 {

@@ -135,6 +135,14 @@ impl Drafter for DrafterSet {
         Ok(Box::new(Self { members, kind: self.kind, notices: VecDeque::new(), tap: self.tap.clone() }))
     }
 
+    /// Copies beside a drafter can be any token of the text, so that a chain with them lacks none.
+    fn has_token(&self, token: TokenId) -> Option<bool> {
+        let active = self.kind.chain();
+        let drafters = self.members.iter().filter(|member| active.contains(&member.kind));
+        let known: Option<Vec<bool>> = drafters.map(|member| member.drafter.as_ref().ok()?.has_token(token)).collect();
+        known.filter(|known| !known.is_empty()).map(|known| known.contains(&true))
+    }
+
     fn device_work(&self) -> Option<DeviceWork> {
         let drafters = self.members.iter().filter_map(|member| member.drafter.as_ref().ok());
         drafters.filter_map(|drafter| drafter.device_work()).reduce(DeviceWork::and)

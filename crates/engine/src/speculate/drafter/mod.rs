@@ -68,6 +68,12 @@ pub trait Drafter {
         None
     }
 
+    /// Whether its vocabulary has a token, so that it could draft it; `None` if that has every token of the target, or is not
+    /// what limits it.
+    fn has_token(&self, _token: TokenId) -> Option<bool> {
+        None
+    }
+
     /// Whether all committed tokens must be [read again](Drafter::reread), because the meaning of its slots changed.
     fn wants_reread(&self) -> bool {
         false
