@@ -55,6 +55,7 @@ pub mod text;
 mod thought;
 mod timeline;
 pub mod trace;
+mod transcript;
 mod turn;
 mod what_if;
 
@@ -100,7 +101,8 @@ pub use speedup::{DISTURBED, Figure, Speedup, Trust, WINDOW};
 pub use stats::LaneStats;
 pub use thought::PartStats;
 pub use timeline::{Timeline, TurnSpan};
-pub use turn::{Answer, Token, TranscriptToken, Turn};
+pub use transcript::TranscriptToken;
+pub use turn::{Answer, Token, Turn};
 pub use what_if::{Reply, WhatIf, what_if};
 
 /// Turns kept, and bytes of their prompts: far more than people type, and than a suite has.

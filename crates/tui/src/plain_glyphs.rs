@@ -23,6 +23,8 @@ const SIGNS: &[(&str, &str)] = &[
     ("▪", ";"),
     ("≠", "/"),
     ("■", "]"),
+    ("§", ")"),
+    ("⊘", "["),
     ("⏎", "$"),
     ("⇥␛␡", "\\"),
     (SPACE, "_"),
@@ -140,10 +142,11 @@ mod tests {
             Fate::Rejected,
             Fate::NotReached,
             Fate::Pending,
+            Fate::Refused,
         ];
-        let signs = fates.map(fate::sign).into_iter().chain([fate::DEPARTED]);
+        let signs = fates.map(fate::sign).into_iter().chain([fate::DEPARTED, fate::FORCED]);
         let plain: HashSet<_> =
             signs.map(|sign| SIGNS.iter().find(|(glyph, _)| *glyph == sign).map(|(_, plain)| *plain)).collect();
-        assert_eq!((plain.len(), plain.contains(&None)), (fates.len() + 1, false), "{plain:?}");
+        assert_eq!((plain.len(), plain.contains(&None)), (fates.len() + 2, false), "{plain:?}");
     }
 }

@@ -12,6 +12,7 @@ mod any_events;
 mod compare;
 mod diff;
 mod fleet;
+mod grammar;
 mod lessons;
 mod panels;
 mod presenter;

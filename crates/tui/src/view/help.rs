@@ -190,6 +190,7 @@ fn marks() -> Vec<(String, String, Role)> {
         (Fate::Rejected, "rejected: the first draft that the target does not write"),
         (Fate::NotReached, "not reached: after a rejected one, never judged"),
         (Fate::Pending, "drafted, not judged yet"),
+        (Fate::Refused, "refused: the drafter preferred it, the grammar forbids it"),
         (Fate::Committed(Provenance::Plain), "the first token, or one of a round without drafts (in tables)"),
         (Fate::Committed(Provenance::Kept), "taken over by a branch (in tables)"),
     ];
@@ -198,6 +199,8 @@ fn marks() -> Vec<(String, String, Role)> {
     let mark = |(of, name): (Fate, &str)| (fate::sign(of).to_owned(), name.to_owned(), fate::role(of));
     let mut marks: Vec<_> = named.chain(more).map(mark).collect();
     marks.push((fate::DEPARTED.to_owned(), format!("accepted, {}", fate::DEPARTED_NAME), Role::TokenDeparted));
+    let forced = "accepted and forced: the grammar allowed no other token".to_owned();
+    marks.push((fate::FORCED.to_owned(), forced, Role::TokenForced));
     marks
 }
 
