@@ -1,8 +1,9 @@
 //! Converted grammars match exactly what the original ones match, as a small recogniser sees it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
+use super::char_set::CharSet;
 use super::parse::{self, Node, Rule};
 use super::*;
 use crate::grammar::{GrammarError, check};
@@ -110,69 +111,84 @@ const CASES: [(&str, &[&str], &[&str]); 7] = [
     (UNICODE, &["Ω", "αβΩ", "あé", "ぁゟé😀"], &["", "α", "é", "あe", "あé😀😀"]),
 ];
 
-/// Which ends a part can have that begins at a place of a text.
-fn ends(rules: &[Rule], node: &Node, text: &[char], from: usize, open: &mut Vec<(usize, usize)>) -> BTreeSet<usize> {
-    match node {
-        Node::Text(own) => {
-            let own: Vec<char> = own.chars().collect();
-            if text[from..].starts_with(&own) { BTreeSet::from([from + own.len()]) } else { BTreeSet::new() }
+/// Tries all readings of a text.
+struct Recogniser<'a> {
+    rules: &'a [Rule],
+    text: Vec<char>,
+    /// Ends so far of the rules that are being read, by rule and place: a rule that begins with itself grows them.
+    open: HashMap<(usize, usize), BTreeSet<usize>>,
+    /// Steps left.
+    steps: usize,
+}
+
+impl Recogniser<'_> {
+    /// Which ends a part can have that begins at a place of the text.
+    fn ends(&mut self, node: &Node, from: usize) -> BTreeSet<usize> {
+        self.steps = self.steps.saturating_sub(1);
+        if self.steps == 0 {
+            return BTreeSet::new();
         }
-        Node::Chars(set) => {
-            let is_in = text.get(from).is_some_and(|c| set.meets(&super::char_set::CharSet::one(*c)));
-            if is_in { BTreeSet::from([from + 1]) } else { BTreeSet::new() }
-        }
-        Node::Token(_) => BTreeSet::new(),
-        Node::Alt(parts) => parts.iter().flat_map(|part| ends(rules, part, text, from, open)).collect(),
-        Node::Seq(parts) => parts.iter().fold(BTreeSet::from([from]), |at, part| {
-            at.into_iter().flat_map(|from| ends(rules, part, text, from, open)).collect()
-        }),
-        Node::Repeat(part, least, most) => {
-            let (mut at, mut all) = (BTreeSet::from([from]), BTreeSet::new());
-            if *least == 0 {
-                all.insert(from);
+        match node {
+            Node::Text(own) => {
+                let own: Vec<char> = own.chars().collect();
+                if self.text[from..].starts_with(&own) { BTreeSet::from([from + own.len()]) } else { BTreeSet::new() }
             }
-            for count in 1..=most.unwrap_or(u32::MAX).min(text.len() as u32 + least + 1) {
-                at = at.into_iter().flat_map(|from| ends(rules, part, text, from, open)).collect();
-                if at.is_empty() || (count > *least && at.is_subset(&all)) {
-                    break;
+            Node::Chars(set) => {
+                let is_in = self.text.get(from).is_some_and(|c| set.meets(&CharSet::one(*c)));
+                if is_in { BTreeSet::from([from + 1]) } else { BTreeSet::new() }
+            }
+            Node::Token(_) => BTreeSet::new(),
+            Node::Alt(parts) => parts.iter().flat_map(|part| self.ends(part, from)).collect(),
+            Node::Seq(parts) => parts.iter().fold(BTreeSet::from([from]), |at, part| self.all(part, &at)),
+            Node::Repeat(part, least, most) => {
+                let (mut at, mut all) = (BTreeSet::from([from]), BTreeSet::new());
+                for count in 0..=most.unwrap_or(u32::MAX) {
+                    if count >= *least {
+                        if at.is_subset(&all) {
+                            break;
+                        }
+                        all.extend(&at);
+                    }
+                    at = self.all(part, &at);
                 }
-                if count >= *least {
-                    all.extend(&at);
+                all
+            }
+            Node::Rule(rule) => {
+                if let Some(known) = self.open.get(&(*rule, from)) {
+                    return known.clone();
                 }
-            }
-            all
-        }
-        Node::Rule(rule) => {
-            // a rule that begins with itself: its texts grow until none is new
-            if open.contains(&(*rule, from)) {
-                return GROWN.with(|grown| grown.borrow().get(&(*rule, from)).cloned().unwrap_or_default());
-            }
-            open.push((*rule, from));
-            let mut found = BTreeSet::new();
-            loop {
-                GROWN.with(|grown| grown.borrow_mut().insert((*rule, from), found.clone()));
-                let more = ends(rules, &rules[*rule].body, text, from, open);
-                if more.is_subset(&found) {
-                    break;
+                let mut found = BTreeSet::new();
+                loop {
+                    self.open.insert((*rule, from), found.clone());
+                    let more = self.ends(&self.rules[*rule].body, from);
+                    if more.is_subset(&found) {
+                        break;
+                    }
+                    found.extend(more);
                 }
-                found.extend(more);
+                self.open.remove(&(*rule, from));
+                found
             }
-            open.pop();
-            GROWN.with(|grown| grown.borrow_mut().remove(&(*rule, from)));
-            found
         }
+    }
+
+    fn all(&mut self, node: &Node, from: &BTreeSet<usize>) -> BTreeSet<usize> {
+        from.iter().flat_map(|from| self.ends(node, *from)).collect()
     }
 }
 
-thread_local! {
-    /// Ends so far of rules that begin with themselves, by rule and place.
-    static GROWN: std::cell::RefCell<std::collections::HashMap<(usize, usize), BTreeSet<usize>>> = Default::default();
+/// Whether a grammar has a text; none if that takes too long to find.
+fn recognised(grammar: &str, text: &str) -> Option<bool> {
+    let rules = parse::rules(grammar).unwrap();
+    let text: Vec<char> = text.chars().collect();
+    let end = text.len();
+    let mut recogniser = Recogniser { rules: &rules, text, open: HashMap::new(), steps: 100_000 };
+    let is_read = recogniser.ends(&Node::Rule(0), 0).contains(&end);
+    (recogniser.steps > 0).then_some(is_read)
 }
 
 fn recognises(grammar: &str, text: &str) -> bool {
-    let rules = parse::rules(grammar).unwrap();
-    let text: Vec<char> = text.chars().collect();
-    ends(&rules, &Node::Rule(0), &text, 0, &mut Vec::new()).contains(&text.len())
+    recognised(grammar, text).unwrap()
 }
 
 /// A parser of the converted grammar whose tokens are bytes.
@@ -339,5 +355,42 @@ proptest! {
     #[test]
     fn no_text_makes_the_conversion_fail_otherwise(text in "[a-c|()*+?{},.\\[\\]^\"\\\\<>!#:= \n0-9-]{0,60}") {
         let _ = to_lark(&format!("root ::= {text}"));
+    }
+}
+
+/// A part of a rule over two characters, as it is written.
+fn any_part() -> impl Strategy<Value = String> {
+    let leaf = prop::sample::select(vec!["\"a\"", "\"b\"", "\"ab\"", "\"ba\"", "[ab]", "\"\"", "x", "y", "z"]);
+    leaf.prop_map(str::to_owned).prop_recursive(2, 6, 3, |part| {
+        let repeat = prop::sample::select(vec!["*", "+", "?", "{2}", "{1,2}", "{0,1}", "{1,}"]);
+        prop_oneof![
+            prop::collection::vec(part.clone(), 1..4).prop_map(|parts| parts.join(" ")),
+            prop::collection::vec(part.clone(), 2..4).prop_map(|parts| format!("({})", parts.join(" | "))),
+            (part, repeat).prop_map(|(part, repeat)| format!("({part}){repeat}")),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+    #[test]
+    fn any_grammar_keeps_its_texts(bodies in prop::collection::vec(any_part(), 4)) {
+        let names = ["root", "x", "y", "z"];
+        let grammar: String = names.iter().zip(&bodies).map(|(name, body)| format!("{name} ::= {body}\n")).collect();
+        let texts = (0..5).flat_map(|len| (0..1_u32 << len).map(move |bits| {
+            (0..len).map(|at| if bits >> at & 1 == 1 { 'b' } else { 'a' }).collect::<String>()
+        }));
+        let vocabulary = ApproximateTokEnv::single_byte_env();
+        let factory = ParserFactory::new(&vocabulary, InferenceCapabilities::default(), &[]).unwrap();
+        let lark = to_lark(&grammar).unwrap();
+        let parser = factory.create_parser(TopLevelGrammar::from_lark(lark.clone())).ok().map(|mut parser| {
+            parser.start_without_prompt();
+            parser
+        });
+        for text in texts {
+            let Some(is_text) = recognised(&grammar, &text) else { continue };
+            let is_accepted = parser.as_ref().is_some_and(|parser| accepts(parser, &text));
+            prop_assert_eq!(is_accepted, is_text, "{:?} in\n{}\n{}", text, grammar, lark);
+        }
     }
 }
