@@ -221,7 +221,8 @@ enum Named {
 fn named(parser: &mut TokenParser) -> Named {
     let forced = parser.force_bytes();
     if !forced.is_empty() {
-        return Named::Words(cut(&String::from_utf8_lossy(&forced)));
+        let text = String::from_utf8_lossy(&forced);
+        return Named::Words(if text.trim().is_empty() { cut(&format!("{text:?}")) } else { cut(&text) });
     }
     let rules: Vec<_> = parser.parser.with_recognizer(|state| {
         let lexer_state = state.lexer_state();

@@ -14,6 +14,9 @@ fn sound_grammars_of_every_kind_pass() {
     assert_eq!(checked(GrammarKind::JsonSchema, "true"), Ok(()));
     assert_eq!(checked(GrammarKind::Regex, "[a-z]+@[a-z]+\\.org"), Ok(()));
     assert_eq!(checked(GrammarKind::Lark, "start: \"yes\" | \"no\""), Ok(()));
+    // tokens of a model, which is not there
+    assert_eq!(checked(GrammarKind::Lark, "start: <|im_start|> \"yes\" <[1000]>"), Ok(()));
+    assert_eq!(checked(GrammarKind::Lark, "root ::= <think> !<[1001]>* </think>"), Ok(()));
 }
 
 #[test]

@@ -167,12 +167,13 @@ impl Automaton {
         all
     }
 
-    /// Whether a text of this lexeme, followed by one of the characters `after` it, is the beginning of the other lexeme: a
-    /// reader of the longest lexemes would then go on with that one.
+    /// Whether a text of this lexeme, followed by the first byte of one of the characters `after` it, is the beginning of the
+    /// other lexeme: a reader of the longest lexemes would then go on with that one.
     ///
     /// # Errors
     /// A sentence when the budget is spent.
     pub(super) fn goes_on_as(&self, other: &Self, after: &CharSet, budget: &mut Budget) -> Result<bool, String> {
+        let after = after.with_same_first_byte();
         let mut known = HashSet::new();
         let mut left: Vec<(usize, usize)> = Vec::new();
         let pairs = |of: &[usize], with: &[usize]| -> Vec<(usize, usize)> {
@@ -185,7 +186,7 @@ impl Automaton {
         reach(pairs(&self.first, &other.first), &mut left);
         while let Some((a, b)) = left.pop() {
             budget.spend(1 + self.next[a].len() * other.next[b].len())?;
-            if self.last.contains(&a) && other.next[b].iter().any(|next| other.sets[*next].meets(after)) {
+            if self.last.contains(&a) && other.next[b].iter().any(|next| other.sets[*next].meets(&after)) {
                 return Ok(true);
             }
             reach(pairs(&self.next[a], &other.next[b]), &mut left);
@@ -193,9 +194,10 @@ impl Automaton {
         Ok(false)
     }
 
-    /// Whether it can begin with one of these characters and then one of those.
+    /// Whether it can begin with one of these characters and then the first byte of one of those.
     pub(super) fn begins_with(&self, set: &CharSet, then: &CharSet) -> bool {
+        let then = then.with_same_first_byte();
         let here = self.first.iter().filter(|place| self.sets[**place].meets(set));
-        here.flat_map(|place| &self.next[*place]).any(|next| self.sets[*next].meets(then))
+        here.flat_map(|place| &self.next[*place]).any(|next| self.sets[*next].meets(&then))
     }
 }

@@ -69,6 +69,20 @@ impl CharSet {
         false
     }
 
+    /// All characters whose first byte, in UTF-8, is that of one of these.
+    pub(super) fn with_same_first_byte(&self) -> Self {
+        // from, to, and the bits that are not in the first byte
+        const LENGTHS: [(u32, u32, u32); 4] =
+            [(0, 0x7F, 0), (0x80, 0x7FF, 0x3F), (0x800, 0xFFFF, 0xFFF), (0x1_0000, LAST, 0x3_FFFF)];
+        let of_length = |(first, last): (u32, u32)| {
+            LENGTHS
+                .into_iter()
+                .filter(move |(from, to, _)| first <= *to && last >= *from)
+                .map(move |(from, to, rest)| ((first.max(from) & !rest).max(from), (last.min(to) | rest).min(to)))
+        };
+        Self::of(self.0.iter().copied().flat_map(of_length).collect())
+    }
+
     /// Whether it has none.
     pub(super) fn is_empty(&self) -> bool {
         self.regex_ranges().next().is_none()

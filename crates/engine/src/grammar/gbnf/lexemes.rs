@@ -1,7 +1,7 @@
 //! The lexemes of a grammar: the regular parts of its other rules, and which of them can be read as a whole.
 //!
 //! A reader takes the longest lexeme that may come. That reads all texts if no text of a lexeme, together with a character
-//! that may follow, is the beginning of a lexeme. Those for which it is are read character by character; then single
+//! that may follow, is the beginning of a lexeme; since it reads bytes, the first byte of the character counts. Those for which it is are read character by character; then single
 //! characters are lexemes, too, and the others are looked at again.
 
 use super::TOO_LARGE;

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use super::char_set::CharSet;
 use super::parse::{Node, Rule};
 
 /// Rules, and which of them are regular.
@@ -56,9 +57,12 @@ pub(super) fn mark(mut rules: Vec<Rule>) -> Rules {
     }
     // a rule is regular as soon as all that it names are
     let mut regular = vec![false; rules.len()];
+    let mut classes = vec![None; rules.len()];
     let mut found: Vec<usize> = (0..rules.len()).filter(|index| missing[*index] == 0).collect();
     while let Some(index) = found.pop() {
         regular[index] = true;
+        unite(&mut rules[index].body, &classes);
+        classes[index] = class(&rules[index].body, &classes);
         for of in &named_by[index] {
             missing[*of] -= 1;
             if missing[*of] == 0 {
@@ -66,7 +70,48 @@ pub(super) fn mark(mut rules: Vec<Rule>) -> Rules {
             }
         }
     }
+    for (rule, _) in rules.iter_mut().zip(&regular).filter(|(_, is_regular)| !**is_regular) {
+        unite(&mut rule.body, &classes);
+    }
     Rules { rules, regular }
+}
+
+/// The characters of a part that is one of them; none if it is anything else. `classes` are those of rules.
+fn class(node: &Node, classes: &[Option<CharSet>]) -> Option<CharSet> {
+    match node {
+        Node::Chars(set) => Some(set.clone()),
+        Node::Rule(rule) => classes[*rule].clone(),
+        Node::Text(text) => {
+            let mut chars = text.chars();
+            chars.next().filter(|_| chars.next().is_none()).map(CharSet::one)
+        }
+        _ => None,
+    }
+}
+
+/// Makes alternatives that are one character each one class: llguidance 1.9 fails on some that overlap and are not ASCII.
+fn unite(node: &mut Node, classes: &[Option<CharSet>]) {
+    match node {
+        Node::Repeat(part, ..) => unite(part, classes),
+        Node::Seq(parts) => parts.iter_mut().for_each(|part| unite(part, classes)),
+        Node::Alt(parts) => {
+            parts.iter_mut().for_each(|part| unite(part, classes));
+            let sets: Vec<CharSet> = parts.iter().filter_map(|part| class(part, classes)).collect();
+            if sets.len() < 2 {
+                return;
+            }
+            let mut all = CharSet::default();
+            for set in &sets {
+                all.add(set);
+            }
+            parts.retain(|part| class(part, classes).is_none());
+            match parts.is_empty() {
+                true => *node = Node::Chars(all),
+                false => parts.push(Node::Chars(all)),
+            }
+        }
+        _ => {}
+    }
 }
 
 /// Calls this for a part and all parts of it.
