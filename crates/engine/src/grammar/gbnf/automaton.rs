@@ -147,16 +147,28 @@ impl Automaton {
         self.union(&self.first)
     }
 
-    /// For each place its characters, and those that can follow it, where `after` follows the lexeme.
-    pub(super) fn places(&self, after: &CharSet) -> Vec<(CharSet, CharSet)> {
-        let follow = |place: usize| {
-            let mut follow = self.union(&self.next[place]);
-            if self.last.contains(&place) {
-                follow.add(after);
-            }
-            follow
-        };
-        (0..self.sets.len()).map(|place| (self.sets[place].clone(), follow(place))).collect()
+    /// The places at which it begins.
+    pub(super) fn begin(&self) -> &[usize] {
+        &self.first
+    }
+
+    /// The characters of a place.
+    pub(super) fn set(&self, place: usize) -> &CharSet {
+        &self.sets[place]
+    }
+
+    /// The places after a place, and whether the lexeme can end there.
+    pub(super) fn after(&self, place: usize) -> (&[usize], bool) {
+        (&self.next[place], self.last.contains(&place))
+    }
+
+    /// The characters of a place, and those that can come next, where `after` follows the lexeme.
+    pub(super) fn place_with_next(&self, place: usize, after: &CharSet) -> (&CharSet, CharSet) {
+        let mut next = self.union(&self.next[place]);
+        if self.last.contains(&place) {
+            next.add(after);
+        }
+        (&self.sets[place], next)
     }
 
     fn union(&self, places: &[usize]) -> CharSet {

@@ -9,6 +9,7 @@ mod automaton;
 mod char_set;
 mod lexemes;
 mod parse;
+mod places;
 mod regular;
 #[cfg(test)]
 mod tests;

@@ -78,8 +78,23 @@ const LEFT: &str = "root ::= sum\nsum ::= sum \"+\" digit | digit\ndigit ::= [0-
 
 const UNICODE: &str = "root ::= greek | [ぁ-ゟ]+ \"\\u00e9\" \"\\U0001F600\"?\ngreek ::= [α-ω] greek | \"Ω\"\n";
 
+/// As llama.cpp writes grammars for JSON schemas.
+const KEYS: &str = r#"root ::= "{" space "\"q\"" space ":" space string ("," space extra)* "}" space
+extra ::= string ":" space value
+value ::= object | array | string | "null" space
+object ::= "{" space ( string ":" space value ("," space string ":" space value)* )? "}" space
+array ::= "[" space ( value ("," space value)* )? "]" space
+string ::= "\"" [^"\\\x7F\x00-\x1F]* "\"" space
+space ::= | " " | "\n" [ \t]{0,20}
+"#;
+
 /// Grammars with texts of theirs and texts that are not.
-const CASES: [(&str, &[&str], &[&str]); 7] = [
+const CASES: [(&str, &[&str], &[&str]); 8] = [
+    (
+        KEYS,
+        &[r#"{"q":"a"}"#, "{ \"q\" : \"b\" ,\"q\":{\"q\" :[null, {}]}}", r#"{"q":"","a":["q","b"]}"#],
+        &[r#"{"r":"a"}"#, r#"{"q":null}"#, r#"{"q":"a","b"}"#, r#"{"q":"a",}"#],
+    ),
     (
         JSON,
         &["{}", "{ }", r#"{"a":1}"#, "{\n\t\"a\\u00e9\": [1, 2.5e-3,\n\ttrue , {}], \"b\": \"x\" }", r#"{"é":null}"#],
@@ -265,9 +280,12 @@ fn lexemes_are_whole_where_that_changes_nothing() {
     // the space after a number and the end of the line are the same characters
     let arithmetic = to_lark(ARITHMETIC).unwrap();
     assert!(arithmetic.contains("num: ") && !arithmetic.contains("NUM: "), "{arithmetic}");
+    // a key of its own begins as any text does, and does not come where any text may
+    let keys = to_lark(KEYS).unwrap();
+    assert!(keys.contains("STRING: ") && !keys.contains("string: "), "{keys}");
     // a word may be a keyword
     let c = to_lark(C_LIKE).unwrap();
-    assert!(c.contains("identifier: ") && !c.contains("IDENTIFIER: "), "{c}");
+    assert!(c.contains("| identifier ws \"=\" ws expression") && c.contains("\nNUMBER: "), "{c}");
 }
 
 #[test]

@@ -90,9 +90,9 @@ impl Writer<'_> {
 
     fn tree(&mut self, tree: &Tree, within: &str) -> String {
         match tree {
-            Tree::Lexeme(lexeme) => self.lexeme(*lexeme, within),
+            Tree::Lexeme { lexeme, .. } => self.lexeme(*lexeme, within),
             Tree::Rule(rule) => self.name(*rule, Use::Rule),
-            Tree::Token(token) => token.clone(),
+            Tree::Token { token, .. } => token.clone(),
             Tree::Seq(parts) => sequence(parts.iter().map(|part| self.tree(part, within)).collect()),
             Tree::Alt(parts) => alternatives(parts.iter().map(|part| self.tree(part, within)).collect()),
             Tree::Repeat(part, least, most) => repeated(&self.tree(part, within), *least, *most),
