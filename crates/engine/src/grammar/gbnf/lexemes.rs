@@ -14,6 +14,9 @@ use super::regular::Rules;
 /// Most lexemes of a grammar.
 const MOST: usize = 500;
 
+/// Most rules that are not regular.
+const MOST_RULES: usize = 5_000;
+
 /// Most places at which lexemes and tokens stand in rules.
 const MOST_LEAVES: usize = 20_000;
 
@@ -83,6 +86,9 @@ impl Found<'_> {
             }
             Node::Rule(rule) => {
                 if !self.wanted.contains(rule) {
+                    if self.wanted.len() >= MOST_RULES {
+                        return Err(TOO_LARGE.to_owned());
+                    }
                     self.wanted.push(*rule);
                 }
                 Tree::Rule(*rule)
@@ -110,7 +116,7 @@ impl Found<'_> {
         if let Some(known) = self.lexemes.iter().position(|known| known == node) {
             return Ok(known);
         }
-        if self.lexemes.len() >= MOST || self.wanted.len() > 10 * MOST {
+        if self.lexemes.len() >= MOST {
             return Err(TOO_LARGE.to_owned());
         }
         self.lexemes.push(node.clone());

@@ -375,6 +375,9 @@ fn hostile_grammars_end_in_a_sentence() {
     let chain: String = (0..40_000).map(|at| format!("r{at} ::= r{}\n", at + 1)).collect();
     refusal(&format!("root ::= \"(\" root \")\" | r0\n{chain}r40000 ::= \"a\"\n"));
     refusal(&format!("root ::= r0\n{chain}r40000 ::= \"a\"\n"));
+    // rules that are not regular, as many as fit
+    let chain: String = (0..40_000).map(|at| format!("r{at} ::= r{} | root\n", at + 1)).collect();
+    refusal(&format!("root ::= \"(\" root \")\" | r0\n{chain}r40000 ::= \"a\"\n"));
     let nested = "(".repeat(19) + "[a-z]" + &"){0,2000}".repeat(19);
     for endless in ["root ::= root", "root ::= \"a\" root", &format!("root ::= {nested} root \"b\" | \"c\" {nested}")] {
         said(endless); // ends
