@@ -7,6 +7,7 @@ use super::views::styled;
 use super::*;
 use crate::page::Page;
 use crate::theme::Role;
+use draftscope_protocol::{EngineInfo, Grammar, GrammarKind};
 use draftscope_session::{Fate, Refused, text};
 
 const SIZES: [(u16, u16); 2] = [(140, 42), (80, 24)];
@@ -93,6 +94,19 @@ fn the_answer_has_the_forced_and_the_refused_tokens() {
     assert!(shown.starts_with(&squeeze(&forced)), "{shown}\n{forced}");
     let struck = squeeze(&words(&mut stage, Role::TokenRefused));
     assert!(struck.contains(&squeeze(&refused.piece.lossy())), "{struck}");
+}
+
+#[test]
+fn an_attached_server_s_p_is_said_to_be_before_the_mask() {
+    let grammar = Grammar { kind: GrammarKind::JsonSchema, text: "{}".to_owned() };
+    let says = |engine: Option<EngineInfo>| {
+        let mut script = first_turn();
+        script.head(|head| (head.grammar, head.engine) = (Some(grammar.clone()), engine));
+        let mut stage = Stage::new(&script, at(Page::Inspect));
+        let shown = stage.screen(140, 42).split_whitespace().collect::<Vec<_>>().join(" ");
+        shown.contains("p is that before the mask of the JSON schema")
+    };
+    assert!(says(Some(EngineInfo::default())) && !says(None));
 }
 
 #[test]
