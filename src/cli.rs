@@ -319,6 +319,8 @@ pub struct ExplainArgs {
     pub model: ModelArgs,
     #[command(flatten)]
     pub decode: DecodeArgs,
+    #[command(flatten)]
+    pub grammar: GrammarArgs,
 }
 
 /// `models …`.

@@ -269,3 +269,78 @@ fn watching_without_a_terminal_writes_json_lines() {
     assert_eq!((&first["engine"], &first["counters"]["drafted"]), (&"vLLM".into(), &0.into()), "{first}");
     assert!(second["problem"].as_str().unwrap().contains("no answer from 127.0.0.1:1"), "{second}");
 }
+
+/// Answers as a llama-server does, with a recorded stream.
+fn llama() -> (String, Seen) {
+    const RECORDED: &str = include_str!("fixtures/attach/llama-draft-simple.sse.txt");
+    let props = r#"{"default_generation_settings":{"n_ctx":64},"model_path":"a/b.gguf"}"#;
+    let slots = r#"[{"speculative":true,"params":{"speculative.types":"draft-simple"}}]"#;
+    serve(vec![
+        ("/props", OK, props.to_owned()),
+        ("/slots", OK, slots.to_owned()),
+        ("/tokenize", OK, r#"{"tokens":[{"id":2,"piece":"<|im_end|>"}]}"#.to_owned()),
+        ("/completion", OK, RECORDED.to_owned()),
+    ])
+}
+
+/// The body of the newest request to a path.
+fn asked(seen: &Seen, path: &str) -> Option<Value> {
+    let seen = seen.lock().unwrap();
+    let is_of = |head: &str| head.split(' ').nth(1) == Some(path);
+    let body = seen.iter().rev().find(|(head, _)| is_of(head)).map(|(_, body)| body.clone())?;
+    Some(serde_json::from_str(&body).unwrap())
+}
+
+#[test]
+fn a_json_schema_reaches_each_server_in_its_own_form() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("schema.json").display().to_string();
+    let schema = serde_json::json!({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]});
+    std::fs::write(&path, schema.to_string()).unwrap();
+    let trace = folder.path().join("a.dscope.jsonl").display().to_string();
+    let said = |output: &Output| {
+        let notices = text(&output.stderr);
+        assert!(output.status.success(), "{notices}");
+        assert!(notices.contains("the probabilities that it reports are those before its mask"), "{notices}");
+    };
+
+    let (url, seen) = llama();
+    said(&draftscope(&["run", "--attach", &url, "--raw", "--json-schema", &path, "--trace", &trace, "one"], &[]));
+    let body = asked(&seen, "/completion").unwrap();
+    assert_eq!((&body["json_schema"], body.get("response_format")), (&schema, None), "{body}");
+    let recorded = std::fs::read_to_string(&trace).unwrap();
+    let header: Value = serde_json::from_str(recorded.lines().next().unwrap()).unwrap();
+    let grammar = &header["header"]["grammar"];
+    assert_eq!((grammar["kind"].as_str(), grammar["text"].as_str()), (Some("json-schema"), Some(&*schema.to_string())));
+
+    let (url, seen) = vllm(STREAM.to_owned());
+    for args in [
+        &["run", "--attach", &url, "--raw", "--json-schema", &path, "one"][..],
+        &["attach", &url, "--raw", "--json-schema", &path, "--prompt", "one"],
+    ] {
+        seen.lock().unwrap().clear();
+        said(&draftscope(args, &[]));
+        let body = asked(&seen, "/v1/completions").unwrap();
+        let format = &body["response_format"];
+        assert_eq!(
+            (format["type"].as_str(), &format["json_schema"]["schema"]),
+            (Some("json_schema"), &schema),
+            "{body}"
+        );
+        assert!(format["json_schema"]["name"].is_string() && body.get("json_schema").is_none(), "{body}");
+    }
+    let suite = suite(folder.path());
+    seen.lock().unwrap().clear();
+    let args = ["bench", "--attach", &url, "--raw", "--repeat", "1", "--suite", &suite, "--json-schema", &path];
+    assert!(draftscope(&args, &[]).status.success());
+    assert_eq!(asked(&seen, "/v1/completions").unwrap()["response_format"]["json_schema"]["schema"], schema);
+
+    // without a schema nothing is sent, and what servers take in forms that differ is refused before a request
+    seen.lock().unwrap().clear();
+    assert!(draftscope(&["run", "--attach", &url, "--raw", "one"], &[]).status.success());
+    assert_eq!(asked(&seen, "/v1/completions").unwrap().get("response_format"), None);
+    seen.lock().unwrap().clear();
+    let refused = draftscope(&["run", "--attach", &url, "--raw", "--regex", "a+", "one"], &[]);
+    assert!(!refused.status.success() && text(&refused.stderr).contains("--json-schema"), "{}", text(&refused.stderr));
+    assert_eq!(asked(&seen, "/v1/completions"), None);
+}

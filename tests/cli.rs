@@ -615,6 +615,53 @@ fn explain_has_figures_of_a_tree_or_rejects_it() {
 }
 
 #[test]
+fn commands_that_measure_take_a_grammar() {
+    let files = Files::new();
+    let path = |name: &str, text: &str| {
+        let path = files.path(name);
+        fs::write(&path, text).unwrap();
+        path.to_string_lossy().into_owned()
+    };
+    let suite = path("suite.toml", "[one]\nprompts = [\"the thin inn\"]\n");
+    let gbnf = path("a.gbnf", "root ::= (\"the\" | \"in\") rest\nrest ::= [a-e]{3,9} rest | \".\"\n");
+    let regex = ["--regex", "(the|in) [a-e]{3,9}\\."];
+    let verify = |options: &[&str]| {
+        let mut command = files.command("verify-identity");
+        command.args(["--limit", "2", "--drafters", "all", "-o", "summary"]).args(options);
+        json(&mut command)
+    };
+    for grammar in [&regex, &["--grammar", &gbnf]] {
+        let found = verify(&[&grammar[..], &["-k", "1,3", "--max-tokens", "16"]].concat());
+        assert_eq!(found["divergence"]["count"], 0, "{found}");
+        assert!(found["grammar"]["kind"].is_string() && found["tokens"].as_u64().unwrap() > 20, "{found}");
+    }
+    let drawn = verify(&[&regex[..], &["-k", "2", "--temperature", "1", "--samples", "60"]].concat());
+    assert!(drawn["comparisons"].as_array().unwrap().iter().all(|of| of["result"]["consistent"] == true), "{drawn}");
+
+    let explain = |options: &[&str]| {
+        let mut command = files.command("explain");
+        command.args(["--suite", &suite, "--max-tokens", "12", "-o", "summary"]).args(regex).args(options);
+        command
+    };
+    refuses(&mut explain(&[]), "race draft lengths under it with --race, or run bench");
+    let race = json(&mut explain(&["--race", "0,2", "--repeat", "1"]));
+    assert_eq!(
+        (&race["header"]["grammar"]["kind"], &race["different_answers"]),
+        (&"regex".into(), &0.into()),
+        "{race}"
+    );
+    let report = path("bench.json", "");
+    let mut bench = files.command("bench");
+    bench.args(["--suite", &suite, "--max-tokens", "12", "--repeat", "1", "--force", "--json", &report]).args(regex);
+    bench.assert().success();
+    let report: Json = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
+    assert_eq!(report["header"]["grammar"]["kind"], "regex");
+    let answer = files.command("run").args(["--prompt", "the inn", "--grammar", &gbnf]).assert().success();
+    let text = String::from_utf8(answer.get_output().stdout.clone()).unwrap();
+    assert!(text.starts_with("the") || text.starts_with("in"), "{text}");
+}
+
+#[test]
 fn options_without_effect_are_reported() {
     let files = Files::new();
     refuses(files.run().args(["--ngram-min", "6", "--ngram-max", "3"]), "--ngram-min is 6 and --ngram-max 3");

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use common::chi_square::{ChiSquare, ONCE_IN_A_MILLION};
 use common::tiny::{self, Tiny};
 use draftscope::engine::grammar::{Constraint, GrammarError, MOST_BYTES, Vocabulary, check};
+use draftscope::engine::identity::{self, Ending, Record, diagnose_under};
 use draftscope::engine::speculate::decoder::Decoder;
 use draftscope::engine::speculate::drafter::{DrafterSet, ModelDrafter, MtpDrafter};
 use draftscope::engine::{self, EngineConfig};
@@ -35,11 +36,16 @@ fn grammar(kind: GrammarKind, text: &str) -> Grammar {
     Grammar { kind, text: text.to_owned() }
 }
 
-fn grammars() -> [Grammar; 3] {
+/// As a lexeme `the` would be read where a name is meant, so names are read character by character.
+const GBNF: &str = "root ::= item (\", \" item){2} end\nitem ::= name | \"the \" [a-d]{2,4} | \"(\" item \")\"\n\
+                    name ::= [a-z]+\nend ::= \".\"";
+
+fn grammars() -> [Grammar; 4] {
     [
         grammar(GrammarKind::JsonSchema, SCHEMA),
         grammar(GrammarKind::Regex, "(the|in) [a-e]{3,9}(xyz|xy)? end[0-9]+\\."),
         grammar(GrammarKind::Lark, LARK),
+        grammar(GrammarKind::Lark, GBNF),
     ]
 }
 
@@ -161,6 +167,27 @@ fn trees_and_alternatives_give_the_plain_text_under_the_same_grammar() {
             }
         }
     }
+}
+
+#[test]
+fn a_difference_under_a_grammar_is_diagnosed_after_the_mask() {
+    let case = Case::new(6);
+    let grammar = &grammars()[0];
+    let ending = Ending { limit: 40, is_end: &|token| case.codec.is_end(token) };
+    let record = |settings: &Settings| {
+        identity::answer(&mut case.decoder(settings, grammar), &case.prompt(), ending, None).unwrap()
+    };
+    let (want, got) = (record(&plain(0.0, 3)), record(&Settings { draft_len: 3, ..plain(0.0, 3) }));
+    let mut constraint = Constraint::new(&case.vocabulary, grammar).unwrap();
+    let fresh = case.target.fork().unwrap();
+    let mut diagnose = |got: &Record| diagnose_under(Some(&mut constraint), fresh.as_ref(), &want, got).unwrap();
+    assert_eq!(diagnose(&got), None);
+    let mut broken = got;
+    broken.tokens[7] = TokenId(broken.tokens[7].0 ^ 1);
+    let found = diagnose(&broken).unwrap();
+    // one row at a time, after the mask, gives the plain token, which may be none of the best before it
+    assert_eq!((found.index, found.row_by_row.map(|side| side.best)), (7, Some(want.tokens[7])), "{found:?}");
+    assert_eq!(found.fresh_pass.map(|side| side.best), Some(want.tokens[7]), "{found:?}");
 }
 
 /// How often each answer comes, over seeds.
@@ -300,7 +327,7 @@ fn grammars_that_cannot_be_used_end_in_one_sentence() {
     refusal(Regex, "(");
     refusal(Regex, "(?=a)b");
     refusal(Lark, "start: unknown_rule");
-    assert!(refusal(Lark, "root ::= \"a\"").contains("GBNF"));
+    assert!(refusal(Lark, "root ::= \"a\" b").contains("rule 'b'"), "GBNF");
     assert!(refusal(JsonSchema, "false").contains("JSON schema"));
     refusal(Regex, "[^\\s\\S]");
     refusal(JsonSchema, "{\"type\": \"integer\", \"minimum\": 5, \"maximum\": 4}");

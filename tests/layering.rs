@@ -21,7 +21,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("engine::grammar", &[]),
     ("engine::speculate", &["engine::grammar"]),
     ("engine::generate", &["engine::speculate"]),
-    ("engine::identity", &["engine::speculate"]),
+    ("engine::identity", &["engine::grammar", "engine::speculate"]),
     ("session::trace", &[]),
     ("headless", &[]),
     ("export", &[]),

@@ -5,6 +5,7 @@
 pub mod attach_stream;
 pub mod config_json;
 pub mod gguf;
+pub mod grammar;
 pub mod keymap_theme_config;
 pub mod lesson;
 pub mod safetensors;
@@ -28,6 +29,7 @@ pub const CHECKS: &[Check] = &[
     ("attach_stream", attach_stream::check),
     ("config_json", config_json::check),
     ("gguf", gguf::check),
+    ("grammar", grammar::check),
     ("keymap_theme_config", keymap_theme_config::check),
     ("lesson", lesson::check),
     ("safetensors", safetensors::check),

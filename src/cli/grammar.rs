@@ -14,7 +14,7 @@ pub struct GrammarArgs {
     /// Answer with a text that this regular expression matches as a whole, in the syntax of the Rust crate regex
     #[arg(long, value_name = "R", conflicts_with = "grammar", allow_hyphen_values = true)]
     pub regex: Option<String>,
-    /// Answer with a text that this grammar describes, in the Lark syntax of llguidance
+    /// Answer with a text that this grammar describes: in the Lark syntax of llguidance, or in GBNF, that of llama.cpp
     #[arg(long, value_name = "FILE")]
     pub grammar: Option<PathBuf>,
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::values::parse_drafting_len;
-use super::{DraftLenArg, ModelArgs, ReportArg};
+use super::{DraftLenArg, GrammarArgs, ModelArgs, ReportArg};
 
 /// Options of `verify-identity`.
 #[derive(Clone, Debug, Args)]
@@ -34,7 +34,7 @@ pub struct IdentityArgs {
     /// Compare with another implementation instead: candle (candle_transformers on the same GGUF file; in builds with
     /// the feature reference), or the address of a server that has the same model; differences do not change the exit
     /// status
-    #[arg(long, value_name = "candle|URL", value_parser = reference, conflicts_with_all = ["temperature", "tree", "row_by_row"])]
+    #[arg(long, value_name = "candle|URL", value_parser = reference, conflicts_with_all = ["temperature", "tree", "row_by_row", "json_schema", "regex", "grammar"])]
     pub reference: Option<String>,
     /// Longest answer, in tokens
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(2..=100_000))]
@@ -60,6 +60,8 @@ pub struct IdentityArgs {
     /// What to write: a report or one JSON object
     #[arg(long, short, value_enum, default_value_t = ReportArg::Text)]
     pub output: ReportArg,
+    #[command(flatten)]
+    pub grammar: GrammarArgs,
     #[command(flatten)]
     pub model: ModelArgs,
 }

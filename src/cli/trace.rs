@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{ConnectArgs, DecodeArgs, DraftLenArg, LookArgs, ModelArgs, ScreenArgs, TraceArgs, parse_draft_len};
+use super::{
+    ConnectArgs, DecodeArgs, DraftLenArg, GrammarArgs, LookArgs, ModelArgs, ScreenArgs, TraceArgs, parse_draft_len,
+};
 use crate::export::Format;
 
 /// How a recording plays.
@@ -156,6 +158,8 @@ pub struct BenchArgs {
     pub model: ModelArgs,
     #[command(flatten)]
     pub decode: DecodeArgs,
+    #[command(flatten)]
+    pub grammar: GrammarArgs,
 }
 
 fn parse_speed(text: &str) -> Result<f32, String> {

@@ -20,7 +20,7 @@ pub(crate) fn start(
 ) -> Result<Source> {
     let (settings, recipe) = (settings(model, decode, baseline)?, recipe(model)?);
     has_its_drafters(&recipe, &settings)?;
-    spawn_with(recipe, settings, grammar)
+    spawn(recipe, settings, grammar)
 }
 
 /// The same, with a rival if the arguments ask for one.
@@ -33,7 +33,7 @@ pub(crate) fn start_against(
 ) -> Result<Source> {
     let (recipe, settings) = recipe_against(rival, model, decode, baseline)?;
     has_its_drafters(&recipe, &settings)?;
-    spawn_with(recipe, settings, grammar)
+    spawn(recipe, settings, grammar)
 }
 
 /// Refuses a draft model that is asked for as drafter and not named: where nobody watches, an answer without drafts would
@@ -56,7 +56,7 @@ pub(crate) fn start_on_screen(
     baseline: Baseline,
 ) -> Result<Source> {
     let (recipe, settings) = recipe_against(rival, model, decode, baseline)?;
-    spawn_with(LoadOptions { draft_model_required: false, ..recipe }, settings, grammar)
+    spawn(LoadOptions { draft_model_required: false, ..recipe }, settings, grammar)
 }
 
 fn recipe_against(
@@ -75,12 +75,8 @@ fn recipe_against(
     Ok((recipe, settings))
 }
 
-/// Starts the engine on a recipe.
-pub(crate) fn spawn(recipe: LoadOptions, settings: Settings) -> Result<Source> {
-    spawn_with(recipe, settings, None)
-}
-
-fn spawn_with(recipe: LoadOptions, settings: Settings, grammar: Option<Grammar>) -> Result<Source> {
+/// Starts the engine on a recipe; answers match the grammar, if there is one.
+pub(crate) fn spawn(recipe: LoadOptions, settings: Settings, grammar: Option<Grammar>) -> Result<Source> {
     let memory = costs::memory();
     engine::spawn_with(EngineConfig { recipe, settings, grammar }, memory)
         .context("cannot start a thread for the engine")

@@ -13,7 +13,9 @@ use serde_json::{Map, Value, json};
 use draftscope_protocol::{Lane, Outcome, Piece, Prediction};
 use draftscope_session::text::{self, Joiner};
 use draftscope_session::trace::Recording;
-use draftscope_session::{Answer, Fate, Figure, Provenance, Round, Session, Speedup, Turn, explain};
+use draftscope_session::{
+    Answer, Fate, Figure, Provenance, Refused, Round, Session, Speedup, TranscriptToken, Turn, explain,
+};
 
 use super::page_frame::Parts;
 use super::{changed, rivals};
@@ -189,20 +191,10 @@ fn speeds(answer: &Answer) -> Vec<[f64; 2]> {
 /// first token). Characters that were split over several tokens are joined.
 fn transcript(answer: &Answer, before: u32) -> Vec<Value> {
     let mut joiner = Joiner::default();
-    let mut at = 0;
-    let mut left = Vec::new().into_iter();
-    let mut current = 0;
     let tokens = answer.transcript().take_while(|token| token.round < before);
     tokens
         .map(|token| {
-            if current != token.round {
-                current = token.round;
-                let found = answer.rounds[at..].iter().position(|round| round.round == current);
-                at += found.unwrap_or(0);
-                left = found.map_or(Vec::new(), |_| columns(&answer.rounds[at])).into_iter();
-            }
-            let column = left.next().unwrap_or(0);
-            let fate = if token.departs { DEPARTED } else { name(token.fate) };
+            let (fate, column) = (name(&token), token.column);
             let is_committed = matches!(token.fate, Fate::Committed(_));
             let is_nameless = is_committed && token.piece.bytes.is_empty(); // the recording has digests, no texts
             match token.piece.special {
@@ -228,18 +220,16 @@ fn discarded(piece: &Piece) -> String {
     format!("{}{word}", " ".repeat(spaces))
 }
 
-/// Columns of a round in the order of its tokens: accepted drafts, the other drafts, and the target's own token.
-fn columns(round: &Round) -> Vec<usize> {
-    let is_out = |index: &usize| round.is_complete && round.outcome(*index) == Some(Outcome::Accepted);
-    let kept = round.path().take(if round.is_complete { round.committed.len() } else { 0 });
-    kept.chain((0..round.drafts.len()).filter(|i| !is_out(i))).chain(round.next_index()).collect()
-}
-
 /// An accepted draft that the target would not have picked.
 const DEPARTED: &str = "accepted departed";
 
-fn name(fate: Fate) -> &'static str {
-    match fate {
+/// An accepted draft that the grammar forced.
+const FORCED: &str = "accepted forced";
+
+fn name(token: &TranscriptToken) -> &'static str {
+    match token.fate {
+        Fate::Committed(_) if token.departs => DEPARTED,
+        Fate::Committed(_) if token.forced => FORCED,
         Fate::Committed(Provenance::Prefill) => "first",
         Fate::Committed(Provenance::Kept) => "kept",
         Fate::Committed(Provenance::Accepted) => "accepted",
@@ -249,6 +239,7 @@ fn name(fate: Fate) -> &'static str {
         Fate::Rejected => "rejected",
         Fate::NotReached => "not_reached",
         Fate::Pending => "pending",
+        Fate::Refused => "refused",
     }
 }
 
@@ -262,7 +253,7 @@ fn round(round: &Round, reports_rule: bool) -> Value {
         });
         json!({
             "text": text::inline(&draft.piece), "id": draft.piece.id, "q": draft.q, "p": judgement.and_then(|j| j.p),
-            "u": judgement.and_then(|j| j.u), "outcome": outcome, "top": row(&draft.top), "us": draft.took_us,
+            "u": judgement.and_then(|j| j.u), "outcome": outcome, "forced": draft.forced, "top": row(&draft.top), "us": draft.took_us,
         })
     });
     let columns = 0..=round.drafts.len();
@@ -275,12 +266,19 @@ fn round(round: &Round, reports_rule: bool) -> Value {
         "next": round.next_piece().map(|piece| text::inline(&piece)),
         "next_kind": round.next_kind(),
         "why": columns.map(|index| explain(round, index).map(|finding| finding.text)).collect::<Vec<_>>(),
+        "refused": round.refused.iter().map(refused).collect::<Vec<_>>(),
         "next_column": round.next_index(),
         "accepted": round.accepted(),
         "committed": round.committed.len(),
         "verify_us": round.verify_us,
         "clock_us": round.clock_us,
     })
+}
+
+/// A token that the grammar refused, and what it expects in its place.
+fn refused(refused: &Refused) -> Value {
+    let expected = text::one_line(&refused.expected);
+    json!({ "column": refused.index, "text": text::inline(&refused.piece), "q": refused.q, "expected": expected })
 }
 
 /// The best candidates (text, probability, id) and the total probability of all others.

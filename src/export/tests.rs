@@ -272,6 +272,28 @@ fn a_control_token_is_an_end_mark_on_a_page() {
 }
 
 #[test]
+fn the_page_says_what_a_grammar_forced_and_refused() {
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/traces/json.dscope.jsonl.zst"));
+    let recording = Recording::open(path).unwrap();
+    let data = shown(&ExportFixture { folder: tempfile::tempdir().unwrap(), recording });
+    let turn = &data["turns"][0];
+    let tokens = turn["transcript"].as_array().unwrap();
+    let of = |fate: &str| tokens.iter().filter(|token| token[1] == fate).cloned().collect::<Vec<_>>();
+    let round = |token: &Value| turn["rounds"].as_array().unwrap().iter().find(|r| r["round"] == token[2]).cloned();
+    let (forced, refused) = (of("accepted forced"), of("refused"));
+    assert!(!forced.is_empty() && !refused.is_empty());
+    for token in forced {
+        assert_eq!(round(&token).unwrap()["drafts"][token[3].as_u64().unwrap() as usize]["forced"], true);
+    }
+    for token in refused {
+        let round = round(&token).unwrap();
+        let acts: Vec<_> =
+            round["refused"].as_array().unwrap().iter().filter(|act| act["column"] == token[3]).collect();
+        assert!(acts.iter().any(|act| !act["expected"].as_str().unwrap().is_empty()), "{round}");
+    }
+}
+
+#[test]
 fn columns_of_the_transcript_point_into_their_round() {
     let data = shown(&ExportFixture::new());
     let turn = &data["turns"][0];

@@ -28,4 +28,6 @@ pub enum Fate {
     NotReached,
     /// Drafted and not judged yet.
     Pending,
+    /// Preferred or copied by the drafter and forbidden by the grammar: it never became a draft.
+    Refused,
 }

@@ -42,6 +42,34 @@ fn a_token_knows_where_it_came_from() {
 }
 
 #[test]
+fn refused_tokens_stand_before_what_was_drafted_in_their_place() {
+    let mut events = first_turn().events;
+    let is_second = |event: &Event| {
+        event.lane == Lane::Speculative && matches!(event.kind, EventKind::RoundStarted { round: 2, .. })
+    };
+    let at = events.iter().position(is_second).unwrap();
+    for (index, text) in [(3, "}"), (1, "\n")] {
+        let (token, expected) = (piece(text), "NAME".to_owned());
+        let kind = EventKind::DraftRefused { round: 2, index, token, q: Some(0.5), expected };
+        events.insert(at + 1, Event { kind, ..events[at].clone() });
+    }
+    let session = fold(&events);
+    let answer = session.turns()[0].answer(Lane::Speculative);
+    let tokens: Vec<_> = answer.transcript().filter(|s| s.round == 2).map(|s| (s.piece.lossy(), s.fate)).collect();
+    assert_eq!(
+        tokens,
+        [
+            (" is".into(), Fate::Committed(Provenance::Accepted)),
+            ("\n".into(), Fate::Refused),
+            (" blue".into(), Fate::Committed(Provenance::Accepted)),
+            (" because".into(), Fate::Committed(Provenance::Accepted)),
+            ("}".into(), Fate::Refused),
+            (" of".into(), Fate::Committed(Provenance::Bonus)),
+        ]
+    );
+}
+
+#[test]
 fn discarded_drafts_stand_before_the_token_that_took_their_place() {
     let session = fold(&first_turn().events);
     let answer = session.turns()[0].answer(Lane::Speculative);

@@ -1,8 +1,8 @@
 //! How a token's fate looks: one style role and one mark each.
 //!
 //! Invariant: no two fates share both mark and style, so the transcript is readable in monochrome and on a terminal
-//! that ignores strike-through; a draft accepted against the target's own choice has a mark of its own. The session
-//! defines fates.
+//! that ignores strike-through; a draft accepted against the target's own choice and one that a grammar forced have marks of
+//! their own. The session defines fates.
 
 use draftscope_session::{Fate, Provenance};
 
@@ -28,6 +28,12 @@ pub(super) const UNDRAFTABLE: &str = "¬";
 
 /// Name of that mark in the legends.
 pub(super) const UNDRAFTABLE_NAMES: [&str; 2] = ["not in the drafter's vocabulary", "not in vocabulary"];
+
+/// The mark of an accepted draft that the grammar forced.
+pub(super) const FORCED: &str = "§";
+
+/// Names of what a grammar does in the legends, long and short.
+pub(super) const GRAMMAR: [[&str; 2]; 2] = [["forced", "forced"], ["refused", "ref"]];
 
 /// Stands for a control token, such as the end of an answer.
 pub(super) const END: &str = "■";
@@ -55,6 +61,7 @@ pub(super) const fn role(fate: Fate) -> Role {
         Fate::Rejected => Role::TokenRejected,
         Fate::NotReached => Role::TokenNotReached,
         Fate::Pending => Role::TokenPending,
+        Fate::Refused => Role::TokenRefused,
     }
 }
 
@@ -68,6 +75,7 @@ pub(super) const fn mark(fate: Fate) -> &'static str {
         Fate::Rejected => "✗",
         Fate::NotReached => "○",
         Fate::Pending => "◌",
+        Fate::Refused => "⊘",
     }
 }
 
@@ -96,14 +104,17 @@ mod tests {
             Fate::Rejected,
             Fate::NotReached,
             Fate::Pending,
+            Fate::Refused,
         ];
         for (i, a) in all.iter().enumerate() {
             for b in &all[..i] {
                 let look = |fate: Fate| (mark(fate), theme[role(fate)].add_modifier);
                 assert_ne!(look(*a), look(*b), "{a:?} {b:?}");
             }
-            assert!(![DEPARTED, UNDRAFTABLE, END].contains(&mark(*a)));
+            assert!(![DEPARTED, FORCED, UNDRAFTABLE, END].contains(&mark(*a)));
+            assert_ne!(theme[Role::TokenForced].add_modifier, theme[role(*a)].add_modifier, "{a:?}");
         }
+        assert_ne!(theme[Role::TokenForced].add_modifier, theme[Role::TokenDeparted].add_modifier);
         // without marks too: what the target adds in place of a draft looks like text, and everything else differs
         let looks = all[1..].iter().map(|fate| theme[role(*fate)].add_modifier);
         let looks: std::collections::HashSet<_> = looks.collect();

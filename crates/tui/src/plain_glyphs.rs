@@ -23,6 +23,8 @@ const SIGNS: &[(&str, &str)] = &[
     ("▪", ";"),
     ("≠", "/"),
     ("■", "]"),
+    ("§", ")"),
+    ("⊘", "["),
     ("⏎", "$"),
     ("⇥␛␡", "\\"),
     (SPACE, "_"),
@@ -141,8 +143,9 @@ mod tests {
             Fate::Rejected,
             Fate::NotReached,
             Fate::Pending,
+            Fate::Refused,
         ];
-        let signs = fates.map(fate::sign).into_iter().chain([fate::DEPARTED, fate::UNDRAFTABLE]);
+        let signs = fates.map(fate::sign).into_iter().chain([fate::DEPARTED, fate::FORCED, fate::UNDRAFTABLE]);
         let plain: HashSet<_> =
             signs.map(|sign| SIGNS.iter().find(|(glyph, _)| *glyph == sign).map(|(_, plain)| *plain)).collect();
         assert_eq!((plain.len(), plain.contains(&None)), (fates.len() + 2, false), "{plain:?}");

@@ -53,12 +53,16 @@ roles! {
     TokenAccepted = "token.accepted",
     /// Accepted draft that the target would not have picked.
     TokenDeparted = "token.accepted.departed",
+    /// Accepted draft that the grammar forced.
+    TokenForced = "token.accepted.forced",
     /// The target's token instead of a rejected draft.
     TokenRecovered = "token.recovered",
     /// The target's token after all drafts.
     TokenBonus = "token.bonus",
     /// Rejected draft.
     TokenRejected = "token.rejected",
+    /// Token that the grammar forbade before it became a draft.
+    TokenRefused = "token.rejected.refused",
     /// Draft after a rejected one.
     TokenNotReached = "token.not_reached",
     /// Draft that is not judged yet.

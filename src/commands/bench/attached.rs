@@ -67,7 +67,8 @@ pub(super) fn measure(
     let sample = &args.decode.sample;
     let sample = SampleArgs { max_tokens: sample.max_tokens.min(ANSWER_TOKENS), ..sample.clone() };
     let model = super::super::attach::named(&args.model);
-    let mut driver = Driver::new(super::super::attach::start(url, model, &args.connect, &sample, None)?);
+    let grammar = super::super::grammar::read(&args.grammar)?;
+    let mut driver = Driver::new(super::super::attach::start(url, model, &args.connect, &sample, grammar)?);
     stop.watch(&mut driver);
     super::answer(&mut driver, (args, stop), &[], WARM_UP)?;
     let suite = match &*args.context {

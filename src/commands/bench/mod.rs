@@ -23,7 +23,7 @@ use draftscope::host::Taskbar;
 use draftscope::host::file_access;
 use draftscope::model::load::OpenModel;
 use draftscope::protocol::{
-    Baseline, Command, DraftLenMode, DrafterKind, Header, Lane, Message, Prompt, Settings, Speaker,
+    Baseline, Command, DraftLenMode, DrafterKind, Grammar, Header, Lane, Message, Prompt, Settings, Speaker,
 };
 use draftscope::session::Turn;
 use sha2::{Digest, Sha256};
@@ -199,6 +199,8 @@ struct DrafterCases {
     settings: Settings,
     /// The settings of every rule × k.
     cases: Vec<Settings>,
+    /// What every answer must match.
+    grammar: Option<Grammar>,
 }
 
 fn plan(args: &BenchArgs, drafter: String) -> Result<DrafterCases> {
@@ -218,7 +220,7 @@ fn plan(args: &BenchArgs, drafter: String) -> Result<DrafterCases> {
         let decode = DecodeArgs { verify: rule.clone(), k, ..args.decode.clone() };
         cases.push(super::run_args::settings(&model, &decode, Baseline::Race)?);
     }
-    Ok(DrafterCases { model, settings, cases })
+    Ok(DrafterCases { model, settings, cases, grammar: super::grammar::read(&args.grammar)? })
 }
 
 /// What a run of all cases said about itself.
@@ -239,7 +241,8 @@ fn measure(
     samples: &mut BTreeMap<Case, Vec<Sample>>,
 ) -> Result<Measured> {
     let (drafter, mut reported) = (plan.model.drafter.as_str(), 0);
-    let mut driver = Driver::new(super::engine::spawn(super::recipe::recipe(&plan.model)?, plan.settings)?);
+    let recipe = super::recipe::recipe(&plan.model)?;
+    let mut driver = Driver::new(super::engine::spawn(recipe, plan.settings, plan.grammar.clone())?);
     stop.watch(&mut driver);
     let warm_up = suite.first().context("the suite holds no prompts")?;
     answer(&mut driver, (args, stop), &[], warm_up.opening())?;

@@ -74,7 +74,11 @@ pub(super) fn run(args: &BenchArgs, suite: &[(String, String)]) -> Result<ExitCo
     super::super::run_args::nobody_to_ask(&args.model)?;
     let base = super::super::run_args::settings(&args.model, &args.decode, Baseline::Off)?;
     let settings = Settings { max_tokens: base.max_tokens.min(ANSWER_TOKENS), ..base };
-    let source = super::super::engine::spawn(super::super::recipe::recipe(&args.model)?, settings)?;
+    let source = super::super::engine::spawn(
+        super::super::recipe::recipe(&args.model)?,
+        settings,
+        super::super::grammar::read(&args.grammar)?,
+    )?;
     let options =
         TuiOptions { raw: args.decode.sample.raw, system: args.decode.sample.system.clone(), ..TuiOptions::default() };
     let watch = Watch::default();

@@ -156,7 +156,7 @@ pub(super) fn race(
     (cost, probed): (&CostCurve, &[(String, Turn)]),
 ) -> Result<Measured> {
     let k = usize::from(settings.draft_len);
-    let mut driver = Driver::new(super::super::engine::spawn(recipe.clone(), settings)?);
+    let mut driver = Driver::new(super::super::engine::spawn(recipe.clone(), settings, None)?);
     super::ask(&mut driver, args, &suite[0].1)?; // warm-up; after it the engine has allocated its memory
     let mut in_turns = InTurns::new(recipe, k);
     let mut taken = Vec::new();

@@ -40,6 +40,10 @@ const LONGEST: u8 = 8;
 /// Values of p-min that are simulated at the best k.
 const P_MINS: [f32; 6] = [0.0, 0.1, 0.2, 0.3, 0.5, 0.7];
 
+/// Why nothing is predicted under a grammar.
+const NO_GRAMMAR: &str = "explain predicts from drafts that each cost a pass of the drafter, and tokens that a grammar forces cost \
+                          none; race draft lengths under it with --race, or run bench";
+
 /// All measurements and their results.
 #[derive(Serialize)]
 struct Report {
@@ -105,13 +109,17 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
     if args.decode.sample.temperature > 0.0 {
         bail!("explain needs greedy decoding; leave out --temperature");
     }
+    let grammar = super::grammar::read(&args.grammar)?;
+    if grammar.is_some() && args.race.is_none() {
+        bail!(NO_GRAMMAR);
+    }
     let suite = openings(&suite(args.suite.as_deref())?);
     let recipe = super::recipe::recipe(&args.model)?;
     let settings = settings(args)?;
     super::run_args::report_short_answers(&args.decode);
     ignored_options::ignored(args).iter().for_each(|warning| super::output::say(warning));
     if let Some(choices) = &args.race {
-        return race::run(args, choices, recipe, settings, &suite);
+        return race::run(args, choices, (recipe, settings, grammar), &suite);
     }
     let wanted = tree::settings(args, &settings)?;
     super::output::say("timing passes");
@@ -184,7 +192,7 @@ type Answered = (Option<Header>, Vec<(String, Turn)>);
 
 /// Answers every prompt. One prompt runs first as warm-up.
 fn answer(recipe: &LoadOptions, settings: Settings, args: &ExplainArgs, suite: &Openings) -> Result<Answered> {
-    let mut driver = Driver::new(super::engine::spawn(recipe.clone(), settings)?);
+    let mut driver = Driver::new(super::engine::spawn(recipe.clone(), settings, None)?);
     for (_, text) in suite.iter().take(1).chain(suite) {
         ask(&mut driver, args, text)?;
     }

@@ -13,7 +13,7 @@ use draftscope::cli::{DraftLenArg, ExplainArgs};
 use draftscope::headless::{Described, Driver, Outcome, Spread};
 use draftscope::host::Taskbar;
 use draftscope::model::options::LoadOptions;
-use draftscope::protocol::{Command, DraftLenMode, Lane, Settings, TokenId};
+use draftscope::protocol::{Command, DraftLenMode, Grammar, Lane, Settings, TokenId};
 use draftscope::session::LaneStats;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
@@ -58,12 +58,12 @@ type Answers = Vec<Vec<LaneStats>>;
 pub(super) fn run(
     args: &ExplainArgs,
     choices: &[DraftLenArg],
-    recipe: LoadOptions,
-    settings: Settings,
+    (recipe, settings, grammar): (LoadOptions, Settings, Option<Grammar>),
     suite: &Openings,
 ) -> Result<ExitCode> {
     let mode = if choices.contains(&DraftLenArg::Auto) { DraftLenMode::Auto } else { DraftLenMode::Fixed };
-    let driver = Driver::new(super::super::engine::spawn(recipe, Settings { draft_len_mode: mode, ..settings })?);
+    let driver =
+        Driver::new(super::super::engine::spawn(recipe, Settings { draft_len_mode: mode, ..settings }, grammar)?);
     let prompts = suite.iter().map(|(category, _)| (category.clone(), vec![Vec::new(); choices.len()])).collect();
     let mut race = Race { args, choices, driver, prompts, different: 0, answers: 0 };
     for choice in choices {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 use draftscope::cli::{DraftLenArg, IdentityArgs};
-use draftscope::engine::identity::{Diagnosis, Ending, Rate, Record, Side, answer, diagnose};
+use draftscope::engine::identity::{Diagnosis, Ending, Rate, Record, Side, answer, diagnose_under};
 use draftscope::model::text::tokenizer::TextCodec;
 use draftscope::protocol::{DrafterKind, TokenId};
 use draftscope::session::text::{one_line, quoted};
@@ -95,7 +95,7 @@ fn prompt(
     report: &mut Report,
 ) -> Result<()> {
     let tokens = bench.tokens(text, args.raw)?;
-    let Bench { plain, speculative, fresh, codec, settings, .. } = bench;
+    let Bench { plain, speculative, fresh, codec, settings, grammar, .. } = bench;
     let ending = Ending { limit: args.max_tokens as usize, is_end: &|token| codec.is_end(token) };
     let want = answer(plain, &tokens, ending, None)?;
     let answered: Vec<TokenId> = tokens.iter().chain(&want.tokens).copied().collect();
@@ -107,7 +107,8 @@ fn prompt(
         speculative.take_notices().iter().for_each(|notice| super::super::output::say(notice));
         report.tokens += got.tokens.len() as u64;
         group.count(&got);
-        if let Some(diagnosis) = diagnose(fresh.as_ref(), &want, &got)? {
+        let constraint = grammar.as_mut().map(|(_, constraint)| constraint);
+        if let Some(diagnosis) = diagnose_under(constraint, fresh.as_ref(), &want, &got)? {
             report.differences.push(Difference { prompt: text.to_owned(), drafter, draft_len, diagnosis });
         }
     }

@@ -6,10 +6,12 @@ mod reference;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use draftscope::cli::{DraftLenArg, IdentityArgs, ReportArg};
 use draftscope::engine;
+use draftscope::engine::grammar::{Constraint, Vocabulary};
 use draftscope::engine::speculate::decoder::{Decoder, TIMING};
 use draftscope::engine::speculate::drafter::NoDrafter;
 use draftscope::model::Model;
@@ -20,7 +22,7 @@ use draftscope::model::text::template::ChatTemplate;
 use draftscope::model::text::tokenizer::TextCodec;
 use draftscope::protocol::policy::Policy;
 use draftscope::protocol::{
-    Baseline, DrafterKind, Drafting, Message, ModelInfo, Sampling, Settings, Speaker, TokenId, VerifyRule,
+    Baseline, DrafterKind, Drafting, Grammar, Message, ModelInfo, Sampling, Settings, Speaker, TokenId, VerifyRule,
 };
 use serde::Serialize;
 
@@ -36,11 +38,13 @@ struct Bench {
     speculative: Decoder,
     /// The same model with an empty cache, for computing positions again.
     fresh: Box<dyn Model>,
-    codec: TextCodec,
+    codec: Arc<TextCodec>,
     template: Option<ChatTemplate>,
     model: ModelInfo,
     drafters: Vec<DrafterKind>,
     settings: Settings,
+    /// What answers must match, as it is written, and at work.
+    grammar: Option<(Grammar, Constraint)>,
 }
 
 pub(crate) fn run(args: &IdentityArgs) -> Result<ExitCode> {
@@ -79,6 +83,9 @@ fn write(output: ReportArg, report: &impl Serialize, text: &str, is_same: bool) 
 struct Described<'a, T> {
     model: &'a ModelInfo,
     rule: VerifyRule,
+    /// What every answer had to match, in both modes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    grammar: Option<Grammar>,
     #[serde(flatten)]
     report: &'a T,
 }
@@ -99,6 +106,7 @@ fn prompts(args: &IdentityArgs) -> Result<Vec<String>> {
 fn bench(args: &IdentityArgs) -> Result<Bench> {
     super::run_args::nobody_to_ask(&args.model)?;
     let settings = settings(args)?;
+    let grammar = super::grammar::read(&args.grammar)?;
     let recipe = super::recipe::recipe(&args.model)?;
     let loaded = load(&recipe, &mut |_, _, _| {})?;
     let drafters = drafters(args, &loaded)?;
@@ -107,10 +115,21 @@ fn bench(args: &IdentityArgs) -> Result<Bench> {
     let target: Box<dyn Model> = if args.row_by_row { Box::new(RowByRow::new(target)) } else { target };
     let fresh = target.fork()?;
     let plain = Settings { draft_len: 0, ..settings };
-    let plain = Decoder::new(target.fork()?, Box::new(NoDrafter), &plain);
+    let mut plain = Decoder::new(target.fork()?, Box::new(NoDrafter), &plain);
     let mut speculative = Decoder::new(target, Box::new(drafter_set), &settings);
     speculative.take_notices().iter().for_each(|notice| super::output::say(notice));
-    Ok(Bench { plain, speculative, fresh, codec, template, model, drafters, settings })
+    let codec = Arc::new(codec);
+    let grammar = grammar.map(|grammar| constraint(grammar, &codec)).transpose()?;
+    for decoder in [&mut plain, &mut speculative] {
+        decoder.constrain(grammar.as_ref().map(|(_, constraint)| constraint.fork()));
+    }
+    Ok(Bench { plain, speculative, fresh, codec, template, model, drafters, settings, grammar })
+}
+
+/// The grammar for this tokenizer.
+fn constraint(grammar: Grammar, codec: &Arc<TextCodec>) -> Result<(Grammar, Constraint)> {
+    let constraint = Constraint::new(&Vocabulary::new(Arc::clone(codec))?, &grammar)?;
+    Ok((grammar, constraint))
 }
 
 fn settings(args: &IdentityArgs) -> Result<Settings> {
@@ -157,7 +176,8 @@ struct Trial {
 
 impl Bench {
     fn described<'a, T>(&'a self, report: &'a T) -> Described<'a, T> {
-        Described { model: &self.model, rule: self.settings.rule, report }
+        let grammar = self.grammar.as_ref().map(|(grammar, _)| grammar.shortened());
+        Described { model: &self.model, rule: self.settings.rule, grammar, report }
     }
 
     /// Every drafter with every k. Called before anything is decoded, so that whole rounds can be timed.

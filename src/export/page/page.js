@@ -57,8 +57,10 @@
     at("warning").textContent = warnings.join("; ");
   }
 
-  // the transcript; DEPARTED marks accepted drafts that the target would not have picked
+  // the transcript; DEPARTED marks accepted drafts that the target would not have picked, FORCED those that a grammar forced
   const DEPARTED = "accepted departed";
+  const FORCED = "accepted forced";
+  const SAID = { [DEPARTED]: "accepted, not the target's choice", [FORCED]: "accepted, forced by the grammar", refused: "refused by the grammar" };
   const pressable = (element, name, round, column, turn) => {
     element.tabIndex = 0;
     element.setAttribute("role", "button");
@@ -79,7 +81,7 @@
       const name = fate.endsWith(" end") ? "end of the answer" : text.trim() || "blank";
       const element = make("span", text.slice(0, text.length - word.length), "t " + fate);
       element.append(make("span", word, "w"));
-      element.setAttribute("aria-label", name + ", " + (fate === DEPARTED ? "accepted, not the target's choice" : fate.replace("_", " ")));
+      element.setAttribute("aria-label", name + ", " + (SAID[fate] || fate.replace("_", " ")));
       element.dataset.at = index.has(round) ? index.get(round) : -1;
       if (round === 0) element.dataset.at = index.size && turn.rounds.length ? index.get(turn.rounds[0].round) - 0.5 : -1;
       answer.append(pressable(element, name, round, column, turn));
@@ -87,7 +89,9 @@
     at("transcript").append(answer);
   }
   const transcriptTokens = tokens.length;
-  at("departed").hidden = !data.turns.some((turn) => turn.transcript.some((token) => token[1] === DEPARTED));
+  for (const [id, fate] of [["departed", DEPARTED], ["forced", FORCED], ["refused", "refused"]]) {
+    at(id).hidden = !data.turns.some((turn) => turn.transcript.some((token) => token[1] === fate));
+  }
 
   // notes and bookmarks
   const noted = new Map();
@@ -118,12 +122,20 @@
     const rung = make("div", null, "rung");
     rung.dataset.round = round.round;
     rung.append(make("b", "round " + round.round), make("span", round.accepted + "/" + round.drafts.length + " ✓", "of"));
+    const refuse = (of) => {
+      for (const { column, text } of round.refused.filter(of)) {
+        rung.append(pressable(make("span", "⊘" + text, "t refused"), "⊘" + text, round.round, column, turn));
+      }
+    };
     round.drafts.forEach((draft, column) => {
-      const sign = { accepted: "", rejected: "✗", not_reached: "○", pending: "…" }[draft.outcome];
-      const cell = make("span", sign + draft.text, "t " + draft.outcome);
+      refuse((refused) => refused.column === column);
+      const isForced = draft.forced && draft.outcome === "accepted";
+      const sign = isForced ? "§" : { accepted: "", rejected: "✗", not_reached: "○", pending: "…" }[draft.outcome];
+      const cell = make("span", sign + draft.text, "t " + (isForced ? FORCED : draft.outcome));
       if (typeof draft.q === "number") cell.append(make("small", "q " + number(draft.q, 2) + " p " + number(draft.p, 2)));
       rung.append(pressable(cell, sign + draft.text, round.round, column, turn));
     });
+    refuse((refused) => refused.column >= round.drafts.length);
     if (round.next !== null) {
       const kind = round.drafts.length ? round.next_kind : "plain";
       const sign = { bonus: "✚", recovered: "↻", plain: "" }[kind];
@@ -194,6 +206,11 @@
         if (typeof draft.u === "number") parts.push("u " + number(draft.u, 4));
         card.append(make("p", parts.join(" · ")));
       }
+      for (const refused of round.refused.filter((refused) => refused.column === entry.column)) {
+        const q = typeof refused.q === "number" ? " (q " + number(refused.q, 4) + ")" : "";
+        card.append(make("p", "The grammar refused " + refused.text + q + ": it expects " + refused.expected));
+      }
+      if (draft && draft.forced) card.append(make("p", "The grammar allows no other token here, so the draft cost no pass."));
       if (why) card.append(make("p", why));
       bars(card, "target (p)", round.rows[entry.column], draft && !isNext ? draft.id : undefined);
       if (draft) bars(card, "drafter (q)", draft.top, draft.id);

@@ -113,15 +113,33 @@ impl Constraint {
         mask.reason().is_none() && self.ends.iter().any(|end| mask.allows(TokenId(end)))
     }
 
-    /// What the grammar expects after this path, in a few words.
+    /// What the grammar expects after this path, in a few words: the bytes that must come; else the names of the rules of which
+    /// one must match, where they have names; else some of the tokens that may come.
     pub fn expected(&mut self, path: &[TokenId]) -> String {
+        let started = Instant::now();
+        let named = self.named(path);
+        self.took += started.elapsed();
+        match named {
+            Named::End => END.to_owned(),
+            Named::Words(words) => words,
+            Named::Nothing => {
+                let mask = self.mask(&self.committed.clone(), path);
+                let trie = self.parser.token_env.tok_trie();
+                let word = |token: u32| format!("{:?}", String::from_utf8_lossy(trie.token(token)));
+                let words = listed(mask.tokens().take(NAMED + 1).map(|token| word(token.0)));
+                if words.is_empty() { END.to_owned() } else { words }
+            }
+        }
+    }
+
+    /// What the grammar itself calls what it expects.
+    fn named(&mut self, path: &[TokenId]) -> Named {
         let text = [&self.committed, path].concat();
         let read = self.follow(&text);
-        if self.parser.stopped() || text.len() > self.read.len() {
-            return "the end of the answer".to_owned();
+        if read.is_err() || self.parser.stopped() || text.len() > self.read.len() {
+            return Named::End;
         }
-        let found = read.ok().and_then(|()| self.guarded(|this| expected(&mut this.parser)).ok());
-        found.filter(|found| !found.is_empty()).unwrap_or_else(|| "the end of the answer".to_owned())
+        self.guarded(|this| Ok(named(&mut this.parser))).unwrap_or(Named::End)
     }
 
     /// Time that masks took since the last call.
@@ -186,12 +204,25 @@ const NAMED: usize = 3;
 /// Longest name, in characters.
 const LONGEST: usize = 60;
 
-/// The bytes that must come; else the names of the rules of which one must match, where they have names; else some of
-/// the tokens that may come.
-fn expected(parser: &mut TokenParser) -> anyhow::Result<String> {
+/// What stands where nothing else may come.
+const END: &str = "the end of the answer";
+
+/// A name for what is expected.
+enum Named {
+    /// The answer ends there.
+    End,
+    /// Bytes, or names of rules.
+    Words(String),
+    /// The grammar has no name for it.
+    Nothing,
+}
+
+/// The bytes that must come, or the names of the rules of which one must match.
+fn named(parser: &mut TokenParser) -> Named {
     let forced = parser.force_bytes();
     if !forced.is_empty() {
-        return Ok(cut(&String::from_utf8_lossy(&forced)));
+        let text = String::from_utf8_lossy(&forced);
+        return Named::Words(if text.trim().is_empty() { cut(&format!("{text:?}")) } else { cut(&text) });
     }
     let rules: Vec<_> = parser.parser.with_recognizer(|state| {
         let lexer_state = state.lexer_state();
@@ -199,12 +230,8 @@ fn expected(parser: &mut TokenParser) -> anyhow::Result<String> {
     });
     let spec = parser.parser.grammar().lexer_spec();
     let names: Option<Vec<String>> = rules.iter().map(|rule| name(&spec.lexeme_def_to_string(*rule))).collect();
-    if let Some(names) = names.filter(|names| !names.is_empty()) {
-        return Ok(listed(names.into_iter()));
-    }
-    let allowed = parser.compute_mask()?;
-    let trie = parser.token_env.tok_trie();
-    Ok(listed(allowed.iter().map(|token| format!("{:?}", String::from_utf8_lossy(trie.token(token))))))
+    let names = names.filter(|names| !names.is_empty());
+    names.map_or(Named::Nothing, |names| Named::Words(listed(names.into_iter())))
 }
 
 /// The name of a rule; none if the grammar gave it none. It stands after a number in brackets, and is such a number where

@@ -25,6 +25,9 @@ pub(super) fn reason(error: &dyn std::fmt::Display) -> String {
     let text = format!("{error:#}");
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.next().unwrap_or("no reason was given");
+    if first.starts_with("panic") {
+        return "llguidance, which reads grammars, fails on it; write it in another form".to_owned();
+    }
     // the cause may stand below a picture of the place
     let cause = lines.find(|line| line.starts_with("error:")).filter(|_| first.ends_with(':'));
     let line = &cause.map_or_else(|| first.to_owned(), |cause| format!("{first} {}", cause["error:".len()..].trim()));

@@ -30,6 +30,27 @@ impl Mask {
         token.index() < self.allowed.len() && self.allowed.is_allowed(token.0)
     }
 
+    /// The same for tokens 0, 1, 2 …, a bit each, the lowest bit first.
+    pub(crate) fn words(&self) -> &[u32] {
+        self.allowed.as_slice()
+    }
+
+    /// How many tokens it is about.
+    pub(crate) fn len(&self) -> usize {
+        self.allowed.len()
+    }
+
+    /// A mask that allows a token where this is true.
+    #[cfg(test)]
+    pub(crate) fn of(allowed: impl Iterator<Item = bool>) -> Self {
+        Self::new(SimpleVob::from_slice(&allowed.collect::<Vec<_>>()))
+    }
+
+    /// The tokens that may, ascending.
+    pub fn tokens(&self) -> impl Iterator<Item = TokenId> {
+        self.allowed.iter().map(TokenId)
+    }
+
     /// How many tokens may.
     #[must_use]
     pub fn count(&self) -> usize {

@@ -6,6 +6,7 @@
 //! a hostile grammar ends in a sentence.
 
 mod constraint;
+mod gbnf;
 mod limits;
 mod mask;
 mod source;

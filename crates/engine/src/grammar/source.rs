@@ -7,12 +7,23 @@ use llguidance::{ParserFactory, TokenParser};
 use serde_json::{Value, json};
 
 use super::GrammarError;
+use super::gbnf::{is_gbnf, to_lark};
 use super::limits::{limits, reason};
 
 /// Most bytes of a grammar's text.
 pub const MOST_BYTES: usize = 1 << 20;
 
-/// Checks a grammar without a model, so that a mistake is found before weights are loaded.
+/// Most lines of a grammar in Lark, which has a rule on each at most.
+pub(super) const MOST_LINES: usize = 20_000;
+
+/// Stack of the thread that makes a parser. Only what is used takes memory.
+const STACK_BYTES: usize = 256 << 20;
+
+/// What `llguidance` says of a token that a vocabulary lacks.
+const UNKNOWN_TOKEN: [&str; 2] = ["unknown special token", "Token range end too large"];
+
+/// Checks a grammar without a model, so that a mistake is found before weights are loaded. Tokens that it names are looked up
+/// in the model's vocabulary only.
 ///
 /// # Errors
 /// As [`Constraint::new`](super::Constraint::new).
@@ -21,13 +32,17 @@ pub fn check(grammar: &Grammar) -> Result<(), GrammarError> {
     let factory = ParserFactory::new(&vocabulary, InferenceCapabilities::default(), &[]);
     let mut factory = factory.map_err(|error| invalid(grammar, &error))?;
     *factory.quiet().limits_mut() = limits();
-    compile(&factory, grammar).map(|_| ())
+    match compile(&factory, grammar) {
+        // the model has tokens of its own
+        Err(GrammarError::Invalid { why, .. }) if UNKNOWN_TOKEN.iter().any(|said| why.contains(said)) => Ok(()),
+        compiled => compiled.map(|_| ()),
+    }
 }
 
 /// A parser at the beginning of an answer, where at least one token may come.
 pub(super) fn compile(factory: &ParserFactory, grammar: &Grammar) -> Result<TokenParser, GrammarError> {
     let source = source(grammar)?;
-    let mut parser = factory.create_parser(source).map_err(|error| invalid(grammar, &error))?;
+    let mut parser = parser(factory, source).map_err(|error| invalid(grammar, &error))?;
     parser.start_without_prompt();
     let mut probe = parser.deep_clone();
     let first = llguidance::panic_utils::catch_unwind(std::panic::AssertUnwindSafe(|| probe.compute_mask()));
@@ -36,6 +51,16 @@ pub(super) fn compile(factory: &ParserFactory, grammar: &Grammar) -> Result<Toke
         Err(_) if probe.stop_reason().is_ok() => Err(GrammarError::AllowsNothing { noun: grammar.kind.noun() }),
         Err(error) => Err(invalid(grammar, &error)),
     }
+}
+
+/// The parser, made on a stack that rules within rules, as many as a grammar can have, do not fill.
+fn parser(factory: &ParserFactory, source: TopLevelGrammar) -> anyhow::Result<TokenParser> {
+    std::thread::scope(|scope| {
+        let made = std::thread::Builder::new()
+            .stack_size(STACK_BYTES)
+            .spawn_scoped(scope, || factory.create_parser(source))?;
+        made.join().unwrap_or_else(|_| Err(anyhow::anyhow!("it made the parser fail; please report this")))
+    })
 }
 
 fn source(grammar: &Grammar) -> Result<TopLevelGrammar, GrammarError> {
@@ -51,10 +76,13 @@ fn source(grammar: &Grammar) -> Result<TopLevelGrammar, GrammarError> {
             Ok(TopLevelGrammar::from_json_schema(with_usual_spaces(schema)))
         }
         GrammarKind::Regex => Ok(TopLevelGrammar::from_regex(&grammar.text)),
-        GrammarKind::Lark if grammar.text.contains("::=") => Err(invalid(
-            grammar,
-            &"it looks like GBNF; only the Lark syntax of llguidance is read, so convert it first",
-        )),
+        GrammarKind::Lark if is_gbnf(&grammar.text) => {
+            let lark = to_lark(&grammar.text).map_err(|error| invalid(grammar, &error))?;
+            Ok(TopLevelGrammar::from_lark(lark))
+        }
+        GrammarKind::Lark if grammar.text.lines().count() > MOST_LINES => {
+            Err(invalid(grammar, &format!("it has more than {MOST_LINES} lines")))
+        }
         GrammarKind::Lark => Ok(TopLevelGrammar::from_lark(grammar.text.clone())),
     }
 }

@@ -9,6 +9,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::Record;
+use crate::grammar::{Constraint, Mask};
 use crate::speculate::SpecError;
 use draftscope_model::{Forward, LogitRows, Model};
 use draftscope_protocol::TokenId;
@@ -141,15 +142,30 @@ impl Fault {
 /// # Errors
 /// When the target cannot be run again.
 pub fn diagnose(fresh: &dyn Model, plain: &Record, speculative: &Record) -> Result<Option<Diagnosis>, SpecError> {
+    diagnose_under(None, fresh, plain, speculative)
+}
+
+/// The same for answers under a grammar: the position is computed again after its mask, too.
+///
+/// # Errors
+/// As [`diagnose`].
+pub fn diagnose_under(
+    grammar: Option<&mut Constraint>,
+    fresh: &dyn Model,
+    plain: &Record,
+    speculative: &Record,
+) -> Result<Option<Diagnosis>, SpecError> {
     let Some(index) = speculative.first_difference(plain) else {
         return Ok(None);
     };
+    let mask = grammar.map(|grammar| grammar.mask(&plain.tokens[..index], &[]));
+    let mask = mask.as_deref();
     let (ours, theirs) = (speculative.tokens.get(index).copied(), plain.tokens.get(index).copied());
     let round = speculative.round_of(index);
     let width = round.map_or(1, |round| speculative.rounds[round].rows.len());
-    let row_by_row = single(fresh, plain, index)?;
+    let row_by_row = single(fresh, mask, plain, index)?;
     let fresh_pass = match round {
-        Some(round) => Some(wide(fresh, speculative, (round, index))?),
+        Some(round) => Some(wide(fresh, mask, speculative, (round, index))?),
         None => None,
     };
     let noise = noise(fresh, plain, (index, width))?;
@@ -205,6 +221,15 @@ fn side(logits: &[f32]) -> Side {
     Side { best: TokenId(best as u32), second: TokenId(second as u32), margin }
 }
 
+/// The same among the tokens that a mask allows, if there is one.
+fn allowed_side(mask: Option<&Mask>, logits: &[f32]) -> Side {
+    let Some(mask) = mask else { return side(logits) };
+    let allowed = |(index, logit): (usize, &f32)| {
+        if mask.allows(TokenId(index as u32)) { *logit } else { f32::NEG_INFINITY }
+    };
+    side(&logits.iter().enumerate().map(allowed).collect::<Vec<_>>())
+}
+
 /// Runs the prompt in one pass, as decoding does, then the answer up to `upto` token by token. Returns the model and
 /// the last pass.
 fn read(fresh: &dyn Model, record: &Record, upto: usize) -> Result<(Box<dyn Model>, Forward), SpecError> {
@@ -216,19 +241,24 @@ fn read(fresh: &dyn Model, record: &Record, upto: usize) -> Result<(Box<dyn Mode
     Ok((model, out))
 }
 
-fn single(fresh: &dyn Model, plain: &Record, index: usize) -> Result<Side, SpecError> {
+fn single(fresh: &dyn Model, mask: Option<&Mask>, plain: &Record, index: usize) -> Result<Side, SpecError> {
     let (_, out) = read(fresh, plain, index)?;
-    Ok(side(out.logits.last().unwrap_or_default()))
+    Ok(allowed_side(mask, out.logits.last().unwrap_or_default()))
 }
 
 /// The row of `index` in one pass over the round's anchor and drafts, after a fresh cache.
-fn wide(fresh: &dyn Model, record: &Record, (round, index): (usize, usize)) -> Result<Side, SpecError> {
+fn wide(
+    fresh: &dyn Model,
+    mask: Option<&Mask>,
+    record: &Record,
+    (round, index): (usize, usize),
+) -> Result<Side, SpecError> {
     let round = &record.rounds[round];
     let (mut model, _) = read(fresh, record, round.first - 1)?;
     let mut rows = vec![record.tokens[round.first - 1]];
     rows.extend(round.line());
     let out = model.forward(&rows, LogitRows::All)?;
-    Ok(side(out.logits.row(index - round.first)))
+    Ok(allowed_side(mask, out.logits.row(index - round.first)))
 }
 
 /// Largest change of a margin, in nats, when rows of this text run `width` at a time instead of one by one. The text
@@ -286,6 +316,8 @@ mod tests {
     fn the_two_best_are_found() {
         let found = side(&[0.5, 2.0, 2.0, -1.0]);
         assert_eq!((found.best, found.second, found.margin), (TokenId(1), TokenId(2), 0.0));
+        let mask = Mask::of([false, false, true, true].into_iter());
+        assert_eq!(allowed_side(Some(&mask), &[0.5, 3.0, 2.0, -1.0]).best, TokenId(2));
         let found = side(&[3.0, 1.0, 2.0]);
         assert_eq!((found.best, found.second, found.margin), (TokenId(0), TokenId(2), 1.0));
     }

@@ -16,7 +16,7 @@ use crate::speculate::decoder::Decoder;
 use draftscope_protocol::policy::{Observation, Policy};
 use draftscope_protocol::{EventKind, Outcome, Prediction, Settings, TokenId};
 
-pub use diagnose::{Cause, Diagnosis, Fault, MOST_NOISE, Side, diagnose};
+pub use diagnose::{Cause, Diagnosis, Fault, MOST_NOISE, Side, diagnose, diagnose_under};
 pub use rate::Rate;
 
 /// One answer with all data that a diagnosis needs.

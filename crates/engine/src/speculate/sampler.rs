@@ -4,9 +4,12 @@
 //! applies min-p before top-k); the rest is renormalised. At temperature 0 the largest logit is taken, the first of
 //! equal ones, and the probabilities are those at temperature 1, for display only.
 
+mod masked;
+
 use multiversion::multiversion;
 
-use crate::grammar::Mask;
+pub use masked::Masked;
+
 use draftscope_model::{BEST_LOGITS, Best, Forward, ModelError, RowStats, STRETCH};
 use draftscope_protocol::argmax::{Largest, largest};
 use draftscope_protocol::distribution::{Distribution, sum};
@@ -70,19 +73,6 @@ impl<'a> From<&'a [f32]> for LogitRow<'a> {
     }
 }
 
-/// A row after the mask of a grammar, and what the row was before.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Masked {
-    /// What is left, renormalised.
-    pub distribution: Distribution,
-    /// Probability, at temperature 1, of all tokens that the mask removed, 0 to 1.
-    pub removed: f32,
-    /// The most probable token before the mask.
-    pub best: TokenId,
-    /// Its probability at temperature 1 before the mask, 0 to 1.
-    pub best_prob: f32,
-}
-
 /// Turns rows of logits into distributions.
 #[derive(Clone, Copy, Debug)]
 pub struct Sampler {
@@ -110,42 +100,16 @@ impl Sampler {
                 "only the best logits of a pass were read, and sampling needs all".into(),
             ));
         }
-        Ok(if greedy { listed(row, stats, also) } else { self.tempered(row, stats) })
+        Ok(if greedy { listed(row, stats, also, None) } else { self.tempered(row, stats, None) })
     }
 
-    /// As [`Sampler::distribution`], over the tokens that the mask allows; none if the row has none of them. Probabilities
-    /// and truncations count these tokens alone.
-    ///
-    /// # Errors
-    /// As [`Sampler::distribution`]; a mask needs all logits.
-    pub fn masked(
-        &self,
-        row: &LogitRow<'_>,
-        mask: &Mask,
-        also: impl IntoIterator<Item = TokenId>,
-        position: usize,
-    ) -> Result<Option<Masked>, ModelError> {
-        let found = survey(row.logits);
-        let all = found.filter(|s| s.log_sum_exp.is_finite()).ok_or(ModelError::NotFinite { position })?;
-        let entries = row.logits.iter().enumerate().map(|(index, logit)| (row.token(index), *logit));
-        let (tokens, logits): (Vec<TokenId>, Vec<f32>) = entries.filter(|(token, _)| mask.allows(*token)).unzip();
-        let Some(left) = survey(&logits) else {
-            return Ok(None);
-        };
-        let allowed = LogitRow { logits: &logits, vocab: Some(&tokens), stats: Some(&left) };
-        let distribution =
-            self.distribution(&allowed, also.into_iter().filter(|token| mask.allows(*token)), position)?;
-        Ok(Some(Masked {
-            distribution,
-            removed: (1.0 - (left.log_sum_exp - all.log_sum_exp).exp()).clamp(0.0, 1.0),
-            best: row.token(all.argmax as usize),
-            best_prob: (all.max - all.log_sum_exp).exp(),
-        }))
-    }
-
-    fn tempered(&self, row: &LogitRow<'_>, stats: &RowStats) -> Distribution {
+    /// `words` is a mask of the logits, a bit each; the statistics are those of the allowed ones.
+    fn tempered(&self, row: &LogitRow<'_>, stats: &RowStats, words: Option<&[u32]>) -> Distribution {
         let scale = 1.0 / self.sampling.temperature;
-        let weights = weights(row.logits, stats.max, scale);
+        let mut weights = weights(row.logits, stats.max, scale);
+        if let Some(words) = words {
+            masked::put_in_forbidden(&mut weights, words, 0.0);
+        }
         let (total, argmax) = (sum(&weights), row.token(stats.argmax as usize));
         if row.vocab.is_none() && self.sampling.keeps_all() {
             return Distribution::over_all(weights, argmax, total);
@@ -167,25 +131,40 @@ impl Sampler {
         let mut kept = Kept { weight: f32::MIN_POSITIVE, index: usize::MAX };
         let mut order: Vec<usize> = (0..weights.len()).filter(|i| weights[*i] >= kept.weight).collect();
         let best_first = |a: &usize, b: &usize| weights[*b].total_cmp(&weights[*a]).then(a.cmp(b));
-        let k = if top_k == 0 { order.len() } else { (top_k as usize).min(order.len()) };
-        if k < order.len() {
-            order.select_nth_unstable_by(k, best_first);
-            order.truncate(k);
-        }
-        order.sort_unstable_by(best_first);
-        // top-p counts the probability of the tokens that top-k kept
-        let mass: f64 = if top_k == 0 { total } else { order.iter().map(|i| f64::from(weights[*i])).sum() };
-        let mut reached = 0.0;
-        for i in order {
-            kept = Kept { weight: weights[i], index: i };
-            reached += f64::from(weights[i]);
-            if reached >= f64::from(top_p) * mass && top_p < 1.0 {
-                break;
+        let mut mass = total;
+        if top_k > 0 {
+            let k = (top_k as usize).min(order.len());
+            if k < order.len() {
+                order.select_nth_unstable_by(k, best_first);
+                order.truncate(k);
             }
+            order.sort_unstable_by(best_first);
+            // top-p counts the probability of the tokens that top-k kept
+            mass = order.iter().map(|i| f64::from(weights[*i])).sum();
+        }
+        let (mut reached, mut from, mut part) = (0.0, 0, SORTED_AT_ONCE);
+        'kept: while from < order.len() {
+            // most tokens are after the last one kept and need no order
+            let to = (from + part).min(order.len());
+            if to < order.len() {
+                order[from..].select_nth_unstable_by(to - from, best_first);
+            }
+            order[from..to].sort_unstable_by(best_first);
+            for i in order[from..to].iter().copied() {
+                kept = Kept { weight: weights[i], index: i };
+                reached += f64::from(weights[i]);
+                if reached >= f64::from(top_p) * mass && top_p < 1.0 {
+                    break 'kept;
+                }
+            }
+            (from, part) = (to, part * 4);
         }
         if kept.weight < by_min_p.weight { by_min_p } else { kept }
     }
 }
+
+/// Tokens that top-p puts into order at once; the next part is four times as large.
+const SORTED_AT_ONCE: usize = 256;
 
 /// The last token kept, in order of falling weight, then rising index.
 struct Kept {
@@ -210,11 +189,17 @@ fn survey(logits: &[f32]) -> Option<RowStats> {
     Some(RowStats { argmax: argmax as u32, max, log_sum_exp: max + total.ln() as f32, best: Best::Peaks(peaks) })
 }
 
-/// Probabilities at temperature 1 of the best candidates (and those in `also`), for display.
-fn listed(row: &LogitRow<'_>, stats: &RowStats, also: impl IntoIterator<Item = TokenId>) -> Distribution {
+/// Probabilities at temperature 1 of the best candidates (and those in `also`), for display. `words` is a mask of the logits,
+/// a bit each; the statistics are those of the allowed ones, and so are the tokens in `also`.
+fn listed(
+    row: &LogitRow<'_>,
+    stats: &RowStats,
+    also: impl IntoIterator<Item = TokenId>,
+    words: Option<&[u32]>,
+) -> Distribution {
     let mut listed: Vec<(usize, f32)> = match &stats.best {
         Best::Peaks(peaks) => {
-            let mut indices = best_indices(row.logits, peaks, LISTED);
+            let mut indices = best_indices((row.logits, words), peaks, LISTED);
             indices.extend(also.into_iter().filter_map(|token| row.index(token)));
             indices.push(stats.argmax as usize);
             indices.into_iter().map(|i| (i, row.logits[i])).collect()
@@ -230,9 +215,9 @@ fn listed(row: &LogitRow<'_>, stats: &RowStats, also: impl IntoIterator<Item = T
     Distribution::new(entries, row.token(stats.argmax as usize), (1.0 - mass).clamp(0.0, 1.0) as f32)
 }
 
-/// Indices of the `n` largest logits, in no order. They lie in the `n` stretches with the highest peaks; searching
+/// Indices of the `n` largest logits that a mask allows, if there is one, in no order. They lie in the `n` stretches with the highest peaks; searching
 /// these from the highest down usually ends early.
-fn best_indices(logits: &[f32], peaks: &[f32], n: usize) -> Vec<usize> {
+fn best_indices((logits, words): (&[f32], Option<&[u32]>), peaks: &[f32], n: usize) -> Vec<usize> {
     let mut stretches: Vec<(f32, usize)> = peaks.iter().copied().zip((0..).step_by(STRETCH)).collect();
     let highest_first = |a: &(f32, usize), b: &(f32, usize)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
     if n < stretches.len() {
@@ -241,11 +226,17 @@ fn best_indices(logits: &[f32], peaks: &[f32], n: usize) -> Vec<usize> {
     }
     stretches.sort_unstable_by(highest_first);
     let mut best = Largest::new(n);
+    let mut copy = [0.0; STRETCH];
     for (peak, start) in stretches {
         if peak <= best.bar() {
             break;
         }
-        best.search(&logits[start..logits.len().min(start + STRETCH)], start);
+        let stretch = &logits[start..logits.len().min(start + STRETCH)];
+        let stretch = match words {
+            Some(words) => masked::allowed_stretch(stretch, words, start, &mut copy),
+            None => stretch,
+        };
+        best.search(stretch, start);
     }
     best.found.into_iter().map(|(_, i)| i).collect()
 }
@@ -363,6 +354,27 @@ mod tests {
         assert_eq!(kept(Sampling { top_p: 0.6, min_p: 0.4, ..all }), [0, 4]);
         assert_eq!(kept(Sampling { top_k: 5, top_p: 0.6, min_p: 0.4, ..all }), [0, 4]);
         assert_eq!(kept(Sampling { top_k: 5, top_p: 0.99, min_p: 0.2, ..all }), [0, 2, 4]);
+    }
+
+    #[test]
+    fn top_p_keeps_what_a_sort_of_all_tokens_keeps() {
+        // many equal weights, and a flat row, so that several parts are put into order
+        let logits: Vec<f32> = (0..5000).map(|i| ((i * 7919) % 97) as f32 / 60.0).collect();
+        for top_p in [0.001, 0.3, 0.9, 0.999] {
+            let sampling = Sampling { temperature: 1.0, top_p, ..Sampling::default() };
+            let kept = sampler(sampling).distribution(&logits[..].into(), None, 0).unwrap();
+            let weights = weights(&logits, largest(&logits), 1.0);
+            let mut order: Vec<usize> = (0..5000).collect();
+            order.sort_by(|a, b| weights[*b].total_cmp(&weights[*a]).then(a.cmp(b)));
+            let (total, mut reached) = (sum(&weights), 0.0);
+            let last = order.iter().position(|i| {
+                reached += f64::from(weights[*i]);
+                reached >= f64::from(top_p) * total
+            });
+            let mut expected: Vec<usize> = order[..=last.unwrap()].to_vec();
+            expected.sort_unstable();
+            assert_eq!(kept.entries().map(|entry| entry.0.index()).collect::<Vec<_>>(), expected, "{top_p}");
+        }
     }
 
     #[test]

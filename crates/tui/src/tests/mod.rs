@@ -12,6 +12,7 @@ mod any_events;
 mod compare;
 mod diff;
 mod fleet;
+mod grammar;
 mod lattice;
 mod lessons;
 mod panels;

@@ -6,6 +6,7 @@
 use draftscope_protocol::{Ability, Candidate, Piece, Prediction};
 use draftscope_session::{Residual, residual};
 
+use super::grammar;
 use super::hero;
 use super::prelude::*;
 use super::values::{fate_of, next_fate, position, sign};
@@ -33,10 +34,19 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
 fn drafters(screen: Screen, round: &Round, column: usize, area: Rect, frame: &mut Frame) {
     let inner = framed(screen.panel(title(round, column)), area, frame);
     let cell = round.drafts.get(column);
-    let lines = match cell {
+    let acts = grammar::lines(screen, round, column, inner.width);
+    let below = if acts.is_empty() { 0 } else { acts.len() as u16 + 1 };
+    let mut lines = match cell {
         Some(cell) if !cell.top.top.is_empty() => {
             let role = sign(fate_of(round, column)).0;
-            bars(screen, &cell.top, &[Named { piece: &cell.piece, note: "draft", role, prob: cell.q }], REST, inner)
+            let named = [Named { piece: &cell.piece, note: "draft", role, prob: cell.q }];
+            let above = Rect { height: inner.height.saturating_sub(below).max(4), ..inner };
+            bars(screen, &cell.top, &named, REST, above)
+        }
+        Some(cell) if cell.forced => {
+            let name = text::quoted(&cell.piece);
+            let text = format!("The grammar allows {name} alone here. It is a draft without a pass: p = q = 1.");
+            wrapped(&text, inner.width, screen.theme[Role::Text])
         }
         Some(cell) if cell.piece.id.is_unknown() => {
             let text = "A draft that the engine did not keep. It does not report which token, nor the drafter's q.";
@@ -54,6 +64,10 @@ fn drafters(screen: Screen, round: &Round, column: usize, area: Rect, frame: &mu
         }
         None => wrapped(no_draft(round), inner.width, screen.theme[Role::TextDim]),
     };
+    if below > 0 {
+        lines.push(Line::default());
+        lines.extend(acts);
+    }
     put(lines, inner, frame);
 }
 
@@ -89,13 +103,19 @@ fn targets(screen: Screen, round: &Round, column: usize, area: Rect, frame: &mut
     }
     let residual = residual(round, column).filter(|_| inner.height >= 8);
     // the residual gets half of the height
-    let upper = Rect { height: inner.height / if residual.is_some() { 2 } else { 1 }, ..inner };
+    let below = if grammar::before_mask(screen).is_some() { 4 } else { 0 };
+    let height = inner.height.saturating_sub(below).max(4) / if residual.is_some() { 2 } else { 1 };
+    let upper = Rect { height, ..inner };
     let mut lines = bars(screen, row, &named, REST, upper);
     if let Some(residual) = residual {
-        let left = usize::from(inner.height).saturating_sub(lines.len());
+        let left = usize::from(inner.height).saturating_sub(lines.len() + usize::from(below));
         lines.push(Line::default());
-        let room = Rect { height: (left - 1) as u16, ..inner };
+        let room = Rect { height: left.saturating_sub(1) as u16, ..inner };
         lines.extend(redraw(screen, round, column, &residual, room));
+    }
+    if let Some(text) = grammar::before_mask(screen) {
+        lines.push(Line::default());
+        lines.extend(wrapped(&text, inner.width, screen.theme[Role::TextDim]));
     }
     put(lines, inner, frame);
 }

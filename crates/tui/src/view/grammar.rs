@@ -1,38 +1,37 @@
 //! What the grammar did in a round: what it refused, and what its mask took away.
 
-use draftscope_session::{DraftCell, Refused};
+use draftscope_session::Refused;
 
 use super::prelude::*;
 use super::values::duration;
 
 /// Longest rule that is shown, in cells.
-const RULE: usize = 40;
+const RULE: usize = 60;
 
-/// A forced draft has the colour of keys and is underlined: it comes from the grammar, not from the drafter.
-pub(super) fn tinted(screen: Screen, draft: &DraftCell, style: Style) -> Style {
-    match draft.forced {
-        true => style.patch(screen.theme[Role::Key]).add_modifier(Modifier::UNDERLINED),
-        false => style,
+/// A forced draft has a colour of its own and is underlined: it comes from the grammar, not from the drafter. A discarded one
+/// looks like others that were discarded.
+pub(super) fn tinted(screen: Screen, (forced, fate): (bool, Fate), style: Style) -> Style {
+    match fate {
+        Fate::Committed(_) | Fate::Pending if forced => style.patch(screen.theme[Role::TokenForced]),
+        _ => style,
     }
 }
 
-/// The refused token of a column, struck, with the rule that refused it; then the column's mask and what masks cost.
+/// The refused tokens of a column, struck, with the rule that refused them; then the column's mask and what masks cost.
 pub(super) fn lines(screen: Screen, round: &Round, column: usize, width: u16) -> Vec<Line<'static>> {
-    let refused = round.refused.iter().find(|refused| refused.index == column);
-    let refused = refused.map(|refused| refusal(screen, refused, width));
-    let mask =
-        mask(screen, round, column).map(|text| Line::styled(cut(&text, width.into()), screen.theme[Role::TextDim]));
-    refused.into_iter().chain(mask).collect()
+    let refused = round.refused.iter().filter(|refused| refused.index == column);
+    let refused = refused.flat_map(|refused| refusal(screen, refused, width));
+    let mask = mask(screen, round, column);
+    refused.chain(mask.iter().flat_map(|text| wrapped(text, width, screen.theme[Role::TextDim]))).collect()
 }
 
-fn refusal(screen: Screen, refused: &Refused, width: u16) -> Line<'static> {
-    let struck = screen.theme[Role::TokenRejected].add_modifier(Modifier::CROSSED_OUT);
+fn refusal(screen: Screen, refused: &Refused, width: u16) -> Vec<Line<'static>> {
     let q = refused.q.map_or(String::new(), |q| format!(" (q {q:.2})"));
     let expected = cut(&text::one_line(&refused.expected), RULE);
-    let name = text::inline(&refused.piece);
-    let rest = format!("{q} refused by the {}: it expects {expected}", noun(screen));
-    let room = usize::from(width).saturating_sub(name.width() + 1);
-    Line::from(vec![Span::styled(name, struck), Span::styled(cut(&rest, room), screen.theme[Role::Text])])
+    let mut flow = Flow::new(width);
+    flow.push(&text::inline(&refused.piece), screen.theme[Role::TokenRefused]);
+    flow.push(&format!("{q} refused by the {}: it expects {expected}", noun(screen)), screen.theme[Role::Text]);
+    flow.finish()
 }
 
 fn mask(screen: Screen, round: &Round, column: usize) -> Option<String> {
@@ -44,6 +43,13 @@ fn mask(screen: Screen, round: &Round, column: usize) -> Option<String> {
         noun(screen),
         duration(round.mask_us)
     ))
+}
+
+/// What an attached server's p leaves out: it applies the grammar and does not report what that did.
+pub(super) fn before_mask(screen: Screen) -> Option<String> {
+    let header = screen.session.header().filter(|header| header.engine.is_some() && header.grammar.is_some())?;
+    let grammar = header.grammar.as_ref()?;
+    Some(format!("p is that before the mask of the {}: the server does not report p after it", grammar.kind.noun()))
 }
 
 /// What the grammar is.

@@ -190,6 +190,7 @@ fn marks() -> Vec<(String, String, Role)> {
         (Fate::Rejected, "rejected: the first draft that the target does not write"),
         (Fate::NotReached, "not reached: after a rejected one, never judged"),
         (Fate::Pending, "drafted, not judged yet"),
+        (Fate::Refused, "refused: the drafter preferred it, the grammar forbids it"),
         (Fate::Committed(Provenance::Plain), "the first token, or one of a round without drafts (in tables)"),
         (Fate::Committed(Provenance::Kept), "taken over by a branch (in tables)"),
     ];
@@ -200,6 +201,8 @@ fn marks() -> Vec<(String, String, Role)> {
     marks.push((fate::DEPARTED.to_owned(), format!("accepted, {}", fate::DEPARTED_NAME), Role::TokenDeparted));
     let [undraftable, _] = fate::UNDRAFTABLE_NAMES;
     marks.push((fate::UNDRAFTABLE.to_owned(), format!("the target's token, {undraftable}"), Role::TokenRecovered));
+    let forced = "accepted and forced: the grammar allowed no other token".to_owned();
+    marks.push((fate::FORCED.to_owned(), forced, Role::TokenForced));
     marks
 }
 

@@ -6,7 +6,7 @@ use ratatui::widgets::Sparkline;
 
 use super::prelude::*;
 use super::screen::listed;
-use super::values::{fate_of, next_fate, number};
+use super::values::{draft_sign, fate_of, next_fate, number};
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     if area.is_empty() {
@@ -81,7 +81,7 @@ fn levels(round: &Round) -> Vec<(Option<&'static str>, Role)> {
     let is_known = round.verdict.is_some();
     let own = if is_known { (None, fate::role(next_fate(round))) } else { (Some(" "), Role::TextDim) };
     let draft = |index: usize| match fate_of(round, index) {
-        fate @ Fate::Committed(_) => (None, fate::role(fate)),
+        Fate::Committed(_) => (None, draft_sign(round, index).0),
         fate => (Some(fate::sign(fate)), fate::role(fate)),
     };
     let drafts = (0..round.drafts.len()).filter(|index| !round.is_tree() || round.path().any(|at| at == *index));

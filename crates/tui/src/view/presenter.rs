@@ -257,6 +257,13 @@ fn legend(screen: Screen, round: &Round, area: Rect, frame: &mut Frame) {
     if departs {
         lines.push(line(fate::DEPARTED, "accepted, not the target's choice", Role::TokenDeparted, true));
     }
+    let grammar = [
+        (fate::FORCED, "forced: the grammar allows no other token", Role::TokenForced),
+        (fate::sign(Fate::Refused), "refused: the grammar forbids it", Role::TokenRefused),
+    ];
+    let acts = [round.drafts.iter().any(|draft| draft.forced), !round.refused.is_empty()];
+    let acts = grammar.into_iter().zip(acts).filter(|_| screen.has_own_grammar());
+    lines.extend(acts.map(|((sign, words, role), is_here)| line(sign, words, role, is_here)));
     let is_cut = round.first_discarded().is_some();
     lines.push(line("┃", "the cut: what is left of it is kept", fate::role(Fate::Rejected), is_cut));
     put(lines, area, frame);

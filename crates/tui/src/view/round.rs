@@ -243,6 +243,11 @@ fn header(screen: Screen, round: &Round, index: usize, width: usize) -> TokenCel
         None if round.drafts.get(index).is_some_and(|draft| draft.copied.is_some()) => format!("{} copied", index + 1),
         None => (index + 1).to_string(),
     };
+    let text = if round.refused.iter().any(|refused| refused.index == index) {
+        format!("{text} {}", fate::sign(Fate::Refused))
+    } else {
+        text
+    };
     let forms = [format!("{text} · after {at} tokens"), format!("{text} · after {at}")];
     let text = forms.into_iter().find(|form| form.width() < width).unwrap_or(text);
     TokenCell::word(text, screen.theme[Role::TextDim])
@@ -254,7 +259,8 @@ pub(super) fn draft(screen: Screen, round: &Round, index: usize) -> TokenCell {
     match round.drafts.get(index) {
         Some(draft) => {
             let (role, _) = draft_sign(round, index);
-            let style = grammar::tinted(screen, draft, screen.theme[role]);
+            let fate = fate_of(round, index);
+            let style = grammar::tinted(screen, (draft.forced, fate), screen.theme[role]);
             TokenCell::token(text::inline(&draft.piece), draft.q, style)
         }
         None if index < round.draft_len.into() && round.rows.is_empty() => TokenCell::word("…", dim),

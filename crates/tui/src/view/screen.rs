@@ -61,6 +61,12 @@ impl<'a> Screen<'a> {
         }
     }
 
+    /// Whether answers follow a grammar that this engine applies: of one that a server applies no effect is known.
+    pub(super) fn has_own_grammar(&self) -> bool {
+        let header = self.session.header().filter(|header| header.engine.is_none());
+        header.is_some_and(|header| header.grammar.is_some())
+    }
+
     /// What the shown turn shows of discarded drafts.
     pub(super) fn display(&self) -> DisplayMode {
         self.turn().map_or_else(|| self.app.display.unwrap_or_default(), |turn| self.display_of(turn))

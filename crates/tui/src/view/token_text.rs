@@ -1,4 +1,4 @@
-//! One token of an answer as text: its fate as a colour and, without colours or on request, as a mark.
+//! One token of an answer as text: its fate, and whether a grammar forced it, as a colour and, without colours or on request, as a mark.
 //!
 //! Invariant: a kept token looks the same with and without discarded drafts beside it; a control token is an end mark,
 //! never text. Lines through and under a token decorate its word, never the spaces before it.
@@ -6,6 +6,7 @@
 use crate::hit_map::PREFILL;
 use draftscope_session::TranscriptToken;
 
+use super::grammar;
 use super::prelude::*;
 use super::transcript_cache::Pen;
 
@@ -43,8 +44,7 @@ pub(super) fn round_of(token: &TranscriptToken) -> u32 {
 
 /// Adds a token to the text.
 pub(super) fn push(screen: Screen, token: TranscriptToken, look: Look, pen: &mut Pen) {
-    let role = if token.departs { Role::TokenDeparted } else { fate::role(token.fate) };
-    let style = chosen(screen, screen.theme[role], look);
+    let style = chosen(screen, style_of(screen, &token), look);
     match token.fate {
         Fate::Committed(_) => {
             sign(screen, pen);
@@ -61,10 +61,22 @@ pub(super) fn push(screen: Screen, token: TranscriptToken, look: Look, pen: &mut
         }
         _ => {
             pen.flow.tag(round_of(&token), token.column);
-            let text = pen.drafts.push(token.piece.text_bytes());
+            let text = match token.fate {
+                // no draft goes on from it
+                Fate::Refused => pen.drafts.clone().push(token.piece.text_bytes()),
+                _ => pen.drafts.push(token.piece.text_bytes()),
+            };
             discarded(screen, token, (&text, style), &mut pen.flow);
         }
     }
+}
+
+/// The colour and lines of a token's fate.
+fn style_of(screen: Screen, token: &TranscriptToken) -> Style {
+    if token.departs {
+        return screen.theme[Role::TokenDeparted];
+    }
+    grammar::tinted(screen, (token.forced, token.fate), screen.theme[fate::role(token.fate)])
 }
 
 /// Adds the sign of the drafts that fell since the last kept token.
@@ -84,7 +96,11 @@ pub(super) fn chosen(screen: Screen, style: Style, look: Look) -> Style {
 }
 
 fn committed(screen: Screen, token: TranscriptToken, (text, style, look): (&str, Style, Look), flow: &mut Flow) {
-    let mark = if token.departs { fate::DEPARTED } else { fate::mark(token.fate) };
+    let mark = match token {
+        TranscriptToken { departs: true, .. } => fate::DEPARTED,
+        TranscriptToken { forced: true, .. } => fate::FORCED,
+        _ => fate::mark(token.fate),
+    };
     let inner = text.trim_start_matches(' ');
     flow.push(&text[..text.len() - inner.len()], undecorated(style));
     if token.undraftable {

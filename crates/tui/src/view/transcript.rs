@@ -205,5 +205,11 @@ fn entries(screen: Screen) -> Vec<Entry> {
         let (names, role) = (fate::UNDRAFTABLE_NAMES, Role::TokenRecovered);
         all.push(Entry { mark: fate::UNDRAFTABLE, names, role, count: Some(count) });
     }
+    if answer.is_some() && screen.has_own_grammar() {
+        let forced = answer.map(|answer| answer.stats().forced());
+        let looks = [(fate::FORCED, Role::TokenForced, forced), (fate::sign(Fate::Refused), Role::TokenRefused, None)];
+        let entries = looks.into_iter().zip(fate::GRAMMAR);
+        all.extend(entries.map(|((mark, role, count), names)| Entry { mark, names, role, count }));
+    }
     all
 }

@@ -64,12 +64,20 @@ pub(super) fn fate_of(round: &Round, index: usize) -> Fate {
     }
 }
 
-/// Role and sign of a draft, with special ones for a draft that the target would not have picked.
+/// Role and sign of a draft, with special ones for an accepted draft that the target would not have picked, and for one that
+/// the grammar forced.
 pub(super) fn draft_sign(round: &Round, index: usize) -> (Role, &'static str) {
     match round.departure(index) {
         Some(_) => (Role::TokenDeparted, fate::DEPARTED),
+        None if is_forced(round, index) => (Role::TokenForced, fate::FORCED),
         None => sign(fate_of(round, index)),
     }
+}
+
+/// Whether a draft was accepted and the grammar had forced it.
+fn is_forced(round: &Round, index: usize) -> bool {
+    let forced = round.drafts.get(index).is_some_and(|draft| draft.forced);
+    forced && round.outcome(index) == Some(Outcome::Accepted)
 }
 
 /// What the target's own token is.
