@@ -14,6 +14,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedSender;
 
+use draftscope_http::Secrets;
 use draftscope_protocol::stream::{Gate, Step};
 use draftscope_protocol::{Ability, Baseline, Command, Event, EventKind, Lane, Prompt, Settings, StopReason};
 
@@ -50,6 +51,9 @@ pub(super) fn run(config: &AttachConfig, inbox: Receiver<Command>, sender: Unbou
 }
 
 fn serve(config: &AttachConfig, inbox: Receiver<Command>, outbox: &mut Outbox) -> Result<(), String> {
+    let all = [Some(&config.access), config.plain.as_ref().map(|plain| &plain.access)];
+    let headers: Vec<_> = all.into_iter().flatten().flat_map(|access| access.headers.clone()).collect();
+    outbox.hide(Secrets::of(&headers));
     let schema = grammar::schema(config.grammar.as_ref())?;
     let mut server = reach(config, outbox)?;
     let mut plain = config.plain.as_ref().map(|plain| reach_plain(config, plain, outbox)).transpose()?;
@@ -209,14 +213,14 @@ impl Run<'_> {
         self.plugin.iter().for_each(|plugin| plugin.begin());
         let lane = (Lane::Speculative, self.turn, self.round);
         let answer = ask(&mut *self.server, (prompt, &self.settings, self.schema.as_ref()), lane, sender)?;
-        Ok(vec![answer.joined(self.plugin.as_ref())])
+        Ok(vec![answer.joined(self.plugin.as_ref()).hiding(self.outbox.secrets())])
     }
 
     /// The same prompt to the plain server. Its failures are sentences, and the run's own answer goes on.
     fn begin_plain(&mut self, prompt: &Prompt, sender: &SyncSender<Read>) -> Option<Answer> {
         let plain = self.plain.as_mut()?;
         match ask(&mut **plain, (prompt, &self.settings, self.schema.as_ref()), (Lane::Plain, self.turn, 0), sender) {
-            Ok(answer) => Some(answer),
+            Ok(answer) => Some(answer.hiding(self.outbox.secrets())),
             Err(message) => {
                 self.outbox.notice(format!("the plain server: {message}"));
                 None
@@ -287,7 +291,7 @@ impl Run<'_> {
                 taken.events.into_iter().for_each(|event| self.outbox.send_in(lane, event));
                 let before = answer.round;
                 match ask(server, (prompt, &self.settings, self.schema.as_ref()), (lane, self.turn, before), sender) {
-                    Ok(again) => *answer = again.joined(self.plugin.as_ref()),
+                    Ok(again) => *answer = again.joined(self.plugin.as_ref()).hiding(self.outbox.secrets()),
                     Err(message) => {
                         answer.ended = Some(StopReason::Refused);
                         self.outbox.notice(message);
