@@ -40,9 +40,12 @@ const MOST_WARM_UP_LINES: u32 = 1024;
 
 /// Runs to the end.
 pub(super) fn run(config: &AttachConfig, inbox: Receiver<Command>, sender: UnboundedSender<Event>) {
-    let mut outbox = Outbox::new(sender);
-    let outcome = catch_unwind(AssertUnwindSafe(|| serve(config, inbox, &mut outbox)));
-    let message = match outcome {
+    guarded(Outbox::new(sender), |outbox| serve(config, inbox, outbox));
+}
+
+/// Does the work; an error or a panic becomes an event, so that nobody waits for the rest.
+fn guarded(mut outbox: Outbox, work: impl FnOnce(&mut Outbox) -> Result<(), String>) {
+    let message = match catch_unwind(AssertUnwindSafe(|| work(&mut outbox))) {
         Ok(Ok(())) => return,
         Ok(Err(error)) => error,
         Err(_) => "attaching stopped on an internal error; please report it".to_owned(),
@@ -376,5 +379,23 @@ impl Run<'_> {
             ends_round || (is_own && matches!(event, EventKind::Drafted { .. } | EventKind::Verified { .. }));
         self.outbox.send_in(lane, event);
         self.gate.end(|step| ends_round || (ends_phase && step == Step::Phase));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_or_a_panic_of_the_thread_becomes_an_event() {
+        let last = |work: fn(&mut Outbox) -> Result<(), String>| {
+            let (sender, mut events) = tokio::sync::mpsc::unbounded_channel();
+            guarded(Outbox::new(sender), work);
+            events.try_recv().ok().map(|event| event.kind)
+        };
+        let failed = |message: &str| Some(EventKind::Failed { message: message.to_owned() });
+        assert_eq!(last(|_| Ok(())), None);
+        assert_eq!(last(|_| Err("why".to_owned())), failed("why"));
+        assert_eq!(last(|_| panic!("a fault")), failed("attaching stopped on an internal error; please report it"));
     }
 }
