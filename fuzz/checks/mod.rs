@@ -7,7 +7,9 @@ pub mod config_json;
 pub mod gguf;
 pub mod keymap_theme_config;
 pub mod lesson;
+pub mod pickle;
 pub mod safetensors;
+pub mod server_json;
 pub mod template;
 pub mod tokenizer_json;
 pub mod trace;
@@ -30,7 +32,9 @@ pub const CHECKS: &[Check] = &[
     ("gguf", gguf::check),
     ("keymap_theme_config", keymap_theme_config::check),
     ("lesson", lesson::check),
+    ("pickle", pickle::check),
     ("safetensors", safetensors::check),
+    ("server_json", server_json::check),
     ("template", template::check),
     ("tokenizer_json", tokenizer_json::check),
     ("trace", trace::check),
