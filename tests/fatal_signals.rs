@@ -8,7 +8,7 @@ mod common;
 use std::fs::OpenOptions;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use common::checkpoint;
@@ -77,6 +77,29 @@ fn other_signals_end_the_program_by_the_signal() {
     let (out, errors) = ended("overflow");
     assert_eq!(out.status.signal(), Some(SIGABRT));
     assert!(errors.contains("has overflowed its stack"), "{errors}");
+}
+
+/// A recording is there from before the model is loaded until the program ends, and has no event yet.
+#[test]
+fn a_signal_while_a_model_loads_leaves_no_empty_recording() {
+    let tiny = Tiny::new(3);
+    let trace = tiny.folder.path().join("t.jsonl");
+    for signal in ["INT", "TERM", "QUIT", "ABRT", "USR1", "ALRM", "XCPU"] {
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -c 0; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_draftscope"), "run", "--model"]);
+        command.arg(&tiny.target).args(["--drafter", "none", "--prompt", "the inn", "--trace"]).arg(&trace);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        while !trace.exists() && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // it may have answered meanwhile
+        let pid = child.id().to_string();
+        let _ = Command::new("kill").args([&format!("-{signal}"), &pid]).stderr(Stdio::null()).status();
+        child.wait().unwrap();
+        let left = std::fs::metadata(&trace).map(|left| left.len());
+        assert!(!left.is_ok_and(|len| len == 0), "{signal}: an empty recording is left");
+        let _ = std::fs::remove_file(&trace);
+    }
 }
 
 /// Longest run of a tiny model, on a busy machine too.
