@@ -8,7 +8,7 @@ mod common;
 use std::fs::OpenOptions;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use common::checkpoint;
@@ -79,8 +79,36 @@ fn other_signals_end_the_program_by_the_signal() {
     assert!(errors.contains("has overflowed its stack"), "{errors}");
 }
 
+/// A recording is there from before the model is loaded until the program ends, and has no event yet.
+#[test]
+fn a_signal_while_a_model_loads_leaves_no_empty_recording() {
+    let tiny = Tiny::new(3);
+    let trace = tiny.folder.path().join("t.jsonl");
+    for signal in ["INT", "TERM", "QUIT", "ABRT", "USR1", "ALRM", "XCPU"] {
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -c 0; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_draftscope"), "run", "--model"]);
+        command.arg(&tiny.target).args(["--drafter", "none", "--prompt", "the inn", "--trace"]).arg(&trace);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        while !trace.exists() && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // it may have answered meanwhile
+        let pid = child.id().to_string();
+        let _ = Command::new("kill").args([&format!("-{signal}"), &pid]).stderr(Stdio::null()).status();
+        child.wait().unwrap();
+        let left = std::fs::metadata(&trace).map(|left| left.len());
+        assert!(!left.is_ok_and(|len| len == 0), "{signal}: an empty recording is left");
+        let _ = std::fs::remove_file(&trace);
+    }
+}
+
 /// Longest run of a tiny model, on a busy machine too.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// KiB of address space below which the dynamic loader or the shell may be unable to start the program.
+fn to_start() -> u64 {
+    std::fs::metadata(env!("CARGO_BIN_EXE_draftscope")).unwrap().len().div_ceil(1024).max(60_000)
+}
 
 /// A run of a tiny model with bounded address space.
 struct Bounded<'a> {
@@ -113,8 +141,8 @@ impl Bounded<'_> {
         match (out.status.code(), out.status.signal()) {
             (Some(0), _) => return true,
             // the dynamic loader or the shell cannot start the program
-            (Some(127), _) | (_, Some(signal_hook::consts::SIGKILL | signal_hook::consts::SIGSEGV)) if kib < 60_000 => {
-            }
+            (Some(127), _) | (_, Some(signal_hook::consts::SIGKILL | signal_hook::consts::SIGSEGV))
+                if kib < to_start() => {}
             (Some(2), _) => assert!(is_last(1), "{kib} {backend}: {errors}"),
             // the rest of what a second thread prints, whose allocation fails too, may follow as a line
             (_, Some(SIGABRT)) => assert!(is_last(2), "{kib} {backend}: {errors}"),
@@ -144,6 +172,12 @@ fn refused_memory_ends_the_program_with_a_message() {
         while enough - refused > 1024 {
             let kib = u64::midpoint(refused, enough);
             *(if small.answers_or_says_why(kib) { &mut enough } else { &mut refused }) = kib;
+        }
+        // and below it in steps, of which each refuses memory somewhere else: of the four, one in small steps
+        let step = if (backend, backtrace) == ("native", "1") { 5 << 10 } else { 50 << 10 };
+        let below = (enough.saturating_sub(150 << 10).max(to_start())..enough).step_by(step);
+        for kib in below {
+            small.answers_or_says_why(kib);
         }
         // what is enough for a small cache is not for one of 512 MiB or more
         let large = Bounded { ctx: 1 << 20, ..small };

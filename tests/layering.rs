@@ -452,6 +452,32 @@ fn modules_do_not_know_what_they_must_not() {
     }
 }
 
+/// Where temporary files and folders may be made, besides the one place whose names a later start recognises: a folder that
+/// holds what is replaced, and that of pip, which has a place of its own.
+const TEMPORARY: &[&str] = &["host/file_access/temporary", "export/atomic_file", "store/pip"];
+
+#[test]
+fn threads_and_temporary_files_are_made_where_a_failure_is_handled() {
+    let program = texts("src", 3);
+    let named = CRATES.iter().map(|name| (format!("{name}/"), texts(&format!("crates/{name}/src"), 3)));
+    let mut checked = 0;
+    for (crate_name, (texts, tests)) in named.chain([(String::new(), program)]) {
+        let is_tested = |(file, _): &&(String, String)| !is_test(file, &tests) && !file.ends_with("_test.rs");
+        for (file, text) in texts.iter().filter(is_tested) {
+            let (code, file) = (bare_code(text), format!("{crate_name}{file}"));
+            // it panics where the system has no thread left
+            assert!(!code.contains("thread::spawn"), "{file}: use thread::Builder, whose spawn reports a failure");
+            assert!(!code.contains("enable_steady_tick"), "{file}: it starts a thread, and panics where there is none");
+            let is_own = ["tempfile::Builder", "NamedTempFile::new", "tempfile::tempdir", "TempDir::new"];
+            let makes = is_own.iter().find(|made| code.contains(*made));
+            let may = TEMPORARY.iter().any(|part| file.starts_with(part));
+            assert!(makes.is_none() || may, "{file}: use file_access::temporary_file_in in place of {makes:?}");
+            checked += 1;
+        }
+    }
+    assert!(checked > 300, "{checked} files");
+}
+
 #[test]
 fn files_are_short_and_have_a_header() {
     let folders = CRATES.iter().map(|name| format!("crates/{name}/src")).chain(["src".to_owned()]);

@@ -14,7 +14,7 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use draftscope::protocol::Event;
+use draftscope::protocol::{Event, EventKind};
 use draftscope::session::Timeline;
 use draftscope::session::trace::Recording;
 use long::Renumber;
@@ -47,13 +47,13 @@ fn write_changed(path: &Path, events: u64, change: fn(Event) -> Event) {
 
 /// Peak memory of this process in MB; `None` if the system does not report it.
 fn peak_mb() -> Option<u64> {
-    peak_mb_of("self")
+    Some(peak_kb_of("self")? / 1024)
 }
 
-fn peak_mb_of(process: &str) -> Option<u64> {
+fn peak_kb_of(process: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    Some(line.trim().trim_end_matches(" kB").parse::<u64>().ok()? / 1024)
+    line.trim().trim_end_matches(" kB").parse().ok()
 }
 
 /// Opens and folds a recording; returns both times and the number of lines.
@@ -88,30 +88,67 @@ fn memory_grows_by_less_than_a_kilobyte_an_event() {
     }
 }
 
-/// A page shows all of these rounds, and yet the recording is in memory at most once.
+/// The event with one candidate in every list, as an engine may report it.
 #[cfg(target_os = "linux")]
-#[test]
-fn a_page_is_written_as_it_is_made() {
+fn with_one_candidate(mut event: Event) -> Event {
+    match &mut event.kind {
+        EventKind::Drafted { top, .. } | EventKind::Prefilled { row: top, .. } => top.top.truncate(1),
+        EventKind::Scored { rows, .. } => rows.iter_mut().for_each(|row| row.top.truncate(1)),
+        _ => {}
+    }
+    event
+}
+
+/// The program writes a page of a recording with so many events: size of the recording, size of the page, and the most
+/// memory that it took, in MB.
+#[cfg(target_os = "linux")]
+fn page_of(events: u64, change: fn(Event) -> Event) -> [f64; 3] {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("wide.dscope.jsonl");
-    write_changed(&path, 14_000, long::with_many_candidates);
-    let bytes = std::fs::metadata(&path).unwrap().len();
+    let (path, page) = (folder.path().join("long.dscope.jsonl"), folder.path().join("page.html"));
+    write_changed(&path, events, change);
     let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_draftscope"));
-    program.args(["export", "--to", "html", "--out"]).arg(folder.path().join("page.html")).arg(&path);
+    program.args(["export", "--to", "html", "--out"]).arg(&page).arg(&path);
     let mut running = program.stdout(std::process::Stdio::null()).spawn().unwrap();
     let mut most = 0;
     let status = loop {
-        most = most.max(peak_mb_of(&running.id().to_string()).unwrap_or(0));
+        most = most.max(peak_kb_of(&running.id().to_string()).unwrap_or(0));
         if let Some(status) = running.try_wait().unwrap() {
             break status;
         }
         std::thread::sleep(Duration::from_millis(2));
     };
     assert!(status.success());
-    let page = std::fs::metadata(folder.path().join("page.html")).unwrap().len();
-    println!("{} MB, page of {} MB: most memory {most} MB", bytes >> 20, page >> 20);
-    assert!(page > bytes / 4, "the page shows the candidates of all rounds");
-    assert!(most > 10 && most < 60 + (bytes >> 20), "{most} MB for {} MB", bytes >> 20);
+    let mb = |path: &Path| std::fs::metadata(path).unwrap().len() as f64 / f64::from(1 << 20);
+    let found = [mb(&path), mb(&page), most as f64 / 1024.0];
+    println!("{events} events: {found:.1?} MB of recording, page and memory");
+    found
+}
+
+/// A page shows the first rounds, and a longer recording takes no more memory than it is longer.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_page_is_written_as_it_is_made() {
+    let wide = [16_000, 48_000].map(|events| page_of(events, long::with_many_candidates));
+    let narrow = [80_000, 200_000].map(|events| page_of(events, with_one_candidate));
+    assert!(wide[0][1] > wide[0][0] / 4.0, "the page shows the candidates of all rounds");
+    for [small, large] in [wide, narrow] {
+        assert!(small[2] > 10.0 && small[2] < 60.0 + small[0], "{small:?}");
+        let (longer, more) = (large[0] - small[0], large[2] - small[2]);
+        // 4 MB, by which two runs differ: so one of 200 MB takes less than 300
+        assert!(longer > 20.0 && more <= 1.2 * longer + 4.0, "{more} MB more for {longer} MB");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+#[ignore = "takes 200 MB of disk, and minutes; run by tests/nightly.sh"]
+fn pages_of_200_megabytes_take_less_than_300() {
+    let bytes = |change| page_of(20_000, change)[0] / 20_000.0;
+    for change in [long::with_many_candidates, with_one_candidate] {
+        let events = (200.0 / bytes(change)) as u64;
+        let [size, _, most] = page_of(events, change);
+        assert!(size > 190.0 && most < 300.0, "{most} MB for {size} MB");
+    }
 }
 
 #[test]

@@ -24,6 +24,9 @@ soak() {
         python3 tests/nightly_soak.py target/release/draftscope prompts "${SOAK_SECONDS:-3600}"
 }
 
+# Recordings of 200 MB become pages within 300 MB of memory.
+pages() { cargo test --release --locked --test long_trace -- --ignored --nocapture pages_of_200_megabytes; }
+
 # Builds the book; mdBook reports what it cannot read.
 book() {
     cargo install --quiet --locked --root "$tools" mdbook --version 0.5.4 && "$tools/bin/mdbook" build docs
@@ -52,7 +55,7 @@ memory() { DRAFTSCOPE_NIGHTLY_TESTS=1 cargo test --release --locked --workspace 
 # The wheel and the tarball, installed and tried.
 package() { scripts/package.sh; }
 
-steps=(typos book deny templates memory package fuzz soak identity)
+steps=(typos book deny templates memory package pages fuzz soak identity)
 [ $# -eq 0 ] && set -- "${steps[@]}"
 for step in "$@"; do
     case " ${steps[*]} " in

@@ -373,12 +373,14 @@ fn recorded_until(signal: i32) -> String {
 #[test]
 fn every_signal_that_ends_the_program_restores_the_terminal() {
     use libc::{
-        SIGABRT, SIGALRM, SIGIO, SIGPROF, SIGPWR, SIGQUIT, SIGSTKFLT, SIGUSR1, SIGUSR2, SIGVTALRM, SIGXCPU, SIGXFSZ,
+        SIGABRT, SIGALRM, SIGHUP, SIGINT, SIGIO, SIGPROF, SIGPWR, SIGQUIT, SIGSTKFLT, SIGTERM, SIGUSR1, SIGUSR2,
+        SIGVTALRM, SIGXCPU, SIGXFSZ,
     };
     use libc::{SIGBUS, SIGFPE, SIGILL, SIGRTMAX, SIGRTMIN, SIGSEGV, SIGSYS, SIGTRAP};
-    for signal in
-        [SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGXCPU, SIGXFSZ, SIGABRT, SIGIO, SIGPWR, SIGSTKFLT]
-    {
+    for signal in [
+        SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGXCPU, SIGXFSZ, SIGABRT,
+        SIGIO, SIGPWR, SIGSTKFLT,
+    ] {
         let kept = recorded_until(signal);
         assert!(kept.lines().last().unwrap().contains("\"ended\""), "{signal}: {kept:.200}");
     }

@@ -8,7 +8,9 @@ pub mod gguf;
 pub mod grammar;
 pub mod keymap_theme_config;
 pub mod lesson;
+pub mod pickle;
 pub mod safetensors;
+pub mod server_json;
 pub mod template;
 pub mod tokenizer_json;
 pub mod trace;
@@ -32,7 +34,9 @@ pub const CHECKS: &[Check] = &[
     ("grammar", grammar::check),
     ("keymap_theme_config", keymap_theme_config::check),
     ("lesson", lesson::check),
+    ("pickle", pickle::check),
     ("safetensors", safetensors::check),
+    ("server_json", server_json::check),
     ("template", template::check),
     ("tokenizer_json", tokenizer_json::check),
     ("trace", trace::check),

@@ -10,6 +10,7 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use draftscope::cli::help::{Detail, with_detail};
 use draftscope::cli::{Cli, CliCommand, ConfigAction};
 use draftscope::host::config::{self, KEYS, TEMPLATE, UserFiles};
+use draftscope::host::file_access;
 use draftscope::session::text::{one_line, printable};
 
 /// The command line, and the user's files.
@@ -74,7 +75,7 @@ pub(crate) fn run(action: &ConfigAction, parsed: &Parsed) -> Result<ExitCode> {
             if path.exists() {
                 bail!("{} exists already; remove it first to get a new one", path.display());
             }
-            let mut file = tempfile::NamedTempFile::new_in(folder)?;
+            let mut file = file_access::private_file_in(folder)?;
             file.write_all(TEMPLATE.as_bytes())?;
             file.persist_noclobber(&path).with_context(|| format!("{} was not written", path.display()))?;
             super::links::print_path("wrote ", &path)?;

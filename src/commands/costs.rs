@@ -57,7 +57,7 @@ impl CostMemory for Folder {
 pub(super) fn write(file: &Path, entry: &impl Serialize) -> std::io::Result<()> {
     let folder = file.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)?;
-    let mut unfinished = tempfile::NamedTempFile::new_in(folder)?;
+    let mut unfinished = file_access::private_file_in(folder)?;
     serde_json::to_writer_pretty(&mut unfinished, entry)?;
     unfinished.flush()?;
     unfinished.persist(file)?;

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use draftscope::export::{self, ExportOptions, Format};
-use draftscope::host::config;
+use draftscope::host::{config, file_access};
 use draftscope::protocol::Event;
 use draftscope::session::Session;
 use draftscope::session::trace::Recording;
@@ -91,7 +91,7 @@ fn write(index: usize, events: &mut dyn Iterator<Item = &Event>) -> Result<PathB
 fn written(format: Format, path: &Path, events: &mut dyn Iterator<Item = &Event>) -> Result<()> {
     // beside the result: the system's folder for temporary files may be missing or small
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let file = tempfile::Builder::new().prefix(".draftscope-").suffix(".dscope.jsonl").tempfile_in(folder);
+    let file = file_access::private_file_in(folder);
     let mut file = file.with_context(|| format!("cannot write into {}", folder.display()))?;
     lines(events, file.as_file_mut())?;
     let recording = Recording::open(file.path())?;

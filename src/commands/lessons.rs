@@ -60,7 +60,7 @@ pub(crate) fn progress() -> Option<KeptProgress> {
 fn keep(path: &Path, text: &str) -> Result<()> {
     let folder = path.parent().context("the record has no folder")?;
     std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    let mut file = file_access::private_file_in(folder)?;
     file.write_all(text.as_bytes())?;
     file.persist(path).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(())

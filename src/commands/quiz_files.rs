@@ -42,7 +42,7 @@ fn read(path: &Path) -> Option<String> {
 fn keep(path: &Path, text: &str) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)?;
-    let mut file = tempfile::Builder::new().prefix(".draftscope-").tempfile_in(folder)?;
+    let mut file = file_access::private_file_in(folder)?;
     file.write_all(text.as_bytes())?;
     file.persist(path)?;
     Ok(())
@@ -50,7 +50,7 @@ fn keep(path: &Path, text: &str) -> io::Result<()> {
 
 /// Writes a certificate under the first name that is free; an existing one stays.
 fn certificate(folder: &Path, text: &str) -> io::Result<PathBuf> {
-    let mut file = tempfile::Builder::new().prefix(".draftscope-").tempfile_in(folder)?;
+    let mut file = file_access::private_file_in(folder)?;
     file.write_all(text.as_bytes())?;
     for number in 1..=CERTIFICATES {
         let path = folder.join(format!("draftscope-certificate-{number}.txt"));

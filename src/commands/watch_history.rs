@@ -4,6 +4,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
@@ -80,20 +81,33 @@ impl Writer {
     /// on.
     pub(crate) fn record(mut self, samples: Receiver<ServerSample>) -> Result<Receiver<ServerSample>> {
         let (sender, receiver) = sync_channel(WAITING);
+        let path = self.path.display().to_string();
+        let mut is_written = true;
+        let hand_on = move |sample: ServerSample| {
+            if is_written && let Err(error) = self.line(&sample) {
+                is_written = false;
+                super::output::say(&format!("the history {} ends here: {error}", self.path.display()));
+            }
+            sender.send(sample).is_ok()
+        };
         thread::Builder::new().name("history".into()).spawn(move || {
-            let mut is_written = true;
-            for sample in samples {
-                if is_written && let Err(error) = self.line(&sample) {
-                    is_written = false;
-                    super::output::say(&format!("the history {} ends here: {error}", self.path.display()));
-                }
-                if sender.send(sample).is_err() {
-                    return;
-                }
+            if let Some(sentence) = guarded(samples, hand_on, &path) {
+                super::output::say(&sentence);
             }
         })?;
         Ok(receiver)
     }
+}
+
+/// Hands samples on until nobody takes them; a sentence if that panics.
+fn guarded(
+    samples: Receiver<ServerSample>,
+    mut hand_on: impl FnMut(ServerSample) -> bool,
+    path: &str,
+) -> Option<String> {
+    let all = move || samples.into_iter().all(&mut hand_on);
+    let why = "ends here, on an internal error; please report it";
+    catch_unwind(AssertUnwindSafe(all)).err().map(|_| format!("the history {path} {why}"))
 }
 
 /// A history that was read.
@@ -138,6 +152,20 @@ fn next(lines: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_panic_while_it_is_written_is_a_sentence_and_ends_the_samples() {
+        let (sender, samples) = sync_channel(1);
+        let (on, received) = sync_channel(1);
+        sender.send(ServerSample::default()).unwrap();
+        let hand_on = move |sample: ServerSample| -> bool {
+            on.send(sample).unwrap();
+            panic!("a fault")
+        };
+        let said = guarded(samples, hand_on, "h.jsonl");
+        assert_eq!(said.as_deref(), Some("the history h.jsonl ends here, on an internal error; please report it"));
+        assert_eq!(received.into_iter().count(), 1, "then its channel is closed, and nobody waits");
+    }
 
     #[test]
     fn what_is_written_is_read_and_other_files_are_not() {

@@ -6,12 +6,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use draftscope_http::HttpError;
+use draftscope_http::{HttpError, Secrets};
 use draftscope_protocol::{EventKind, Lane, Piece, StopReason, TokenId};
 
 use super::read::Read;
 use super::server::{Line, Reader, Server, in_words};
 use super::socket::join::{Joined, Plugin};
+use super::spread::Spread;
 use super::step::{MAX_DRAFTS, Part, unreported};
 
 /// Most lines in an answer that are no chunks, before it is given up.
@@ -95,6 +96,12 @@ impl Answer {
         if let Some(plugin) = plugin.filter(|_| self.lane == Lane::Speculative) {
             self.reader = Box::new(Joined::new(self.reader, plugin));
         }
+        self
+    }
+
+    /// The same answer without these secrets, also where tokens hold parts of one.
+    pub(super) fn hiding(mut self, secrets: &Arc<Secrets>) -> Self {
+        self.reader = Box::new(Spread::new(self.reader, secrets));
         self
     }
 

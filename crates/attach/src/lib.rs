@@ -2,7 +2,7 @@
 //!
 //! One thread owns the run. It asks the server, obeys commands and sends the same events as our engine; another thread
 //! reads each answer, so that a stop is obeyed at once. Invariant: the thread never ends without an event, text of the
-//! server reaches events only as text, and no header that may hold a key is written to an event.
+//! server reaches events only as text, and no secret that a server was sent is written to an event.
 
 pub mod address;
 mod answer;
@@ -25,6 +25,7 @@ mod router;
 mod run;
 mod server;
 pub mod socket;
+mod spread;
 pub mod sse;
 pub mod step;
 pub mod watch;

@@ -14,6 +14,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedSender;
 
+use draftscope_http::Secrets;
 use draftscope_protocol::stream::{Gate, Step};
 use draftscope_protocol::{Ability, Baseline, Command, Event, EventKind, Lane, Prompt, Settings, StopReason};
 
@@ -39,9 +40,12 @@ const MOST_WARM_UP_LINES: u32 = 1024;
 
 /// Runs to the end.
 pub(super) fn run(config: &AttachConfig, inbox: Receiver<Command>, sender: UnboundedSender<Event>) {
-    let mut outbox = Outbox::new(sender);
-    let outcome = catch_unwind(AssertUnwindSafe(|| serve(config, inbox, &mut outbox)));
-    let message = match outcome {
+    guarded(Outbox::new(sender), |outbox| serve(config, inbox, outbox));
+}
+
+/// Does the work; an error or a panic becomes an event, so that nobody waits for the rest.
+fn guarded(mut outbox: Outbox, work: impl FnOnce(&mut Outbox) -> Result<(), String>) {
+    let message = match catch_unwind(AssertUnwindSafe(|| work(&mut outbox))) {
         Ok(Ok(())) => return,
         Ok(Err(error)) => error,
         Err(_) => "attaching stopped on an internal error; please report it".to_owned(),
@@ -50,6 +54,9 @@ pub(super) fn run(config: &AttachConfig, inbox: Receiver<Command>, sender: Unbou
 }
 
 fn serve(config: &AttachConfig, inbox: Receiver<Command>, outbox: &mut Outbox) -> Result<(), String> {
+    let all = [Some(&config.access), config.plain.as_ref().map(|plain| &plain.access)];
+    let headers: Vec<_> = all.into_iter().flatten().flat_map(|access| access.headers.clone()).collect();
+    outbox.hide(Secrets::of(&headers));
     let schema = grammar::schema(config.grammar.as_ref())?;
     let mut server = reach(config, outbox)?;
     let mut plain = config.plain.as_ref().map(|plain| reach_plain(config, plain, outbox)).transpose()?;
@@ -209,14 +216,14 @@ impl Run<'_> {
         self.plugin.iter().for_each(|plugin| plugin.begin());
         let lane = (Lane::Speculative, self.turn, self.round);
         let answer = ask(&mut *self.server, (prompt, &self.settings, self.schema.as_ref()), lane, sender)?;
-        Ok(vec![answer.joined(self.plugin.as_ref())])
+        Ok(vec![answer.joined(self.plugin.as_ref()).hiding(self.outbox.secrets())])
     }
 
     /// The same prompt to the plain server. Its failures are sentences, and the run's own answer goes on.
     fn begin_plain(&mut self, prompt: &Prompt, sender: &SyncSender<Read>) -> Option<Answer> {
         let plain = self.plain.as_mut()?;
         match ask(&mut **plain, (prompt, &self.settings, self.schema.as_ref()), (Lane::Plain, self.turn, 0), sender) {
-            Ok(answer) => Some(answer),
+            Ok(answer) => Some(answer.hiding(self.outbox.secrets())),
             Err(message) => {
                 self.outbox.notice(format!("the plain server: {message}"));
                 None
@@ -287,7 +294,7 @@ impl Run<'_> {
                 taken.events.into_iter().for_each(|event| self.outbox.send_in(lane, event));
                 let before = answer.round;
                 match ask(server, (prompt, &self.settings, self.schema.as_ref()), (lane, self.turn, before), sender) {
-                    Ok(again) => *answer = again.joined(self.plugin.as_ref()),
+                    Ok(again) => *answer = again.joined(self.plugin.as_ref()).hiding(self.outbox.secrets()),
                     Err(message) => {
                         answer.ended = Some(StopReason::Refused);
                         self.outbox.notice(message);
@@ -372,5 +379,23 @@ impl Run<'_> {
             ends_round || (is_own && matches!(event, EventKind::Drafted { .. } | EventKind::Verified { .. }));
         self.outbox.send_in(lane, event);
         self.gate.end(|step| ends_round || (ends_phase && step == Step::Phase));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_or_a_panic_of_the_thread_becomes_an_event() {
+        let last = |work: fn(&mut Outbox) -> Result<(), String>| {
+            let (sender, mut events) = tokio::sync::mpsc::unbounded_channel();
+            guarded(Outbox::new(sender), work);
+            events.try_recv().ok().map(|event| event.kind)
+        };
+        let failed = |message: &str| Some(EventKind::Failed { message: message.to_owned() });
+        assert_eq!(last(|_| Ok(())), None);
+        assert_eq!(last(|_| Err("why".to_owned())), failed("why"));
+        assert_eq!(last(|_| panic!("a fault")), failed("attaching stopped on an internal error; please report it"));
     }
 }

@@ -60,13 +60,9 @@ fn start(
     thread::Builder::new().name("watch".into()).spawn(move || {
         loop {
             let looked = Instant::now();
-            let looked_at = catch_unwind(AssertUnwindSafe(|| known.look(&client)));
-            let mut sample = looked_at.unwrap_or_else(|_| ServerSample {
-                problem: Some("looking at it failed with an internal error; please report it".to_owned()),
-                ..known.nothing(&client)
-            });
-            sample.server = server;
-            sample.at_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+            let sample = guarded(&mut known, &client, Known::look);
+            let at_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+            let sample = ServerSample { server, at_ms, ..sample };
             if matches!(sender.try_send(sample), Err(TrySendError::Disconnected(_))) {
                 return;
             }
@@ -74,6 +70,14 @@ fn start(
         }
     })?;
     Ok(())
+}
+
+/// A look; a panic becomes a problem of the server, so that nobody waits for the next one.
+fn guarded(known: &mut Known, client: &Client, look: impl FnOnce(&mut Known, &Client) -> ServerSample) -> ServerSample {
+    catch_unwind(AssertUnwindSafe(|| look(known, client))).unwrap_or_else(|_| ServerSample {
+        problem: Some("looking at it failed with an internal error; please report it".to_owned()),
+        ..known.nothing(client)
+    })
 }
 
 /// What a server is; asked until it is known.
@@ -222,4 +226,19 @@ fn states(slots: &Value) -> Vec<SlotState> {
         context: slot.get("n_ctx").and_then(Value::as_u64),
     };
     list.iter().take(MAX_SLOTS).map(state).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_that_panics_is_a_problem_of_its_server_and_the_next_one_is_taken() {
+        let client = Client::new("http://127.0.0.1:9", Access::default(), PATIENCE).unwrap();
+        let mut known = Known::default();
+        let sample = guarded(&mut known, &client, |_, _| panic!("a fault"));
+        assert_eq!(sample.host, "127.0.0.1:9");
+        assert!(sample.problem.is_some_and(|problem| problem.contains("please report it")));
+        assert_eq!(guarded(&mut known, &client, |known, client| known.nothing(client)).problem, None);
+    }
 }

@@ -36,10 +36,13 @@ pub(super) fn run(
     inbox: Receiver<Command>,
     sender: UnboundedSender<Event>,
 ) {
-    let mut outbox = Outbox::new(sender);
     let mut control = Control::new(inbox, config.settings);
-    let outcome = catch_unwind(AssertUnwindSafe(|| serve(config, memory, &mut control, &mut outbox)));
-    let message = match outcome {
+    guarded(Outbox::new(sender), |outbox| serve(config, memory, &mut control, outbox));
+}
+
+/// Does the work; an error or a panic becomes an event, so that nobody waits for the rest.
+fn guarded(mut outbox: Outbox, work: impl FnOnce(&mut Outbox) -> Result<(), SpecError>) {
+    let message = match catch_unwind(AssertUnwindSafe(|| work(&mut outbox))) {
         Ok(Ok(())) => return,
         Ok(Err(error)) => error.to_string(),
         Err(panic) => match OutOfMemory::of(&*panic) {
@@ -245,5 +248,18 @@ fn header(spec: &ModelSpec, drafters: &Drafters, config: &EngineConfig, started_
         started_unix_ms,
         capabilities: Capabilities { can_generate: true, ..Capabilities::default() },
         engine: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_of_the_thread_becomes_an_event() {
+        let (sender, mut events) = tokio::sync::mpsc::unbounded_channel();
+        guarded(Outbox::new(sender), |_| panic!("a fault\nmore"));
+        let message = "the engine stopped on an internal error (a fault); please report it".to_owned();
+        assert_eq!(events.try_recv().unwrap().kind, EventKind::Failed { message });
     }
 }

@@ -187,7 +187,7 @@ pub fn set(path: &Path, key: &str, value: &str) -> io::Result<()> {
     let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let folder = path.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)?;
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    let mut file = file_access::private_file_in(folder)?;
     file.write_all(document.to_string().as_bytes())?;
     if let Ok(before) = std::fs::metadata(&path) {
         file.as_file().set_permissions(before.permissions())?;

@@ -14,7 +14,7 @@ mod temporary;
 
 pub use encoding::{decode, other_encoding, without_mark};
 pub use part_name::{part_name, split_part, split_stem};
-pub use temporary::{temporary_file_in, temporary_folder_in};
+pub use temporary::{private_file_in, temporary_file_in, temporary_folder_in};
 
 /// Longest wait for the program at the other end of a pipe.
 const OTHER_END: Duration = Duration::from_secs(5);

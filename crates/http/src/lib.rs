@@ -33,10 +33,9 @@ pub use error::HttpError;
 pub use error_words::error_words;
 pub use lines::{Lines, MAX_LINE};
 pub use proxy::has_proxy;
-pub use secrets::MASK;
+pub use secrets::{MASK, Secrets};
 
 use first_byte::SpeaksTls;
-use secrets::Secrets;
 
 /// Longest answer that is read as a whole, in bytes.
 const MAX_BODY: u64 = 8 << 20;
@@ -246,6 +245,8 @@ impl Client {
         if message.is_empty() {
             reason.clone_into(&mut message);
         }
+        // words that stood apart may be one secret
+        let message = self.secrets.mask(message);
         HttpError::Status { host: self.host.clone(), path: path.to_owned(), status, message }
     }
 

@@ -5,7 +5,6 @@
 //! receive it in their own way. A message that cannot be written is dropped: it must not end a fetch.
 
 use std::io::{IsTerminal, Write};
-use std::time::Duration;
 
 use draftscope_host::Taskbar;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -57,6 +56,7 @@ impl Progress for Terminal {
         let bar = self.bar.get_or_insert_with(new_bar);
         bar.set_length(total.max(done));
         bar.set_position(done);
+        bar.tick();
         self.taskbar.at(done, total);
     }
 
@@ -77,7 +77,6 @@ impl Drop for Terminal {
 fn new_bar() -> ProgressBar {
     let template = "  {bar:32} {decimal_bytes}/{decimal_total_bytes}  {decimal_bytes_per_sec}  {eta} left";
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()).with_style(style);
-    bar.enable_steady_tick(Duration::from_millis(200));
-    bar
+    // without a steady tick, whose thread is one more that the system may refuse, and then indicatif panics
+    ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()).with_style(style)
 }

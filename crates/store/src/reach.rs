@@ -3,7 +3,7 @@
 //! Invariant: the time limit holds for the name lookup and all addresses together, also where a system call has none.
 
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,19 +13,29 @@ pub(super) fn connect(host: &str, port: u16, limit: Duration) -> Result<(), Stri
     let (sender, results) = mpsc::channel();
     let name = (host.to_owned(), port);
     let look_up = move || match name.to_socket_addrs() {
+        Ok(addresses) if addresses.len() == 0 => drop(sender.send(Err("it has no address".to_owned()))),
         Ok(addresses) => addresses.take(8).for_each(|address| try_address(address, limit, sender.clone())),
         Err(error) => {
             let _ = sender.send(Err(error.to_string()));
         }
     };
     thread::Builder::new().spawn(look_up).map_err(no_thread)?;
+    outcome(&results, limit)
+}
+
+/// The first connection, or the last reason why there is none.
+fn outcome(results: &Receiver<Result<(), String>>, limit: Duration) -> Result<(), String> {
     let end = Instant::now() + limit;
     let mut last = None;
     loop {
         match results.recv_timeout(end.saturating_duration_since(Instant::now())) {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(why)) => last = Some(why),
-            Err(RecvTimeoutError::Disconnected) => return Err(last.unwrap_or_else(|| "it has no address".to_owned())),
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(
+                    last.unwrap_or_else(|| "asking for it ended on an internal error; please report it".to_owned())
+                );
+            }
             Err(RecvTimeoutError::Timeout) => return Err(format!("no connection within {} s", limit.as_secs())),
         }
     }
@@ -67,6 +77,15 @@ pub(super) fn host_and_port(endpoint: &str) -> Option<(String, u16)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_that_ends_without_a_result_is_no_missing_address() {
+        let (sender, results) = mpsc::channel();
+        sender.send(Err("refused".to_owned())).unwrap();
+        drop(sender);
+        assert_eq!(outcome(&results, Duration::from_secs(9)), Err("refused".to_owned()));
+        assert!(outcome(&results, Duration::from_secs(9)).unwrap_err().contains("please report it"));
+    }
 
     #[test]
     fn endpoints_are_read_as_hosts_and_ports() {

@@ -347,8 +347,7 @@ impl EventLoop {
             self.apply(end);
         }
         self.dropped.extend(self.consumers.finish());
-        let panic = take_panic().map(|panic| format!("a thread {panic}"));
-        for line in self.farewell.iter().chain(&panic) {
+        if let Some(line) = &self.farewell {
             // the terminal may be gone
             let _ = writeln!(io::stderr(), "draftscope: {}", printable(line));
         }

@@ -1,6 +1,6 @@
 //! The loop that joins samples of servers, keys and a screen.
 
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
 use crossterm::event::{Event as Input, KeyEventKind};
@@ -25,10 +25,7 @@ impl FleetView {
         let mut guard = Guard::enter(!self.app.options.no_mouse)?;
         let (mut is_new, mut passed) = (true, Instant::now());
         while !self.quits() {
-            while let Ok(sample) = samples.try_recv() {
-                self.take(sample);
-                is_new = true;
-            }
+            is_new |= self.receive(samples);
             let ms = passed.elapsed().as_millis();
             if ms > 0 {
                 passed = Instant::now();
@@ -58,5 +55,42 @@ impl FleetView {
             }
         }
         Ok(self.has_fired())
+    }
+
+    /// Takes the samples that have come; returns whether there is something new. Only those of a history end.
+    fn receive(&mut self, samples: &Receiver<ServerSample>) -> bool {
+        let mut is_new = false;
+        loop {
+            match samples.try_recv() {
+                Ok(sample) => self.take(sample),
+                Err(TryRecvError::Disconnected) if !self.is_replay() && self.app.toast.is_none() => {
+                    self.app.toast = Some("the watch ended on an internal error; please report it".to_owned());
+                }
+                Err(_) => return is_new,
+            }
+            is_new = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::super::options::TuiOptions;
+    use super::*;
+
+    #[test]
+    fn a_watch_whose_threads_ended_says_so_after_the_last_look_and_a_history_does_not() {
+        let (sender, samples) = channel();
+        let mut live = FleetView::new(1, Vec::new(), TuiOptions::default());
+        sender.send(ServerSample { host: "a:1".to_owned(), ..ServerSample::default() }).unwrap();
+        assert!(live.receive(&samples) && live.app.toast.is_none() && !live.receive(&samples));
+        drop(sender);
+        assert!(live.receive(&samples));
+        assert!(live.app.toast.as_ref().is_some_and(|toast| toast.contains("please report it")));
+        assert!(!live.receive(&samples), "it is shown, and nothing is drawn again");
+        let mut history = FleetView::history(1, Vec::new(), TuiOptions::default());
+        assert!(!history.receive(&samples) && history.app.toast.is_none());
     }
 }

@@ -25,6 +25,7 @@ use ratatui::layout::Rect;
 use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
 
 use draftscope_host::fatal::{self, EndRequest};
+use draftscope_session::text::printable;
 
 use super::terminal_input::{is_gone, next_inputs, on_end};
 
@@ -162,6 +163,10 @@ impl Stage for Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         restore();
+        if let Some(panic) = take_panic() {
+            // the terminal may be gone
+            let _ = writeln!(io::stderr(), "draftscope: a thread {}", printable(&panic));
+        }
     }
 }
 

@@ -7,6 +7,8 @@
 //! after the first 1,024 bytes wait for the next key.
 
 use std::io;
+#[cfg(unix)]
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::thread;
@@ -86,12 +88,16 @@ impl Drop for Inputs {
 /// connection to it was lost; the kernel sends SIGHUP for that only to processes whose controlling terminal it is.
 #[cfg(unix)]
 pub(super) fn on_end(then: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    thread::Builder::new().name("hangup".to_owned()).spawn(|| {
-        if has_ended(None) {
-            then();
-        }
-    })?;
+    thread::Builder::new().name("hangup".to_owned()).spawn(|| after(|| has_ended(None), then))?;
     Ok(())
+}
+
+/// Calls `then` if it has ended, and also if waiting for that panics: nothing else would end the program then.
+#[cfg(unix)]
+fn after(has_ended: impl FnOnce() -> bool, then: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(has_ended)).unwrap_or(true) {
+        then();
+    }
 }
 
 /// Whether the terminal is gone.
@@ -166,6 +172,16 @@ mod tests {
             Err(io::Error::other("it burnt down"))
         });
         assert_eq!(inputs[0], "it burnt down");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_panic_of_the_thread_that_waits_for_the_end_ends_the_program() {
+        for (waits, ends) in [((|| true) as fn() -> bool, true), (|| false, false), (|| panic!("a fault"), true)] {
+            let mut has_ended = false;
+            after(waits, || has_ended = true);
+            assert_eq!(has_ended, ends);
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use draftscope::attach::{self, WantedModel};
 use draftscope::cli::AttachArgs;
 use draftscope::headless::write_json_line;
@@ -60,10 +60,10 @@ fn lines(args: &AttachArgs, samples: &Receiver<ServerSample>, mut fleet: Fleet) 
         looks[server] += 1;
         if looks.iter().all(|looks| *looks > 1) && fleet.is_decided() {
             (0..looks.len()).try_for_each(|server| write_line(&mut out, (&fleet, server), args.json))?;
-            break;
+            return Ok(has_fired);
         }
     }
-    Ok(has_fired)
+    bail!("the watch ended on an internal error; please report it")
 }
 
 fn write_line(out: &mut impl Write, (fleet, server): (&Fleet, usize), is_json: bool) -> Result<()> {

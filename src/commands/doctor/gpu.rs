@@ -18,7 +18,7 @@ pub(super) use listed::check;
 mod listed {
     use std::io::Read;
     use std::process::{Command, Stdio};
-    use std::sync::mpsc;
+    use std::sync::mpsc::{self, RecvTimeoutError};
     use std::time::Duration;
 
     use draftscope::model::gpu::DRIVER_ADVICE;
@@ -54,16 +54,23 @@ mod listed {
             let _ = sender.send(read.is_some_and(|read| read.is_ok()).then_some(text)); // nobody waits for it any more
         };
         std::thread::Builder::new().spawn(read).map_err(|error| format!("no thread can be started: {error}"))?;
-        let text = output.recv_timeout(PATIENCE);
+        let text = received(&output);
         if text.is_err() {
             let _ = child.kill(); // it may have ended just now
         }
         let status = child.wait().map_err(|error| error.to_string())?;
-        let Ok(text) = text else {
-            return Err(format!("the drivers do not answer within {} s", PATIENCE.as_secs()));
-        };
-        let parsed = text.filter(|_| status.success()).and_then(|text| serde_json::from_str(&text).ok());
+        let parsed = text?.filter(|_| status.success()).and_then(|text| serde_json::from_str(&text).ok());
         parsed.ok_or_else(|| format!("a driver fails: looking for GPUs ended with {status}"))
+    }
+
+    /// What the thread that reads the output sends, or why nothing comes.
+    fn received(output: &mpsc::Receiver<Option<String>>) -> Result<Option<String>, String> {
+        output.recv_timeout(PATIENCE).map_err(|error| match error {
+            RecvTimeoutError::Timeout => format!("the drivers do not answer within {} s", PATIENCE.as_secs()),
+            RecvTimeoutError::Disconnected => {
+                "looking for GPUs ended on an internal error; please report it".to_owned()
+            }
+        })
     }
 
     /// A sentence about each adapter.
@@ -112,6 +119,13 @@ mod listed {
             assert!(old.found.ends_with("runs no model, because it is old"), "{}", old.found);
             let none = listed(&[]);
             assert!(none.advice.is_some_and(|advice| advice.contains(DRIVER_ADVICE)));
+        }
+
+        #[test]
+        fn a_thread_that_ends_without_a_result_is_no_slow_driver() {
+            let (sender, output) = mpsc::channel();
+            drop(sender);
+            assert!(received(&output).unwrap_err().contains("please report it"));
         }
 
         #[test]

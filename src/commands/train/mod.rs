@@ -166,7 +166,10 @@ fn watch(command: &mut Command, step: &Step, (stop, json): (&StopSignal, bool)) 
             taskbar.at(done, goal);
         }
         match (is_report, &shown) {
-            (true, Some(bar)) => bar.set_message(progress.text()),
+            (true, Some(bar)) => {
+                bar.set_message(progress.text());
+                bar.tick();
+            }
             (true, None) if json => super::output::print(&line)?,
             (true, None) => eprintln!("{}", progress.brief()),
             (false, _) => last = if line.trim().is_empty() { last } else { line },
@@ -221,6 +224,5 @@ fn display() -> ProgressBar {
     if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
         bar.set_style(style);
     }
-    bar.enable_steady_tick(std::time::Duration::from_millis(120));
     bar
 }

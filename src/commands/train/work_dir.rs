@@ -60,7 +60,7 @@ impl WorkNote {
                 serde_json::from_slice(&text).with_context(|| format!("{} is damaged; delete it", note.display()))?;
             self.check(&before, work)?;
         }
-        let mut unfinished = tempfile::NamedTempFile::new_in(work)?;
+        let mut unfinished = file_access::private_file_in(work)?;
         serde_json::to_writer_pretty(&mut unfinished, self)?;
         unfinished.flush()?;
         unfinished.persist(&note).with_context(|| format!("cannot write {}", note.display()))?;

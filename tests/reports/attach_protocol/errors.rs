@@ -212,17 +212,37 @@ fn tls_and_no_tls_are_told_apart() {
 
 #[cfg(unix)]
 #[test]
-fn a_signal_ends_a_run_whose_server_says_nothing() {
+fn a_signal_ends_a_run_whose_server_says_nothing_and_leaves_no_empty_recording() {
+    use std::os::unix::process::ExitStatusExt as _;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap(); // accepts, and never answers
     let url = listener.local_addr().unwrap().to_string();
-    for command in [["run", "--attach", &url, "--prompt", "x"], ["attach", &url, "--prompt", "x", "--patience=60"]] {
-        let mut child = draftscope(&command).stderr(std::process::Stdio::piped()).spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(700));
-        let began = Instant::now();
-        let pid = child.id().to_string();
-        assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-        assert_eq!(child.wait().unwrap().code(), Some(143), "{command:?}");
-        assert!(began.elapsed() < Duration::from_secs(4));
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("t.jsonl");
+    let path = trace.display().to_string();
+    let commands = [
+        ["run", "--attach", &url, "--prompt", "x", "--trace", &path],
+        ["attach", &url, "--prompt=x", "--patience=60", "--max-tokens=9", "--trace", &path],
+    ];
+    for command in commands {
+        for signal in ["INT", "TERM", "QUIT", "ABRT", "USR1", "ALRM", "XCPU"] {
+            let mut child = draftscope(&command).stderr(std::process::Stdio::piped()).spawn().unwrap();
+            let waits = listener.accept().unwrap().0; // it asks, so its recording is open
+            assert!(trace.exists(), "{command:?}");
+            let began = Instant::now();
+            let pid = child.id().to_string();
+            assert!(std::process::Command::new("kill").args([&format!("-{signal}"), &pid]).status().unwrap().success());
+            let status = child.wait().unwrap();
+            let code = status.code().or(status.signal().map(|signal| 128 + signal));
+            assert!(!status.success() && (signal != "TERM" || code == Some(143)), "{command:?} {signal}: {status}");
+            assert!(began.elapsed() < Duration::from_secs(10), "{command:?} {signal}");
+            assert!(!trace.exists(), "{command:?} {signal}: an empty recording is left");
+            drop(waits);
+        }
+        // and the same command is not refused
+        let (answering, _) = serve(|_| None);
+        let again: Vec<_> = command.iter().map(|arg| if **arg == *url { answering.as_str() } else { *arg }).collect();
+        let said = run(&again).said;
+        assert!(!said.contains("exists") && !trace.exists(), "{said}");
     }
 }
 

@@ -60,6 +60,11 @@ impl Round {
         self.verdict.accepted()
     }
 
+    /// The drafts.
+    pub(crate) fn draft_tokens(&self) -> impl Iterator<Item = &Piece> {
+        self.drafts.iter().map(|draft| &draft.token)
+    }
+
     /// Whether a distribution of the drafter was reported.
     #[must_use]
     pub fn has_q(&self) -> bool {

@@ -171,7 +171,8 @@ mod unix {
     fn end_with_parent(_: &mut Command) {}
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::time::{Duration, Instant};
 

@@ -15,7 +15,7 @@ static PATH: AtomicPtr<c_char> = AtomicPtr::new(null_mut());
 pub struct EmptyFile(());
 
 impl EmptyFile {
-    /// Names the file; one at a time.
+    /// Names the file, which may be created right after this; one at a time.
     #[must_use]
     pub fn created(path: &Path) -> Self {
         if let Ok(path) = CString::new(path.as_os_str().as_bytes()) {

@@ -24,6 +24,9 @@ const MAX_ENTRIES: usize = 1 << 14;
 const FILE_MODE: u32 = 0o666;
 const FOLDER_MODE: u32 = 0o777;
 
+/// Permissions of a file that only its user reads.
+const PRIVATE_MODE: u32 = 0o600;
+
 /// Makes a temporary file in this folder, with the permissions of an ordinary one. Those of killed processes are
 /// removed first.
 ///
@@ -33,7 +36,15 @@ pub fn temporary_file_in(folder: &Path) -> io::Result<NamedTempFile> {
     temporary_in(folder, FILE_MODE).tempfile_in(folder)
 }
 
-/// The same for a folder.
+/// The same for a file that only its user can read.
+///
+/// # Errors
+/// When it cannot be created.
+pub fn private_file_in(folder: &Path) -> io::Result<NamedTempFile> {
+    temporary_in(folder, PRIVATE_MODE).tempfile_in(folder)
+}
+
+/// The same as [`temporary_file_in`] for a folder.
 ///
 /// # Errors
 /// When it cannot be created.

@@ -18,7 +18,7 @@ pub(super) struct Blank {
     path: PathBuf,
     /// Whether it was created now.
     is_new: bool,
-    /// Removes a new file if a signal ends the process.
+    /// Removes a new file if a signal ends the process, as long as it is empty.
     #[cfg(unix)]
     _removed: Option<draftscope_host::fatal::EmptyFile>,
 }
@@ -33,6 +33,9 @@ pub(super) struct Begun {
 impl Blank {
     /// Creates the file, or opens an existing one with `force`, or if it is empty.
     pub(super) fn open(path: &Path, force: bool) -> Result<Self, RecordError> {
+        // named before it is there, so that no signal comes in between
+        #[cfg(unix)]
+        let removed = (!path.exists()).then(|| draftscope_host::fatal::EmptyFile::created(path));
         let made = OpenOptions::new().write(true).create_new(true).open(path);
         let is_new = made.is_ok();
         let opened = match made {
@@ -53,7 +56,7 @@ impl Blank {
             path: path.to_owned(),
             is_new,
             #[cfg(unix)]
-            _removed: is_new.then(|| draftscope_host::fatal::EmptyFile::created(path)),
+            _removed: removed.filter(|_| is_new),
         })
     }
 

@@ -243,6 +243,15 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_that_panics_is_an_error_after_which_nothing_comes() {
+        let fails: Parse<Event> = |_, _, _| panic!("a fault");
+        let mut ahead = ParallelReader::new(Reader::of_bytes("t", long()).unwrap(), fails).unwrap();
+        let why = ahead.next().unwrap().unwrap_err().to_string();
+        assert!(why.contains("a reading thread failed"), "{why}");
+        assert!(ahead.next().is_none());
+    }
+
+    #[test]
     fn dropping_the_reader_ends_its_threads() {
         let mut ahead = ParallelReader::new(Reader::of_bytes("t", long()).unwrap(), event).unwrap();
         assert!(ahead.by_ref().take(3).all(|line| line.is_ok()));

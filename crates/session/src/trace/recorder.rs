@@ -61,9 +61,14 @@ impl Recorder {
         let failed = |source| RecordError::Write { path: path.to_owned(), source };
         let blank = Blank::open(path, options.force)?;
         let digester = (options.text == TextPolicy::Digest).then(Digester::default);
+        Self::start(move |events| write(blank, digester, events)).map_err(failed)
+    }
+
+    /// Starts the writer.
+    fn start(write: impl FnOnce(&Receiver<Event>) -> io::Result<()> + Send + 'static) -> io::Result<Self> {
         let (sender, receiver) = channel();
         let writer = std::thread::Builder::new().name("recorder".into());
-        let writer = writer.spawn(move || write(blank, digester, &receiver)).map_err(failed)?;
+        let writer = writer.spawn(move || write(&receiver))?;
         Ok(Self { events: Some(sender), writer: Some(writer) })
     }
 
@@ -185,6 +190,28 @@ fn write(blank: Blank, mut digester: Option<Digester>, events: &Receiver<Event>)
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return sink.end(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use draftscope_protocol::Lane;
+
+    use super::*;
+
+    #[test]
+    fn a_panic_of_the_writer_is_an_error_of_an_event_or_of_the_end() {
+        let event = Event { seq: 0, at_us: 0, lane: Lane::Speculative, kind: EventKind::Paused };
+        for begins in [true, false] {
+            let mut recorder = Recorder::start(move |events| {
+                let _ = begins && events.recv().is_ok();
+                panic!("a fault")
+            })
+            .unwrap();
+            let all = (0..1_000_000).map(|_| recorder.event(&event)).find(Result::is_err);
+            let error = all.unwrap_or_else(|| recorder.finish()).unwrap_err().to_string();
+            assert!(error.contains("the writing thread failed"), "{error}");
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Invariant: opening a recording stores only these figures, so its length does not matter. It checks all lines, so
 //! that damage is reported before anything is shown (after the first `CHECKED` lines only the head of each line).
 
-use std::io::{self, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use draftscope_protocol::{Event, Head, Header, TurnEdge, TurnTimes};
 
 use super::error::{Cut, TraceError};
 use super::parallel_reader::{ParallelReader, Parse};
-use super::reader::{Gauge, Reader, ZSTD_MAGIC, event, joined};
+use super::reader::{Gauge, MAX_LINE_BYTES, Reader, ZSTD_MAGIC, event, joined};
 
 /// Lines between two reports of progress.
 const WATCHED: u64 = 4096;
@@ -23,6 +23,9 @@ const CHECKED: u64 = 200_000;
 
 /// Most bytes that are read from a pipe: they are kept in memory, since a recording is read more than once.
 const PIPED: u64 = 1 << 30;
+
+/// More bytes than the longest line takes compressed.
+const MAX_PACKED_LINE: u64 = MAX_LINE_BYTES as u64 + (1 << 20);
 
 /// More than the bytes before the payload of a line.
 const HEAD_BYTES: usize = 128;
@@ -54,12 +57,23 @@ impl Origin {
     }
 }
 
-/// All that comes through a pipe, or its first bytes if they are no recording: the reader then says what is wrong with them.
-fn piped(mut pipe: impl Read) -> io::Result<Vec<u8>> {
+/// All that comes through a pipe, or its beginning if that is not the header of a recording: the reader then says what is
+/// wrong with it.
+fn piped(pipe: impl Read) -> io::Result<Vec<u8>> {
+    let mut pipe = BufReader::new(pipe);
     let mut bytes = Vec::new();
     pipe.by_ref().take(HEAD_BYTES as u64).read_to_end(&mut bytes)?;
+    let is_zstd = bytes.starts_with(&ZSTD_MAGIC);
     let starts_a_line = |byte: &u8| byte.is_ascii_whitespace() || b"{\xef\xbb\xbf".contains(byte);
-    if bytes.starts_with(&ZSTD_MAGIC) || bytes.first().is_some_and(starts_a_line) {
+    if is_zstd {
+        pipe.by_ref().take(MAX_PACKED_LINE).read_to_end(&mut bytes)?;
+    } else if !bytes.first().is_some_and(starts_a_line) {
+        return Ok(bytes);
+    } else if !bytes.contains(&b'\n') {
+        pipe.by_ref().take(MAX_LINE_BYTES as u64).read_until(b'\n', &mut bytes)?;
+    }
+    let may_be_header = is_zstd || bytes.len() <= MAX_LINE_BYTES;
+    if may_be_header && Reader::of_bytes("", bytes.clone()).is_ok() {
         pipe.take(PIPED + 1 - bytes.len() as u64).read_to_end(&mut bytes)?;
     }
     Ok(bytes)
@@ -284,9 +298,23 @@ mod tests {
 
     #[test]
     fn what_is_no_recording_is_not_read_to_its_end() {
-        for endless in [0, b'x', 0xff] {
+        for endless in [0, b'x', 0xff, b'\n'] {
             assert_eq!(piped(io::repeat(endless)).unwrap().len(), HEAD_BYTES);
         }
+        for endless in [b'{', b' '] {
+            assert_eq!(piped(io::repeat(endless)).unwrap().len(), HEAD_BYTES + MAX_LINE_BYTES);
+        }
+        let line = zstd::encode_all(&b"{\"a\":1}\n"[..], 1).unwrap();
+        for packed in [&ZSTD_MAGIC[..], &line] {
+            let endless = piped(packed.chain(io::repeat(7))).unwrap();
+            assert!(endless.len() as u64 <= HEAD_BYTES as u64 + MAX_PACKED_LINE, "{}", endless.len());
+        }
+        let not_a_header = b"{\"seq\":0,\"at_us\":0,\"type\":\"paused\"}\n".repeat(1 << 16);
+        for lines in [&b"{\n".repeat(1 << 16)[..], &not_a_header] {
+            assert!(piped(lines).unwrap().len() <= HEAD_BYTES);
+        }
+        #[cfg(unix)]
+        assert!(Recording::open(Path::new("/dev/zero")).is_err());
         let mut packed = ZSTD_MAGIC.to_vec();
         packed.resize(3 * HEAD_BYTES, 7);
         for whole in [&packed[..], &b"{".repeat(1000), b"\n{}", b"\xef\xbb\xbf{}", b""] {

@@ -257,6 +257,14 @@ fn unpickle(mut bytes: &[u8]) -> candle_core::Result<Vec<(Object, Object)>> {
     let refused = |what: &str| candle_core::Error::Msg(what.to_owned());
     let mut stack = Stack::empty();
     for _ in 0..MAX_STEPS {
+        // candle takes the memory that a step announces before it reads on
+        match bytes {
+            [b'X', a, b, c, d, text @ ..] if u32::from_le_bytes([*a, *b, *c, *d]) as usize > text.len() => {
+                return Err(refused("a text in it is longer than the file"));
+            }
+            [b'\x8a', len, ..] if *len > 8 => return Err(refused("a number in it has more than 8 bytes")),
+            _ => {}
+        }
         let recalls = bytes.first().is_some_and(|step| b"hj".contains(step));
         if stack.read(&mut bytes)? {
             return match stack.finalize()? {

@@ -192,10 +192,14 @@ fn answer() -> ExitCode {
         out.write_all(text.as_bytes())?;
         out.flush()
     });
-    match replying.map(thread::JoinHandle::join) {
-        Ok(Ok(Ok(()))) => ExitCode::SUCCESS,
-        _ => ExitCode::FAILURE,
-    }
+    let why = match replying.map(thread::JoinHandle::join) {
+        Ok(Ok(Ok(()))) => return ExitCode::SUCCESS,
+        Ok(Ok(Err(error))) => error.to_string(),
+        Ok(Err(_)) => return ExitCode::FAILURE, // the panic was printed
+        Err(error) => format!("the system starts no thread: {error}"),
+    };
+    let _ = writeln!(io::stderr(), "{why}"); // the program repeats it
+    ExitCode::FAILURE
 }
 
 fn reply(request: Request<'_>) -> (u8, String) {

@@ -1,0 +1,9 @@
+//! Fuzzes `checks/server_json.rs`.
+#![no_main]
+
+#[path = "../checks/mod.rs"]
+mod checks;
+#[path = "../start.rs"]
+mod start;
+
+libfuzzer_sys::fuzz_target!(init: start::start(), |bytes: &[u8]| start::run(checks::server_json::check, bytes));
