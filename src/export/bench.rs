@@ -25,6 +25,6 @@ const PARTS: Parts = Parts {
 /// When the report cannot be serialised.
 pub fn bench_page(model: &str, report: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut page = Vec::new();
-    PARTS.write(&text::one_line(model), None, &pictured(serde_json::to_value(report)?), &mut page)?;
+    PARTS.write(&text::one_line(model), None, ("", &pictured(serde_json::to_value(report)?)), &mut page)?;
     Ok(page)
 }
