@@ -238,7 +238,7 @@ mod tests {
                 );
             }
         }
-        assert!(sheet.contains("<img ") && !sheet.contains("<b>") && !sheet.contains('✓'));
+        assert!(sheet.contains("<img ") && !sheet.contains("class=\"right\"") && notes.contains("class=\"right\""));
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod copies;
 mod diff;
 mod disturbance;
 mod draft_cell;
+mod draft_choice;
 mod draft_vocab;
 mod draw;
 pub mod drive;

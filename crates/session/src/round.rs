@@ -5,8 +5,8 @@
 //! [`Round::row_of`] gives the row.
 
 use draftscope_protocol::{
-    EventKind, Judgement, LatticeColumn, Leniency, MOST_CANDIDATES, MaskedRow, NextKind, NodeWorth, Outcome, Piece,
-    Prediction, ProbedDraft, RoundOnDevice, Sampling, TokenId, Verification, VerifyRule,
+    Judgement, LatticeColumn, Leniency, MaskedRow, NextKind, NodeWorth, Outcome, Piece, Prediction, ProbedDraft,
+    RoundOnDevice, Sampling, TokenId, Verification, VerifyRule,
 };
 
 use super::Provenance;
@@ -317,38 +317,6 @@ impl Round {
         } else if index == self.drafts.len() {
             self.drafts.push(cell);
         }
-    }
-
-    /// Takes what a selector chose among, and what the grammar refused or masked; at most `most` of each.
-    pub(super) fn note_choice(&mut self, kind: &EventKind, most: usize) {
-        match kind {
-            EventKind::DraftRefused { index, token, q, expected, .. } if self.refused.len() < most => {
-                let (index, piece, q, expected) = (usize::from(*index), token.clone(), *q, expected.clone());
-                self.refused.push(Refused { index, piece, q, expected });
-            }
-            EventKind::Lattice { columns, .. } => {
-                self.lattice = columns.iter().take(most).cloned().collect();
-                self.lattice.iter_mut().for_each(|column| column.candidates.truncate(MOST_CANDIDATES));
-            }
-            EventKind::Alternatives { worths, .. } => self.worths = worths.iter().take(most).copied().collect(),
-            EventKind::Masked { rows, took_us, .. } => {
-                self.masked = rows.iter().take(most).copied().collect();
-                self.mask_us = *took_us;
-            }
-            _ => {}
-        }
-    }
-
-    /// What a draft promised and cost, if it is an alternative.
-    #[must_use]
-    pub fn worth(&self, index: usize) -> Option<&NodeWorth> {
-        self.worths.iter().find(|worth| usize::from(worth.index) == index)
-    }
-
-    /// The candidates of a position.
-    #[must_use]
-    pub fn candidates(&self, index: usize) -> Option<&LatticeColumn> {
-        self.lattice.iter().find(|column| usize::from(column.index) == index)
     }
 
     /// Drops candidates that the round table does not show: it keeps the best two, the judged token, and what a

@@ -148,6 +148,6 @@ mod tests {
         let signs = fates.map(fate::sign).into_iter().chain([fate::DEPARTED, fate::FORCED, fate::UNDRAFTABLE]);
         let plain: HashSet<_> =
             signs.map(|sign| SIGNS.iter().find(|(glyph, _)| *glyph == sign).map(|(_, plain)| *plain)).collect();
-        assert_eq!((plain.len(), plain.contains(&None)), (fates.len() + 2, false), "{plain:?}");
+        assert_eq!((plain.len(), plain.contains(&None)), (fates.len() + 3, false), "{plain:?}");
     }
 }

@@ -215,8 +215,8 @@ fn listed(
     Distribution::new(entries, row.token(stats.argmax as usize), (1.0 - mass).clamp(0.0, 1.0) as f32)
 }
 
-/// Indices of the `n` largest logits that a mask allows, if there is one, in no order. They lie in the `n` stretches with the highest peaks; searching
-/// these from the highest down usually ends early.
+/// Indices of the `n` largest logits that a mask allows, if there is one, in no order. They lie in the `n` stretches with
+/// the highest peaks; searching these from the highest down usually ends early.
 fn best_indices((logits, words): (&[f32], Option<&[u32]>), peaks: &[f32], n: usize) -> Vec<usize> {
     let mut stretches: Vec<(f32, usize)> = peaks.iter().copied().zip((0..).step_by(STRETCH)).collect();
     let highest_first = |a: &(f32, usize), b: &(f32, usize)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
