@@ -135,7 +135,7 @@ impl Automaton {
             let next = &mut self.next[*place];
             to.iter().for_each(|to| {
                 if !next.contains(to) {
-                    next.push(*to)
+                    next.push(*to);
                 }
             });
         }

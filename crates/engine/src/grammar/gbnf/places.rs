@@ -125,10 +125,13 @@ impl Search<'_> {
     }
 }
 
+/// Two places that are reached together.
+type Pair = (Place, Place);
+
 /// Notes that each of some places is reached together with each of others.
 fn reach(
     (some, others): (&[Place], &[Place]),
-    (known, left): (&mut HashSet<(Place, Place)>, &mut Vec<(Place, Place)>),
+    (known, left): (&mut HashSet<Pair>, &mut Vec<Pair>),
     budget: &mut Budget,
 ) -> Result<(), String> {
     budget.spend(1 + some.len() * others.len())?;

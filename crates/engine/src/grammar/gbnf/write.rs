@@ -93,8 +93,8 @@ impl Writer<'_> {
             Tree::Lexeme { lexeme, .. } => self.lexeme(*lexeme, within),
             Tree::Rule(rule) => self.name(*rule, Use::Rule),
             Tree::Token { token, .. } => token.clone(),
-            Tree::Seq(parts) => sequence(parts.iter().map(|part| self.tree(part, within)).collect()),
-            Tree::Alt(parts) => alternatives(parts.iter().map(|part| self.tree(part, within)).collect()),
+            Tree::Seq(parts) => sequence(&parts.iter().map(|part| self.tree(part, within)).collect::<Vec<_>>()),
+            Tree::Alt(parts) => alternatives(&parts.iter().map(|part| self.tree(part, within)).collect::<Vec<_>>()),
             Tree::Repeat(part, least, most) => repeated(&self.tree(part, within), *least, *most),
         }
     }
@@ -119,24 +119,24 @@ impl Writer<'_> {
     fn node(&mut self, node: &Node, of: Use) -> String {
         match node {
             Node::Text(text) if of == Use::Characters => {
-                sequence(text.chars().map(|c| quoted(c.encode_utf8(&mut [0; 4]))).collect())
+                sequence(&text.chars().map(|c| quoted(c.encode_utf8(&mut [0; 4]))).collect::<Vec<_>>())
             }
             Node::Text(text) => quoted(text),
             Node::Chars(set) => format!("/{}/", set.regex()),
             Node::Rule(rule) => self.name(*rule, of),
             Node::Token(token) => token.clone(),
-            Node::Seq(parts) => sequence(parts.iter().map(|part| self.node(part, of)).collect()),
-            Node::Alt(parts) => alternatives(parts.iter().map(|part| self.node(part, of)).collect()),
+            Node::Seq(parts) => sequence(&parts.iter().map(|part| self.node(part, of)).collect::<Vec<_>>()),
+            Node::Alt(parts) => alternatives(&parts.iter().map(|part| self.node(part, of)).collect::<Vec<_>>()),
             Node::Repeat(part, least, most) => repeated(&self.node(part, of), *least, *most),
         }
     }
 }
 
-fn sequence(parts: Vec<String>) -> String {
+fn sequence(parts: &[String]) -> String {
     if parts.is_empty() { quoted("") } else { parts.join(" ") }
 }
 
-fn alternatives(parts: Vec<String>) -> String {
+fn alternatives(parts: &[String]) -> String {
     format!("({})", parts.join(" | "))
 }
 

@@ -305,7 +305,7 @@ mod tests {
     fn a_mask_needs_finite_logits_and_all_of_them() {
         let sampler = Sampler { sampling: Sampling::default() };
         let mask = mask(0, 40, 1);
-        let mut logits = vec![0.0; 40];
+        let mut logits = [0.0; 40];
         logits[20] = f32::NAN;
         assert!(sampler.masked(&LogitRow::from(&logits[..]), &mask, None, 7).is_err());
         assert!(sampler.masked(&LogitRow::from(&[][..]), &mask, None, 7).is_err());
