@@ -179,10 +179,7 @@ fn a_draft_that_the_target_would_not_have_picked_is_marked() {
     }
     let screen = stage.screen(120, 40);
     assert!(screen.contains("≠ accepted") && screen.contains("·not 0."), "its own token with p: {screen}");
-    stage.walk(
-        (120, 40),
-        &[("2", "≠ ·blue"), ("?<End><Up><Up>", "≠                   accepted, not the target's choice")],
-    );
+    stage.walk((120, 40), &[("2", "≠ ·blue"), ("?/choice", "≠                   accepted, not the target's choice")]);
     assert!(!browse(&first_turn()).screen(120, 40).contains('≠'), "none, no mark");
 }
 
