@@ -370,10 +370,6 @@ const FORMS: &[Form] = &[
 /// The forms in which layers differ that share their passes with other families.
 const SHORT: &[Form] = &[(["native", "stored"], false, true), (["candle", "bf16"], false, false)];
 
-/// Set, all runs on candle are measured, and not those of one family alone: they take most of the time, and are asked for by
-/// `--backend candle` only. `tests/nightly.sh memory` sets it.
-const NIGHTLY: &str = "DRAFTSCOPE_NIGHTLY_TESTS";
-
 const FAMILIES: &[(&Growth, Drafts, &[Form])] = &[
     (&GEMMA3, Drafts::Nothing, SHORT),
     (&DEEPSEEK2, Drafts::Nothing, SHORT),
@@ -393,14 +389,10 @@ const FAMILIES: &[(&Growth, Drafts, &[Form])] = &[
 #[test]
 fn the_account_of_every_family_is_what_the_process_takes() {
     let mut wrong = Vec::new();
-    let is_nightly = std::env::var_os(NIGHTLY).is_some();
     for (growth, drafts, forms) in FAMILIES {
         let (_folder, path) = growth.make();
         let assistant = (*drafts == Drafts::Assistant).then(|| ASSISTANT.make());
         for (index, (kind, as_on_gpu, with_drafts)) in forms.iter().enumerate() {
-            if kind[0] == "candle" && !is_nightly && growth.fixture != QWEN3.fixture {
-                continue;
-            }
             // without anything that drafts, both are the same; assistants run on the native kernels alone
             let drafts_there = match drafts {
                 Drafts::Nothing => false,

@@ -49,13 +49,10 @@ templates() {
         "$tools/templates/bin/python" tests/templates.py target/release/draftscope "$tools/templates/files"
 }
 
-# What the account of memory says of every family on candle, too; `cargo test` leaves most of these runs out.
-memory() { DRAFTSCOPE_NIGHTLY_TESTS=1 cargo test --release --locked --workspace --features reference --test memory_account; }
-
 # The wheel and the tarball, installed and tried.
 package() { scripts/package.sh; }
 
-steps=(typos book deny templates memory package pages fuzz soak identity)
+steps=(typos book deny templates package pages fuzz soak identity)
 [ $# -eq 0 ] && set -- "${steps[@]}"
 for step in "$@"; do
     case " ${steps[*]} " in
