@@ -1,6 +1,6 @@
 //! Numbers and stamps events.
 //!
-//! Invariant: no event names a secret that a server of the run was sent, whoever repeated it: a server, or a plugin.
+//! Invariant: no event contains a secret that a server of the run was sent: text of servers and plugins is masked.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};

@@ -179,16 +179,22 @@ pub fn break_even_at(costs: &Costs, draft_len: usize) -> Option<f64> {
     break_even(draft_len, costs.round_us(draft_len)? / plain)
 }
 
+/// E: tokens of a round of k drafts, each accepted with probability `a` if all before it were; the target's own included.
+/// `1 + a + a² + … + a^k` (Leviathan et al., 2023, section 3.1).
+#[must_use]
+pub fn tokens_at(draft_len: usize, a: f64) -> f64 {
+    (0..=draft_len).map(|i| a.powi(i as i32)).sum()
+}
+
 /// The a in [0, 1] with `1 + a + a² + … + a^k = cost`, by bisection; the left side rises with a.
 fn break_even(k: usize, cost: f64) -> Option<f64> {
-    let tokens = |a: f64| (0..=k).map(|i| a.powi(i as i32)).sum::<f64>();
-    if cost > tokens(1.0) {
+    if cost > tokens_at(k, 1.0) {
         return None;
     }
     let (mut low, mut high) = (0.0, 1.0);
     for _ in 0..60 {
         let middle = f64::midpoint(low, high);
-        if tokens(middle) < cost { low = middle } else { high = middle }
+        if tokens_at(k, middle) < cost { low = middle } else { high = middle }
     }
     Some(high)
 }
@@ -276,6 +282,7 @@ mod tests {
             let cost = costs().round_us(k).unwrap() / costs().round_us(0).unwrap();
             assert!((speedup_at(&costs(), k, 1.0).unwrap() - (k + 1) as f64 / cost).abs() < 1e-9);
             assert!((speedup_at(&costs(), k, 0.0).unwrap() - 1.0 / cost).abs() < 1e-9);
+            assert!((speedup_at(&costs(), k, 0.6).unwrap() - tokens_at(k, 0.6) / cost).abs() < 1e-9);
         }
         assert_eq!(
             (speedup_at(&costs(), 4, 0.5), break_even_at(&costs(), 4)),

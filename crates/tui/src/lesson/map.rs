@@ -4,6 +4,8 @@
 //! computing its products (Williams et al., "Roofline", 2009): the weights are read once for all rows, and the keys and values
 //! of a sequence once for all rows of that sequence. E and the cost of a round are those of [`super::Sliders`].
 
+use draftscope_session::account::tokens_at;
+
 /// A device, by its published figures.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Hardware {
@@ -138,7 +140,7 @@ impl Map {
         let plain = self.pass(1.0, batch, context);
         let of_k = |k: u8| {
             let pass = self.pass(f64::from(k) + 1.0, batch, context);
-            let tokens: f64 = (0..=i32::from(k)).map(|i| self.acceptance.powi(i)).sum();
+            let tokens = tokens_at(k.into(), self.acceptance);
             let drafts = DRAFT * f64::from(k);
             Best {
                 k,

@@ -1,5 +1,5 @@
-//! What of the lessons was done: ticks, and how each question was first answered; and the step on show, which notes in
-//! another terminal follow.
+//! The record of the lessons: ticks, how each question was first answered, and the step on show, which notes in another
+//! terminal follow.
 //!
 //! Invariant: the first answer to a question counts, and it alone; a lesson whose number of steps has changed since
 //! counts as not begun. Kept as JSON; whatever cannot be read counts as nothing done.

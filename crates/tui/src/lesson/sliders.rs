@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 use draftscope_protocol::MAX_DRAFT_LEN;
-use draftscope_session::account::Account;
+use draftscope_session::account::{Account, tokens_at};
 
 /// A slider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,7 +67,7 @@ impl Sliders {
     /// E: mean tokens of a round.
     #[must_use]
     pub fn tokens(&self) -> f64 {
-        (0..=i32::from(self.k)).map(|i| self.acceptance.powi(i)).sum()
+        tokens_at(self.k.into(), self.acceptance)
     }
 
     /// Time of a round in plain tokens.

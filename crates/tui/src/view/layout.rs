@@ -9,7 +9,7 @@ use crate::tour::stop;
 
 use super::prelude::*;
 use super::{
-    aligned, code, costs, distributions, hero, ladder, lattice, lesson, memory, numbers, per_round, positions,
+    aligned, costs, distributions, hero, ladder, lattice, lesson, loop_lines, memory, numbers, per_round, positions,
     presenter, prompt, round, speed_page, speed_summary, speedup, table, times, transcript, tree, welcome, worths,
 };
 
@@ -143,14 +143,14 @@ fn rounds(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     let height = tree_height(screen, if area.height < 34 { 7 } else { 8 }, area.height * 2 / 3);
     let [above, round] = Layout::vertical([Constraint::Min(5), Constraint::Length(height)]).areas(area);
     let lines = match screen.app.reads_loop {
-        true if above.height >= code::HEIGHT + LADDER => code::HEIGHT,
+        true if above.height >= loop_lines::HEIGHT + LADDER => loop_lines::HEIGHT,
         true => above.height,
         false => 0,
     };
     let [ladder, lines] = Layout::vertical([Constraint::Min(0), Constraint::Length(lines)]).areas(above);
     pane(screen, Pane::Ladder, ladder, (frame, hit_map));
     if !lines.is_empty() {
-        code::render(screen, lines, frame);
+        loop_lines::render(screen, lines, frame);
     }
     pane(screen, Pane::Round, round, (frame, hit_map));
 }
@@ -189,7 +189,7 @@ pub(super) fn learn_panel(screen: Screen, (panel, area): lesson::Side, frame: &m
         Some(Panel::Lanes) => aligned::render(screen, area, frame, hit_map),
         Some(Panel::Costs) => costs::render(screen, area, frame),
         Some(Panel::Dial) => worths::render(screen, area, frame),
-        Some(Panel::Loop) => code::render(screen, area, frame),
+        Some(Panel::Loop) => loop_lines::render(screen, area, frame),
         Some(Panel::Distributions) => distributions::render(screen, area, frame),
         Some(Panel::Memory) => memory::render(screen, area, frame),
         drawing => lesson::drawing(screen, drawing, area, frame),

@@ -17,7 +17,7 @@ mod text;
 mod training;
 mod wiring;
 
-use super::code;
+use super::loop_lines;
 use super::prelude::*;
 use crate::lesson::{Hidden, Panel, Run};
 
@@ -160,7 +160,7 @@ fn size(panel: Option<Panel>) -> (u16, u16) {
         None => (5, 7),
         Some(Panel::Answer) => (5, ALL),
         Some(Panel::Round) => (6, 9),
-        Some(Panel::Loop) => (code::HEIGHT, code::HEIGHT),
+        Some(Panel::Loop) => (loop_lines::HEIGHT, loop_lines::HEIGHT),
         Some(Panel::Lanes) => (7, ALL),
         Some(Panel::Costs) => (5, 8),
         Some(Panel::Dial) => (7, 11),

@@ -32,7 +32,7 @@ use super::lesson::capital;
 use super::panel::put;
 use super::presenter_boxes as boxes;
 use super::screen::Screen;
-use super::{code, lesson, prompt, round};
+use super::{lesson, loop_lines, prompt, round};
 
 /// The marks in words.
 const WORDS: [(Fate, &str); 5] = [
@@ -115,7 +115,7 @@ fn slide(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
         number(screen, turn, left, frame);
     }
     match screen.app.reads_loop {
-        true => code::render(screen, right, frame),
+        true => loop_lines::render(screen, right, frame),
         false => legend(screen, round, right, frame),
     }
 }
