@@ -1,7 +1,7 @@
 //! Follows servers that others use: reads their metrics, sends no prompt.
 //!
-//! Invariant: a thread a server, one look at a time; a server that does not answer delays no other one. Nothing is sent
-//! once the receiver is gone.
+//! Invariant: a thread a server, one look at a time; a server that does not answer delays no other one. A look starts an
+//! interval after the answer to the last one. Nothing is sent once the receiver is gone.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -59,14 +59,14 @@ fn start(
 ) -> io::Result<()> {
     thread::Builder::new().name("watch".into()).spawn(move || {
         loop {
-            let looked = Instant::now();
             let sample = guarded(&mut known, &client, Known::look);
             let at_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
             let sample = ServerSample { server, at_ms, ..sample };
             if matches!(sender.try_send(sample), Err(TrySendError::Disconnected(_))) {
                 return;
             }
-            thread::sleep(interval.saturating_sub(looked.elapsed()));
+            // the whole interval: after a slow answer, counters of two looks would be divided by too short a time
+            thread::sleep(interval);
         }
     })?;
     Ok(())
