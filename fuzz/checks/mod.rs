@@ -6,6 +6,7 @@ pub mod attach_stream;
 pub mod config_json;
 pub mod gguf;
 pub mod grammar;
+pub mod hub;
 pub mod keymap_theme_config;
 pub mod lesson;
 pub mod pickle;
@@ -15,6 +16,8 @@ pub mod template;
 pub mod tokenizer_json;
 pub mod trace;
 
+use std::io::{BufRead, BufReader, Read};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -32,6 +35,7 @@ pub const CHECKS: &[Check] = &[
     ("config_json", config_json::check),
     ("gguf", gguf::check),
     ("grammar", grammar::check),
+    ("hub", hub::check),
     ("keymap_theme_config", keymap_theme_config::check),
     ("lesson", lesson::check),
     ("pickle", pickle::check),
@@ -52,6 +56,28 @@ pub fn folder() -> &'static Path {
         std::fs::create_dir_all(&folder).expect("a folder for files");
         folder
     })
+}
+
+/// Reads a request from a client, head and body; returns the path that it asks for.
+pub fn request(stream: &TcpStream) -> std::io::Result<String> {
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let (mut line, mut path, mut length) = (String::new(), None, 0);
+    while reader.read_line(&mut line)? > 2 {
+        path = path.or_else(|| line.split(' ').nth(1).map(str::to_owned));
+        let sent = line.to_ascii_lowercase();
+        length = sent.strip_prefix("content-length:").and_then(|sent| sent.trim().parse().ok()).unwrap_or(length);
+        line.clear();
+    }
+    std::io::copy(&mut reader.take(length), &mut std::io::sink())?;
+    Ok(path.unwrap_or_default())
+}
+
+/// Starts a server on a thread of this process; returns its address.
+pub fn serve(answer: fn(TcpStream) -> std::io::Result<()>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let url = format!("http://{}", listener.local_addr().expect("it has an address"));
+    std::thread::spawn(move || listener.incoming().flatten().for_each(|stream| drop(answer(stream))));
+    url
 }
 
 /// Removes the folder of this process.

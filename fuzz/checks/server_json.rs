@@ -1,8 +1,8 @@
 //! Takes any bytes as what an attached or watched server answers to every question: its properties, models, slots, version
 //! and metrics.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::Write;
+use std::net::TcpStream;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use draftscope::http::Access;
 use draftscope::protocol::{Command, EventKind, Settings};
 use draftscope::session::Session;
 
-use super::sentence;
+use super::{request, sentence, serve};
 
 /// What the server answers.
 static BODY: Mutex<Vec<u8>> = Mutex::new(Vec::new());
@@ -48,23 +48,11 @@ pub fn check(bytes: &[u8]) {
 /// The address of a server on a thread of this process.
 fn server() -> &'static str {
     static URL: OnceLock<String> = OnceLock::new();
-    URL.get_or_init(|| {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
-        let url = format!("http://{}", listener.local_addr().expect("it has an address"));
-        std::thread::spawn(move || listener.incoming().flatten().for_each(|stream| drop(answer(stream))));
-        url
-    })
+    URL.get_or_init(|| serve(answer))
 }
 
 fn answer(mut stream: TcpStream) -> std::io::Result<()> {
-    let mut reader = BufReader::new(stream.try_clone()?);
-    let (mut line, mut length) = (String::new(), 0);
-    while reader.read_line(&mut line)? > 2 {
-        let sent = line.to_ascii_lowercase();
-        length = sent.strip_prefix("content-length:").and_then(|sent| sent.trim().parse().ok()).unwrap_or(length);
-        line.clear();
-    }
-    std::io::copy(&mut reader.take(length), &mut std::io::sink())?;
+    request(&stream)?;
     let body = BODY.lock().unwrap_or_else(PoisonError::into_inner).clone();
     stream.write_all(&[b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", body.as_slice()].concat())
 }

@@ -81,6 +81,17 @@ impl Store {
         }
     }
 
+    /// A store that asks only the hub at `endpoint`, without a token, and keeps everything below `dir`.
+    #[must_use]
+    pub fn at_hub(endpoint: &str, dir: &Path) -> Self {
+        let hub = || hub::Hub::new(Some(endpoint.to_owned()), None);
+        Self {
+            cache: Cache::at(dir.join("models")),
+            sources: vec![Box::new(hub())],
+            repos: Repos::new(hub(), dir.join("hub"), None),
+        }
+    }
+
     /// The same store, but `check` judges a repository's small files before its weights are fetched.
     #[must_use]
     pub fn with_preflight(mut self, check: Preflight) -> Self {

@@ -77,7 +77,6 @@ impl Repos {
     }
 
     /// Repositories of this hub, kept in `dir`.
-    #[cfg(test)]
     pub(super) fn new(hub: Hub, dir: PathBuf, token: Option<String>) -> Self {
         Self { hub, dir: Some(dir), token, preflight: None }
     }
