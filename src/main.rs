@@ -9,8 +9,12 @@ use std::process::ExitCode;
 
 use commands::config::Parsed;
 use draftscope::cli::CliCommand;
-use draftscope::host::fatal::OutOfMemory;
+use draftscope::host::fatal::{NotingAllocator, OutOfMemory};
 use draftscope::model::text::template::process;
+
+/// Notes what the system refuses, so that a program that runs out of memory says so.
+#[global_allocator]
+static MEMORY: NotingAllocator = NotingAllocator;
 
 /// Exit status of an error; 1 means that a comparison found a difference.
 const ERROR: u8 = 2;

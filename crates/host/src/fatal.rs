@@ -16,6 +16,7 @@ mod empty_file;
 mod handler;
 mod mapped;
 mod panics;
+mod refused_memory;
 
 #[cfg(unix)]
 pub use self::asking::{EndRequest, end_requested};
@@ -25,6 +26,7 @@ pub use self::child::GroupChild;
 #[cfg(unix)]
 pub use self::empty_file::EmptyFile;
 pub use self::mapped::Mapping;
+pub use self::refused_memory::NotingAllocator;
 pub use draftscope_kernels::OutOfMemory;
 
 /// Ends a frame that is half drawn; restores mouse, paste mode, window title, screen and cursor.

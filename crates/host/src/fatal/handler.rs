@@ -1,6 +1,7 @@
 //! The handler of fatal signals.
 
 use std::ffi::c_void;
+use std::fmt::Write;
 use std::mem::MaybeUninit;
 use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
@@ -42,7 +43,7 @@ static TERMINAL: OnceLock<(OwnedFd, Termios)> = OnceLock::new();
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// On a line of its own: another thread may be in the middle of one.
-const ABORTED: &[u8] = b"\ndraftscope: the program was aborted: it ran out of memory or had an internal error\n";
+const ABORTED: &[u8] = b"\ndraftscope: the program was aborted by an internal error; please report it with the lines above and what `draftscope doctor --json` prints\n";
 
 const CUT_SHORT: &[u8] = b"draftscope: a model file was truncated, or its disk failed, while it was in use; get a complete copy and start again\n";
 
@@ -137,7 +138,10 @@ extern "C" fn handle(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
         unsafe { libc::_exit(ERROR) };
     }
     if signal == libc::SIGABRT && !is_sent {
-        say_last(ABORTED);
+        match super::refused_memory::refused() {
+            Some(refused) => say_last(Line::of(&refused).as_bytes()),
+            None => say_last(ABORTED),
+        }
     }
     // A fault comes again, and the handler of Rust's library then reports a stack overflow. That handler ignores a
     // signal sent by a process, since it expects a fault to come again; so such a signal gets the default action.
@@ -171,6 +175,35 @@ fn put_back_terminal() {
         if let Some((fd, mode)) = TERMINAL.get() {
             let _ = tcsetattr(fd.as_fd(), OptionalActions::Now, mode);
         }
+    }
+}
+
+/// A line that is put together without allocating.
+struct Line {
+    bytes: [u8; 256],
+    len: usize,
+}
+
+impl Line {
+    /// The program's name and this error.
+    fn of(error: &dyn std::fmt::Display) -> Self {
+        let mut line = Self { bytes: [0; 256], len: 0 };
+        let _ = writeln!(line, "\ndraftscope: {error}"); // what is too long is cut
+        line
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+impl Write for Line {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        let room = &mut self.bytes[self.len..];
+        let len = text.len().min(room.len());
+        room[..len].copy_from_slice(&text.as_bytes()[..len]);
+        self.len += len;
+        Ok(())
     }
 }
 
