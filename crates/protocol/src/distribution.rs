@@ -129,16 +129,22 @@ impl Distribution {
     }
 
     /// The distribution that replaces a rejected draft: max(0, p − q), normalised (Leviathan et al., 2023; Chen et al.,
-    /// 2023). `p` itself if the difference is 0 everywhere, which happens only when p equals q.
+    /// 2023), and its mass before, Σ max(0, p − q). `p` itself if the difference is 0 everywhere, which happens only when p
+    /// equals q.
     #[must_use]
-    pub fn residual(&self, q: &Self) -> Self {
-        self.scaled_residual(1.0, q)
+    pub fn residual(&self, q: &Self) -> (Self, f64) {
+        let left = self.over(1.0, q);
+        let mass = sum(&left);
+        (self.normalised_or_self(left), mass)
     }
 
     /// max(0, weight·p − q), normalised; `p` itself if that is 0 everywhere.
     #[must_use]
     pub fn scaled_residual(&self, weight: f64, q: &Self) -> Self {
-        let left = self.over(weight, q);
+        self.normalised_or_self(self.over(weight, q))
+    }
+
+    fn normalised_or_self(&self, left: Vec<f32>) -> Self {
         if largest(&left) > 0.0 { Self::normalised(self.tokens.clone(), left) } else { self.clone() }
     }
 
@@ -240,10 +246,11 @@ mod tests {
     fn the_residual_is_what_p_has_over_q() {
         let p = Distribution::from_weights(&[0.5, 0.3, 0.2]);
         let q = Distribution::from_weights(&[0.2, 0.2, 0.6]);
-        let r = p.residual(&q);
+        let (r, mass) = p.residual(&q);
+        assert!((mass - p.excess(1.0, &q)).abs() < 1e-9, "{mass}");
         assert!((r.prob(TokenId(0)) - 0.75).abs() < 1e-6 && (r.prob(TokenId(1)) - 0.25).abs() < 1e-6);
         assert_eq!(r.prob(TokenId(2)), 0.0);
-        assert_eq!(p.residual(&p), p);
+        assert_eq!(p.residual(&p), (p.clone(), 0.0));
     }
 
     #[test]

@@ -82,6 +82,11 @@ pub struct Verification {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(transform = super::schema::draw))]
     pub next_u: Option<f32>,
+    /// Σ max(0, p − q) over all tokens, 0 to 1: what `next` was drawn from, before it was normalised. Only under
+    /// `rejection`, where one draft was tried at that row.
+    #[serde(default, deserialize_with = "finite", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(transform = super::schema::probability))]
+    pub left_over: Option<f32>,
     /// Whether the drafter's vocabulary has a token like `next`: without one it could not have drafted it. None where the
     /// drafter has all of the target's tokens, or where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -102,7 +107,16 @@ impl Verification {
     /// A verdict of a lossless rule.
     #[must_use]
     pub const fn new(judgements: Vec<Judgement>, next: TokenId, next_kind: NextKind, next_u: Option<f32>) -> Self {
-        Self { judgements, next, next_kind, next_u, next_in_draft_vocab: None, lossless: true, departures: Vec::new() }
+        Self {
+            judgements,
+            next,
+            next_kind,
+            next_u,
+            left_over: None,
+            next_in_draft_vocab: None,
+            lossless: true,
+            departures: Vec::new(),
+        }
     }
 
     /// The verdict on a chain of which an engine reports counts: of `drafted` drafts the first `accepted` were accepted, and

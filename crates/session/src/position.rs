@@ -98,9 +98,10 @@ fn entropy(row: &Prediction) -> f32 {
 /// known completely.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Residual {
-    /// By token, highest first; the tail is the probability that p gives to all tokens not listed.
+    /// By token, highest first; the tail is what is left of all tokens not listed.
     pub left: Prediction,
-    /// Whether the tail is only an upper bound, because q's share of it is not known token by token.
+    /// Whether the tail is only an upper bound: p's share, because q's is not known token by token. So it is where the rule
+    /// did not draw from this residual, or the recording does not say how much was left.
     pub is_bound: bool,
 }
 
@@ -124,8 +125,12 @@ pub fn residual(round: &Round, index: usize) -> Option<Residual> {
     let left = row.top.iter().map(|c| Candidate { piece: c.piece.clone(), prob: (c.prob - q(c)).max(0.0) });
     let mut top: Vec<_> = left.filter(|c| c.prob > 0.0).collect();
     top.sort_by(|a, b| b.prob.total_cmp(&a.prob));
-    let is_bound = was_drawn && row.tail > 0.0;
-    (!top.is_empty() || row.tail > 0.0).then_some(Residual { left: Prediction { top, tail: row.tail }, is_bound })
+    let all =
+        round.verdict.as_ref().filter(|_| round.next_index() == Some(index)).and_then(|verdict| verdict.left_over);
+    let listed: f32 = top.iter().map(|candidate| candidate.prob).sum();
+    let tail = all.map_or(row.tail, |all| (all - listed).clamp(0.0, row.tail.max(0.0)));
+    let is_bound = was_drawn && all.is_none() && tail > 0.0;
+    (!top.is_empty() || tail > 0.0).then_some(Residual { left: Prediction { top, tail }, is_bound })
 }
 
 #[cfg(test)]
@@ -177,6 +182,23 @@ mod tests {
         assert_eq!(best.prob, p - q, "not normalised");
         assert!(left.find(piece(" color").id).is_none(), "q was more than p");
         assert_eq!((left.tail, is_bound), (row.tail, row.tail > 0.0), "at most: q of the rest is not known by token");
+    }
+
+    #[test]
+    fn what_is_left_of_tokens_that_no_list_has_is_known_where_the_rule_drew() {
+        let mut round = round(0);
+        round.rule = VerifyRule::Rejection;
+        round.sampling.temperature = 1.0;
+        let listed: f32 = residual(&round, 0).unwrap().left.top.iter().map(|candidate| candidate.prob).sum();
+        let row = round.rows[0].tail;
+        assert!(row > 0.0);
+        for (all, tail) in [(listed + row / 2.0, row / 2.0), (listed / 2.0, 0.0), (2.0, row)] {
+            round.verdict.as_mut().unwrap().left_over = Some(all);
+            let Residual { left, is_bound } = residual(&round, 0).unwrap();
+            assert!((left.tail - tail).abs() < 1e-6 && !is_bound, "{all}: {}, not more than p has there", left.tail);
+        }
+        let not_judged = residual(&round, 1).unwrap();
+        assert_eq!(not_judged.left.tail, round.rows[1].tail, "another row than the one that was drawn from");
     }
 
     #[test]

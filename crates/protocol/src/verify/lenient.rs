@@ -23,7 +23,7 @@ impl<L: Lenient> Rule for L {
         let at = equal.or_else(|| branch.drafts.iter().position(passes));
         let taken = match at {
             Some(_) => Taken::Draft { instead: equal.is_none().then_some(own) },
-            None => Taken::Own { token: own, u },
+            None => Taken::Own { token: own, u, left_over: None },
         };
         Choice { tried: vec![Tried { u, limit: None }; at.map_or(branch.drafts.len(), |at| at + 1)], taken }
     }

@@ -17,7 +17,8 @@ impl Rule for Exact {
         let (token, u) = ctx.pick(branch.p, branch.depth);
         let equal = branch.drafts.iter().position(|(_, draft)| draft.token == token);
         let tried = vec![Tried { u, limit: None }; equal.map_or(branch.drafts.len(), |at| at + 1)];
-        let taken = if equal.is_some() { Taken::Draft { instead: None } } else { Taken::Own { token, u } };
+        let taken =
+            if equal.is_some() { Taken::Draft { instead: None } } else { Taken::Own { token, u, left_over: None } };
         Choice { tried, taken }
     }
 }
@@ -39,7 +40,7 @@ impl Rule for Rejection {
             return Exact.choose(ctx, branch);
         }
         let mut tried = Vec::with_capacity(branch.drafts.len());
-        let mut left = Cow::Borrowed(branch.p);
+        let (mut left, mut left_over) = (Cow::Borrowed(branch.p), None);
         let mut drawn: Vec<&Draft> = Vec::new();
         for (index, draft) in &branch.drafts {
             let q = draft_distribution(draft, &drawn);
@@ -50,11 +51,13 @@ impl Rule for Rejection {
             if u * q.prob(draft.token) < left.prob(draft.token) {
                 return Choice { tried, taken: Taken::Draft { instead: None } };
             }
-            left = Cow::Owned(left.residual(&q));
+            let (residual, mass) = left.residual(&q);
+            (left, left_over) = (Cow::Owned(residual), Some(mass as f32));
             drawn.push(draft);
         }
         let u = ctx.draws.uniform(Purpose::Next, ctx.position + branch.depth);
-        Choice { tried, taken: Taken::Own { token: left.pick(u), u: Some(u) } }
+        let left_over = left_over.filter(|_| drawn.len() == 1); // of further drafts it is a share of what was left
+        Choice { tried, taken: Taken::Own { token: left.pick(u), u: Some(u), left_over } }
     }
 }
 

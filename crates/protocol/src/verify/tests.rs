@@ -348,7 +348,7 @@ proptest! {
             let token = TokenId(token);
             let kept = p.prob(token).min(q.prob(token));
             let rejected: f32 = (0..5).map(TokenId).map(|t| (q.prob(t) - p.prob(t)).max(0.0)).sum();
-            let share = kept + if rejected > 0.0 { rejected * p.residual(&q).prob(token) } else { 0.0 };
+            let share = kept + if rejected > 0.0 { rejected * p.residual(&q).0.prob(token) } else { 0.0 };
             prop_assert!((share - p.prob(token)).abs() < 1e-5, "{share} against {}", p.prob(token));
         }
         let n = 20_000;

@@ -36,7 +36,12 @@ pub(super) enum Taken {
     /// one.
     Draft { instead: Option<TokenId> },
     /// With none of the drafts, but with this token of the target, picked with this draw.
-    Own { token: TokenId, u: Option<f32> },
+    Own {
+        token: TokenId,
+        u: Option<f32>,
+        /// Σ max(0, p − q), if it was drawn from the residual of one draft.
+        left_over: Option<f32>,
+    },
 }
 
 /// A rule that judges one row at a time.
@@ -86,7 +91,8 @@ fn step(rule: &impl Rule, ctx: &RoundCtx<'_>, branch: &Branch<'_>, verdict: &mut
             verdict.departures.extend(departure);
             last
         }
-        Taken::Own { token, u } => {
+        Taken::Own { token, u, left_over } => {
+            verdict.left_over = left_over;
             (verdict.next, verdict.next_u, verdict.next_kind) = (token, u, NextKind::Recovered);
             None
         }

@@ -137,8 +137,12 @@ fn unreported(screen: Screen, round: &Round) -> String {
 
 /// The residual, and the token that was drawn from it.
 fn redraw(screen: Screen, round: &Round, column: usize, residual: &Residual, area: Rect) -> Vec<Line<'static>> {
-    let title = "left over for a redraw: max(0, p − q), not normalised";
-    let mut lines = wrapped(title, area.width, screen.theme[Role::PanelTitle]);
+    let all: f32 = residual.left.top.iter().map(|candidate| candidate.prob).sum::<f32>() + residual.left.tail;
+    let title = match residual.is_bound {
+        true => "left over for a redraw: max(0, p − q), not normalised".to_owned(),
+        false => format!("left over for a redraw: max(0, p − q), {all:.3} in all, not normalised"),
+    };
+    let mut lines = wrapped(&title, area.width, screen.theme[Role::PanelTitle]);
     let drawn = round.next_piece().filter(|_| round.next_index() == Some(column));
     let role = sign(next_fate(round)).0;
     let named: Vec<_> = drawn.iter().map(|piece| Named { piece, note: "drawn", role, prob: None }).collect();
