@@ -39,6 +39,7 @@ const MUST_NOT_KNOW: &[(&str, &[&str])] = &[
     ("session/trace", &["ratatui"]),
     ("session", &["std::time", "Instant"]),
     ("headless", &["ratatui"]),
+    ("learn", &["ratatui", "std::fs"]),
     ("attach", &["std::fs"]),
 ];
 
@@ -46,8 +47,8 @@ const MUST_NOT_KNOW: &[(&str, &[&str])] = &[
 const MAY_KNOW: &[&str] = &["protocol/stream", "session/trace", "session/drive", "engine/generate"];
 
 /// The crates of the workspace besides the program, and fewer files than each has.
-const CRATES: [&str; 11] =
-    ["attach", "engine", "gpu", "host", "http", "kernels", "model", "protocol", "session", "store", "tui"];
+const CRATES: [&str; 12] =
+    ["attach", "engine", "gpu", "host", "http", "kernels", "learn", "model", "protocol", "session", "store", "tui"];
 
 /// Parts of `tui`: widgets and vocabulary, the state, the code that shows it, the code that changes it, the loops.
 const TUI: &[Layer] = &[
@@ -95,11 +96,11 @@ const TUI: &[Layer] = &[
             "hit_map",
             "other_screens",
             "setting_row",
-            "lesson",
+            "lesson_row",
             "lesson_run",
             "marks",
             "search",
-            "selection",
+            "study",
             "what_if_form",
         ],
         &["vocabulary"],
@@ -112,6 +113,45 @@ const TUI: &[Layer] = &[
         &["vocabulary", "state", "view", "update"],
     ),
     ("exports", &["mod"], &["vocabulary", "state", "view", "update", "loops"]),
+];
+
+/// The rooms of `learn` and their files: what needs no run, lessons, the quiz.
+const LEARN: &[Layer] = &[
+    ("theory", &["theory", "theory::histogram", "theory::map", "theory::map_choice", "theory::sliders"], &[]),
+    (
+        "lesson",
+        &[
+            "lesson",
+            "lesson::check",
+            "lesson::content",
+            "lesson::fact",
+            "lesson::library",
+            "lesson::progress",
+            "lesson::run",
+            "lesson::texts",
+        ],
+        &["theory"],
+    ),
+    (
+        "quiz",
+        &[
+            "quiz",
+            "quiz::ask",
+            "quiz::bank",
+            "quiz::belief",
+            "quiz::beliefs",
+            "quiz::draw",
+            "quiz::item",
+            "quiz::judge",
+            "quiz::results",
+            "quiz::run",
+            "quiz::sheet",
+            "quiz::shown",
+            "quiz::statements",
+        ],
+        &[],
+    ),
+    ("exports", &["mod"], &["theory", "lesson", "quiz"]),
 ];
 
 /// Parts of `commands`: files that subcommands share, and one file or folder for each subcommand.
@@ -309,7 +349,7 @@ fn layers_report_what_breaks_them() {
 fn files_of_tests_are_recognized() {
     let (texts, tests) = texts("crates/tui/src", 30);
     let files: Vec<_> = texts.iter().map(|(file, _)| file.as_str()).filter(|file| is_test(file, &tests)).collect();
-    for file in ["tests/panels.rs", "pty.rs", "quiz/tests.rs"] {
+    for file in ["tests/panels.rs", "pty.rs"] {
         assert!(files.contains(&file), "{file} is not among {files:?}");
     }
     assert!(!files.contains(&"app.rs"));
@@ -433,6 +473,11 @@ fn a_family_names_no_other() {
 #[test]
 fn parts_of_tui_follow_their_layers() {
     check("tui", TUI);
+}
+
+#[test]
+fn rooms_of_learn_follow_their_layers() {
+    check("learn", LEARN);
 }
 
 #[test]

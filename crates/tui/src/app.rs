@@ -8,7 +8,10 @@ mod look;
 
 use std::collections::{HashMap, HashSet};
 
+use draftscope_learn::lesson;
+use draftscope_learn::quiz::Results;
 use draftscope_protocol::{Baseline, Command, Settings};
+use draftscope_session::round_at::{RoundAt, live_round, round_at};
 use draftscope_session::{Round, Session, Timeline};
 
 use super::action::Action;
@@ -22,7 +25,6 @@ pub(super) use super::overlay::Overlay;
 use super::pace::Pace;
 use super::page::{Page, Pane};
 use super::playback::Playback;
-use super::selection::{RoundAt, live_round, round_at};
 use super::theme_set::ThemeSet;
 
 /// Which line of the transcript is on top.
@@ -119,12 +121,12 @@ pub struct App {
     pub(super) abandoned: HashSet<u32>,
     /// Settings before and after a branch changed them, by the index of its turn.
     pub(super) lent: HashMap<usize, (Settings, Settings)>,
-    pub(super) lesson: super::lesson::Study,
+    pub(super) lesson: super::study::Study,
     pub(super) quiz: super::quiz::Quiz,
     /// All lessons, the user's own last.
-    pub(super) lessons: Vec<super::lesson::Entry>,
+    pub(super) lessons: Vec<lesson::Entry>,
     /// What of them was done.
-    pub(super) progress: super::lesson::Progress,
+    pub(super) progress: lesson::Progress,
     /// The source's own run, while a recording or a lesson's run is shown in its place, and the parts of this state that
     /// belong to it.
     pub(super) aside: Option<Timeline>,
@@ -184,11 +186,11 @@ impl App {
         let (themes, warnings) = ThemeSet::new(&options);
         toasts.splice(0..0, options.warnings.iter().cloned());
         toasts.extend(warnings);
-        let (lessons, warnings) = super::lesson::all(&options.lessons);
+        let (lessons, warnings) = lesson::all(&options.lessons);
         toasts.extend(warnings);
-        let progress = options.progress.as_ref().map(|kept| super::lesson::Progress::read(&kept.text));
+        let progress = options.progress.as_ref().map(|kept| lesson::Progress::read(&kept.text));
         let results = options.quiz.as_ref().and_then(|files| (files.read)());
-        let results = results.map_or_else(super::quiz::Results::default, |text| super::quiz::Results::read(&text));
+        let results = results.map_or_else(Results::default, |text| Results::read(&text));
         let mut app = Self {
             page: options.page,
             pane: options.page.panes()[0],
@@ -218,7 +220,7 @@ impl App {
             resumed: HashSet::new(),
             abandoned: HashSet::new(),
             lent: HashMap::new(),
-            lesson: super::lesson::Study { choice: super::lesson::row_of(0), ..Default::default() },
+            lesson: super::study::Study { choice: super::lesson_row::row_of(0), ..Default::default() },
             lessons,
             progress: progress.unwrap_or_default(),
             quiz: super::quiz::Quiz { results, ..Default::default() },

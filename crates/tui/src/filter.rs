@@ -4,7 +4,7 @@ use draftscope_protocol::{Lane, Outcome};
 use draftscope_session::classes::{Classifier, TokenClass};
 use draftscope_session::{Answer, Round, Session};
 
-use super::selection::{RoundAt, round_at};
+use draftscope_session::round_at::{RoundAt, round_at};
 
 /// Classes that one round suffices to determine; whether code is open depends on the whole text.
 const CLASSES: &[TokenClass] = &[
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn every_filter_is_reached_and_splits_the_rounds() {
         let session = fold(&first_turn().events);
-        let rounds: Vec<_> = super::super::selection::rounds(&session).collect();
+        let rounds: Vec<_> = draftscope_session::round_at::rounds(&session).collect();
         let count = |filter: Filter| rounds.iter().filter(|at| filter.fits_at(&session, **at)).count();
         let (mut filter, mut names) = (Filter::All, Vec::new());
         loop {

@@ -3,7 +3,7 @@
 use ratatui::layout::Rect;
 
 use super::page::{Page, Pane};
-use super::selection::RoundAt;
+use draftscope_session::round_at::RoundAt;
 
 /// The round number of a token that came from the prompt's pass.
 pub(super) const PREFILL: u32 = u32::MAX;

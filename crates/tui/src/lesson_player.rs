@@ -15,11 +15,12 @@ use draftscope_session::Timeline;
 use super::action::Action;
 use super::app::App;
 use super::color_depth::ColorDepth;
-use super::lesson::{Entry, Goal, ShownStep, Step, Study};
 use super::options::{Recordings, TuiOptions};
 use super::page::Page;
+use super::study::Study;
 use super::update;
 use super::view::View;
+use draftscope_learn::lesson::{Entry, Goal, ShownStep, Step};
 
 /// Most actions until the goal of a step is reached.
 const MOST: usize = 60;
@@ -147,7 +148,7 @@ mod tests {
     use std::rc::Rc;
 
     use super::*;
-    use crate::lesson::{Panel, bundled};
+    use draftscope_learn::lesson::{Panel, bundled};
 
     fn recordings() -> Recordings {
         Recordings(Rc::new(|name: &str| {
@@ -184,7 +185,7 @@ mod tests {
     fn a_lesson_without_a_recording_plays_to_its_end() {
         let text = "title = \"t\"\nsummary = \"s\"\n[[step]]\ntext = \"Run.\"\nrun = { prompt = \"p\", k = 3 }\n\
             [[step]]\ntext = \"Wait.\"\ngoal = \"rejected\"\nhints = [\"Wait.\"]\n";
-        let lesson = crate::lesson::check(text).unwrap();
+        let lesson = draftscope_learn::lesson::check(text).unwrap();
         let entry = Entry { name: "own".to_owned(), lesson, is_own: true };
         let played = play_lesson(&entry, recordings(), 92);
         assert_eq!(played.iter().map(|step| step.frames.len()).collect::<Vec<_>>(), [0, 0]);

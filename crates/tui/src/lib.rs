@@ -27,8 +27,8 @@ mod fleet_loop;
 mod help_page;
 mod hit_map;
 mod keymap;
-mod lesson;
 mod lesson_player;
+mod lesson_row;
 mod lesson_run;
 mod line_input;
 mod marks;
@@ -45,9 +45,9 @@ mod plain_glyphs;
 mod playback;
 mod quiz;
 mod search;
-mod selection;
 mod setting_row;
 mod starters;
+mod study;
 mod terminal;
 mod terminal_input;
 mod terminal_modes;
@@ -70,10 +70,6 @@ pub use event_loop::{Ended, run};
 pub use fleet::FleetView;
 pub use hit_map::HitMap;
 pub use keymap::{Binding, Chord, Context, Keymap};
-pub use lesson::{
-    Entry as LessonEntry, Lesson, LessonError, Run, StepOnShow, all as all_lessons, bundled as bundled_lessons,
-    check as check_lesson, drafted, find as find_lesson,
-};
 pub use lesson_player::{PlayedStep, play_lesson};
 pub use offscreen::Offscreen;
 pub use options::{
@@ -83,7 +79,6 @@ pub use options::{
 pub use pace::Pace;
 pub use page::Page;
 pub use playback::Playback;
-pub use quiz::{Sheet, sheet as quiz_sheet};
 pub use terminal::TuiError;
 pub use terminal_modes::{TerminalModes, terminal_modes};
 pub use theme::{Role, Theme};

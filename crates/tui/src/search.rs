@@ -6,7 +6,7 @@
 use draftscope_protocol::Lane;
 use draftscope_session::{Answer, Provenance, Session, Token};
 
-use super::selection::RoundAt;
+use draftscope_session::round_at::RoundAt;
 
 /// The place of a hit, in the form of a selection.
 pub(super) type SearchHit = (RoundAt, Option<usize>);

@@ -9,7 +9,7 @@ use draftscope_protocol::{MAX_DRAFT_LEN, VerifyRule};
 use draftscope_session::{Round, WhatIf};
 
 use super::line_input::LineInput;
-use super::selection::RoundAt;
+use draftscope_session::round_at::RoundAt;
 
 /// A row of the panel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use super::*;
 use crate::app::Overlay;
-use crate::lesson::{Goal, Step, bundled};
 use crate::page::Page;
+use draftscope_learn::lesson::{Goal, Step, bundled};
 
 const SIZES: [(u16, u16); 3] = [(80, 24), (100, 30), (140, 42)];
 
@@ -77,7 +77,8 @@ fn looks_right(stage: &mut Stage, is_measured: bool) {
         });
         assert!(!blank, "a blank panel at {width}: {screen}");
         assert!(!is_measured || !screen.contains("(not measured yet)"), "at {width}: {screen}");
-        let is_filled = crate::lesson::Fact::ALL.iter().all(|(name, _)| !screen.contains(&format!("{{{name}}}")));
+        let is_filled =
+            draftscope_learn::lesson::Fact::ALL.iter().all(|(name, _)| !screen.contains(&format!("{{{name}}}")));
         assert!(is_filled && !screen.contains('\\'), "the file's own marks at {width}: {screen}");
     }
 }

@@ -29,7 +29,6 @@ mod whole;
 
 use super::app::Scroll;
 use super::page::Pane;
-use super::selection::RoundAt;
 use super::*;
 use any_events::any_events;
 use draftscope_protocol::{
@@ -38,6 +37,7 @@ use draftscope_protocol::{
 };
 use draftscope_session::Timeline;
 use draftscope_session::fixture::{Script, conversation, first_turn, header};
+use draftscope_session::round_at::RoundAt;
 
 /// A front end without a terminal.
 struct Stage {

@@ -9,7 +9,9 @@ use ratatui::style::Color;
 use super::views::styled;
 use super::*;
 use crate::options::QuizFiles;
-use crate::quiz::{Answer, Finished, Item, Run, Shown, Stage as Place, bank, statements};
+use crate::quiz::Stage as Place;
+use draftscope_learn::lesson::bundled;
+use draftscope_learn::quiz::{Answer, Finished, Item, Run, Shown, Truth, bank, row_text, statements};
 use draftscope_protocol::Outcome;
 
 const SIZES: [(u16, u16); 3] = [(80, 24), (100, 30), (140, 42)];
@@ -38,7 +40,7 @@ impl Files {
 /// The first screen of the quiz.
 fn opened(options: TuiOptions) -> Stage {
     let mut stage = Stage::new(&conversation(), TuiOptions { page: Page::Learn, ..options });
-    let index = crate::lesson::BUNDLED.iter().position(|(name, _)| *name == "quiz").unwrap();
+    let index = bundled().iter().position(|entry| entry.name == "quiz").unwrap();
     stage.app.lesson.lesson = Some(index);
     stage.app.lesson.step = 0;
     assert!(stage.app.is_quiz());
@@ -105,7 +107,7 @@ fn nothing_of_an_item_is_cut_on_the_smallest_screen() {
         stage.app.is_recording = true; // one line less
         let screen = squeezed(&stage.screen(80, 24).replace('│', " "));
         for row in 0..shown.rows.len() {
-            let text = squeezed(&crate::quiz::row_text(&shown, row, "  "));
+            let text = squeezed(&row_text(&shown, row, "  "));
             assert!(screen.contains(&text), "{}: '{text}' is not on\n{}", item.id, stage.screen(80, 24));
         }
         for choice in &shown.choices {
@@ -147,7 +149,7 @@ fn a_wrong_answer_leads_to_its_lesson_and_the_quiz_waits() {
     stage.press(&keys).press("<Enter>").shows((80, 24), &["You judged drafts after a rejection"]);
     stage.press("g");
     assert!(!stage.app.is_quiz());
-    assert_eq!(crate::lesson::BUNDLED[stage.app.lesson.lesson.unwrap()].0, "round");
+    assert_eq!(bundled()[stage.app.lesson.lesson.unwrap()].name, "round");
     let mut back = opened(TuiOptions::default());
     back.app.quiz = std::mem::take(&mut stage.app.quiz);
     back.shows((80, 24), &["No."]);
@@ -194,14 +196,14 @@ fn the_certificate_names_beliefs() {
     stage.press("<Down><Down><Down><Enter>").shows((80, 24), &["finish a quiz first"]);
     let beliefs = ["rank", "after-rejection", "rank"].map(str::to_owned).to_vec();
     stage.app.quiz.results.add(Finished { score: 7, of: 10, seconds: 431, beliefs });
-    stage.app.quiz.results.before = vec![crate::quiz::Truth::True; 10];
+    stage.app.quiz.results.before = vec![Truth::True; 10];
     stage.press("<Enter>");
     for (width, height) in SIZES {
         insta::assert_snapshot!(format!("certificate_{width}"), stage.screen(width, height));
     }
     stage.press("s").shows((80, 24), &["files cannot be written from here"]);
     stage.press("<Down>g");
-    assert_eq!(crate::lesson::BUNDLED[stage.app.lesson.lesson.unwrap()].0, "round");
+    assert_eq!(bundled()[stage.app.lesson.lesson.unwrap()].name, "round");
 }
 
 #[test]
@@ -219,7 +221,7 @@ fn statements_are_revealed_only_after_the_lessons() {
     let known = statements();
     stage.press("<Down><Down><Enter>");
     for (at, statement) in known.iter().enumerate() {
-        let place = crate::quiz::Truth::ALL.iter().position(|truth| *truth == statement.answer).unwrap();
+        let place = Truth::ALL.iter().position(|truth| *truth == statement.answer).unwrap();
         stage.press(&"<Down>".repeat(place)).press("<Enter>");
         assert!(reveals(&mut stage), "{at}");
         stage.shows((140, 42), &["Right: "]);
@@ -254,11 +256,11 @@ fn the_list_of_lessons_leads_to_the_statements_and_shows_what_was_learned() {
     stage.press("<Up><Enter>").shows((80, 24), &["Statement 1 of 10 · before the lessons"]);
     stage.press(&"<Enter>".repeat(10)).press("<Esc>");
     let known = statements();
-    let right = known.iter().filter(|statement| statement.answer == crate::quiz::Truth::True).count();
+    let right = known.iter().filter(|statement| statement.answer == Truth::True).count();
     stage.shows((80, 24), &[&format!("✓ {before} · {right} of 10 right")]);
     stage.press("<Down><Enter>").shows((80, 24), &["Statement 1 of 10 · after the lessons"]);
     for statement in &known {
-        let place = crate::quiz::Truth::ALL.iter().position(|truth| *truth == statement.answer).unwrap();
+        let place = Truth::ALL.iter().position(|truth| *truth == statement.answer).unwrap();
         stage.press(&"<Down>".repeat(place)).press("<Enter><Enter>");
     }
     stage.press("<Esc>").shows((80, 24), &[&format!("✓ {after} · 10 of 10 right, {right} before")]);

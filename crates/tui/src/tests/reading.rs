@@ -3,8 +3,8 @@
 use super::*;
 use crate::display::Marks;
 use crate::pace::Pace;
-use crate::selection::RoundAt;
 use draftscope_session::Provenance;
+use draftscope_session::round_at::RoundAt;
 
 /// An answer in Markdown, a word a token, that ends by itself.
 fn markdown() -> Script {

@@ -5,12 +5,15 @@ mod run;
 
 use crate::action::Action;
 use crate::app::App;
-use crate::lesson::{Entry, ListRow, MapRow, Slider, Step, Study, find, list_rows, row_of};
+use crate::lesson_row::{ListRow, list_rows, row_of};
 use crate::page::{Page, Pane};
 use crate::quiz::{Offer, Stage};
-use crate::selection::{RoundAt, round_at};
+use crate::study::Study;
+use draftscope_learn::lesson::{Entry, Step, find};
+use draftscope_learn::theory::{MapRow, Slider};
 use draftscope_protocol::{Command, Lane};
 use draftscope_session::Timeline;
+use draftscope_session::round_at::{RoundAt, round_at};
 
 pub(crate) use goal::is_reached as goal_is_reached;
 pub(crate) use run::go_on;

@@ -7,8 +7,8 @@ use crate::action::Action;
 use crate::app::{App, Overlay};
 use crate::line_input::LineInput;
 use crate::marks::{mark_text, place_name};
-use crate::selection::{places, round_at};
 use draftscope_protocol::{Command, Landmark};
+use draftscope_session::round_at::{places, round_at};
 use draftscope_session::{PassId, Session, Timeline};
 
 use super::{navigation, seek, time as clock};

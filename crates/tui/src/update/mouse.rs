@@ -3,9 +3,9 @@
 use crate::app::App;
 use crate::hit_map::{Hit, PREFILL, Target};
 use crate::page::Pane;
-use crate::selection::RoundAt;
 use draftscope_protocol::{Command, Lane};
 use draftscope_session::Timeline;
+use draftscope_session::round_at::RoundAt;
 
 use super::{navigation, seek, tour};
 

@@ -9,8 +9,8 @@ use crate::help_page::HelpPage;
 use crate::line_input::LineInput;
 use crate::page::{Page, Pane};
 use crate::panel_row::SettingsPanel;
-use crate::selection::{RoundAt, live_round, places, round_at, rounds};
 use crate::what_if_form::WhatIfForm;
+use draftscope_session::round_at::{RoundAt, live_round, places, round_at, rounds};
 use draftscope_session::{Session, Turn};
 
 /// Why nothing can be typed.

@@ -9,11 +9,11 @@ use crate::help_page::HelpPage;
 use crate::keymap::Context;
 use crate::line_input::LineInput;
 use crate::search;
-use crate::selection::{RoundAt, round_at};
 use crate::what_if_form::{Row, WhatIfForm};
 use draftscope_protocol::{
     Ability, Again, Command, DraftLenMode, Lane, MAX_DRAFT_LEN, Piece, Prompt, Settings, TokenId,
 };
+use draftscope_session::round_at::{RoundAt, round_at};
 use draftscope_session::{Round, Session, Timeline, WhatIf, what_if};
 
 use super::{learn, marks, navigation, panels, quit, seek, settings, time};

@@ -4,7 +4,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::action::Action;
 use crate::app::App;
-use crate::quiz::{OFFERS, Offer, Run, Sitting, Stage, Truth, certificate, statements};
+use crate::quiz::{OFFERS, Offer, Stage};
+use draftscope_learn::quiz::{Finished, Run, Sitting, Truth, certificate, statements};
 use draftscope_protocol::{Command, Outcome};
 use draftscope_session::Timeline;
 
@@ -171,7 +172,7 @@ fn next_statement(app: &mut App, count: usize) {
 }
 
 fn finished(app: &mut App, time: &mut Timeline, action: Action) -> Option<Vec<Command>> {
-    let beliefs = app.quiz.results.quiz.last().map_or(Vec::new(), crate::quiz::Finished::beliefs);
+    let beliefs = app.quiz.results.quiz.last().map_or(Vec::new(), Finished::beliefs);
     match action {
         Action::Up => app.quiz.line = app.quiz.line.saturating_sub(1),
         Action::Down => app.quiz.line = (app.quiz.line + 1).min(beliefs.len().saturating_sub(1)),

@@ -7,8 +7,8 @@ use crate::action::Action;
 use crate::app::{App, Overlay};
 use crate::filter::has_reject;
 use crate::line_input::LineInput;
-use crate::selection::{round_at, rounds};
 use draftscope_protocol::{Command, Landmark};
+use draftscope_session::round_at::{round_at, rounds};
 use draftscope_session::{Stop, Timeline};
 
 use super::{navigation, time as clock};
@@ -156,14 +156,15 @@ pub(super) fn is_behind_all(app: &App, time: &Timeline) -> bool {
     let Some(from) = app.round_index(time.shown()) else {
         return has_more(app);
     };
-    let later = |at: &crate::selection::RoundAt| *at > from && round_at(time.shown(), *at).is_some_and(has_reject);
+    let later =
+        |at: &draftscope_session::round_at::RoundAt| *at > from && round_at(time.shown(), *at).is_some_and(has_reject);
     (time.is_past() || has_more(app)) && !rounds(time.shown()).any(|at| later(&at))
 }
 
 /// The next rejection after the shown moment: in the events so far, else in the recording.
 pub(super) fn reject(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     let from = app.round_index(time.shown());
-    let later = |at: &crate::selection::RoundAt| from.is_none_or(|from| *at > from);
+    let later = |at: &draftscope_session::round_at::RoundAt| from.is_none_or(|from| *at > from);
     let live = time.live();
     let found = rounds(live).filter(later).filter_map(|at| round_at(live, at)).find(|round| has_reject(round));
     match found.map(|round| round.round).and_then(|round| end_of(time, round)) {

@@ -10,8 +10,8 @@ use crate::app::App;
 use crate::conversation::{self, Point};
 use crate::pace::Pace;
 use crate::pacing::round_number;
-use crate::selection::{newest_token, round_at, rounds};
 use draftscope_protocol::{Command, Lane};
+use draftscope_session::round_at::{newest_token, round_at, rounds};
 use draftscope_session::{Moment, Phase, Round, Session, Stop, Timeline, Turn};
 
 use super::{can_generate, cannot_send, navigation, settings, tour, watch};

@@ -5,7 +5,7 @@
 //! the live one, is always in view. With several turns, a line marks the beginning of each.
 
 use crate::filter::Filter;
-use crate::selection::{RoundAt, round_at, rounds};
+use draftscope_session::round_at::{RoundAt, round_at, rounds};
 
 use super::hero;
 use super::ladder_grid::{GAP, Grid, LABEL, MARK};

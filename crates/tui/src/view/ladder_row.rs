@@ -2,7 +2,7 @@
 //!
 //! Invariant: lines through and under a token decorate its word only; a value that no event reported is blank.
 
-use crate::selection::RoundAt;
+use draftscope_session::round_at::RoundAt;
 
 use super::ladder_grid::{GAP, Grid, LABEL, MARK, NUMBER, took};
 use super::prelude::*;

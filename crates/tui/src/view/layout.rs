@@ -3,9 +3,9 @@
 //! Invariant: a zoomed pane has the whole page; the pane with the focus has its line lit. What is in
 //! a pane is its own file.
 
-use crate::lesson::Panel;
 use crate::page::Pane;
 use crate::tour::stop;
+use draftscope_learn::lesson::Panel;
 
 use super::prelude::*;
 use super::{

@@ -19,7 +19,7 @@ mod wiring;
 
 use super::loop_lines;
 use super::prelude::*;
-use crate::lesson::{Hidden, Panel, Run};
+use draftscope_learn::lesson::{Hidden, Panel, Run};
 
 /// Width from which the panels stand beside the words.
 const WIDE: u16 = 96;

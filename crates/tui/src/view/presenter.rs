@@ -20,10 +20,10 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::fate;
 use crate::hit_map::HitMap;
-use crate::lesson::Panel;
 use crate::page::Page;
 use crate::theme::Role;
 use crate::widgets::flow::wrapped;
+use draftscope_learn::lesson::Panel;
 use draftscope_protocol::Lane;
 use draftscope_session::{Fate, Provenance, Round, Turn, explain, text};
 

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use super::prelude::*;
 use super::quiz_item;
-use crate::lesson::{Lesson, Step, find};
-use crate::quiz::{OFFERS, Offer, Sitting, Stage, Statement, Truth, changes, minutes, statements};
+use crate::quiz::{OFFERS, Offer, Stage};
+use draftscope_learn::lesson::{Lesson, Step, find};
+use draftscope_learn::quiz::{Sitting, Statement, Truth, changes, minutes, statements};
 
 pub(super) fn render(screen: Screen, on_show: (&Lesson, &Step), area: Rect, frame: &mut Frame) {
     let quiz = &screen.app.quiz;

@@ -3,7 +3,7 @@
 //! Invariant: everything printed before the answer comes from [`Shown`], which is all that a judge needs.
 
 use super::prelude::*;
-use crate::quiz::{Given, Item, Run, Shown, minutes, reason, row_kind, row_text, word};
+use draftscope_learn::quiz::{Given, Item, Run, Shown, minutes, reason, row_kind, row_text, word};
 use draftscope_protocol::Outcome;
 
 /// Widths: a token, a number, a mark, a branch of a tree.

@@ -3,9 +3,9 @@
 //! Invariant: the reply is computed from the recording when it is drawn; it says whether the recording sufficed and
 //! whether the text would still be the target's own.
 
-use crate::selection::round_at;
 use crate::what_if_form::{Row, WhatIfForm};
 use draftscope_protocol::{Ability, Outcome, Piece};
+use draftscope_session::round_at::round_at;
 use draftscope_session::{Reply, what_if};
 
 use super::prelude::*;

@@ -1,7 +1,7 @@
 //! Whether what a step wants done is done: seen in what is on show, not in which keys were pressed.
 
 use crate::app::App;
-use crate::lesson::{Goal, Step};
+use draftscope_learn::lesson::{Goal, Step};
 use draftscope_protocol::{Lane, Outcome};
 use draftscope_session::Timeline;
 

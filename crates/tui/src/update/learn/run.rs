@@ -2,10 +2,10 @@
 
 use crate::action::Action;
 use crate::app::{App, Overlay};
-use crate::lesson::{Run, drafted};
 use crate::line_input::LineInput;
 use crate::pace::Pace;
 use crate::page::Page;
+use draftscope_learn::lesson::{Run, drafted};
 use draftscope_protocol::{Ability, Baseline, Capabilities, Command, EventKind, Message, Prompt, Speaker};
 use draftscope_session::Timeline;
 
@@ -198,7 +198,7 @@ pub(crate) fn go_on(app: &mut App, time: &Timeline) -> Vec<Command> {
 
 #[cfg(test)]
 mod tests {
-    use crate::lesson::bundled;
+    use draftscope_learn::lesson::bundled;
     use draftscope_protocol::{Baseline, DraftLenMode, DrafterKind, Drafting, Sampling, Settings, VerifyRule};
 
     #[test]

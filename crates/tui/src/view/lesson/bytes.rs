@@ -5,7 +5,7 @@
 
 use super::super::prelude::*;
 use super::hides;
-use crate::lesson::{Hidden, grouped};
+use draftscope_learn::lesson::{Hidden, grouped};
 
 /// Width of the labels and of the numbers after the bars.
 const LABEL: usize = 9;

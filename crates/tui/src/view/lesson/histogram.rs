@@ -4,7 +4,8 @@
 //! explain is marked as different from p.
 
 use super::super::prelude::*;
-use crate::lesson::{DRAWS, Tally, grouped, tallies};
+use draftscope_learn::lesson::grouped;
+use draftscope_learn::theory::{DRAWS, Tally, tallies};
 
 /// Width of a rule's name, and of what stands after the last candidate.
 const NAME: usize = 11;

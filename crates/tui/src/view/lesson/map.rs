@@ -3,8 +3,8 @@
 //! Invariant: nothing here is measured, and the panel says so.
 
 use super::super::prelude::*;
-use crate::lesson::map::{BATCHES, Best, CONTEXTS};
-use crate::lesson::{Layer, MapRow, grouped};
+use draftscope_learn::lesson::grouped;
+use draftscope_learn::theory::{BATCHES, Best, CONTEXTS, Layer, MapRow};
 
 /// Width of a row's name, and of a column.
 const NAME: usize = 12;

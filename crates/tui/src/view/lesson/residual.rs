@@ -5,7 +5,7 @@
 
 use super::super::prelude::*;
 use super::hides;
-use crate::lesson::{Example, Hidden};
+use draftscope_learn::lesson::{Example, Hidden};
 
 /// Width of a candidate's name, and of what stands after its bar.
 const NAME: usize = 9;

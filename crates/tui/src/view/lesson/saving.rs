@@ -5,7 +5,7 @@
 
 use super::super::prelude::*;
 use super::bytes::bits;
-use crate::lesson::grouped;
+use draftscope_learn::lesson::grouped;
 use draftscope_protocol::{DrafterInfo, DrafterKind, Header};
 
 /// Width of the labels and of the numbers after the bars.

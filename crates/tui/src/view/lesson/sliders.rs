@@ -4,7 +4,8 @@
 
 use super::super::prelude::*;
 use super::hides;
-use crate::lesson::{Hidden, Slider, Sliders};
+use draftscope_learn::lesson::Hidden;
+use draftscope_learn::theory::{Slider, Sliders};
 use draftscope_session::account::Account;
 
 /// Width of a slider's name and of its value.

@@ -5,7 +5,7 @@
 use super::super::prelude::*;
 use super::super::round::verdict;
 use super::hides;
-use crate::lesson::Hidden;
+use draftscope_learn::lesson::Hidden;
 
 /// Width of the labels.
 const LABEL: usize = 16;

@@ -1,7 +1,7 @@
 //! The words of a step: what it says or asks, the choices, what was wrong with those taken, the hints and the notes.
 
 use super::super::prelude::*;
-use crate::lesson::{Lesson, Step, UNKNOWN, filled};
+use draftscope_learn::lesson::{Lesson, Step, UNKNOWN, filled};
 
 /// Height from which the sources are shown without being asked for.
 const LARGE: u16 = 32;

@@ -12,9 +12,8 @@ use draftscope_protocol::{Candidate, NextKind, Outcome, Prediction, TokenId, Ver
 use draftscope_session::text::inline;
 use draftscope_session::{Round, draw_for};
 
-use super::beliefs::Belief;
+use super::belief::Belief;
 use super::item::Item;
-use super::sheet::row_text;
 
 /// Candidates that a row shows.
 const BEST: usize = 3;
@@ -32,7 +31,7 @@ const WHOLE: f32 = 1e-5;
 
 /// A number from 0 to 1 with two digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Hundredths(pub(crate) u16);
+pub struct Hundredths(pub u16);
 
 impl Hundredths {
     fn of(value: f32) -> Self {
@@ -60,84 +59,95 @@ impl Serialize for Hundredths {
 
 /// A draft.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct ShownDraft {
+pub struct ShownDraft {
     /// The token, with outer spaces as `·`.
-    pub(crate) token: String,
+    pub token: String,
     /// The drafter's probability of it; none where the drafter has none.
-    pub(crate) q: Option<Hundredths>,
+    pub q: Option<Hundredths>,
     /// The target's probability of it.
-    pub(crate) p: Hundredths,
+    pub p: Hundredths,
     /// The draw that is compared, where one is.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) u: Option<Hundredths>,
+    pub u: Option<Hundredths>,
     /// The row that judges it: 0 follows the text, i + 1 follows draft i.
-    pub(crate) row: usize,
+    pub row: usize,
 }
 
 /// A candidate of the target.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct ShownCandidate {
-    pub(crate) token: String,
-    pub(crate) p: Hundredths,
+pub struct ShownCandidate {
+    /// The token, with outer spaces as `·`.
+    pub token: String,
+    /// The target's probability of it.
+    pub p: Hundredths,
     /// The drafter's probability of it, where the rule uses it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) q: Option<Hundredths>,
+    pub q: Option<Hundredths>,
     /// The draws that pick it, from the first value to below the second, where a token is drawn from the row.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) draws: Option<(Hundredths, Hundredths)>,
+    pub draws: Option<(Hundredths, Hundredths)>,
 }
 
 /// A token that the target might add, with how it is named.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Choice {
+pub struct Choice {
     /// "recovered", "bonus" or "nothing".
-    pub(crate) kind: &'static str,
+    pub kind: &'static str,
     /// Empty with "nothing".
-    pub(crate) token: String,
+    pub token: String,
     /// What somebody may believe who chooses it.
     #[serde(skip)]
-    pub(crate) belief: Option<Belief>,
+    pub belief: Option<Belief>,
 }
 
 /// Verdicts on all drafts, and the choice of what is committed after them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Answer {
-    pub(crate) verdicts: Vec<Outcome>,
+pub struct Answer {
+    /// One for each draft, in the order of the round.
+    pub verdicts: Vec<Outcome>,
     /// Index of the choice.
-    pub(crate) committed: usize,
+    pub committed: usize,
 }
 
 /// What is on screen, and the recorded verdict.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Shown {
-    pub(crate) prompt: String,
-    pub(crate) context: String,
-    pub(crate) rule: VerifyRule,
+pub struct Shown {
+    /// What was typed.
+    pub prompt: String,
+    /// The end of the answer when the round begins.
+    pub context: String,
+    /// The rule that judged.
+    pub rule: VerifyRule,
     /// The rule with its limit, and how tokens are picked.
-    pub(crate) settings: String,
-    pub(crate) is_greedy: bool,
-    pub(crate) is_tree: bool,
+    pub settings: String,
+    /// Whether the most probable token is picked, and none drawn.
+    pub is_greedy: bool,
+    /// Whether drafts branch.
+    pub is_tree: bool,
     /// The limit of a rule that has one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) limit: Option<Hundredths>,
+    pub limit: Option<Hundredths>,
     /// The tokens among which `top-k` accepts.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) accepts_best: Option<u8>,
-    pub(crate) drafts: Vec<ShownDraft>,
+    pub accepts_best: Option<u8>,
+    /// The drafts, in the order of the round.
+    pub drafts: Vec<ShownDraft>,
     /// The target's three most probable tokens in each row.
-    pub(crate) rows: Vec<Vec<ShownCandidate>>,
+    pub rows: Vec<Vec<ShownCandidate>>,
     /// The draw of the token after the drafts, where one is made.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) next_u: Option<Hundredths>,
-    pub(crate) choices: Vec<Choice>,
+    pub next_u: Option<Hundredths>,
+    /// What may be added after the accepted drafts; the recorded token is among them.
+    pub choices: Vec<Choice>,
     /// The recorded verdict.
     #[serde(skip)]
-    pub(crate) right: Answer,
+    pub right: Answer,
 }
 
 impl Shown {
     /// What is shown of an item.
-    pub(crate) fn of(item: &Item) -> Self {
+    #[must_use]
+    pub fn of(item: &Item) -> Self {
         let round = &item.round;
         let (choices, committed) = choices(item);
         let verdicts = (0..round.drafts.len()).map(|index| round.outcome(index).unwrap_or(Outcome::NotReached));
@@ -175,7 +185,8 @@ impl Shown {
     }
 
     /// The drafts in the order of the screen: each followed by those that continue it.
-    pub(crate) fn order(&self) -> Vec<usize> {
+    #[must_use]
+    pub fn order(&self) -> Vec<usize> {
         let mut order = Vec::new();
         let mut open: Vec<usize> = self.children(0).collect();
         open.reverse();
@@ -194,7 +205,8 @@ impl Shown {
     }
 
     /// Whether tokens are drawn from p by `rejection`.
-    pub(crate) fn compares_ratio(&self) -> bool {
+    #[must_use]
+    pub fn compares_ratio(&self) -> bool {
         self.rule == VerifyRule::Rejection && !self.is_greedy
     }
 }
@@ -348,5 +360,36 @@ impl fmt::Display for Choice {
             "nothing" => f.write_str("nothing: the round ends with the accepted drafts"),
             kind => write!(f, "{kind} {}", self.token),
         }
+    }
+}
+
+/// A mark in words.
+#[must_use]
+pub const fn word(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Accepted => "accepted",
+        Outcome::Rejected => "rejected",
+        Outcome::NotReached => "not reached",
+    }
+}
+
+/// What the target says in a row, in one line: p, or p/q where the rule compares them, or the draws that pick each token.
+#[must_use]
+pub fn row_text(shown: &Shown, row: usize, between: &str) -> String {
+    let candidates = shown.rows.get(row).into_iter().flatten().map(|candidate| match (candidate.draws, candidate.q) {
+        (Some((from, to)), _) => format!("{} {from}–{to}", candidate.token),
+        (None, Some(q)) => format!("{} {}/{q}", candidate.token, candidate.p),
+        (None, None) => format!("{} {}", candidate.token, candidate.p),
+    });
+    candidates.collect::<Vec<_>>().join(between)
+}
+
+/// What the numbers of a row are.
+#[must_use]
+pub fn row_kind(shown: &Shown, row: usize) -> &'static str {
+    match shown.rows.get(row).and_then(|row| row.first()) {
+        Some(candidate) if candidate.draws.is_some() => "u picks",
+        Some(candidate) if candidate.q.is_some() => "target p/q",
+        _ => "target p",
     }
 }

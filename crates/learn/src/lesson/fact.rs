@@ -9,7 +9,10 @@ use draftscope_protocol::{Lane, StopReason};
 use draftscope_session::account::{Account, break_even_at};
 use draftscope_session::{Answer, Session, Turn};
 
-use super::{Run, UNKNOWN};
+use super::run::Run;
+
+/// Said in place of a number that a run did not give.
+pub const UNKNOWN: &str = "not known on this busy machine";
 
 /// A number measured in the session on show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -65,7 +68,8 @@ pub enum Fact {
 }
 
 impl Fact {
-    pub(crate) const ALL: &'static [(&'static str, Self)] = &[
+    /// All of them, with the names that texts use.
+    pub const ALL: &'static [(&'static str, Self)] = &[
         ("verify_ratio", Self::VerifyRatio),
         ("one_row_ms", Self::OneRowMs),
         ("all_rows_ms", Self::AllRowsMs),
@@ -92,7 +96,8 @@ impl Fact {
     ];
 
     /// Whether it is read off the round on show, while the answer may still go on.
-    pub(crate) fn is_of_round(self) -> bool {
+    #[must_use]
+    pub fn is_of_round(self) -> bool {
         self == Self::RejectedAt
     }
 
@@ -204,7 +209,8 @@ fn is_whole(answer: &Answer) -> bool {
 }
 
 /// With a comma after every three digits.
-pub(crate) fn grouped(number: u64) -> String {
+#[must_use]
+pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
     for (index, digit) in digits.chars().enumerate() {
@@ -218,7 +224,7 @@ pub(crate) fn grouped(number: u64) -> String {
 
 /// Text with the measured numbers in place of `{names}`.
 #[must_use]
-pub(crate) fn filled(text: &str, session: &Session, run: Option<&Run>) -> String {
+pub fn filled(text: &str, session: &Session, run: Option<&Run>) -> String {
     let mut out = text.trim().to_owned();
     for (name, fact) in Fact::ALL {
         let wanted = format!("{{{name}}}");

@@ -8,7 +8,7 @@ draftscope_protocol::named_enum! {
     /// What can be said of a statement.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(rename_all = "lowercase")]
-    pub(crate) enum Truth {
+    pub enum Truth {
         /// It holds.
         True = "true",
         /// It does not.
@@ -21,21 +21,24 @@ draftscope_protocol::named_enum! {
 /// A statement.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Statement {
-    pub(crate) id: String,
+pub struct Statement {
+    /// Its name.
+    pub id: String,
     /// As it was said.
-    pub(crate) text: String,
+    pub text: String,
     /// What exactly is to be judged, where the sentence leaves it open; else empty.
     #[serde(default)]
-    pub(crate) judge: String,
-    pub(crate) answer: Truth,
+    pub judge: String,
+    /// The right verdict.
+    pub answer: Truth,
     /// The reason.
-    pub(crate) why: String,
+    pub why: String,
     /// A paper, or a file of the repository.
-    pub(crate) source: String,
-    /// Name of the lesson that treats it, and its step from 1.
-    pub(crate) lesson: String,
-    pub(crate) step: usize,
+    pub source: String,
+    /// Name of the lesson that treats it.
+    pub lesson: String,
+    /// That lesson's step, from 1.
+    pub step: usize,
 }
 
 #[derive(Deserialize)]
@@ -44,11 +47,12 @@ struct Statements {
 }
 
 /// All statements.
-pub(crate) fn statements() -> Vec<Statement> {
+#[must_use]
+pub fn statements() -> Vec<Statement> {
     toml::from_str::<Statements>(STATEMENTS).map(|read| read.statement).unwrap_or_default()
 }
 
 /// How many of these answers are right.
-pub(crate) fn right(answers: &[Truth]) -> usize {
+pub(super) fn right(answers: &[Truth]) -> usize {
     statements().iter().zip(answers).filter(|(statement, answer)| statement.answer == **answer).count()
 }

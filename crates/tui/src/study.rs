@@ -3,7 +3,8 @@
 use draftscope_protocol::Settings;
 use draftscope_session::Session;
 
-use super::{Entry, Lesson, MapChoice, Run, Sliders, Step};
+use draftscope_learn::lesson::{Entry, Lesson, Run, Step};
+use draftscope_learn::theory::{MapChoice, Sliders};
 
 /// Where the user is in the lessons.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -11,7 +11,7 @@ use super::shown::{Answer, Hundredths, Shown, ShownCandidate};
 const WHOLE: u32 = 99;
 
 /// The answer that follows from what is shown; none where it leaves something open.
-pub(crate) fn judge(shown: &Shown) -> Option<Answer> {
+pub(super) fn judge(shown: &Shown) -> Option<Answer> {
     let verdicts = walk(shown, |index| accepts(shown, index))?;
     let committed = committed(shown, &verdicts)?;
     Some(Answer { verdicts, committed })
@@ -19,7 +19,7 @@ pub(crate) fn judge(shown: &Shown) -> Option<Answer> {
 
 /// Verdicts of a rule that answers for one draft at a time: from the text on, drafts that continue a row are tried in
 /// order until one is accepted; where none is, the round ends.
-pub(crate) fn walk(shown: &Shown, accepts: impl Fn(usize) -> Option<bool>) -> Option<Vec<Outcome>> {
+pub(super) fn walk(shown: &Shown, accepts: impl Fn(usize) -> Option<bool>) -> Option<Vec<Outcome>> {
     let mut verdicts = vec![Outcome::NotReached; shown.drafts.len()];
     let mut row = 0;
     loop {

@@ -1,17 +1,21 @@
-//! Rounds of the speculative lane by index: which one is selected, which ones can be.
+//! Rounds of the speculative lane by index.
 
 use draftscope_protocol::Lane;
-use draftscope_session::{Round, Session};
+
+use super::{Round, Session};
 
 /// A round of the speculative lane, by indices; `None` is the prompt's pass, which yielded the first token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct RoundAt {
-    pub(super) turn: usize,
-    pub(super) round: Option<usize>,
+pub struct RoundAt {
+    /// Index of the turn.
+    pub turn: usize,
+    /// Index of the round in that turn's answer.
+    pub round: Option<usize>,
 }
 
 /// A round by its indices.
-pub(super) fn round_at(session: &Session, at: RoundAt) -> Option<&Round> {
+#[must_use]
+pub fn round_at(session: &Session, at: RoundAt) -> Option<&Round> {
     let answer = session.turns().get(at.turn)?.answer(Lane::Speculative);
     match at.round {
         Some(round) => answer.rounds.get(round).map(AsRef::as_ref),
@@ -20,12 +24,14 @@ pub(super) fn round_at(session: &Session, at: RoundAt) -> Option<&Round> {
 }
 
 /// The newest round of the speculative lane; before the first of an answer, the prompt's pass.
-pub(super) fn live_round(session: &Session) -> Option<RoundAt> {
+#[must_use]
+pub fn live_round(session: &Session) -> Option<RoundAt> {
     places(session).next_back()
 }
 
 /// Round and column of the newest output token of the speculative lane.
-pub(super) fn newest_token(session: &Session) -> Option<(RoundAt, usize)> {
+#[must_use]
+pub fn newest_token(session: &Session) -> Option<(RoundAt, usize)> {
     let turn = session.turns().iter().rposition(|turn| !turn.answer(Lane::Speculative).tokens.is_empty())?;
     let answer = session.turns()[turn].answer(Lane::Speculative);
     let done = answer.rounds.iter().rposition(|round| !round.committed.is_empty());
@@ -35,7 +41,7 @@ pub(super) fn newest_token(session: &Session) -> Option<(RoundAt, usize)> {
 }
 
 /// Indices of all rounds of the speculative lane, oldest first.
-pub(super) fn rounds(session: &Session) -> impl DoubleEndedIterator<Item = RoundAt> {
+pub fn rounds(session: &Session) -> impl DoubleEndedIterator<Item = RoundAt> {
     session.turns().iter().enumerate().flat_map(|(turn, t)| {
         let count = t.answer(Lane::Speculative).rounds.len();
         (0..count).map(move |round| RoundAt { turn, round: Some(round) })
@@ -43,7 +49,7 @@ pub(super) fn rounds(session: &Session) -> impl DoubleEndedIterator<Item = Round
 }
 
 /// The same with the prompts' passes before them.
-pub(super) fn places(session: &Session) -> impl DoubleEndedIterator<Item = RoundAt> {
+pub fn places(session: &Session) -> impl DoubleEndedIterator<Item = RoundAt> {
     session.turns().iter().enumerate().flat_map(|(turn, t)| {
         let answer = t.answer(Lane::Speculative);
         let first = (!answer.tokens.is_empty()).then_some(RoundAt { turn, round: None });

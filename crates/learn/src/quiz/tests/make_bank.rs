@@ -1,4 +1,4 @@
-//! Makes the bank: `cargo test --release -p draftscope-tui make_bank -- --ignored` runs the default model with the
+//! Makes the bank: `cargo test --release -p draftscope-learn make_bank -- --ignored` runs the default model with the
 //! bundled draft module and writes `assets/quiz/bank.toml`. Nothing in it is made up: an item is a round as it happened,
 //! with its rows cut to the candidates that are shown or judged.
 
@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use super::super::draw::score_of;
 use super::super::item::{Category, Item};
 use super::{Belief, SIMPLE, Shown};
-use crate::selection::rounds;
 use draftscope_engine::EngineConfig;
 use draftscope_model::options::{LoadOptions, ModuleFile};
 use draftscope_protocol::{
@@ -17,6 +16,7 @@ use draftscope_protocol::{
 };
 use draftscope_session::Round;
 use draftscope_session::drive::{Driver, Outcome as Answered};
+use draftscope_session::round_at::rounds;
 
 const PROMPTS: [&str; 10] = [
     "What is a good way to learn to swim?",
@@ -260,7 +260,7 @@ fn make_bank() {
     }
     let mut text = String::from(
         "# Rounds of real runs of SmolLM2-135M-Instruct with its bundled draft module, for the quiz.\n\
-         # Made by `cargo test --release -p draftscope-tui make_bank -- --ignored`; not written by hand.\n",
+         # Made by `cargo test --release -p draftscope-learn make_bank -- --ignored`; not written by hand.\n",
     );
     bank.iter().for_each(|item| text.push_str(&written(item)));
     let path = assets().join("quiz/bank.toml");

@@ -4,8 +4,13 @@
 
 use std::fmt;
 
-use super::{BUNDLED, Fact, Hidden, Lesson, Panel, Run, Slider, Sliders, Step};
 use draftscope_protocol::{MAX_DRAFT_LEN, Sampling};
+
+use super::content::{Hidden, Lesson, Panel, Step};
+use super::fact::Fact;
+use super::run::Run;
+use super::texts::BUNDLED;
+use crate::theory::{Slider, Sliders};
 
 /// Most words of a text on screen, and of the reply to a wrong choice.
 const MAX_WORDS: usize = 90;

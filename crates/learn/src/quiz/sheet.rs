@@ -8,9 +8,8 @@ use draftscope_protocol::Outcome;
 
 use super::bank::bank;
 use super::draw::{ITEMS, draw};
-use super::item::Item;
-use super::reason;
-use super::shown::{Answer, Shown};
+use super::item::{Item, reason};
+use super::shown::{Answer, Shown, row_kind, row_text, word};
 use super::statements::statements;
 
 /// A printable quiz.
@@ -88,37 +87,9 @@ fn json(items: &[Item], shown: &[Shown], seed: u64) -> String {
 /// The words for marks, in the order in which they are printed.
 const MARKS: [Outcome; 3] = [Outcome::Accepted, Outcome::Rejected, Outcome::NotReached];
 
-/// A mark in words.
-pub(crate) const fn word(outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::Accepted => "accepted",
-        Outcome::Rejected => "rejected",
-        Outcome::NotReached => "not reached",
-    }
-}
-
 const INTRODUCTION: &str = "Mark every draft as accepted, rejected or not reached, and say what the target adds after \
     the accepted drafts. An item counts if all of it is right. q: the drafter's probability. p: the target's. u: a \
     number drawn from 0 to 1; a token whose draws contain it is picked.";
-
-/// What the target says in a row, in one line: p, or p/q where the rule compares them, or the draws that pick each token.
-pub(crate) fn row_text(shown: &Shown, row: usize, between: &str) -> String {
-    let candidates = shown.rows.get(row).into_iter().flatten().map(|candidate| match (candidate.draws, candidate.q) {
-        (Some((from, to)), _) => format!("{} {from}–{to}", candidate.token),
-        (None, Some(q)) => format!("{} {}/{q}", candidate.token, candidate.p),
-        (None, None) => format!("{} {}", candidate.token, candidate.p),
-    });
-    candidates.collect::<Vec<_>>().join(between)
-}
-
-/// What the numbers of a row are.
-pub(crate) fn row_kind(shown: &Shown, row: usize) -> &'static str {
-    match shown.rows.get(row).and_then(|row| row.first()) {
-        Some(candidate) if candidate.draws.is_some() => "u picks",
-        Some(candidate) if candidate.q.is_some() => "target p/q",
-        _ => "target p",
-    }
-}
 
 /// Where a row stands, in words.
 fn row_name(shown: &Shown, row: usize) -> String {

@@ -8,19 +8,20 @@ use draftscope_session::account::tokens_at;
 
 /// A device, by its published figures.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Hardware {
-    pub(crate) name: &'static str,
+pub struct Hardware {
+    /// As its maker names it.
+    pub name: &'static str,
     /// Bytes read per second.
-    pub(crate) bandwidth: f64,
+    pub bandwidth: f64,
     /// Operations per second in bf16 or fp16, dense, a product and its sum counted as two.
-    pub(crate) compute: f64,
+    pub compute: f64,
     /// Bytes of memory.
-    pub(crate) memory: f64,
+    pub memory: f64,
 }
 
 /// From the data sheets: H100 SXM5 (NVIDIA, 2023), A100 80GB SXM (NVIDIA, 2021), RTX 4090 (NVIDIA's Ada whitepaper: FP16 with
 /// sums in FP32), M2 Ultra with 76 GPU cores (Apple, 2023: 27.2 TFLOPS in FP32).
-pub(crate) const HARDWARE: [Hardware; 4] = [
+pub const HARDWARE: [Hardware; 4] = [
     Hardware { name: "H100 SXM", bandwidth: 3.35e12, compute: 989e12, memory: 80e9 },
     Hardware { name: "A100 80GB", bandwidth: 2.039e12, compute: 312e12, memory: 80e9 },
     Hardware { name: "RTX 4090", bandwidth: 1.008e12, compute: 165e12, memory: 24e9 },
@@ -29,8 +30,9 @@ pub(crate) const HARDWARE: [Hardware; 4] = [
 
 /// A model in bf16, by its published sizes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Sizes {
-    pub(crate) name: &'static str,
+pub struct Sizes {
+    /// What it is like.
+    pub name: &'static str,
     /// Weights that every row meets.
     dense: f64,
     /// Weights of experts, how many there are, and how many a row meets.
@@ -45,7 +47,7 @@ pub(crate) struct Sizes {
 
 /// Llama 3.1 8B (32 layers, 32 heads and 8 of keys and values of 128), and Qwen3-30B-A3B (48 layers, 32 and 4 heads of 128,
 /// 128 experts of 3 · 2,048 · 768 weights a layer, 8 of them a row).
-pub(crate) const MODELS: [Sizes; 2] = [
+pub const MODELS: [Sizes; 2] = [
     Sizes {
         name: "dense, 8 billion weights",
         dense: 8.03e9,
@@ -79,9 +81,11 @@ impl Sizes {
     }
 }
 
-/// Sequences at once, and positions of each, that the map has.
-pub(crate) const BATCHES: [u32; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
-pub(crate) const CONTEXTS: [u32; 5] = [1_024, 4_096, 16_384, 65_536, 131_072];
+/// Sequences at once: the columns of the map.
+pub const BATCHES: [u32; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
+
+/// Positions of each sequence: the rows of the map.
+pub const CONTEXTS: [u32; 5] = [1_024, 4_096, 16_384, 65_536, 131_072];
 
 /// Most drafts of a round that are compared.
 const MOST: u8 = 8;
@@ -96,22 +100,24 @@ const OPERATION_PJ: f64 = 0.75;
 
 /// What the map is drawn for.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Map {
-    pub(crate) hardware: Hardware,
-    pub(crate) model: Sizes,
+pub struct Map {
+    /// The device.
+    pub hardware: Hardware,
+    /// The model.
+    pub model: Sizes,
     /// Probability that a draft is accepted when all before it were, 0 to 1.
-    pub(crate) acceptance: f64,
+    pub acceptance: f64,
 }
 
 /// What pays at a place of the map.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Best {
+pub struct Best {
     /// The k with the largest speedup; 0 where plain decoding is fastest.
-    pub(crate) k: u8,
+    pub k: u8,
     /// Its speedup.
-    pub(crate) speedup: f64,
+    pub speedup: f64,
     /// Energy of a token ÷ that of plain decoding.
-    pub(crate) energy: f64,
+    pub energy: f64,
 }
 
 /// What a pass of the target takes.
@@ -132,7 +138,8 @@ impl Map {
     }
 
     /// What pays there; none where weights and caches do not fit into the memory.
-    pub(crate) fn best(&self, batch: u32, context: u32) -> Option<Best> {
+    #[must_use]
+    pub fn best(&self, batch: u32, context: u32) -> Option<Best> {
         let (batch, context) = (f64::from(batch), f64::from(context));
         if self.model.weights() + batch * context * self.model.kv > self.hardware.memory {
             return None;

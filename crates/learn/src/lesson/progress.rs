@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::Lesson;
+use super::content::Lesson;
 
 /// Largest record that is read, in bytes.
 const MAX_BYTES: usize = 256 << 10;
@@ -18,7 +18,7 @@ const VERSION: u32 = 1;
 
 /// Everything that was done.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Progress {
+pub struct Progress {
     #[serde(default)]
     version: u32,
     #[serde(default)]
@@ -58,14 +58,14 @@ struct Done {
 impl Progress {
     /// Reads a record; empty from anything that is not one.
     #[must_use]
-    pub(crate) fn read(text: &str) -> Self {
+    pub fn read(text: &str) -> Self {
         let read = (text.len() <= MAX_BYTES).then(|| serde_json::from_str::<Self>(text).ok()).flatten();
         read.filter(|read| read.version == VERSION).unwrap_or_default()
     }
 
     /// As it is kept.
     #[must_use]
-    pub(crate) fn written(&self) -> String {
+    pub fn written(&self) -> String {
         serde_json::to_string(&Self { version: VERSION, ..self.clone() }).unwrap_or_default()
     }
 
@@ -83,7 +83,7 @@ impl Progress {
     }
 
     /// Notes the step on show; whether it is another one than before.
-    pub(crate) fn show(&mut self, lesson: &str, step: usize) -> bool {
+    pub fn show(&mut self, lesson: &str, step: usize) -> bool {
         let now = Some(StepOnShow { lesson: lesson.to_owned(), step });
         let is_new = self.on_show != now;
         self.on_show = now;
@@ -91,30 +91,30 @@ impl Progress {
     }
 
     /// Ticks a step; whether that is new.
-    pub(crate) fn tick(&mut self, name: &str, lesson: &Lesson, step: usize) -> bool {
+    pub fn tick(&mut self, name: &str, lesson: &Lesson, step: usize) -> bool {
         step < lesson.step.len() && self.of_mut(name, lesson).done.insert(step)
     }
 
     /// Notes the first answer to a question; later ones change nothing.
-    pub(crate) fn answer(&mut self, name: &str, lesson: &Lesson, step: usize, is_right: bool) {
+    pub fn answer(&mut self, name: &str, lesson: &Lesson, step: usize, is_right: bool) {
         self.of_mut(name, lesson).first.entry(step).or_insert(is_right);
     }
 
     /// Whether a step is done.
     #[must_use]
-    pub(crate) fn is_done(&self, name: &str, lesson: &Lesson, step: usize) -> bool {
+    pub fn is_done(&self, name: &str, lesson: &Lesson, step: usize) -> bool {
         self.of(name, lesson).is_some_and(|done| done.done.contains(&step))
     }
 
     /// How many steps are done.
     #[must_use]
-    pub(crate) fn done(&self, name: &str, lesson: &Lesson) -> usize {
+    pub fn done(&self, name: &str, lesson: &Lesson) -> usize {
         self.of(name, lesson).map_or(0, |done| done.done.len())
     }
 
     /// Questions whose first answer was right, and questions answered.
     #[must_use]
-    pub(crate) fn score(&self, name: &str, lesson: &Lesson) -> (usize, usize) {
+    pub fn score(&self, name: &str, lesson: &Lesson) -> (usize, usize) {
         let first = self.of(name, lesson).map(|done| &done.first);
         first.map_or((0, 0), |first| (first.values().filter(|right| **right).count(), first.len()))
     }
@@ -122,7 +122,7 @@ impl Progress {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Step;
+    use super::super::content::Step;
     use super::*;
 
     fn lesson(steps: usize) -> Lesson {

@@ -5,16 +5,20 @@ mod make_bank;
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use super::ask::category;
+use super::belief::Belief;
 use super::beliefs::SIMPLE;
-use super::draw::{ITEMS, score_of};
-use super::item::{Category, category};
+use super::beliefs::{beliefs_of, explained};
+use super::draw::{ITEMS, draw, score_of};
+use super::item::Category;
 use super::judge::judge;
 use super::*;
 use draftscope_protocol::distribution::Distribution;
 use draftscope_protocol::random::SeededDraws;
 use draftscope_protocol::verify::{Draft, OfRound, RoundCtx, verifier};
-use draftscope_protocol::{Prediction, TokenId, Verification, VerifyRule};
-use draftscope_session::Round;
+use draftscope_protocol::{Outcome, Prediction, TokenId, Verification, VerifyRule};
+use draftscope_session::round_at::rounds;
+use draftscope_session::{Round, Session};
 
 /// A recorded row as the rules take it.
 fn distribution(row: &Prediction) -> Distribution {

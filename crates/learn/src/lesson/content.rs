@@ -1,47 +1,17 @@
-//! Lessons: data from `assets/lessons` and from the user's folder, and where the user is in them.
+//! What a lesson is made of: steps with texts, questions, runs, goals and drawings, as a file of TOML has them.
 //!
 //! Invariant: a step that asks shows its answer only after a choice was made; an answer is a fixed
 //! one, a number measured in this session, or a verdict of a round that really happened. Words in
 //! braces are filled in with measured numbers, never with made-up ones.
-
-mod check;
-mod fact;
-mod histogram;
-pub(super) mod map;
-mod map_choice;
-mod progress;
-mod row;
-mod run;
-mod sliders;
-mod study;
 
 use serde::Deserialize;
 
 use draftscope_session::Session;
 use draftscope_session::text::printable;
 
-pub use check::{LessonError, check};
-pub(super) use fact::{Fact, filled, grouped};
-pub(super) use histogram::{DRAWS, Tally, tallies};
-pub(super) use map_choice::{Layer, MapChoice, MapRow};
-pub(super) use progress::Progress;
-pub use progress::StepOnShow;
-pub(super) use row::{ListRow, list_rows, row_of};
-pub use run::{Run, drafted};
-pub(super) use sliders::{Slider, Sliders};
-pub(super) use study::Study;
-
-/// The lessons in the binary, in the order of the list.
-pub(super) const BUNDLED: &[(&str, &str)] = &[
-    ("positions", include_str!("../assets/lessons/1-positions.toml")),
-    ("cost", include_str!("../assets/lessons/2-cost.toml")),
-    ("round", include_str!("../assets/lessons/3-round.toml")),
-    ("lossless", include_str!("../assets/lessons/4-lossless.toml")),
-    ("sampling", include_str!("../assets/lessons/5-sampling.toml")),
-    ("mtp", include_str!("../assets/lessons/6-mtp.toml")),
-    ("losing", include_str!("../assets/lessons/7-losing.toml")),
-    ("quiz", include_str!("../assets/lessons/8-quiz.toml")),
-];
+use super::fact::{Fact, filled};
+use super::run::Run;
+use crate::theory::{Slider, Sliders};
 
 /// A lesson.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -67,7 +37,7 @@ pub struct Step {
     pub answer: Option<usize>,
     /// Or: the choice in whose range a measured number lies.
     pub measured: Option<Measured>,
-    /// Or: rounds to judge and statements, with screens of their own: see [`super::quiz`].
+    /// Or: rounds to judge and statements, with screens of their own: see [`crate::quiz`].
     pub quiz: bool,
     /// Shown after the right choice.
     pub reveal: String,
@@ -131,9 +101,6 @@ impl Measured {
             && run.is_some_and(|run| run.is_over(session))
     }
 }
-
-/// Said in place of a number that a run did not give.
-pub(crate) const UNKNOWN: &str = "not known on this busy machine";
 
 /// What the user has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -232,7 +199,8 @@ pub enum Hidden {
 
 impl Hidden {
     /// Whether a panel has this part.
-    pub(crate) fn is_of(self, panel: Panel) -> bool {
+    #[must_use]
+    pub fn is_of(self, panel: Panel) -> bool {
         match self {
             Self::Measured => matches!(panel, Panel::Bytes | Panel::Sliders),
             Self::Chance | Self::LeftOver => panel == Panel::Residual,
@@ -259,7 +227,8 @@ pub struct Example {
 
 impl Step {
     /// Whether the user chooses rows of the map here and sets them: not where a question has the keys.
-    pub(crate) fn sets_map(&self) -> bool {
+    #[must_use]
+    pub fn sets_map(&self) -> bool {
         self.choices.is_empty() && self.show.contains(&Panel::Map)
     }
 
@@ -306,7 +275,7 @@ impl Lesson {
     }
 
     /// Replaces control characters in every text: lessons of the user may hold any.
-    fn cleaned(mut self) -> Self {
+    pub(super) fn cleaned(mut self) -> Self {
         let clean = |text: &mut String| *text = printable(text).into_owned();
         clean(&mut self.title);
         clean(&mut self.summary);
@@ -337,49 +306,3 @@ pub struct ShownStep {
     /// The hints.
     pub hints: Vec<String>,
 }
-
-/// A lesson of the list.
-#[derive(Clone, Debug)]
-pub struct Entry {
-    /// Its name: of its file, without number and ending.
-    pub name: String,
-    /// What is in it.
-    pub lesson: Lesson,
-    /// Whether the user wrote it.
-    pub is_own: bool,
-}
-
-/// The bundled lessons.
-#[must_use]
-pub fn bundled() -> Vec<Entry> {
-    let entry = |(name, text): &(&str, &str)| {
-        // a test checks every bundled lesson
-        let lesson = check(text).ok()?;
-        Some(Entry { name: (*name).to_owned(), lesson, is_own: false })
-    };
-    BUNDLED.iter().filter_map(entry).collect()
-}
-
-/// The bundled lessons, then those of the user; a sentence about each file that is not valid.
-#[must_use]
-pub fn all(own: &[(String, String)]) -> (Vec<Entry>, Vec<String>) {
-    let (mut entries, mut warnings) = (bundled(), Vec::new());
-    for (name, text) in own {
-        match check(text) {
-            Ok(lesson) => entries.push(Entry { name: name.clone(), lesson, is_own: true }),
-            Err(error) => warnings.push(format!("lesson {name}: {error}; draftscope learn --check FILE says more")),
-        }
-    }
-    (entries, warnings)
-}
-
-/// Finds a lesson by its number in the list, from 1, or by its name.
-#[must_use]
-pub fn find(entries: &[Entry], wanted: &str) -> Option<usize> {
-    let number = wanted.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
-    let by_name = || entries.iter().position(|entry| entry.name == wanted);
-    number.filter(|index| *index < entries.len()).or_else(by_name)
-}
-
-#[cfg(test)]
-mod tests;

@@ -4,32 +4,40 @@ use super::map::{HARDWARE, MODELS, Map};
 
 /// A row of what can be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MapRow {
+pub enum MapRow {
+    /// The device.
     Hardware,
+    /// The model.
     Model,
+    /// The acceptance.
     Acceptance,
+    /// What the places show.
     Shown,
 }
 
 impl MapRow {
     /// From top to bottom.
-    pub(crate) const ALL: [Self; 4] = [Self::Hardware, Self::Model, Self::Acceptance, Self::Shown];
+    pub const ALL: [Self; 4] = [Self::Hardware, Self::Model, Self::Acceptance, Self::Shown];
 }
 
 /// What the places of the map show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Layer {
+pub enum Layer {
     /// The k that pays.
     #[default]
     DraftLen,
+    /// The speedup at that k.
     Speedup,
+    /// The energy of a token at that k.
     Energy,
 }
 
 impl Layer {
     const ALL: [Self; 3] = [Self::DraftLen, Self::Speedup, Self::Energy];
 
-    pub(crate) const fn name(self) -> &'static str {
+    /// What it shows, in words.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
         match self {
             Self::DraftLen => "the k that pays; · none does",
             Self::Speedup => "the speedup at that k",
@@ -40,11 +48,12 @@ impl Layer {
 
 /// What was chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct MapChoice {
+pub struct MapChoice {
     hardware: usize,
     model: usize,
     acceptance: f64,
-    pub(crate) layer: Layer,
+    /// What the places show.
+    pub layer: Layer,
 }
 
 impl Default for MapChoice {
@@ -54,7 +63,9 @@ impl Default for MapChoice {
 }
 
 impl MapChoice {
-    pub(crate) fn map(&self) -> Map {
+    /// The map of what was chosen.
+    #[must_use]
+    pub fn map(&self) -> Map {
         Map {
             hardware: HARDWARE[self.hardware % HARDWARE.len()],
             model: MODELS[self.model % MODELS.len()],
@@ -63,7 +74,7 @@ impl MapChoice {
     }
 
     /// Changes a row: to the next value or the one before; the acceptance by so many steps of 0.01.
-    pub(crate) fn turn(&mut self, row: MapRow, steps: i32) {
+    pub fn turn(&mut self, row: MapRow, steps: i32) {
         let next = |at: usize, len: usize| (at + len).saturating_add_signed(steps.signum() as isize) % len;
         match row {
             MapRow::Hardware => self.hardware = next(self.hardware, HARDWARE.len()),

@@ -1,6 +1,6 @@
 //! The bank: rounds of real runs of the default model, in `assets/quiz/bank.toml`.
 //!
-//! `cargo test --release -p draftscope-tui make_bank -- --ignored` runs the model and writes the file again.
+//! `cargo test --release -p draftscope-learn make_bank -- --ignored` runs the model and writes the file again.
 
 use serde::Deserialize;
 
@@ -65,7 +65,8 @@ struct StoredDraft {
 }
 
 /// All items of the bank.
-pub(crate) fn bank() -> Vec<Item> {
+#[must_use]
+pub fn bank() -> Vec<Item> {
     read(BANK).unwrap_or_default()
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::beliefs::Belief;
+use super::belief::Belief;
 use super::statements::{Truth, right, statements};
 
 /// Finished quizzes that are kept.
@@ -16,30 +16,33 @@ const MOST: usize = 50;
 /// Answers and scores.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Results {
+pub struct Results {
     /// Answers to the statements before the lessons, in their order; empty until given.
-    pub(crate) before: Vec<Truth>,
+    pub before: Vec<Truth>,
     /// The first answers after the lessons: later ones were given with the right answers known.
-    pub(crate) after: Vec<Truth>,
+    pub after: Vec<Truth>,
     /// Finished quizzes, the newest last.
-    pub(crate) quiz: Vec<Finished>,
+    pub quiz: Vec<Finished>,
 }
 
 /// A finished quiz.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Finished {
+pub struct Finished {
     /// Items judged rightly in full.
-    pub(crate) score: u8,
-    pub(crate) of: u8,
-    pub(crate) seconds: u64,
+    pub score: u8,
+    /// Items asked.
+    pub of: u8,
+    /// Time of all answers.
+    pub seconds: u64,
     /// Of the wrong answers, by name.
     #[serde(default)]
-    pub(crate) beliefs: Vec<String>,
+    pub beliefs: Vec<String>,
 }
 
 impl Results {
     /// From the text of the file.
-    pub(crate) fn read(text: &str) -> Self {
+    #[must_use]
+    pub fn read(text: &str) -> Self {
         let mut results: Self = toml::from_str(text).unwrap_or_default();
         let count = statements().len();
         results.quiz.truncate(MOST);
@@ -52,12 +55,13 @@ impl Results {
     }
 
     /// As the text of the file.
-    pub(crate) fn text(&self) -> String {
+    #[must_use]
+    pub fn text(&self) -> String {
         toml::to_string(self).unwrap_or_default()
     }
 
     /// Adds a finished quiz.
-    pub(crate) fn add(&mut self, finished: Finished) {
+    pub fn add(&mut self, finished: Finished) {
         self.quiz.push(finished);
         let over = self.quiz.len().saturating_sub(MOST);
         self.quiz.drain(..over);
@@ -65,7 +69,8 @@ impl Results {
 
     /// Indices of the statements that were judged rightly after the lessons and not before, and of those that were judged
     /// wrongly after them; none until both were answered.
-    pub(crate) fn changed(&self) -> Option<[Vec<usize>; 2]> {
+    #[must_use]
+    pub fn changed(&self) -> Option<[Vec<usize>; 2]> {
         let all = statements();
         let is_right = |answers: &[Truth], at: usize| answers.get(at) == Some(&all[at].answer);
         if self.before.len() != all.len() || self.after.len() != all.len() {
@@ -77,14 +82,16 @@ impl Results {
     }
 
     /// Right answers to the statements before and after the lessons, as far as they were given.
-    pub(crate) fn compared(&self) -> [Option<usize>; 2] {
+    #[must_use]
+    pub fn compared(&self) -> [Option<usize>; 2] {
         [&self.before, &self.after].map(|answers| (!answers.is_empty()).then(|| right(answers)))
     }
 }
 
 impl Finished {
     /// Beliefs of the wrong answers with how often each was met, the most frequent first.
-    pub(crate) fn beliefs(&self) -> Vec<(Belief, usize)> {
+    #[must_use]
+    pub fn beliefs(&self) -> Vec<(Belief, usize)> {
         let known: Vec<Belief> = self.beliefs.iter().filter_map(|name| Belief::named(name)).collect();
         let mut counted: Vec<(Belief, usize)> = Vec::new();
         for belief in known {
@@ -99,12 +106,14 @@ impl Finished {
 }
 
 /// "7:05".
-pub(crate) fn minutes(time: Duration) -> String {
+#[must_use]
+pub fn minutes(time: Duration) -> String {
     format!("{}:{:02}", time.as_secs() / 60, time.as_secs() % 60)
 }
 
 /// What the lessons changed in the judgement of the statements, in lines; nothing until both were answered.
-pub(crate) fn changes(results: &Results) -> Vec<String> {
+#[must_use]
+pub fn changes(results: &Results) -> Vec<String> {
     let all = statements();
     let Some([learned, wrong]) = results.changed() else { return Vec::new() };
     let said = |at: &usize| format!("“{}”", all[*at].text);
@@ -121,7 +130,8 @@ pub(crate) fn changes(results: &Results) -> Vec<String> {
 }
 
 /// The certificate as plain text.
-pub(crate) fn certificate(results: &Results) -> Option<String> {
+#[must_use]
+pub fn certificate(results: &Results) -> Option<String> {
     let quiz = results.quiz.last()?;
     let mut text = String::from("draftscope: rounds of speculative decoding, judged\n\n");
     let time = minutes(Duration::from_secs(quiz.seconds));

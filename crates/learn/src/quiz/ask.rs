@@ -1,10 +1,11 @@
-//! A quiz item: one round that really happened, and where it came from.
+//! Which rounds of a session can be asked: those that what is shown decides.
 
-use crate::selection::{RoundAt, round_at};
 use draftscope_protocol::{DrafterKind, Lane, NextKind, Outcome, VerifyRule};
+use draftscope_session::round_at::{RoundAt, round_at};
 use draftscope_session::text::printable;
 use draftscope_session::{Round, Session};
 
+use super::item::{Category, Item};
 use super::judge::judge;
 use super::shown::Shown;
 
@@ -21,45 +22,10 @@ const LOW_P: f32 = 0.35;
 /// A draft rejected as the target's second token with at least this is rejected "at high p".
 const HIGH_P: f32 = 0.25;
 
-draftscope_protocol::named_enum! {
-    /// What an item asks about.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-    pub(crate) enum Category {
-        /// A draft is accepted although its p is low, because it is the target's most probable token.
-        LowP = "low-p",
-        /// A draft is rejected although its p is high, because another token is more probable.
-        HighP = "high-p",
-        /// All drafts are accepted.
-        Bonus = "bonus",
-        /// The first draft is rejected.
-        First = "first",
-        /// Rejection sampling accepts a draft with p below q, because u is below p/q.
-        BelowRatio = "below-ratio",
-        /// Rejection sampling rejects a draft, because u is not below p/q.
-        AboveRatio = "above-ratio",
-        /// A rule that is not lossless.
-        Lossy = "lossy",
-        /// A draft tree.
-        Tree = "tree",
-    }
-}
-
-/// A round to judge.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Item {
-    /// Names the round: in the bank by the run that it comes from, else by its place in the session.
-    pub(crate) id: String,
-    /// None for a round of the session that fits no category of the bank.
-    pub(crate) category: Option<Category>,
-    /// What was typed, and where the text of the answer stands when the round begins.
-    pub(crate) prompt: String,
-    pub(crate) context: String,
-    pub(crate) round: Round,
-}
-
 impl Item {
     /// A round of a session, if what an item shows of it decides every verdict.
-    pub(crate) fn of_round(session: &Session, at: RoundAt) -> Option<Self> {
+    #[must_use]
+    pub fn of_round(session: &Session, at: RoundAt) -> Option<Self> {
         let round = round_at(session, at)?;
         let most = if round.is_tree() { MOST_NODES } else { MOST_DRAFTS };
         let is_whole = round.is_complete && !round.is_partial && round.unveiled.is_none();
@@ -88,20 +54,10 @@ impl Item {
     }
 
     /// Whether a judge who sees only what is shown finds the recorded verdict.
-    pub(crate) fn is_decided(&self) -> bool {
+    #[must_use]
+    pub fn is_decided(&self) -> bool {
         let shown = Shown::of(self);
         judge(&shown).is_some_and(|answer| answer == shown.right)
-    }
-
-    /// Two items with the same text before and the same drafts ask the same.
-    pub(crate) fn asks_same(&self, other: &Self) -> bool {
-        let tokens = |item: &Self| item.round.drafts.iter().map(|draft| draft.piece.id).collect::<Vec<_>>();
-        self.id == other.id || (self.context == other.context && tokens(self) == tokens(other))
-    }
-
-    /// Two items that continue the same text: the answer to one gives the other away.
-    pub(crate) fn continues_same(&self, other: &Self) -> bool {
-        self.prompt == other.prompt && self.context == other.context
     }
 }
 

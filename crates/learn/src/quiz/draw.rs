@@ -6,12 +6,13 @@
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
-use super::beliefs::{Belief, SIMPLE};
+use super::belief::Belief;
+use super::beliefs::SIMPLE;
 use super::item::{Category, Item};
 use super::shown::Shown;
 
 /// Items of a quiz.
-pub(crate) const ITEMS: usize = 10;
+pub(super) const ITEMS: usize = 10;
 
 /// Of these at most so many from the session on show.
 const FROM_SESSION: usize = 3;
@@ -21,7 +22,7 @@ const TRIES: usize = 64;
 
 /// Draws the items of a quiz: up to three of the session's rounds, the rest from the bank, in an arbitrary order. The
 /// same seed, bank and rounds give the same quiz.
-pub(crate) fn draw(bank: &[Item], session: &[Item], seed: u64) -> Vec<Item> {
+pub(super) fn draw(bank: &[Item], session: &[Item], seed: u64) -> Vec<Item> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let surprising: Vec<&Item> = bank.iter().filter(|item| most_rewarded(std::slice::from_ref(item)) == 0).collect();
     let mut best: Option<(usize, Vec<Item>)> = None;

@@ -1,136 +1,78 @@
-//! The quiz: ten rounds to judge, ten statements to judge before and after the lessons, and what came of both.
-//!
-//! ```text
-//!   bank.toml ─┐
-//!              ├─► Item (a real round) ──► Shown (what is on screen) ──► answer of the user ──► belief, score
-//!   session  ──┘                                └──► judge: an item that the screen does not decide is not asked
-//! ```
-//!
-//! Invariant: the right answer is the recorded verdict of the engine's rule; nothing here decides it. The answer is on
-//! screen only after the user has given one.
-
-mod bank;
-mod beliefs;
-mod draw;
-mod item;
-mod judge;
-mod results;
-mod sheet;
-mod shown;
-mod statements;
-#[cfg(test)]
-mod tests;
+//! A quiz under way: ten items, the user's marks, and how each answer was graded; the statements under way.
 
 use std::time::{Duration, Instant};
 
 use draftscope_protocol::Outcome;
 use draftscope_session::Session;
-use draftscope_session::text::one_line;
+use draftscope_session::round_at::rounds;
 
-pub(super) use bank::bank;
-use beliefs::explained;
-pub(super) use beliefs::{Belief, beliefs_of};
-pub(super) use draw::draw;
-pub(super) use item::Item;
-pub(super) use results::{Finished, Results, certificate, changes, minutes};
-pub use sheet::{Sheet, sheet};
-pub(super) use sheet::{row_kind, row_text, word};
-pub(super) use shown::{Answer, Shown};
-pub(super) use statements::{Statement, Truth, statements};
-
-use super::selection::rounds;
-
-/// Which screen of the quiz is on show.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Stage {
-    /// The choice of what to do.
-    #[default]
-    Home,
-    /// An item, or what became of the answer to it.
-    Item,
-    /// A statement; after the lessons with the reason once it was answered.
-    Statement,
-    /// Score, time and beliefs.
-    Certificate,
-}
-
-/// What the first screen offers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Offer {
-    Before,
-    Quiz,
-    After,
-    Certificate,
-}
-
-/// In the order of the screen.
-pub(super) const OFFERS: [Offer; 4] = [Offer::Before, Offer::Quiz, Offer::After, Offer::Certificate];
-
-/// The quiz under way and what is kept of earlier ones.
-#[derive(Debug, Default)]
-pub(super) struct Quiz {
-    pub(super) stage: Stage,
-    /// Chosen line of the first screen, and of the certificate.
-    pub(super) choice: usize,
-    pub(super) line: usize,
-    pub(super) run: Option<Run>,
-    pub(super) sitting: Option<Sitting>,
-    pub(super) results: Results,
-}
-
-impl Quiz {
-    /// Whether the item on show was answered.
-    pub(super) fn is_answered(&self) -> bool {
-        self.run.as_ref().is_some_and(|run| run.answered().is_some())
-    }
-}
+use super::bank::bank;
+use super::belief::Belief;
+use super::beliefs::{beliefs_of, explained};
+use super::draw::draw;
+use super::item::Item;
+use super::results::Finished;
+use super::shown::{Answer, Shown};
+use super::statements::Truth;
 
 /// Ten items and the answers so far.
 #[derive(Debug)]
-pub(super) struct Run {
-    pub(super) items: Vec<Item>,
+pub struct Run {
+    /// The items, in the order in which they are asked.
+    pub items: Vec<Item>,
     /// The item on show.
-    pub(super) at: usize,
-    pub(super) marks: Vec<Option<Outcome>>,
-    pub(super) committed: Option<usize>,
+    pub at: usize,
+    /// By the draft of the item on show, the mark that it has.
+    pub marks: Vec<Option<Outcome>>,
+    /// The choice of what is committed, once one was made.
+    pub committed: Option<usize>,
     /// The drafts in the order of the screen.
-    pub(super) order: Vec<usize>,
+    pub order: Vec<usize>,
     /// The line that keys change: of a draft, in that order, and after the drafts of a choice.
-    pub(super) cursor: usize,
-    pub(super) given: Vec<Given>,
+    pub cursor: usize,
+    /// The answers so far, by the item.
+    pub given: Vec<Given>,
     /// When the item on show was first seen; none once it is answered.
     since: Option<Instant>,
     /// Time of the answered items.
-    pub(super) took: Duration,
+    pub took: Duration,
 }
 
 /// An answer.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Given {
-    pub(super) answer: Answer,
-    pub(super) is_right: bool,
+pub struct Given {
+    /// What was marked and chosen.
+    pub answer: Answer,
+    /// Whether all of it is.
+    pub is_right: bool,
     /// What a wrong one fits, the most special belief first.
-    pub(super) beliefs: Vec<Belief>,
+    pub beliefs: Vec<Belief>,
 }
 
 /// The statements under way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sitting {
+pub struct Sitting {
     /// Before the lessons nothing is revealed, so that the second answers measure what was learned.
-    pub(super) is_after: bool,
-    pub(super) at: usize,
-    pub(super) choice: usize,
-    pub(super) answers: Vec<Truth>,
+    pub is_after: bool,
+    /// The statement on show.
+    pub at: usize,
+    /// Index of the chosen verdict.
+    pub choice: usize,
+    /// The answers so far.
+    pub answers: Vec<Truth>,
 }
 
 impl Run {
     /// A quiz of the bank and of the session on show.
-    pub(super) fn new(session: &Session, seed: u64) -> Self {
+    #[must_use]
+    pub fn new(session: &Session, seed: u64) -> Self {
         let own: Vec<Item> = rounds(session).filter_map(|at| Item::of_round(session, at)).collect();
         Self::of(draw(&bank(), &own, seed))
     }
 
-    pub(super) fn of(items: Vec<Item>) -> Self {
+    /// A quiz of these items.
+    #[must_use]
+    pub fn of(items: Vec<Item>) -> Self {
         let mut run = Self {
             items,
             at: 0,
@@ -153,17 +95,19 @@ impl Run {
     }
 
     /// The item on show.
-    pub(super) fn item(&self) -> Option<&Item> {
+    #[must_use]
+    pub fn item(&self) -> Option<&Item> {
         self.items.get(self.at)
     }
 
     /// The answer to the item on show, once it was given.
-    pub(super) fn answered(&self) -> Option<&Given> {
+    #[must_use]
+    pub fn answered(&self) -> Option<&Given> {
         self.given.get(self.at)
     }
 
     /// Moves between drafts and choices; a choice that is moved to is taken.
-    pub(super) fn go_to(&mut self, cursor: usize) {
+    pub fn go_to(&mut self, cursor: usize) {
         let Some(item) = self.item().filter(|_| self.answered().is_none()) else { return };
         let drafts = self.order.len();
         let lines = drafts + Shown::of(item).choices.len();
@@ -178,7 +122,7 @@ impl Run {
     }
 
     /// Marks the draft under the cursor and goes to the next line.
-    pub(super) fn mark(&mut self, outcome: Outcome) {
+    pub fn mark(&mut self, outcome: Outcome) {
         if let Some(mark) = self.mark_here() {
             *mark = Some(outcome);
             self.cursor = (self.cursor + 1).min(self.order.len() - 1);
@@ -186,7 +130,7 @@ impl Run {
     }
 
     /// Gives the draft under the cursor the mark after its own.
-    pub(super) fn mark_next(&mut self) {
+    pub fn mark_next(&mut self) {
         if let Some(mark) = self.mark_here() {
             *mark = Some(match mark {
                 None | Some(Outcome::NotReached) => Outcome::Accepted,
@@ -200,7 +144,7 @@ impl Run {
     ///
     /// # Errors
     /// What is still missing, as a sentence.
-    pub(super) fn submit(&mut self) -> Result<(), &'static str> {
+    pub fn submit(&mut self) -> Result<(), &'static str> {
         let verdicts: Option<Vec<_>> = self.marks.iter().copied().collect();
         let verdicts = verdicts.ok_or("mark every draft first: accepted, rejected or not reached")?;
         let committed = self.committed.ok_or("choose what the target adds after the accepted drafts")?;
@@ -214,7 +158,7 @@ impl Run {
     }
 
     /// Goes on to the next item; the finished quiz after the last one.
-    pub(super) fn next(&mut self) -> Option<Finished> {
+    pub fn next(&mut self) -> Option<Finished> {
         self.at += 1;
         if self.at < self.items.len() {
             self.begin();
@@ -231,25 +175,22 @@ impl Run {
     }
 
     /// Items judged rightly so far.
-    pub(super) fn score(&self) -> usize {
+    #[must_use]
+    pub fn score(&self) -> usize {
         self.given.iter().filter(|given| given.is_right).count()
     }
 }
 
 impl Sitting {
-    pub(super) fn new(is_after: bool) -> Self {
+    /// Begins with the first statement.
+    #[must_use]
+    pub fn new(is_after: bool) -> Self {
         Self { is_after, ..Self::default() }
     }
 
     /// Whether the reason of the statement on show is revealed.
-    pub(super) fn is_revealed(&self) -> bool {
+    #[must_use]
+    pub fn is_revealed(&self) -> bool {
         self.is_after && self.answers.len() > self.at
     }
-}
-
-/// The reason for a verdict as the round panel gives it.
-pub(super) fn reason(item: &Item) -> String {
-    let column = item.round.deciding_column();
-    let finding = draftscope_session::explain(&item.round, column);
-    finding.map_or(String::new(), |finding| one_line(&finding.text).into_owned())
 }

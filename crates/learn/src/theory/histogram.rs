@@ -8,7 +8,7 @@ use draftscope_protocol::verify::{Draft, OfRound, RoundCtx, verifier};
 use draftscope_protocol::{Leniency, TokenId, VerifyRule};
 
 /// How often the position is decided under each rule.
-pub(crate) const DRAWS: usize = 1_000;
+pub const DRAWS: usize = 1_000;
 
 /// The rules in the order of the drawing; all of them at their default limits.
 const RULES: [VerifyRule; 6] = [
@@ -22,25 +22,27 @@ const RULES: [VerifyRule; 6] = [
 
 /// What came of one rule.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Tally {
+pub struct Tally {
     /// None is plain decoding.
-    pub(crate) rule: Option<VerifyRule>,
+    pub rule: Option<VerifyRule>,
     /// Of all draws, the share that committed each candidate.
-    pub(crate) shares: Vec<f64>,
+    pub shares: Vec<f64>,
     /// The share that accepted the draft; none for plain decoding.
-    pub(crate) accepted: Option<f64>,
+    pub accepted: Option<f64>,
 }
 
 impl Tally {
     /// Whether every share is as near to p as chance leaves it: within three standard errors.
-    pub(crate) fn agrees(&self, p: &[f64]) -> bool {
+    #[must_use]
+    pub fn agrees(&self, p: &[f64]) -> bool {
         let error = |p: f64| 3.0 * (p * (1.0 - p) / DRAWS as f64).sqrt();
         self.shares.iter().zip(p).all(|(share, p)| (share - p).abs() <= error(*p))
     }
 }
 
 /// Plain decoding, then each rule, at a position with these probabilities of target and drafter.
-pub(crate) fn tallies(p: &[f64], q: &[f64]) -> Vec<Tally> {
+#[must_use]
+pub fn tallies(p: &[f64], q: &[f64]) -> Vec<Tally> {
     let of = |list: &[f64]| Distribution::from_weights(&list.iter().map(|share| *share as f32).collect::<Vec<_>>());
     let (p, q) = (of(p), of(q));
     std::iter::once(None).chain(RULES.map(Some)).map(|rule| tally(rule, &p, &q)).collect()

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
+use super::texts::BUNDLED;
 use super::*;
+use draftscope_session::Session;
 use draftscope_session::fixture::first_turn;
 
 const GOOD: &str = r#"title = "A lesson"
