@@ -50,69 +50,38 @@ const MAY_KNOW: &[&str] = &["protocol/stream", "session/trace", "session/drive",
 const CRATES: [&str; 12] =
     ["attach", "engine", "gpu", "host", "http", "kernels", "learn", "model", "protocol", "session", "store", "tui"];
 
-/// Parts of `tui`: widgets and vocabulary, the state, the code that shows it, the code that changes it, the loops.
+/// The rooms of `tui`: the terminal, looks, keys, widgets, the state, the code that shows it, the code that changes it, loops.
 const TUI: &[Layer] = &[
+    ("terminal", &["terminal"], &[]),
+    ("look", &["look"], &["terminal"]),
+    ("input", &["input"], &["look"]),
+    ("widgets", &["widgets"], &["look"]),
+    ("state", &["app", "other_screens"], &["terminal", "look", "input"]),
+    ("view", &["view"], &["terminal", "look", "input", "widgets", "state"]),
+    ("update", &["update"], &["look", "input", "state"]),
+    ("loops", &["loops"], &["terminal", "look", "input", "state", "view", "update"]),
+    ("exports", &["mod"], &["terminal", "look", "input", "state", "view", "update", "loops"]),
+];
+
+/// The state: what a user can set and look at, [`App`] itself, and what it does with a session.
+const APP: &[Layer] = &[
+    ("places", &["place", "place::page", "place::filter", "place::hit_map", "place::marks", "place::search"], &[]),
+    ("time", &["time", "time::pace", "time::playback", "time::tour"], &["places"]),
+    ("learning", &["learning", "learning::lesson_row", "learning::quiz", "learning::study"], &[]),
+    ("requests", &["requests", "requests::pending_requests"], &[]),
+    ("talk", &["talk", "talk::starters"], &[]),
     (
-        "vocabulary",
-        &[
-            "action",
-            "background",
-            "color_depth",
-            "display",
-            "editor",
-            "line_input",
-            "fate",
-            "help_page",
-            "keymap",
-            "options",
-            "pace",
-            "page",
-            "starters",
-            "terminal_modes",
-            "tour",
-            "plain_glyphs",
-            "playback",
-            "theme_set",
-            "theme",
-            "widgets",
-        ],
+        "overlays",
+        &["overlay", "overlay::help_page", "overlay::panel_row", "overlay::setting_row", "overlay::what_if_form"],
         &[],
     ),
+    ("options", &["options", "look::theme_set"], &["places", "time"]),
+    ("app", &["mod"], &["places", "time", "learning", "requests", "talk", "overlays", "options"]),
     (
-        "state",
-        &[
-            "answering",
-            "app",
-            "overlay",
-            "pacing",
-            "panel_row",
-            "quiz",
-            "welcome",
-            "pending_requests",
-            "conversation",
-            "diff",
-            "filter",
-            "fleet",
-            "hit_map",
-            "other_screens",
-            "setting_row",
-            "lesson_row",
-            "lesson_run",
-            "marks",
-            "search",
-            "study",
-            "what_if_form",
-        ],
-        &["vocabulary"],
+        "with a session",
+        &["look", "learning::lesson_run", "requests::answering", "talk::conversation", "talk::welcome", "time::pacing"],
+        &["places", "time", "talk", "options", "app"],
     ),
-    ("view", &["view"], &["vocabulary", "state"]),
-    ("update", &["update"], &["vocabulary", "state"]),
-    (
-        "loops",
-        &["diff_loop", "fleet_loop", "event_loop", "lesson_player", "offscreen", "terminal", "terminal_input"],
-        &["vocabulary", "state", "view", "update"],
-    ),
-    ("exports", &["mod"], &["vocabulary", "state", "view", "update", "loops"]),
 ];
 
 /// The rooms of `learn` and their files: what needs no run, lessons, the quiz.
@@ -349,10 +318,10 @@ fn layers_report_what_breaks_them() {
 fn files_of_tests_are_recognized() {
     let (texts, tests) = texts("crates/tui/src", 30);
     let files: Vec<_> = texts.iter().map(|(file, _)| file.as_str()).filter(|file| is_test(file, &tests)).collect();
-    for file in ["tests/panels.rs", "pty.rs"] {
+    for file in ["tests/panels.rs", "loops/pty.rs"] {
         assert!(files.contains(&file), "{file} is not among {files:?}");
     }
-    assert!(!files.contains(&"app.rs"));
+    assert!(!files.contains(&"app/mod.rs"));
 }
 
 #[test]
@@ -471,8 +440,9 @@ fn a_family_names_no_other() {
 }
 
 #[test]
-fn parts_of_tui_follow_their_layers() {
+fn rooms_of_tui_follow_their_layers() {
     check("tui", TUI);
+    check("tui::app", APP);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use ratatui::buffer::Buffer;
 
 use super::*;
-use crate::page::Page;
+use crate::app::place::page::Page;
 
 /// The first turn, whose plain lane wrote all of the run's own answer, some of it otherwise.
 fn finished(change: impl Fn(usize, &str) -> String) -> Script {

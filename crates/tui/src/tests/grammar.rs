@@ -5,8 +5,8 @@ use std::path::Path;
 
 use super::views::styled;
 use super::*;
-use crate::page::Page;
-use crate::theme::Role;
+use crate::app::place::page::Page;
+use crate::look::theme::Role;
 use draftscope_protocol::{EngineInfo, Grammar, GrammarKind};
 use draftscope_session::{Fate, Refused, text};
 

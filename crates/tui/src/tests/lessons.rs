@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::*;
 use crate::app::Overlay;
-use crate::page::Page;
+use crate::app::place::page::Page;
 use draftscope_learn::lesson::{Goal, Step, bundled};
 
 const SIZES: [(u16, u16); 3] = [(80, 24), (100, 30), (140, 42)];

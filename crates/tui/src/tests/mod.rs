@@ -27,9 +27,11 @@ mod views;
 mod watching;
 mod whole;
 
-use super::app::Scroll;
-use super::page::Pane;
 use super::*;
+use crate::app::Scroll;
+use crate::app::place::page::Pane;
+use crate::app::place::{hit_map, page};
+use crate::look::theme;
 use any_events::any_events;
 use draftscope_protocol::{
     Baseline, Capabilities, Command, DraftLenMode, Event, EventKind, Lane, Message, Prompt, Speaker, StopReason,
@@ -577,7 +579,7 @@ proptest! {
         keys in proptest::collection::vec(any_key(), 0..12),
         sizes in proptest::collection::vec((1u16..160, 1u16..60), 1..4),
         script in prop::sample::select(vec![conversation, race::race, panels::trees, lattice::script]),
-        page in prop::sample::select(crate::page::Page::ALL),
+        page in prop::sample::select(crate::app::place::page::Page::ALL),
         cut in 0usize..400,
     ) {
         let script = script();

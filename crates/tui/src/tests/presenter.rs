@@ -5,7 +5,7 @@ use ratatui::style::Color;
 
 use super::views::styled;
 use super::*;
-use crate::page::Page;
+use crate::app::place::page::Page;
 
 /// For a projector, and a large terminal.
 const SIZES: [(u16, u16); 3] = [(80, 24), (100, 30), (140, 42)];

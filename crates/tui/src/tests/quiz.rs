@@ -8,8 +8,8 @@ use ratatui::style::Color;
 
 use super::views::styled;
 use super::*;
-use crate::options::QuizFiles;
-use crate::quiz::Stage as Place;
+use crate::app::learning::quiz::Stage as Place;
+use crate::app::options::QuizFiles;
 use draftscope_learn::lesson::bundled;
 use draftscope_learn::quiz::{Answer, Finished, Item, Run, Shown, Truth, bank, row_text, statements};
 use draftscope_protocol::Outcome;

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::*;
 use crate::app::Ask;
-use crate::options::{Exporter, Recordings};
+use crate::app::options::{Exporter, Recordings};
 use draftscope_protocol::{Again, Continuation, DrafterKind, Rival, Settings};
 use draftscope_session::Provenance;
 
@@ -130,7 +130,7 @@ fn one_key_holds_a_lossless_rule_against_one_that_is_not() {
     );
     assert_eq!(from.branch.kept, 0);
     stage.shows((120, 40), &["exact (lossless) against typical (not lossless)"]);
-    assert_eq!(stage.app.page, crate::page::Page::Compare);
+    assert_eq!(stage.app.page, crate::app::place::page::Page::Compare);
     stage.press("L");
     assert_eq!(stage.sent.last(), Some(&Command::SetRival { rival: None }));
     let branch = Some(draftscope_protocol::Branch { turn: 1, kept: 0, forced: false });

@@ -1,8 +1,8 @@
 //! Reading an answer: its displays, marks, Markdown, the counts under it, trees beside it, and going from turn to turn.
 
 use super::*;
-use crate::display::Marks;
-use crate::pace::Pace;
+use crate::app::time::pace::Pace;
+use crate::look::display::Marks;
 use draftscope_session::Provenance;
 use draftscope_session::round_at::RoundAt;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::page::Page;
+use crate::app::place::page::Page;
 use draftscope_protocol::{Landmark, Listed};
 
 /// The first so many events of a conversation that was recorded.

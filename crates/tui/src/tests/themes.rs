@@ -4,8 +4,8 @@ use ratatui::style::{Color, Style};
 
 use super::*;
 use crate::app::Ask;
-use crate::page::Page;
-use crate::theme::{BUNDLED, Role, Theme};
+use crate::app::place::page::Page;
+use crate::look::theme::{BUNDLED, Role, Theme};
 
 #[test]
 fn no_cell_falls_back_to_the_terminals_background() {

@@ -1,8 +1,8 @@
 //! Scripts of keys: time, branches, what if, search, lessons, the mouse.
 
 use super::*;
+use crate::app::place::page::Page;
 use crate::app::{Ask, Overlay};
-use crate::page::Page;
 use draftscope_protocol::{Continuation, VerifyRule};
 use draftscope_session::{Provenance, Stop};
 

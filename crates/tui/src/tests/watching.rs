@@ -7,11 +7,11 @@ use std::time::Duration;
 use super::lessons::bundled_recordings;
 use super::views::styled;
 use super::*;
+use crate::app::options::{FirstStart, Saver};
+use crate::app::place::page::Page;
+use crate::app::talk::starters::STARTERS;
+use crate::app::time::pace::{Pace, RAMP_ROUNDS};
 use crate::app::{Ask, Overlay};
-use crate::options::{FirstStart, Saver};
-use crate::pace::{Pace, RAMP_ROUNDS};
-use crate::page::Page;
-use crate::starters::STARTERS;
 use draftscope_protocol::{Ability, EngineInfo};
 use draftscope_session::Stop;
 
@@ -56,7 +56,7 @@ impl Paced {
 
     /// Ticks until the engine is sent on; whether it is at full speed then.
     fn wait(&mut self) -> bool {
-        let round = crate::pacing::round_number(self.stage.time.live());
+        let round = crate::app::time::pacing::round_number(self.stage.time.live());
         self.waited.resize(self.waited.len().max(round + 1), Duration::ZERO);
         for _ in 0..20 {
             let Some(gap) = update::next_tick(&self.stage.app, &self.stage.time) else { return true };
@@ -510,7 +510,7 @@ fn a_what_if_on_a_paused_answer_says_that_it_ends_it_and_return_brings_it_back()
 #[test]
 fn the_demo_plays_a_recording_and_leaves_as_it_came() {
     let events = first_turn().events;
-    let recordings = super::super::options::Recordings(Rc::new(move |_| Ok(events.clone())));
+    let recordings = crate::app::options::Recordings(Rc::new(move |_| Ok(events.clone())));
     let mut stage = Stage::new(&Script::started(), TuiOptions { recordings: Some(recordings), ..ramp() });
     stage.press("<F9>");
     assert!(stage.app.is_demo() && stage.app.plays);

@@ -3,12 +3,12 @@
 mod goal;
 mod run;
 
-use crate::action::Action;
 use crate::app::App;
-use crate::lesson_row::{ListRow, list_rows, row_of};
-use crate::page::{Page, Pane};
-use crate::quiz::{Offer, Stage};
-use crate::study::Study;
+use crate::app::learning::lesson_row::{ListRow, list_rows, row_of};
+use crate::app::learning::quiz::{Offer, Stage};
+use crate::app::learning::study::Study;
+use crate::app::place::page::{Page, Pane};
+use crate::input::action::Action;
 use draftscope_learn::lesson::{Entry, Step, find};
 use draftscope_learn::theory::{MapRow, Slider};
 use draftscope_protocol::{Command, Lane};

@@ -3,10 +3,10 @@
 //! Invariant: a mark is an event of the run like any other: what is typed leaves as a command, and the screen shows
 //! only what comes back.
 
-use crate::action::Action;
+use crate::app::place::marks::{mark_text, place_name};
 use crate::app::{App, Overlay};
-use crate::line_input::LineInput;
-use crate::marks::{mark_text, place_name};
+use crate::input::action::Action;
+use crate::input::line_input::LineInput;
 use draftscope_protocol::{Command, Landmark};
 use draftscope_session::round_at::{places, round_at};
 use draftscope_session::{PassId, Session, Timeline};

@@ -23,10 +23,10 @@ use draftscope_protocol::{Ability, Command};
 use draftscope_session::text::one_line;
 use draftscope_session::{Session, Timeline};
 
-use super::action::Action;
-use super::app::App;
-use super::conversation;
-use super::page::{Page, Pane};
+use crate::app::App;
+use crate::app::place::page::{Page, Pane};
+use crate::app::talk::conversation;
+use crate::input::action::Action;
 
 pub(super) use learn::{begin as begin_lesson, go_on as go_on_with_lesson, goal_is_reached};
 pub(super) use mouse::click;

@@ -1,8 +1,8 @@
 //! The mouse: the last frame says what is under it.
 
 use crate::app::App;
-use crate::hit_map::{Hit, PREFILL, Target};
-use crate::page::Pane;
+use crate::app::place::hit_map::{Hit, PREFILL, Target};
+use crate::app::place::page::Pane;
 use draftscope_protocol::{Command, Lane};
 use draftscope_session::Timeline;
 use draftscope_session::round_at::RoundAt;
@@ -48,6 +48,6 @@ fn pick(app: &mut App, at: RoundAt, column: Option<usize>, pane: Pane) {
     navigation::choose(app, at, column);
     app.pane = pane;
     if again {
-        app.go_to(crate::page::Page::Inspect);
+        app.go_to(crate::app::place::page::Page::Inspect);
     }
 }

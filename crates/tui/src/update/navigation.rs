@@ -2,14 +2,14 @@
 
 use crossterm::event::{KeyCode, KeyEvent};
 
-use crate::action::Action;
+use crate::app::overlay::help_page::HelpPage;
+use crate::app::overlay::panel_row::SettingsPanel;
+use crate::app::overlay::what_if_form::WhatIfForm;
+use crate::app::place::filter::{Filter, has_reject};
+use crate::app::place::page::{Page, Pane};
 use crate::app::{App, Ask, Overlay, Scroll};
-use crate::filter::{Filter, has_reject};
-use crate::help_page::HelpPage;
-use crate::line_input::LineInput;
-use crate::page::{Page, Pane};
-use crate::panel_row::SettingsPanel;
-use crate::what_if_form::WhatIfForm;
+use crate::input::action::Action;
+use crate::input::line_input::LineInput;
 use draftscope_session::round_at::{RoundAt, live_round, places, round_at, rounds};
 use draftscope_session::{Session, Turn};
 

@@ -2,14 +2,14 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use crate::action::Action;
+use crate::app::overlay::help_page::HelpPage;
+use crate::app::overlay::what_if_form::{Row, WhatIfForm};
+use crate::app::place::search;
+use crate::app::talk::conversation::{self, Point};
 use crate::app::{App, Ask, Overlay};
-use crate::conversation::{self, Point};
-use crate::help_page::HelpPage;
-use crate::keymap::Context;
-use crate::line_input::LineInput;
-use crate::search;
-use crate::what_if_form::{Row, WhatIfForm};
+use crate::input::action::Action;
+use crate::input::keymap::Context;
+use crate::input::line_input::LineInput;
 use draftscope_protocol::{
     Ability, Again, Command, DraftLenMode, Lane, MAX_DRAFT_LEN, Piece, Prompt, Settings, TokenId,
 };

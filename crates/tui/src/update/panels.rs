@@ -1,9 +1,9 @@
 //! Panels of which one row is chosen: settings, the rival's settings, exports, the sent prompt, themes.
 
-use crate::action::Action;
+use crate::app::overlay::panel_row::{PanelRow, SettingsPanel};
+use crate::app::overlay::setting_row::SettingRow;
 use crate::app::{App, Ask, Overlay};
-use crate::panel_row::{PanelRow, SettingsPanel};
-use crate::setting_row::SettingRow;
+use crate::input::action::Action;
 use draftscope_session::Session;
 
 use super::overlay::{Done, below, keep};

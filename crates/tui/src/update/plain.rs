@@ -1,7 +1,7 @@
 //! Finishes plain decoding of the shown turn while both answers are shown.
 
 use crate::app::App;
-use crate::page::Page;
+use crate::app::place::page::Page;
 use draftscope_protocol::{Ability, Command, Lane};
 use draftscope_session::{Phase, Session, Timeline, Turn};
 

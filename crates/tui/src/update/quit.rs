@@ -1,8 +1,8 @@
 //! Quitting: Ctrl+C first stops an answer, then clears a typed prompt, then quits; an unsaved session asks.
 
-use crate::action::Action;
+use crate::app::time::pace::Pace;
 use crate::app::{App, Ask, Overlay};
-use crate::pace::Pace;
+use crate::input::action::Action;
 use draftscope_protocol::{Command, Lane};
 use draftscope_session::Timeline;
 

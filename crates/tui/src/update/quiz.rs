@@ -2,9 +2,9 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::action::Action;
 use crate::app::App;
-use crate::quiz::{OFFERS, Offer, Stage};
+use crate::app::learning::quiz::{OFFERS, Offer, Stage};
+use crate::input::action::Action;
 use draftscope_learn::quiz::{Finished, Run, Sitting, Truth, certificate, statements};
 use draftscope_protocol::{Command, Outcome};
 use draftscope_session::Timeline;

@@ -3,10 +3,10 @@
 //! Invariant: what has happened is shown from the past that is kept; only a recording can be asked for what has not
 //! played yet or is no longer kept.
 
-use crate::action::Action;
+use crate::app::place::filter::has_reject;
 use crate::app::{App, Overlay};
-use crate::filter::has_reject;
-use crate::line_input::LineInput;
+use crate::input::action::Action;
+use crate::input::line_input::LineInput;
 use draftscope_protocol::{Command, Landmark};
 use draftscope_session::round_at::{round_at, rounds};
 use draftscope_session::{Stop, Timeline};

@@ -1,12 +1,12 @@
 //! Settings: by a key of their own, and in the panel.
 
-use crate::action::Action;
 use crate::app::App;
-use crate::conversation::{self, Point};
-use crate::pace::Pace;
-use crate::page::Page;
-use crate::panel_row::PanelRow;
-use crate::setting_row::{SettingRow, neighbour};
+use crate::app::overlay::panel_row::PanelRow;
+use crate::app::overlay::setting_row::{SettingRow, neighbour};
+use crate::app::place::page::Page;
+use crate::app::talk::conversation::{self, Point};
+use crate::app::time::pace::Pace;
+use crate::input::action::Action;
 use draftscope_protocol::{Ability, Baseline, Command, DraftLenMode, DrafterKind, Lane, Rival, Settings};
 use draftscope_session::{Session, Timeline};
 

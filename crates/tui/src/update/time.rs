@@ -5,11 +5,11 @@
 
 use std::time::Duration;
 
-use crate::action::Action;
 use crate::app::App;
-use crate::conversation::{self, Point};
-use crate::pace::Pace;
-use crate::pacing::round_number;
+use crate::app::talk::conversation::{self, Point};
+use crate::app::time::pace::Pace;
+use crate::app::time::pacing::round_number;
+use crate::input::action::Action;
 use draftscope_protocol::{Command, Lane};
 use draftscope_session::round_at::{newest_token, round_at, rounds};
 use draftscope_session::{Moment, Phase, Round, Session, Stop, Timeline, Turn};

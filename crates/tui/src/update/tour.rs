@@ -5,8 +5,8 @@ use std::time::Duration;
 use crossterm::event::{KeyCode, KeyEvent};
 
 use crate::app::App;
-use crate::page::{Page, Pane};
-use crate::tour::{SECONDS, STOPS, stop};
+use crate::app::place::page::{Page, Pane};
+use crate::app::time::tour::{SECONDS, STOPS, stop};
 use draftscope_protocol::Lane;
 use draftscope_session::Timeline;
 

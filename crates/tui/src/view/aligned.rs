@@ -8,8 +8,8 @@ use std::rc::Rc;
 use ratatui::buffer::Buffer;
 
 use crate::app::Scroll;
-use crate::hit_map::PREFILL;
-use crate::page::Page;
+use crate::app::place::hit_map::PREFILL;
+use crate::app::place::page::Page;
 use draftscope_protocol::Baseline;
 
 use super::aligned_layout::{Aligned, Key};

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use unicode_width::UnicodeWidthStr;
 
-use crate::fate::DEPARTED;
+use crate::look::fate::DEPARTED;
 use draftscope_protocol::{Lane, StopReason};
 use draftscope_session::text::{self, Joiner};
 use draftscope_session::{Slot, Turn};

@@ -10,8 +10,8 @@
 //! Invariant: as of every screen: drawing changes nothing, any size draws. A rate that was not measured is a dash.
 
 use crate::app::Overlay;
-use crate::fleet::FleetView;
-use crate::plain_glyphs;
+use crate::other_screens::fleet::FleetView;
+use crate::terminal::plain_glyphs;
 use draftscope_session::{Latency, Rates, Watched};
 
 use super::prelude::*;

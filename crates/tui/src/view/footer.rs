@@ -4,7 +4,7 @@
 
 use super::prelude::*;
 use crate::app::Overlay;
-use crate::quiz::Stage;
+use crate::app::learning::quiz::Stage;
 
 /// Most lines of a message.
 const MOST: u16 = 4;

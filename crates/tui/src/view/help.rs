@@ -7,11 +7,11 @@ use ratatui::layout::Margin;
 
 use super::footer;
 use super::prelude::*;
-use crate::action::Aim;
-use crate::editor;
-use crate::help_page::HelpPage;
-use crate::keymap::Binding;
-use crate::line_input::LineInput;
+use crate::app::overlay::help_page::HelpPage;
+use crate::input::action::Aim;
+use crate::input::editor;
+use crate::input::keymap::Binding;
+use crate::input::line_input::LineInput;
 
 /// Width of the key column.
 const KEYS: usize = 20;

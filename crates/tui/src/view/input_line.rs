@@ -6,8 +6,8 @@ use ratatui::widgets::Clear;
 use unicode_width::UnicodeWidthChar;
 
 use super::prelude::*;
-use crate::line_input::LineInput;
-use crate::marks::place_name;
+use crate::app::place::marks::place_name;
+use crate::input::line_input::LineInput;
 use draftscope_session::PassId;
 
 pub(super) fn note(screen: Screen, entry: &LineInput, about: Option<PassId>, area: Rect, frame: &mut Frame) {

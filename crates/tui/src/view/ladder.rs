@@ -4,7 +4,7 @@
 //! Invariant: only lines in view are laid out. A line shows only what its round's events reported; the selected round, or
 //! the live one, is always in view. With several turns, a line marks the beginning of each.
 
-use crate::filter::Filter;
+use crate::app::place::filter::Filter;
 use draftscope_session::round_at::{RoundAt, round_at, rounds};
 
 use super::hero;

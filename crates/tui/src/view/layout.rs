@@ -3,8 +3,8 @@
 //! Invariant: a zoomed pane has the whole page; the pane with the focus has its line lit. What is in
 //! a pane is its own file.
 
-use crate::page::Pane;
-use crate::tour::stop;
+use crate::app::place::page::Pane;
+use crate::app::time::tour::stop;
 use draftscope_learn::lesson::Panel;
 
 use super::prelude::*;

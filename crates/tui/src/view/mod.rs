@@ -90,11 +90,11 @@ use ratatui::layout::{Constraint, Layout, Rect};
 
 use draftscope_session::Timeline;
 
-use super::app::{App, Overlay};
-use super::hit_map::HitMap;
-use super::keymap::Context;
-use super::plain_glyphs;
-use super::theme::{Role, Theme};
+use crate::app::place::hit_map::HitMap;
+use crate::app::{App, Overlay};
+use crate::input::keymap::Context;
+use crate::look::theme::{Role, Theme};
+use crate::terminal::plain_glyphs;
 
 pub(super) use diff::render as diff;
 pub(super) use fleet::render as fleet;

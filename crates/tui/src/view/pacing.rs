@@ -3,8 +3,8 @@
 //! Invariant: it is shown exactly while an answer runs slower than the engine could.
 
 use super::prelude::*;
-use crate::pace::{Pace, RAMP_ROUNDS};
-use crate::pacing::round_number;
+use crate::app::time::pace::{Pace, RAMP_ROUNDS};
+use crate::app::time::pacing::round_number;
 use draftscope_protocol::{NextKind, Outcome};
 use draftscope_session::Phase;
 

@@ -2,7 +2,7 @@
 //!
 //! Invariant: the list is the closed list of actions; the chosen one is always in view.
 
-use crate::line_input::LineInput;
+use crate::input::line_input::LineInput;
 
 use super::prelude::*;
 use super::screens;

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use super::prelude::*;
 use super::round_scale::RoundScale;
-use crate::marks::mark_sign;
+use crate::app::place::marks::mark_sign;
 use draftscope_protocol::EventKind;
 use draftscope_session::text::one_line;
 use draftscope_session::{Mark, PassId, TurnSpan};

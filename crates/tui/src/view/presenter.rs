@@ -18,10 +18,10 @@ use tui_big_text::{BigText, PixelSize};
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
-use crate::fate;
-use crate::hit_map::HitMap;
-use crate::page::Page;
-use crate::theme::Role;
+use crate::app::place::hit_map::HitMap;
+use crate::app::place::page::Page;
+use crate::look::fate;
+use crate::look::theme::Role;
 use crate::widgets::flow::wrapped;
 use draftscope_learn::lesson::Panel;
 use draftscope_protocol::Lane;

@@ -11,9 +11,9 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, BorderType};
 use unicode_width::UnicodeWidthStr;
 
-use crate::fate;
-use crate::hit_map::{HitMap, Target};
-use crate::theme::Role;
+use crate::app::place::hit_map::{HitMap, Target};
+use crate::look::fate;
+use crate::look::theme::Role;
 use crate::widgets::cell::{cut, fit, undecorated};
 use draftscope_session::{Fate, Round, text};
 

@@ -3,7 +3,7 @@
 //! Invariant: it grows with its text up to a quarter of the screen, then scrolls inside. Editing is
 //! `editor.rs`.
 
-use crate::page::Pane;
+use crate::app::place::page::Pane;
 
 use super::prelude::*;
 use super::{pacing, player};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::prelude::*;
 use super::quiz_item;
-use crate::quiz::{OFFERS, Offer, Stage};
+use crate::app::learning::quiz::{OFFERS, Offer, Stage};
 use draftscope_learn::lesson::{Lesson, Step, find};
 use draftscope_learn::quiz::{Sitting, Statement, Truth, changes, minutes, statements};
 

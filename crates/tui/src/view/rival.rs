@@ -3,7 +3,7 @@
 //! Invariant: a requested value that is not in force yet has a `→`; values equal to the run's own are dim, so that the
 //! difference is seen at once.
 
-use crate::setting_row::SettingRow;
+use crate::app::overlay::setting_row::SettingRow;
 use draftscope_protocol::{DraftLenMode, Rival, Settings};
 
 use super::prelude::*;

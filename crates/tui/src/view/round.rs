@@ -3,7 +3,7 @@
 //! Invariant: the target's row is shown in full, also after a mismatch; a cell without an event is empty. The sentence
 //! below explains one column, the selected one or the deciding one (the rejection, else the bonus).
 
-use crate::marks::mark_text;
+use crate::app::place::marks::mark_text;
 use draftscope_protocol::{NextKind, Outcome, Piece};
 use draftscope_session::{PassId, explain};
 

@@ -6,11 +6,11 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Clear;
 
-use crate::action::Action;
 use crate::app::App;
-use crate::display::{DisplayMode, Marks};
-use crate::keymap::Context;
-use crate::theme::{Role, Theme};
+use crate::input::action::Action;
+use crate::input::keymap::Context;
+use crate::look::display::{DisplayMode, Marks};
+use crate::look::theme::{Role, Theme};
 use crate::widgets::cell::cut;
 use draftscope_protocol::{EngineInfo, Lane};
 use draftscope_session::{PassId, Round, Session, Timeline, Turn};

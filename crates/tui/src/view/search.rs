@@ -5,8 +5,8 @@
 use ratatui::widgets::Clear;
 
 use super::prelude::*;
-use crate::line_input::LineInput;
-use crate::search;
+use crate::app::place::search;
+use crate::input::line_input::LineInput;
 
 pub(super) fn render(screen: Screen, entry: &LineInput, area: Rect, frame: &mut Frame) {
     let area = Rect { y: area.bottom().saturating_sub(1), height: 1, ..area };

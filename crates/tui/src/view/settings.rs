@@ -3,7 +3,7 @@
 //! Invariant: a requested value that is not in force yet has a `→`, as in the status line.
 
 use crate::app::App;
-use crate::panel_row::{EXPERTS, PanelRow, SettingsPanel};
+use crate::app::overlay::panel_row::{EXPERTS, PanelRow, SettingsPanel};
 use draftscope_protocol::Settings;
 
 use super::prelude::*;
@@ -74,7 +74,7 @@ fn value(row: PanelRow, app: &App, settings: &Settings, panel: SettingsPanel) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::setting_row::SettingRow;
+    use crate::app::overlay::setting_row::SettingRow;
     use draftscope_protocol::VerifyRule;
 
     #[test]

@@ -3,7 +3,7 @@
 //! Invariant: the figure, its plot and what limits it stay at every size. Where rows are short, the memory goes first,
 //! then calibration, context, acceptance by position, the curve of acceptance, and last the speedup against k.
 
-use crate::page::Pane;
+use crate::app::place::page::Pane;
 
 use super::layout::{PLOT, hero_height};
 use super::prelude::*;

@@ -3,7 +3,7 @@
 //! Invariant: settings asked for and not yet in force carry a `→`. Where the line is short, words are shortened and
 //! parts left out from the least telling one on; the state, and a rule that changes the text, never are.
 
-use crate::pacing::round_number;
+use crate::app::time::pacing::round_number;
 use draftscope_protocol::{Ability, Baseline, DraftLenMode, DrafterKind, Settings, VerifyRule};
 use draftscope_session::Phase;
 

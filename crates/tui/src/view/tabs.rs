@@ -6,11 +6,11 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
-use crate::hit_map::{HitMap, Target};
-use crate::keymap::Context;
-use crate::page::Page;
-use crate::theme::Role;
-use crate::tour::stop;
+use crate::app::place::hit_map::{HitMap, Target};
+use crate::app::place::page::Page;
+use crate::app::time::tour::stop;
+use crate::input::keymap::Context;
+use crate::look::theme::Role;
 use crate::widgets::cell::fit;
 
 use super::screen::Screen;

@@ -3,7 +3,7 @@
 //! Invariant: the screen below the list uses the chosen theme already.
 
 use super::prelude::*;
-use crate::theme::Theme;
+use crate::look::theme::Theme;
 
 /// Width of the panel and of a theme's name.
 const WIDTH: u16 = 50;

@@ -3,7 +3,7 @@
 //! Invariant: a kept token looks the same with and without discarded drafts beside it; a control token is an end mark,
 //! never text. Lines through and under a token decorate its word, never the spaces before it.
 
-use crate::hit_map::PREFILL;
+use crate::app::place::hit_map::PREFILL;
 use draftscope_session::TranscriptToken;
 
 use super::grammar;

@@ -1,6 +1,6 @@
 //! The tour: a box that explains the lit pane.
 
-use crate::tour::{SECONDS, STOPS, stop};
+use crate::app::time::tour::{SECONDS, STOPS, stop};
 
 use super::prelude::*;
 use super::screens;

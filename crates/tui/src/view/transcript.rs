@@ -7,8 +7,8 @@
 use std::rc::Rc;
 
 use crate::app::Scroll;
-use crate::display::DisplayMode;
-use crate::hit_map::Hit;
+use crate::app::place::hit_map::Hit;
+use crate::look::display::DisplayMode;
 
 use super::hero;
 use super::prelude::*;

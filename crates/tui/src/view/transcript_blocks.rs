@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::app::App;
-use crate::display::DisplayMode;
+use crate::look::display::DisplayMode;
 use draftscope_protocol::{Branch, Lane, StopReason};
 use draftscope_session::Turn;
 

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use ratatui::text::Line;
 
-use crate::display::DisplayMode;
+use crate::look::display::DisplayMode;
 use crate::widgets::flow::{Flow, Tagged};
 use draftscope_protocol::Lane;
 use draftscope_session::text::Joiner;

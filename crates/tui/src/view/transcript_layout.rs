@@ -8,8 +8,8 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::display::DisplayMode;
-use crate::hit_map::PREFILL;
+use crate::app::place::hit_map::PREFILL;
+use crate::look::display::DisplayMode;
 use crate::widgets::flow::Tagged;
 use draftscope_protocol::StopReason;
 use draftscope_session::text::{self, Joiner};
@@ -384,7 +384,7 @@ fn caption(screen: Screen, turn: &Turn, lane: Lane, flow: &mut Flow) {
 mod tests {
     use super::*;
     use crate::app::App;
-    use crate::options::TuiOptions;
+    use crate::app::options::TuiOptions;
     use crate::view::transcript_cache::TranscriptCache;
     use draftscope_session::Timeline;
     use draftscope_session::fixture::{conversation, first_turn};

@@ -3,7 +3,7 @@
 //! Invariant: keys come from the keymap; with little room, lines are left out, the least useful first.
 
 use super::prelude::*;
-use crate::starters::STARTERS;
+use crate::app::talk::starters::STARTERS;
 
 /// What will be shown.
 const SEEN: [&str; 3] = [

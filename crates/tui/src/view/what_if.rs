@@ -3,7 +3,7 @@
 //! Invariant: the reply is computed from the recording when it is drawn; it says whether the recording sufficed and
 //! whether the text would still be the target's own.
 
-use crate::what_if_form::{Row, WhatIfForm};
+use crate::app::overlay::what_if_form::{Row, WhatIfForm};
 use draftscope_protocol::{Ability, Outcome, Piece};
 use draftscope_session::round_at::round_at;
 use draftscope_session::{Reply, what_if};

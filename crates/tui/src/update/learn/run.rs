@@ -1,10 +1,10 @@
 //! The runs of lessons: on the engine, or played from a recording where there is none.
 
-use crate::action::Action;
+use crate::app::place::page::Page;
+use crate::app::time::pace::Pace;
 use crate::app::{App, Overlay};
-use crate::line_input::LineInput;
-use crate::pace::Pace;
-use crate::page::Page;
+use crate::input::action::Action;
+use crate::input::line_input::LineInput;
 use draftscope_learn::lesson::{Run, drafted};
 use draftscope_protocol::{Ability, Baseline, Capabilities, Command, EventKind, Message, Prompt, Speaker};
 use draftscope_session::Timeline;

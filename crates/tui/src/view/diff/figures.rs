@@ -2,7 +2,7 @@
 //!
 //! Invariant: numbers are those of the whole speculative lane; a quotient without measurements is a dash.
 
-use crate::diff::Compared;
+use crate::other_screens::diff::Compared;
 use crate::view::prelude::*;
 use crate::view::values::number;
 use draftscope_protocol::RunSummary;

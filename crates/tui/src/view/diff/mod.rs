@@ -15,8 +15,8 @@ mod sides;
 mod tokens;
 
 use crate::app::Overlay;
-use crate::diff::Compared;
-use crate::plain_glyphs;
+use crate::other_screens::diff::Compared;
+use crate::terminal::plain_glyphs;
 
 use super::screen::MIN_SIZE;
 use super::transcript_cache::TranscriptCache;

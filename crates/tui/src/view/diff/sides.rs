@@ -2,7 +2,7 @@
 //!
 //! Invariant: a row that the recording lacks is reported as missing, not guessed.
 
-use crate::diff::Compared;
+use crate::other_screens::diff::Compared;
 use draftscope_session::{NEAR_TIE, Side};
 
 use super::NAMES;

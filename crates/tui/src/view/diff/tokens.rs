@@ -4,7 +4,7 @@
 //! Invariant: only pairs in view are laid out, and the chosen one is in view. The mark between the sides distinguishes
 //! the first difference from later ones, before which the texts already differ.
 
-use crate::diff::{Compared, Laid};
+use crate::other_screens::diff::{Compared, Laid};
 use crate::view::agreement::tokens;
 use crate::view::prelude::*;
 use draftscope_session::{Answer, Pair, Side};

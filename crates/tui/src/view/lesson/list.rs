@@ -1,7 +1,7 @@
 //! The list of lessons, with ticks, and the statements before and after them with what the user scored.
 
 use super::super::prelude::*;
-use crate::lesson_row::{ListRow, list_rows};
+use crate::app::learning::lesson_row::{ListRow, list_rows};
 use draftscope_learn::quiz::statements;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
