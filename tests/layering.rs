@@ -63,24 +63,35 @@ const TUI: &[Layer] = &[
     ("exports", &["mod"], &["terminal", "look", "input", "state", "view", "update", "loops"]),
 ];
 
-/// The state: what a user can set and look at, [`App`] itself, and what it does with a session.
+/// The state: its parts, `App`, which is made of them, and what it does with a session.
 const APP: &[Layer] = &[
-    ("places", &["place", "place::page", "place::filter", "place::hit_map", "place::marks", "place::search"], &[]),
-    ("time", &["time", "time::pace", "time::playback", "time::tour"], &["places"]),
-    ("learning", &["learning", "learning::lesson_row", "learning::quiz", "learning::study"], &[]),
-    ("requests", &["requests", "requests::pending_requests"], &[]),
-    ("talk", &["talk", "talk::starters"], &[]),
     (
         "overlays",
         &["overlay", "overlay::help_page", "overlay::panel_row", "overlay::setting_row", "overlay::what_if_form"],
         &[],
     ),
-    ("options", &["options", "look::theme_set"], &["places", "time"]),
-    ("app", &["mod"], &["places", "time", "learning", "requests", "talk", "overlays", "options"]),
+    (
+        "place",
+        &["place", "place::page", "place::filter", "place::hit_map", "place::marks", "place::search"],
+        &["overlays"],
+    ),
+    ("clock", &["clock", "clock::pace", "clock::playback", "clock::tour"], &["place"]),
+    ("talk", &["talk", "talk::starters"], &[]),
+    ("requests", &["requests", "requests::pending_requests"], &[]),
+    ("options", &["options", "look::theme_set"], &["place", "clock"]),
+    ("learning", &["learning", "learning::lesson_row", "learning::quiz", "learning::study"], &["clock", "options"]),
+    ("app", &["mod"], &["overlays", "place", "clock", "talk", "requests", "options", "learning"]),
     (
         "with a session",
-        &["look", "learning::lesson_run", "requests::answering", "talk::conversation", "talk::welcome", "time::pacing"],
-        &["places", "time", "talk", "options", "app"],
+        &[
+            "look",
+            "learning::lesson_run",
+            "requests::answering",
+            "talk::conversation",
+            "talk::welcome",
+            "clock::pacing",
+        ],
+        &["place", "clock", "talk", "options", "app"],
     ),
 ];
 

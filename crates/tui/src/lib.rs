@@ -37,14 +37,14 @@ mod view;
 mod widgets;
 
 pub use app::App;
+pub use app::clock::pace::Pace;
+pub use app::clock::playback::Playback;
 pub use app::options::{
     Exporter, FirstStart, Keep, KeepName, KeptProgress, Pictures, QuizFiles, Read, Recordings, Saver, ThemeKeeper,
     TuiOptions, UserLook, Write, WriteAs, WriteScreen, WriteText,
 };
 pub use app::place::hit_map::HitMap;
 pub use app::place::page::Page;
-pub use app::time::pace::Pace;
-pub use app::time::playback::Playback;
 pub use input::action::Action;
 pub use input::keymap::{Binding, Chord, Context, Keymap};
 pub use look::display::Marks;

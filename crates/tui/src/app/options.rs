@@ -7,9 +7,9 @@ use ratatui::buffer::Buffer;
 
 use draftscope_protocol::Event;
 
+use crate::app::clock::pace::Pace;
+use crate::app::clock::playback::Playback;
 use crate::app::place::page::Page;
-use crate::app::time::pace::Pace;
-use crate::app::time::playback::Playback;
 use crate::look::display::Marks;
 use crate::terminal::color_depth::ColorDepth;
 

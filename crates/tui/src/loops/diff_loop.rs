@@ -26,7 +26,7 @@ impl Compared {
                     self.input(&input);
                 }
             }
-            for ask in std::mem::take(&mut self.app.asks) {
+            for ask in std::mem::take(&mut self.app.requests.asks) {
                 match ask {
                     Ask::Suspend => guard.suspend()?,
                     Ask::Picture => {
@@ -54,9 +54,9 @@ impl Compared {
     }
 
     fn draw(&mut self, guard: &mut Guard) -> io::Result<()> {
-        let mut measured = (self.measured, self.app.hit_map.clone());
+        let mut measured = (self.measured, self.app.place.hit_map.clone());
         draw_whole(guard.terminal()?, |frame| measured = view::diff(self, frame))?;
-        (self.measured, self.app.hit_map) = measured;
+        (self.measured, self.app.place.hit_map) = measured;
         Ok(())
     }
 }

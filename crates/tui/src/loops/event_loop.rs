@@ -119,7 +119,7 @@ impl EventLoop {
 
     /// The source's own run, also while a recording or a lesson's run is shown.
     pub(crate) fn own(&self) -> &Timeline {
-        self.app.aside.as_ref().unwrap_or(&self.time)
+        self.app.learning.aside.as_ref().unwrap_or(&self.time)
     }
 
     /// Frames drawn so far.
@@ -129,7 +129,7 @@ impl EventLoop {
 
     /// How the run ended.
     pub(crate) fn ended(self) -> Ended {
-        let failure = self.own().live().failure().map(str::to_owned).or(self.app.lost);
+        let failure = self.own().live().failure().map(str::to_owned).or(self.app.requests.lost);
         let incomplete = || self.dropped.into_iter().next().map_or(Ended::Quit, Ended::Incomplete);
         failure.map_or_else(incomplete, Ended::Failed)
     }
@@ -203,7 +203,7 @@ impl EventLoop {
         if let Some(hit_map) = hit_map {
             self.app.set_hit_map(hit_map);
         }
-        if self.app.editor.settle() {
+        if self.app.talk.editor.settle() {
             let (time, app, view) = (&self.time, &self.app, &self.view);
             draw_whole(terminal, |frame| drop(view.draw(time, app, app.theme(), frame)))?;
         }
@@ -247,14 +247,14 @@ impl EventLoop {
 
     /// Sends a prompt as if it had been typed, in a conversation of its own.
     pub(crate) fn prompt(&mut self, text: &str) {
-        self.app.conversations.push(self.time.live().turns().len());
+        self.app.talk.conversations.push(self.time.live().turns().len());
         let commands = update::ask(&mut self.app, &self.time, text.to_owned());
         self.send(commands);
     }
 
     /// Answers the same prompt without showing anything.
     pub(crate) fn answer_unseen(&mut self, text: &str) -> Session {
-        self.app.conversations.push(self.time.live().turns().len());
+        self.app.talk.conversations.push(self.time.live().turns().len());
         let prompt = conversation::prompt(&self.app, self.time.live(), text.to_owned());
         let mut session = Session::new();
         self.send(vec![Command::Generate { prompt }]);
@@ -271,14 +271,14 @@ impl EventLoop {
     fn send(&mut self, commands: Vec<Command>) {
         for command in commands {
             // requests about a recording are not for the source
-            if !self.app.shows_recording() || command == Command::Shutdown {
+            if !self.app.learning.shows_recording() || command == Command::Shutdown {
                 self.send_one(command);
             }
         }
     }
 
     fn send_one(&mut self, command: Command) {
-        self.app.pending.note(&command);
+        self.app.requests.pending.note(&command);
         // A source that is gone closes its events.
         let _ = self.source.commands.send(command);
     }
@@ -313,14 +313,14 @@ impl EventLoop {
     /// The source has closed its channel: normal for a recording, a failure for a live engine.
     fn lose(&mut self) {
         self.is_open = false;
-        self.app.has_ended = true;
+        self.app.requests.has_ended = true;
         let header = self.own().live().header();
         if header.is_some_and(|header| !header.capabilities.can_generate) {
             self.app.toast = Some("the recording has ended".to_owned());
             return;
         }
         let why = take_panic().map_or(String::new(), |why| format!(": {why}"));
-        self.app.lost = Some(format!("The engine's thread ended without a word{why}"));
+        self.app.requests.lost = Some(format!("The engine's thread ended without a word{why}"));
     }
 
     /// After a source that takes prompts has begun: sends what the options ask for.
@@ -343,7 +343,7 @@ impl EventLoop {
                 Ok(None) | Err(_) => self.is_open = false,
             }
         }
-        if let Some(end) = self.own().live().end().filter(|_| self.app.lost.is_none()) {
+        if let Some(end) = self.own().live().end().filter(|_| self.app.requests.lost.is_none()) {
             self.apply(end);
         }
         self.dropped.extend(self.consumers.finish());

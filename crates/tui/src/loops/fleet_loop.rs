@@ -32,9 +32,9 @@ impl FleetView {
                 is_new |= self.pass(u64::try_from(ms).unwrap_or(u64::MAX));
             }
             if std::mem::take(&mut is_new) {
-                let mut measured = self.app.hit_map.clone();
+                let mut measured = self.app.place.hit_map.clone();
                 draw_whole(guard.terminal()?, |frame| measured = view::fleet(&self, frame))?;
-                self.app.hit_map = measured;
+                self.app.place.hit_map = measured;
             }
             for input in inputs_within(TICK)? {
                 is_new = true;
@@ -43,7 +43,7 @@ impl FleetView {
                     _ => {}
                 }
             }
-            for ask in std::mem::take(&mut self.app.asks) {
+            for ask in std::mem::take(&mut self.app.requests.asks) {
                 match ask {
                     Ask::Suspend => guard.suspend()?,
                     Ask::Picture => {

@@ -65,7 +65,7 @@ impl Player {
         }
         let options = TuiOptions { page: Page::Learn, depth: ColorDepth::True, ..TuiOptions::default() };
         let mut app = App::new(TuiOptions { recordings: Some(recordings), ..options });
-        app.lessons = vec![entry.clone()];
+        app.learning.lessons = vec![entry.clone()];
         app.follow(time.live());
         Self { time, app, view: View::default(), columns }
     }
@@ -76,9 +76,9 @@ impl Player {
     }
 
     fn play(&mut self, entry: &Entry, index: usize) -> PlayedStep {
-        if self.app.lesson.lesson.is_none() || self.app.lesson.step != index {
-            self.app.lesson = Study { lesson: Some(0), ..Study::default() };
-            self.app.lesson.begin(index, &self.app.lessons);
+        if self.app.learning.study.lesson.is_none() || self.app.learning.study.step != index {
+            self.app.learning.study = Study { lesson: Some(0), ..Study::default() };
+            self.app.learning.study.begin(index, &self.app.learning.lessons);
         }
         let step = &entry.lesson.step[index];
         let mut frames = Vec::new();
@@ -93,12 +93,12 @@ impl Player {
             self.reach(step, goal, &mut frames);
         }
         if let Some(solution) = step.task.as_ref().and_then(|task| task.solution) {
-            self.app.lesson.sliders = solution;
+            self.app.learning.study.sliders = solution;
         }
         let shown = entry.lesson.shown(index, self.time.shown());
         let mut answered = None;
         if let Some(right) = shown.right {
-            self.app.lesson.choice = right;
+            self.app.learning.study.choice = right;
             self.act(Action::Open);
             answered = self.picture().filter(|picture| frames.last() != Some(picture));
         }

@@ -74,20 +74,20 @@ impl Compared {
 
     /// Where keys go now.
     pub(crate) fn context(&self) -> Context {
-        if self.app.overlay.is_some() { self.app.context() } else { Context::Diff }
+        if self.app.place.overlay.is_some() { self.app.context() } else { Context::Diff }
     }
 
     /// Whether the user has quit.
     #[must_use]
     pub fn quits(&self) -> bool {
-        self.app.quits
+        self.app.leaving.quits
     }
 
     /// Handles a key.
     pub fn press(&mut self, key: KeyEvent) {
         match self.app.keymap.action(self.context(), key) {
             Some(action) => self.update(action),
-            None => match &mut self.app.overlay {
+            None => match &mut self.app.place.overlay {
                 Some(Overlay::Palette(entry)) => drop(entry.input(key)),
                 Some(Overlay::Help(help)) => help.input(key),
                 _ => {}
@@ -98,7 +98,7 @@ impl Compared {
     /// Performs an action.
     pub fn update(&mut self, action: Action) {
         self.app.toast = None;
-        match self.app.overlay.take() {
+        match self.app.place.overlay.take() {
             Some(Overlay::Help(help)) => self.app.in_help(help, action),
             Some(Overlay::Palette(entry)) => self.palette(entry, action),
             _ => self.go(action),
@@ -122,8 +122,8 @@ impl Compared {
                 Some(turn) => self.show(turn),
                 None => self.app.toast = Some("this is the first turn".to_owned()),
             },
-            Action::Help => self.app.overlay = Some(Overlay::Help(HelpPage::default())),
-            Action::Palette => self.app.overlay = Some(Overlay::Palette(LineInput::default())),
+            Action::Help => self.app.place.overlay = Some(Overlay::Help(HelpPage::default())),
+            Action::Palette => self.app.place.overlay = Some(Overlay::Palette(LineInput::default())),
             Action::Leave | Action::FocusNext | Action::FocusPrevious => {}
             _ if self.app.on_every_screen(action) => {}
             _ => self.app.toast = Some("two recordings are compared here: there is nothing to do that to".to_owned()),
@@ -164,14 +164,14 @@ impl Compared {
             Action::Down => entry.choice = (entry.choice + 1).min(found.len().saturating_sub(1)),
             _ => {}
         }
-        self.app.overlay = Some(Overlay::Palette(entry));
+        self.app.place.overlay = Some(Overlay::Palette(entry));
     }
 
     pub(crate) fn click(&mut self, y: u16) {
         let (rows, top, first) = self.measured;
         let place = usize::from(y.saturating_sub(first));
         let last = self.laid().map_or(0, |turn| turn.pairs.len());
-        if y >= first && place < rows && top + place < last && self.app.overlay.is_none() {
+        if y >= first && place < rows && top + place < last && self.app.place.overlay.is_none() {
             self.row = top + place;
         }
     }

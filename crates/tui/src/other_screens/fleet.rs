@@ -78,7 +78,7 @@ impl FleetView {
     /// Whether the user has left.
     #[must_use]
     pub fn quits(&self) -> bool {
-        self.app.quits
+        self.app.leaving.quits
     }
 
     /// Whether a condition held for as long as it asks for.
@@ -137,11 +137,11 @@ impl FleetView {
 
     /// A key.
     pub fn press(&mut self, key: KeyEvent) {
-        let context = if self.app.overlay.is_some() { self.app.context() } else { Context::Watch };
+        let context = if self.app.place.overlay.is_some() { self.app.context() } else { Context::Watch };
         match self.app.keymap.action(context, key) {
             Some(action) => self.update(action),
             None => {
-                if let Some(Overlay::Help(help)) = &mut self.app.overlay {
+                if let Some(Overlay::Help(help)) = &mut self.app.place.overlay {
                     help.input(key);
                 }
             }
@@ -150,7 +150,7 @@ impl FleetView {
 
     pub(crate) fn update(&mut self, action: Action) {
         self.app.toast = None;
-        match self.app.overlay.take() {
+        match self.app.place.overlay.take() {
             Some(Overlay::Help(help)) => self.app.in_help(help, action),
             _ => self.go(action),
         }
@@ -163,7 +163,7 @@ impl FleetView {
             Action::Down => self.chosen = (self.chosen + 1).min(last),
             Action::Top => self.chosen = 0,
             Action::Follow => self.chosen = last,
-            Action::Help => self.app.overlay = Some(Overlay::Help(HelpPage::default())),
+            Action::Help => self.app.place.overlay = Some(Overlay::Help(HelpPage::default())),
             Action::Leave => {}
             _ if self.past.is_some() && self.travel(action) => {}
             _ if self.app.on_every_screen(action) => {}

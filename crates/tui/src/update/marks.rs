@@ -25,18 +25,18 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<
             vec![Command::Bookmark { round, turn, label: String::new() }]
         }
         _ => {
-            app.overlay = Some(Overlay::Note(LineInput::note(), about(app, time)));
+            app.place.overlay = Some(Overlay::Note(LineInput::note(), about(app, time)));
             Vec::new()
         }
     }
 }
 
 fn takes_marks(app: &App, live: &Session) -> bool {
-    !app.shows_recording()
+    !app.learning.shows_recording()
         && live.header().is_some()
         && live.failure().is_none()
-        && app.lost.is_none()
-        && !app.has_ended
+        && app.requests.lost.is_none()
+        && !app.requests.has_ended
 }
 
 /// The place that a mark is about: the shown round, or the prompt's pass.

@@ -49,7 +49,7 @@ pub fn press(app: &mut App, time: &mut Timeline, key: KeyEvent) -> Vec<Command> 
 
 /// The character that a key types into the prompt, where it does nothing else.
 pub(super) fn typed(app: &App, key: KeyEvent) -> Option<char> {
-    let is_plain = app.overlay.is_none() && app.tour.is_none() && app.is_typing();
+    let is_plain = app.place.overlay.is_none() && app.clock.tour.is_none() && app.is_typing();
     match key.code {
         KeyCode::Char(c)
             if is_plain && !c.is_control() && !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) =>
@@ -63,26 +63,26 @@ pub(super) fn typed(app: &App, key: KeyEvent) -> Option<char> {
 /// Characters that were typed into the prompt one after the other.
 pub(super) fn type_text(app: &mut App, text: &str) {
     app.toast = None;
-    app.editor.type_text(text);
+    app.talk.editor.type_text(text);
 }
 
 /// Pasted text goes into the prompt from every page; it never sends.
 pub fn paste(app: &mut App, time: &mut Timeline, text: &str) {
     tour::end(app, time);
-    if app.is_recording {
+    if app.clock.is_recording {
         app.toast = Some(navigation::NO_PROMPT.to_owned());
         return;
     }
-    app.overlay = None;
-    app.page = Page::Chat;
-    app.pane = Pane::Prompt;
-    app.editor.paste(text);
+    app.place.overlay = None;
+    app.place.page = Page::Chat;
+    app.place.pane = Pane::Prompt;
+    app.talk.editor.paste(text);
 }
 
 /// Performs an action.
 pub fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command> {
     app.toast = None;
-    if app.overlay.is_some() {
+    if app.place.overlay.is_some() {
         match overlay::update(app, time, action) {
             overlay::Done::Yes(commands) => return commands,
             overlay::Done::Run(action) => return update(app, time, action),
@@ -93,7 +93,7 @@ pub fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command
         app.toast = Some(why);
         return Vec::new();
     }
-    if app.page == Page::Learn
+    if app.place.page == Page::Learn
         && let Some(commands) = learn::update(app, time, action)
     {
         return commands;
@@ -111,7 +111,7 @@ pub fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command
             Vec::new()
         }
         Action::Demo => learn::demo(app, time),
-        Action::Leave if app.is_demo() => learn::demo(app, time),
+        Action::Leave if app.learning.is_demo() => learn::demo(app, time),
         Action::DraftLenUp
         | Action::DraftLenDown
         | Action::DialUp
@@ -197,7 +197,7 @@ fn refusal(session: &Session) -> Option<&'static str> {
 fn cannot_send(app: &App, session: &Session) -> Option<String> {
     if app.is_busy(session) && !plain::is_all(session) {
         Some(still_answering(app))
-    } else if session.failure().is_some() || app.lost.is_some() {
+    } else if session.failure().is_some() || app.requests.lost.is_some() {
         Some("the engine has stopped; quit and start again".to_owned())
     } else {
         refusal(session).map(str::to_owned)
@@ -211,18 +211,18 @@ fn still_answering(app: &App) -> String {
 fn send(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     if time.live().draft_asked().is_some() {
         time.follow();
-        return vec![Command::ProposeDraft { text: app.editor.take() }];
+        return vec![Command::ProposeDraft { text: app.talk.editor.take() }];
     }
-    if app.editor.text().trim().is_empty() {
+    if app.talk.editor.text().trim().is_empty() {
         return Vec::new();
     }
     if let Some(refusal) = cannot_send(app, time.live()) {
         return app.say(refusal);
     }
     // what the user asks is no part of a lesson
-    let mut commands = if app.runs_lesson { learn::end_run(app, time) } else { Vec::new() };
+    let mut commands = if app.learning.runs_lesson { learn::end_run(app, time) } else { Vec::new() };
     time.follow();
-    let text = app.editor.take();
+    let text = app.talk.editor.take();
     commands.extend(generate(app, time.live(), text));
     commands
 }
@@ -233,7 +233,7 @@ pub(super) fn greet(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     app.toast.take_if(|toast| toast == STILL_LOADING);
     let session = time.live();
     let mut commands = Vec::new();
-    if app.split {
+    if app.place.split {
         commands.extend(settings::race(app, session));
     }
     if let Some(text) = app.options.initial_prompt.take() {
@@ -252,14 +252,14 @@ fn generate(app: &mut App, session: &Session, text: String) -> Vec<Command> {
     let is_typed = app.is_typing();
     watch(app, session);
     app.await_answer(session, text.clone());
-    app.awaiting.iter_mut().for_each(|sent| sent.is_typed = is_typed);
+    app.requests.awaiting.iter_mut().for_each(|sent| sent.is_typed = is_typed);
     let generate = Command::Generate { prompt: conversation::prompt(app, session, text) };
     // a pause that a lesson made belongs to the lesson
-    let lesson_holds = std::mem::take(&mut app.lesson.holds);
+    let lesson_holds = std::mem::take(&mut app.learning.study.holds);
     match lesson_holds {
         // a pace steps through the answer from its first phase
-        _ if app.plays && !app.pending.is_held(session) => vec![Command::Pause, generate],
-        true if !app.plays => vec![Command::Resume, generate],
+        _ if app.clock.plays && !app.requests.pending.is_held(session) => vec![Command::Pause, generate],
+        true if !app.clock.plays => vec![Command::Resume, generate],
         _ => vec![generate],
     }
 }
@@ -268,17 +268,17 @@ fn generate(app: &mut App, session: &Session, text: String) -> Vec<Command> {
 fn watch(app: &mut App, session: &Session) {
     navigation::follow_live(app);
     if app.is_typing() {
-        app.pane = Pane::Answer; // keys stay keys until the user goes to the prompt
+        app.place.pane = Pane::Answer; // keys stay keys until the user goes to the prompt
     }
-    app.stop_sent = false;
-    app.holds = false;
-    app.plays = !app.pace.is_full();
+    app.requests.stop_sent = false;
+    app.clock.holds = false;
+    app.clock.plays = !app.clock.pace.is_full();
     app.notices_read = session.notices_seen();
 }
 
 fn toggle_split(app: &mut App, session: &Session) -> Vec<Command> {
-    app.split = !app.split;
-    match app.split {
+    app.place.split = !app.place.split;
+    match app.place.split {
         _ if !can_generate(session) => Vec::new(),
         true => settings::race(app, session),
         false => settings::end_race(app, session),
@@ -287,7 +287,7 @@ fn toggle_split(app: &mut App, session: &Session) -> Vec<Command> {
 
 /// The text to copy: the shown answer.
 fn copied(app: &App, session: &Session) -> Option<String> {
-    let turn = app.selected.and_then(|at| session.turns().get(at.turn)).or_else(|| session.turn())?;
+    let turn = app.place.selected.and_then(|at| session.turns().get(at.turn)).or_else(|| session.turn())?;
     let text = turn.answer(draftscope_protocol::Lane::Speculative).text();
     // a terminal into which it is pasted would obey the other characters
     let text: String = text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();

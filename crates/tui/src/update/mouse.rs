@@ -11,18 +11,18 @@ use super::{navigation, seek, tour};
 
 /// A click at a cell of the screen.
 pub(crate) fn click(app: &mut App, time: &mut Timeline, x: u16, y: u16) -> Vec<Command> {
-    if app.overlay.is_some() {
+    if app.place.overlay.is_some() {
         return Vec::new();
     }
     let under = |hit: &&Hit| hit.area.contains((x, y).into());
-    let Some(target) = app.hit_map.hits.iter().rev().find(under).map(|hit| hit.target) else {
+    let Some(target) = app.place.hit_map.hits.iter().rev().find(under).map(|hit| hit.target) else {
         return Vec::new();
     };
     tour::end(app, time);
     app.toast = None;
     match target {
         Target::Page(page) => app.go_to(page),
-        Target::Pane(pane) => app.pane = pane,
+        Target::Pane(pane) => app.place.pane = pane,
         Target::Starter(index) => app.take_starter(index),
         Target::Token { turn, round, column } => {
             let answer = time.shown().turns().get(turn).map(|turn| turn.answer(Lane::Speculative));
@@ -44,9 +44,9 @@ pub(crate) fn click(app: &mut App, time: &mut Timeline, x: u16, y: u16) -> Vec<C
 
 /// Selects; a click on what is selected opens it.
 fn pick(app: &mut App, at: RoundAt, column: Option<usize>, pane: Pane) {
-    let again = app.selected == Some(at) && app.cell == column;
+    let again = app.place.selected == Some(at) && app.place.cell == column;
     navigation::choose(app, at, column);
-    app.pane = pane;
+    app.place.pane = pane;
     if again {
         app.go_to(crate::app::place::page::Page::Inspect);
     }

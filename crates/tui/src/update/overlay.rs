@@ -31,16 +31,16 @@ pub(super) enum Done {
 /// Handles a key that is not bound.
 pub(super) fn type_key(app: &mut App, time: &Timeline, key: KeyEvent) {
     let mut found = None;
-    if app.overlay.is_none() && app.is_typing() {
+    if app.place.overlay.is_none() && app.is_typing() {
         app.toast = None;
-        app.editor.input(key);
+        app.talk.editor.input(key);
         return;
     }
-    if app.overlay.is_none() && !app.is_recording {
+    if app.place.overlay.is_none() && !app.clock.is_recording {
         no_key(app, key);
         return;
     }
-    match &mut app.overlay {
+    match &mut app.place.overlay {
         Some(Overlay::Palette(entry) | Overlay::Note(entry, _) | Overlay::GoTo(entry) | Overlay::Draft(entry)) => {
             app.toast = None;
             entry.input(key);
@@ -68,13 +68,15 @@ fn no_key(app: &mut App, key: KeyEvent) {
 }
 
 pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Done {
-    let Some(overlay) = app.overlay.take() else {
+    let Some(overlay) = app.place.overlay.take() else {
         return Done::No;
     };
     if action == Action::Leave {
         match overlay {
             Overlay::Themes(before) => app.choose_theme(before),
-            Overlay::Help(help) if help.search.is_some() => app.overlay = Some(Overlay::Help(HelpPage::default())),
+            Overlay::Help(help) if help.search.is_some() => {
+                app.place.overlay = Some(Overlay::Help(HelpPage::default()))
+            }
             _ => {}
         }
         return Done::Yes(Vec::new());
@@ -106,7 +108,7 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Done
 /// The answer to whether to leave a session that is not saved.
 fn leaving(app: &mut App, action: Action) -> Done {
     match action {
-        Action::Save => app.asks.push(Ask::SaveAndQuit),
+        Action::Save => app.requests.asks.push(Ask::SaveAndQuit),
         Action::Quit | Action::StopOrQuit => return Done::Yes(quit::at_once(app)),
         _ => return below(app, Overlay::Quit, action),
     }
@@ -115,7 +117,7 @@ fn leaving(app: &mut App, action: Action) -> Done {
 
 /// Restores the overlay: only actions that concern no overlay are passed on.
 pub(super) fn keep(app: &mut App, overlay: Overlay) -> Done {
-    app.overlay = Some(overlay);
+    app.place.overlay = Some(overlay);
     Done::Yes(Vec::new())
 }
 
@@ -138,12 +140,12 @@ pub(super) fn below(app: &mut App, overlay: Overlay, action: Action) -> Done {
         return keep(app, overlay);
     }
     // what is below must not open or close anything: none of these does
-    app.overlay = Some(overlay);
+    app.place.overlay = Some(overlay);
     Done::No
 }
 
 fn help(app: &mut App, mut help: HelpPage, action: Action) -> Done {
-    let (page, last) = (app.hit_map.page.max(2) - 1, app.hit_map.help_max);
+    let (page, last) = (app.place.hit_map.page.max(2) - 1, app.place.hit_map.help_max);
     match action {
         Action::Help if help.search.is_none() => return Done::Yes(Vec::new()),
         Action::Palette => return Done::Run(action),
@@ -175,7 +177,7 @@ fn search(app: &mut App, session: &Session, entry: LineInput, action: Action) ->
         Action::Up => false,
         _ => return below(app, Overlay::Search(entry), action),
     };
-    let from = app.selected.map(|at| (at, app.cell));
+    let from = app.place.selected.map(|at| (at, app.place.cell));
     match search::find(session, entry.text(), from, forward) {
         Some((at, cell)) => navigation::choose(app, at, cell),
         None => app.toast = Some("not found".to_owned()),
@@ -237,7 +239,7 @@ fn ask_engine(app: &mut App, time: &mut Timeline, form: &WhatIfForm) -> Vec<Comm
     if runs_again {
         // the reply is that one round
         commands.push(Command::StepRound);
-        app.plays = false;
+        app.clock.plays = false;
         let (on, back) = (app.key(Action::PauseResume), app.key(Action::ReturnBranch));
         let ended = if sent[0] == Command::Stop { " to the answer that it ended, which goes on" } else { "" };
         app.toast = Some(format!("the engine was asked: this round is its reply; {on} goes on, {back} returns{ended}"));
@@ -306,7 +308,7 @@ fn changed_settings(app: &mut App, live: &Session, (wanted, index): (Settings, u
     }
     if !commands.is_empty() {
         settings::want(app, live, wanted);
-        app.lent.insert(index, (before, wanted));
+        app.talk.lent.insert(index, (before, wanted));
     }
     commands
 }

@@ -62,7 +62,7 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<
         }
         Action::ScrubForward => forward(app, time, part),
         _ => {
-            app.overlay = Some(Overlay::GoTo(LineInput::default()));
+            app.place.overlay = Some(Overlay::GoTo(LineInput::default()));
             Vec::new()
         }
     }
@@ -99,13 +99,13 @@ pub(super) fn go_to(app: &mut App, time: &mut Timeline, text: &str) -> Option<Ve
 /// How long the run is, as far as known.
 fn length_us(app: &App, time: &Timeline) -> u64 {
     let recorded = time.live().header().and_then(|header| header.capabilities.ends_at_us);
-    let end_us = recorded.filter(|_| app.is_recording).unwrap_or_default().max(time.live().at_us());
+    let end_us = recorded.filter(|_| app.clock.is_recording).unwrap_or_default().max(time.live().at_us());
     end_us.saturating_sub(time.origin_us())
 }
 
 /// Whether a recording can be asked for more.
 fn has_more(app: &App) -> bool {
-    app.is_recording && app.aside.is_none() && !app.has_ended
+    app.clock.is_recording && app.learning.aside.is_none() && !app.requests.has_ended
 }
 
 /// Goes to a time of the run.
@@ -145,7 +145,7 @@ fn to_round(app: &mut App, time: &mut Timeline, round: u32) -> Vec<Command> {
     }
     let newest = rounds(time.live()).next_back().and_then(|at| round_at(time.live(), at)).map_or(0, |r| r.round);
     time.follow();
-    app.holds = false;
+    app.clock.holds = false;
     navigation::follow_live(app);
     let again = (round <= newest).then_some(Command::SkipTo { at_us: 0 });
     again.into_iter().chain([Command::SkipToNext { landmark: Landmark::Round(round) }]).collect()
@@ -179,8 +179,8 @@ pub(super) fn ask(app: &mut App, time: &mut Timeline, landmark: Landmark) -> Vec
         return app.say("there is none");
     }
     time.follow();
-    app.plays = false;
-    app.holds = false; // it holds where it finds one
+    app.clock.plays = false;
+    app.clock.holds = false; // it holds where it finds one
     navigation::follow_live(app);
     vec![Command::SkipToNext { landmark }]
 }
@@ -201,7 +201,7 @@ pub(super) fn recording(app: &mut App, time: &mut Timeline, action: Action) -> V
         return app.say(format!("this is the {end} of {of} recordings"));
     };
     time.follow();
-    (app.plays, app.holds) = (false, false);
+    (app.clock.plays, app.clock.holds) = (false, false);
     navigation::follow_live(app);
     vec![Command::PlayListed { number }]
 }

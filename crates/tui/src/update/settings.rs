@@ -1,11 +1,11 @@
 //! Settings: by a key of their own, and in the panel.
 
 use crate::app::App;
+use crate::app::clock::pace::Pace;
 use crate::app::overlay::panel_row::PanelRow;
 use crate::app::overlay::setting_row::{SettingRow, neighbour};
 use crate::app::place::page::Page;
 use crate::app::talk::conversation::{self, Point};
-use crate::app::time::pace::Pace;
 use crate::input::action::Action;
 use draftscope_protocol::{Ability, Baseline, Command, DraftLenMode, DrafterKind, Lane, Rival, Settings};
 use draftscope_session::{Session, Timeline};
@@ -59,7 +59,7 @@ fn take_dial(app: &mut App, session: &Session) -> Vec<Command> {
 /// comparison; a second call ends the race.
 pub(super) fn hold_against(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     let session = time.live();
-    let dead = session.failure().is_some() || app.lost.is_some();
+    let dead = session.failure().is_some() || app.requests.lost.is_some();
     if let Some(refusal) = super::refusal(session).or(dead.then_some("the engine has stopped; quit and start again")) {
         return app.say(refusal);
     }
@@ -103,9 +103,9 @@ pub(super) fn turn_row(app: &mut App, session: &Session, row: PanelRow, up: bool
         PanelRow::Run(setting) => return turn(app, session, setting, up),
         PanelRow::Experts => {}
         PanelRow::Theme => app.turn_theme(up),
-        PanelRow::Autosave => app.autosave = !app.autosave,
+        PanelRow::Autosave => app.leaving.autosave = !app.leaving.autosave,
         PanelRow::Pace => {
-            let pace = neighbour(&Pace::CHOICES, app.pace, up);
+            let pace = neighbour(&Pace::CHOICES, app.clock.pace, up);
             return super::time::set_pace(app, session, pace);
         }
     }
@@ -154,7 +154,7 @@ pub(super) fn oppose(app: &mut App, session: &Session, row: usize, up: bool) -> 
 }
 
 pub(super) fn want(app: &mut App, session: &Session, settings: Settings) {
-    app.wanted = Some((*session.settings(), settings));
+    app.requests.wanted = Some((*session.settings(), settings));
 }
 
 /// Asks for the plain lane to run to its end while the split view is on show, unless it does.
@@ -163,7 +163,7 @@ pub(super) fn race(app: &mut App, session: &Session) -> Vec<Command> {
     if settings.baseline == Baseline::Race {
         return Vec::new();
     }
-    app.before_race = Some(settings.baseline);
+    app.requests.before_race = Some(settings.baseline);
     settings.baseline = Baseline::Race;
     want(app, session, settings);
     app.toast = Some(format!(
@@ -176,7 +176,7 @@ pub(super) fn race(app: &mut App, session: &Session) -> Vec<Command> {
 /// Has plain decoding measured as it was before the race, unless somebody has set something else since.
 pub(super) fn end_race(app: &mut App, session: &Session) -> Vec<Command> {
     let mut settings = app.settings(session);
-    let Some(baseline) = app.before_race.take().filter(|_| settings.baseline == Baseline::Race) else {
+    let Some(baseline) = app.requests.before_race.take().filter(|_| settings.baseline == Baseline::Race) else {
         return Vec::new();
     };
     settings.baseline = baseline;

@@ -38,7 +38,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
         let bottom = match lane {
             Lane::Speculative => Some(transcript::legend(screen, area.width)),
             // the table above says it
-            _ if screen.app.page == Page::Compare && !screen.app.is_zoomed => None,
+            _ if screen.app.place.page == Page::Compare && !screen.app.place.is_zoomed => None,
             _ => agreement::meter(screen, *lane, area.width),
         };
         let block = match bottom {
@@ -97,7 +97,7 @@ impl<'a> Sheet<'a> {
     fn of(screen: Screen<'a>, turn: &'a Turn, lanes: &[Lane], width: u16) -> Self {
         let same = |other: &Turn| other.number == turn.number;
         let index = screen.session.turns().iter().rposition(same).unwrap_or(0);
-        let (timeline, run) = (screen.app.timelines, screen.time.runs());
+        let (timeline, run) = (screen.app.clock.timelines, screen.time.runs());
         let key = Key { timeline, run, turn: index, lanes: lanes.to_vec(), width };
         Self { screen, turn, index, laid: screen.lines.aligned.lay_out(turn, key) }
     }
@@ -105,7 +105,7 @@ impl<'a> Sheet<'a> {
     /// The top row, from where the user scrolled.
     fn top(&self, height: usize) -> usize {
         let max_top = self.laid.rows().saturating_sub(height);
-        match (self.screen.app.scroll, self.screen.app.selected) {
+        match (self.screen.app.place.scroll, self.screen.app.place.selected) {
             (Scroll::Top(top), _) => top.min(max_top),
             (Scroll::Selected, Some(at)) if at.turn == self.index => {
                 let answer = self.turn.answer(Lane::Speculative);
@@ -145,9 +145,9 @@ impl<'a> Sheet<'a> {
 
     /// Whether a slot belongs to the selected round, and whether it is the selected token.
     fn selection(&self, slot: usize) -> Option<bool> {
-        let at = self.screen.app.selected.filter(|at| at.turn == self.index)?;
+        let at = self.screen.app.place.selected.filter(|at| at.turn == self.index)?;
         let (round, column) = self.token(slot)?;
-        (round == at.round).then_some(self.screen.app.cell == Some(column))
+        (round == at.round).then_some(self.screen.app.place.cell == Some(column))
     }
 
     fn style(&self, lane: Lane, slot: usize) -> Style {

@@ -25,7 +25,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         put(wrapped(&text, inner.width, screen.theme[Role::TextDim]), inner, frame);
         return;
     };
-    let column = screen.app.cell.unwrap_or_else(|| round.deciding_column()).min(round.columns() - 1);
+    let column = screen.app.place.cell.unwrap_or_else(|| round.deciding_column()).min(round.columns() - 1);
     let [drafter, target] = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(area);
     drafters(screen, round, column, drafter, frame);
     targets(screen, round, column, target, frame);

@@ -34,13 +34,13 @@ pub(crate) fn render(view: &FleetView, frame: &mut Frame) -> HitMap {
     let (app, lines) = (&view.app, TranscriptCache::default());
     let screen = Screen { time: &view.time, session: view.time.shown(), app, theme: app.theme(), lines: &lines };
     let area = frame.area();
-    let mut measured = HitMap { page: area.height.saturating_sub(4).into(), ..app.hit_map.clone() };
+    let mut measured = HitMap { page: area.height.saturating_sub(4).into(), ..app.place.hit_map.clone() };
     frame.buffer_mut().set_style(area, screen.theme[Role::Text]);
     if area.width < MIN_SIZE.0 || area.height < MIN_SIZE.1 {
         screens::too_small(screen, area, frame);
     } else {
         main(screen, view, area, frame);
-        if let Some(Overlay::Help(help)) = &app.overlay {
+        if let Some(Overlay::Help(help)) = &app.place.overlay {
             measured.help_max = help::render(screen, (Context::Watch, help), area, frame);
         }
     }

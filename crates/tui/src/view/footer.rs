@@ -78,8 +78,8 @@ fn hints(screen: Screen, context: Context, width: usize) -> Line<'static> {
     let is_apt = |action: &&Action| match action {
         _ if !can(screen, **action) => false,
         Action::RecordingNext => is_listed,
-        Action::Open => screen.app.page != Page::Inspect || context != Context::Browse, // it is open
-        Action::EditPrompt => !screen.app.opens_prompt(screen.time),                    // so does the key that opens
+        Action::Open => screen.app.place.page != Page::Inspect || context != Context::Browse, // it is open
+        Action::EditPrompt => !screen.app.opens_prompt(screen.time), // so does the key that opens
         _ => true,
     };
     let key = |action| {
@@ -99,7 +99,7 @@ fn hints(screen: Screen, context: Context, width: usize) -> Line<'static> {
             None if is_welcome && *action == Action::HistoryNext => {
                 key(*action).map(|(key, _)| (key, "a starter prompt".to_owned()))
             }
-            None if *action == Action::ToggleSplit && screen.app.split => {
+            None if *action == Action::ToggleSplit && screen.app.place.split => {
                 key(*action).map(|(key, _)| (key, "end the race".to_owned()))
             }
             None if *action == Action::Open && screen.app.opens_prompt(screen.time) => {
@@ -138,7 +138,7 @@ pub(super) fn of_page(screen: Screen) -> impl Iterator<Item = Action> {
 fn mode(screen: Screen, context: Context) -> Option<Span<'static>> {
     let says = match context {
         Context::Prompt => " Typing:",
-        Context::Browse if screen.app.page == Page::Chat && !screen.app.is_recording => " Keys:",
+        Context::Browse if screen.app.place.page == Page::Chat && !screen.app.clock.is_recording => " Keys:",
         _ => return None,
     };
     Some(Span::styled(says, screen.theme[Role::PanelFocused]))
@@ -147,11 +147,11 @@ fn mode(screen: Screen, context: Context) -> Option<Span<'static>> {
 /// In the lessons: what the list takes, a step of words, one that asks, and one whose run is on show.
 fn lessons(screen: Screen) -> &'static [Action] {
     use Action::{BackRound, Down, Help, Leave, Open, PauseResume, StepPhase, StopOrQuit, Up, ViewChat};
-    let study = &screen.app.lesson;
-    let Some((_, step)) = study.at(&screen.app.lessons) else {
+    let study = &screen.app.learning.study;
+    let Some((_, step)) = study.at(&screen.app.learning.lessons) else {
         return &[Up, Down, Open, Help, ViewChat, StopOrQuit];
     };
-    let has_run = study.run(&screen.app.lessons).is_some_and(|run| run.turn(screen.session).is_some());
+    let has_run = study.run(&screen.app.learning.lessons).is_some_and(|run| run.turn(screen.session).is_some());
     match step.choices.is_empty() && step.task.is_none() {
         _ if has_run => &[Up, Down, Open, Leave, PauseResume, StepPhase, BackRound, Help, StopOrQuit, ViewChat],
         true => &[Open, Leave, Help, ViewChat, StopOrQuit],
@@ -186,7 +186,7 @@ fn actions(context: Context, screen: Screen) -> &'static [Action] {
     let live = screen.time.live();
     match context {
         // any other key ends the tour, and these do what they say
-        _ if screen.app.tour.is_some() => &[Help, Palette, StopOrQuit],
+        _ if screen.app.clock.tour.is_some() => &[Help, Palette, StopOrQuit],
         Context::Prompt if screen.app.is_welcome(live) => {
             &[Send, HistoryNext, ViewLearn, Demo, Tour, Help, Palette, StopOrQuit, Newline]
         }
@@ -200,7 +200,7 @@ fn actions(context: Context, screen: Screen) -> &'static [Action] {
         Context::Quit => &[Save, Quit, Leave],
         Context::Panel
             if matches!(
-                screen.app.overlay,
+                screen.app.place.overlay,
                 Some(Overlay::Export(_) | Overlay::Themes(_) | Overlay::SentPrompt(_) | Overlay::Why)
             ) =>
         {
@@ -211,12 +211,12 @@ fn actions(context: Context, screen: Screen) -> &'static [Action] {
         Context::Quiz => quiz(screen),
         Context::Diff => &[DivergenceNext, TurnNext, Up, Down, Help, Quit],
         Context::Watch => &[Up, Down, Help, Quit],
-        Context::Browse | Context::Global if screen.app.page == Page::Learn => lessons(screen),
-        Context::Browse | Context::Global if screen.app.presents => PRESENTER,
-        Context::Browse | Context::Global if screen.app.is_demo() => {
+        Context::Browse | Context::Global if screen.app.place.page == Page::Learn => lessons(screen),
+        Context::Browse | Context::Global if screen.app.place.presents => PRESENTER,
+        Context::Browse | Context::Global if screen.app.learning.is_demo() => {
             &[PauseResume, Slower, Faster, StepPhase, BackRound, Leave, RejectNext, GoTo, Help, WhatIf, StopOrQuit]
         }
-        Context::Browse | Context::Global if screen.app.is_recording => &[
+        Context::Browse | Context::Global if screen.app.clock.is_recording => &[
             RecordingNext,
             PauseResume,
             Slower,
@@ -247,11 +247,13 @@ fn actions(context: Context, screen: Screen) -> &'static [Action] {
             Help,
         ],
         // paused: keys for a round that stands still
-        Context::Browse | Context::Global if live.is_paused() && !screen.app.plays && screen.app.is_busy(live) => {
+        Context::Browse | Context::Global
+            if live.is_paused() && !screen.app.clock.plays && screen.app.is_busy(live) =>
+        {
             &[PauseResume, StepPhase, StepRound, BackRound, WhatIf, Left, Right, Open, Slower, Faster, StopOrQuit, Help]
         }
         Context::Browse | Context::Global if screen.app.is_busy(live) => busy(screen),
-        Context::Browse | Context::Global => match screen.app.page {
+        Context::Browse | Context::Global => match screen.app.place.page {
             Page::Chat if screen.app.opens_prompt(screen.time) => &[
                 Open,
                 Left,
@@ -298,8 +300,8 @@ fn quiz(screen: Screen) -> &'static [Action] {
     use Action::{
         Confirm, Down, Help, Leave, MarkAccepted, MarkNotReached, MarkRejected, NextVerdict, OpenLesson, Save, Up,
     };
-    match screen.app.quiz.stage {
-        Stage::Item if !screen.app.quiz.is_answered() => {
+    match screen.app.learning.quiz.stage {
+        Stage::Item if !screen.app.learning.quiz.is_answered() => {
             &[MarkAccepted, MarkRejected, MarkNotReached, NextVerdict, Up, Down, Confirm, Leave, Help]
         }
         Stage::Item => &[Confirm, OpenLesson, Leave, Help],
@@ -314,7 +316,7 @@ fn busy(screen: Screen) -> &'static [Action] {
         BackRound, DraftLenDown, DraftLenUp, Faster, Help, NextDisplay, NextFilter, Open, PauseResume, Settings,
         Slower, StepPhase, StepRound, StopOrQuit, WhatIf, Zoom,
     };
-    match screen.app.page {
+    match screen.app.place.page {
         Page::Rounds => {
             &[PauseResume, Slower, Faster, StepRound, BackRound, NextFilter, StopOrQuit, Help, WhatIf, Open]
         }

@@ -145,7 +145,7 @@ fn sections(screen: Screen, of: Context) -> Vec<Section> {
         }
         _ => {
             let here = footer::of_page(screen).filter(|action| !keys(screen, *action).is_empty());
-            let title = format!("Here, on the page {}", screen.app.page.name());
+            let title = format!("Here, on the page {}", screen.app.place.page.name());
             Section { title, entries: here.map(describe).collect() }
         }
     }];

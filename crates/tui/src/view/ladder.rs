@@ -14,7 +14,7 @@ use super::prelude::*;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     let found: Vec<RoundAt> = fitting(screen);
-    let title = format!(" Rounds: {} of {} · {} ", found.len(), count(screen), screen.app.filter.name());
+    let title = format!(" Rounds: {} of {} · {} ", found.len(), count(screen), screen.app.place.filter.name());
     let room = area.width.saturating_sub(title.width() as u16 + 3);
     let panel = screen.panel(title).title_right(hero::in_title(screen, room));
     let inner = framed(panel, area, frame);
@@ -80,7 +80,8 @@ fn count(screen: Screen) -> usize {
 }
 
 fn fitting(screen: Screen) -> Vec<RoundAt> {
-    let fits = |at: &RoundAt| screen.app.filter == Filter::All || screen.app.filter.fits_at(screen.session, *at);
+    let fits =
+        |at: &RoundAt| screen.app.place.filter == Filter::All || screen.app.place.filter.fits_at(screen.session, *at);
     rounds(screen.session).filter(fits).collect()
 }
 
@@ -88,7 +89,7 @@ fn fitting(screen: Screen) -> Vec<RoundAt> {
 fn in_view(screen: Screen, all: &[RoundAt], height: usize) -> Vec<Item> {
     let begins = |index: usize| index == 0 || all[index - 1].turn != all[index].turn;
     let has_turns = screen.session.turns().len() > 1;
-    let selected = screen.app.selected.map(|at| all.partition_point(|other| *other < at).min(all.len() - 1));
+    let selected = screen.app.place.selected.map(|at| all.partition_point(|other| *other < at).min(all.len() - 1));
     let lines = |index: usize| 1 + usize::from(has_turns && begins(index));
     // upwards from the last shown row, as far as there is room
     let half = height / 2;

@@ -72,7 +72,7 @@ impl Grid {
             plain_us: screen.turn().and_then(plain_us),
         };
         grid.count = (room.saturating_sub(own + word) / grid.position()).clamp(1, all);
-        let focus = screen.app.cell.unwrap_or(0).min(all - 1);
+        let focus = screen.app.place.cell.unwrap_or(0).min(all - 1);
         grid.first = (focus + 1).saturating_sub(grid.count).min(all - grid.count);
         if least > 0 {
             grid.times = room.saturating_sub(grid.count * grid.position() + own + word);

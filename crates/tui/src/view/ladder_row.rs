@@ -69,7 +69,7 @@ pub(super) fn row(screen: Screen, grid: &Grid, at: RoundAt, round: &Round) -> Li
     let label = fit(&format!("{marker}{:>4}{}", round.round, marked(screen, round)), LABEL);
     let role = if is_here { Role::TextStrong } else { Role::TextDim };
     let mut spans = vec![Span::styled(label, screen.theme[role])];
-    let chosen = |column: usize| is_here && screen.app.cell == Some(column);
+    let chosen = |column: usize| is_here && screen.app.place.cell == Some(column);
     for column in grid.range() {
         spans.extend(over(screen, chosen(column), position(screen, grid, round, column)));
         spans.push(Span::raw(" ".repeat(GAP)));

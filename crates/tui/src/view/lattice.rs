@@ -38,7 +38,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let title = format!(" Lattice of round {}: the best of each position, and the chosen path ", round.round);
     let inner = framed(screen.panel(title), area, frame);
     let rows = usize::from(inner.height).saturating_sub(1 + SENTENCE);
-    let focus = screen.app.cell.unwrap_or_else(|| round.deciding_column());
+    let focus = screen.app.place.cell.unwrap_or_else(|| round.deciding_column());
     let lattice =
         Lattice { screen, round, rows, columns: Columns::within(screen, round, inner.width, (LABEL, WIDTHS)) };
     let mut lines = vec![lattice.header(focus)];

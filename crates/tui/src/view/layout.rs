@@ -3,8 +3,8 @@
 //! Invariant: a zoomed pane has the whole page; the pane with the focus has its line lit. What is in
 //! a pane is its own file.
 
+use crate::app::clock::tour::stop;
 use crate::app::place::page::Pane;
-use crate::app::time::tour::stop;
 use draftscope_learn::lesson::Panel;
 
 use super::prelude::*;
@@ -14,15 +14,15 @@ use super::{
 };
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
-    if screen.app.presents {
+    if screen.app.place.presents {
         presenter::render(screen, area, frame, hit_map);
         return;
     }
-    if screen.app.is_zoomed {
-        pane(screen, screen.app.pane, area, (frame, hit_map));
+    if screen.app.place.is_zoomed {
+        pane(screen, screen.app.place.pane, area, (frame, hit_map));
         return;
     }
-    match screen.app.page {
+    match screen.app.place.page {
         Page::Chat => chat(screen, area, frame, hit_map),
         Page::Rounds => rounds(screen, area, frame, hit_map),
         Page::Inspect => inspect(screen, area, frame, hit_map),
@@ -61,8 +61,8 @@ fn pane(screen: Screen, pane: Pane, area: Rect, out: (&mut Frame, &mut HitMap)) 
         Pane::Table => table::render(screen, area, frame),
         Pane::Lesson => lesson::render(screen, area, frame, hit_map),
     }
-    let shown = screen.app.tour.and_then(stop).map(|(_, shown, _)| shown);
-    if shown.map_or_else(|| screen.app.has_focus(pane), |shown| shown == Some(pane)) {
+    let shown = screen.app.clock.tour.and_then(stop).map(|(_, shown, _)| shown);
+    if shown.map_or_else(|| screen.app.place.has_focus(pane), |shown| shown == Some(pane)) {
         light(screen, area, frame);
     }
 }
@@ -142,7 +142,7 @@ fn tree_height(screen: Screen, height: u16, most: u16) -> u16 {
 fn rounds(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     let height = tree_height(screen, if area.height < 34 { 7 } else { 8 }, area.height * 2 / 3);
     let [above, round] = Layout::vertical([Constraint::Min(5), Constraint::Length(height)]).areas(area);
-    let lines = match screen.app.reads_loop {
+    let lines = match screen.app.place.reads_loop {
         true if above.height >= loop_lines::HEIGHT + LADDER => loop_lines::HEIGHT,
         true => above.height,
         false => 0,
@@ -199,7 +199,7 @@ pub(super) fn learn_panel(screen: Screen, (panel, area): lesson::Side, frame: &m
 fn answers(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     if screen.app.is_welcome(screen.time.live()) {
         welcome::render(screen, area, frame, hit_map);
-    } else if screen.app.split {
+    } else if screen.app.place.split {
         aligned::render(screen, area, frame, hit_map);
     } else {
         transcript::render(screen, area, frame, hit_map);

@@ -35,7 +35,7 @@ pub(super) type Side = (Option<Panel>, Rect);
 
 /// The words of the step on show, or the list of lessons.
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
-    match screen.app.lesson.at(&screen.app.lessons) {
+    match screen.app.learning.study.at(&screen.app.learning.lessons) {
         Some((lesson, step)) if step.quiz => super::quiz::render(screen, (lesson, step), area, frame),
         Some((lesson, step)) => text::render(screen, (lesson, step), area, (frame, hit_map)),
         None => list::render(screen, area, frame),
@@ -45,7 +45,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
 /// Where the words stand, and the panels beside them.
 pub(super) fn areas(screen: Screen, area: Rect) -> (Rect, Vec<Side>) {
     let panels = panels(screen);
-    let presents = screen.app.presents;
+    let presents = screen.app.place.presents;
     if panels.is_empty() {
         return (area, Vec::new());
     }
@@ -70,8 +70,9 @@ pub(super) fn areas(screen: Screen, area: Rect) -> (Rect, Vec<Side>) {
 fn with_answer(screen: Screen, mut panels: Vec<Option<Panel>>, height: u16) -> Vec<Option<Panel>> {
     let used = panels.iter().fold(0_u16, |used, panel| used.saturating_add(size(*panel).1));
     let has_text = panels.iter().any(|panel| matches!(panel, Some(Panel::Answer | Panel::Lanes)));
-    let has_run = screen.app.lesson.run(&screen.app.lessons).and_then(|run| run.turn(screen.session)).is_some();
-    let step = screen.app.lesson.at(&screen.app.lessons).map(|(_, step)| step);
+    let has_run =
+        screen.app.learning.study.run(&screen.app.learning.lessons).and_then(|run| run.turn(screen.session)).is_some();
+    let step = screen.app.learning.study.at(&screen.app.learning.lessons).map(|(_, step)| step);
     let tells = is_open(screen) || step.is_some_and(|step| step.run.is_some());
     if has_run && !tells && !has_text && height >= used.saturating_add(LEAST) {
         panels.push(Some(Panel::Answer));
@@ -83,20 +84,21 @@ fn with_answer(screen: Screen, mut panels: Vec<Option<Panel>>, height: u16) -> V
 pub(super) fn height(screen: Screen, width: u16) -> u16 {
     let lines = screen
         .app
-        .lesson
-        .at(&screen.app.lessons)
+        .learning
+        .study
+        .at(&screen.app.learning.lessons)
         .map_or(0, |(lesson, step)| text::body(screen, lesson, step, width.saturating_sub(2)).len());
     u16::try_from(lines).unwrap_or(u16::MAX).saturating_add(2)
 }
 
 /// The panels of the step on show, as far as there is something to show.
 fn panels(screen: Screen) -> Vec<Option<Panel>> {
-    let Some((_, step)) = screen.app.lesson.at(&screen.app.lessons) else { return Vec::new() };
+    let Some((_, step)) = screen.app.learning.study.at(&screen.app.learning.lessons) else { return Vec::new() };
     if step.quiz {
         return Vec::new(); // a round would give an answer away
     }
     let usual = [Panel::Round];
-    let run = screen.app.lesson.run(&screen.app.lessons);
+    let run = screen.app.learning.study.run(&screen.app.learning.lessons);
     let shown = if step.show.is_empty() && run.is_some() { &usual[..] } else { &step.show };
     let has_run = run.and_then(|run| run.turn(screen.session)).is_some();
     let answered = if is_open(screen) { &[][..] } else { &step.after };
@@ -114,13 +116,13 @@ fn panels(screen: Screen) -> Vec<Option<Panel>> {
 
 /// Whether the step on show asks something that is not answered yet.
 fn is_open(screen: Screen) -> bool {
-    let step = screen.app.lesson.at(&screen.app.lessons).map(|(_, step)| step);
-    step.is_some_and(|step| !step.choices.is_empty()) && !screen.app.lesson.is_revealed
+    let step = screen.app.learning.study.at(&screen.app.learning.lessons).map(|(_, step)| step);
+    step.is_some_and(|step| !step.choices.is_empty()) && !screen.app.learning.study.is_revealed
 }
 
 /// Whether the panels leave this part out now.
 fn hides(screen: Screen, part: Hidden) -> bool {
-    let step = screen.app.lesson.at(&screen.app.lessons).map(|(_, step)| step);
+    let step = screen.app.learning.study.at(&screen.app.learning.lessons).map(|(_, step)| step);
     step.is_some_and(|step| step.hides.contains(&part) && (step.choices.is_empty() || is_open(screen)))
 }
 
@@ -235,9 +237,10 @@ pub(super) fn drawing(screen: Screen, panel: Option<Panel>, area: Rect, frame: &
 /// What will run, in words.
 fn before_the_run(screen: Screen, area: Rect, frame: &mut Frame) {
     let inner = framed(screen.panel(" The run "), area, frame);
-    let Some(run) = screen.app.lesson.run(&screen.app.lessons) else { return };
-    let is_here = screen.app.lesson.at(&screen.app.lessons).is_some_and(|(_, step)| step.run.is_some());
-    let text = match (is_here, screen.app.lesson.is_revealed) {
+    let Some(run) = screen.app.learning.study.run(&screen.app.learning.lessons) else { return };
+    let is_here =
+        screen.app.learning.study.at(&screen.app.learning.lessons).is_some_and(|(_, step)| step.run.is_some());
+    let text = match (is_here, screen.app.learning.study.is_revealed) {
         (true, true) => "The prompt is being read: its first round appears here.".to_owned(),
         (true, false) => format!("{} runs {}", screen.app.key(Action::Open), in_words(run)),
         _ => format!("Not run yet: {} goes back to the step that runs {}", screen.app.key(Action::Left), in_words(run)),

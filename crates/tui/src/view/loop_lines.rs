@@ -73,7 +73,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
 
 /// Whether the line runs at the shown moment.
 fn is_lit(screen: Screen, round: Option<&Round>, line: &CodeLine) -> bool {
-    let is_now = round.is_some_and(|round| !round.is_complete) && screen.app.selected.is_none();
+    let is_now = round.is_some_and(|round| !round.is_complete) && screen.app.place.selected.is_none();
     is_now && screen.session.phase(Lane::Speculative) == line.phase
 }
 

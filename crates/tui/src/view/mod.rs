@@ -113,7 +113,7 @@ impl View {
     pub fn draw(&self, time: &Timeline, app: &App, theme: &Theme, frame: &mut Frame) -> HitMap {
         let screen = Screen { time, session: time.shown(), app, theme, lines: &self.lines };
         let area = frame.area();
-        let mut hit_map = HitMap { hits: Vec::new(), ..app.hit_map };
+        let mut hit_map = HitMap { hits: Vec::new(), ..app.place.hit_map };
         frame.buffer_mut().set_style(area, theme[Role::Text]);
         if area.width < MIN_SIZE.0 || area.height < MIN_SIZE.1 {
             screens::too_small(screen, area, frame);
@@ -155,16 +155,16 @@ impl View {
 fn main(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     let [status, tabs, body, time, footer] = Layout::vertical([
         Constraint::Length(1),
-        Constraint::Length(u16::from(area.height >= 22 && !screen.app.presents)),
+        Constraint::Length(u16::from(area.height >= 22 && !screen.app.place.presents)),
         Constraint::Min(3),
-        Constraint::Length(u16::from(screen.time.is_past() || screen.app.is_recording)),
+        Constraint::Length(u16::from(screen.time.is_past() || screen.app.clock.is_recording)),
         Constraint::Length(footer::height(screen, area)),
     ])
     .areas(area);
     status::render(screen, status, frame);
     tabs::render(screen, tabs, frame, hit_map);
     layout::render(screen, body, frame, hit_map);
-    if screen.app.is_recording {
+    if screen.app.clock.is_recording {
         player::render(screen, time, frame, hit_map);
     } else {
         time::render(screen, time, frame, hit_map);
@@ -173,7 +173,7 @@ fn main(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
 }
 
 fn overlay(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
-    match &screen.app.overlay {
+    match &screen.app.place.overlay {
         None => {}
         Some(Overlay::Help(help)) => hit_map.help_max = help::render(screen, (Context::Browse, help), area, frame),
         Some(Overlay::Palette(entry)) => palette::render(screen, entry, area, frame),

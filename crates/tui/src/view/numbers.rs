@@ -27,7 +27,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let Some(round) = screen.app.round(screen.session).filter(|_| !inner.is_empty()) else {
         return;
     };
-    let column = screen.app.cell.unwrap_or_else(|| round.deciding_column()).min(round.columns() - 1);
+    let column = screen.app.place.cell.unwrap_or_else(|| round.deciding_column()).min(round.columns() - 1);
     let mut lines = Vec::new();
     if let Some(finding) = explain(round, column) {
         let sentence = capital(&finding.text);

@@ -3,22 +3,22 @@
 //! Invariant: it is shown exactly while an answer runs slower than the engine could.
 
 use super::prelude::*;
-use crate::app::time::pace::{Pace, RAMP_ROUNDS};
-use crate::app::time::pacing::round_number;
+use crate::app::clock::pace::{Pace, RAMP_ROUNDS};
+use crate::app::clock::pacing::round_number;
 use draftscope_protocol::{NextKind, Outcome};
 use draftscope_session::Phase;
 
 /// The title of its box and the line in it; `None` at full speed, in the past and while the user pauses it.
 pub(super) fn words(screen: Screen) -> Option<(String, String)> {
     let (app, live) = (screen.app, screen.time.live());
-    if !app.plays || app.shows_recording() || screen.time.is_past() || !app.is_paced(live) {
+    if !app.clock.plays || app.learning.shows_recording() || screen.time.is_past() || !app.is_paced(live) {
         return None;
     }
-    let pace = app.pace.name(round_number(live));
+    let pace = app.clock.pace.name(round_number(live));
     let pace = format!("{}{}", pace[..1].to_uppercase(), &pace[1..]);
     let key = |action| app.keymap.label(Context::Browse, action);
     let (slower, faster, pause) = (key(Action::Slower), key(Action::Faster), key(Action::PauseResume));
-    let keys = match app.pace {
+    let keys = match app.clock.pace {
         Pace::Ramp => {
             format!("full speed by round {RAMP_ROUNDS} · {slower} slower · {faster} full speed now · {pause} pauses")
         }

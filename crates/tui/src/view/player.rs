@@ -25,13 +25,13 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
     let into = |at_us: u64| at_us.saturating_sub(origin_us).min(len_us);
     let turn = which_turn(span.as_ref()).map_or(String::new(), |turn| format!("{turn} "));
     let start = format!(" {}{} {turn}{} ", which(screen), state(screen), clock(into(screen.time.at_us())));
-    let playback = screen.app.playback.label();
+    let playback = screen.app.clock.playback.label();
     let long = format!(" {} · {playback} ", clock(len_us));
-    let short = format!(" {} · {}× ", clock(len_us), screen.app.playback.speed);
+    let short = format!(" {} · {}× ", clock(len_us), screen.app.clock.playback.speed);
     let width = |text: &str| Span::raw(text).width();
     let end = if usize::from(area.width) >= width(&start) + width(&long) + 16 { long } else { short };
     let room = usize::from(area.width).saturating_sub(width(&start) + width(&end)).max(2);
-    let is_whole = screen.app.shows_recording(); // all its rounds are known
+    let is_whole = screen.app.learning.shows_recording(); // all its rounds are known
     let rounds = span.as_ref().filter(|_| is_whole).map(|span| RoundScale::of(screen.time, span, room));
     let cell = |at_us: u64| match &rounds {
         Some(rounds) => rounds.cell(screen.time.at_time(at_us).unwrap_or_default()),
@@ -96,7 +96,7 @@ pub(super) fn moments(screen: Screen) -> Vec<(u64, char)> {
 pub(super) fn is_over(screen: Screen) -> bool {
     let live = screen.time.live();
     let ends_at_us = live.header().and_then(|header| header.capabilities.ends_at_us).unwrap_or(u64::MAX);
-    screen.app.has_ended || (live.is_paused() && live.at_us() >= ends_at_us)
+    screen.app.requests.has_ended || (live.is_paused() && live.at_us() >= ends_at_us)
 }
 
 /// What time does now.
@@ -105,14 +105,14 @@ fn state(screen: Screen) -> &'static str {
     let is_past = screen.time.is_past();
     match () {
         // all of it is known before it plays, and going on in it is no past
-        () if is_past && screen.app.shows_recording() => {
-            if screen.app.plays {
+        () if is_past && screen.app.learning.shows_recording() => {
+            if screen.app.clock.plays {
                 "▶"
             } else {
                 "‖ paused"
             }
         }
-        () if is_past && screen.app.plays => "▸ the past",
+        () if is_past && screen.app.clock.plays => "▸ the past",
         () if is_past => "◀ the past",
         () if is_over(screen) => "■ the end",
         () if live.is_paused() => "‖ paused",

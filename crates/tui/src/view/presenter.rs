@@ -50,7 +50,7 @@ const CAPTION: [&str; 2] = ["tokens per round on average,", "one pass each (plai
 const NUMBER: u16 = 36;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
-    match screen.app.page {
+    match screen.app.place.page {
         Page::Learn => in_lesson(screen, area, frame, hit_map),
         Page::Chat if screen.app.is_typing() => {
             let height = prompt::height(screen, area);
@@ -114,7 +114,7 @@ fn slide(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     if let Some(turn) = screen.turn() {
         number(screen, turn, left, frame);
     }
-    match screen.app.reads_loop {
+    match screen.app.place.reads_loop {
         true => loop_lines::render(screen, right, frame),
         false => legend(screen, round, right, frame),
     }
@@ -164,7 +164,7 @@ fn tail(text: &str, width: usize) -> String {
 
 /// What happens in the round, or the explanation of the chosen column.
 fn story(screen: Screen, round: &Round) -> String {
-    let chosen = screen.app.cell.map(|cell| cell.min(round.columns() - 1));
+    let chosen = screen.app.place.cell.map(|cell| cell.min(round.columns() - 1));
     if let Some(finding) = chosen.and_then(|column| explain(round, column)) {
         return format!("{}.", capital(&finding.text));
     }

@@ -65,7 +65,7 @@ pub(super) fn render(screen: Screen, round: &Round, lines: u16, area: Rect, out:
         if let Some(at) = screen.app.round_index(screen.session) {
             hit_map.hit(cell(area.y, height(lines)), Target::Round { at, column: Some(column) });
         }
-        let is_chosen = screen.app.cell == Some(column);
+        let is_chosen = screen.app.place.cell == Some(column);
         for (y, content) in rows.iter().zip([draft(screen, round, column), target(screen, round, column)]) {
             if let Some(content) = content {
                 draw(screen, &content, is_chosen, cell(*y, box_height), frame);

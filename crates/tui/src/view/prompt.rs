@@ -14,7 +14,7 @@ const LAST: usize = 4;
 /// Height with its frame.
 pub(super) fn height(screen: Screen, area: Rect) -> u16 {
     let most = (area.height / 4).max(3) - 2;
-    screen.app.editor.rows(area.width.saturating_sub(2).max(1), most) + 2
+    screen.app.talk.editor.rows(area.width.saturating_sub(2).max(1), most) + 2
 }
 
 /// The person is the drafter: what to type, and how good the guesses were so far.
@@ -24,13 +24,13 @@ fn asks(screen: Screen, count: u8) -> String {
     }
     let stats = screen.turn().map(|turn| turn.answer(Lane::Speculative).stats());
     let score = stats.map_or(String::new(), |s| format!(" · so far {} of {} accepted", s.accepted(), s.drafted()));
-    let mark = if screen.app.has_focus(Pane::Prompt) { " ▸" } else { "" };
+    let mark = if screen.app.place.has_focus(Pane::Prompt) { " ▸" } else { "" };
     format!(" You are the drafter: up to {count} tokens{score}{mark} ")
 }
 
 /// The word at the end of the answer that the draft would continue, as it is typed.
 fn continued_word(screen: Screen) -> Option<String> {
-    screen.app.editor.text().chars().next().filter(|first| first.is_alphanumeric())?;
+    screen.app.talk.editor.text().chars().next().filter(|first| first.is_alphanumeric())?;
     let tokens = &screen.time.live().turn()?.answer(Lane::Speculative).tokens;
     let bytes: Vec<u8> = tokens
         .iter()
@@ -76,12 +76,12 @@ fn invitation(screen: Screen) -> String {
 }
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
-    if screen.app.is_recording {
+    if screen.app.clock.is_recording {
         return recording(screen, area, frame);
     }
-    let focused = screen.app.has_focus(Pane::Prompt);
+    let focused = screen.app.place.has_focus(Pane::Prompt);
     let border = if focused { Role::PanelFocused } else { Role::PanelBorder };
-    let paced = pacing::words(screen).filter(|_| !focused && screen.app.editor.is_empty());
+    let paced = pacing::words(screen).filter(|_| !focused && screen.app.talk.editor.is_empty());
     let title = match screen.time.live().draft_asked() {
         None if let Some((title, _)) = &paced => cut(title, area.width.saturating_sub(2).into()),
         Some(count) => asks(screen, count),
@@ -92,10 +92,10 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         return;
     }
     if focused {
-        screen.app.editor.render(inner, frame.buffer_mut());
+        screen.app.talk.editor.render(inner, frame.buffer_mut());
         return;
     }
-    let text = screen.app.editor.text();
+    let text = screen.app.talk.editor.text();
     let asked = screen.time.live().draft_asked().is_some();
     let shown = match text.is_empty() {
         true if asked => {

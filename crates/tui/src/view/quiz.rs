@@ -11,7 +11,7 @@ use draftscope_learn::lesson::{Lesson, Step, find};
 use draftscope_learn::quiz::{Sitting, Statement, Truth, changes, minutes, statements};
 
 pub(super) fn render(screen: Screen, on_show: (&Lesson, &Step), area: Rect, frame: &mut Frame) {
-    let quiz = &screen.app.quiz;
+    let quiz = &screen.app.learning.quiz;
     match quiz.stage {
         Stage::Item if quiz.run.is_some() => quiz_item::render(screen, area, frame),
         Stage::Statement if quiz.sitting.is_some() => statement(screen, area, frame),
@@ -27,7 +27,7 @@ fn home(screen: Screen, (lesson, step): (&Lesson, &Step), area: Rect, frame: &mu
     lines.push(Line::default());
     for (index, offer) in OFFERS.iter().enumerate() {
         let (name, state) = offered(screen, *offer);
-        let chosen = index == screen.app.quiz.choice;
+        let chosen = index == screen.app.learning.quiz.choice;
         let line = Line::from(vec![
             Span::styled(if chosen { " ▸ " } else { "   " }, screen.theme[Role::Key]),
             Span::styled(fit(name, 40), screen.theme[Role::TextStrong]),
@@ -43,7 +43,7 @@ fn home(screen: Screen, (lesson, step): (&Lesson, &Step), area: Rect, frame: &mu
 
 /// An offer and what came of it so far.
 fn offered(screen: Screen, offer: Offer) -> (&'static str, String) {
-    let quiz = &screen.app.quiz;
+    let quiz = &screen.app.learning.quiz;
     let [before, after] = quiz.results.compared();
     let count = statements().len();
     let score = |right: Option<usize>| right.map_or("–".to_owned(), |right| format!("{right} of {count} right"));
@@ -62,7 +62,7 @@ fn offered(screen: Screen, offer: Offer) -> (&'static str, String) {
 fn statement(screen: Screen, area: Rect, frame: &mut Frame) {
     let all = statements();
     let Some((sitting, statement)) =
-        screen.app.quiz.sitting.as_ref().and_then(|sitting| Some((sitting, all.get(sitting.at)?)))
+        screen.app.learning.quiz.sitting.as_ref().and_then(|sitting| Some((sitting, all.get(sitting.at)?)))
     else {
         return;
     };
@@ -116,7 +116,7 @@ fn revealed(screen: Screen, sitting: &Sitting, statement: &Statement, width: u16
 }
 
 fn certificate(screen: Screen, area: Rect, frame: &mut Frame) {
-    let results = &screen.app.quiz.results;
+    let results = &screen.app.learning.quiz.results;
     let inner = framed(screen.panel(" Certificate "), area, frame);
     let Some(quiz) = results.quiz.last() else {
         return;
@@ -145,9 +145,9 @@ fn certificate(screen: Screen, area: Rect, frame: &mut Frame) {
         screen.theme[Role::Text],
     ));
     for (index, (belief, times)) in beliefs.iter().enumerate() {
-        let chosen = index == screen.app.quiz.line;
+        let chosen = index == screen.app.learning.quiz.line;
         let marker = if chosen { "▸" } else { " " };
-        let number = find(&screen.app.lessons, belief.lesson().0).map_or(0, |index| index + 1);
+        let number = find(&screen.app.learning.lessons, belief.lesson().0).map_or(0, |index| index + 1);
         let text = format!("{marker} {times} × {} (lesson {number})", belief.sentence());
         let style = if chosen { strong.patch(screen.theme[Role::Selected]) } else { screen.theme[Role::Text] };
         lines.extend(wrapped(&text, inner.width, style));

@@ -19,7 +19,7 @@ const ROOMY: u16 = 22;
 const CONTEXT: usize = 2;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
-    let Some((run, item)) = screen.app.quiz.run.as_ref().and_then(|run| Some((run, run.item()?))) else {
+    let Some((run, item)) = screen.app.learning.quiz.run.as_ref().and_then(|run| Some((run, run.item()?))) else {
         return;
     };
     let shown = Shown::of(item);

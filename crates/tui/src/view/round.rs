@@ -40,7 +40,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
 
 /// Whether the round is drawn as a tree: if it fits, and is not drawn beside the answer.
 fn draws_tree(screen: Screen, round: &Round, width: u16, height: u16) -> bool {
-    let is_beside = screen.app.page == Page::Chat && !screen.app.is_zoomed && width >= screen.plots_from();
+    let is_beside = screen.app.place.page == Page::Chat && !screen.app.place.is_zoomed && width >= screen.plots_from();
     round.is_tree() && !is_beside && usize::from(height) > round.drafts.len()
 }
 
@@ -72,7 +72,7 @@ fn empty(screen: Screen, width: u16) -> Vec<Line<'static>> {
 
 /// Which round it is, and its outcome.
 pub(super) fn title(screen: Screen, round: &Round) -> Line<'static> {
-    let place = match screen.app.selected {
+    let place = match screen.app.place.selected {
         Some(_) => "selected",
         None if screen.session.turn().is_some_and(|turn| turn.number != round.turn) => "before",
         None if screen.time.is_past() => "earlier",
@@ -129,7 +129,7 @@ impl Columns {
         let room = usize::from(width).saturating_sub(label + 1).max(1);
         let width = (room / all).clamp(least, greatest);
         let count = (room / width).clamp(1, all);
-        let focus = screen.app.cell.unwrap_or_else(|| round.deciding_column()).min(all - 1);
+        let focus = screen.app.place.cell.unwrap_or_else(|| round.deciding_column()).min(all - 1);
         let first = (focus + 1).saturating_sub(count).min(all - count);
         Self { all, first, count, width, focus }
     }
@@ -219,7 +219,7 @@ fn place(round: &Round, index: usize) -> String {
 fn row(screen: Screen, columns: &Columns, label: &str, cell: impl Fn(usize) -> TokenCell) -> Line<'static> {
     let mut spans = vec![Span::styled(fit(label, LABEL), screen.theme[Role::TextDim])];
     for index in columns.range() {
-        let chosen = screen.app.cell.is_some() && index == columns.focus;
+        let chosen = screen.app.place.cell.is_some() && index == columns.focus;
         let over = if chosen { screen.theme[Role::Selected] } else { Style::new() };
         spans.extend(cell(index).spans(columns.width - 1, over));
         spans.push(Span::raw(" "));

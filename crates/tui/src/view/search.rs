@@ -33,7 +33,7 @@ pub(super) fn render(screen: Screen, entry: &LineInput, area: Rect, frame: &mut 
 
 /// Which of the hits is selected.
 fn count(screen: Screen, entry: &LineInput) -> String {
-    let selected = screen.app.selected.map(|at| (at, screen.app.cell));
+    let selected = screen.app.place.selected.map(|at| (at, screen.app.place.cell));
     match search::standing(screen.session, entry.text(), selected) {
         (_, 0) if entry.text().is_empty() => String::new(),
         (_, 0) => "  none".to_owned(),

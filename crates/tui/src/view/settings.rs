@@ -64,8 +64,8 @@ fn value(row: PanelRow, app: &App, settings: &Settings, panel: SettingsPanel) ->
     match row {
         PanelRow::Run(setting) => setting.value(settings),
         PanelRow::Theme => app.theme().name.clone(),
-        PanelRow::Pace => app.pace.label(),
-        PanelRow::Autosave => if app.autosave { "on" } else { "off" }.to_owned(),
+        PanelRow::Pace => app.clock.pace.label(),
+        PanelRow::Autosave => if app.leaving.autosave { "on" } else { "off" }.to_owned(),
         PanelRow::Experts if panel.is_unfolded => "below".to_owned(),
         PanelRow::Experts => format!("{} rows", EXPERTS.len()),
     }

@@ -3,7 +3,7 @@
 //! Invariant: settings asked for and not yet in force carry a `→`. Where the line is short, words are shortened and
 //! parts left out from the least telling one on; the state, and a rule that changes the text, never are.
 
-use crate::app::time::pacing::round_number;
+use crate::app::clock::pacing::round_number;
 use draftscope_protocol::{Ability, Baseline, DraftLenMode, DrafterKind, Settings, VerifyRule};
 use draftscope_session::Phase;
 
@@ -88,10 +88,10 @@ fn parts(screen: Screen, level: Level) -> Vec<Part> {
         }
         None => parts.push(Part::new("", "draftscope".to_owned())),
     }
-    if screen.app.aside.is_some() {
+    if screen.app.learning.aside.is_some() {
         let what = match () {
-            () if screen.app.is_demo() => "recording",
-            () if screen.app.runs_lesson => "lesson's run",
+            () if screen.app.learning.is_demo() => "recording",
+            () if screen.app.learning.runs_lesson => "lesson's run",
             () => "lesson's recording",
         };
         parts.push(Part { role: Role::Warning, ..Part::new("", what.to_owned()) });
@@ -249,11 +249,11 @@ fn state(screen: Screen) -> (String, Style) {
         (Phase::Idle, _) => Some("plain lane".to_owned()),
         (phase, _) => Some(phase.name().to_owned()),
     };
-    if screen.app.is_recording && player::is_over(screen) {
+    if screen.app.clock.is_recording && player::is_over(screen) {
         return ("■ the end".to_owned(), screen.theme[Role::StatusPaused]);
     }
-    if session.is_paused() && screen.app.plays {
-        return (format!("● {}", screen.app.pace.name(round_number(session))), active);
+    if session.is_paused() && screen.app.clock.plays {
+        return (format!("● {}", screen.app.clock.pace.name(round_number(session))), active);
     }
     if session.is_paused() {
         let at = phase.map_or(String::new(), |phase| format!(" · {phase}"));
@@ -263,7 +263,7 @@ fn state(screen: Screen) -> (String, Style) {
         return (format!("loading {}", text::one_line(&loading.stage)), active);
     }
     match phase {
-        _ if session.failure().is_some() || screen.app.lost.is_some() => {
+        _ if session.failure().is_some() || screen.app.requests.lost.is_some() => {
             ("✗ stopped".to_owned(), screen.theme[Role::Error])
         }
         Some(phase) => (format!("● {phase}"), active),

@@ -6,9 +6,9 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
+use crate::app::clock::tour::stop;
 use crate::app::place::hit_map::{HitMap, Target};
 use crate::app::place::page::Page;
-use crate::app::time::tour::stop;
 use crate::input::keymap::Context;
 use crate::look::theme::Role;
 use crate::widgets::cell::fit;
@@ -28,7 +28,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
     let (typing, browsing) = (of(Context::Prompt), of(Context::Browse));
     let shared = shared(&typing);
     let own = if screen.app.is_typing() { &typing } else { &browsing };
-    let is_lit = screen.app.tour.and_then(stop).is_some_and(|(_, shown, _)| shown.is_none());
+    let is_lit = screen.app.clock.tour.and_then(stop).is_some_and(|(_, shown, _)| shown.is_none());
     let (mut spans, mut x) = (Vec::new(), area.x);
     if !shared.is_empty() {
         let prefix = if screen.app.is_typing() { shared } else { "View" };
@@ -44,7 +44,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
     let is_narrow = usize::from(x) + needed > usize::from(area.right());
     for ((page, key), width) in Page::ALL.iter().zip(own).zip(widths) {
         let key = fit(&bare(key), width);
-        let is_on = screen.app.page == *page;
+        let is_on = screen.app.place.page == *page;
         let name = if is_narrow { page.short_name() } else { page.name() };
         let name = if is_on { format!("[{name}]") } else { format!(" {name} ") };
         let width = (width + Span::raw(&name).width() + 1) as u16;

@@ -22,9 +22,9 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
         let rounds = session.turns().get(span.index).map_or(&[][..], |turn| &turn.answer(Lane::Speculative).rounds);
         rounds.last().map_or(0, |round| round.round)
     };
-    let state = match screen.app.replay {
-        Some(pace) if screen.app.plays => format!("▸ again, {}", pace.name(1)),
-        _ if screen.app.plays => "▸ playing the past".to_owned(),
+    let state = match screen.app.clock.replay {
+        Some(pace) if screen.app.clock.plays => format!("▸ again, {}", pace.name(1)),
+        _ if screen.app.clock.plays => "▸ playing the past".to_owned(),
         _ => "◀ the past".to_owned(),
     };
     let turn = screen.session.turns().get(span.index);

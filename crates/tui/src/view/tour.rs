@@ -1,12 +1,13 @@
 //! The tour: a box that explains the lit pane.
 
-use crate::app::time::tour::{SECONDS, STOPS, stop};
+use crate::app::clock::tour::{SECONDS, STOPS, stop};
 
 use super::prelude::*;
 use super::screens;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
-    let Some((seconds, (index, _, text))) = screen.app.tour.and_then(|seconds| Some((seconds, stop(seconds)?))) else {
+    let Some((seconds, (index, _, text))) = screen.app.clock.tour.and_then(|seconds| Some((seconds, stop(seconds)?)))
+    else {
         return;
     };
     let width = area.width.min(62);

@@ -31,7 +31,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
     let height = usize::from(inner.height);
     let total: usize = blocks.iter().map(Block::lines).sum();
     let max_top = total.saturating_sub(height);
-    let top = match (screen.app.scroll, transcript.selected_line()) {
+    let top = match (screen.app.place.scroll, transcript.selected_line()) {
         (Scroll::Follow, _) | (Scroll::Selected, None) => max_top,
         (Scroll::Turn, _) => transcript.first_line().min(max_top),
         (Scroll::Top(top), _) => top.min(max_top),
@@ -90,7 +90,7 @@ impl Transcript<'_> {
 
     /// Line of the whole transcript on which the turn of the selected round begins.
     fn first_line(&self) -> usize {
-        let turn = self.screen.app.selected.map_or(0, |at| at.turn);
+        let turn = self.screen.app.place.selected.map_or(0, |at| at.turn);
         let whole = self.blocks.iter().take(turn / TURNS).map(Block::lines).sum::<usize>();
         let own = self.blocks.get(turn / TURNS).map(|block| self.parts(block));
         let before = own.iter().flat_map(|parts| parts.iter()).take_while(|part| part.turn < turn);

@@ -81,7 +81,7 @@ impl Stamp {
             branch: turn.branch,
             answers,
             starts_conversation: app.starts_conversation(index),
-            is_abandoned: app.abandoned.contains(&turn.number),
+            is_abandoned: app.talk.abandoned.contains(&turn.number),
         })
     }
 }

@@ -43,10 +43,10 @@ struct Work<'a> {
 
 /// The transcript in blocks; the last is what no turn contains yet.
 pub(super) fn lay_out(screen: Screen, lane: Lane, width: u16) -> Vec<Block> {
-    screen.lines.begin(screen.app.timelines);
+    screen.lines.begin(screen.app.clock.timelines);
     screen.lines.blocks.begin(look(screen, lane, width));
     let turns = screen.session.turns();
-    let selected = screen.app.selected.filter(|_| lane == Lane::Speculative);
+    let selected = screen.app.place.selected.filter(|_| lane == Lane::Speculative);
     let mut blocks = Vec::new();
     for (number, chunk) in turns.chunks(TURNS).enumerate() {
         let (first, end) = (number * TURNS, number * TURNS + chunk.len());
@@ -74,14 +74,14 @@ pub(super) fn parts(screen: Screen, lane: Lane, width: u16, block: &Block) -> Rc
 
 fn look(screen: Screen, lane: Lane, width: u16) -> BlockLook {
     BlockLook {
-        timeline: screen.app.timelines,
+        timeline: screen.app.clock.timelines,
         run: screen.time.runs(),
         lane,
         width,
         theme: screen.theme.name.clone(),
-        display: screen.app.display,
+        display: screen.app.place.display,
         has_signs: screen.has_signs(),
-        shows_thought: screen.app.shows_thought,
+        shows_thought: screen.app.place.shows_thought,
     }
 }
 
@@ -89,7 +89,7 @@ fn look(screen: Screen, lane: Lane, width: u16) -> BlockLook {
 fn turns_laid_out(screen: Screen, lane: Lane, (first, turns): (usize, &[Turn]), width: u16) -> Vec<Laid> {
     let mut laid = Vec::new();
     for (index, turn) in turns.iter().enumerate().map(|(at, turn)| (first + at, turn)) {
-        let chosen = screen.app.selected.filter(|at| at.turn == index && lane == Lane::Speculative);
+        let chosen = screen.app.place.selected.filter(|at| at.turn == index && lane == Lane::Speculative);
         let selected = chosen.map(|at| at.round);
         let answer = turn.answer(lane);
         let drafted = rounds_with_drafts(answer, selected);
@@ -105,7 +105,7 @@ fn turns_laid_out(screen: Screen, lane: Lane, (first, turns): (usize, &[Turn]), 
 /// ended without anything after it.
 fn folded(screen: Screen, answer: &Answer, selected: Option<Option<usize>>) -> Option<usize> {
     let is_all = answer.finished.is_some() && answer.is_thinking();
-    if screen.app.shows_thought || is_all {
+    if screen.app.place.shows_thought || is_all {
         return None;
     }
     let chosen = selected.map(|round| round.and_then(|at| answer.rounds.get(at)).map_or(0, |round| round.first_token));
@@ -119,8 +119,8 @@ fn folded(screen: Screen, answer: &Answer, selected: Option<Option<usize>>) -> O
 fn after_turns(screen: Screen, width: u16) -> Laid {
     let turns = screen.session.turns();
     let mut flow = Flow::new(width);
-    let awaiting = screen.app.awaiting.as_ref().filter(|_| screen.app.is_awaiting(screen.session));
-    let is_new = screen.app.conversations.last() == Some(&turns.len());
+    let awaiting = screen.app.requests.awaiting.as_ref().filter(|_| screen.app.is_awaiting(screen.session));
+    let is_new = screen.app.talk.conversations.last() == Some(&turns.len());
     if !turns.is_empty() && (is_new || awaiting.is_some()) {
         rule(screen, is_new, width, &mut flow);
     }
@@ -252,7 +252,7 @@ impl Work<'_> {
             folded: self.folded,
             goes_on: pen.map_or(0, |pen| pen.line),
             starts_conversation: app.starts_conversation(self.index),
-            is_abandoned: app.abandoned.contains(&turn.number),
+            is_abandoned: app.talk.abandoned.contains(&turn.number),
         }
     }
 
@@ -280,7 +280,7 @@ impl Work<'_> {
         let rounds = stretch * STRETCH..((stretch + 1) * STRETCH).min(self.answer.rounds.len());
         for token in self.answer.transcript_between(rounds) {
             let is_selected = number == Some(token_text::round_of(&token));
-            let is_chosen = is_selected && screen.app.cell == Some(token.column);
+            let is_chosen = is_selected && screen.app.place.cell == Some(token.column);
             if is_selected && selected.is_none() {
                 selected = Some(pen.flow.line_index());
             }
@@ -334,7 +334,7 @@ fn head(screen: Screen, turn: &Turn, flow: &mut Flow) {
         user(screen, turn.number as usize, &turn.typed, flow);
         return;
     };
-    let left = if screen.app.abandoned.contains(&turn.number) { " (left again)" } else { "" };
+    let left = if screen.app.talk.abandoned.contains(&turn.number) { " (left again)" } else { "" };
     let from = match branch.kept {
         0 => "its prompt once more".to_owned(),
         kept => format!("continuing after token {kept}"),
@@ -405,7 +405,7 @@ mod tests {
             assert!(Rc::ptr_eq(&first[0].lines, &again[0].lines));
             let all = |laid: &[Laid]| laid.iter().flat_map(|l| l.lines.to_vec()).collect::<Vec<_>>();
             assert_eq!(all(&first), all(&again));
-            lines.begin(app.timelines + 1);
+            lines.begin(app.clock.timelines + 1);
             assert_eq!(lines.len(), 0, "another timeline numbers its runs and turns from the start too");
         }
     }

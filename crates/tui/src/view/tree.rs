@@ -44,7 +44,7 @@ fn nodes(screen: Screen, round: &Round, width: u16) -> Vec<Line<'static>> {
 /// The tree, and below it the sentence about the chosen node.
 pub(super) fn lines(screen: Screen, round: &Round, area: Rect) -> Vec<Line<'static>> {
     let mut lines = nodes(screen, round, area.width);
-    let focus = screen.app.cell.unwrap_or_else(|| round.deciding_column()).min(round.columns() - 1);
+    let focus = screen.app.place.cell.unwrap_or_else(|| round.deciding_column()).min(round.columns() - 1);
     if let Some(finding) = explain(round, focus) {
         let place = if focus < round.drafts.len() { format!("node {}", focus + 1) } else { "its end".to_owned() };
         lines.extend(wrapped(&format!("{place}: {}", finding.text), area.width, screen.theme[Role::Text]));
@@ -81,7 +81,7 @@ fn node(screen: Screen, round: &Round, index: usize, branch: (&str, usize)) -> L
     let before = format!("{mark} {} ", index + 1);
     let worth = round.worth(index).map_or(String::new(), worth);
     let name = text::inline(&cell.piece);
-    line(screen, (branch, [&before, &name], role), [&numbers, &worth], screen.app.cell == Some(index))
+    line(screen, (branch, [&before, &name], role), [&numbers, &worth], screen.app.place.cell == Some(index))
 }
 
 /// Why an alternative was drafted, in tokens.
@@ -95,7 +95,7 @@ fn end(screen: Screen, round: &Round, branch: (&str, usize)) -> Line<'static> {
     let piece = round.next_piece().unwrap_or_default();
     let p = round.prediction(round.drafts.len()).and_then(|row| row.find(piece.id)).map(|found| found.1);
     let before = format!("{mark} ");
-    let chosen = screen.app.cell == Some(round.drafts.len());
+    let chosen = screen.app.place.cell == Some(round.drafts.len());
     line(
         screen,
         (branch, [&before, &text::inline(&piece)], role),

@@ -10,48 +10,43 @@ use draftscope_session::{Session, Timeline};
 use crate::app::{App, LeftRun};
 
 impl App {
-    /// Whether a recording is on show in place of the source's own run.
-    pub(crate) fn shows_recording(&self) -> bool {
-        self.aside.is_some() && !self.runs_lesson
-    }
-
     /// Gives the engine to a lesson: a run of its own is on show, without turns.
     pub(crate) fn begin_lesson_run(&mut self, time: &mut Timeline) {
-        if self.aside.is_none() {
+        if self.learning.aside.is_none() {
             let run = beginning(time.live());
             self.show_recording(time, run);
-            self.runs_lesson = true;
+            self.learning.runs_lesson = true;
         }
     }
 
     /// Puts a lesson's run away that the user leaves: the rest of an answer is still to come.
     pub(crate) fn leave_lesson_run(&mut self, run: Timeline) {
-        if std::mem::take(&mut self.runs_lesson) && self.is_busy(run.live()) {
+        if std::mem::take(&mut self.learning.runs_lesson) && self.is_busy(run.live()) {
             let turns = run.live().turns().len() + usize::from(self.is_awaiting(run.live()));
-            self.left = Some(LeftRun { run, turns });
+            self.learning.left = Some(LeftRun { run, turns });
         }
-        self.awaiting = None;
+        self.requests.awaiting = None;
     }
 
     /// Whether an event is about a turn that a lesson asked for: the user's run and its consumers do not see it.
     pub(crate) fn is_of_lesson(&self, event: &Event) -> bool {
-        (self.runs_lesson || self.left.is_some()) && is_of_turn(&event.kind)
+        (self.learning.runs_lesson || self.learning.left.is_some()) && is_of_turn(&event.kind)
     }
 
     /// Gives an event of the source to the runs that it belongs to.
     pub(crate) fn deliver(&mut self, time: &mut Timeline, event: Event) {
-        self.pending.on_event(&event);
+        self.requests.pending.on_event(&event);
         let is_of_lesson = self.is_of_lesson(&event);
-        if let Some(left) = &mut self.left {
+        if let Some(left) = &mut self.learning.left {
             left.run.apply(event.clone());
             let live = left.run.live();
             let is_over = live.turns().len() >= left.turns && !live.is_generating();
             if is_over || live.failure().is_some() {
-                self.left = None;
+                self.learning.left = None;
             }
         }
-        let runs_lesson = self.runs_lesson;
-        match &mut self.aside {
+        let runs_lesson = self.learning.runs_lesson;
+        match &mut self.learning.aside {
             Some(own) if runs_lesson => {
                 if !is_of_lesson {
                     own.apply(event.clone());
@@ -65,16 +60,16 @@ impl App {
                 }
             }
         }
-        let mut pending = std::mem::take(&mut self.pending);
+        let mut pending = std::mem::take(&mut self.requests.pending);
         pending.look(self.engine_run(time).live());
-        self.pending = pending;
+        self.requests.pending = pending;
     }
 
     /// The run in which the engine is at work now.
     pub(crate) fn engine_run<'a>(&'a self, time: &'a Timeline) -> &'a Timeline {
-        match (&self.left, &self.aside) {
+        match (&self.learning.left, &self.learning.aside) {
             (Some(left), _) => &left.run,
-            (None, Some(own)) if !self.runs_lesson => own,
+            (None, Some(own)) if !self.learning.runs_lesson => own,
             _ => time,
         }
     }

@@ -54,7 +54,7 @@ impl App {
     }
 
     pub(super) fn dress_editor(&mut self) {
-        self.editor.dress(self.themes.theme());
+        self.talk.editor.dress(self.themes.theme());
     }
 }
 

@@ -10,53 +10,58 @@ use crate::app::{App, Awaiting};
 impl App {
     /// Whether the key that opens a selected token goes to the prompt: where nothing is selected, in the present.
     pub(crate) fn opens_prompt(&self, time: &Timeline) -> bool {
-        let selects_none = self.selected.is_none() && self.cell.is_none() && !time.is_past();
-        self.page == Page::Chat && selects_none && !self.is_typing() && !self.is_recording
+        let selects_none = self.place.selected.is_none() && self.place.cell.is_none() && !time.is_past();
+        self.place.page == Page::Chat && selects_none && !self.is_typing() && !self.clock.is_recording
     }
 
     /// Whether an answer is in progress or a prompt on its way.
     pub(crate) fn is_busy(&self, session: &Session) -> bool {
-        !self.has_ended && (session.is_generating() || self.is_awaiting(session) || self.left.is_some())
+        !self.requests.has_ended
+            && (session.is_generating() || self.is_awaiting(session) || self.learning.left.is_some())
     }
 
     /// Whether a prompt was sent that no event mentions yet.
     pub(crate) fn is_awaiting(&self, session: &Session) -> bool {
         let still = |sent: &Awaiting| session.turns().len() == sent.turns && session.notices_seen() == sent.notices;
-        self.awaiting.as_ref().is_some_and(still) && session.failure().is_none() && self.lost.is_none()
+        self.requests.awaiting.as_ref().is_some_and(still)
+            && session.failure().is_none()
+            && self.requests.lost.is_none()
     }
 
     /// Remembers a prompt that is sent.
     pub(crate) fn await_answer(&mut self, session: &Session, text: String) {
         let (turns, notices) = (session.turns().len(), session.notices_seen());
-        self.awaiting = Some(Awaiting { text, turns, notices, is_typed: false });
+        self.requests.awaiting = Some(Awaiting { text, turns, notices, is_typed: false });
     }
 
     /// Puts a prompt that could not be answered back into the prompt box.
     pub(crate) fn return_refused(&mut self, session: &Session) {
         let waits = |sent: &Awaiting| sent.is_typed && session.turns().len() == sent.turns;
-        if self.awaiting.as_ref().is_some_and(waits) && !self.is_awaiting(session) {
+        if self.requests.awaiting.as_ref().is_some_and(waits) && !self.is_awaiting(session) {
             self.return_to_prompt();
         }
         let is_refused = |turn: &&Turn| turn.answer(Lane::Speculative).finished == Some(StopReason::Refused);
-        let Some(turn) = session.turn().filter(is_refused).filter(|turn| turn.number != self.refused) else { return };
-        self.refused = turn.number;
-        if self.editor.is_empty() && turn.branch.is_none() && !self.is_recording {
-            self.editor.replace(&turn.typed);
+        let Some(turn) = session.turn().filter(is_refused).filter(|turn| turn.number != self.talk.refused) else {
+            return;
+        };
+        self.talk.refused = turn.number;
+        if self.talk.editor.is_empty() && turn.branch.is_none() && !self.clock.is_recording {
+            self.talk.editor.replace(&turn.typed);
             self.return_to_prompt();
         }
     }
 
     fn return_to_prompt(&mut self) {
-        if self.page == Page::Chat && self.overlay.is_none() {
-            self.pane = Pane::Prompt;
+        if self.place.page == Page::Chat && self.place.overlay.is_none() {
+            self.place.pane = Pane::Prompt;
         }
     }
 
     /// Whether the session has answers that are in no file and could be saved.
     pub(crate) fn is_unsaved(&self, time: &Timeline) -> bool {
-        let own = self.aside.as_ref().unwrap_or(time).live();
+        let own = self.learning.aside.as_ref().unwrap_or(time).live();
         let can_save = self.options.save.is_some() && !self.options.is_recorded;
         let is_live = own.header().is_some_and(|header| header.capabilities.can_generate);
-        can_save && is_live && own.stats(Lane::Speculative).output_tokens() > self.saved
+        can_save && is_live && own.stats(Lane::Speculative).output_tokens() > self.leaving.saved
     }
 }

@@ -11,22 +11,22 @@ use crate::app::App;
 impl App {
     /// Whether the turn of this index starts a conversation.
     pub(crate) fn starts_conversation(&self, index: usize) -> bool {
-        self.conversations.binary_search(&index).is_ok() // they are in order
+        self.talk.conversations.binary_search(&index).is_ok() // they are in order
     }
 
     /// Whether a new conversation has begun that has no turn yet: figures and rounds of the one before are not its own.
     pub(crate) fn begins_anew(&self, session: &Session) -> bool {
         let count = session.turns().len();
-        count > 0 && self.conversations.last() == Some(&count) && !self.is_busy(session)
+        count > 0 && self.talk.conversations.last() == Some(&count) && !self.is_busy(session)
     }
 }
 
 /// The turns that count, oldest first.
 pub(crate) fn turns<'a>(app: &App, session: &'a Session) -> Vec<&'a Turn> {
-    let start = app.conversations.last().copied().unwrap_or(0);
+    let start = app.talk.conversations.last().copied().unwrap_or(0);
     let mut line: Vec<&Turn> = Vec::new();
     for turn in session.turns().iter().skip(start) {
-        if app.abandoned.contains(&turn.number) {
+        if app.talk.abandoned.contains(&turn.number) {
             continue;
         }
         if let Some(at) = turn.branch.and_then(|branch| line.iter().position(|t| t.number == branch.turn)) {

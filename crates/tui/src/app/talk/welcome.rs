@@ -10,18 +10,18 @@ impl App {
     /// Whether the screen waits for the first prompt of all.
     pub(crate) fn is_welcome(&self, session: &Session) -> bool {
         let can_generate = session.header().is_some_and(|header| header.capabilities.can_generate);
-        let is_bare = session.turns().is_empty() && !self.is_awaiting(session) && self.tour.is_none();
-        self.page == Page::Chat && can_generate && is_bare && self.lost.is_none()
+        let is_bare = session.turns().is_empty() && !self.is_awaiting(session) && self.clock.tour.is_none();
+        self.place.page == Page::Chat && can_generate && is_bare && self.requests.lost.is_none()
     }
 
     /// Whether Up and Down choose a starter prompt: nothing else is typed.
     pub(crate) fn offers_starters(&self, session: &Session) -> bool {
-        self.is_welcome(session) && (self.editor.is_empty() || self.chosen_starter().is_some())
+        self.is_welcome(session) && (self.talk.editor.is_empty() || self.chosen_starter().is_some())
     }
 
     /// The starter prompt that is in the prompt box unchanged.
     pub(crate) fn chosen_starter(&self) -> Option<usize> {
-        self.starter.filter(|index| self.editor.text() == STARTERS[*index].0)
+        self.talk.starter.filter(|index| self.talk.editor.text() == STARTERS[*index].0)
     }
 
     /// Puts the next starter prompt, or the one before, into the prompt box.
@@ -37,7 +37,7 @@ impl App {
 
     /// Puts a starter prompt into the prompt box.
     pub(crate) fn take_starter(&mut self, index: usize) {
-        self.editor.replace(STARTERS[index].0);
-        (self.starter, self.pane) = (Some(index), Pane::Prompt);
+        self.talk.editor.replace(STARTERS[index].0);
+        (self.talk.starter, self.place.pane) = (Some(index), Pane::Prompt);
     }
 }

@@ -20,7 +20,7 @@ const NOT_ALL: &str = "the beginning of this long run is not kept; start with --
 impl EventLoop {
     /// Fulfils requests to the terminal and the caller.
     pub(super) async fn fulfil(&mut self, stage: &mut impl Stage) -> io::Result<()> {
-        for ask in std::mem::take(&mut self.app.asks) {
+        for ask in std::mem::take(&mut self.app.requests.asks) {
             match ask {
                 Ask::Suspend => self.suspend(stage).await?,
                 Ask::Copy(text) => {
@@ -42,7 +42,7 @@ impl EventLoop {
     /// resumed after.
     async fn suspend(&mut self, stage: &mut impl Stage) -> io::Result<()> {
         let live = self.app.engine_run(&self.time).live();
-        let holds = live.is_generating() && !self.app.pending.is_held(live);
+        let holds = live.is_generating() && !self.app.requests.pending.is_held(live);
         if holds {
             self.send_one(Command::Pause);
         }
@@ -63,7 +63,7 @@ impl EventLoop {
     /// Whether the source is working, and waits neither for a command nor for a person's draft.
     fn is_in_phase(&self) -> bool {
         let live = self.app.engine_run(&self.time).live();
-        let waits = (live.is_paused() && !self.app.pending.awaits_phase()) || live.draft_asked().is_some();
+        let waits = (live.is_paused() && !self.app.requests.pending.awaits_phase()) || live.draft_asked().is_some();
         live.is_generating() && !waits
     }
 
@@ -74,7 +74,7 @@ impl EventLoop {
             return Err(NOT_ALL.to_owned());
         }
         let name = (saver.0)(&mut self.own().events())?;
-        self.app.saved = self.own().live().stats(Lane::Speculative).output_tokens();
+        self.app.leaving.saved = self.own().live().stats(Lane::Speculative).output_tokens();
         Ok(name)
     }
 
@@ -83,10 +83,10 @@ impl EventLoop {
         match self.save() {
             Ok(saved) => {
                 self.farewell = Some(saved);
-                self.app.quits = true;
+                self.app.leaving.quits = true;
                 self.send_one(Command::Shutdown);
             }
-            Err(error) => (self.app.toast, self.app.overlay) = (Some(error), Some(Overlay::Quit)),
+            Err(error) => (self.app.toast, self.app.place.overlay) = (Some(error), Some(Overlay::Quit)),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The runs of lessons: on the engine, or played from a recording where there is none.
 
+use crate::app::clock::pace::Pace;
 use crate::app::place::page::Page;
-use crate::app::time::pace::Pace;
 use crate::app::{App, Overlay};
 use crate::input::action::Action;
 use crate::input::line_input::LineInput;
@@ -19,14 +19,14 @@ const DEMO_SPEED: f32 = 0.02;
 
 /// Plays a recording of the real engine in place of the own run, or ends it.
 pub(in crate::update) fn demo(app: &mut App, time: &mut Timeline) -> Vec<Command> {
-    if app.is_demo() {
+    if app.learning.is_demo() {
         app.end_recording(time);
-        app.pane = app.page.panes()[0];
+        app.place.pane = app.place.page.panes()[0];
         return Vec::new();
     }
     let refusal = match () {
-        () if app.shows_recording() => Some("the lesson plays a recording already"),
-        () if app.is_recording => Some("this is a recording already"),
+        () if app.learning.shows_recording() => Some("the lesson plays a recording already"),
+        () if app.clock.is_recording => Some("this is a recording already"),
         () if app.is_busy(time.live()) => Some("an answer is under way: stop it first"),
         () => None,
     };
@@ -35,7 +35,7 @@ pub(in crate::update) fn demo(app: &mut App, time: &mut Timeline) -> Vec<Command
     }
     app.go_to(Page::Chat);
     if show(app, time, DEMO) {
-        (app.plays, app.playback.speed) = (true, DEMO_SPEED);
+        (app.clock.plays, app.clock.playback.speed) = (true, DEMO_SPEED);
         app.follow(time.live());
         let (hold, leave) = (app.key(Action::PauseResume), app.key(Action::Leave));
         app.toast = Some(format!("a recording of the real engine plays slowly: {hold} pauses it, {leave} returns"));
@@ -87,8 +87,8 @@ fn replay(app: &mut App, time: &mut Timeline, run: &Run) {
     if !is_shown {
         return;
     }
-    app.lesson.is_revealed = true;
-    app.plays = !run.hold;
+    app.learning.study.is_revealed = true;
+    app.clock.plays = !run.hold;
     super::tick(app);
     let key = |action| app.key(action);
     app.toast = Some(if run.hold {
@@ -102,8 +102,9 @@ fn replay(app: &mut App, time: &mut Timeline, run: &Run) {
 
 /// Runs a step's prompt; where nothing can be sent, plays its recording. A text to draft is asked for first.
 pub(super) fn begin(app: &mut App, time: &mut Timeline, run: &Run) -> Vec<Command> {
-    let has_engine = !app.shows_recording() && can(time.live(), Ability::Lessons) && app.lost.is_none();
-    if !has_engine && (app.shows_recording() || time.live().header().is_some()) {
+    let has_engine =
+        !app.learning.shows_recording() && can(time.live(), Ability::Lessons) && app.requests.lost.is_none();
+    if !has_engine && (app.learning.shows_recording() || time.live().header().is_some()) {
         replay(app, time, run);
         return Vec::new();
     }
@@ -112,7 +113,7 @@ pub(super) fn begin(app: &mut App, time: &mut Timeline, run: &Run) -> Vec<Comman
     }
     match &run.draft {
         Some(draft) => {
-            app.overlay = Some(Overlay::Draft(LineInput::with(draft)));
+            app.place.overlay = Some(Overlay::Draft(LineInput::with(draft)));
             Vec::new()
         }
         None => start(app, time, run, None),
@@ -121,7 +122,7 @@ pub(super) fn begin(app: &mut App, time: &mut Timeline, run: &Run) -> Vec<Comman
 
 /// The user has typed the draft of the step on show.
 pub(in crate::update) fn draft_typed(app: &mut App, time: &mut Timeline, text: String) -> Vec<Command> {
-    let run = app.lesson.run(&app.lessons).cloned();
+    let run = app.learning.study.run(&app.learning.lessons).cloned();
     match (run, cannot_send(app, time.live())) {
         (_, Some(refusal)) => app.say(refusal),
         (None, _) => Vec::new(),
@@ -134,18 +135,18 @@ pub(in crate::update) fn draft_typed(app: &mut App, time: &mut Timeline, text: S
 /// and [`go_on`] sends the rest.
 fn start(app: &mut App, time: &mut Timeline, run: &Run, draft: Option<String>) -> Vec<Command> {
     time.follow();
-    app.lesson.is_revealed = true;
+    app.learning.study.is_revealed = true;
     super::tick(app);
     let before = app.settings(time.live());
     app.begin_lesson_run(time);
     let mut wanted = run.settings(&before);
-    let lent = (app.lesson.lent.map_or(before, |(first, _)| first), wanted);
-    if lent.0 != wanted && app.lesson.lent.is_none() {
+    let lent = (app.learning.study.lent.map_or(before, |(first, _)| first), wanted);
+    if lent.0 != wanted && app.learning.study.lent.is_none() {
         app.toast = Some("the lesson has set what its run needs; leaving it sets yours back".to_owned());
     }
-    app.lesson.lent = Some(lent);
+    app.learning.study.lent = Some(lent);
     if let Some(text) = draft {
-        app.lesson.drafting = Some((text, time.live().turns().len()));
+        app.learning.study.drafting = Some((text, time.live().turns().len()));
         (wanted.max_tokens, wanted.baseline) = (1, Baseline::Off);
     }
     settings::want(app, time.live(), wanted);
@@ -155,12 +156,12 @@ fn start(app: &mut App, time: &mut Timeline, run: &Run, draft: Option<String>) -
     let holds = run.hold;
     let generate = ask(app, time, prompt);
     if holds {
-        app.plays = false;
+        app.clock.plays = false;
         commands.push(Command::Pause);
-    } else if app.lesson.holds {
+    } else if app.learning.study.holds {
         commands.push(Command::Resume);
     }
-    app.lesson.holds = holds;
+    app.learning.study.holds = holds;
     commands.push(generate);
     commands
 }
@@ -169,12 +170,12 @@ fn start(app: &mut App, time: &mut Timeline, run: &Run, draft: Option<String>) -
 fn ask(app: &mut App, time: &Timeline, prompt: Prompt) -> Command {
     let live = time.live();
     watch(app, live);
-    if app.conversations.last().is_none_or(|last| *last < live.turns().len()) {
-        app.conversations.push(live.turns().len());
+    if app.talk.conversations.last().is_none_or(|last| *last < live.turns().len()) {
+        app.talk.conversations.push(live.turns().len());
     }
     app.await_answer(live, prompt.typed().to_owned());
     // what a lesson asks about is measured: the slow start is for the first prompt of one's own
-    app.plays &= app.pace != Pace::Ramp;
+    app.clock.plays &= app.clock.pace != Pace::Ramp;
     Command::Generate { prompt }
 }
 
@@ -183,13 +184,14 @@ fn ask(app: &mut App, time: &Timeline, prompt: Prompt) -> Command {
 pub(crate) fn go_on(app: &mut App, time: &Timeline) -> Vec<Command> {
     super::show_judged(app, time);
     let live = time.live();
-    let Some((text, before)) = &app.lesson.drafting else { return Vec::new() };
-    let Some(turn) = live.turns().get(*before).filter(|_| !app.shows_recording() && !live.is_generating()) else {
+    let Some((text, before)) = &app.learning.study.drafting else { return Vec::new() };
+    let Some(turn) = live.turns().get(*before).filter(|_| !app.learning.shows_recording() && !live.is_generating())
+    else {
         return Vec::new();
     };
     let prompt = drafted(turn, text);
-    app.lesson.drafting = None;
-    let Some((prompt, (_, wanted))) = prompt.zip(app.lesson.lent) else { return Vec::new() };
+    app.learning.study.drafting = None;
+    let Some((prompt, (_, wanted))) = prompt.zip(app.learning.study.lent) else { return Vec::new() };
     settings::want(app, live, wanted);
     let mut commands = settings::set(&wanted);
     commands.push(ask(app, time, prompt));

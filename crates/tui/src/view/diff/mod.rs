@@ -33,13 +33,13 @@ pub(crate) fn render(compared: &Compared, frame: &mut Frame) -> ((usize, usize, 
         Screen { time: &compared.time, session: compared.time.shown(), app, theme: app.theme(), lines: &lines };
     let area = frame.area();
     let mut measured =
-        (compared.measured, HitMap { page: area.height.saturating_sub(4).into(), ..app.hit_map.clone() });
+        (compared.measured, HitMap { page: area.height.saturating_sub(4).into(), ..app.place.hit_map.clone() });
     frame.buffer_mut().set_style(area, screen.theme[Role::Text]);
     if area.width < MIN_SIZE.0 || area.height < MIN_SIZE.1 {
         screens::too_small(screen, area, frame);
     } else {
         measured.0 = main(screen, compared, area, frame);
-        match &app.overlay {
+        match &app.place.overlay {
             Some(Overlay::Help(help)) => measured.1.help_max = help::render(screen, (Context::Diff, help), area, frame),
             Some(Overlay::Palette(entry)) => palette::render(screen, entry, area, frame),
             _ => {}

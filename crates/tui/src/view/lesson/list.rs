@@ -9,12 +9,12 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let keys = screen.keys(Context::Browse, &[(CHOOSE, "choose"), (&[Action::Open], "begins")]);
     let block = block.bottom(Line::styled(format!(" {keys} "), screen.theme[Role::TextDim]));
     let inner = framed(block, area, frame);
-    let rows = list_rows(screen.app.lessons.len());
-    let with_summaries = usize::from(inner.height) >= rows.len() + screen.app.lessons.len();
+    let rows = list_rows(screen.app.learning.lessons.len());
+    let with_summaries = usize::from(inner.height) >= rows.len() + screen.app.learning.lessons.len();
     let mut lines = Vec::new();
     let mut end = 0;
     for (index, row) in rows.into_iter().enumerate() {
-        let is_chosen = index == screen.app.lesson.choice;
+        let is_chosen = index == screen.app.learning.study.choice;
         lines.extend(drawn(screen, row, is_chosen, (with_summaries, inner.width)));
         if is_chosen {
             end = lines.len();
@@ -30,7 +30,7 @@ fn drawn(screen: Screen, row: ListRow, is_chosen: bool, (with_summary, width): (
         ListRow::Lesson(index) => lesson(screen, index),
         ListRow::Before | ListRow::After => sitting(screen, row == ListRow::After),
         ListRow::Certificate => {
-            let newest = screen.app.quiz.results.quiz.last();
+            let newest = screen.app.learning.quiz.results.quiz.last();
             let score = newest.map_or("after a quiz".to_owned(), |quiz| format!("{} of {}", quiz.score, quiz.of));
             (newest.is_some(), "Certificate".to_owned(), score)
         }
@@ -45,7 +45,7 @@ fn drawn(screen: Screen, row: ListRow, is_chosen: bool, (with_summary, width): (
     if let ListRow::Lesson(index) = row
         && with_summary
     {
-        let summary = format!("       {}", screen.app.lessons[index].lesson.summary);
+        let summary = format!("       {}", screen.app.learning.lessons[index].lesson.summary);
         lines.push(Line::styled(cut(&summary, width.into()), screen.theme[Role::TextDim]));
     }
     lines
@@ -53,9 +53,9 @@ fn drawn(screen: Screen, row: ListRow, is_chosen: bool, (with_summary, width): (
 
 /// Whether a lesson is done, its title, and how far it is.
 fn lesson(screen: Screen, index: usize) -> (bool, String, String) {
-    let entry = &screen.app.lessons[index];
+    let entry = &screen.app.learning.lessons[index];
     let steps = entry.lesson.step.len();
-    let done = screen.app.progress.done(&entry.name, &entry.lesson);
+    let done = screen.app.learning.progress.done(&entry.name, &entry.lesson);
     let state = match done {
         0 => String::new(),
         _ if done >= steps => "done".to_owned(),
@@ -67,7 +67,7 @@ fn lesson(screen: Screen, index: usize) -> (bool, String, String) {
 
 /// Whether the statements were judged, their name, and how many were right: after the lessons compared with before.
 fn sitting(screen: Screen, is_after: bool) -> (bool, String, String) {
-    let results = &screen.app.quiz.results;
+    let results = &screen.app.learning.quiz.results;
     let [before, after] = results.compared();
     let count = statements().len();
     let of = |right: usize| format!("{right} of {count} right");

@@ -32,7 +32,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
 
 /// A row of what can be set.
 fn choice(screen: Screen, index: usize, row: MapRow) -> Line<'static> {
-    let choice = &screen.app.lesson.map;
+    let choice = &screen.app.learning.study.map;
     let map = choice.map();
     let (name, value) = match row {
         MapRow::Hardware => {
@@ -43,7 +43,7 @@ fn choice(screen: Screen, index: usize, row: MapRow) -> Line<'static> {
         MapRow::Acceptance => ("acceptance", format!("{:.2}", map.acceptance)),
         MapRow::Shown => ("shown", choice.layer.name().to_owned()),
     };
-    let is_chosen = index == screen.app.lesson.slider.min(MapRow::ALL.len() - 1);
+    let is_chosen = index == screen.app.learning.study.slider.min(MapRow::ALL.len() - 1);
     let marker = if is_chosen { "▸" } else { " " };
     let line = Line::from(vec![
         Span::styled(fit(&format!("{marker} {name}"), NAME + 2), screen.theme[Role::TextDim]),
@@ -54,7 +54,7 @@ fn choice(screen: Screen, index: usize, row: MapRow) -> Line<'static> {
 
 /// The places of a context.
 fn places(screen: Screen, context: u32, batches: &[u32]) -> Line<'static> {
-    let choice = &screen.app.lesson.map;
+    let choice = &screen.app.learning.study.map;
     let map = choice.map();
     let label = Span::styled(format!("{:>8}    ", grouped(context.into())), screen.theme[Role::TextDim]);
     let place = |batch: &u32| {

@@ -8,7 +8,7 @@ const LARGE: u16 = 32;
 
 pub(super) fn render(screen: Screen, (lesson, step): (&Lesson, &Step), area: Rect, out: (&mut Frame, &mut HitMap)) {
     let (frame, hit_map) = out;
-    let study = &screen.app.lesson;
+    let study = &screen.app.learning.study;
     let title = titled(screen, lesson, area.width.saturating_sub(2));
     let mut block = screen.panel(title.unwrap_or_else(|| place(screen, lesson)));
     let score = score(screen, lesson);
@@ -20,7 +20,7 @@ pub(super) fn render(screen: Screen, (lesson, step): (&Lesson, &Step), area: Rec
     let room = usize::from(area.height.saturating_sub(2));
     // a large screen has room for the sources, too; beside an open question they might answer it
     let sources = sources(screen, step, width);
-    let is_open = !step.choices.is_empty() && !screen.app.lesson.is_revealed;
+    let is_open = !step.choices.is_empty() && !screen.app.learning.study.is_revealed;
     if !study.shows_notes && !is_open && area.height >= LARGE && lines.len() + sources.len() < room {
         lines.push(Line::default());
         lines.extend(sources);
@@ -40,9 +40,9 @@ pub(super) fn render(screen: Screen, (lesson, step): (&Lesson, &Step), area: Rec
 
 /// The number of the lesson, and of the step with its tick.
 fn place(screen: Screen, lesson: &Lesson) -> String {
-    let study = &screen.app.lesson;
-    let entry = study.lesson.and_then(|index| screen.app.lessons.get(index));
-    let is_done = entry.is_some_and(|entry| screen.app.progress.is_done(&entry.name, lesson, study.step));
+    let study = &screen.app.learning.study;
+    let entry = study.lesson.and_then(|index| screen.app.learning.lessons.get(index));
+    let is_done = entry.is_some_and(|entry| screen.app.learning.progress.is_done(&entry.name, lesson, study.step));
     let tick = if is_done { " ✓" } else { "" };
     format!(" Lesson {} · {} of {}{tick} ", study.lesson.unwrap_or(0) + 1, study.step + 1, lesson.step.len())
 }
@@ -55,10 +55,12 @@ fn titled(screen: Screen, lesson: &Lesson, width: u16) -> Option<String> {
 
 /// A tick for each step that is done, and how many first answers were right.
 fn score(screen: Screen, lesson: &Lesson) -> String {
-    let study = &screen.app.lesson;
-    let Some(entry) = study.lesson.and_then(|index| screen.app.lessons.get(index)) else { return String::new() };
-    let (right, asked) = screen.app.progress.score(&entry.name, lesson);
-    let done = screen.app.progress.done(&entry.name, lesson);
+    let study = &screen.app.learning.study;
+    let Some(entry) = study.lesson.and_then(|index| screen.app.learning.lessons.get(index)) else {
+        return String::new();
+    };
+    let (right, asked) = screen.app.learning.progress.score(&entry.name, lesson);
+    let done = screen.app.learning.progress.done(&entry.name, lesson);
     let mut parts = Vec::new();
     if done > 0 {
         parts.push(format!("✓ {done} of {}", lesson.step.len()));
@@ -70,8 +72,8 @@ fn score(screen: Screen, lesson: &Lesson) -> String {
 }
 
 pub(super) fn body(screen: Screen, lesson: &Lesson, step: &Step, width: u16) -> Vec<Line<'static>> {
-    let study = &screen.app.lesson;
-    let run = study.run(&screen.app.lessons);
+    let study = &screen.app.learning.study;
+    let run = study.run(&screen.app.learning.lessons);
     let fill = |text: &str| filled(text, screen.session, run);
     let choices = &step.choices;
     let mut lines = Vec::new();
@@ -144,7 +146,7 @@ fn sources(screen: Screen, step: &Step, width: u16) -> Vec<Line<'static>> {
 }
 
 fn line(screen: Screen, index: usize, choice: &str, right: Option<usize>, width: u16) -> Vec<Line<'static>> {
-    let study = &screen.app.lesson;
+    let study = &screen.app.learning.study;
     let is_chosen = index == study.choice;
     let mark = match right {
         Some(right) if right == index => "✓",
@@ -166,7 +168,7 @@ fn line(screen: Screen, index: usize, choice: &str, right: Option<usize>, width:
 }
 
 fn keys(screen: Screen, lesson: &Lesson, step: &Step, asks: bool) -> String {
-    let study = &screen.app.lesson;
+    let study = &screen.app.learning.study;
     let opens = match () {
         () if step.run.is_some() && !study.is_revealed => "runs it",
         () if asks && !study.is_revealed => "answers",

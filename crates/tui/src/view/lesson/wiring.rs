@@ -44,7 +44,7 @@ const SHARING: [(&str, &str); 4] = [
 
 /// Whether the step is about a drafter that reads the target's KV cache.
 fn shares_cache(screen: Screen) -> bool {
-    let step = screen.app.lesson.at(&screen.app.lessons).map(|(_, step)| step);
+    let step = screen.app.learning.study.at(&screen.app.learning.lessons).map(|(_, step)| step);
     step.and_then(|step| step.example.as_ref()).is_some_and(|example| example.shares_cache)
 }
 

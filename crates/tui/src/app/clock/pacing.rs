@@ -7,7 +7,7 @@ use draftscope_protocol::Lane;
 use draftscope_session::{Answer, Round, Session, Turn};
 
 use crate::app::App;
-use crate::app::time::pace::{Pace, RAMP_ROUNDS};
+use crate::app::clock::pace::{Pace, RAMP_ROUNDS};
 use crate::look::display::DisplayMode;
 
 /// Rounds per second above which verdicts are shown all at once.
@@ -32,7 +32,7 @@ pub(crate) fn round_number(live: &Session) -> usize {
 impl App {
     /// Whether an answer is in progress at a pace other than full speed.
     pub(crate) fn is_paced(&self, live: &Session) -> bool {
-        !self.pace.is_full() && self.is_busy(live)
+        !self.clock.pace.is_full() && self.is_busy(live)
     }
 
     /// What an answer shows of discarded drafts: what the user chose, else all of them as long as the answer runs slowly
@@ -42,10 +42,10 @@ impl App {
             let running = live.turn().filter(|running| running.number == turn.number);
             running.is_some_and(|running| running.answer(Lane::Speculative).finished.is_none())
         };
-        let plays_again = || self.replay.is_some() && turn.answer(Lane::Speculative).finished.is_none();
-        let is_read_along = || plays_again() || (self.pace.rate(round_number(live)).is_some() && is_running());
+        let plays_again = || self.clock.replay.is_some() && turn.answer(Lane::Speculative).finished.is_none();
+        let is_read_along = || plays_again() || (self.clock.pace.rate(round_number(live)).is_some() && is_running());
         let usual = || if is_read_along() { DisplayMode::All } else { DisplayMode::default() };
-        self.display.unwrap_or_else(usual)
+        self.place.display.unwrap_or_else(usual)
     }
 
     /// The running round, and the steps in which it is shown.
@@ -64,23 +64,23 @@ impl App {
     }
 
     fn shows_verdicts(&self, round: usize) -> bool {
-        self.pace.rate(round).is_some_and(|rate| rate < ONE_BY_ONE)
+        self.clock.pace.rate(round).is_some_and(|rate| rate < ONE_BY_ONE)
     }
 
     /// Steps of the newest round's verdicts that are shown, while not all are.
     pub(crate) fn veil(&self, live: &Session) -> Option<usize> {
         let round = open_round(live).filter(|round| round.verdict_steps() > 0)?;
-        if !self.plays || self.shows_recording() || !self.shows_verdicts(round_number(live)) {
+        if !self.clock.plays || self.learning.shows_recording() || !self.shows_verdicts(round_number(live)) {
             return None;
         }
-        let shown = self.unveiled.filter(|(number, _)| *number == round.round).map_or(1, |(_, steps)| steps);
+        let shown = self.clock.unveiled.filter(|(number, _)| *number == round.round).map_or(1, |(_, steps)| steps);
         (shown < round.verdict_steps()).then_some(shown)
     }
 
     /// Shows one more verdict; returns whether there was one.
     pub(crate) fn unveil(&mut self, live: &Session) -> bool {
         let next = self.veil(live).zip(open_round(live)).map(|(steps, round)| (round.round, steps + 1));
-        self.unveiled = next.or(self.unveiled);
+        self.clock.unveiled = next.or(self.clock.unveiled);
         next.is_some()
     }
 
@@ -88,6 +88,6 @@ impl App {
     pub(crate) fn ramp_is_over(&self, live: &Session) -> bool {
         let is_over = |answer: &Answer| answer.finished.is_some() || answer.rounds.len() >= RAMP_ROUNDS;
         let began = answer(live).filter(|answer| !answer.rounds.is_empty());
-        self.pace == Pace::Ramp && !self.is_awaiting(live) && began.is_some_and(is_over)
+        self.clock.pace == Pace::Ramp && !self.is_awaiting(live) && began.is_some_and(is_over)
     }
 }
