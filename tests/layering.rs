@@ -91,7 +91,7 @@ const APP: &[Layer] = &[
             "talk::welcome",
             "clock::pacing",
         ],
-        &["place", "clock", "talk", "options", "app"],
+        &["place", "clock", "talk", "requests", "options", "learning", "app"],
     ),
 ];
 

@@ -21,7 +21,7 @@ pub(crate) mod place;
 pub(crate) mod requests;
 pub(crate) mod talk;
 
-use draftscope_protocol::{Command, Settings};
+use draftscope_protocol::Command;
 use draftscope_session::round_at::{RoundAt, live_round, round_at};
 use draftscope_session::{Round, Session, Timeline};
 
@@ -105,7 +105,7 @@ impl App {
             self.learning.aside_places = kept;
             self.clock.playback = Playback::default();
         }
-        self.place.follow_newest();
+        self.place.follow_live();
         (self.requests.awaiting, self.requests.wanted) = (None, None); // nothing is asked of what is on show
         self.clock.timelines += 1;
         self.follow(time.live());
@@ -118,7 +118,7 @@ impl App {
             self.leave_lesson_run(left);
             (self.talk.conversations, self.talk.abandoned, self.clock.playback) =
                 std::mem::take(&mut self.learning.aside_places);
-            self.place.follow_newest();
+            self.place.follow_live();
             self.clock.plays = false;
             self.clock.timelines += 1;
             self.follow(time.live());
@@ -140,8 +140,8 @@ impl App {
     pub fn follow(&mut self, session: &Session) {
         self.clock.is_recording = session.header().is_some_and(|header| !header.capabilities.can_generate);
         let asks = session.draft_asked().is_some();
-        if asks && !self.talk.was_asked && self.place.page == Page::Chat && self.place.overlay.is_none() {
-            self.place.pane = Pane::Prompt;
+        if asks && !self.talk.was_asked {
+            self.place.return_to_prompt();
         }
         self.talk.editor.invite(asks);
         self.talk.was_asked = asks;
@@ -149,7 +149,7 @@ impl App {
         if !self.is_busy(session) {
             self.requests.stop_sent = false;
         }
-        if !self.is_awaiting(session) {
+        if !self.requests.is_awaiting(session) {
             self.requests.awaiting = None;
         }
         if self.clock.is_recording && self.place.pane == Pane::Prompt {
@@ -208,12 +208,6 @@ impl App {
     pub(crate) fn key(&self, action: Action) -> String {
         let typing = if self.is_typing() { self.keymap.binding(Context::Prompt, action) } else { None };
         self.keymap.label(typing.map_or(Context::Browse, |_| Context::Prompt), action)
-    }
-
-    /// Settings as the user wants them: current ones, or requested and not yet in force.
-    pub(crate) fn settings(&self, session: &Session) -> Settings {
-        let requested = self.requests.wanted.filter(|(base, _)| base == session.settings());
-        requested.map_or(*session.settings(), |(_, wanted)| wanted)
     }
 
     /// The index of the shown round: the selected one, else the newest.

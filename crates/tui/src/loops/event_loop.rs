@@ -301,7 +301,7 @@ impl EventLoop {
     }
 
     fn apply(&mut self, event: Event) {
-        if !self.app.is_of_lesson(&event) {
+        if !self.app.learning.is_of_lesson(&event) {
             for dropped in self.consumers.event(&event) {
                 self.app.toast = Some(dropped.to_string());
                 self.dropped.push(dropped);

@@ -272,7 +272,7 @@ fn turns_of_a_lesson_are_in_no_figure_and_no_file_of_the_user_s_run() {
     open(&mut stage, 1);
     stage.press("<Right><Enter>");
     assert!(stage.app.learning.runs_lesson && stage.time.live().turns().is_empty(), "a run of its own begins");
-    stage.apply(EventKind::SettingsChanged { settings: stage.app.settings(stage.time.live()) });
+    stage.apply(EventKind::SettingsChanged { settings: stage.app.requests.settings(stage.time.live()) });
     answered(&mut stage, 2);
     stage.shows((100, 30), &["lesson's run"]);
     assert_eq!(stage.time.live().turns().len(), 1, "the lesson's");
@@ -357,7 +357,7 @@ fn a_number_that_a_busy_machine_hid_is_reported_and_the_lesson_goes_on() {
     let mut stage = Stage::new(&first_turn(), TuiOptions { page: Page::Learn, ..TuiOptions::default() });
     open(&mut stage, 1);
     stage.press("<Right><Enter>");
-    let wanted = stage.app.settings(stage.time.live());
+    let wanted = stage.app.requests.settings(stage.time.live());
     stage.apply(EventKind::SettingsChanged { settings: wanted });
     // an answer that ended before anything was measured
     stage.apply(EventKind::Prompted { turn: 2, text: "Why is the sky blue?".to_owned(), branch: None });

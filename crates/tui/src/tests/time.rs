@@ -398,13 +398,13 @@ fn a_lesson_gives_back_what_it_set() {
     stage.press("<Down><Down><Down><Down><Down><Down><Enter><Right><Right><Enter>");
     assert!(matches!(stage.sent.last(), Some(Command::Generate { .. })));
     assert_eq!(commands(&stage), [Command::SetDraftLen { draft_len: 15 }]);
-    let lent = stage.app.settings(stage.time.live());
+    let lent = stage.app.requests.settings(stage.time.live());
     assert_eq!(lent.draft_len, 15);
     let mut kept = Stage::new(&first_turn(), TuiOptions { page: Page::Learn, ..TuiOptions::default() });
     (kept.app.learning.study, kept.app.requests.wanted) = (stage.app.learning.study.clone(), stage.app.requests.wanted);
     stage.press("<Esc>");
     assert_eq!(commands(&stage)[1..], [Command::SetDraftLen { draft_len: before.draft_len }]);
-    assert_eq!(stage.app.settings(stage.time.live()), before);
+    assert_eq!(stage.app.requests.settings(stage.time.live()), before);
     // what somebody set in the lesson stays
     kept.press("-<Esc>");
     assert_eq!(commands(&kept), [Command::SetDraftLen { draft_len: 14 }]);

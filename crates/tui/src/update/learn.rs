@@ -19,7 +19,7 @@ pub(crate) use goal::is_reached as goal_is_reached;
 pub(crate) use run::go_on;
 pub(super) use run::{DEMO, demo, draft_typed, has_recordings, show};
 
-use super::{navigation, quiz, settings};
+use super::{quiz, settings};
 
 /// Steps of a slider for a key that moves by a page.
 const FAR: i32 = 10;
@@ -220,7 +220,7 @@ fn show_run(app: &mut App, time: &Timeline) {
     let last = turn.answer(Lane::Speculative).rounds.len().checked_sub(1);
     let is_on_show = app.round_index(session).map(|at| at.turn) == index;
     if let (Some(turn), Some(_), false) = (index, last, is_on_show) {
-        navigation::choose(app, RoundAt { turn, round: last }, None);
+        app.place.select(RoundAt { turn, round: last }, None);
     }
     show_judged(app, time);
 }
@@ -237,7 +237,7 @@ pub(super) fn show_judged(app: &mut App, time: &Timeline) {
     let index = session.turns().iter().position(|other| Some(other.number) == turn);
     let at = index.map(|turn| RoundAt { turn, round: Some(0) });
     if let Some(at) = at.filter(|at| round_at(session, *at).is_some()) {
-        navigation::choose(app, at, None);
+        app.place.select(at, None);
     }
 }
 

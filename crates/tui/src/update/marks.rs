@@ -11,7 +11,7 @@ use draftscope_protocol::{Command, Landmark};
 use draftscope_session::round_at::{places, round_at};
 use draftscope_session::{PassId, Session, Timeline};
 
-use super::{navigation, seek, time as clock};
+use super::{seek, time as clock};
 
 pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command> {
     match action {
@@ -72,7 +72,7 @@ fn go(app: &mut App, time: &mut Timeline, forward: bool) -> Vec<Command> {
     let at = places(shown).find(|at| round_at(shown, *at).is_some_and(|round| PassId::of(round) == place));
     let commands = match at {
         Some(at) => {
-            navigation::choose(app, at, None);
+            app.place.select(at, None);
             Vec::new()
         }
         None => {

@@ -251,7 +251,7 @@ pub(super) fn ask(app: &mut App, time: &Timeline, text: String) -> Vec<Command> 
 fn generate(app: &mut App, session: &Session, text: String) -> Vec<Command> {
     let is_typed = app.is_typing();
     watch(app, session);
-    app.await_answer(session, text.clone());
+    app.requests.await_answer(session, text.clone());
     app.requests.awaiting.iter_mut().for_each(|sent| sent.is_typed = is_typed);
     let generate = Command::Generate { prompt: conversation::prompt(app, session, text) };
     // a pause that a lesson made belongs to the lesson
@@ -266,7 +266,7 @@ fn generate(app: &mut App, session: &Session, text: String) -> Vec<Command> {
 
 /// Prepares for the coming answer.
 fn watch(app: &mut App, session: &Session) {
-    navigation::follow_live(app);
+    app.place.follow_live();
     if app.is_typing() {
         app.place.pane = Pane::Answer; // keys stay keys until the user goes to the prompt
     }
@@ -287,7 +287,7 @@ fn toggle_split(app: &mut App, session: &Session) -> Vec<Command> {
 
 /// The text to copy: the shown answer.
 fn copied(app: &App, session: &Session) -> Option<String> {
-    let turn = app.place.selected.and_then(|at| session.turns().get(at.turn)).or_else(|| session.turn())?;
+    let turn = app.place.turn(session)?;
     let text = turn.answer(draftscope_protocol::Lane::Speculative).text();
     // a terminal into which it is pasted would obey the other characters
     let text: String = text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();

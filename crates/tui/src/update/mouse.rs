@@ -7,7 +7,7 @@ use draftscope_protocol::{Command, Lane};
 use draftscope_session::Timeline;
 use draftscope_session::round_at::RoundAt;
 
-use super::{navigation, seek, tour};
+use super::{seek, tour};
 
 /// A click at a cell of the screen.
 pub(crate) fn click(app: &mut App, time: &mut Timeline, x: u16, y: u16) -> Vec<Command> {
@@ -35,7 +35,7 @@ pub(crate) fn click(app: &mut App, time: &mut Timeline, x: u16, y: u16) -> Vec<C
         Target::Round { at, column } => pick(app, at, column, Pane::Ladder),
         Target::Moment(at) => {
             time.go(at);
-            navigation::follow_live(app);
+            app.place.follow_live();
         }
         Target::Time(at_us) => return seek::to_time(app, time, at_us),
     }
@@ -45,7 +45,7 @@ pub(crate) fn click(app: &mut App, time: &mut Timeline, x: u16, y: u16) -> Vec<C
 /// Selects; a click on what is selected opens it.
 fn pick(app: &mut App, at: RoundAt, column: Option<usize>, pane: Pane) {
     let again = app.place.selected == Some(at) && app.place.cell == column;
-    navigation::choose(app, at, column);
+    app.place.select(at, column);
     app.place.pane = pane;
     if again {
         app.go_to(crate::app::place::page::Page::Inspect);

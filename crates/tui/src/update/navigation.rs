@@ -38,7 +38,9 @@ pub(super) fn update(app: &mut App, session: &Session, action: Action) {
         Action::NextFilter => app.place.filter = app.place.filter.next(),
         Action::ReadLoop => read_loop(app),
         Action::NextDisplay => {
-            let now = shown_turn(app, session)
+            let now = app
+                .place
+                .turn(session)
                 .map_or_else(|| app.place.display.unwrap_or_default(), |turn| app.display_of(session, turn));
             app.place.display = Some(now.next());
         }
@@ -62,11 +64,6 @@ pub(super) fn update(app: &mut App, session: &Session, action: Action) {
 }
 
 /// Opens an overlay.
-/// The turn on show: that of the selected round, else the newest.
-fn shown_turn<'a>(app: &App, session: &'a Session) -> Option<&'a Turn> {
-    app.place.selected.and_then(|at| session.turns().get(at.turn)).or_else(|| session.turn())
-}
-
 fn open(app: &mut App, session: &Session, action: Action) -> bool {
     app.place.overlay = Some(match action {
         Action::Help => Overlay::Help(HelpPage::default()),
@@ -80,7 +77,7 @@ fn open(app: &mut App, session: &Session, action: Action) -> bool {
         }
         Action::Export => Overlay::Export(0),
         Action::ShowPrompt => Overlay::SentPrompt(0),
-        Action::WhyDisturbed if shown_turn(app, session).and_then(Turn::disturbance).is_some() => Overlay::Why,
+        Action::WhyDisturbed if app.place.turn(session).and_then(Turn::disturbance).is_some() => Overlay::Why,
         Action::WhyDisturbed => {
             app.toast = Some("nothing disturbed the figures on show".to_owned());
             return true;
@@ -131,17 +128,13 @@ fn scroll(app: &mut App, session: &Session, action: Action) {
         return;
     }
     match action {
-        Action::Up => scroll_to(app, app.place.hit_map.top.saturating_sub(1)),
-        Action::Down => scroll_to(app, app.place.hit_map.top + 1),
-        Action::PageUp => scroll_to(app, app.place.hit_map.top.saturating_sub(page)),
-        Action::PageDown => scroll_to(app, app.place.hit_map.top + page),
-        Action::Top => scroll_to(app, 0),
+        Action::Up => app.place.scroll_to(app.place.hit_map.top.saturating_sub(1)),
+        Action::Down => app.place.scroll_to(app.place.hit_map.top + 1),
+        Action::PageUp => app.place.scroll_to(app.place.hit_map.top.saturating_sub(page)),
+        Action::PageDown => app.place.scroll_to(app.place.hit_map.top + page),
+        Action::Top => app.place.scroll_to(0),
         _ => {}
     }
-}
-
-fn scroll_to(app: &mut App, top: usize) {
-    app.place.scroll = if top >= app.place.hit_map.max_top { Scroll::Follow } else { Scroll::Top(top) };
 }
 
 fn cycle(app: &mut App, forward: bool) {
@@ -205,7 +198,7 @@ fn leave(app: &mut App, session: &Session) {
     } else if app.is_typing() {
         app.place.pane = app.place.page.home();
     } else if app.place.selected.is_some() || app.place.cell.is_some() {
-        follow_live(app);
+        app.place.follow_live();
     } else {
         app.place.presents = false;
     }
@@ -220,21 +213,9 @@ fn new_conversation(app: &mut App, session: &Session) {
     if app.talk.conversations.last() != Some(&start) {
         app.talk.conversations.push(start);
     }
-    follow_live(app);
+    app.place.follow_live();
     edit_prompt(app);
     app.toast = Some("new conversation".to_owned());
-}
-
-pub(super) fn follow_live(app: &mut App) {
-    app.place.selected = None;
-    app.place.cell = None;
-    app.place.scroll = Scroll::Follow;
-}
-
-pub(crate) fn choose(app: &mut App, at: RoundAt, cell: Option<usize>) {
-    app.place.selected = Some(at);
-    app.place.cell = cell;
-    app.place.scroll = Scroll::Selected;
 }
 
 /// Selects the nearest matching round; forward after the last one returns to live.
@@ -247,9 +228,9 @@ fn select(app: &mut App, session: &Session, fits: impl Fn(RoundAt) -> bool, forw
     let mut all = rounds(session).filter(|at| is_behind(at) && fits(*at));
     let found = if forward { all.next() } else { all.next_back() };
     match found {
-        Some(at) if at == live && forward => follow_live(app),
-        Some(at) => choose(app, at, None),
-        None if forward && live > from && fits(live) => follow_live(app), // an answer without a round yet
+        Some(at) if at == live && forward => app.place.follow_live(),
+        Some(at) => app.place.select(at, None),
+        None if forward && live > from && fits(live) => app.place.follow_live(), // an answer without a round yet
         None => app.toast = Some("there is none".to_owned()),
     }
 }
@@ -268,10 +249,10 @@ fn turn(app: &mut App, session: &Session, forward: bool) {
     };
     match found {
         Some(at) => {
-            choose(app, at, None);
+            app.place.select(at, None);
             app.place.scroll = Scroll::Turn;
         }
-        None if forward => follow_live(app),
+        None if forward => app.place.follow_live(),
         None => app.toast = Some("this is the first turn".to_owned()),
     }
 }
@@ -293,9 +274,9 @@ fn walk(app: &mut App, session: &Session, count: usize, forward: bool) {
     let live = live_round(session);
     let is_beyond = on_row && at == last && live > Some(from); // an answer without a round yet
     if forward && (Some(fitting[to]) == live || is_beyond) {
-        follow_live(app);
+        app.place.follow_live();
     } else {
-        choose(app, fitting[to], None);
+        app.place.select(fitting[to], None);
     }
 }
 
@@ -307,11 +288,11 @@ fn move_cell(app: &mut App, session: &Session, forward: bool) {
     let cell = app.place.cell.unwrap_or_else(|| round.deciding_column());
     let columns = round.columns();
     if app.place.cell.is_none() && app.place.selected.is_none() {
-        choose(app, at, Some(cell)); // the first press shows where one is
+        app.place.select(at, Some(cell)); // the first press shows where one is
     } else if forward && cell + 1 < columns {
-        choose(app, at, Some(cell + 1));
+        app.place.select(at, Some(cell + 1));
     } else if !forward && cell > 0 {
-        choose(app, at, Some((cell - 1).min(columns.saturating_sub(1))));
+        app.place.select(at, Some((cell - 1).min(columns.saturating_sub(1))));
     } else {
         let mut all = places(session).filter(|other| if forward { *other > at } else { *other < at });
         let next = if forward { all.next() } else { all.next_back() };
@@ -319,7 +300,7 @@ fn move_cell(app: &mut App, session: &Session, forward: bool) {
             return;
         };
         let last = round_at(session, next).map_or(0, |round| round.columns().saturating_sub(1));
-        choose(app, next, Some(if forward { 0 } else { last }));
+        app.place.select(next, Some(if forward { 0 } else { last }));
     }
 }
 
@@ -330,6 +311,6 @@ fn inspect(app: &mut App, session: &Session) {
         return;
     };
     let cell = app.place.cell.unwrap_or_else(|| round.deciding_column());
-    choose(app, at, Some(cell));
+    app.place.select(at, Some(cell));
     app.go_to(Page::Inspect);
 }

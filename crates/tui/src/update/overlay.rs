@@ -16,7 +16,7 @@ use draftscope_protocol::{
 use draftscope_session::round_at::{RoundAt, round_at};
 use draftscope_session::{Round, Session, Timeline, WhatIf, what_if};
 
-use super::{learn, marks, navigation, panels, quit, seek, settings, time};
+use super::{learn, marks, panels, quit, seek, time};
 
 /// The effect of an action on an overlay.
 pub(super) enum Done {
@@ -54,7 +54,7 @@ pub(super) fn type_key(app: &mut App, time: &Timeline, key: KeyEvent) {
         _ => {}
     }
     if let Some((at, cell)) = found {
-        navigation::choose(app, at, cell);
+        app.place.select(at, cell);
     }
 }
 
@@ -179,7 +179,7 @@ fn search(app: &mut App, session: &Session, entry: LineInput, action: Action) ->
     };
     let from = app.place.selected.map(|at| (at, app.place.cell));
     match search::find(session, entry.text(), from, forward) {
-        Some((at, cell)) => navigation::choose(app, at, cell),
+        Some((at, cell)) => app.place.select(at, cell),
         None => app.toast = Some("not found".to_owned()),
     }
     keep(app, Overlay::Search(entry))
@@ -225,8 +225,8 @@ fn ask_engine(app: &mut App, time: &mut Timeline, form: &WhatIfForm) -> Vec<Comm
         return app.say("the round is not scored yet");
     };
     let runs_again = matches!(&prompt, Prompt::Branch(from) if from.again.is_some());
-    let wanted =
-        round_at(time.shown(), form.at).map(|round| settings_of(round, &form.change(), app.settings(time.live())));
+    let wanted = round_at(time.shown(), form.at)
+        .map(|round| settings_of(round, &form.change(), app.requests.settings(time.live())));
     let sent = time::branch(app, time, prompt);
     let Some(wanted) = wanted.filter(|_| !sent.is_empty()) else {
         return sent; // refused: nothing is asked for
@@ -295,7 +295,7 @@ fn prompt_of(session: &Session, form: &WhatIfForm) -> Option<Prompt> {
 
 /// The settings that the panel shows, if the run has others; they apply until the user returns from the branch.
 fn changed_settings(app: &mut App, live: &Session, (wanted, index): (Settings, usize)) -> Vec<Command> {
-    let before = app.settings(live);
+    let before = app.requests.settings(live);
     let mut commands = Vec::new();
     if (wanted.draft_len, wanted.draft_len_mode) != (before.draft_len, before.draft_len_mode) {
         commands.push(Command::SetDraftLen { draft_len: wanted.draft_len });
@@ -307,7 +307,7 @@ fn changed_settings(app: &mut App, live: &Session, (wanted, index): (Settings, u
         commands.push(Command::SetSampling { sampling: wanted.sampling });
     }
     if !commands.is_empty() {
-        settings::want(app, live, wanted);
+        app.requests.want(live, wanted);
         app.talk.lent.insert(index, (before, wanted));
     }
     commands

@@ -3,6 +3,7 @@
 //! Invariant: what has happened is shown from the past that is kept; only a recording can be asked for what has not
 //! played yet or is no longer kept.
 
+use crate::app::clock::Clock;
 use crate::app::place::filter::has_reject;
 use crate::app::{App, Overlay};
 use crate::input::action::Action;
@@ -11,7 +12,7 @@ use draftscope_protocol::{Command, Landmark};
 use draftscope_session::round_at::{round_at, rounds};
 use draftscope_session::{Stop, Timeline};
 
-use super::{navigation, time as clock};
+use super::time as clock;
 
 /// Number of parts of a turn that the keys step over.
 const PARTS: u64 = 20;
@@ -89,7 +90,7 @@ pub(super) fn go_to(app: &mut App, time: &mut Timeline, text: &str) -> Option<Ve
             to_time(app, time, start_us.saturating_add(after_us))
         }
         SeekTarget::Share(share) => {
-            let after_us = (length_us(app, time) as f64 * share) as u64;
+            let after_us = (length_us(&app.clock, time) as f64 * share) as u64;
             let at_us = time.origin_us().saturating_add(after_us);
             to_time(app, time, at_us)
         }
@@ -97,9 +98,9 @@ pub(super) fn go_to(app: &mut App, time: &mut Timeline, text: &str) -> Option<Ve
 }
 
 /// How long the run is, as far as known.
-fn length_us(app: &App, time: &Timeline) -> u64 {
+fn length_us(clock: &Clock, time: &Timeline) -> u64 {
     let recorded = time.live().header().and_then(|header| header.capabilities.ends_at_us);
-    let end_us = recorded.filter(|_| app.clock.is_recording).unwrap_or_default().max(time.live().at_us());
+    let end_us = recorded.filter(|_| clock.is_recording).unwrap_or_default().max(time.live().at_us());
     end_us.saturating_sub(time.origin_us())
 }
 
@@ -116,7 +117,7 @@ pub(super) fn to_time(app: &mut App, time: &mut Timeline, at_us: u64) -> Vec<Com
         Some(_) => clock::follow(app, time),
         None if has_more(app) && (is_ahead || !time.is_whole()) => {
             // the end itself, not the moment before it
-            let is_end = at_us >= time.origin_us().saturating_add(length_us(app, time));
+            let is_end = at_us >= time.origin_us().saturating_add(length_us(&app.clock, time));
             let mut commands = clock::follow(app, time);
             commands.push(Command::SkipTo { at_us: if is_end { u64::MAX } else { at_us } });
             commands
@@ -146,7 +147,7 @@ fn to_round(app: &mut App, time: &mut Timeline, round: u32) -> Vec<Command> {
     let newest = rounds(time.live()).next_back().and_then(|at| round_at(time.live(), at)).map_or(0, |r| r.round);
     time.follow();
     app.clock.holds = false;
-    navigation::follow_live(app);
+    app.place.follow_live();
     let again = (round <= newest).then_some(Command::SkipTo { at_us: 0 });
     again.into_iter().chain([Command::SkipToNext { landmark: Landmark::Round(round) }]).collect()
 }
@@ -181,7 +182,7 @@ pub(super) fn ask(app: &mut App, time: &mut Timeline, landmark: Landmark) -> Vec
     time.follow();
     app.clock.plays = false;
     app.clock.holds = false; // it holds where it finds one
-    navigation::follow_live(app);
+    app.place.follow_live();
     vec![Command::SkipToNext { landmark }]
 }
 
@@ -202,7 +203,7 @@ pub(super) fn recording(app: &mut App, time: &mut Timeline, action: Action) -> V
     };
     time.follow();
     (app.clock.plays, app.clock.holds) = (false, false);
-    navigation::follow_live(app);
+    app.place.follow_live();
     vec![Command::PlayListed { number }]
 }
 

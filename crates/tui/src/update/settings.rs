@@ -17,7 +17,7 @@ pub(super) fn change(app: &mut App, session: &Session, action: Action) -> Vec<Co
         Action::DraftLenDown => (SettingRow::DraftLen, false),
         Action::TemperatureUp => (SettingRow::Temperature, true),
         Action::TemperatureDown => (SettingRow::Temperature, false),
-        Action::DialUp | Action::DialDown if app.settings(session).drafter != DrafterKind::Dial => {
+        Action::DialUp | Action::DialDown if app.requests.settings(session).drafter != DrafterKind::Dial => {
             return take_dial(app, session);
         }
         Action::DialUp => (SettingRow::Dial, true),
@@ -28,7 +28,7 @@ pub(super) fn change(app: &mut App, session: &Session, action: Action) -> Vec<Co
     let commands = turn(app, session, setting, up);
     if let [Command::SetBaseline { .. }] = commands[..] {
         // a panel on the screen shows it already
-        app.toast = Some(format!("{}: {}", setting.name(), setting.value(&app.settings(session))));
+        app.toast = Some(format!("{}: {}", setting.name(), setting.value(&app.requests.settings(session))));
     }
     commands
 }
@@ -45,8 +45,8 @@ fn take_dial(app: &mut App, session: &Session) -> Vec<Command> {
     if !drafters(session).contains(&DrafterKind::Dial) {
         return app.say("this engine has no dial");
     }
-    let settings = Settings { drafter: DrafterKind::Dial, ..app.settings(session) };
-    want(app, session, settings);
+    let settings = Settings { drafter: DrafterKind::Dial, ..app.requests.settings(session) };
+    app.requests.want(session, settings);
     let (up, down, back) = (app.key(Action::DialUp), app.key(Action::DialDown), app.key(Action::Settings));
     let value = SettingRow::Dial.value(&settings);
     app.toast = Some(format!(
@@ -63,7 +63,7 @@ pub(super) fn hold_against(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     if let Some(refusal) = super::refusal(session).or(dead.then_some("the engine has stopped; quit and start again")) {
         return app.say(refusal);
     }
-    let mut settings = app.settings(session);
+    let mut settings = app.requests.settings(session);
     if settings.drafter == DrafterKind::Human {
         return app.say("nobody is asked for drafts in a race: choose another drafter first");
     }
@@ -71,7 +71,7 @@ pub(super) fn hold_against(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     let rival = Some(Rival { rule: other, ..Rival::like(&settings) });
     let ends = settings.rival.map(|now| Rival { draft_len: settings.draft_len, ..now }) == rival;
     settings.rival = rival.filter(|_| !ends);
-    want(app, session, settings);
+    app.requests.want(session, settings);
     let mut commands = vec![Command::SetRival { rival: settings.rival }];
     if ends {
         app.toast = Some(format!("{other} races no longer"));
@@ -121,9 +121,9 @@ pub(super) fn turn(app: &mut App, session: &Session, setting: SettingRow, up: bo
         app.toast = Some(why);
         return Vec::new();
     }
-    let mut settings = app.settings(session);
+    let mut settings = app.requests.settings(session);
     let command = setting.turn(&mut settings, up, &drafters(session));
-    want(app, session, settings);
+    app.requests.want(session, settings);
     vec![command]
 }
 
@@ -136,7 +136,7 @@ pub(super) fn oppose(app: &mut App, session: &Session, row: usize, up: bool) -> 
         app.toast = Some(why);
         return Vec::new();
     }
-    let mut settings = app.settings(session);
+    let mut settings = app.requests.settings(session);
     let setting = row.checked_sub(1).and_then(|row| SettingRow::RIVAL.get(row));
     settings.rival = match (setting, settings.rival) {
         (None, Some(_)) => None,
@@ -149,23 +149,19 @@ pub(super) fn oppose(app: &mut App, session: &Session, row: usize, up: bool) -> 
             Some(Rival::like(&own))
         }
     };
-    want(app, session, settings);
+    app.requests.want(session, settings);
     vec![Command::SetRival { rival: settings.rival }]
-}
-
-pub(super) fn want(app: &mut App, session: &Session, settings: Settings) {
-    app.requests.wanted = Some((*session.settings(), settings));
 }
 
 /// Asks for the plain lane to run to its end while the split view is on show, unless it does.
 pub(super) fn race(app: &mut App, session: &Session) -> Vec<Command> {
-    let mut settings = app.settings(session);
+    let mut settings = app.requests.settings(session);
     if settings.baseline == Baseline::Race {
         return Vec::new();
     }
     app.requests.before_race = Some(settings.baseline);
     settings.baseline = Baseline::Race;
-    want(app, session, settings);
+    app.requests.want(session, settings);
     app.toast = Some(format!(
         "the race is on: plain decoding answers every prompt, too, to its end; {} ends the race",
         app.key(Action::ToggleSplit)
@@ -175,12 +171,12 @@ pub(super) fn race(app: &mut App, session: &Session) -> Vec<Command> {
 
 /// Has plain decoding measured as it was before the race, unless somebody has set something else since.
 pub(super) fn end_race(app: &mut App, session: &Session) -> Vec<Command> {
-    let mut settings = app.settings(session);
+    let mut settings = app.requests.settings(session);
     let Some(baseline) = app.requests.before_race.take().filter(|_| settings.baseline == Baseline::Race) else {
         return Vec::new();
     };
     settings.baseline = baseline;
-    want(app, session, settings);
+    app.requests.want(session, settings);
     let how = SettingRow::Baseline.value(&settings);
     app.toast = Some(format!("the race is over; {}: {how}, as before", SettingRow::Baseline.name()));
     vec![Command::SetBaseline { baseline }]
@@ -189,7 +185,7 @@ pub(super) fn end_race(app: &mut App, session: &Session) -> Vec<Command> {
 /// Sets back what was set for a while (the settings before, and those then), unless somebody has set something
 /// since; none where there is nothing to set back.
 pub(super) fn give_back(app: &mut App, live: &Session, lent: (Settings, Settings)) -> Option<Vec<Command>> {
-    let (now, (before, lent)) = (app.settings(live), lent);
+    let (now, (before, lent)) = (app.requests.settings(live), lent);
     if owned(&now) != owned(&lent) || owned(&now) == owned(&before) {
         return None;
     }
@@ -206,7 +202,7 @@ pub(super) fn give_back(app: &mut App, live: &Session, lent: (Settings, Settings
         rival: before.rival,
         ..now
     };
-    want(app, live, wanted);
+    app.requests.want(live, wanted);
     Some(set(&wanted))
 }
 

@@ -8,13 +8,14 @@ use std::time::Duration;
 use crate::app::App;
 use crate::app::clock::pace::Pace;
 use crate::app::clock::pacing::round_number;
+use crate::app::requests::Requests;
 use crate::app::talk::conversation::{self, Point};
 use crate::input::action::Action;
 use draftscope_protocol::{Command, Lane};
 use draftscope_session::round_at::{newest_token, round_at, rounds};
 use draftscope_session::{Moment, Phase, Round, Session, Stop, Timeline, Turn};
 
-use super::{can_generate, cannot_send, navigation, settings, tour, watch};
+use super::{can_generate, cannot_send, settings, tour, watch};
 
 pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command> {
     match action {
@@ -90,7 +91,7 @@ fn back_to(app: &mut App, time: &mut Timeline, to: Option<Moment>) -> Vec<Comman
         return app.say("this is the beginning");
     };
     time.go_to(to);
-    navigation::follow_live(app);
+    app.place.follow_live();
     app.clock.holds |= is_paced; // nothing drives the engine from here on
     hold(app, time.live())
 }
@@ -99,7 +100,7 @@ fn back_to(app: &mut App, time: &mut Timeline, to: Option<Moment>) -> Vec<Comman
 fn token(app: &mut App, time: &mut Timeline, to: Option<Moment>) -> Vec<Command> {
     let commands = back_to(app, time, to);
     if let Some((at, cell)) = newest_token(time.shown()).filter(|_| time.is_past()) {
-        navigation::choose(app, at, Some(cell));
+        app.place.select(at, Some(cell));
     }
     commands
 }
@@ -127,7 +128,7 @@ pub(super) fn follow(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     let was_past = time.is_past();
     app.clock.replay = None;
     time.follow();
-    navigation::follow_live(app);
+    app.place.follow_live();
     let released = std::mem::take(&mut app.clock.holds);
     let slow = app.is_paced(time.live());
     if was_past {
@@ -195,14 +196,13 @@ pub(super) fn set_pace(app: &mut App, live: &Session, pace: Pace) -> Vec<Command
 const LOADING: Duration = Duration::from_millis(100);
 
 /// Whether the models are loading.
-fn is_loading(app: &App, time: &Timeline) -> bool {
-    let live = time.live();
-    live.header().is_none() && live.failure().is_none() && app.requests.lost.is_none() && !app.requests.has_ended
+fn is_loading(requests: &Requests, live: &Session) -> bool {
+    live.header().is_none() && live.failure().is_none() && requests.lost.is_none() && !requests.has_ended
 }
 
 /// How long until time advances by a phase; `None` if it does not advance by ticks.
 pub(crate) fn next_tick(app: &App, time: &Timeline) -> Option<Duration> {
-    if app.clock.tour.is_some() || is_loading(app, time) {
+    if app.clock.tour.is_some() || is_loading(&app.requests, time.live()) {
         return Some(if app.clock.tour.is_some() { tour::TICK } else { LOADING });
     }
     if !app.clock.plays {
@@ -225,7 +225,7 @@ pub(crate) fn next_tick(app: &App, time: &Timeline) -> Option<Duration> {
 
 /// Advances by a phase.
 pub(crate) fn tick(app: &mut App, time: &mut Timeline) -> Vec<Command> {
-    if app.clock.tour.is_some() || is_loading(app, time) {
+    if app.clock.tour.is_some() || is_loading(&app.requests, time.live()) {
         tour::tick(app, time);
         return Vec::new();
     }
@@ -251,7 +251,7 @@ fn step_live(app: &mut App, live: &Session) -> Vec<Command> {
         return vec![Command::Resume];
     }
     // a prompt's passes, and a drafting person, take longer than the pace
-    let has_begun = !app.is_awaiting(live) && live.phase(Lane::Speculative) != Phase::Prefilling;
+    let has_begun = !app.requests.is_awaiting(live) && live.phase(Lane::Speculative) != Phase::Prefilling;
     if !has_begun || app.requests.pending.awaits_phase() || app.unveil(live) {
         return Vec::new();
     }
@@ -328,7 +328,7 @@ fn resume(app: &mut App, live: &Session, branch: usize, stops: bool) -> Vec<Comm
     let is_paused = !stops && app.requests.pending.is_held(live);
     app.talk.resumed.insert(live.turns().len());
     watch(app, live);
-    app.await_answer(live, turn.typed.clone());
+    app.requests.await_answer(live, turn.typed.clone());
     app.toast = Some(format!("turn {} is back and goes on where it was ended", turn.number));
     let generate = Command::Generate { prompt };
     if is_paused && !app.clock.plays { vec![Command::Resume, generate] } else { vec![generate] }
@@ -338,13 +338,13 @@ fn resume(app: &mut App, live: &Session, branch: usize, stops: bool) -> Vec<Comm
 pub(super) fn branch(app: &mut App, time: &mut Timeline, prompt: draftscope_protocol::Prompt) -> Vec<Command> {
     // a paused answer can be left: it stops there
     let live = time.live();
-    let stops = app.is_busy(live) && can_generate(live) && !app.is_awaiting(live);
+    let stops = app.is_busy(live) && can_generate(live) && !app.requests.is_awaiting(live);
     if let Some(refusal) = cannot_send(app, live).filter(|_| !stops) {
         return app.say(refusal);
     }
     time.follow();
     watch(app, time.live());
-    app.await_answer(time.live(), prompt.typed().to_owned());
+    app.requests.await_answer(time.live(), prompt.typed().to_owned());
     let back = app.key(Action::ReturnBranch);
     app.toast = Some(format!("a branch: the answer goes on from here; {back} returns"));
     if let Some(turn) = time.live().turn().filter(|_| stops) {

@@ -19,7 +19,7 @@ pub(super) fn render(screen: Screen, row: usize, area: Rect, frame: &mut Frame) 
     let block = screen.panel(" Versus: race other settings beside ");
     let inner = screen.over(block.bottom(keys_of_choices(screen)), area, frame);
     let live = screen.time.live();
-    let (now, wanted) = (*live.settings(), screen.app.settings(live));
+    let (now, wanted) = (*live.settings(), screen.app.requests.settings(live));
     let on = |settings: &Settings| if settings.rival.is_some() { "yes" } else { "no" }.to_owned();
     let mut lines = vec![Line::from(vec![
         Span::styled(fit("", 2 + NAME), screen.theme[Role::TextDim]),

@@ -19,7 +19,7 @@ const WIDTH: u16 = 100;
 
 pub(super) fn render(screen: Screen, panel: SettingsPanel, area: Rect, frame: &mut Frame) {
     let live = screen.time.live();
-    let both = [*live.settings(), screen.app.settings(live)];
+    let both = [*live.settings(), screen.app.requests.settings(live)];
     let (mut lines, mut chosen) = (Vec::new(), 0);
     for (index, (group, row)) in panel.rows().enumerate() {
         lines.extend(group.map(|name| Line::styled(name, screen.theme[Role::TextDim])));

@@ -72,7 +72,7 @@ const RIVAL: Level = 2;
 const WORDS: Level = 1;
 
 fn parts(screen: Screen, level: Level) -> Vec<Part> {
-    let settings = screen.app.settings(screen.session);
+    let settings = screen.app.requests.settings(screen.session);
     let now = *screen.session.settings();
     let waits = !screen.time.is_past();
     let arrow = |changes: bool| if changes && waits { "→ " } else { "" };
@@ -267,7 +267,7 @@ fn state(screen: Screen) -> (String, Style) {
             ("✗ stopped".to_owned(), screen.theme[Role::Error])
         }
         Some(phase) => (format!("● {phase}"), active),
-        None if screen.app.is_awaiting(session) => ("● sent".to_owned(), active),
+        None if screen.app.requests.is_awaiting(session) => ("● sent".to_owned(), active),
         None if session.header().is_none() => ("starting".to_owned(), active),
         None => ("○ ready".to_owned(), screen.theme[Role::Status]),
     }

@@ -80,7 +80,7 @@ impl Stamp {
             typed: turn.typed.len(),
             branch: turn.branch,
             answers,
-            starts_conversation: app.starts_conversation(index),
+            starts_conversation: app.talk.starts_conversation(index),
             is_abandoned: app.talk.abandoned.contains(&turn.number),
         })
     }

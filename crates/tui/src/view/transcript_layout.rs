@@ -119,7 +119,7 @@ fn folded(screen: Screen, answer: &Answer, selected: Option<Option<usize>>) -> O
 fn after_turns(screen: Screen, width: u16) -> Laid {
     let turns = screen.session.turns();
     let mut flow = Flow::new(width);
-    let awaiting = screen.app.requests.awaiting.as_ref().filter(|_| screen.app.is_awaiting(screen.session));
+    let awaiting = screen.app.requests.awaiting.as_ref().filter(|_| screen.app.requests.is_awaiting(screen.session));
     let is_new = screen.app.talk.conversations.last() == Some(&turns.len());
     if !turns.is_empty() && (is_new || awaiting.is_some()) {
         rule(screen, is_new, width, &mut flow);
@@ -197,7 +197,7 @@ impl Work<'_> {
     fn begin(&self, turn: &Turn) -> Pen {
         let mut flow = Flow::new(self.width);
         if self.index > 0 {
-            rule(self.screen, self.screen.app.starts_conversation(self.index), self.width, &mut flow);
+            rule(self.screen, self.screen.app.talk.starts_conversation(self.index), self.width, &mut flow);
         }
         head(self.screen, turn, &mut flow);
         Pen {
@@ -251,7 +251,7 @@ impl Work<'_> {
             has_signs: self.screen.has_signs(),
             folded: self.folded,
             goes_on: pen.map_or(0, |pen| pen.line),
-            starts_conversation: app.starts_conversation(self.index),
+            starts_conversation: app.talk.starts_conversation(self.index),
             is_abandoned: app.talk.abandoned.contains(&turn.number),
         }
     }

@@ -76,7 +76,7 @@ fn how(screen: Screen) -> String {
 }
 
 fn starter(screen: Screen, index: usize, (prompt, watch): (&str, &str), width: usize) -> Line<'static> {
-    let chosen = screen.app.chosen_starter() == Some(index);
+    let chosen = screen.app.talk.chosen_starter() == Some(index);
     let longest = STARTERS.iter().map(|(prompt, _)| prompt.width()).max().unwrap_or(0);
     let sign = if chosen { "▸ " } else { "  " };
     // what to watch only if the prompts fit

@@ -7,6 +7,7 @@ use draftscope_protocol::Lane;
 use draftscope_session::{Answer, Round, Session, Turn};
 
 use crate::app::App;
+use crate::app::clock::Clock;
 use crate::app::clock::pace::{Pace, RAMP_ROUNDS};
 use crate::look::display::DisplayMode;
 
@@ -27,6 +28,12 @@ fn open_round(live: &Session) -> Option<&Round> {
 pub(crate) fn round_number(live: &Session) -> usize {
     let rounds = answer(live).map_or(0, |answer| answer.rounds.len());
     rounds + usize::from(open_round(live).is_none())
+}
+
+impl Clock {
+    fn shows_verdicts(&self, round: usize) -> bool {
+        self.pace.rate(round).is_some_and(|rate| rate < ONE_BY_ONE)
+    }
 }
 
 impl App {
@@ -59,18 +66,14 @@ impl App {
             None => live.settings().draft_len.into(),
         };
         let judged = open_round(live).map_or(drafts, |round| round.drafts.len().max(drafts));
-        let verdicts = if self.shows_verdicts(number) { judged.max(1) } else { 1 };
+        let verdicts = if self.clock.shows_verdicts(number) { judged.max(1) } else { 1 };
         (number, drafts + 1 + verdicts + 1)
-    }
-
-    fn shows_verdicts(&self, round: usize) -> bool {
-        self.clock.pace.rate(round).is_some_and(|rate| rate < ONE_BY_ONE)
     }
 
     /// Steps of the newest round's verdicts that are shown, while not all are.
     pub(crate) fn veil(&self, live: &Session) -> Option<usize> {
         let round = open_round(live).filter(|round| round.verdict_steps() > 0)?;
-        if !self.clock.plays || self.learning.shows_recording() || !self.shows_verdicts(round_number(live)) {
+        if !self.clock.plays || self.learning.shows_recording() || !self.clock.shows_verdicts(round_number(live)) {
             return None;
         }
         let shown = self.clock.unveiled.filter(|(number, _)| *number == round.round).map_or(1, |(_, steps)| steps);
@@ -88,6 +91,6 @@ impl App {
     pub(crate) fn ramp_is_over(&self, live: &Session) -> bool {
         let is_over = |answer: &Answer| answer.finished.is_some() || answer.rounds.len() >= RAMP_ROUNDS;
         let began = answer(live).filter(|answer| !answer.rounds.is_empty());
-        self.clock.pace == Pace::Ramp && !self.is_awaiting(live) && began.is_some_and(is_over)
+        self.clock.pace == Pace::Ramp && !self.requests.is_awaiting(live) && began.is_some_and(is_over)
     }
 }

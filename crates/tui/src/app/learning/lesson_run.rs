@@ -7,7 +7,24 @@
 use draftscope_protocol::{Event, EventKind, Header, Lane};
 use draftscope_session::{Session, Timeline};
 
+use crate::app::learning::Learning;
 use crate::app::{App, LeftRun};
+
+impl Learning {
+    /// Whether an event is about a turn that a lesson asked for: the user's run and its consumers do not see it.
+    pub(crate) fn is_of_lesson(&self, event: &Event) -> bool {
+        (self.runs_lesson || self.left.is_some()) && is_of_turn(&event.kind)
+    }
+
+    /// The run in which the engine is at work now.
+    pub(crate) fn engine_run<'a>(&'a self, time: &'a Timeline) -> &'a Timeline {
+        match (&self.left, &self.aside) {
+            (Some(left), _) => &left.run,
+            (None, Some(own)) if !self.runs_lesson => own,
+            _ => time,
+        }
+    }
+}
 
 impl App {
     /// Gives the engine to a lesson: a run of its own is on show, without turns.
@@ -22,21 +39,16 @@ impl App {
     /// Puts a lesson's run away that the user leaves: the rest of an answer is still to come.
     pub(crate) fn leave_lesson_run(&mut self, run: Timeline) {
         if std::mem::take(&mut self.learning.runs_lesson) && self.is_busy(run.live()) {
-            let turns = run.live().turns().len() + usize::from(self.is_awaiting(run.live()));
+            let turns = run.live().turns().len() + usize::from(self.requests.is_awaiting(run.live()));
             self.learning.left = Some(LeftRun { run, turns });
         }
         self.requests.awaiting = None;
     }
 
-    /// Whether an event is about a turn that a lesson asked for: the user's run and its consumers do not see it.
-    pub(crate) fn is_of_lesson(&self, event: &Event) -> bool {
-        (self.learning.runs_lesson || self.learning.left.is_some()) && is_of_turn(&event.kind)
-    }
-
     /// Gives an event of the source to the runs that it belongs to.
     pub(crate) fn deliver(&mut self, time: &mut Timeline, event: Event) {
         self.requests.pending.on_event(&event);
-        let is_of_lesson = self.is_of_lesson(&event);
+        let is_of_lesson = self.learning.is_of_lesson(&event);
         if let Some(left) = &mut self.learning.left {
             left.run.apply(event.clone());
             let live = left.run.live();
@@ -61,17 +73,8 @@ impl App {
             }
         }
         let mut pending = std::mem::take(&mut self.requests.pending);
-        pending.look(self.engine_run(time).live());
+        pending.look(self.learning.engine_run(time).live());
         self.requests.pending = pending;
-    }
-
-    /// The run in which the engine is at work now.
-    pub(crate) fn engine_run<'a>(&'a self, time: &'a Timeline) -> &'a Timeline {
-        match (&self.learning.left, &self.learning.aside) {
-            (Some(left), _) => &left.run,
-            (None, Some(own)) if !self.learning.runs_lesson => own,
-            _ => time,
-        }
     }
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod page;
 pub(crate) mod search;
 
 use draftscope_session::round_at::RoundAt;
+use draftscope_session::{Session, Turn};
 
 use self::filter::Filter;
 use self::hit_map::HitMap;
@@ -65,9 +66,31 @@ impl Place {
         }
     }
 
-    /// Selects nothing and follows what is new.
-    pub(crate) fn follow_newest(&mut self) {
+    /// Selects nothing and follows what is live.
+    pub(crate) fn follow_live(&mut self) {
         (self.selected, self.cell, self.scroll) = (None, None, Scroll::Follow);
+    }
+
+    /// Selects a round and a column of it, and brings it into view.
+    pub(crate) fn select(&mut self, at: RoundAt, cell: Option<usize>) {
+        (self.selected, self.cell, self.scroll) = (Some(at), cell, Scroll::Selected);
+    }
+
+    /// Puts a line of the transcript on top; the last one follows what is new.
+    pub(crate) fn scroll_to(&mut self, top: usize) {
+        self.scroll = if top >= self.hit_map.max_top { Scroll::Follow } else { Scroll::Top(top) };
+    }
+
+    /// The turn of the selected round, else the newest.
+    pub(crate) fn turn<'a>(&self, session: &'a Session) -> Option<&'a Turn> {
+        self.selected.and_then(|at| session.turns().get(at.turn)).or_else(|| session.turn())
+    }
+
+    /// Gives the prompt box the keys, where it is there and nothing covers it.
+    pub(crate) fn return_to_prompt(&mut self) {
+        if self.page == Page::Chat && self.overlay.is_none() {
+            self.pane = Pane::Prompt;
+        }
     }
 
     /// Whether a pane takes the keys.

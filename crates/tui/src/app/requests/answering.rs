@@ -1,11 +1,37 @@
 //! Prompts that were sent and answers in progress: what the engine has yet to answer, what it refused, what is not
 //! saved.
 
-use draftscope_protocol::{Lane, StopReason};
+use draftscope_protocol::{Lane, Settings, StopReason};
 use draftscope_session::{Session, Timeline, Turn};
 
-use crate::app::place::page::{Page, Pane};
+use crate::app::place::page::Page;
+use crate::app::requests::Requests;
 use crate::app::{App, Awaiting};
+
+impl Requests {
+    /// Whether a prompt was sent that no event mentions yet.
+    pub(crate) fn is_awaiting(&self, session: &Session) -> bool {
+        let still = |sent: &Awaiting| session.turns().len() == sent.turns && session.notices_seen() == sent.notices;
+        self.awaiting.as_ref().is_some_and(still) && session.failure().is_none() && self.lost.is_none()
+    }
+
+    /// Remembers a prompt that is sent.
+    pub(crate) fn await_answer(&mut self, session: &Session, text: String) {
+        let (turns, notices) = (session.turns().len(), session.notices_seen());
+        self.awaiting = Some(Awaiting { text, turns, notices, is_typed: false });
+    }
+
+    /// Settings as the user wants them: current ones, or requested and not yet in force.
+    pub(crate) fn settings(&self, session: &Session) -> Settings {
+        let requested = self.wanted.filter(|(base, _)| base == session.settings());
+        requested.map_or(*session.settings(), |(_, wanted)| wanted)
+    }
+
+    /// Remembers settings that are asked for.
+    pub(crate) fn want(&mut self, session: &Session, settings: Settings) {
+        self.wanted = Some((*session.settings(), settings));
+    }
+}
 
 impl App {
     /// Whether the key that opens a selected token goes to the prompt: where nothing is selected, in the present.
@@ -17,28 +43,14 @@ impl App {
     /// Whether an answer is in progress or a prompt on its way.
     pub(crate) fn is_busy(&self, session: &Session) -> bool {
         !self.requests.has_ended
-            && (session.is_generating() || self.is_awaiting(session) || self.learning.left.is_some())
-    }
-
-    /// Whether a prompt was sent that no event mentions yet.
-    pub(crate) fn is_awaiting(&self, session: &Session) -> bool {
-        let still = |sent: &Awaiting| session.turns().len() == sent.turns && session.notices_seen() == sent.notices;
-        self.requests.awaiting.as_ref().is_some_and(still)
-            && session.failure().is_none()
-            && self.requests.lost.is_none()
-    }
-
-    /// Remembers a prompt that is sent.
-    pub(crate) fn await_answer(&mut self, session: &Session, text: String) {
-        let (turns, notices) = (session.turns().len(), session.notices_seen());
-        self.requests.awaiting = Some(Awaiting { text, turns, notices, is_typed: false });
+            && (session.is_generating() || self.requests.is_awaiting(session) || self.learning.left.is_some())
     }
 
     /// Puts a prompt that could not be answered back into the prompt box.
     pub(crate) fn return_refused(&mut self, session: &Session) {
         let waits = |sent: &Awaiting| sent.is_typed && session.turns().len() == sent.turns;
-        if self.requests.awaiting.as_ref().is_some_and(waits) && !self.is_awaiting(session) {
-            self.return_to_prompt();
+        if self.requests.awaiting.as_ref().is_some_and(waits) && !self.requests.is_awaiting(session) {
+            self.place.return_to_prompt();
         }
         let is_refused = |turn: &&Turn| turn.answer(Lane::Speculative).finished == Some(StopReason::Refused);
         let Some(turn) = session.turn().filter(is_refused).filter(|turn| turn.number != self.talk.refused) else {
@@ -47,13 +59,7 @@ impl App {
         self.talk.refused = turn.number;
         if self.talk.editor.is_empty() && turn.branch.is_none() && !self.clock.is_recording {
             self.talk.editor.replace(&turn.typed);
-            self.return_to_prompt();
-        }
-    }
-
-    fn return_to_prompt(&mut self) {
-        if self.place.page == Page::Chat && self.place.overlay.is_none() {
-            self.place.pane = Pane::Prompt;
+            self.place.return_to_prompt();
         }
     }
 

@@ -7,34 +7,37 @@ use draftscope_protocol::{Again, Branch, Continuation, Lane, Message, Piece, Pro
 use draftscope_session::{Answer, Session, Turn};
 
 use crate::app::App;
+use crate::app::talk::Talk;
 
-impl App {
+impl Talk {
     /// Whether the turn of this index starts a conversation.
     pub(crate) fn starts_conversation(&self, index: usize) -> bool {
-        self.talk.conversations.binary_search(&index).is_ok() // they are in order
+        self.conversations.binary_search(&index).is_ok() // they are in order
     }
 
+    /// The turns that count, oldest first.
+    pub(crate) fn turns<'a>(&self, session: &'a Session) -> Vec<&'a Turn> {
+        let start = self.conversations.last().copied().unwrap_or(0);
+        let mut line: Vec<&Turn> = Vec::new();
+        for turn in session.turns().iter().skip(start) {
+            if self.abandoned.contains(&turn.number) {
+                continue;
+            }
+            if let Some(at) = turn.branch.and_then(|branch| line.iter().position(|t| t.number == branch.turn)) {
+                line.truncate(at);
+            }
+            line.push(turn);
+        }
+        line
+    }
+}
+
+impl App {
     /// Whether a new conversation has begun that has no turn yet: figures and rounds of the one before are not its own.
     pub(crate) fn begins_anew(&self, session: &Session) -> bool {
         let count = session.turns().len();
         count > 0 && self.talk.conversations.last() == Some(&count) && !self.is_busy(session)
     }
-}
-
-/// The turns that count, oldest first.
-pub(crate) fn turns<'a>(app: &App, session: &'a Session) -> Vec<&'a Turn> {
-    let start = app.talk.conversations.last().copied().unwrap_or(0);
-    let mut line: Vec<&Turn> = Vec::new();
-    for turn in session.turns().iter().skip(start) {
-        if app.talk.abandoned.contains(&turn.number) {
-            continue;
-        }
-        if let Some(at) = turn.branch.and_then(|branch| line.iter().position(|t| t.number == branch.turn)) {
-            line.truncate(at);
-        }
-        line.push(turn);
-    }
-    line
 }
 
 /// The prompt for a text: all turns of the conversation, then the text.
@@ -45,7 +48,7 @@ pub(crate) fn prompt(app: &App, session: &Session, text: String) -> Prompt {
     let message = |role, content| Message { role, content };
     let system = app.options.system.iter().cloned();
     let mut messages: Vec<_> = system.map(|s| message(Speaker::System, s)).collect();
-    for turn in turns(app, session) {
+    for turn in app.talk.turns(session) {
         let answer = turn.answer(Lane::Speculative);
         if !answer.tokens.is_empty() {
             messages.push(message(Speaker::User, turn.typed.clone()));

@@ -41,7 +41,7 @@ impl EventLoop {
     /// Suspends the process. A working source is paused before, so that nothing it measures spans the suspension, and
     /// resumed after.
     async fn suspend(&mut self, stage: &mut impl Stage) -> io::Result<()> {
-        let live = self.app.engine_run(&self.time).live();
+        let live = self.app.learning.engine_run(&self.time).live();
         let holds = live.is_generating() && !self.app.requests.pending.is_held(live);
         if holds {
             self.send_one(Command::Pause);
@@ -62,7 +62,7 @@ impl EventLoop {
 
     /// Whether the source is working, and waits neither for a command nor for a person's draft.
     fn is_in_phase(&self) -> bool {
-        let live = self.app.engine_run(&self.time).live();
+        let live = self.app.learning.engine_run(&self.time).live();
         let waits = (live.is_paused() && !self.app.requests.pending.awaits_phase()) || live.draft_asked().is_some();
         live.is_generating() && !waits
     }

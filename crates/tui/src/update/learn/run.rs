@@ -137,7 +137,7 @@ fn start(app: &mut App, time: &mut Timeline, run: &Run, draft: Option<String>) -
     time.follow();
     app.learning.study.is_revealed = true;
     super::tick(app);
-    let before = app.settings(time.live());
+    let before = app.requests.settings(time.live());
     app.begin_lesson_run(time);
     let mut wanted = run.settings(&before);
     let lent = (app.learning.study.lent.map_or(before, |(first, _)| first), wanted);
@@ -149,7 +149,7 @@ fn start(app: &mut App, time: &mut Timeline, run: &Run, draft: Option<String>) -
         app.learning.study.drafting = Some((text, time.live().turns().len()));
         (wanted.max_tokens, wanted.baseline) = (1, Baseline::Off);
     }
-    settings::want(app, time.live(), wanted);
+    app.requests.want(time.live(), wanted);
     let message = Message { role: Speaker::User, content: run.prompt.clone() };
     let prompt = if run.raw { Prompt::Raw(run.prompt.clone()) } else { Prompt::Chat(vec![message]) };
     let mut commands = settings::set(&wanted);
@@ -173,7 +173,7 @@ fn ask(app: &mut App, time: &Timeline, prompt: Prompt) -> Command {
     if app.talk.conversations.last().is_none_or(|last| *last < live.turns().len()) {
         app.talk.conversations.push(live.turns().len());
     }
-    app.await_answer(live, prompt.typed().to_owned());
+    app.requests.await_answer(live, prompt.typed().to_owned());
     // what a lesson asks about is measured: the slow start is for the first prompt of one's own
     app.clock.plays &= app.clock.pace != Pace::Ramp;
     Command::Generate { prompt }
@@ -192,7 +192,7 @@ pub(crate) fn go_on(app: &mut App, time: &Timeline) -> Vec<Command> {
     let prompt = drafted(turn, text);
     app.learning.study.drafting = None;
     let Some((prompt, (_, wanted))) = prompt.zip(app.learning.study.lent) else { return Vec::new() };
-    settings::want(app, live, wanted);
+    app.requests.want(live, wanted);
     let mut commands = settings::set(&wanted);
     commands.push(ask(app, time, prompt));
     commands
