@@ -19,7 +19,7 @@
 //! | `widgets` | small drawings that know no session: bars, digits, plots, Markdown |
 //! | `app` | [`App`] and its parts: where the user looks, the conversation, time, requests, learning, what lies over the screen |
 //! | `other_screens` | the screens without a run: two recordings compared, and watched servers |
-//! | `view` | one file a panel; `layout` places them |
+//! | `view` | a room a page, one file a panel; `layout` places them |
 //! | `update` | what each action does to [`App`], and the command that the source gets |
 //! | `loops` | what runs: a source, keys and a screen connected, with and without a terminal |
 //!

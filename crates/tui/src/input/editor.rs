@@ -1,7 +1,7 @@
 //! The prompt box's text: a multi-line editor and the prompts sent before.
 //!
 //! Invariant: a paste only inserts (its line breaks never send), and no control character gets in. `update.rs` decides
-//! when to send, `view/prompt.rs` draws the box.
+//! when to send, `view/chat/prompt.rs` draws the box.
 
 use std::cell::Cell;
 

@@ -8,9 +8,13 @@ use crate::app::place::page::Pane;
 use draftscope_learn::lesson::Panel;
 
 use super::prelude::*;
-use super::{
-    aligned, costs, distributions, hero, ladder, lattice, lesson, loop_lines, memory, numbers, per_round, positions,
-    presenter, prompt, round, speed_page, speed_summary, speedup, table, times, transcript, tree, welcome, worths,
+use crate::view::chat::{prompt, transcript, welcome};
+use crate::view::compare::{aligned, table};
+use crate::view::inspect::{distributions, numbers};
+use crate::view::learn::lesson;
+use crate::view::rounds::{ladder, lattice, loop_lines, presenter, round, tree};
+use crate::view::speed::{
+    costs, hero, memory, per_round, positions, speed_page, speed_summary, speedup, times, worths,
 };
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {

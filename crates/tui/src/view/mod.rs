@@ -9,81 +9,24 @@
 //! ```
 //!
 //! Invariant: drawing changes nothing; measurements of a frame (how far one can scroll, what is under the mouse) go
-//! back to the caller as a [`HitMap`]. Any size from 1×1 up draws without panic. One file per panel; `layout.rs` places
-//! them.
+//! back to the caller as a [`HitMap`]. Any size from 1×1 up draws without panic. A room a page and one file a panel;
+//! `layout.rs` places them.
 
-mod accepted;
-mod agreement;
-mod aligned;
-mod aligned_layout;
-mod answer_summary;
-mod calibration;
-mod context;
-mod costs;
-mod diff;
-mod distributions;
-mod exports;
-mod fleet;
-mod fleet_detail;
-mod footer;
-mod grammar;
-mod help;
-mod hero;
-mod input_line;
-mod ladder;
-mod ladder_grid;
-mod ladder_row;
-mod lane_title;
-mod lattice;
+mod bars;
+mod chat;
+mod compare;
+mod inspect;
 mod layout;
-mod lesson;
-mod loop_lines;
-mod memory;
-mod numbers;
-mod pacing;
-mod palette;
+mod learn;
+mod other_screens;
+mod overlays;
 mod panel;
-mod per_round;
-mod plain_text;
-mod player;
-mod positions;
 mod prelude;
-mod presenter;
-mod presenter_boxes;
-mod prompt;
-mod quit;
-mod quiz;
-mod quiz_item;
-mod rival;
-mod round;
-mod round_scale;
+mod rounds;
 mod screen;
 mod screens;
-mod search;
-mod sent_prompt;
-mod settings;
-mod speed_page;
-mod speed_summary;
-mod speedup;
-mod status;
-mod table;
-mod tabs;
-mod themes;
-mod time;
-mod times;
-mod token_cell;
-mod token_text;
-mod tour;
-mod transcript;
-mod transcript_blocks;
-mod transcript_cache;
-mod transcript_layout;
-mod tree;
+mod speed;
 mod values;
-mod welcome;
-mod what_if;
-mod why;
-mod worths;
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -96,11 +39,14 @@ use crate::input::keymap::Context;
 use crate::look::theme::{Role, Theme};
 use crate::terminal::plain_glyphs;
 
-pub(super) use diff::render as diff;
-pub(super) use fleet::render as fleet;
+use bars::{footer, input_line, player, search, status, tabs, time};
+use chat::transcript_cache::TranscriptCache;
+use learn::lesson;
+pub(super) use other_screens::diff::render as diff;
+pub(super) use other_screens::fleet::render as fleet;
+use overlays::{exports, help, palette, quit, rival, sent_prompt, settings, themes, tour, what_if, why};
 pub use screen::MIN_SIZE;
 use screen::Screen;
-use transcript_cache::TranscriptCache;
 
 /// Draws frames, and caches transcript lines that cannot change.
 #[derive(Default)]

@@ -16,7 +16,7 @@ use draftscope_protocol::{EngineInfo, Lane};
 use draftscope_session::{PassId, Round, Session, Timeline, Turn};
 
 use super::panel::{Panel, boxed};
-use super::transcript_cache::TranscriptCache;
+use crate::view::chat::transcript_cache::TranscriptCache;
 
 /// Columns and rows; below this size the screen only says that it is too small.
 pub const MIN_SIZE: (u16, u16) = (60, 16);

@@ -5,9 +5,9 @@
 use ratatui::layout::Flex;
 use ratatui::widgets::{Clear, Gauge};
 
-use super::footer;
 use super::prelude::*;
 use super::screen::MIN_SIZE;
+use crate::view::bars::footer;
 
 pub(super) fn too_small(screen: Screen, area: Rect, frame: &mut Frame) {
     let (width, height) = MIN_SIZE;

@@ -1,0 +1,5 @@
+//! The Learn page: lessons with their drawings, and the quiz.
+
+pub(super) mod lesson;
+pub(super) mod quiz;
+pub(super) mod quiz_item;
