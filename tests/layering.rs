@@ -461,6 +461,25 @@ fn rooms_of_learn_follow_their_layers() {
     check("learn", LEARN);
 }
 
+/// Crates in which no file may import another in a circle.
+const WITHOUT_CIRCLES: [&str; 2] = ["learn", "tui"];
+
+#[test]
+fn no_file_of_these_crates_is_in_a_circle() {
+    for name in WITHOUT_CIRCLES {
+        let files: Vec<_> = sources().iter().map(|source| (module_of(&source.file), &source.imports)).collect();
+        let of_crate = || files.iter().filter(|(module, _)| is_in(module, name));
+        let file_of = |path: &str| of_crate().map(|(module, _)| module.as_str()).filter(|m| is_in(path, m)).max();
+        let mut arrows: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for (module, imports) in of_crate() {
+            let named = imports.iter().filter_map(|path| file_of(path)).filter(|other| other != module);
+            arrows.insert(module, named.collect());
+        }
+        assert!(arrows.len() > 20, "{name}: {} files", arrows.len());
+        assert_eq!(circle(&arrows), None, "files of {name} import each other in a circle");
+    }
+}
+
 #[test]
 fn parts_of_commands_follow_their_layers() {
     check("commands", COMMANDS);

@@ -9,6 +9,7 @@
 mod requests;
 mod surroundings;
 mod typing;
+mod waiting;
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -34,8 +35,7 @@ use crate::terminal::input::{inputs, is_gone};
 use crate::terminal::{Guard, HANGUP, Stage, TuiError, asked_to_end, die_of, draw_whole, take_panic};
 use crate::update;
 use crate::view::View;
-use surroundings::changed;
-use typing::next_input;
+use waiting::{changed, next_input};
 
 /// Shortest time between two frames.
 const FRAME: Duration = Duration::from_micros(16_667);

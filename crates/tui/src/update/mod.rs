@@ -3,6 +3,7 @@
 //! Invariant: the session is read, never written; a request to the engine leaves here as a [`Command`] and comes back
 //! as an event, so that the screen shows what is, not what was asked for. `keymap.rs` maps keys to actions.
 
+mod done;
 mod learn;
 mod marks;
 mod mouse;
@@ -12,15 +13,17 @@ mod panels;
 mod plain;
 mod quit;
 mod quiz;
+mod recording;
 mod seek;
+mod sending;
 mod settings;
 mod time;
 mod tour;
+mod wanted;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use draftscope_protocol::{Ability, Command};
-use draftscope_session::text::one_line;
+use draftscope_protocol::Command;
 use draftscope_session::{Session, Timeline};
 
 use crate::app::App;
@@ -28,9 +31,11 @@ use crate::app::place::page::{Page, Pane};
 use crate::app::talk::conversation;
 use crate::input::action::Action;
 
+use done::Done;
 pub(super) use learn::{begin as begin_lesson, go_on as go_on_with_lesson, goal_is_reached};
 pub(super) use mouse::click;
 pub(super) use plain::finish_plain;
+use sending::{STILL_LOADING, can_generate, cannot_send, refusal, unable, watch};
 pub(super) use time::{next_tick, tick, veil};
 
 /// Handles a key: the action bound to it, or typing.
@@ -84,9 +89,9 @@ pub fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command
     app.toast = None;
     if app.place.overlay.is_some() {
         match overlay::update(app, time, action) {
-            overlay::Done::Yes(commands) => return commands,
-            overlay::Done::Run(action) => return update(app, time, action),
-            overlay::Done::No => {}
+            Done::Yes(commands) => return commands,
+            Done::Run(action) => return update(app, time, action),
+            Done::No => {}
         }
     }
     if let Some(why) = action.needs().and_then(|ability| unable(time.live(), ability)) {
@@ -110,8 +115,8 @@ pub fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command
             tour::begin(app, time);
             Vec::new()
         }
-        Action::Demo => learn::demo(app, time),
-        Action::Leave if app.learning.is_demo() => learn::demo(app, time),
+        Action::Demo => recording::demo(app, time),
+        Action::Leave if app.learning.is_demo() => recording::demo(app, time),
         Action::DraftLenUp
         | Action::DraftLenDown
         | Action::DialUp
@@ -151,22 +156,6 @@ pub fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command
     }
 }
 
-fn can_generate(session: &Session) -> bool {
-    session.header().is_some_and(|header| header.capabilities.can_generate)
-}
-
-/// Whether a live engine can do this.
-fn can(session: &Session, ability: Ability) -> bool {
-    can_generate(session) && unable(session, ability).is_none()
-}
-
-/// Why the engine cannot do something: one sentence.
-fn unable(session: &Session, ability: Ability) -> Option<String> {
-    let header = session.header()?;
-    let engine = header.engine.as_ref().filter(|_| !header.can(ability))?;
-    Some(format!("{} cannot {}", one_line(&engine.name), ability.describe()))
-}
-
 /// Asks an attached engine for predictions; our own engine sends them with every round.
 fn ask_rows(app: &mut App, session: &Session) -> Vec<Command> {
     let is_attached = session.header().is_some_and(|header| header.engine.is_some());
@@ -181,33 +170,6 @@ fn ask_rows(app: &mut App, session: &Session) -> Vec<Command> {
     }
 }
 
-/// What a key says that comes before the model is there.
-const STILL_LOADING: &str = "still loading";
-
-/// Why a source does not take settings or prompts (yet).
-fn refusal(session: &Session) -> Option<&'static str> {
-    match session.header() {
-        None => Some(STILL_LOADING),
-        Some(header) if !header.capabilities.can_generate => Some("this is a recording: it stays as it was"),
-        Some(_) => None,
-    }
-}
-
-/// Why a prompt cannot be sent now.
-fn cannot_send(app: &App, session: &Session) -> Option<String> {
-    if app.is_busy(session) && !plain::is_all(session) {
-        Some(still_answering(app))
-    } else if session.failure().is_some() || app.requests.lost.is_some() {
-        Some("the engine has stopped; quit and start again".to_owned())
-    } else {
-        refusal(session).map(str::to_owned)
-    }
-}
-
-fn still_answering(app: &App) -> String {
-    format!("still answering: {} stops it", app.key(Action::StopOrQuit))
-}
-
 fn send(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     if time.live().draft_asked().is_some() {
         time.follow();
@@ -220,7 +182,7 @@ fn send(app: &mut App, time: &mut Timeline) -> Vec<Command> {
         return app.say(refusal);
     }
     // what the user asks is no part of a lesson
-    let mut commands = if app.learning.runs_lesson { learn::end_run(app, time) } else { Vec::new() };
+    let mut commands = if app.learning.runs_lesson { learn::steps::end_run(app, time) } else { Vec::new() };
     time.follow();
     let text = app.talk.editor.take();
     commands.extend(generate(app, time.live(), text));
@@ -264,18 +226,6 @@ fn generate(app: &mut App, session: &Session, text: String) -> Vec<Command> {
     }
 }
 
-/// Prepares for the coming answer.
-fn watch(app: &mut App, session: &Session) {
-    app.place.follow_live();
-    if app.is_typing() {
-        app.place.pane = Pane::Answer; // keys stay keys until the user goes to the prompt
-    }
-    app.requests.stop_sent = false;
-    app.clock.holds = false;
-    app.clock.plays = !app.clock.pace.is_full();
-    app.notices_read = session.notices_seen();
-}
-
 fn toggle_split(app: &mut App, session: &Session) -> Vec<Command> {
     app.place.split = !app.place.split;
     match app.place.split {
@@ -283,13 +233,4 @@ fn toggle_split(app: &mut App, session: &Session) -> Vec<Command> {
         true => settings::race(app, session),
         false => settings::end_race(app, session),
     }
-}
-
-/// The text to copy: the shown answer.
-fn copied(app: &App, session: &Session) -> Option<String> {
-    let turn = app.place.turn(session)?;
-    let text = turn.answer(draftscope_protocol::Lane::Speculative).text();
-    // a terminal into which it is pasted would obey the other characters
-    let text: String = text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();
-    (!text.is_empty()).then_some(text)
 }

@@ -13,6 +13,8 @@ use crate::input::line_input::LineInput;
 use draftscope_session::round_at::{RoundAt, live_round, places, round_at, rounds};
 use draftscope_session::{Session, Turn};
 
+use super::sending::still_answering;
+
 /// Why nothing can be typed.
 pub(super) const NO_PROMPT: &str = "this is a recording: it takes no prompt; draftscope chat asks the model";
 
@@ -55,7 +57,7 @@ pub(super) fn update(app: &mut App, session: &Session, action: Action) {
         Action::Suspend => app.requests.asks.push(Ask::Suspend),
         Action::Save => app.requests.asks.push(Ask::Save),
         Action::Picture => app.requests.asks.push(Ask::Picture),
-        Action::Copy => match super::copied(app, session) {
+        Action::Copy => match copied(app, session) {
             Some(text) => app.requests.asks.push(Ask::Copy(text)),
             None => app.toast = Some("there is no answer to copy".to_owned()),
         },
@@ -206,7 +208,7 @@ fn leave(app: &mut App, session: &Session) {
 
 fn new_conversation(app: &mut App, session: &Session) {
     if app.is_busy(session) {
-        app.toast = Some(super::still_answering(app));
+        app.toast = Some(still_answering(app));
         return;
     }
     let start = session.turns().len();
@@ -313,4 +315,13 @@ fn inspect(app: &mut App, session: &Session) {
     let cell = app.place.cell.unwrap_or_else(|| round.deciding_column());
     app.place.select(at, Some(cell));
     app.go_to(Page::Inspect);
+}
+
+/// The text to copy: the shown answer.
+fn copied(app: &App, session: &Session) -> Option<String> {
+    let turn = app.place.turn(session)?;
+    let text = turn.answer(draftscope_protocol::Lane::Speculative).text();
+    // a terminal into which it is pasted would obey the other characters
+    let text: String = text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();
+    (!text.is_empty()).then_some(text)
 }

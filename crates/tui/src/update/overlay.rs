@@ -16,17 +16,9 @@ use draftscope_protocol::{
 use draftscope_session::round_at::{RoundAt, round_at};
 use draftscope_session::{Round, Session, Timeline, WhatIf, what_if};
 
+use super::done::{Done, below, keep};
+use super::sending::{can, unable};
 use super::{learn, marks, panels, quit, seek, time};
-
-/// The effect of an action on an overlay.
-pub(super) enum Done {
-    /// The overlay handled it.
-    Yes(Vec<Command>),
-    /// The overlay is closed and this is to be done instead.
-    Run(Action),
-    /// It is for what lies under the overlay.
-    No,
-}
 
 /// Handles a key that is not bound.
 pub(super) fn type_key(app: &mut App, time: &Timeline, key: KeyEvent) {
@@ -115,35 +107,6 @@ fn leaving(app: &mut App, action: Action) -> Done {
     keep(app, Overlay::Quit)
 }
 
-/// Restores the overlay: only actions that concern no overlay are passed on.
-pub(super) fn keep(app: &mut App, overlay: Overlay) -> Done {
-    app.place.overlay = Some(overlay);
-    Done::Yes(Vec::new())
-}
-
-pub(super) fn below(app: &mut App, overlay: Overlay, action: Action) -> Done {
-    if matches!(action, Action::Palette | Action::Help) {
-        return Done::Run(action);
-    }
-    let stays = matches!(
-        action,
-        Action::StopOrQuit
-            | Action::Suspend
-            | Action::Picture
-            | Action::PauseResume
-            | Action::DraftLenUp
-            | Action::DraftLenDown
-            | Action::DialUp
-            | Action::DialDown
-    );
-    if !stays {
-        return keep(app, overlay);
-    }
-    // what is below must not open or close anything: none of these does
-    app.place.overlay = Some(overlay);
-    Done::No
-}
-
 fn help(app: &mut App, mut help: HelpPage, action: Action) -> Done {
     let (page, last) = (app.place.hit_map.page.max(2) - 1, app.place.hit_map.help_max);
     match action {
@@ -207,9 +170,9 @@ fn what_if_panel(app: &mut App, time: &mut Timeline, mut form: Box<WhatIfForm>, 
         Action::Down => form.row = (form.row + 1).min(Row::ALL.len() - 1),
         Action::Left => form.turn(round, false),
         Action::Right => form.turn(round, true),
-        Action::Confirm if super::can(time.live(), Ability::WhatIf) => return Done::Yes(ask_engine(app, time, &form)),
+        Action::Confirm if can(time.live(), Ability::WhatIf) => return Done::Yes(ask_engine(app, time, &form)),
         Action::Confirm => {
-            let unable = super::unable(time.live(), Ability::WhatIf);
+            let unable = unable(time.live(), Ability::WhatIf);
             app.toast =
                 Some(unable.unwrap_or("this is a recording: it is judged again here, it cannot be asked".to_owned()));
         }

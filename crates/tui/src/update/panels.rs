@@ -6,7 +6,7 @@ use crate::app::{App, Ask, Overlay};
 use crate::input::action::Action;
 use draftscope_session::Session;
 
-use super::overlay::{Done, below, keep};
+use super::done::{Done, below, keep};
 use super::settings as change;
 
 pub(super) fn settings(app: &mut App, live: &Session, mut panel: SettingsPanel, action: Action) -> Done {

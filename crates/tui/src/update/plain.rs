@@ -2,8 +2,9 @@
 
 use crate::app::App;
 use crate::app::place::page::Page;
-use draftscope_protocol::{Ability, Command, Lane};
-use draftscope_session::{Phase, Session, Timeline, Turn};
+use crate::update::sending::can;
+use draftscope_protocol::{Ability, Command};
+use draftscope_session::{Timeline, Turn};
 
 /// The command that lets plain decoding of the shown turn continue, if the screen shows both answers, the engine is
 /// idle, and it was not asked yet.
@@ -17,7 +18,7 @@ pub(crate) fn finish_plain(app: &mut App, time: &Timeline) -> Vec<Command> {
         || app.learning.shows_recording()
         || app.learning.left.is_some()
         || app.requests.awaiting.is_some()
-        || !super::can(live, Ability::Compare)
+        || !can(live, Ability::Compare)
     {
         return Vec::new();
     }
@@ -29,10 +30,4 @@ pub(crate) fn finish_plain(app: &mut App, time: &Timeline) -> Vec<Command> {
     }
     app.requests.plain_asked = asked;
     vec![Command::FinishPlain { plain }]
-}
-
-/// Whether only a plain lane runs whose answer can wait: a prompt goes before it.
-pub(super) fn is_all(session: &Session) -> bool {
-    let idle = |lane| session.phase(lane) == Phase::Idle;
-    idle(Lane::Speculative) && idle(Lane::Rival) && !idle(Lane::Plain)
 }

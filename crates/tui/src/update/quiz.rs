@@ -9,7 +9,7 @@ use draftscope_learn::quiz::{Finished, Run, Sitting, Truth, certificate, stateme
 use draftscope_protocol::{Command, Outcome};
 use draftscope_session::Timeline;
 
-use super::learn;
+use super::learn::steps;
 
 /// Does what an action says in the quiz; none leaves it to the lessons.
 pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Option<Vec<Command>> {
@@ -96,7 +96,7 @@ fn item(app: &mut App, time: &mut Timeline, action: Action) -> Option<Vec<Comman
         Action::OpenLesson => {
             let belief = run.answered().and_then(|given| given.beliefs.first().copied());
             return Some(match belief {
-                Some(belief) => learn::open_at(app, time, belief.lesson()),
+                Some(belief) => steps::open_at(app, time, belief.lesson()),
                 None => app.say("a wrong answer that fits a belief has a lesson"),
             });
         }
@@ -106,7 +106,7 @@ fn item(app: &mut App, time: &mut Timeline, action: Action) -> Option<Vec<Comman
                 (app.learning.quiz.run, app.learning.quiz.stage, app.learning.quiz.line) =
                     (None, Stage::Certificate, 0);
                 keep(app);
-                learn::tick(app);
+                steps::tick(app);
             }
         }
         Action::Confirm => {
@@ -141,7 +141,7 @@ fn statement(app: &mut App, time: &mut Timeline, action: Action) -> Option<Vec<C
         Action::Down | Action::Right if !is_revealed => sitting.choice = (sitting.choice + 1).min(Truth::ALL.len() - 1),
         Action::Up | Action::Left | Action::Down | Action::Right => {}
         Action::OpenLesson if is_revealed => {
-            return Some(learn::open_at(app, time, (&statement.lesson, statement.step)));
+            return Some(steps::open_at(app, time, (&statement.lesson, statement.step)));
         }
         Action::Confirm if is_revealed => next_statement(app, all.len()),
         Action::Confirm => {
@@ -183,7 +183,7 @@ fn finished(app: &mut App, time: &mut Timeline, action: Action) -> Option<Vec<Co
         Action::Down => app.learning.quiz.line = (app.learning.quiz.line + 1).min(beliefs.len().saturating_sub(1)),
         Action::OpenLesson => {
             return Some(match beliefs.get(app.learning.quiz.line) {
-                Some((belief, _)) => learn::open_at(app, time, belief.lesson()),
+                Some((belief, _)) => steps::open_at(app, time, belief.lesson()),
                 None => app.say("no wrong answer fits a belief"),
             });
         }

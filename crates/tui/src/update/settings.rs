@@ -7,8 +7,11 @@ use crate::app::overlay::setting_row::{SettingRow, neighbour};
 use crate::app::place::page::Page;
 use crate::app::talk::conversation::{self, Point};
 use crate::input::action::Action;
-use draftscope_protocol::{Ability, Baseline, Command, DraftLenMode, DrafterKind, Lane, Rival, Settings};
+use draftscope_protocol::{Ability, Baseline, Command, DrafterKind, Lane, Rival, Settings};
 use draftscope_session::{Session, Timeline};
+
+use super::sending::{refusal, unable};
+use super::time;
 
 /// Changes one setting, starting from the requested settings.
 pub(super) fn change(app: &mut App, session: &Session, action: Action) -> Vec<Command> {
@@ -35,10 +38,10 @@ pub(super) fn change(app: &mut App, session: &Session, action: Action) -> Vec<Co
 
 /// Makes the dial the drafter.
 fn take_dial(app: &mut App, session: &Session) -> Vec<Command> {
-    if let Some(refusal) = super::refusal(session) {
+    if let Some(refusal) = refusal(session) {
         return app.say(refusal);
     }
-    if let Some(why) = super::unable(session, SettingRow::Drafter.needs()) {
+    if let Some(why) = unable(session, SettingRow::Drafter.needs()) {
         app.toast = Some(why);
         return Vec::new();
     }
@@ -60,7 +63,7 @@ fn take_dial(app: &mut App, session: &Session) -> Vec<Command> {
 pub(super) fn hold_against(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     let session = time.live();
     let dead = session.failure().is_some() || app.requests.lost.is_some();
-    if let Some(refusal) = super::refusal(session).or(dead.then_some("the engine has stopped; quit and start again")) {
+    if let Some(refusal) = refusal(session).or(dead.then_some("the engine has stopped; quit and start again")) {
         return app.say(refusal);
     }
     let mut settings = app.requests.settings(session);
@@ -82,7 +85,7 @@ pub(super) fn hold_against(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     app.go_to(Page::Compare);
     let when = match again {
         Some(prompt) => {
-            commands.extend(super::time::branch(app, time, prompt));
+            commands.extend(time::branch(app, time, prompt));
             format!("the newest prompt is answered again; {} returns", app.key(Action::ReturnBranch))
         }
         None => "from the next prompt on".to_owned(),
@@ -106,7 +109,7 @@ pub(super) fn turn_row(app: &mut App, session: &Session, row: PanelRow, up: bool
         PanelRow::Autosave => app.leaving.autosave = !app.leaving.autosave,
         PanelRow::Pace => {
             let pace = neighbour(&Pace::CHOICES, app.clock.pace, up);
-            return super::time::set_pace(app, session, pace);
+            return time::set_pace(app, session, pace);
         }
     }
     Vec::new()
@@ -114,10 +117,10 @@ pub(super) fn turn_row(app: &mut App, session: &Session, row: PanelRow, up: bool
 
 /// Changes one setting.
 pub(super) fn turn(app: &mut App, session: &Session, setting: SettingRow, up: bool) -> Vec<Command> {
-    if let Some(refusal) = super::refusal(session) {
+    if let Some(refusal) = refusal(session) {
         return app.say(refusal);
     }
-    if let Some(why) = super::unable(session, setting.needs()) {
+    if let Some(why) = unable(session, setting.needs()) {
         app.toast = Some(why);
         return Vec::new();
     }
@@ -129,10 +132,10 @@ pub(super) fn turn(app: &mut App, session: &Session, setting: SettingRow, up: bo
 
 /// Changes the rival: row 0 switches it on and off, the others are its settings.
 pub(super) fn oppose(app: &mut App, session: &Session, row: usize, up: bool) -> Vec<Command> {
-    if let Some(refusal) = super::refusal(session) {
+    if let Some(refusal) = refusal(session) {
         return app.say(refusal);
     }
-    if let Some(why) = super::unable(session, Ability::Compare) {
+    if let Some(why) = unable(session, Ability::Compare) {
         app.toast = Some(why);
         return Vec::new();
     }
@@ -180,65 +183,4 @@ pub(super) fn end_race(app: &mut App, session: &Session) -> Vec<Command> {
     let how = SettingRow::Baseline.value(&settings);
     app.toast = Some(format!("the race is over; {}: {how}, as before", SettingRow::Baseline.name()));
     vec![Command::SetBaseline { baseline }]
-}
-
-/// Sets back what was set for a while (the settings before, and those then), unless somebody has set something
-/// since; none where there is nothing to set back.
-pub(super) fn give_back(app: &mut App, live: &Session, lent: (Settings, Settings)) -> Option<Vec<Command>> {
-    let (now, (before, lent)) = (app.requests.settings(live), lent);
-    if owned(&now) != owned(&lent) || owned(&now) == owned(&before) {
-        return None;
-    }
-    let wanted = Settings {
-        draft_len: before.draft_len,
-        draft_len_mode: before.draft_len_mode,
-        drafter: before.drafter,
-        drafting: before.drafting,
-        rule: before.rule,
-        leniency: before.leniency,
-        sampling: before.sampling,
-        max_tokens: before.max_tokens,
-        baseline: before.baseline,
-        rival: before.rival,
-        ..now
-    };
-    app.requests.want(live, wanted);
-    Some(set(&wanted))
-}
-
-/// What a lesson or a branch sets.
-fn owned(settings: &Settings) -> impl PartialEq + use<> {
-    let Settings {
-        draft_len,
-        draft_len_mode,
-        drafter,
-        drafting,
-        rule,
-        leniency,
-        sampling,
-        max_tokens,
-        baseline,
-        rival,
-        ..
-    } = *settings;
-    (draft_len, draft_len_mode, drafter, drafting, rule, leniency, sampling, max_tokens, baseline, rival)
-}
-
-/// The commands for that.
-pub(super) fn set(settings: &Settings) -> Vec<Command> {
-    let draft_len = match settings.draft_len_mode {
-        DraftLenMode::Fixed => Command::SetDraftLen { draft_len: settings.draft_len },
-        DraftLenMode::Auto => Command::SetAutoDraftLen,
-    };
-    vec![
-        draft_len,
-        Command::SetRule { rule: settings.rule },
-        Command::SetLeniency { leniency: settings.leniency },
-        Command::SetDrafter { drafter: settings.drafter },
-        Command::SetDrafting { drafting: settings.drafting },
-        Command::SetSampling { sampling: settings.sampling },
-        Command::SetMaxTokens { max_tokens: settings.max_tokens },
-        Command::SetBaseline { baseline: settings.baseline },
-        Command::SetRival { rival: settings.rival },
-    ]
 }

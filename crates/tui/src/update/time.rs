@@ -15,7 +15,8 @@ use draftscope_protocol::{Command, Lane};
 use draftscope_session::round_at::{newest_token, round_at, rounds};
 use draftscope_session::{Moment, Phase, Round, Session, Stop, Timeline, Turn};
 
-use super::{can_generate, cannot_send, settings, tour, watch};
+use super::sending::{can_generate, cannot_send, watch};
+use super::{tour, wanted};
 
 pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command> {
     match action {
@@ -310,7 +311,7 @@ pub(super) fn return_branch(app: &mut App, time: &Timeline) -> Vec<Command> {
     if !app.learning.shows_recording()
         && let Some(lent) = app.talk.lent.remove(&index)
     {
-        commands.extend(settings::give_back(app, live, lent).unwrap_or_default());
+        commands.extend(wanted::give_back(app, live, lent).unwrap_or_default());
     }
     commands.extend(resume(app, live, index, is_under_way));
     commands

@@ -10,7 +10,7 @@ use crate::app::place::page::{Page, Pane};
 use draftscope_protocol::Lane;
 use draftscope_session::Timeline;
 
-use super::learn;
+use super::recording;
 
 /// Time between two ticks of the tour.
 pub(super) const TICK: Duration = Duration::from_secs(1);
@@ -30,7 +30,7 @@ pub(super) fn begin(app: &mut App, time: &mut Timeline) {
     let live = time.live();
     let has_rounds = live.turns().iter().any(|turn| !turn.answer(Lane::Speculative).rounds.is_empty());
     if !app.is_busy(live) {
-        if !has_rounds && learn::has_recordings(app) && learn::show(app, time, learn::DEMO) {
+        if !has_rounds && recording::has_recordings(app) && recording::show(app, time, recording::DEMO) {
             time.follow();
         }
         app.place.pane = Pane::Prompt;

@@ -21,6 +21,7 @@ mod learn;
 mod other_screens;
 mod overlays;
 mod panel;
+mod panes;
 mod prelude;
 mod rounds;
 mod screen;
@@ -90,7 +91,7 @@ impl View {
         let area = frame.area();
         frame.buffer_mut().set_style(area, screen.theme[Role::Text]);
         let sides = lesson::pictured(screen, area);
-        sides.into_iter().for_each(|side| layout::learn_panel(screen, side, frame, &mut HitMap::default()));
+        sides.into_iter().for_each(|side| panes::learn_panel(screen, side, frame, &mut HitMap::default()));
     }
 
     fn screen<'a>(&'a self, time: &'a Timeline, app: &'a App) -> Screen<'a> {

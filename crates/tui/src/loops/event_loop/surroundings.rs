@@ -2,9 +2,6 @@
 
 use std::io;
 
-use tokio::sync::watch::Receiver;
-
-use crate::app::options::UserLook;
 use crate::terminal::Stage;
 use draftscope_session::text::one_line;
 
@@ -21,14 +18,4 @@ impl EventLoop {
         }
         Ok(())
     }
-}
-
-/// Waits until the user's files change; for ever if nobody looks at them any more.
-pub(super) async fn changed(look: &mut Option<Receiver<UserLook>>) -> UserLook {
-    if let Some(files) = look
-        && files.changed().await.is_ok()
-    {
-        return files.borrow_and_update().clone();
-    }
-    std::future::pending().await
 }

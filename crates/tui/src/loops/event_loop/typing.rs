@@ -6,13 +6,9 @@ use std::collections::VecDeque;
 use std::io;
 
 use crossterm::event::{Event as Input, KeyEventKind};
-use futures::{FutureExt, Stream, StreamExt};
 
 use super::EventLoop;
 use crate::update;
-
-/// Most inputs that are taken at once.
-const MAX_WAITING: usize = 1 << 16;
 
 impl EventLoop {
     /// Inserts what was typed into the prompt.
@@ -36,21 +32,4 @@ impl EventLoop {
         }
         Some(text)
     }
-}
-
-/// The next input. Those that wait already are taken with it, at most [`MAX_WAITING`]: text that arrives without bracketed
-/// paste comes as a key for each character.
-pub(super) async fn next_input(
-    waiting: &mut VecDeque<io::Result<Input>>,
-    inputs: &mut (impl Stream<Item = io::Result<Input>> + Unpin),
-) -> Option<io::Result<Input>> {
-    if waiting.is_empty() {
-        waiting.push_back(inputs.next().await?);
-    }
-    while waiting.len() < MAX_WAITING
-        && let Some(Some(next)) = inputs.next().now_or_never()
-    {
-        waiting.push_back(next);
-    }
-    waiting.pop_front()
 }

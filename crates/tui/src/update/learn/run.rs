@@ -1,79 +1,17 @@
 //! The runs of lessons: on the engine, or played from a recording where there is none.
 
 use crate::app::clock::pace::Pace;
-use crate::app::place::page::Page;
 use crate::app::{App, Overlay};
 use crate::input::action::Action;
 use crate::input::line_input::LineInput;
 use draftscope_learn::lesson::{Run, drafted};
-use draftscope_protocol::{Ability, Baseline, Capabilities, Command, EventKind, Message, Prompt, Speaker};
+use draftscope_protocol::{Ability, Baseline, Command, Message, Prompt, Speaker};
 use draftscope_session::Timeline;
 
-use super::super::{can, cannot_send, settings, watch};
-
-/// The recording that the empty screen offers.
-pub(in crate::update) const DEMO: &str = "code";
-
-/// How fast it plays: the engine made some two hundred rounds a second.
-const DEMO_SPEED: f32 = 0.02;
-
-/// Plays a recording of the real engine in place of the own run, or ends it.
-pub(in crate::update) fn demo(app: &mut App, time: &mut Timeline) -> Vec<Command> {
-    if app.learning.is_demo() {
-        app.end_recording(time);
-        app.place.pane = app.place.page.panes()[0];
-        return Vec::new();
-    }
-    let refusal = match () {
-        () if app.learning.shows_recording() => Some("the lesson plays a recording already"),
-        () if app.clock.is_recording => Some("this is a recording already"),
-        () if app.is_busy(time.live()) => Some("an answer is under way: stop it first"),
-        () => None,
-    };
-    if let Some(refusal) = refusal {
-        return app.say(refusal);
-    }
-    app.go_to(Page::Chat);
-    if show(app, time, DEMO) {
-        (app.clock.plays, app.clock.playback.speed) = (true, DEMO_SPEED);
-        app.follow(time.live());
-        let (hold, leave) = (app.key(Action::PauseResume), app.key(Action::Leave));
-        app.toast = Some(format!("a recording of the real engine plays slowly: {hold} pauses it, {leave} returns"));
-    }
-    Vec::new()
-}
-
-/// Whether there are recordings to show.
-pub(in crate::update) fn has_recordings(app: &App) -> bool {
-    app.options.recordings.is_some()
-}
-
-/// Puts a recording on show in place of the own run, at its start; whether there is one.
-pub(in crate::update) fn show(app: &mut App, time: &mut Timeline, name: &str) -> bool {
-    let read = app.options.recordings.as_ref().map(|recordings| (recordings.0)(name));
-    let events = match read {
-        Some(Ok(events)) => events,
-        Some(Err(error)) => {
-            app.toast = Some(error);
-            return false;
-        }
-        None => {
-            app.toast = Some("this needs an engine: run draftscope without a recording".to_owned());
-            return false;
-        }
-    };
-    let ends_at_us = events.last().map(|event| event.at_us);
-    let mut recording = Timeline::new();
-    for mut event in events {
-        if let EventKind::Started { header } = &mut event.kind {
-            header.capabilities = Capabilities { ends_at_us, ..Capabilities::default() };
-        }
-        recording.apply(event);
-    }
-    recording.go(recording.start());
-    app.show_recording(time, recording);
-    true
-}
+use super::steps::{show_judged, tick};
+use crate::update::recording::show;
+use crate::update::sending::{can, cannot_send, watch};
+use crate::update::wanted::set;
 
 /// Plays the recording of a step.
 fn replay(app: &mut App, time: &mut Timeline, run: &Run) {
@@ -89,7 +27,7 @@ fn replay(app: &mut App, time: &mut Timeline, run: &Run) {
     }
     app.learning.study.is_revealed = true;
     app.clock.plays = !run.hold;
-    super::tick(app);
+    tick(app);
     let key = |action| app.key(action);
     app.toast = Some(if run.hold {
         let (on, back) = (key(Action::StepPhase), key(Action::BackRound));
@@ -136,7 +74,7 @@ pub(in crate::update) fn draft_typed(app: &mut App, time: &mut Timeline, text: S
 fn start(app: &mut App, time: &mut Timeline, run: &Run, draft: Option<String>) -> Vec<Command> {
     time.follow();
     app.learning.study.is_revealed = true;
-    super::tick(app);
+    tick(app);
     let before = app.requests.settings(time.live());
     app.begin_lesson_run(time);
     let mut wanted = run.settings(&before);
@@ -152,7 +90,7 @@ fn start(app: &mut App, time: &mut Timeline, run: &Run, draft: Option<String>) -
     app.requests.want(time.live(), wanted);
     let message = Message { role: Speaker::User, content: run.prompt.clone() };
     let prompt = if run.raw { Prompt::Raw(run.prompt.clone()) } else { Prompt::Chat(vec![message]) };
-    let mut commands = settings::set(&wanted);
+    let mut commands = set(&wanted);
     let holds = run.hold;
     let generate = ask(app, time, prompt);
     if holds {
@@ -182,7 +120,7 @@ fn ask(app: &mut App, time: &Timeline, prompt: Prompt) -> Command {
 /// Sends the second turn of a run with a draft of the user, once the first one has shown the tokens of the prompt: its
 /// anchor is the prompt's last token.
 pub(crate) fn go_on(app: &mut App, time: &Timeline) -> Vec<Command> {
-    super::show_judged(app, time);
+    show_judged(app, time);
     let live = time.live();
     let Some((text, before)) = &app.learning.study.drafting else { return Vec::new() };
     let Some(turn) = live.turns().get(*before).filter(|_| !app.learning.shows_recording() && !live.is_generating())
@@ -193,7 +131,7 @@ pub(crate) fn go_on(app: &mut App, time: &Timeline) -> Vec<Command> {
     app.learning.study.drafting = None;
     let Some((prompt, (_, wanted))) = prompt.zip(app.learning.study.lent) else { return Vec::new() };
     app.requests.want(live, wanted);
-    let mut commands = settings::set(&wanted);
+    let mut commands = set(&wanted);
     commands.push(ask(app, time, prompt));
     commands
 }

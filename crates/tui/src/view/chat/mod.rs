@@ -1,6 +1,7 @@
 //! The Chat page: the conversation, every token with its fate, and the prompt box.
 
 pub(super) mod answer_summary;
+pub(super) mod laid;
 pub(super) mod pacing;
 pub(super) mod plain_text;
 pub(super) mod prompt;

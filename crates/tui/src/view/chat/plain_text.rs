@@ -8,7 +8,6 @@ use draftscope_session::text::Joiner;
 use draftscope_session::{Answer, TranscriptToken};
 
 use crate::view::chat::token_text::round_of;
-use crate::view::chat::transcript_layout::folded_line;
 use crate::view::prelude::*;
 
 /// Lines of an answer, the places of their tokens, and the line on which the selected round begins.
@@ -66,4 +65,10 @@ pub(in crate::view) fn lay_out(
 
 fn owner(token: &TranscriptToken) -> markdown::Owner {
     (round_of(token), token.column.min(usize::from(u16::MAX)) as u16)
+}
+
+/// What stands for a folded thought.
+pub(in crate::view) fn folded_line(screen: Screen, tokens: usize) -> String {
+    let plural = if tokens == 1 { "" } else { "s" };
+    format!("▸ thought, {tokens} token{plural} ({} opens it)", screen.app.key(Action::ToggleThought))
 }

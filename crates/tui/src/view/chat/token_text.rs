@@ -6,7 +6,7 @@
 use crate::app::place::hit_map::PREFILL;
 use draftscope_session::TranscriptToken;
 
-use crate::view::chat::transcript_cache::Pen;
+use crate::view::chat::laid::{Fallen, Pen};
 use crate::view::prelude::*;
 use crate::view::rounds::grammar;
 
@@ -28,13 +28,6 @@ pub(in crate::view) enum Discarded {
     InPlace,
     /// As one of those that a sign counts.
     Counted,
-}
-
-/// Discarded drafts that the next sign counts, and where the mouse finds them.
-#[derive(Clone, Copy, Debug, Default, Hash)]
-pub(in crate::view) struct Fallen {
-    count: usize,
-    place: (u32, usize),
 }
 
 /// The round of a token as the mouse finds it; 0 is nothing.

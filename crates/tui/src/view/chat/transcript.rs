@@ -10,8 +10,8 @@ use crate::app::Scroll;
 use crate::app::place::hit_map::Hit;
 use crate::look::display::DisplayMode;
 
+use crate::view::chat::laid::Laid;
 use crate::view::chat::transcript_blocks::{Block, TURNS};
-use crate::view::chat::transcript_cache::Laid;
 use crate::view::chat::transcript_layout::{lay_out, parts};
 use crate::view::prelude::*;
 use crate::view::speed::hero;

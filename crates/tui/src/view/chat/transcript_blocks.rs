@@ -11,7 +11,7 @@ use crate::look::display::DisplayMode;
 use draftscope_protocol::{Branch, Lane, StopReason};
 use draftscope_session::Turn;
 
-use crate::view::chat::transcript_cache::Laid;
+use crate::view::chat::laid::Laid;
 
 /// Turns of a block.
 pub(in crate::view) const TURNS: usize = 64;

@@ -5,17 +5,12 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 
-use ratatui::text::Line;
-
 use crate::look::display::DisplayMode;
-use crate::widgets::flow::{Flow, Tagged};
 use draftscope_protocol::Lane;
-use draftscope_session::text::Joiner;
 
-use crate::view::chat::token_text::Fallen;
+use crate::view::chat::laid::{Laid, Pen};
 use crate::view::chat::transcript_blocks::BlockCache;
 use crate::view::compare::aligned_layout::AlignedCache;
 
@@ -24,41 +19,6 @@ const MANY: usize = 256;
 
 /// Layouts, one per lane and frame, after which an unused stretch may be dropped.
 const RECENT: u64 = 8;
-
-/// Lines of a stretch, the places of their tokens, and the line on which the selected round begins.
-#[derive(Clone, Default)]
-pub(in crate::view) struct Laid {
-    pub(in crate::view) turn: usize,
-    pub(in crate::view) lines: Rc<[Line<'static>]>,
-    pub(in crate::view) tags: Rc<[Vec<Tagged>]>,
-    pub(in crate::view) selected: Option<usize>,
-}
-
-/// What one stretch hands on to the next.
-#[derive(Clone)]
-pub(in crate::view) struct Pen {
-    pub(in crate::view) flow: Flow,
-    pub(in crate::view) joiner: Joiner,
-    /// For discarded drafts: it continues the kept text before them.
-    pub(in crate::view) drafts: Joiner,
-    /// A hash of the stretch's last line.
-    pub(in crate::view) line: u64,
-    /// Whether a line stands for the folded thought already.
-    pub(in crate::view) has_fold: bool,
-    /// Discarded drafts without a sign so far.
-    pub(in crate::view) fallen: Fallen,
-}
-
-impl Pen {
-    /// At the end of a stretch.
-    pub(in crate::view) fn ended(mut self) -> Self {
-        let mut state = DefaultHasher::new();
-        self.flow.hash_line(&mut state);
-        (&self.joiner, &self.drafts, &self.fallen).hash(&mut state);
-        self.line = state.finish();
-        self
-    }
-}
 
 /// What the lines of a whole stretch depend on, besides its events.
 #[derive(Clone, PartialEq, Eq, Hash)]

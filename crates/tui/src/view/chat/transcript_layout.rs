@@ -16,10 +16,11 @@ use draftscope_session::text::{self, Joiner};
 use draftscope_session::{Answer, TranscriptToken};
 
 use crate::view::chat::answer_summary;
+use crate::view::chat::laid::{Fallen, Laid, Pen};
 use crate::view::chat::plain_text;
-use crate::view::chat::token_text::{self, Discarded, Fallen, Look};
+use crate::view::chat::token_text::{self, Discarded, Look};
 use crate::view::chat::transcript_blocks::{Block, BlockLook, TURNS};
-use crate::view::chat::transcript_cache::{Key, Laid, Pen};
+use crate::view::chat::transcript_cache::Key;
 use crate::view::prelude::*;
 
 /// Rounds of a stretch.
@@ -301,16 +302,10 @@ impl Work<'_> {
         let is_first = !std::mem::replace(&mut pen.has_fold, true);
         if let Some(tokens) = self.folded.filter(|_| is_first) {
             pen.flow.tag(token_text::round_of(token), token.column);
-            pen.flow.push(&folded_line(self.screen, tokens), self.screen.theme[Role::TextDim]);
+            pen.flow.push(&plain_text::folded_line(self.screen, tokens), self.screen.theme[Role::TextDim]);
             pen.flow.end_line();
         }
     }
-}
-
-/// What stands for a folded thought.
-pub(in crate::view) fn folded_line(screen: Screen, tokens: usize) -> String {
-    let plural = if tokens == 1 { "" } else { "s" };
-    format!("▸ thought, {tokens} token{plural} ({} opens it)", screen.app.key(Action::ToggleThought))
 }
 
 /// Parts two turns.

@@ -5,8 +5,8 @@
 
 use draftscope_session::{explain, facts};
 
-use crate::view::learn::lesson::capital;
 use crate::view::prelude::*;
+use crate::view::values::capital;
 
 /// Name of the number that the page is about.
 const P: &str = "p (target)";

@@ -17,9 +17,10 @@ mod text;
 mod training;
 mod wiring;
 
+use crate::view::learn::hidden::is_open;
 use crate::view::prelude::*;
 use crate::view::rounds::loop_lines;
-use draftscope_learn::lesson::{Hidden, Panel, Run};
+use draftscope_learn::lesson::{Panel, Run};
 
 /// Width from which the panels stand beside the words.
 const WIDE: u16 = 96;
@@ -112,18 +113,6 @@ fn panels(screen: Screen) -> Vec<Option<Panel>> {
         panel.is_some() || Some(index - 1) == first
     });
     panels
-}
-
-/// Whether the step on show asks something that is not answered yet.
-fn is_open(screen: Screen) -> bool {
-    let step = screen.app.learning.study.at(&screen.app.learning.lessons).map(|(_, step)| step);
-    step.is_some_and(|step| !step.choices.is_empty()) && !screen.app.learning.study.is_revealed
-}
-
-/// Whether the panels leave this part out now.
-fn hides(screen: Screen, part: Hidden) -> bool {
-    let step = screen.app.learning.study.at(&screen.app.learning.lessons).map(|(_, step)| step);
-    step.is_some_and(|step| step.hides.contains(&part) && (step.choices.is_empty() || is_open(screen)))
 }
 
 /// Rows of a picture for a panel that takes what is left.
@@ -257,26 +246,4 @@ fn in_words(run: &Run) -> String {
         "“{}”{raw}: k = {}, drafter {}, rule {}{temperature}{against}, {} tokens at most, raced against plain decoding.",
         run.prompt, run.k, run.drafter, run.rule, run.tokens
     )
-}
-
-/// With a capital letter, unless it begins with a symbol of one letter, such as u.
-pub(in crate::view) fn capital(text: &str) -> String {
-    let word = text.split(' ').next().unwrap_or("");
-    let mut chars = text.chars();
-    match chars.next().filter(|_| word.chars().count() > 1) {
-        Some(first) => first.to_uppercase().chain(chars).collect(),
-        None => text.to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::capital;
-
-    #[test]
-    fn a_sentence_begins_with_a_capital_and_a_symbol_stays() {
-        assert_eq!(capital("the target agrees"), "The target agrees");
-        assert_eq!(capital("u 0.30 < p/q 0.80"), "u 0.30 < p/q 0.80");
-        assert_eq!(capital(""), "");
-    }
 }

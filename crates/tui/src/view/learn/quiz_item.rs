@@ -199,11 +199,11 @@ fn outcome(screen: Screen, item: &Item, (shown, given): (&Shown, &Given), width:
     let (word, role) = if given.is_right { ("Right", Role::Good) } else { ("No", Role::Warning) };
     let mut lines = wrapped(&added, width, screen.theme[Role::Text]);
     lines.push(Line::styled(format!("{word}."), screen.theme[role]));
-    let because = format!("{}.", crate::view::learn::lesson::capital(&reason(item)));
+    let because = format!("{}.", crate::view::values::capital(&reason(item)));
     lines.extend(wrapped(&because, width, screen.theme[Role::Text]));
     let mut keys: Vec<(&[Action], &str)> = vec![(&[Action::Confirm], "goes on"), (LEAVE, "leaves")];
     if let Some(belief) = given.beliefs.first() {
-        let text = format!("{}.", crate::view::learn::lesson::capital(belief.sentence()));
+        let text = format!("{}.", crate::view::values::capital(belief.sentence()));
         lines.extend(wrapped(&text, width, screen.theme[Role::Warning]));
         keys.insert(1, (&[Action::OpenLesson], "opens the lesson on it"));
     }

@@ -12,10 +12,10 @@
 use crate::app::Overlay;
 use crate::other_screens::fleet::FleetView;
 use crate::terminal::plain_glyphs;
-use draftscope_session::{Latency, Rates, Watched};
+use draftscope_session::{Rates, Watched};
 
 use crate::view::chat::transcript_cache::TranscriptCache;
-use crate::view::other_screens::fleet_detail;
+use crate::view::other_screens::fleet_detail::{self, percent, seconds};
 use crate::view::overlays::help;
 use crate::view::prelude::*;
 use crate::view::screen::MIN_SIZE;
@@ -181,24 +181,4 @@ fn figures(rates: &Rates, is_wide: bool) -> String {
         percent(rates.acceptance_rate),
         number(rates.tokens_per_step, 2)
     )
-}
-
-pub(in crate::view) fn percent(rate: Option<f64>) -> String {
-    rate.map_or("–".to_owned(), |rate| format!("{:.0} %", rate * 100.0))
-}
-
-/// A time in its unit.
-pub(in crate::view) fn seconds(time: f64) -> String {
-    match time {
-        _ if time < 0.0995 => format!("{:.1} ms", time * 1e3),
-        _ if time < 0.9995 => format!("{:.0} ms", time * 1e3),
-        _ if time < 99.95 => format!("{time:.1} s"),
-        _ => format!("{time:.0} s"),
-    }
-}
-
-/// The mean of a time, and what 95 % of the requests keep.
-pub(in crate::view) fn latency(time: Latency) -> String {
-    let p95 = time.p95.map_or(String::new(), |p95| format!(", 95 % {}", seconds(p95)));
-    format!("{}{p95}", seconds(time.mean))
 }

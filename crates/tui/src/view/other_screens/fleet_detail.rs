@@ -8,9 +8,8 @@ use std::collections::VecDeque;
 use ratatui::widgets::{Sparkline, SparklineBar};
 
 use draftscope_protocol::SlotState;
-use draftscope_session::{Rates, Share, Watched};
+use draftscope_session::{Latency, Rates, Share, Watched};
 
-use crate::view::other_screens::fleet::{latency, percent};
 use crate::view::prelude::*;
 use crate::view::values::number;
 
@@ -211,6 +210,27 @@ fn slots(screen: Screen, server: &Watched, area: Rect, frame: &mut Frame) {
         shown.sort_by_key(|slot| !slot.is_busy);
     }
     put(shown.into_iter().map(line).collect(), inner, frame);
+}
+
+/// A share, if there is one.
+pub(super) fn percent(rate: Option<f64>) -> String {
+    rate.map_or("–".to_owned(), |rate| format!("{:.0} %", rate * 100.0))
+}
+
+/// A time in its unit.
+pub(super) fn seconds(time: f64) -> String {
+    match time {
+        _ if time < 0.0995 => format!("{:.1} ms", time * 1e3),
+        _ if time < 0.9995 => format!("{:.0} ms", time * 1e3),
+        _ if time < 99.95 => format!("{time:.1} s"),
+        _ => format!("{time:.0} s"),
+    }
+}
+
+/// The mean of a time, and what 95 % of the requests keep.
+fn latency(time: Latency) -> String {
+    let p95 = time.p95.map_or(String::new(), |p95| format!(", 95 % {}", seconds(p95)));
+    format!("{}{p95}", seconds(time.mean))
 }
 
 #[cfg(test)]

@@ -28,13 +28,13 @@ use draftscope_protocol::Lane;
 use draftscope_session::{Fate, Provenance, Round, Turn, explain, text};
 
 use crate::view::chat::prompt;
-use crate::view::layout::learn_panel;
 use crate::view::learn::lesson;
-use crate::view::learn::lesson::capital;
 use crate::view::panel::put;
+use crate::view::panes::learn_panel;
 use crate::view::rounds::presenter_boxes as boxes;
 use crate::view::rounds::{loop_lines, round};
 use crate::view::screen::Screen;
+use crate::view::values::capital;
 
 /// The marks in words.
 const WORDS: [(Fate, &str); 5] = [

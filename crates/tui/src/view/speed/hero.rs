@@ -26,6 +26,15 @@ struct Hero {
     why: String,
 }
 
+/// Least height of the plot of the speedup.
+pub(in crate::view) const PLOT: u16 = 8;
+
+/// Height of the figure: with some room around it on a large screen.
+pub(in crate::view) fn hero_height(screen: Screen, area: Rect) -> u16 {
+    let least = height(screen, area.width);
+    if area.height >= 30 { least + 2 } else { least }.min(area.height)
+}
+
 /// Height of the panel at a width.
 pub(in crate::view) fn height(screen: Screen, width: u16) -> u16 {
     let inner = width.saturating_sub(2);

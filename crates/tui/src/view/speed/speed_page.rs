@@ -5,8 +5,8 @@
 
 use crate::app::place::page::Pane;
 
-use crate::view::layout::{PLOT, hero_height};
 use crate::view::prelude::*;
+use crate::view::speed::hero::{PLOT, hero_height};
 use crate::view::speed::{
     accepted, calibration, context, costs, hero, memory, per_round, positions, speed_summary, speedup, worths,
 };

@@ -5,8 +5,8 @@
 use draftscope_protocol::{Baseline, DraftLenMode, Settings};
 use draftscope_session::account::{Account, Worth};
 
-use crate::view::learn::lesson::capital;
 use crate::view::prelude::*;
+use crate::view::values::capital;
 use crate::view::values::number;
 
 /// Height with its frame.

@@ -3,7 +3,7 @@
 //! Invariant: bytes are those of the weights in memory, the number of weights is that of the model's matrices, times are
 //! measured in the lesson's run. What is not known, or disturbed by other work, is not shown as a number.
 
-use super::hides;
+use crate::view::learn::hidden::hides;
 use crate::view::prelude::*;
 use draftscope_learn::lesson::{Hidden, grouped};
 

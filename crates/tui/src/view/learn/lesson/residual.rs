@@ -3,7 +3,7 @@
 //!
 //! Invariant: the numbers are those of the lesson's example, computed here; an example is named as one.
 
-use super::hides;
+use crate::view::learn::hidden::hides;
 use crate::view::prelude::*;
 use draftscope_learn::lesson::{Example, Hidden};
 

@@ -2,7 +2,7 @@
 //!
 //! Invariant: what was measured is named as measured; what the sliders give is named as a calculation.
 
-use super::hides;
+use crate::view::learn::hidden::hides;
 use crate::view::prelude::*;
 use draftscope_learn::lesson::Hidden;
 use draftscope_learn::theory::{Slider, Sliders};

@@ -2,7 +2,7 @@
 //!
 //! Invariant: slots are those of the round on show; what has not happened yet is an empty line that says so.
 
-use super::hides;
+use crate::view::learn::hidden::hides;
 use crate::view::prelude::*;
 use crate::view::rounds::round::verdict;
 use draftscope_learn::lesson::Hidden;

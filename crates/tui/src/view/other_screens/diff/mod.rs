@@ -25,9 +25,6 @@ use crate::view::prelude::*;
 use crate::view::screen::MIN_SIZE;
 use crate::view::screens;
 
-/// Names of the two sides, here and in the text report.
-const NAMES: [&str; 2] = ["first", "second"];
-
 /// Draws one frame; returns its measurements.
 pub(crate) fn render(compared: &Compared, frame: &mut Frame) -> ((usize, usize, u16), HitMap) {
     let (app, lines) = (&compared.app, TranscriptCache::default()); // there is no transcript
@@ -77,7 +74,7 @@ fn names(screen: Screen, compared: &Compared, area: Rect, frame: &mut Frame) {
     let room = usize::from(area.width).saturating_sub(Span::raw(&verdict).width());
     let name = |side: usize| {
         let name = text::one_line(&compared.sides[side].name).into_owned();
-        format!(" {}: {}", NAMES[side], cut_front(&name, (room / 2).saturating_sub(11)))
+        format!(" {}: {}", sides::NAMES[side], cut_front(&name, (room / 2).saturating_sub(11)))
     };
     let line = Line::from(vec![
         Span::styled(fit(&format!("{} │{}", name(0), name(1)), room), screen.theme[Role::Status]),

@@ -5,8 +5,10 @@
 use crate::other_screens::diff::Compared;
 use draftscope_session::{NEAR_TIE, Side};
 
-use super::NAMES;
 use crate::view::prelude::*;
+
+/// Names of the two sides, here and in the text report.
+pub(super) const NAMES: [&str; 2] = ["first", "second"];
 
 /// Height with its frame.
 pub(super) const HEIGHT: u16 = 6;
