@@ -158,7 +158,7 @@ impl Run {
     }
 
     /// Goes on to the next item; the finished quiz after the last one.
-    pub fn next(&mut self) -> Option<Finished> {
+    pub fn go_on(&mut self) -> Option<Finished> {
         self.at += 1;
         if self.at < self.items.len() {
             self.begin();

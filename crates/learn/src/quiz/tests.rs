@@ -214,7 +214,7 @@ fn an_expert_has_ten_of_ten_and_believers_are_recognised() {
         answered(&mut run, &judge(&Shown::of(&item)).unwrap());
         assert!(run.answered().unwrap().is_right);
         assert!(run.submit().is_ok(), "a second answer does not count");
-        finished = run.next();
+        finished = run.go_on();
     }
     let finished = finished.unwrap();
     assert_eq!((finished.score, finished.of, run.given.len()), (10, 10, 10));
@@ -226,7 +226,7 @@ fn an_expert_has_ten_of_ten_and_believers_are_recognised() {
             let answer = way.answer(&Shown::of(&item)).unwrap();
             let count = Shown::of(&item).choices.len();
             answered(&mut run, &Answer { committed: answer.committed.min(count - 1), ..answer });
-            last = run.next();
+            last = run.go_on();
         }
         let named = last.unwrap().beliefs().first().map(|(belief, count)| (*belief, *count));
         let wrong = bank.len() - run.score();

@@ -101,7 +101,7 @@ fn item(app: &mut App, time: &mut Timeline, action: Action) -> Option<Vec<Comman
             });
         }
         Action::Confirm if run.answered().is_some() => {
-            if let Some(finished) = run.next() {
+            if let Some(finished) = run.go_on() {
                 app.learning.quiz.results.add(finished);
                 (app.learning.quiz.run, app.learning.quiz.stage, app.learning.quiz.line) =
                     (None, Stage::Certificate, 0);
