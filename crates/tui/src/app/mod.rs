@@ -184,8 +184,7 @@ impl App {
 
     /// Whether the quiz is on show.
     pub(crate) fn is_quiz(&self) -> bool {
-        self.place.page == Page::Learn
-            && self.learning.study.at(&self.learning.lessons).is_some_and(|(_, step)| step.quiz)
+        self.place.page == Page::Learn && self.learning.step().is_some_and(|step| step.quiz)
     }
 
     /// Whether the prompt takes the keys.

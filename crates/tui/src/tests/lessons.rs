@@ -42,7 +42,7 @@ fn open(stage: &mut Stage, index: usize) {
 }
 
 fn step(stage: &Stage) -> Step {
-    stage.app.learning.study.at(&stage.app.learning.lessons).unwrap().1.clone()
+    stage.app.learning.on_show().unwrap().1.clone()
 }
 
 /// Presses keys until the step is done, as a user would.
@@ -99,7 +99,7 @@ fn every_lesson_is_played_to_its_end_on_its_recordings() {
                     stage.press("<End>");
                 }
             } else if !step.choices.is_empty() {
-                let run = stage.app.learning.study.run(&stage.app.learning.lessons).cloned();
+                let run = stage.app.learning.run().cloned();
                 let right = stage.app.learning.study.right_choice(&step, stage.time.shown(), run.as_ref());
                 let right = right.unwrap_or_else(|| panic!("{} step {}: not measured", entry.name, number + 1));
                 // a wrong choice first: it answers its own belief

@@ -31,7 +31,7 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Opti
     {
         return Some(commands);
     }
-    let Some(step) = app.learning.study.at(&app.learning.lessons).map(|(_, step)| step.clone()) else {
+    let Some(step) = app.learning.step().cloned() else {
         app.place.pane = Pane::Lesson;
         return list(app, time, action);
     };
@@ -48,7 +48,7 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Opti
     if step.sets_map() && change_map(app, action) {
         return Some(Vec::new());
     }
-    let steps = app.learning.study.at(&app.learning.lessons).map_or(1, |(lesson, _)| lesson.step.len());
+    let steps = app.learning.on_show().map_or(1, |(lesson, _)| lesson.step.len());
     match action {
         Action::Up => app.learning.study.choice = app.learning.study.choice.saturating_sub(1),
         Action::Down => {
@@ -196,7 +196,7 @@ fn enter(app: &mut App, time: &mut Timeline, step: &Step, steps: usize) -> Vec<C
 
 /// Takes a choice. Its first answer scores; after a wrong one the user may choose again.
 fn answer(app: &mut App, time: &Timeline, step: &Step) -> Vec<Command> {
-    let run = app.learning.study.run(&app.learning.lessons);
+    let run = app.learning.run();
     if step.measured.as_ref().is_some_and(|measured| measured.is_unknown(time.shown(), run)) {
         // nobody can be right or wrong: the step says so, and the lesson goes on
         (app.learning.study.is_revealed, app.learning.study.scroll) = (true, None);

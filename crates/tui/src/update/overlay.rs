@@ -67,7 +67,7 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Done
         match overlay {
             Overlay::Themes(before) => app.choose_theme(before),
             Overlay::Help(help) if help.search.is_some() => {
-                app.place.overlay = Some(Overlay::Help(HelpPage::default()))
+                app.place.overlay = Some(Overlay::Help(HelpPage::default()));
             }
             _ => {}
         }

@@ -60,6 +60,21 @@ impl Learning {
         (learning, warnings)
     }
 
+    /// The lesson and the step on show.
+    pub(crate) fn on_show(&self) -> Option<(&lesson::Lesson, &lesson::Step)> {
+        self.study.at(&self.lessons)
+    }
+
+    /// The step on show.
+    pub(crate) fn step(&self) -> Option<&lesson::Step> {
+        self.on_show().map(|(_, step)| step)
+    }
+
+    /// The run that the step on show builds on.
+    pub(crate) fn run(&self) -> Option<&lesson::Run> {
+        self.study.run(&self.lessons)
+    }
+
     /// Whether a recording is on show in place of the source's own run.
     pub(crate) fn shows_recording(&self) -> bool {
         self.aside.is_some() && !self.runs_lesson

@@ -16,7 +16,7 @@ pub(crate) fn is_reached(app: &App, time: &Timeline, step: &Step) -> bool {
 
 fn is_seen(app: &App, time: &Timeline, goal: Goal) -> bool {
     let session = time.shown();
-    let run = app.learning.study.run(&app.learning.lessons);
+    let run = app.learning.run();
     let turn = run.and_then(|run| run.turn(session));
     if goal == Goal::Finished {
         let lanes = Lane::ALL.iter().filter_map(|lane| Some(turn?.answer(*lane)));

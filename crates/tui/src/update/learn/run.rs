@@ -60,7 +60,7 @@ pub(super) fn begin(app: &mut App, time: &mut Timeline, run: &Run) -> Vec<Comman
 
 /// The user has typed the draft of the step on show.
 pub(in crate::update) fn draft_typed(app: &mut App, time: &mut Timeline, text: String) -> Vec<Command> {
-    let run = app.learning.study.run(&app.learning.lessons).cloned();
+    let run = app.learning.run().cloned();
     match (run, cannot_send(app, time.live())) {
         (_, Some(refusal)) => app.say(refusal),
         (None, _) => Vec::new(),

@@ -33,8 +33,7 @@ pub(in crate::update) fn turn_to(app: &mut App, time: &mut Timeline, step: usize
     note_step(app);
     let needs_all = app
         .learning
-        .study
-        .at(&app.learning.lessons)
+        .on_show()
         .is_some_and(|(_, step)| step.measured.as_ref().is_some_and(|measured| !measured.fact.is_of_round()));
     if app.learning.shows_recording() && needs_all {
         time.follow(); // what is asked is about the whole recording
@@ -46,7 +45,7 @@ pub(in crate::update) fn turn_to(app: &mut App, time: &mut Timeline, step: usize
 /// Selects a round of the step's run where a round of something else is on show.
 fn show_run(app: &mut App, time: &Timeline) {
     let session = time.shown();
-    let Some(turn) = app.learning.study.run(&app.learning.lessons).and_then(|run| run.turn(session)) else { return };
+    let Some(turn) = app.learning.run().and_then(|run| run.turn(session)) else { return };
     let index = session.turns().iter().position(|other| other.number == turn.number);
     let last = turn.answer(Lane::Speculative).rounds.len().checked_sub(1);
     let is_on_show = app.round_index(session).map(|at| at.turn) == index;
@@ -60,7 +59,7 @@ fn show_run(app: &mut App, time: &Timeline) {
 /// step and the next ones are about. While the answer is under way its newest round is on show.
 pub(in crate::update) fn show_judged(app: &mut App, time: &Timeline) {
     let is_free = app.place.page == Page::Learn && app.place.pane == Pane::Lesson && app.place.selected.is_none();
-    let Some(run) = app.learning.study.run(&app.learning.lessons).filter(|run| is_free && run.draft.is_some()) else {
+    let Some(run) = app.learning.run().filter(|run| is_free && run.draft.is_some()) else {
         return;
     };
     let session = time.shown();

@@ -24,7 +24,7 @@ pub(in crate::view) fn place(screen: Screen, entry: &LineInput, area: Rect, fram
 
 /// The text that the user drafts in a lesson.
 pub(in crate::view) fn draft(screen: Screen, entry: &LineInput, area: Rect, frame: &mut Frame) {
-    let run = screen.app.learning.study.run(&screen.app.learning.lessons);
+    let run = screen.app.learning.run();
     let title = format!(" your draft after “{}”: ", run.map_or("", |run| run.prompt.as_str()));
     let keys = screen.keys(Context::Entry, &[(&[Action::Confirm], "has it judged"), (LEAVE, "drops it")]);
     line(screen, (&title, &format!("  {keys}")), entry, area, frame);

@@ -36,7 +36,7 @@ pub(in crate::view) type Side = (Option<Panel>, Rect);
 
 /// The words of the step on show, or the list of lessons.
 pub(in crate::view) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
-    match screen.app.learning.study.at(&screen.app.learning.lessons) {
+    match screen.app.learning.on_show() {
         Some((lesson, step)) if step.quiz => crate::view::learn::quiz::render(screen, (lesson, step), area, frame),
         Some((lesson, step)) => text::render(screen, (lesson, step), area, (frame, hit_map)),
         None => list::render(screen, area, frame),
@@ -71,9 +71,8 @@ pub(in crate::view) fn areas(screen: Screen, area: Rect) -> (Rect, Vec<Side>) {
 fn with_answer(screen: Screen, mut panels: Vec<Option<Panel>>, height: u16) -> Vec<Option<Panel>> {
     let used = panels.iter().fold(0_u16, |used, panel| used.saturating_add(size(*panel).1));
     let has_text = panels.iter().any(|panel| matches!(panel, Some(Panel::Answer | Panel::Lanes)));
-    let has_run =
-        screen.app.learning.study.run(&screen.app.learning.lessons).and_then(|run| run.turn(screen.session)).is_some();
-    let step = screen.app.learning.study.at(&screen.app.learning.lessons).map(|(_, step)| step);
+    let has_run = screen.app.learning.run().and_then(|run| run.turn(screen.session)).is_some();
+    let step = screen.app.learning.step();
     let tells = is_open(screen) || step.is_some_and(|step| step.run.is_some());
     if has_run && !tells && !has_text && height >= used.saturating_add(LEAST) {
         panels.push(Some(Panel::Answer));
@@ -86,20 +85,19 @@ pub(in crate::view) fn height(screen: Screen, width: u16) -> u16 {
     let lines = screen
         .app
         .learning
-        .study
-        .at(&screen.app.learning.lessons)
+        .on_show()
         .map_or(0, |(lesson, step)| text::body(screen, lesson, step, width.saturating_sub(2)).len());
     u16::try_from(lines).unwrap_or(u16::MAX).saturating_add(2)
 }
 
 /// The panels of the step on show, as far as there is something to show.
 fn panels(screen: Screen) -> Vec<Option<Panel>> {
-    let Some((_, step)) = screen.app.learning.study.at(&screen.app.learning.lessons) else { return Vec::new() };
+    let Some((_, step)) = screen.app.learning.on_show() else { return Vec::new() };
     if step.quiz {
         return Vec::new(); // a round would give an answer away
     }
     let usual = [Panel::Round];
-    let run = screen.app.learning.study.run(&screen.app.learning.lessons);
+    let run = screen.app.learning.run();
     let shown = if step.show.is_empty() && run.is_some() { &usual[..] } else { &step.show };
     let has_run = run.and_then(|run| run.turn(screen.session)).is_some();
     let answered = if is_open(screen) { &[][..] } else { &step.after };
@@ -226,9 +224,8 @@ pub(in crate::view) fn drawing(screen: Screen, panel: Option<Panel>, area: Rect,
 /// What will run, in words.
 fn before_the_run(screen: Screen, area: Rect, frame: &mut Frame) {
     let inner = framed(screen.panel(" The run "), area, frame);
-    let Some(run) = screen.app.learning.study.run(&screen.app.learning.lessons) else { return };
-    let is_here =
-        screen.app.learning.study.at(&screen.app.learning.lessons).is_some_and(|(_, step)| step.run.is_some());
+    let Some(run) = screen.app.learning.run() else { return };
+    let is_here = screen.app.learning.step().is_some_and(|step| step.run.is_some());
     let text = match (is_here, screen.app.learning.study.is_revealed) {
         (true, true) => "The prompt is being read: its first round appears here.".to_owned(),
         (true, false) => format!("{} runs {}", screen.app.key(Action::Open), in_words(run)),

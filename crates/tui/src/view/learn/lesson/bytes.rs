@@ -18,7 +18,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         put(wrapped(text, inner.width, screen.theme[Role::TextDim]), inner, frame);
         return;
     };
-    let run = screen.app.learning.study.run(&screen.app.learning.lessons);
+    let run = screen.app.learning.run();
     let k = run.map_or(screen.session.settings().draft_len, |run| run.k);
     let costs = run.and_then(|run| run.turn(screen.session)).and_then(|turn| turn.pass_costs());
     let line = |label: &str, share: f64, number: String| {

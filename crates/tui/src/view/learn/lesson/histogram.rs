@@ -17,7 +17,7 @@ const SHARE: usize = 5;
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let title = format!(" {} draws at one position, under each rule: an example ", grouped(DRAWS as u64));
     let inner = framed(screen.panel(title), area, frame);
-    let step = screen.app.learning.study.at(&screen.app.learning.lessons).map(|(_, step)| step);
+    let step = screen.app.learning.step();
     let Some(example) = step.and_then(|step| step.example.as_ref()).filter(|example| !example.p.is_empty()) else {
         return;
     };

@@ -71,7 +71,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
 
 /// Anchor and drafts of the lesson's round on show, with what the target's rows said.
 fn of_round(screen: Screen) -> Option<Vec<Column>> {
-    let turn = screen.app.learning.study.run(&screen.app.learning.lessons)?.turn(screen.session)?;
+    let turn = screen.app.learning.run()?.turn(screen.session)?;
     let answer = turn.answer(Lane::Speculative);
     let shown = screen.app.round(screen.session).filter(|round| round.turn == turn.number && round.round > 0);
     let round = shown
@@ -87,7 +87,7 @@ fn of_round(screen: Screen) -> Option<Vec<Column>> {
 }
 
 fn of_example(screen: Screen) -> Vec<Column> {
-    let step = screen.app.learning.study.at(&screen.app.learning.lessons).map(|(_, step)| step);
+    let step = screen.app.learning.step();
     let tokens = step.and_then(|step| step.example.as_ref()).map_or(&[][..], |example| &example.tokens);
     tokens.iter().take(MOST).map(|token| Column { reads: text::one_line(token).into_owned(), predicts: None }).collect()
 }

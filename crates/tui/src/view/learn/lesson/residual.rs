@@ -13,7 +13,7 @@ const TAIL: usize = 31;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let inner = framed(screen.panel(" p, q, min(1, p/q) and max(0, p − q): an example "), area, frame);
-    let step = screen.app.learning.study.at(&screen.app.learning.lessons).map(|(_, step)| step);
+    let step = screen.app.learning.step();
     let Some(example) = step.and_then(|step| step.example.as_ref()) else { return };
     let left: f64 = example.p.iter().zip(&example.q).map(|(p, q)| (p - q).max(0.0)).sum();
     let room = usize::from(inner.width).saturating_sub(NAME + TAIL + 4).max(4);

@@ -19,7 +19,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let inner = framed(screen.panel(" Calculated: what a round yields and costs "), area, frame);
     let width = usize::from(inner.width);
     let point = screen.app.learning.study.sliders;
-    let task = screen.app.learning.study.at(&screen.app.learning.lessons).and_then(|(_, step)| step.task.as_ref());
+    let task = screen.app.learning.step().and_then(|step| step.task.as_ref());
     let mut lines: Vec<Line> = Slider::ALL
         .into_iter()
         .enumerate()
@@ -61,7 +61,7 @@ fn result(screen: Screen, point: &Sliders, width: usize) -> Line<'static> {
 
 /// The point that a turn of this session measured, in words.
 fn measured(screen: Screen) -> String {
-    let own = screen.app.learning.study.run(&screen.app.learning.lessons).and_then(|run| run.turn(screen.session));
+    let own = screen.app.learning.run().and_then(|run| run.turn(screen.session));
     let turn = own.or_else(|| screen.session.turns().iter().rev().find(|turn| Account::of_turn(turn).is_some()));
     let point = turn.and_then(|turn| {
         let tokens = turn.answer(Lane::Speculative).stats().mean_tokens_per_round()?;

@@ -25,7 +25,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
 
 /// The round on show, if it has drafts and is of the lesson's run.
 fn round(screen: Screen<'_>) -> Option<&Round> {
-    let turn = screen.app.learning.study.run(&screen.app.learning.lessons)?.turn(screen.session)?;
+    let turn = screen.app.learning.run()?.turn(screen.session)?;
     let shown = screen.app.round(screen.session)?;
     (shown.turn == turn.number && shown.round > 0 && !shown.is_tree()).then_some(shown)
 }

@@ -44,7 +44,7 @@ const SHARING: [(&str, &str); 4] = [
 
 /// Whether the step is about a drafter that reads the target's KV cache.
 fn shares_cache(screen: Screen) -> bool {
-    let step = screen.app.learning.study.at(&screen.app.learning.lessons).map(|(_, step)| step);
+    let step = screen.app.learning.step();
     step.and_then(|step| step.example.as_ref()).is_some_and(|example| example.shares_cache)
 }
 
