@@ -32,6 +32,7 @@ pub use draftscope_attach as attach;
 pub use draftscope_engine as engine;
 pub use draftscope_host as host;
 pub use draftscope_http as http;
+pub use draftscope_learn as learn;
 pub use draftscope_model as model;
 pub use draftscope_protocol as protocol;
 pub use draftscope_session as session;

@@ -39,6 +39,7 @@ const MUST_NOT_KNOW: &[(&str, &[&str])] = &[
     ("session/trace", &["ratatui"]),
     ("session", &["std::time", "Instant"]),
     ("headless", &["ratatui"]),
+    ("learn", &["ratatui", "std::fs"]),
     ("attach", &["std::fs"]),
 ];
 
@@ -46,72 +47,91 @@ const MUST_NOT_KNOW: &[(&str, &[&str])] = &[
 const MAY_KNOW: &[&str] = &["protocol/stream", "session/trace", "session/drive", "engine/generate"];
 
 /// The crates of the workspace besides the program, and fewer files than each has.
-const CRATES: [&str; 11] =
-    ["attach", "engine", "gpu", "host", "http", "kernels", "model", "protocol", "session", "store", "tui"];
+const CRATES: [&str; 12] =
+    ["attach", "engine", "gpu", "host", "http", "kernels", "learn", "model", "protocol", "session", "store", "tui"];
 
-/// Parts of `tui`: widgets and vocabulary, the state, the code that shows it, the code that changes it, the loops.
+/// The rooms of `tui`: the terminal, looks, keys, widgets, the state, the code that shows it, the code that changes it, loops.
 const TUI: &[Layer] = &[
+    ("terminal", &["terminal"], &[]),
+    ("look", &["look"], &["terminal"]),
+    ("input", &["input"], &["look"]),
+    ("widgets", &["widgets"], &["look"]),
+    ("state", &["app", "other_screens"], &["terminal", "look", "input"]),
+    ("view", &["view"], &["terminal", "look", "input", "widgets", "state"]),
+    ("update", &["update"], &["look", "input", "state"]),
+    ("loops", &["loops"], &["terminal", "look", "input", "state", "view", "update"]),
+    ("exports", &["mod"], &["terminal", "look", "input", "state", "view", "update", "loops"]),
+];
+
+/// The state: its parts, `App`, which is made of them, and what it does with a session.
+const APP: &[Layer] = &[
     (
-        "vocabulary",
-        &[
-            "action",
-            "background",
-            "color_depth",
-            "display",
-            "editor",
-            "line_input",
-            "fate",
-            "help_page",
-            "keymap",
-            "options",
-            "pace",
-            "page",
-            "starters",
-            "terminal_modes",
-            "tour",
-            "plain_glyphs",
-            "playback",
-            "theme_set",
-            "theme",
-            "widgets",
-        ],
+        "overlays",
+        &["overlay", "overlay::help_page", "overlay::panel_row", "overlay::setting_row", "overlay::what_if_form"],
         &[],
     ),
     (
-        "state",
-        &[
-            "answering",
-            "app",
-            "overlay",
-            "pacing",
-            "panel_row",
-            "quiz",
-            "welcome",
-            "pending_requests",
-            "conversation",
-            "diff",
-            "filter",
-            "fleet",
-            "hit_map",
-            "other_screens",
-            "setting_row",
-            "lesson",
-            "lesson_run",
-            "marks",
-            "search",
-            "selection",
-            "what_if_form",
-        ],
-        &["vocabulary"],
+        "place",
+        &["place", "place::page", "place::filter", "place::hit_map", "place::marks", "place::search"],
+        &["overlays"],
     ),
-    ("view", &["view"], &["vocabulary", "state"]),
-    ("update", &["update"], &["vocabulary", "state"]),
+    ("clock", &["clock", "clock::pace", "clock::playback", "clock::tour"], &["place"]),
+    ("talk", &["talk", "talk::starters"], &[]),
+    ("requests", &["requests", "requests::pending_requests"], &[]),
+    ("options", &["options", "look::theme_set"], &["place", "clock"]),
+    ("learning", &["learning", "learning::lesson_row", "learning::quiz", "learning::study"], &["clock", "options"]),
+    ("app", &["mod"], &["overlays", "place", "clock", "talk", "requests", "options", "learning"]),
     (
-        "loops",
-        &["diff_loop", "fleet_loop", "event_loop", "lesson_player", "offscreen", "terminal", "terminal_input"],
-        &["vocabulary", "state", "view", "update"],
+        "with a session",
+        &[
+            "look",
+            "learning::lesson_run",
+            "requests::answering",
+            "talk::conversation",
+            "talk::welcome",
+            "clock::pacing",
+        ],
+        &["place", "clock", "talk", "requests", "options", "learning", "app"],
     ),
-    ("exports", &["mod"], &["vocabulary", "state", "view", "update", "loops"]),
+];
+
+/// The rooms of `learn` and their files: what needs no run, lessons, the quiz.
+const LEARN: &[Layer] = &[
+    ("theory", &["theory", "theory::histogram", "theory::map", "theory::map_choice", "theory::sliders"], &[]),
+    (
+        "lesson",
+        &[
+            "lesson",
+            "lesson::check",
+            "lesson::content",
+            "lesson::fact",
+            "lesson::library",
+            "lesson::progress",
+            "lesson::run",
+            "lesson::texts",
+        ],
+        &["theory"],
+    ),
+    (
+        "quiz",
+        &[
+            "quiz",
+            "quiz::ask",
+            "quiz::bank",
+            "quiz::belief",
+            "quiz::beliefs",
+            "quiz::draw",
+            "quiz::item",
+            "quiz::judge",
+            "quiz::results",
+            "quiz::run",
+            "quiz::sheet",
+            "quiz::shown",
+            "quiz::statements",
+        ],
+        &[],
+    ),
+    ("exports", &["mod"], &["theory", "lesson", "quiz"]),
 ];
 
 /// Parts of `commands`: files that subcommands share, and one file or folder for each subcommand.
@@ -309,10 +329,10 @@ fn layers_report_what_breaks_them() {
 fn files_of_tests_are_recognized() {
     let (texts, tests) = texts("crates/tui/src", 30);
     let files: Vec<_> = texts.iter().map(|(file, _)| file.as_str()).filter(|file| is_test(file, &tests)).collect();
-    for file in ["tests/panels.rs", "pty.rs", "quiz/tests.rs"] {
+    for file in ["tests/panels.rs", "loops/pty.rs"] {
         assert!(files.contains(&file), "{file} is not among {files:?}");
     }
-    assert!(!files.contains(&"app.rs"));
+    assert!(!files.contains(&"app/mod.rs"));
 }
 
 #[test]
@@ -431,8 +451,33 @@ fn a_family_names_no_other() {
 }
 
 #[test]
-fn parts_of_tui_follow_their_layers() {
+fn rooms_of_tui_follow_their_layers() {
     check("tui", TUI);
+    check("tui::app", APP);
+}
+
+#[test]
+fn rooms_of_learn_follow_their_layers() {
+    check("learn", LEARN);
+}
+
+/// Crates in which no file may import another in a circle.
+const WITHOUT_CIRCLES: [&str; 2] = ["learn", "tui"];
+
+#[test]
+fn no_file_of_these_crates_is_in_a_circle() {
+    for name in WITHOUT_CIRCLES {
+        let files: Vec<_> = sources().iter().map(|source| (module_of(&source.file), &source.imports)).collect();
+        let of_crate = || files.iter().filter(|(module, _)| is_in(module, name));
+        let file_of = |path: &str| of_crate().map(|(module, _)| module.as_str()).filter(|m| is_in(path, m)).max();
+        let mut arrows: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for (module, imports) in of_crate() {
+            let named = imports.iter().filter_map(|path| file_of(path)).filter(|other| other != module);
+            arrows.insert(module, named.collect());
+        }
+        assert!(arrows.len() > 20, "{name}: {} files", arrows.len());
+        assert_eq!(circle(&arrows), None, "files of {name} import each other in a circle");
+    }
 }
 
 #[test]

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use draftscope::engine::{self, EngineConfig};
 use draftscope::headless::{Driver, Outcome};
+use draftscope::learn::lesson::{Run, bundled, drafted};
 use draftscope::model::options::{LoadOptions, ModuleFile};
 use draftscope::protocol::{Baseline, Command, DrafterKind, Lane, Message, Prompt, Settings, Speaker, StopReason};
 use draftscope::session::Session;
 use draftscope::session::trace::{RecordOptions, Recorder, Recording, TextPolicy};
-use draftscope::tui::{Run, bundled_lessons, drafted};
 use sha2::{Digest, Sha256};
 
 fn assets() -> PathBuf {
@@ -47,7 +47,7 @@ fn module() -> Vec<u8> {
 
 /// Every run of every lesson that is recorded, each once.
 fn runs() -> Vec<(String, Run)> {
-    let steps = bundled_lessons().into_iter().flat_map(|entry| entry.lesson.step);
+    let steps = bundled().into_iter().flat_map(|entry| entry.lesson.step);
     let runs = steps.filter_map(|step| step.run).filter_map(|run| Some((run.recording.clone()?, run)));
     let mut runs: Vec<_> = runs.collect();
     runs.sort_by(|a, b| a.0.cmp(&b.0));
@@ -216,7 +216,7 @@ fn every_lesson_is_played_on_the_real_model() {
         return;
     }
     let mut known: BTreeMap<String, Session> = BTreeMap::new();
-    for entry in bundled_lessons() {
+    for entry in bundled() {
         let mut session = Session::new();
         for (index, step) in entry.lesson.step.iter().enumerate() {
             if let Some(run) = &step.run {

@@ -3,7 +3,7 @@
 /// Reads and checks the lesson.
 pub fn check(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    if let Err(error) = draftscope::tui::check_lesson(&text) {
+    if let Err(error) = draftscope::learn::lesson::check(&text) {
         super::sentence(&error);
     }
 }

@@ -9,9 +9,10 @@ use draftscope::cli::LearnArgs;
 use draftscope::export::{lesson_pages, quiz_pages};
 use draftscope::host::config::UserFiles;
 use draftscope::host::file_access;
+use draftscope::learn::lesson::{self, Entry};
 use draftscope::protocol::Baseline;
 use draftscope::session::text::printable;
-use draftscope::tui::{LessonEntry, TuiOptions, all_lessons, check_lesson, find_lesson};
+use draftscope::tui::TuiOptions;
 
 use super::output::{print, say};
 use super::{files, lesson_notes, lessons, terminal};
@@ -23,7 +24,7 @@ pub(crate) fn run(args: &LearnArgs, files: &UserFiles) -> Result<ExitCode> {
     if let Some(path) = &args.check {
         return check(path);
     }
-    let (entries, warnings) = all_lessons(&files.lessons);
+    let (entries, warnings) = lesson::all(&files.lessons);
     let chosen = args.lesson.as_deref().map(|wanted| chosen(&entries, wanted)).transpose()?;
     if let Some(folder) = &args.export {
         let numbered = (1..).zip(&entries).enumerate();
@@ -54,14 +55,14 @@ pub(crate) fn run(args: &LearnArgs, files: &UserFiles) -> Result<ExitCode> {
     terminal::show(source, options, None)
 }
 
-fn chosen(entries: &[LessonEntry], wanted: &str) -> Result<usize> {
+fn chosen(entries: &[Entry], wanted: &str) -> Result<usize> {
     let names: Vec<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
-    find_lesson(entries, wanted).with_context(|| {
+    lesson::find(entries, wanted).with_context(|| {
         format!("there is no lesson '{wanted}'; there are: 1 to {}, {}", names.len(), names.join(", "))
     })
 }
 
-fn list(entries: &[LessonEntry]) -> Result<ExitCode> {
+fn list(entries: &[Entry]) -> Result<ExitCode> {
     for (number, entry) in (1..).zip(entries) {
         let own = if entry.is_own { " (yours)" } else { "" };
         print(format_args!("{number:>2} {:<12} {}{own}", printable(&entry.name), entry.lesson.title))?;
@@ -72,12 +73,12 @@ fn list(entries: &[LessonEntry]) -> Result<ExitCode> {
 fn check(path: &Path) -> Result<ExitCode> {
     let shown = path.display();
     let text = file_access::read_text(path, MAX_BYTES).with_context(|| format!("cannot read {shown}"))?;
-    let lesson = check_lesson(&text).map_err(|error| anyhow::anyhow!("{shown}: {error}"))?;
+    let lesson = lesson::check(&text).map_err(|error| anyhow::anyhow!("{shown}: {error}"))?;
     print(format_args!("{}: {} steps, no mistake found", printable(&shown.to_string()), lesson.step.len()))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn export(entries: &[(usize, &LessonEntry)], folder: &Path, args: &LearnArgs) -> Result<ExitCode> {
+fn export(entries: &[(usize, &Entry)], folder: &Path, args: &LearnArgs) -> Result<ExitCode> {
     let mut paths = lesson_pages(entries, |name| lessons::recording(name).ok(), folder, args.force)?;
     if entries.iter().any(|(_, entry)| entry.lesson.step.iter().any(|step| step.quiz)) {
         paths.extend(quiz_pages(args.sheet, folder, args.force)?);

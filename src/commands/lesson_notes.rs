@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use draftscope::host::file_access;
+use draftscope::learn::lesson::{Entry, StepOnShow, find};
 use draftscope::session::Session;
-use draftscope::tui::{LessonEntry, StepOnShow, find_lesson};
 
 use unicode_width::UnicodeWidthStr;
 
@@ -23,7 +23,7 @@ const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
 
 /// Shows the notes of the step on show, whenever it is another one; until somebody ends it. Where the output is no terminal,
 /// one step follows the other.
-pub(crate) fn follow(entries: &[LessonEntry]) -> Result<ExitCode> {
+pub(crate) fn follow(entries: &[Entry]) -> Result<ExitCode> {
     let path = progress_file().context("there is no folder for the record of progress, so no step can be followed")?;
     let mut shown = None;
     loop {
@@ -80,8 +80,8 @@ fn wrapped(text: &str, width: Option<usize>) -> String {
 }
 
 /// What there is to say at a step; none if there is no such step.
-fn notes(entries: &[LessonEntry], on_show: &StepOnShow) -> Option<String> {
-    let index = find_lesson(entries, &on_show.lesson)?;
+fn notes(entries: &[Entry], on_show: &StepOnShow) -> Option<String> {
+    let index = find(entries, &on_show.lesson)?;
     let lesson = &entries[index].lesson;
     let step = lesson.step.get(on_show.step)?;
     // numbers of the run are on the other screen
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn every_step_has_its_notes_with_the_answer() {
-        let entries = draftscope::tui::bundled_lessons();
+        let entries = draftscope::learn::lesson::bundled();
         for entry in &entries {
             for (step, of) in entry.lesson.step.iter().enumerate() {
                 let text = notes(&entries, &StepOnShow { lesson: entry.name.clone(), step }).unwrap();

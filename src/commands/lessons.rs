@@ -83,7 +83,7 @@ mod tests {
     /// Without a model a lesson plays its recording: it must be in the program, not only in the repository.
     #[test]
     fn every_run_of_a_lesson_has_its_recording_in_the_program() {
-        let steps = draftscope::tui::bundled_lessons().into_iter().flat_map(|entry| entry.lesson.step);
+        let steps = draftscope::learn::lesson::bundled().into_iter().flat_map(|entry| entry.lesson.step);
         let names: Vec<String> = steps.filter_map(|step| step.run?.recording).collect();
         assert!(names.len() > 9, "{names:?}");
         for name in names {

@@ -5,7 +5,8 @@
 
 use ratatui::buffer::Buffer;
 
-use draftscope_tui::{Lesson, PlayedStep};
+use draftscope_learn::lesson::Lesson;
+use draftscope_tui::PlayedStep;
 
 use super::page_frame::{Parts, escaped};
 use super::{ExportError, lessons, svg};

@@ -13,9 +13,11 @@ use base64::engine::general_purpose::STANDARD;
 use ratatui::buffer::Buffer;
 use serde_json::{Value, json};
 
+use draftscope_learn::lesson::{Entry, Run};
+use draftscope_learn::quiz;
 use draftscope_session::Session;
 use draftscope_session::trace::Recording;
-use draftscope_tui::{LessonEntry, Recordings, Run, play_lesson, quiz_sheet};
+use draftscope_tui::{Recordings, play_lesson};
 
 #[cfg(test)]
 use super::page_frame;
@@ -41,7 +43,7 @@ pub type Read = fn(&str) -> Option<Recording>;
 /// # Errors
 /// When a recording cannot be read, a page exists already, or one cannot be written.
 pub fn lesson_pages(
-    entries: &[(usize, &LessonEntry)],
+    entries: &[(usize, &Entry)],
     read: Read,
     folder: &Path,
     force: bool,
@@ -79,7 +81,7 @@ fn write(path: PathBuf, text: &str, force: bool) -> Result<PathBuf, ExportError>
 /// # Errors
 /// When a file exists and `force` is not set, or cannot be written.
 pub fn quiz_pages(sheet: u64, folder: &Path, force: bool) -> Result<Vec<PathBuf>, ExportError> {
-    let made = quiz_sheet(sheet);
+    let made = quiz::sheet(sheet);
     let mut paths = Vec::new();
     for (ending, text) in [("html", made.html), ("md", made.markdown), ("json", made.json)] {
         paths.push(write(folder.join(format!("quiz-{sheet}.{ending}")), &text, force)?);
@@ -175,7 +177,7 @@ fn page(played: &lesson_sheet::Played, read: Read) -> Result<String, ExportError
 #[cfg(test)]
 mod tests {
     use super::*;
-    use draftscope_tui::bundled_lessons;
+    use draftscope_learn::lesson::{bundled, check};
 
     fn read(name: &str) -> Option<Recording> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/traces/lessons");
@@ -185,7 +187,7 @@ mod tests {
     #[test]
     fn each_lesson_becomes_a_page_that_holds_all_it_needs() {
         let folder = tempfile::tempdir().unwrap();
-        let lessons = bundled_lessons();
+        let lessons = bundled();
         let numbered: Vec<_> = (1..).zip(&lessons).collect();
         let paths = lesson_pages(&numbered, read, folder.path(), false).unwrap();
         assert_eq!(paths.len(), 9, "seven lessons, the sheet and the notes: {paths:?}");
@@ -208,7 +210,7 @@ mod tests {
     #[test]
     fn answers_and_notes_are_the_teachers_alone() {
         let folder = tempfile::tempdir().unwrap();
-        let lessons = bundled_lessons();
+        let lessons = bundled();
         let numbered: Vec<_> = (1..).zip(&lessons).collect();
         let paths = lesson_pages(&numbered[..5], read, folder.path(), false).unwrap();
         let page = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
@@ -257,8 +259,8 @@ mod tests {
     fn a_lesson_of_the_user_cannot_run_code_in_its_page() {
         let text =
             "title = \"</script><b>\"\nsummary = \"s\"\n[[step]]\ntext = \"</script><script>alert(1)</script>\"\n";
-        let lesson = draftscope_tui::check_lesson(text).unwrap();
-        let entry = LessonEntry { name: "../x".to_owned(), lesson, is_own: true };
+        let lesson = check(text).unwrap();
+        let entry = Entry { name: "../x".to_owned(), lesson, is_own: true };
         let steps = play_lesson(&entry, recordings(read), COLUMNS);
         let page = page(&lesson_sheet::Played { number: 9, lesson: &entry.lesson, steps: &steps }, read).unwrap();
         assert!(!page.contains("alert(1)</script>") && !page.contains("</script><b>"));

@@ -44,6 +44,7 @@ mod position;
 pub mod probe;
 mod recount;
 mod round;
+pub mod round_at;
 pub mod sent_prompt;
 mod settings_span;
 mod settled;

@@ -8,90 +8,58 @@
 //! Invariant: two states, never mixed. [`Session`](draftscope_session::Session) is what happened, its past included, and
 //! only events change it; [`App`] is where the user looks, and only keys change it. Views read both and write neither.
 //! Nothing here knows an engine, a model or a recording's file.
+//!
+//! The rooms, each of which imports only those above it:
+//!
+//! | room | is |
+//! |---|---|
+//! | `terminal` | the terminal: taken over and restored, its keys, its colours, its glyphs |
+//! | `look` | colours and text styles by meaning, and how a token's fate looks |
+//! | `input` | actions, the keys that ask for them, text that is typed |
+//! | `widgets` | small drawings that know no session: bars, digits, plots, Markdown |
+//! | `app` | [`App`] and its parts: where the user looks, the conversation, time, requests, learning, what lies over the screen |
+//! | `other_screens` | the screens without a run: two recordings compared, and watched servers |
+//! | `view` | a room a page, one file a panel; `layout` places them |
+//! | `update` | what each action does to [`App`], and the command that the source gets |
+//! | `loops` | what runs: a source, keys and a screen connected, with and without a terminal |
+//!
+//! To find out what a key does, begin at [`Action`] and go to `update`; to find out where something on the screen comes
+//! from, begin at [`View`] and `view/layout.rs`.
 
-mod action;
-mod answering;
 mod app;
-mod background;
-mod color_depth;
-mod conversation;
-mod diff;
-mod diff_loop;
-mod display;
-mod editor;
-mod event_loop;
-mod fate;
-mod filter;
-mod fleet;
-mod fleet_loop;
-mod help_page;
-mod hit_map;
-mod keymap;
-mod lesson;
-mod lesson_player;
-mod lesson_run;
-mod line_input;
-mod marks;
-mod offscreen;
-mod options;
+mod input;
+mod look;
+mod loops;
 mod other_screens;
-mod overlay;
-mod pace;
-mod pacing;
-mod page;
-mod panel_row;
-mod pending_requests;
-mod plain_glyphs;
-mod playback;
-mod quiz;
-mod search;
-mod selection;
-mod setting_row;
-mod starters;
 mod terminal;
-mod terminal_input;
-mod terminal_modes;
-mod theme;
-mod theme_set;
-mod tour;
 mod update;
 mod view;
-mod welcome;
-mod what_if_form;
 mod widgets;
 
-pub use action::Action;
 pub use app::App;
-pub use background::fitting_theme;
-pub use color_depth::ColorDepth;
-pub use diff::{Compared, Recorded};
-pub use display::Marks;
-pub use event_loop::{Ended, run};
-pub use fleet::FleetView;
-pub use hit_map::HitMap;
-pub use keymap::{Binding, Chord, Context, Keymap};
-pub use lesson::{
-    Entry as LessonEntry, Lesson, LessonError, Run, StepOnShow, all as all_lessons, bundled as bundled_lessons,
-    check as check_lesson, drafted, find as find_lesson,
-};
-pub use lesson_player::{PlayedStep, play_lesson};
-pub use offscreen::Offscreen;
-pub use options::{
+pub use app::clock::pace::Pace;
+pub use app::clock::playback::Playback;
+pub use app::options::{
     Exporter, FirstStart, Keep, KeepName, KeptProgress, Pictures, QuizFiles, Read, Recordings, Saver, ThemeKeeper,
     TuiOptions, UserLook, Write, WriteAs, WriteScreen, WriteText,
 };
-pub use pace::Pace;
-pub use page::Page;
-pub use playback::Playback;
-pub use quiz::{Sheet, sheet as quiz_sheet};
+pub use app::place::hit_map::HitMap;
+pub use app::place::page::Page;
+pub use input::action::Action;
+pub use input::keymap::{Binding, Chord, Context, Keymap};
+pub use look::display::Marks;
+pub use look::theme::{Role, Theme};
+pub use loops::event_loop::{Ended, run};
+pub use loops::lesson_player::{PlayedStep, play_lesson};
+pub use loops::offscreen::Offscreen;
+pub use other_screens::diff::{Compared, Recorded};
+pub use other_screens::fleet::FleetView;
 pub use terminal::TuiError;
-pub use terminal_modes::{TerminalModes, terminal_modes};
-pub use theme::{Role, Theme};
+pub use terminal::background::fitting_theme;
+pub use terminal::color_depth::ColorDepth;
+pub use terminal::modes::{TerminalModes, terminal_modes};
 pub use update::{paste, press, update};
 pub use view::{MIN_SIZE, View};
 
-#[cfg(test)]
-#[cfg(unix)]
-mod pty;
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 use ratatui::buffer::Buffer;
 
 use super::*;
-use crate::page::Page;
+use crate::app::place::page::Page;
 
 /// The first turn, whose plain lane wrote all of the run's own answer, some of it otherwise.
 fn finished(change: impl Fn(usize, &str) -> String) -> Script {
@@ -98,12 +98,13 @@ fn one_selection_marks_both_panes() {
     let mut stage = Stage::new(&finished(|_, text| text.to_owned()), on(Page::Compare));
     let clear = stage.draw(100, 30).backend().buffer().clone();
     let [left, right] = places(&clear, "Rayleigh")[..] else { panic!("{clear:?}") };
-    let target = stage.app.hit_map.hits.iter().rev().find(|hit| hit.area.contains(left.into())).map(|hit| hit.target);
+    let target =
+        stage.app.place.hit_map.hits.iter().rev().find(|hit| hit.area.contains(left.into())).map(|hit| hit.target);
     let Some(hit_map::Target::Token { turn: 0, round, column }) = target else { panic!("{target:?}") };
     update::click(&mut stage.app, &mut stage.time, left.0, left.1);
     let answer = stage.time.live().turns()[0].answer(Lane::Speculative).clone();
-    let chosen = stage.app.selected.and_then(|at| at.round).map(|at| answer.rounds[at].round);
-    assert_eq!((chosen, stage.app.cell), (Some(round), Some(column)));
+    let chosen = stage.app.place.selected.and_then(|at| at.round).map(|at| answer.rounds[at].round);
+    assert_eq!((chosen, stage.app.place.cell), (Some(round), Some(column)));
     let marked = stage.draw(100, 30).backend().buffer().clone();
     for place in [left, right] {
         assert_ne!(clear[place].style(), marked[place].style(), "{place:?}");

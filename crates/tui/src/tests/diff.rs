@@ -24,7 +24,7 @@ fn screen(compared: &mut Compared, width: u16, height: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     let mut measured = None;
     terminal.draw(|frame| measured = Some(crate::view::diff(compared, frame))).unwrap();
-    (compared.measured, compared.app.hit_map) = measured.unwrap();
+    (compared.measured, compared.app.place.hit_map) = measured.unwrap();
     let buffer = terminal.backend().buffer();
     assert!(buffer.content.iter().all(|cell| !cell.symbol().contains(char::is_control)));
     let row = |y| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned();

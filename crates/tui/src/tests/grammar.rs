@@ -5,8 +5,8 @@ use std::path::Path;
 
 use super::views::styled;
 use super::*;
-use crate::page::Page;
-use crate::theme::Role;
+use crate::app::place::page::Page;
+use crate::look::theme::Role;
 use draftscope_protocol::{EngineInfo, Grammar, GrammarKind};
 use draftscope_session::{Fate, Refused, text};
 
@@ -24,9 +24,9 @@ fn recorded(options: TuiOptions) -> (Stage, Refused) {
     };
     let index = rounds.iter().position(|round| has_both(round)).unwrap();
     let refused = rounds[index].refused.iter().find(|refused| refused.q.is_some()).unwrap().clone();
-    stage.app.selected = Some(RoundAt { turn: 0, round: Some(index) });
-    stage.app.cell = Some(refused.index);
-    stage.app.scroll = Scroll::Selected;
+    stage.app.place.selected = Some(RoundAt { turn: 0, round: Some(index) });
+    stage.app.place.cell = Some(refused.index);
+    stage.app.place.scroll = Scroll::Selected;
     (stage, refused)
 }
 
@@ -60,7 +60,7 @@ fn every_place_names_what_refused_a_draft() {
     let (mut stage, refused) = recorded(at(Page::Rounds));
     let names = ["refused by the JSON schema", "it expects"];
     stage.shows((140, 42), &names);
-    stage.app.page = Page::Inspect;
+    stage.app.place.page = Page::Inspect;
     let shown = stage.screen(140, 42).split_whitespace().collect::<Vec<_>>().join(" ");
     let name = text::inline(&refused.piece);
     assert!(shown.contains(&format!("{name} (q {:.2})", refused.q.unwrap())), "{shown}");
@@ -83,7 +83,7 @@ fn words(stage: &mut Stage, role: Role) -> String {
 #[test]
 fn the_answer_has_the_forced_and_the_refused_tokens() {
     let (mut stage, refused) = recorded(at(Page::Chat));
-    stage.app.cell = None;
+    stage.app.place.cell = None;
     let answer = stage.time.shown().turns()[0].answer(Lane::Speculative);
     let is_kept = |fate: Fate| matches!(fate, Fate::Committed(_));
     let forced: Vec<_> = answer.transcript().filter(|token| token.forced && is_kept(token.fate)).collect();
@@ -113,7 +113,7 @@ fn an_attached_server_s_p_is_said_to_be_before_the_mask() {
 fn the_legend_and_the_help_explain_the_marks() {
     let (mut stage, _) = recorded(at(Page::Chat));
     stage.shows((140, 42), &["forced", "refused"]);
-    stage.app.page = Page::Rounds;
+    stage.app.place.page = Page::Rounds;
     stage.press("?").press("/forced").shows((140, 42), &["accepted and forced: the grammar allowed no other token"]);
     stage
         .press("<Esc>")

@@ -1,7 +1,7 @@
 //! The lattice of a selector: candidates of each position and the chosen path, at every size and in ASCII.
 
 use super::*;
-use crate::page::Page;
+use crate::app::place::page::Page;
 use draftscope_protocol::{LatticeCandidate, LatticeColumn};
 use draftscope_session::fixture::piece;
 

@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use super::*;
 use crate::app::Overlay;
-use crate::lesson::{Goal, Step, bundled};
-use crate::page::Page;
+use crate::app::place::page::Page;
+use draftscope_learn::lesson::{Goal, Step, bundled};
 
 const SIZES: [(u16, u16); 3] = [(80, 24), (100, 30), (140, 42)];
 
@@ -38,28 +38,28 @@ fn demo() -> Stage {
 
 fn open(stage: &mut Stage, index: usize) {
     stage.press(&"<Down>".repeat(index)).press("<Enter>");
-    assert_eq!(stage.app.lesson.lesson, Some(index));
+    assert_eq!(stage.app.learning.study.lesson, Some(index));
 }
 
 fn step(stage: &Stage) -> Step {
-    stage.app.lesson.at(&stage.app.lessons).unwrap().1.clone()
+    stage.app.learning.on_show().unwrap().1.clone()
 }
 
 /// Presses keys until the step is done, as a user would.
 fn reach(stage: &mut Stage, goal: Goal) {
     let (place, key) = match goal {
-        Goal::Finished => (stage.app.lesson.step, "<End><Enter>"),
+        Goal::Finished => (stage.app.learning.study.step, "<End><Enter>"),
         // rounds with a rejection are among the last ones of an answer that is over
         Goal::Rejected
             if stage.time.shown().turn().is_some_and(|turn| turn.answer(Lane::Speculative).finished.is_some()) =>
         {
-            (stage.app.lesson.step, "<S-Left><Enter>")
+            (stage.app.learning.study.step, "<S-Left><Enter>")
         }
-        _ => (stage.app.lesson.step, ".<Enter>"),
+        _ => (stage.app.learning.study.step, ".<Enter>"),
     };
     for _ in 0..MOST_KEYS {
         stage.press(key);
-        if stage.app.lesson.step != place {
+        if stage.app.learning.study.step != place {
             return;
         }
     }
@@ -77,7 +77,8 @@ fn looks_right(stage: &mut Stage, is_measured: bool) {
         });
         assert!(!blank, "a blank panel at {width}: {screen}");
         assert!(!is_measured || !screen.contains("(not measured yet)"), "at {width}: {screen}");
-        let is_filled = crate::lesson::Fact::ALL.iter().all(|(name, _)| !screen.contains(&format!("{{{name}}}")));
+        let is_filled =
+            draftscope_learn::lesson::Fact::ALL.iter().all(|(name, _)| !screen.contains(&format!("{{{name}}}")));
         assert!(is_filled && !screen.contains('\\'), "the file's own marks at {width}: {screen}");
     }
 }
@@ -88,25 +89,25 @@ fn every_lesson_is_played_to_its_end_on_its_recordings() {
         let mut stage = demo();
         open(&mut stage, index);
         for number in 0..entry.lesson.step.len() {
-            assert_eq!(stage.app.lesson.step, number, "{}", entry.name);
+            assert_eq!(stage.app.learning.study.step, number, "{}", entry.name);
             let step = step(&stage);
             looks_right(&mut stage, false);
             if let Some(run) = &step.run {
                 stage.press("<Enter>");
-                assert!(stage.app.aside.is_some(), "{}: {:?}", entry.name, stage.app.toast);
+                assert!(stage.app.learning.aside.is_some(), "{}: {:?}", entry.name, stage.app.toast);
                 if !run.hold {
                     stage.press("<End>");
                 }
             } else if !step.choices.is_empty() {
-                let run = stage.app.lesson.run(&stage.app.lessons).cloned();
-                let right = stage.app.lesson.right_choice(&step, stage.time.shown(), run.as_ref());
+                let run = stage.app.learning.run().cloned();
+                let right = stage.app.learning.study.right_choice(&step, stage.time.shown(), run.as_ref());
                 let right = right.unwrap_or_else(|| panic!("{} step {}: not measured", entry.name, number + 1));
                 // a wrong choice first: it answers its own belief
                 let wrong = usize::from(right == 0);
                 stage.press(&"<Down>".repeat(wrong)).press("<Enter>");
                 assert!(stage.screen(140, 42).contains("No. "), "{}", step.text);
                 let is_last = step.choices.len() == 2;
-                assert_eq!(stage.app.lesson.is_revealed, is_last, "{}", step.text);
+                assert_eq!(stage.app.learning.study.is_revealed, is_last, "{}", step.text);
                 if !is_last {
                     stage.press(&"<Up>".repeat(9)).press(&"<Down>".repeat(right)).press("<Enter>");
                 }
@@ -117,15 +118,20 @@ fn every_lesson_is_played_to_its_end_on_its_recordings() {
                 continue;
             } else if let Some(task) = &step.task {
                 stage.press("<Enter>").shows((140, 42), &["Hint 1: "]);
-                assert_eq!(stage.app.lesson.step, number, "the task is not done yet");
+                assert_eq!(stage.app.learning.study.step, number, "the task is not done yet");
                 solve(&mut stage, task.speedup);
             }
             stage.press("<Enter>");
         }
-        assert_eq!(stage.app.lesson.lesson, None, "{} is over", entry.name);
+        assert_eq!(stage.app.learning.study.lesson, None, "{} is over", entry.name);
         let steps = entry.lesson.step.len();
-        assert_eq!(stage.app.progress.done(&entry.name, &entry.lesson), steps, "{}: a tick a step", entry.name);
-        let (right, _) = stage.app.progress.score(&entry.name, &entry.lesson);
+        assert_eq!(
+            stage.app.learning.progress.done(&entry.name, &entry.lesson),
+            steps,
+            "{}: a tick a step",
+            entry.name
+        );
+        let (right, _) = stage.app.learning.progress.score(&entry.name, &entry.lesson);
         assert_eq!(right, 0, "{}: every first answer was wrong", entry.name);
     }
 }
@@ -133,7 +139,7 @@ fn every_lesson_is_played_to_its_end_on_its_recordings() {
 /// Turns the free sliders until the speedup is in its range.
 fn solve(stage: &mut Stage, [low, high]: [f64; 2]) {
     for _ in 0..300 {
-        let speedup = stage.app.lesson.sliders.speedup();
+        let speedup = stage.app.learning.study.sliders.speedup();
         if (low..=high).contains(&speedup) {
             return;
         }
@@ -157,12 +163,12 @@ fn a_goal_is_seen_and_hints_come_one_by_one() {
     let mut stage = demo();
     open(&mut stage, 2);
     stage.press("<Enter><Enter>");
-    assert_eq!(stage.app.lesson.step, 1);
+    assert_eq!(stage.app.learning.study.step, 1);
     stage.press("<Enter>").shows((100, 30), &["Hint 1: Press . once for each draft", "not done yet"]);
     stage.press("<Enter>").shows((100, 30), &["Hint 2: "]);
     stage.press("....<Enter>");
     let screen = stage.screen(100, 30);
-    assert_eq!(stage.app.lesson.step, 2, "{screen}");
+    assert_eq!(stage.app.learning.study.step, 2, "{screen}");
 }
 
 #[test]
@@ -226,15 +232,15 @@ fn the_wiring_of_a_drafter_that_shares_the_cache_is_its_own() {
 #[test]
 fn a_lesson_is_no_part_of_the_conversation() {
     let mut stage = Stage::new(&first_turn(), TuiOptions { page: Page::Learn, ..TuiOptions::default() });
-    let conversations = stage.app.conversations.clone();
+    let conversations = stage.app.talk.conversations.clone();
     open(&mut stage, 1);
     stage.press("<Right><Enter>").shows((100, 30), &["leaving it sets yours back"]);
     stage.apply(EventKind::Prompted { turn: 2, text: "Why is the sky blue?".to_owned(), branch: None });
     stage.apply(EventKind::Finished { reason: StopReason::Eos });
     stage.press("<Esc>1ihello<Enter>");
-    assert_eq!(stage.app.conversations, conversations);
+    assert_eq!(stage.app.talk.conversations, conversations);
     assert_eq!(
-        (stage.time.live().turns().len(), stage.app.left.is_none()),
+        (stage.time.live().turns().len(), stage.app.learning.left.is_none()),
         (1, true),
         "the lesson's turn is not the user's"
     );
@@ -265,8 +271,8 @@ fn turns_of_a_lesson_are_in_no_figure_and_no_file_of_the_user_s_run() {
     let events = stage.time.events().count();
     open(&mut stage, 1);
     stage.press("<Right><Enter>");
-    assert!(stage.app.runs_lesson && stage.time.live().turns().is_empty(), "a run of its own begins");
-    stage.apply(EventKind::SettingsChanged { settings: stage.app.settings(stage.time.live()) });
+    assert!(stage.app.learning.runs_lesson && stage.time.live().turns().is_empty(), "a run of its own begins");
+    stage.apply(EventKind::SettingsChanged { settings: stage.app.requests.settings(stage.time.live()) });
     answered(&mut stage, 2);
     stage.shows((100, 30), &["lesson's run"]);
     assert_eq!(stage.time.live().turns().len(), 1, "the lesson's");
@@ -274,7 +280,7 @@ fn turns_of_a_lesson_are_in_no_figure_and_no_file_of_the_user_s_run() {
     let own = stage.time.live();
     assert_eq!((own.turns().len(), own.stats(Lane::Speculative).output_tokens()), before, "as before the lesson");
     assert_eq!(stage.time.events().count(), events + 1, "what the engine reported of its settings");
-    assert!(!stage.app.runs_lesson && stage.app.aside.is_none());
+    assert!(!stage.app.learning.runs_lesson && stage.app.learning.aside.is_none());
 }
 
 #[test]
@@ -301,7 +307,7 @@ fn what_the_user_asks_meanwhile_is_no_part_of_the_lesson() {
     stage.press("<Right><Enter>");
     answered(&mut stage, 2);
     stage.press("<A-1>ihello<Enter>");
-    assert!(!stage.app.runs_lesson, "the user's own run is on show");
+    assert!(!stage.app.learning.runs_lesson, "the user's own run is on show");
     let Some(Command::Generate { prompt: Prompt::Chat(messages) }) = stage.sent.last() else { panic!("a prompt") };
     assert_eq!(messages.len(), 3, "it follows the user's own turn: {messages:?}");
 }
@@ -351,17 +357,17 @@ fn a_number_that_a_busy_machine_hid_is_reported_and_the_lesson_goes_on() {
     let mut stage = Stage::new(&first_turn(), TuiOptions { page: Page::Learn, ..TuiOptions::default() });
     open(&mut stage, 1);
     stage.press("<Right><Enter>");
-    let wanted = stage.app.settings(stage.time.live());
+    let wanted = stage.app.requests.settings(stage.time.live());
     stage.apply(EventKind::SettingsChanged { settings: wanted });
     // an answer that ended before anything was measured
     stage.apply(EventKind::Prompted { turn: 2, text: "Why is the sky blue?".to_owned(), branch: None });
     stage.apply(EventKind::Finished { reason: StopReason::Eos });
     stage.press("<Enter>");
-    assert_eq!(stage.app.lesson.step, 2);
+    assert_eq!(stage.app.learning.study.step, 2);
     stage.press("<Enter>").shows((100, 30), &["The number is not known on this busy", "Nothing is scored"]);
     assert!(!stage.screen(140, 42).contains("right: "), "no answer counted");
     stage.press("<Enter>");
-    assert_eq!(stage.app.lesson.step, 3, "the lesson goes on");
+    assert_eq!(stage.app.learning.study.step, 3, "the lesson goes on");
 }
 
 #[test]
@@ -379,7 +385,7 @@ fn the_draft_line_is_cleared_as_in_a_shell() {
     open(&mut stage, 0);
     stage.press("<Right><Right><Enter>").shows((80, 24), &[" States of America"]);
     stage.press("<C-u> Kingdom");
-    let Some(Overlay::Draft(line)) = &stage.app.overlay else { panic!("a draft is asked for") };
+    let Some(Overlay::Draft(line)) = &stage.app.place.overlay else { panic!("a draft is asked for") };
     assert_eq!(line.text(), " Kingdom");
 }
 

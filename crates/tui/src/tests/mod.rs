@@ -27,10 +27,11 @@ mod views;
 mod watching;
 mod whole;
 
-use super::app::Scroll;
-use super::page::Pane;
-use super::selection::RoundAt;
 use super::*;
+use crate::app::Scroll;
+use crate::app::place::page::Pane;
+use crate::app::place::{hit_map, page};
+use crate::look::theme;
 use any_events::any_events;
 use draftscope_protocol::{
     Baseline, Capabilities, Command, DraftLenMode, Event, EventKind, Lane, Message, Prompt, Speaker, StopReason,
@@ -38,6 +39,7 @@ use draftscope_protocol::{
 };
 use draftscope_session::Timeline;
 use draftscope_session::fixture::{Script, conversation, first_turn, header};
+use draftscope_session::round_at::RoundAt;
 
 /// A front end without a terminal.
 struct Stage {
@@ -251,8 +253,8 @@ fn sending_carries_the_whole_conversation() {
     assert_eq!(roles, [Speaker::System, Speaker::User, Speaker::Assistant, Speaker::User]);
     assert!(messages[2].content.starts_with("The sky is blue because of a phenomenon"));
     assert_eq!(messages[3].content, "And\nthen?");
-    assert!(stage.app.editor.is_empty());
-    assert_eq!(stage.app.pane, Pane::Answer);
+    assert!(stage.app.talk.editor.is_empty());
+    assert_eq!(stage.app.place.pane, Pane::Answer);
 }
 
 #[test]
@@ -271,8 +273,8 @@ fn a_new_conversation_forgets_and_raw_prompts_stand_alone() {
 fn a_paste_is_never_sent() {
     let mut stage = Stage::of(&first_turn()).pressed("<Tab>");
     paste(&mut stage.app, &mut stage.time, "fn main() {\r\n\tbody\r}\n\u{1b}[31m");
-    assert_eq!(stage.app.editor.text(), "fn main() {\n    body\n}\n[31m");
-    assert_eq!(stage.app.pane, Pane::Prompt);
+    assert_eq!(stage.app.talk.editor.text(), "fn main() {\n    body\n}\n[31m");
+    assert_eq!(stage.app.place.pane, Pane::Prompt);
     assert!(stage.sent.is_empty());
 }
 
@@ -306,12 +308,12 @@ fn the_end_of_an_answer_changes_the_meaning_of_no_key() {
         stage.press(keys).shows((80, 24), &[" Keys: "]);
         stage.apply(EventKind::Prompted { turn: 2, text: "hi".to_owned(), branch: None });
         stage.apply(EventKind::Finished { reason: StopReason::Eos });
-        assert_eq!(stage.app.pane, Pane::Answer, "{keys}");
+        assert_eq!(stage.app.place.pane, Pane::Answer, "{keys}");
         stage.press("<Esc>").shows((80, 24), &[" Keys: Enter prompt ", "Enter or i: type the next prompt"]);
         stage.press("X").shows((80, 24), &["'X' does nothing here; to type a prompt, press i first"]);
-        assert!(stage.app.editor.is_empty());
+        assert!(stage.app.talk.editor.is_empty());
         stage.press("<Enter>X").shows((80, 24), &[" Typing: Enter send  Esc leave the prompt"]);
-        assert_eq!((stage.app.pane, stage.app.editor.text()), (Pane::Prompt, "X".to_owned()));
+        assert_eq!((stage.app.place.pane, stage.app.talk.editor.text()), (Pane::Prompt, "X".to_owned()));
         stage.press("<Esc>").shows((80, 24), &[" Keys: ", "│X "]);
     }
 }
@@ -319,16 +321,16 @@ fn the_end_of_an_answer_changes_the_meaning_of_no_key() {
 #[test]
 fn with_a_token_selected_enter_opens_it() {
     let stage = Stage::of(&first_turn()).pressed("<Esc><Left><Enter>");
-    assert_eq!(stage.app.page, page::Page::Inspect);
+    assert_eq!(stage.app.place.page, page::Page::Inspect);
     let stage = Stage::of(&first_turn()).pressed("<Esc><Left><Esc><Enter>");
-    assert_eq!((stage.app.page, stage.app.pane), (page::Page::Chat, Pane::Prompt));
+    assert_eq!((stage.app.place.page, stage.app.place.pane), (page::Page::Chat, Pane::Prompt));
 }
 
 #[test]
 fn a_prompt_is_kept_while_an_answer_runs() {
     let mut stage = Stage::of(&conversation()).pressed("wait<Enter>");
     assert!(stage.sent.is_empty());
-    assert_eq!(stage.app.editor.text(), "wait");
+    assert_eq!(stage.app.talk.editor.text(), "wait");
     stage.shows((80, 24), &["still answering"]);
 }
 
@@ -338,9 +340,9 @@ fn a_refused_prompt_frees_the_way() {
     stage.shows((80, 24), &["● sent"]);
     stage.apply(EventKind::Notice { message: "the prompt is longer than the context".to_owned() });
     stage.shows((80, 24), &["! the prompt is longer"]);
-    assert_eq!(stage.app.pane, Pane::Prompt);
+    assert_eq!(stage.app.place.pane, Pane::Prompt);
     stage.press("<Up>");
-    assert_eq!(stage.app.editor.text(), "hi");
+    assert_eq!(stage.app.talk.editor.text(), "hi");
 }
 
 #[test]
@@ -350,13 +352,13 @@ fn prompts_are_recalled_with_up_and_down() {
     stage.press("ho<Enter>");
     stage.apply(EventKind::Notice { message: String::new() });
     stage.press("<Up><Up>");
-    assert_eq!(stage.app.editor.text(), "hi");
+    assert_eq!(stage.app.talk.editor.text(), "hi");
     stage.press("<Down>");
-    assert_eq!(stage.app.editor.text(), "ho");
+    assert_eq!(stage.app.talk.editor.text(), "ho");
     stage.press("<Down>");
-    assert!(stage.app.editor.is_empty());
+    assert!(stage.app.talk.editor.is_empty());
     stage.press("a<C-j>b<Up>");
-    assert_eq!(stage.app.editor.text(), "a\nb");
+    assert_eq!(stage.app.talk.editor.text(), "a\nb");
 }
 
 #[test]
@@ -459,7 +461,7 @@ fn rounds_are_walked_and_live_is_found_again() {
             ("<Esc>", "Round 10 (live)"),
         ],
     );
-    assert_eq!(stage.app.pane, Pane::Answer);
+    assert_eq!(stage.app.place.pane, Pane::Answer);
 }
 
 #[test]
@@ -467,11 +469,11 @@ fn scrolling_up_leaves_the_end_and_end_returns() {
     let mut stage = Stage::of(&conversation());
     stage.draw(60, 16);
     stage.press("<Tab><Up><Up>");
-    assert!(matches!(stage.app.scroll, Scroll::Top(_)));
+    assert!(matches!(stage.app.place.scroll, Scroll::Top(_)));
     stage.press("<End>");
-    assert_eq!(stage.app.scroll, Scroll::Follow);
+    assert_eq!(stage.app.place.scroll, Scroll::Follow);
     stage.press("<Home><PageDown><PageDown><PageDown>");
-    assert_eq!(stage.app.scroll, Scroll::Follow);
+    assert_eq!(stage.app.place.scroll, Scroll::Follow);
 }
 
 #[test]
@@ -577,7 +579,7 @@ proptest! {
         keys in proptest::collection::vec(any_key(), 0..12),
         sizes in proptest::collection::vec((1u16..160, 1u16..60), 1..4),
         script in prop::sample::select(vec![conversation, race::race, panels::trees, lattice::script]),
-        page in prop::sample::select(crate::page::Page::ALL),
+        page in prop::sample::select(crate::app::place::page::Page::ALL),
         cut in 0usize..400,
     ) {
         let script = script();
@@ -599,7 +601,7 @@ proptest! {
         for key in keys {
             stage.key(key);
         }
-        stage.app.split = true;
+        stage.app.place.split = true;
         stage.draw(size.0, size.1);
     }
 }

@@ -7,8 +7,8 @@ use ratatui::style::Color;
 
 use super::views::{SIZES, styled};
 use super::*;
-use crate::options::Exporter;
-use crate::page::Page;
+use crate::app::options::Exporter;
+use crate::app::place::page::Page;
 use draftscope_protocol::{DeviceWork, GpuInfo, MemoryAccount, RoundOnDevice};
 use draftscope_session::fixture::tree_round;
 

@@ -5,7 +5,7 @@ use ratatui::style::Color;
 
 use super::views::styled;
 use super::*;
-use crate::page::Page;
+use crate::app::place::page::Page;
 
 /// For a projector, and a large terminal.
 const SIZES: [(u16, u16); 3] = [(80, 24), (100, 30), (140, 42)];
@@ -83,24 +83,24 @@ fn the_round_and_its_marks_are_in_words_at_every_size() {
 #[test]
 fn the_key_and_escape_end_it_and_a_view_takes_its_place() {
     let mut stage = Stage::of(&conversation()).pressed("<F5>");
-    assert!(stage.app.presents && !stage.app.is_typing(), "keys are for the round");
+    assert!(stage.app.place.presents && !stage.app.is_typing(), "keys are for the round");
     stage.press("<F5>");
-    assert!(!stage.app.presents);
+    assert!(!stage.app.place.presents);
     stage.press("<F5><S-Left><Esc>");
-    assert!(stage.app.presents && stage.app.selected.is_none(), "back to the live round first");
+    assert!(stage.app.place.presents && stage.app.place.selected.is_none(), "back to the live round first");
     stage.press("<Esc>");
-    assert!(!stage.app.presents);
+    assert!(!stage.app.place.presents);
     stage.press("<F5>2");
-    assert!(!stage.app.presents && stage.app.page == Page::Rounds);
+    assert!(!stage.app.place.presents && stage.app.place.page == Page::Rounds);
 }
 
 #[test]
 fn a_prompt_can_be_typed_while_it_is_on() {
     let mut stage = Stage::of(&first_turn()).pressed("<F5>ihello");
     let screen = stage.screen(80, 24);
-    assert!(stage.app.presents && screen.contains("hello") && screen.contains("drafter"), "{screen}");
+    assert!(stage.app.place.presents && screen.contains("hello") && screen.contains("drafter"), "{screen}");
     stage.press("<Enter>");
-    assert!(matches!(stage.sent[..], [Command::Generate { .. }]) && stage.app.presents);
+    assert!(matches!(stage.sent[..], [Command::Generate { .. }]) && stage.app.place.presents);
 }
 
 #[test]

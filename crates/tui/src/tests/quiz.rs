@@ -8,8 +8,10 @@ use ratatui::style::Color;
 
 use super::views::styled;
 use super::*;
-use crate::options::QuizFiles;
-use crate::quiz::{Answer, Finished, Item, Run, Shown, Stage as Place, bank, statements};
+use crate::app::learning::quiz::Stage as Place;
+use crate::app::options::QuizFiles;
+use draftscope_learn::lesson::bundled;
+use draftscope_learn::quiz::{Answer, Finished, Item, Run, Shown, Truth, bank, row_text, statements};
 use draftscope_protocol::Outcome;
 
 const SIZES: [(u16, u16); 3] = [(80, 24), (100, 30), (140, 42)];
@@ -38,9 +40,9 @@ impl Files {
 /// The first screen of the quiz.
 fn opened(options: TuiOptions) -> Stage {
     let mut stage = Stage::new(&conversation(), TuiOptions { page: Page::Learn, ..options });
-    let index = crate::lesson::BUNDLED.iter().position(|(name, _)| *name == "quiz").unwrap();
-    stage.app.lesson.lesson = Some(index);
-    stage.app.lesson.step = 0;
+    let index = bundled().iter().position(|entry| entry.name == "quiz").unwrap();
+    stage.app.learning.study.lesson = Some(index);
+    stage.app.learning.study.step = 0;
     assert!(stage.app.is_quiz());
     stage
 }
@@ -53,14 +55,14 @@ fn asked(name: &str, options: TuiOptions) -> Stage {
         .filter(|item| item.category.is_some_and(|category| category.name() == name))
         .take(2)
         .collect();
-    stage.app.quiz.run = Some(Run::of(items));
-    stage.app.quiz.stage = Place::Item;
+    stage.app.learning.quiz.run = Some(Run::of(items));
+    stage.app.learning.quiz.stage = Place::Item;
     stage
 }
 
 /// Keys that answer the item on show.
 fn keys_for(stage: &Stage, answer: &Answer) -> String {
-    let run = stage.app.quiz.run.as_ref().unwrap();
+    let run = stage.app.learning.quiz.run.as_ref().unwrap();
     let mark = |index: &usize| match answer.verdicts[*index] {
         Outcome::Accepted => "a",
         Outcome::Rejected => "r",
@@ -72,7 +74,7 @@ fn keys_for(stage: &Stage, answer: &Answer) -> String {
 }
 
 fn right(stage: &Stage) -> Answer {
-    Shown::of(stage.app.quiz.run.as_ref().unwrap().item().unwrap()).right
+    Shown::of(stage.app.learning.quiz.run.as_ref().unwrap().item().unwrap()).right
 }
 
 #[test]
@@ -100,12 +102,12 @@ fn nothing_of_an_item_is_cut_on_the_smallest_screen() {
     for item in bank() {
         let mut stage = opened(TuiOptions::default());
         let shown = Shown::of(&item);
-        stage.app.quiz.run = Some(Run::of(vec![item.clone()]));
-        stage.app.quiz.stage = Place::Item;
-        stage.app.is_recording = true; // one line less
+        stage.app.learning.quiz.run = Some(Run::of(vec![item.clone()]));
+        stage.app.learning.quiz.stage = Place::Item;
+        stage.app.clock.is_recording = true; // one line less
         let screen = squeezed(&stage.screen(80, 24).replace('│', " "));
         for row in 0..shown.rows.len() {
-            let text = squeezed(&crate::quiz::row_text(&shown, row, "  "));
+            let text = squeezed(&row_text(&shown, row, "  "));
             assert!(screen.contains(&text), "{}: '{text}' is not on\n{}", item.id, stage.screen(80, 24));
         }
         for choice in &shown.choices {
@@ -128,14 +130,14 @@ fn answers_are_judged_explained_and_linked_to_a_lesson() {
         insta::assert_snapshot!(format!("answered_{width}"), stage.screen(width, height));
     }
     stage.shows((80, 24), &["No.", "right: 0 of 1", "g opens the lesson on it", "Enter goes on"]);
-    let marks = stage.app.quiz.run.as_ref().unwrap().given.clone();
+    let marks = stage.app.learning.quiz.run.as_ref().unwrap().given.clone();
     stage.press("rrr<Enter>");
-    assert_eq!(stage.app.quiz.run.as_ref().unwrap().given, marks, "an answer stays");
+    assert_eq!(stage.app.learning.quiz.run.as_ref().unwrap().given, marks, "an answer stays");
     let keys = keys_for(&stage, &right(&stage));
     stage.press(&keys).press("<Enter>").shows((80, 24), &["Right.", "right: 1 of 2"]);
-    let lesson = stage.app.lesson.lesson;
+    let lesson = stage.app.learning.study.lesson;
     stage.press("g");
-    assert_eq!(stage.app.lesson.lesson, lesson, "a right answer has no lesson");
+    assert_eq!(stage.app.learning.study.lesson, lesson, "a right answer has no lesson");
 }
 
 #[test]
@@ -147,9 +149,9 @@ fn a_wrong_answer_leads_to_its_lesson_and_the_quiz_waits() {
     stage.press(&keys).press("<Enter>").shows((80, 24), &["You judged drafts after a rejection"]);
     stage.press("g");
     assert!(!stage.app.is_quiz());
-    assert_eq!(crate::lesson::BUNDLED[stage.app.lesson.lesson.unwrap()].0, "round");
+    assert_eq!(bundled()[stage.app.learning.study.lesson.unwrap()].name, "round");
     let mut back = opened(TuiOptions::default());
-    back.app.quiz = std::mem::take(&mut stage.app.quiz);
+    back.app.learning.quiz = std::mem::take(&mut stage.app.learning.quiz);
     back.shows((80, 24), &["No."]);
     back.press("<Esc>").shows((80, 24), &["item 1 of 2"]);
 }
@@ -157,11 +159,11 @@ fn a_wrong_answer_leads_to_its_lesson_and_the_quiz_waits() {
 /// Plays a whole quiz by keys.
 fn played(stage: &mut Stage, mut answer: impl FnMut(&Shown) -> Answer) {
     stage.press("<Down><Enter>");
-    while stage.app.quiz.stage == Place::Item {
-        let shown = Shown::of(stage.app.quiz.run.as_ref().unwrap().item().unwrap());
+    while stage.app.learning.quiz.stage == Place::Item {
+        let shown = Shown::of(stage.app.learning.quiz.run.as_ref().unwrap().item().unwrap());
         let keys = keys_for(stage, &answer(&shown));
         stage.press(&keys).press("<Enter>");
-        if let Some(run) = &mut stage.app.quiz.run {
+        if let Some(run) = &mut stage.app.learning.quiz.run {
             run.took = Duration::from_secs(61);
         }
         stage.press("<Enter>");
@@ -185,7 +187,7 @@ fn a_quiz_is_played_to_its_certificate_and_kept() {
     let again = opened(TuiOptions { quiz: Some(files.hooks()), ..TuiOptions::default() });
     let mut again = again.pressed("<Up>");
     again.shows((80, 24), &["7 of 10 right"]);
-    assert_eq!(again.app.quiz.results.quiz.len(), 1);
+    assert_eq!(again.app.learning.quiz.results.quiz.len(), 1);
 }
 
 #[test]
@@ -193,15 +195,15 @@ fn the_certificate_names_beliefs() {
     let mut stage = opened(TuiOptions::default());
     stage.press("<Down><Down><Down><Enter>").shows((80, 24), &["finish a quiz first"]);
     let beliefs = ["rank", "after-rejection", "rank"].map(str::to_owned).to_vec();
-    stage.app.quiz.results.add(Finished { score: 7, of: 10, seconds: 431, beliefs });
-    stage.app.quiz.results.before = vec![crate::quiz::Truth::True; 10];
+    stage.app.learning.quiz.results.add(Finished { score: 7, of: 10, seconds: 431, beliefs });
+    stage.app.learning.quiz.results.before = vec![Truth::True; 10];
     stage.press("<Enter>");
     for (width, height) in SIZES {
         insta::assert_snapshot!(format!("certificate_{width}"), stage.screen(width, height));
     }
     stage.press("s").shows((80, 24), &["files cannot be written from here"]);
     stage.press("<Down>g");
-    assert_eq!(crate::lesson::BUNDLED[stage.app.lesson.lesson.unwrap()].0, "round");
+    assert_eq!(bundled()[stage.app.learning.study.lesson.unwrap()].name, "round");
 }
 
 #[test]
@@ -215,11 +217,11 @@ fn statements_are_revealed_only_after_the_lessons() {
         assert!(!reveals(&mut stage));
         stage.press("<Enter>");
     }
-    assert_eq!((stage.app.quiz.stage, stage.app.quiz.results.before.len()), (Place::Home, 10));
+    assert_eq!((stage.app.learning.quiz.stage, stage.app.learning.quiz.results.before.len()), (Place::Home, 10));
     let known = statements();
     stage.press("<Down><Down><Enter>");
     for (at, statement) in known.iter().enumerate() {
-        let place = crate::quiz::Truth::ALL.iter().position(|truth| *truth == statement.answer).unwrap();
+        let place = Truth::ALL.iter().position(|truth| *truth == statement.answer).unwrap();
         stage.press(&"<Down>".repeat(place)).press("<Enter>");
         assert!(reveals(&mut stage), "{at}");
         stage.shows((140, 42), &["Right: "]);
@@ -232,7 +234,7 @@ fn statements_are_revealed_only_after_the_lessons() {
         assert!(whole.contains("Enter goes on"), "{}: cut\n{whole}", statement.id);
         stage.press("<Enter>");
     }
-    assert_eq!(stage.app.quiz.results.compared()[1], Some(10));
+    assert_eq!(stage.app.learning.quiz.results.compared()[1], Some(10));
     stage.shows((80, 24), &["10 of 10 right"]);
     insta::assert_snapshot!("home", stage.screen(80, 24));
     let kept = files.0.borrow().0.clone();
@@ -254,16 +256,16 @@ fn the_list_of_lessons_leads_to_the_statements_and_shows_what_was_learned() {
     stage.press("<Up><Enter>").shows((80, 24), &["Statement 1 of 10 · before the lessons"]);
     stage.press(&"<Enter>".repeat(10)).press("<Esc>");
     let known = statements();
-    let right = known.iter().filter(|statement| statement.answer == crate::quiz::Truth::True).count();
+    let right = known.iter().filter(|statement| statement.answer == Truth::True).count();
     stage.shows((80, 24), &[&format!("✓ {before} · {right} of 10 right")]);
     stage.press("<Down><Enter>").shows((80, 24), &["Statement 1 of 10 · after the lessons"]);
     for statement in &known {
-        let place = crate::quiz::Truth::ALL.iter().position(|truth| *truth == statement.answer).unwrap();
+        let place = Truth::ALL.iter().position(|truth| *truth == statement.answer).unwrap();
         stage.press(&"<Down>".repeat(place)).press("<Enter><Enter>");
     }
     stage.press("<Esc>").shows((80, 24), &[&format!("✓ {after} · 10 of 10 right, {right} before")]);
     stage.press("<Down><Down><Enter>").shows((80, 24), &["finish a quiz first", "Certificate · after a quiz"]);
-    stage.app.quiz.results.add(Finished { score: 9, of: 10, seconds: 300, beliefs: Vec::new() });
+    stage.app.learning.quiz.results.add(Finished { score: 9, of: 10, seconds: 300, beliefs: Vec::new() });
     stage.shows((80, 24), &["✓ Certificate · 9 of 10"]);
     let learned = format!("Learned ({}): ", 10 - right);
     stage.press("<Enter>").shows((80, 24), &["9 of 10 rounds judged rightly", &learned]);
@@ -273,12 +275,12 @@ fn the_list_of_lessons_leads_to_the_statements_and_shows_what_was_learned() {
 fn views_and_help_stay_in_reach() {
     let mut stage = asked("tree", TuiOptions::default());
     stage.press("2");
-    assert_eq!(stage.app.page, Page::Rounds);
+    assert_eq!(stage.app.place.page, Page::Rounds);
     stage.press("6?").shows((100, 30), &["Help"]);
     stage.press("<Esc>");
     stage.press("<F5>a").shows((100, 30), &["Quiz · item 1 of 2", "✓ accepted"]);
     stage.press("<F5><Esc>");
-    assert_eq!(stage.app.quiz.stage, Place::Home);
+    assert_eq!(stage.app.learning.quiz.stage, Place::Home);
     stage.press("<Esc>");
     assert!(!stage.app.is_quiz(), "the list of lessons");
 }

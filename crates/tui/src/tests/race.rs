@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::*;
 use crate::app::Ask;
-use crate::options::{Exporter, Recordings};
+use crate::app::options::{Exporter, Recordings};
 use draftscope_protocol::{Again, Continuation, DrafterKind, Rival, Settings};
 use draftscope_session::Provenance;
 
@@ -41,7 +41,7 @@ fn time_is_scrubbed_token_by_token() {
     for left in (1..all).rev() {
         stage.press(";");
         assert_eq!(tokens(&stage), left, "one token less each time");
-        assert!(stage.app.selected.is_some(), "the newest token is selected");
+        assert!(stage.app.place.selected.is_some(), "the newest token is selected");
         stage.draw(80, 24);
     }
     stage.press(";").shows((80, 24), &["this is the beginning"]);
@@ -87,7 +87,7 @@ fn the_first_token_is_inspected_like_any_other() {
     assert_eq!(tokens(&stage), 1);
     stage.press("<Enter>").shows((120, 40), &["first token", "The prompt's last row gives"]);
     stage.press("<End>1<S-Left><S-Left><S-Left><S-Left><S-Left><S-Left><S-Left><Left><Left><Left><Left><Left>");
-    assert_eq!(stage.app.selected, Some(RoundAt { turn: 0, round: None }), "left of the first round");
+    assert_eq!(stage.app.place.selected, Some(RoundAt { turn: 0, round: None }), "left of the first round");
     stage.press("w<Down><Down><Right>");
     stage.screen(80, 24);
     let first = stage.time.shown().turns()[0].answer(Lane::Speculative);
@@ -109,7 +109,7 @@ fn a_rival_is_set_in_its_panel() {
     stage.press("<Up><Up><Up><Up><Left>");
     assert_eq!(stage.sent.last(), Some(&Command::SetRival { rival: None }));
     stage.press("<Esc>");
-    assert_eq!(stage.app.overlay, None);
+    assert_eq!(stage.app.place.overlay, None);
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn one_key_holds_a_lossless_rule_against_one_that_is_not() {
     );
     assert_eq!(from.branch.kept, 0);
     stage.shows((120, 40), &["exact (lossless) against typical (not lossless)"]);
-    assert_eq!(stage.app.page, crate::page::Page::Compare);
+    assert_eq!(stage.app.place.page, crate::app::place::page::Page::Compare);
     stage.press("L");
     assert_eq!(stage.sent.last(), Some(&Command::SetRival { rival: None }));
     let branch = Some(draftscope_protocol::Branch { turn: 1, kept: 0, forced: false });
@@ -194,8 +194,8 @@ fn formats_are_chosen_and_asked_of_the_caller() {
     let mut stage = Stage::new(&first_turn(), options);
     stage.press("<Tab>e").shows((80, 24), &["a page", "a table"]);
     stage.press("<Down><Down><Enter>");
-    assert_eq!(stage.app.asks, [Ask::Export(1)]);
-    assert_eq!(stage.app.overlay, None);
+    assert_eq!(stage.app.requests.asks, [Ask::Export(1)]);
+    assert_eq!(stage.app.place.overlay, None);
     let mut none = browse(&first_turn());
     none.press("e").shows((80, 24), &["cannot be exported"]);
 }
@@ -214,24 +214,26 @@ fn without_engine() -> Stage {
 fn a_lesson_without_an_engine_plays_its_recording() {
     let mut stage = without_engine();
     stage.press("<Down><Enter><Right><Enter>");
-    assert!(stage.app.aside.is_some() && stage.time.is_past() && stage.app.plays);
+    assert!(stage.app.learning.aside.is_some() && stage.time.is_past() && stage.app.clock.plays);
     stage.shows((120, 40), &["a recording of the real engine"]);
     assert_eq!(stage.time.live().turns().len(), 1, "the lesson's own run");
     // what is on show is a recording like any other, and nobody's source
-    assert!(stage.app.is_recording && stage.app.awaiting.is_none() && stage.app.wanted.is_none());
+    assert!(
+        stage.app.clock.is_recording && stage.app.requests.awaiting.is_none() && stage.app.requests.wanted.is_none()
+    );
     stage.walk(
         (80, 24),
         &[("1i", "it takes no prompt"), ("m]ng<End><Space>", "this is the end of the lesson's recording")],
     );
-    assert_eq!((stage.app.playback.speed, stage.app.holds), (2.0, false));
+    assert_eq!((stage.app.clock.playback.speed, stage.app.clock.holds), (2.0, false));
     stage.press("2<End>").shows((80, 24), &["Rounds: 7 of 7"]);
     stage.press("6<Enter>");
-    assert_eq!(stage.app.lesson.step, 2);
+    assert_eq!(stage.app.learning.study.step, 2);
     stage.press("<Esc>");
-    assert!(stage.app.aside.is_none());
+    assert!(stage.app.learning.aside.is_none());
     assert_eq!(stage.time.live().turns().len(), 2, "the run that was there before");
     assert!(stage.sent.is_empty(), "nothing of it went to the source");
-    assert_eq!(stage.app.playback.speed, 1.0, "as the source plays");
+    assert_eq!(stage.app.clock.playback.speed, 1.0, "as the source plays");
     stage.press("<Down><Enter><Enter>").shows((80, 24), &["there is no recording 'round'"]);
 }
 

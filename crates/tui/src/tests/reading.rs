@@ -1,10 +1,10 @@
 //! Reading an answer: its displays, marks, Markdown, the counts under it, trees beside it, and going from turn to turn.
 
 use super::*;
-use crate::display::Marks;
-use crate::pace::Pace;
-use crate::selection::RoundAt;
+use crate::app::clock::pace::Pace;
+use crate::look::display::Marks;
 use draftscope_session::Provenance;
+use draftscope_session::round_at::RoundAt;
 
 /// An answer in Markdown, a word a token, that ends by itself.
 fn markdown() -> Script {
@@ -66,7 +66,7 @@ fn discarded_drafts_give_way_to_a_sign_as_the_next_round_begins() {
     assert!(answer(&mut at(2, false)).contains("The³ sky"));
     let mut ended = browse(&script, TuiOptions::default());
     ended.press("<S-Left><S-Left><S-Left><S-Left><S-Left><S-Left><S-Left>");
-    assert_eq!(ended.app.selected, Some(RoundAt { turn: 0, round: Some(0) }));
+    assert_eq!(ended.app.place.selected, Some(RoundAt { turn: 0, round: Some(0) }));
     assert!(answer(&mut ended).contains("The color of the sky is blue because"), "the selected round shows its drafts");
     ended.press("<S-Right>");
     assert!(answer(&mut ended).contains("The³ sky is blue because"));
@@ -174,7 +174,7 @@ fn a_sign_selects_the_draft_that_was_rejected() {
     let x = line[..line.find('³').unwrap()].width();
     stage.draw(80, 24);
     update::click(&mut stage.app, &mut stage.time, x as u16, y as u16);
-    assert_eq!((stage.app.selected, stage.app.cell), (Some(RoundAt { turn: 0, round: Some(0) }), Some(0)));
+    assert_eq!((stage.app.place.selected, stage.app.place.cell), (Some(RoundAt { turn: 0, round: Some(0) }), Some(0)));
 }
 
 #[test]
@@ -194,16 +194,16 @@ fn trees_stand_beside_the_text() {
 #[test]
 fn keys_go_from_turn_to_turn() {
     let mut stage = browse(&conversation(), TuiOptions::default()).pressed("<C-PageUp>");
-    assert_eq!(stage.app.selected, Some(RoundAt { turn: 1, round: None }));
+    assert_eq!(stage.app.place.selected, Some(RoundAt { turn: 1, round: None }));
     stage.shows((60, 16), &["2 ❯ And at sunset?"]);
     stage.press("<C-PageUp>");
-    assert_eq!(stage.app.selected, Some(RoundAt { turn: 0, round: None }));
+    assert_eq!(stage.app.place.selected, Some(RoundAt { turn: 0, round: None }));
     stage.shows((60, 16), &["1 ❯ Why is the sky blue?"]);
     stage.press("<C-PageUp>").shows((120, 40), &["this is the first turn"]);
     stage.press("<C-PageDown>");
-    assert_eq!(stage.app.selected, Some(RoundAt { turn: 1, round: None }));
+    assert_eq!(stage.app.place.selected, Some(RoundAt { turn: 1, round: None }));
     stage.press("<C-PageDown>");
-    assert_eq!((stage.app.selected, stage.app.scroll), (None, Scroll::Follow));
+    assert_eq!((stage.app.place.selected, stage.app.place.scroll), (None, Scroll::Follow));
 }
 
 #[test]

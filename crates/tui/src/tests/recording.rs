@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::page::Page;
+use crate::app::place::page::Page;
 use draftscope_protocol::{Landmark, Listed};
 
 /// The first so many events of a conversation that was recorded.
@@ -46,15 +46,15 @@ fn nothing_is_typed_into_a_recording() {
     assert_eq!(stage.app.context(), Context::Browse);
     stage.press("i").shows((80, 24), &["this is a recording: it takes no prompt"]);
     paste(&mut stage.app, &mut stage.time, "hello");
-    assert!(stage.app.editor.is_empty() && stage.app.context() == Context::Browse);
+    assert!(stage.app.talk.editor.is_empty() && stage.app.context() == Context::Browse);
     for _ in 0..6 {
         stage.press("<Tab>");
-        assert_ne!(stage.app.pane, Pane::Prompt);
+        assert_ne!(stage.app.place.pane, Pane::Prompt);
     }
     stage.press("<Esc><Esc>");
-    assert_ne!(stage.app.pane, Pane::Prompt);
+    assert_ne!(stage.app.place.pane, Pane::Prompt);
     stage.press("<Enter>");
-    assert_eq!(stage.app.page, Page::Inspect, "Enter opens the token");
+    assert_eq!(stage.app.place.page, Page::Inspect, "Enter opens the token");
     assert!(stage.sent.is_empty());
     stage.press("<C-c>");
     assert!(stage.app.quits(), "nothing runs that could be stopped first");
@@ -170,7 +170,7 @@ fn what_has_not_played_is_skipped_to() {
     assert_eq!(at_us, stage.time.at_us() + turn_us / 20);
     stage.press("%nowhere<Enter>");
     assert!(stage.screen(80, 24).contains("name a round (12)"), "and the line stays open");
-    assert!(matches!(stage.app.overlay, Some(crate::app::Overlay::GoTo(_))));
+    assert!(matches!(stage.app.place.overlay, Some(crate::app::Overlay::GoTo(_))));
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn a_recording_is_judged_again_and_not_asked() {
         "{screen}"
     );
     stage.press("<Enter>");
-    assert!(stage.app.overlay.is_some(), "what was wished for stays");
+    assert!(stage.app.place.overlay.is_some(), "what was wished for stays");
     stage.shows((80, 24), &["it cannot be asked"]);
     assert!(stage.sent.is_empty());
 }

@@ -4,8 +4,8 @@ use ratatui::style::{Color, Style};
 
 use super::*;
 use crate::app::Ask;
-use crate::page::Page;
-use crate::theme::{BUNDLED, Role, Theme};
+use crate::app::place::page::Page;
+use crate::look::theme::{BUNDLED, Role, Theme};
 
 #[test]
 fn no_cell_falls_back_to_the_terminals_background() {
@@ -48,10 +48,10 @@ fn a_theme_is_on_show_as_soon_as_it_is_chosen_and_leaving_takes_the_one_before()
     assert!(screen.contains("▸ gruvbox") && screen.contains("catppuccin"), "{screen}");
     insta::assert_snapshot!("picker", screen);
     stage.press("<Esc>");
-    assert_eq!((stage.app.theme().name.as_str(), stage.app.overlay.is_none()), ("default", true));
+    assert_eq!((stage.app.theme().name.as_str(), stage.app.place.overlay.is_none()), ("default", true));
     stage.press("T<Down><Enter>");
-    assert_eq!((stage.app.theme().name.as_str(), stage.app.overlay.is_none()), ("light", true));
-    assert_eq!(stage.app.asks, [Ask::KeepTheme("light".to_owned())], "for later starts");
+    assert_eq!((stage.app.theme().name.as_str(), stage.app.place.overlay.is_none()), ("light", true));
+    assert_eq!(stage.app.requests.asks, [Ask::KeepTheme("light".to_owned())], "for later starts");
 }
 
 #[test]

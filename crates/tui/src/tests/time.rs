@@ -1,8 +1,8 @@
 //! Scripts of keys: time, branches, what if, search, lessons, the mouse.
 
 use super::*;
+use crate::app::place::page::Page;
 use crate::app::{Ask, Overlay};
-use crate::page::Page;
 use draftscope_protocol::{Continuation, VerifyRule};
 use draftscope_session::{Provenance, Stop};
 
@@ -106,13 +106,13 @@ fn a_slow_engine_keeps_its_pace_through_a_look_back() {
     let mut stage = browse(&conversation()).pressed("[[[");
     stage.apply(EventKind::Paused);
     stage.press("<End>");
-    assert!(stage.app.plays, "now is on show already");
+    assert!(stage.app.clock.plays, "now is on show already");
     stage.press("<");
-    assert!(stage.time.is_past() && !stage.app.plays);
+    assert!(stage.time.is_past() && !stage.app.clock.plays);
     stage.press("<End>");
-    assert!(stage.app.plays);
+    assert!(stage.app.clock.plays);
     stage.press("<Space>").press("<").press("<End>");
-    assert!(!stage.app.plays, "the user had paused it");
+    assert!(!stage.app.clock.plays, "the user had paused it");
     assert!(!stage.sent.contains(&Command::Resume), "{:?}", stage.sent);
 }
 
@@ -146,7 +146,7 @@ fn a_new_answer_has_no_round_of_the_one_before() {
     stage.press("<S-Left>");
     assert_eq!(stage.app.round_index(stage.time.shown()).map(|at| at.turn), Some(0));
     stage.press("<S-Right>");
-    assert_eq!(stage.app.selected, None, "behind the last round is the newest answer");
+    assert_eq!(stage.app.place.selected, None, "behind the last round is the newest answer");
     // while its prompt is read
     let mut early = Stage::folded(&script.events[..=rounds], TuiOptions::default());
     early.shows((120, 40), &["(before)"]);
@@ -202,7 +202,7 @@ fn what_if_asks_the_engine_to_go_on_as_wished() {
     let from = branch(&stage);
     assert!(from.branch.forced);
     assert_eq!(from.branch.kept, 3, "the first token, the overruled draft and what the target says behind it");
-    assert_eq!(stage.app.overlay, None);
+    assert_eq!(stage.app.place.overlay, None);
     stage.apply(EventKind::Notice { message: String::new() });
     stage.walk((80, 24), &[("w<Right>", "it was:"), ("<Down><Right>", "rejection")]);
     stage.press("<Enter>");
@@ -249,7 +249,7 @@ fn what_the_panel_shows_is_what_is_asked_for() {
 #[test]
 fn leaving_where_there_is_nothing_to_leave_does_nothing() {
     let stage = browse(&first_turn()).pressed("2<Esc><Esc>");
-    assert_eq!((stage.app.page, stage.app.is_typing()), (Page::Rounds, false));
+    assert_eq!((stage.app.place.page, stage.app.is_typing()), (Page::Rounds, false));
 }
 
 #[test]
@@ -266,12 +266,12 @@ fn a_draft_of_the_user_is_judged() {
 #[test]
 fn tokens_are_walked_and_opened() {
     let mut stage = browse(&first_turn()).pressed("<Left><Left>");
-    assert_eq!((stage.app.selected.map(|at| at.round), stage.app.cell), (Some(Some(5)), Some(3)));
+    assert_eq!((stage.app.place.selected.map(|at| at.round), stage.app.place.cell), (Some(Some(5)), Some(3)));
     stage.press("<Right><Enter>");
-    assert_eq!(stage.app.page, Page::Inspect);
+    assert_eq!(stage.app.place.page, Page::Inspect);
     stage.shows((80, 24), &["Drafter's q, round 7 position 1", "The target preferred '·Earth' 0.47"]);
     stage.press("<Enter>");
-    assert_eq!(stage.app.page, Page::Chat);
+    assert_eq!(stage.app.place.page, Page::Chat);
 }
 
 #[test]
@@ -279,24 +279,24 @@ fn the_ladder_filters_and_walks_what_fits() {
     let mut stage = browse(&first_turn());
     stage.walk((80, 24), &[("2", "Rounds: 7 of 7"), ("ff", "Rounds: 2 of 7 · all drafts accepted")]);
     stage.press("<Up>");
-    assert_eq!(stage.app.selected.map(|at| at.round), Some(Some(5)));
+    assert_eq!(stage.app.place.selected.map(|at| at.round), Some(Some(5)));
     stage.press("<Up>");
-    assert_eq!(stage.app.selected.map(|at| at.round), Some(Some(1)));
+    assert_eq!(stage.app.place.selected.map(|at| at.round), Some(Some(1)));
     stage.press("<Up><Down>");
-    assert_eq!(stage.app.selected.map(|at| at.round), Some(Some(5)));
+    assert_eq!(stage.app.place.selected.map(|at| at.round), Some(Some(5)));
 }
 
 #[test]
 fn a_search_selects_what_it_finds() {
     let mut stage = browse(&conversation()).pressed("/sun");
-    assert_eq!(stage.app.selected, Some(RoundAt { turn: 0, round: Some(5) }));
+    assert_eq!(stage.app.place.selected, Some(RoundAt { turn: 0, round: Some(5) }));
     stage.press("<Enter>");
-    assert_eq!(stage.app.selected, Some(RoundAt { turn: 1, round: Some(0) }));
+    assert_eq!(stage.app.place.selected, Some(RoundAt { turn: 1, round: Some(0) }));
     stage.press("<Up>");
-    assert_eq!(stage.app.selected, Some(RoundAt { turn: 0, round: Some(5) }));
+    assert_eq!(stage.app.place.selected, Some(RoundAt { turn: 0, round: Some(5) }));
     stage.press("zz<Enter>").shows((80, 24), &["not found"]);
     stage.press("<Esc>");
-    assert_eq!(stage.app.overlay, None);
+    assert_eq!(stage.app.place.overlay, None);
 }
 
 #[test]
@@ -312,8 +312,8 @@ fn every_action_runs_from_the_palette() {
             action,
             Action::Palette | Action::Help | Action::Search | Action::Settings | Action::Versus | Action::WhatIf
         ) || matches!(action, Action::Note | Action::GoTo | Action::ChooseTheme | Action::ShowPrompt);
-        assert_eq!(stage.app.overlay.is_some(), left, "{name}");
-        assert!(!matches!(stage.app.overlay, Some(Overlay::Palette(_))) || *action == Action::Palette, "{name}");
+        assert_eq!(stage.app.place.overlay.is_some(), left, "{name}");
+        assert!(!matches!(stage.app.place.overlay, Some(Overlay::Palette(_))) || *action == Action::Palette, "{name}");
     }
 }
 
@@ -333,7 +333,7 @@ fn panes_cycle_and_zoom() {
         }
         let mut panes = Vec::new();
         for _ in page.panes() {
-            panes.push(stage.app.pane);
+            panes.push(stage.app.place.pane);
             stage.press("z");
             stage.draw(80, 24);
             stage.press("z<Tab>");
@@ -357,15 +357,15 @@ fn clicks_select_and_open() {
         stage.draw(80, 24);
     };
     click(&mut stage, x, y as u16);
-    assert_eq!((stage.app.selected, stage.app.cell), (Some(RoundAt { turn: 0, round: Some(3) }), Some(0)));
+    assert_eq!((stage.app.place.selected, stage.app.place.cell), (Some(RoundAt { turn: 0, round: Some(3) }), Some(0)));
     let screen = stage.screen(80, 24);
     let (y, line) = screen.lines().enumerate().find(|(_, line)| line.contains("phenomenon")).unwrap();
     let x = line[..line.find("phenomenon").unwrap()].width() as u16;
     click(&mut stage, x, y as u16);
-    assert_eq!(stage.app.page, Page::Inspect);
+    assert_eq!(stage.app.place.page, Page::Inspect);
     let x = stage.screen(80, 24).lines().nth(1).unwrap().find("Rounds").unwrap() as u16;
     click(&mut stage, x, 1);
-    assert_eq!(stage.app.page, Page::Rounds);
+    assert_eq!(stage.app.place.page, Page::Rounds);
     stage.press("{");
     stage.draw(80, 24);
     click(&mut stage, 50, 22);
@@ -384,7 +384,7 @@ fn lessons_ask_before_they_tell() {
     stage.press("<Enter>");
     assert!(matches!(stage.sent.last(), Some(Command::Generate { prompt: Prompt::Raw(text) }) if text == "The United"));
     stage.press("<Esc>");
-    assert_eq!(stage.app.lesson.lesson, None);
+    assert_eq!(stage.app.learning.study.lesson, None);
 }
 
 #[test]
@@ -398,13 +398,13 @@ fn a_lesson_gives_back_what_it_set() {
     stage.press("<Down><Down><Down><Down><Down><Down><Enter><Right><Right><Enter>");
     assert!(matches!(stage.sent.last(), Some(Command::Generate { .. })));
     assert_eq!(commands(&stage), [Command::SetDraftLen { draft_len: 15 }]);
-    let lent = stage.app.settings(stage.time.live());
+    let lent = stage.app.requests.settings(stage.time.live());
     assert_eq!(lent.draft_len, 15);
     let mut kept = Stage::new(&first_turn(), TuiOptions { page: Page::Learn, ..TuiOptions::default() });
-    (kept.app.lesson, kept.app.wanted) = (stage.app.lesson.clone(), stage.app.wanted);
+    (kept.app.learning.study, kept.app.requests.wanted) = (stage.app.learning.study.clone(), stage.app.requests.wanted);
     stage.press("<Esc>");
     assert_eq!(commands(&stage)[1..], [Command::SetDraftLen { draft_len: before.draft_len }]);
-    assert_eq!(stage.app.settings(stage.time.live()), before);
+    assert_eq!(stage.app.requests.settings(stage.time.live()), before);
     // what somebody set in the lesson stays
     kept.press("-<Esc>");
     assert_eq!(commands(&kept), [Command::SetDraftLen { draft_len: 14 }]);
@@ -440,7 +440,7 @@ fn a_lesson_lets_go_of_the_engine_that_it_held() {
     assert_eq!(resumes(&own), 1, "what the user held stays held");
     let mut past = held();
     past.press("{<Esc>");
-    assert!(!past.app.holds && !past.time.is_past(), "the user's own run is on show again");
+    assert!(!past.app.clock.holds && !past.time.is_past(), "the user's own run is on show again");
     assert_eq!(resumes(&past), 1, "its past is left with the lesson's run");
     let mut chat = held();
     chat.apply(EventKind::Finished { reason: StopReason::Eos });
@@ -453,18 +453,22 @@ fn a_picture_can_be_taken_from_everywhere() {
     for keys in ["", "i", "<F5>", "6", "?", ":", "o", "/", "T", "a", "<Space>"] {
         let mut stage = browse(&first_turn());
         stage.press(keys);
-        let overlay = stage.app.overlay.clone();
+        let overlay = stage.app.place.overlay.clone();
         stage.press("<F12>");
-        assert_eq!((stage.app.asks.last(), &stage.app.overlay), (Some(&Ask::Picture), &overlay), "after {keys}");
+        assert_eq!(
+            (stage.app.requests.asks.last(), &stage.app.place.overlay),
+            (Some(&Ask::Picture), &overlay),
+            "after {keys}"
+        );
     }
 }
 
 #[test]
 fn copy_save_and_suspend_are_asked_of_the_terminal() {
     let stage = browse(&first_turn()).pressed("ys<C-z><F12>");
-    let Some(Ask::Copy(text)) = stage.app.asks.first() else { panic!("a copy") };
+    let Some(Ask::Copy(text)) = stage.app.requests.asks.first() else { panic!("a copy") };
     assert!(text.starts_with("The sky is blue"));
-    assert_eq!(stage.app.asks[1..], [Ask::Save, Ask::Suspend, Ask::Picture]);
+    assert_eq!(stage.app.requests.asks[1..], [Ask::Save, Ask::Suspend, Ask::Picture]);
 }
 
 #[test]
@@ -482,7 +486,7 @@ fn a_recording_can_be_looked_at_but_not_changed() {
 fn the_person_is_the_drafter_when_asked() {
     let mut stage = browse(&conversation());
     stage.apply(EventKind::DraftAsked { draft_len: 3 });
-    assert_eq!(stage.app.pane, Pane::Prompt);
+    assert_eq!(stage.app.place.pane, Pane::Prompt);
     stage.shows((120, 40), &["You are the drafter", "so far 3 of 6 accepted"]);
     stage.press(" the sky<Enter>");
     assert_eq!(stage.sent, [Command::ProposeDraft { text: " the sky".to_owned() }]);

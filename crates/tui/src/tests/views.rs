@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::style::{Color, Modifier};
 
 use super::*;
-use crate::page::Page;
+use crate::app::place::page::Page;
 
 pub(super) const SIZES: [(u16, u16); 3] = [(80, 24), (120, 40), (200, 60)];
 
@@ -61,7 +61,8 @@ fn every_view_has_a_tab_on_the_narrowest_screen() {
         stage.press(keys);
         for width in 60..70 {
             stage.draw(width, 24);
-            let found = stage.app.hit_map.hits.iter().filter(|hit| matches!(hit.target, hit_map::Target::Page(_)));
+            let found =
+                stage.app.place.hit_map.hits.iter().filter(|hit| matches!(hit.target, hit_map::Target::Page(_)));
             assert_eq!(found.count(), Page::ALL.len(), "{width} columns after {keys:?}");
         }
         assert!(stage.screen(60, 24).contains("Insp."));
@@ -154,10 +155,10 @@ fn a_long_answer_looks_the_same_laid_out_anew() {
         for (width, height) in [(80, 24), (120, 40)] {
             let shown = used.screen(width, height);
             let mut fresh = Stage::of(&script);
-            fresh.app.pane = used.app.pane;
-            (fresh.app.scroll, fresh.app.selected, fresh.app.cell) =
-                (used.app.scroll, used.app.selected, used.app.cell);
-            fresh.app.display = used.app.display;
+            fresh.app.place.pane = used.app.place.pane;
+            (fresh.app.place.scroll, fresh.app.place.selected, fresh.app.place.cell) =
+                (used.app.place.scroll, used.app.place.selected, used.app.place.cell);
+            fresh.app.place.display = used.app.place.display;
             fresh.app.toast = used.app.toast.clone();
             assert_eq!(shown, fresh.screen(width, height), "after {keys} at {width}");
         }
@@ -208,7 +209,7 @@ fn words_run_on_between_stretches() {
         let screen = stage.screen(200, 60);
         let lines = screen.lines().skip(3).take_while(|line| !line.contains("accepted "));
         text.extend(lines.map(|line| line.split(['│', '├']).next().unwrap_or("").trim_end().to_owned() + " "));
-        if stage.app.hit_map.top == stage.app.hit_map.max_top {
+        if stage.app.place.hit_map.top == stage.app.place.hit_map.max_top {
             break;
         }
         stage.press("<PageDown>");

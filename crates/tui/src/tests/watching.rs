@@ -7,11 +7,11 @@ use std::time::Duration;
 use super::lessons::bundled_recordings;
 use super::views::styled;
 use super::*;
+use crate::app::clock::pace::{Pace, RAMP_ROUNDS};
+use crate::app::options::{FirstStart, Saver};
+use crate::app::place::page::Page;
+use crate::app::talk::starters::STARTERS;
 use crate::app::{Ask, Overlay};
-use crate::options::{FirstStart, Saver};
-use crate::pace::{Pace, RAMP_ROUNDS};
-use crate::page::Page;
-use crate::starters::STARTERS;
 use draftscope_protocol::{Ability, EngineInfo};
 use draftscope_session::Stop;
 
@@ -56,7 +56,7 @@ impl Paced {
 
     /// Ticks until the engine is sent on; whether it is at full speed then.
     fn wait(&mut self) -> bool {
-        let round = crate::pacing::round_number(self.stage.time.live());
+        let round = crate::app::clock::pacing::round_number(self.stage.time.live());
         self.waited.resize(self.waited.len().max(round + 1), Duration::ZERO);
         for _ in 0..20 {
             let Some(gap) = update::next_tick(&self.stage.app, &self.stage.time) else { return true };
@@ -79,7 +79,7 @@ fn the_first_answer_starts_slow_and_is_at_full_speed_by_its_fifteenth_round() {
     assert_eq!(stage.sent.iter().filter(|command| **command == Command::Resume).count(), 1);
     let rounds = stage.time.live().turns()[0].answer(Lane::Speculative).rounds.len();
     assert!((RAMP_ROUNDS - 1..=RAMP_ROUNDS).contains(&rounds), "{rounds}");
-    assert_eq!((stage.app.pace, stage.app.plays), (Pace::Full, false));
+    assert_eq!((stage.app.clock.pace, stage.app.clock.plays), (Pace::Full, false));
     for round in &waited[1..5] {
         assert!((0.35..0.65).contains(&round.as_secs_f32()), "about two rounds a second: {waited:?}");
     }
@@ -146,16 +146,16 @@ fn a_line_names_the_slow_start_and_its_keys() {
 fn keys_end_a_slow_start_or_make_it_last() {
     let mut stage = slow_start(ramp());
     stage.press("]");
-    assert_eq!((stage.app.pace, stage.sent.last()), (Pace::Full, Some(&Command::Resume)));
+    assert_eq!((stage.app.clock.pace, stage.sent.last()), (Pace::Full, Some(&Command::Resume)));
     assert!(!stage.screen(80, 24).contains("Slow start"));
     let mut stage = slow_start(ramp());
     stage.press("[");
-    assert_eq!((stage.app.pace, stage.app.plays), (Pace::Rounds(1.0), true));
+    assert_eq!((stage.app.clock.pace, stage.app.clock.plays), (Pace::Rounds(1.0), true));
     stage.shows((80, 24), &["1 round/s ·"]);
     let mut stage = slow_start(ramp());
     stage.press("<C-c>");
     assert_eq!(stage.sent.last(), Some(&Command::Stop));
-    assert!(stage.app.pace.is_full(), "the next answer is not the first");
+    assert!(stage.app.clock.pace.is_full(), "the next answer is not the first");
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn the_empty_screen_offers_prompts_on_keys() {
     }
     for (keys, index) in [("<Down>", 0), ("<Down>", 1), ("<Up><Up>", 4), ("<Down>", 0)] {
         stage.press(keys);
-        assert_eq!(stage.app.editor.text(), STARTERS[index].0);
+        assert_eq!(stage.app.talk.editor.text(), STARTERS[index].0);
     }
     stage.press("<Enter>");
     let Some(Command::Generate { prompt: Prompt::Chat(messages) }) = stage.sent.last() else { panic!("it is sent") };
@@ -184,7 +184,7 @@ fn the_empty_screen_offers_prompts_on_keys() {
 #[test]
 fn what_is_typed_on_the_empty_screen_is_kept() {
     let mut stage = Stage::new(&Script::started(), ramp()).pressed("hi<Down>");
-    assert_eq!(stage.app.editor.text(), "hi");
+    assert_eq!(stage.app.talk.editor.text(), "hi");
     stage.press("<Tab>").shows((80, 24), &["Press i to type a prompt"]);
 }
 
@@ -192,11 +192,11 @@ fn what_is_typed_on_the_empty_screen_is_kept() {
 fn a_starter_prompt_can_be_clicked() {
     let mut stage = Stage::new(&Script::started(), ramp());
     for (width, height) in [(140, 42), (80, 24), (60, 16)] {
-        stage.app.editor.take();
+        stage.app.talk.editor.take();
         let screen = stage.screen(width, height);
         let y = screen.lines().position(|line| line.contains("Count from 1 to 20.")).unwrap();
         update::click(&mut stage.app, &mut stage.time, 10, y as u16);
-        assert_eq!(stage.app.editor.text(), "Count from 1 to 20.");
+        assert_eq!(stage.app.talk.editor.text(), "Count from 1 to 20.");
     }
 }
 
@@ -223,11 +223,11 @@ fn the_tour_is_shown_once_and_lasts_twenty_seconds() {
     shown.dedup();
     assert_eq!((waited.as_secs(), shown), (20, vec![1, 2, 3, 4, 5]));
     stage.shows((80, 24), &["take one with"]);
-    assert_eq!(stage.app.pane, Pane::Prompt);
+    assert_eq!(stage.app.place.pane, Pane::Prompt);
     let commands = update::greet(&mut stage.app, &mut stage.time);
-    assert!(commands.is_empty() && stage.app.tour.is_none(), "once");
+    assert!(commands.is_empty() && stage.app.clock.tour.is_none(), "once");
     stage.press("<F8>");
-    assert!(stage.app.tour.is_some(), "and at a key");
+    assert!(stage.app.clock.tour.is_some(), "and at a key");
 }
 
 #[test]
@@ -236,20 +236,20 @@ fn the_tour_goes_on_at_a_key_and_ends_at_any_other_which_is_typed() {
     update::greet(&mut stage.app, &mut stage.time);
     let stops = ["<Right>", "<Space>", "<Right>", "<Right>", "<Right>"].map(|key| {
         stage.press(key);
-        stage.app.tour.map(|seconds| seconds / 4)
+        stage.app.clock.tour.map(|seconds| seconds / 4)
     });
     assert_eq!(stops, [Some(1), Some(2), Some(3), Some(4), None]);
     for (key, typed) in [("<Esc>", ""), ("<Enter>", ""), ("W", "W")] {
         let mut stage = Stage::new(&Script::started(), first_start().0);
         update::greet(&mut stage.app, &mut stage.time);
         stage.press(key);
-        assert_eq!((stage.app.tour, stage.app.editor.text().as_str()), (None, typed), "{key}");
+        assert_eq!((stage.app.clock.tour, stage.app.talk.editor.text().as_str()), (None, typed), "{key}");
         assert!(stage.sent.is_empty());
     }
     let (options, seen) = first_start();
     let mut stage = Stage::new(&Script::started(), TuiOptions { initial_prompt: Some("hi".to_owned()), ..options });
     update::greet(&mut stage.app, &mut stage.time);
-    assert_eq!((stage.app.tour, seen.get()), (None, 0), "who has a prompt sees its answer");
+    assert_eq!((stage.app.clock.tour, seen.get()), (None, 0), "who has a prompt sees its answer");
 }
 
 #[test]
@@ -262,15 +262,15 @@ fn the_tour_of_a_first_start_explains_a_recording_and_ends_at_the_prompt() {
     }
     stage.press("<Right><Right><Right>").shows((100, 30), &["Tour, 4 of 5", "accepted"]);
     stage.press("<Right>").shows((100, 30), &["Tour, 5 of 5", "Type a prompt"]);
-    assert!(stage.app.aside.is_none() && !stage.screen(100, 30).contains("Recording of"));
+    assert!(stage.app.learning.aside.is_none() && !stage.screen(100, 30).contains("Recording of"));
     stage.press("<Right>").shows((100, 30), &["take one with"]);
     for (key, typed) in [("<Esc>", ""), ("W", "W")] {
         stage.press("<F8>");
         let said = stage.app.toast.clone();
-        assert!(stage.app.aside.is_some(), "{key}: nothing was asked yet, and it says {said:?}");
+        assert!(stage.app.learning.aside.is_some(), "{key}: nothing was asked yet, and it says {said:?}");
         stage.press(key);
         assert_eq!(
-            (stage.app.aside.is_none(), stage.app.pane, stage.app.editor.text().as_str()),
+            (stage.app.learning.aside.is_none(), stage.app.place.pane, stage.app.talk.editor.text().as_str()),
             (true, Pane::Prompt, typed)
         );
     }
@@ -287,22 +287,22 @@ fn an_answer_plays_again_slowly_and_the_pace_of_answers_stays() {
     let mut stage = Stage::new(&script, TuiOptions::default()).pressed("<Esc>");
     stage.shows((100, 30), &["R replay"]);
     stage.press("R");
-    assert!(stage.time.is_past() && stage.app.plays);
+    assert!(stage.time.is_past() && stage.app.clock.plays);
     stage.shows((100, 30), &["again, 2 rounds/s", "round 0 of 20", "d drafts: all"]);
     let gap = |stage: &Stage| update::next_tick(&stage.app, &stage.time).unwrap().as_secs_f64();
     let steps = 3.0 + 1.0 + 1.0 + 1.0;
     assert!((gap(&stage) - 0.5 / steps).abs() < 0.02, "{}", gap(&stage));
     stage.press("[");
-    assert!((gap(&stage) - 1.0 / steps).abs() < 0.04 && stage.app.pace.is_full(), "{}", gap(&stage));
+    assert!((gap(&stage) - 1.0 / steps).abs() < 0.04 && stage.app.clock.pace.is_full(), "{}", gap(&stage));
     let mut ticks = 0;
     while stage.time.is_past() {
         assert!(update::tick(&mut stage.app, &mut stage.time).is_empty());
         ticks += 1;
     }
     assert!((100..140).contains(&ticks), "every phase of twenty rounds: {ticks}");
-    assert!(!stage.app.plays && stage.app.replay.is_none());
+    assert!(!stage.app.clock.plays && stage.app.clock.replay.is_none());
     stage.press("R<End>");
-    assert!(!stage.time.is_past() && stage.app.replay.is_none());
+    assert!(!stage.time.is_past() && stage.app.clock.replay.is_none());
     let mut empty = Stage::new(&Script::started(), TuiOptions::default()).pressed("<Esc>R");
     empty.shows((100, 30), &["there is no answer to play again yet"]);
 }
@@ -339,10 +339,10 @@ fn leaving_a_session_that_is_not_saved_asks() {
     for keys in ["<C-c>", "<Tab>q"] {
         let mut stage = unsaved(TuiOptions::default());
         stage.press(keys);
-        assert_eq!((stage.app.quits(), &stage.app.overlay), (false, &Some(Overlay::Quit)), "{keys}");
+        assert_eq!((stage.app.quits(), &stage.app.place.overlay), (false, &Some(Overlay::Quit)), "{keys}");
         stage.shows((80, 24), &["This session is not saved"]);
         stage.press("<Esc>");
-        assert_eq!((stage.app.quits(), &stage.app.overlay), (false, &None));
+        assert_eq!((stage.app.quits(), &stage.app.place.overlay), (false, &None));
     }
     for keys in ["<C-c><C-c>", "<C-c>q"] {
         let mut stage = unsaved(TuiOptions::default());
@@ -351,13 +351,13 @@ fn leaving_a_session_that_is_not_saved_asks() {
     }
     let mut stage = unsaved(TuiOptions::default());
     stage.press("<C-c>s");
-    assert!(stage.app.asks == [Ask::SaveAndQuit] && !stage.app.quits(), "once it is saved");
+    assert!(stage.app.requests.asks == [Ask::SaveAndQuit] && !stage.app.quits(), "once it is saved");
 }
 
 #[test]
 fn nothing_is_asked_where_nothing_would_be_lost() {
     let mut saved = unsaved(TuiOptions::default());
-    saved.app.saved = saved.time.live().stats(Lane::Speculative).output_tokens();
+    saved.app.leaving.saved = saved.time.live().stats(Lane::Speculative).output_tokens();
     let recorded = unsaved(TuiOptions { is_recorded: true, ..TuiOptions::default() });
     let save = Saver(Rc::new(|_| Ok(String::new())));
     let empty = Stage::new(&Script::started(), TuiOptions { save: Some(save), ..TuiOptions::default() });
@@ -371,16 +371,16 @@ fn nothing_is_asked_where_nothing_would_be_lost() {
 fn autosave_saves_without_a_question() {
     let mut stage = unsaved(TuiOptions { autosave: true, ..TuiOptions::default() });
     stage.press("<C-c>");
-    assert!(stage.app.asks == [Ask::SaveAndQuit] && stage.app.overlay.is_none());
+    assert!(stage.app.requests.asks == [Ask::SaveAndQuit] && stage.app.place.overlay.is_none());
 }
 
 #[test]
 fn ctrl_c_clears_a_typed_prompt_before_it_quits() {
     let mut stage = Stage::of(&first_turn()).pressed("a long prompt<C-c>");
-    assert!(!stage.app.quits() && stage.app.editor.is_empty());
+    assert!(!stage.app.quits() && stage.app.talk.editor.is_empty());
     stage.shows((80, 24), &["the prompt is cleared: ↑ recalls it, Ctrl+C again quits"]);
     stage.press("<Up>");
-    assert_eq!(stage.app.editor.text(), "a long prompt");
+    assert_eq!(stage.app.talk.editor.text(), "a long prompt");
     stage.press("<C-c><C-c>");
     assert!(stage.app.quits());
 }
@@ -391,9 +391,9 @@ fn a_refused_prompt_can_be_changed() {
     stage.apply(EventKind::Prompted { turn: 2, text: "hi".to_owned(), branch: None });
     stage.apply(EventKind::Notice { message: "the prompt is longer than the context".to_owned() });
     stage.apply(EventKind::Finished { reason: StopReason::Refused });
-    assert_eq!((stage.app.pane, stage.app.editor.text().as_str()), (Pane::Prompt, "hi"));
+    assert_eq!((stage.app.place.pane, stage.app.talk.editor.text().as_str()), (Pane::Prompt, "hi"));
     stage.press("<Backspace>o");
-    assert_eq!(stage.app.editor.text(), "ho", "it comes back once");
+    assert_eq!(stage.app.talk.editor.text(), "ho", "it comes back once");
 }
 
 #[test]
@@ -459,9 +459,9 @@ fn the_settings_panel_has_tree_p_min_theme_and_pace() {
     stage.press("<Down><Right>");
     assert!(matches!(stage.sent.last(), Some(Command::SetDrafting { drafting }) if drafting.p_min == 0.05));
     stage.press(&"<Down>".repeat(9)).press("<Right>");
-    assert_eq!(stage.app.pace, Pace::Ramp);
+    assert_eq!(stage.app.clock.pace, Pace::Ramp);
     stage.press("<Down><Right>");
-    assert!(stage.app.autosave);
+    assert!(stage.app.leaving.autosave);
     let theme = stage.app.theme().name.clone();
     stage.press("<Down><Right>");
     assert_ne!(stage.app.theme().name, theme);
@@ -510,16 +510,16 @@ fn a_what_if_on_a_paused_answer_says_that_it_ends_it_and_return_brings_it_back()
 #[test]
 fn the_demo_plays_a_recording_and_leaves_as_it_came() {
     let events = first_turn().events;
-    let recordings = super::super::options::Recordings(Rc::new(move |_| Ok(events.clone())));
+    let recordings = crate::app::options::Recordings(Rc::new(move |_| Ok(events.clone())));
     let mut stage = Stage::new(&Script::started(), TuiOptions { recordings: Some(recordings), ..ramp() });
     stage.press("<F9>");
-    assert!(stage.app.is_demo() && stage.app.plays);
+    assert!(stage.app.learning.is_demo() && stage.app.clock.plays);
     let screen = stage.screen(80, 24);
     assert!(screen.contains("recording") && !screen.contains("take one with"), "{screen}");
     stage.press("<Esc>");
-    assert!(!stage.app.is_demo() && stage.time.live().turns().is_empty());
+    assert!(!stage.app.learning.is_demo() && stage.time.live().turns().is_empty());
     stage.shows((80, 24), &["take one with"]);
-    assert_eq!(stage.app.page, Page::Chat);
+    assert_eq!(stage.app.place.page, Page::Chat);
 }
 
 fn look(name: &str) -> TuiOptions {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::*;
-use crate::page::Page;
+use crate::app::place::page::Page;
 
 /// Files of a folder and of those in it.
 fn sources(folder: &Path, found: &mut Vec<std::path::PathBuf>) {

@@ -3,15 +3,15 @@
 //! Invariant: a mark is an event of the run like any other: what is typed leaves as a command, and the screen shows
 //! only what comes back.
 
-use crate::action::Action;
+use crate::app::place::marks::{mark_text, place_name};
 use crate::app::{App, Overlay};
-use crate::line_input::LineInput;
-use crate::marks::{mark_text, place_name};
-use crate::selection::{places, round_at};
+use crate::input::action::Action;
+use crate::input::line_input::LineInput;
 use draftscope_protocol::{Command, Landmark};
+use draftscope_session::round_at::{places, round_at};
 use draftscope_session::{PassId, Session, Timeline};
 
-use super::{navigation, seek, time as clock};
+use super::{seek, time as clock};
 
 pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command> {
     match action {
@@ -25,18 +25,18 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<
             vec![Command::Bookmark { round, turn, label: String::new() }]
         }
         _ => {
-            app.overlay = Some(Overlay::Note(LineInput::note(), about(app, time)));
+            app.place.overlay = Some(Overlay::Note(LineInput::note(), about(app, time)));
             Vec::new()
         }
     }
 }
 
 fn takes_marks(app: &App, live: &Session) -> bool {
-    !app.shows_recording()
+    !app.learning.shows_recording()
         && live.header().is_some()
         && live.failure().is_none()
-        && app.lost.is_none()
-        && !app.has_ended
+        && app.requests.lost.is_none()
+        && !app.requests.has_ended
 }
 
 /// The place that a mark is about: the shown round, or the prompt's pass.
@@ -72,7 +72,7 @@ fn go(app: &mut App, time: &mut Timeline, forward: bool) -> Vec<Command> {
     let at = places(shown).find(|at| round_at(shown, *at).is_some_and(|round| PassId::of(round) == place));
     let commands = match at {
         Some(at) => {
-            navigation::choose(app, at, None);
+            app.place.select(at, None);
             Vec::new()
         }
         None => {

@@ -3,6 +3,7 @@
 //! Invariant: the session is read, never written; a request to the engine leaves here as a [`Command`] and comes back
 //! as an event, so that the screen shows what is, not what was asked for. `keymap.rs` maps keys to actions.
 
+mod done;
 mod learn;
 mod marks;
 mod mouse;
@@ -12,25 +13,29 @@ mod panels;
 mod plain;
 mod quit;
 mod quiz;
+mod recording;
 mod seek;
+mod sending;
 mod settings;
 mod time;
 mod tour;
+mod wanted;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use draftscope_protocol::{Ability, Command};
-use draftscope_session::text::one_line;
+use draftscope_protocol::Command;
 use draftscope_session::{Session, Timeline};
 
-use super::action::Action;
-use super::app::App;
-use super::conversation;
-use super::page::{Page, Pane};
+use crate::app::App;
+use crate::app::place::page::{Page, Pane};
+use crate::app::talk::conversation;
+use crate::input::action::Action;
 
+use done::Done;
 pub(super) use learn::{begin as begin_lesson, go_on as go_on_with_lesson, goal_is_reached};
 pub(super) use mouse::click;
 pub(super) use plain::finish_plain;
+use sending::{STILL_LOADING, can_generate, cannot_send, refusal, unable, watch};
 pub(super) use time::{next_tick, tick, veil};
 
 /// Handles a key: the action bound to it, or typing.
@@ -49,7 +54,7 @@ pub fn press(app: &mut App, time: &mut Timeline, key: KeyEvent) -> Vec<Command> 
 
 /// The character that a key types into the prompt, where it does nothing else.
 pub(super) fn typed(app: &App, key: KeyEvent) -> Option<char> {
-    let is_plain = app.overlay.is_none() && app.tour.is_none() && app.is_typing();
+    let is_plain = app.place.overlay.is_none() && app.clock.tour.is_none() && app.is_typing();
     match key.code {
         KeyCode::Char(c)
             if is_plain && !c.is_control() && !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) =>
@@ -63,37 +68,37 @@ pub(super) fn typed(app: &App, key: KeyEvent) -> Option<char> {
 /// Characters that were typed into the prompt one after the other.
 pub(super) fn type_text(app: &mut App, text: &str) {
     app.toast = None;
-    app.editor.type_text(text);
+    app.talk.editor.type_text(text);
 }
 
 /// Pasted text goes into the prompt from every page; it never sends.
 pub fn paste(app: &mut App, time: &mut Timeline, text: &str) {
     tour::end(app, time);
-    if app.is_recording {
+    if app.clock.is_recording {
         app.toast = Some(navigation::NO_PROMPT.to_owned());
         return;
     }
-    app.overlay = None;
-    app.page = Page::Chat;
-    app.pane = Pane::Prompt;
-    app.editor.paste(text);
+    app.place.overlay = None;
+    app.place.page = Page::Chat;
+    app.place.pane = Pane::Prompt;
+    app.talk.editor.paste(text);
 }
 
 /// Performs an action.
 pub fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command> {
     app.toast = None;
-    if app.overlay.is_some() {
+    if app.place.overlay.is_some() {
         match overlay::update(app, time, action) {
-            overlay::Done::Yes(commands) => return commands,
-            overlay::Done::Run(action) => return update(app, time, action),
-            overlay::Done::No => {}
+            Done::Yes(commands) => return commands,
+            Done::Run(action) => return update(app, time, action),
+            Done::No => {}
         }
     }
     if let Some(why) = action.needs().and_then(|ability| unable(time.live(), ability)) {
         app.toast = Some(why);
         return Vec::new();
     }
-    if app.page == Page::Learn
+    if app.place.page == Page::Learn
         && let Some(commands) = learn::update(app, time, action)
     {
         return commands;
@@ -110,8 +115,8 @@ pub fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command
             tour::begin(app, time);
             Vec::new()
         }
-        Action::Demo => learn::demo(app, time),
-        Action::Leave if app.is_demo() => learn::demo(app, time),
+        Action::Demo => recording::demo(app, time),
+        Action::Leave if app.learning.is_demo() => recording::demo(app, time),
         Action::DraftLenUp
         | Action::DraftLenDown
         | Action::DialUp
@@ -151,22 +156,6 @@ pub fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command
     }
 }
 
-fn can_generate(session: &Session) -> bool {
-    session.header().is_some_and(|header| header.capabilities.can_generate)
-}
-
-/// Whether a live engine can do this.
-fn can(session: &Session, ability: Ability) -> bool {
-    can_generate(session) && unable(session, ability).is_none()
-}
-
-/// Why the engine cannot do something: one sentence.
-fn unable(session: &Session, ability: Ability) -> Option<String> {
-    let header = session.header()?;
-    let engine = header.engine.as_ref().filter(|_| !header.can(ability))?;
-    Some(format!("{} cannot {}", one_line(&engine.name), ability.describe()))
-}
-
 /// Asks an attached engine for predictions; our own engine sends them with every round.
 fn ask_rows(app: &mut App, session: &Session) -> Vec<Command> {
     let is_attached = session.header().is_some_and(|header| header.engine.is_some());
@@ -181,48 +170,21 @@ fn ask_rows(app: &mut App, session: &Session) -> Vec<Command> {
     }
 }
 
-/// What a key says that comes before the model is there.
-const STILL_LOADING: &str = "still loading";
-
-/// Why a source does not take settings or prompts (yet).
-fn refusal(session: &Session) -> Option<&'static str> {
-    match session.header() {
-        None => Some(STILL_LOADING),
-        Some(header) if !header.capabilities.can_generate => Some("this is a recording: it stays as it was"),
-        Some(_) => None,
-    }
-}
-
-/// Why a prompt cannot be sent now.
-fn cannot_send(app: &App, session: &Session) -> Option<String> {
-    if app.is_busy(session) && !plain::is_all(session) {
-        Some(still_answering(app))
-    } else if session.failure().is_some() || app.lost.is_some() {
-        Some("the engine has stopped; quit and start again".to_owned())
-    } else {
-        refusal(session).map(str::to_owned)
-    }
-}
-
-fn still_answering(app: &App) -> String {
-    format!("still answering: {} stops it", app.key(Action::StopOrQuit))
-}
-
 fn send(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     if time.live().draft_asked().is_some() {
         time.follow();
-        return vec![Command::ProposeDraft { text: app.editor.take() }];
+        return vec![Command::ProposeDraft { text: app.talk.editor.take() }];
     }
-    if app.editor.text().trim().is_empty() {
+    if app.talk.editor.text().trim().is_empty() {
         return Vec::new();
     }
     if let Some(refusal) = cannot_send(app, time.live()) {
         return app.say(refusal);
     }
     // what the user asks is no part of a lesson
-    let mut commands = if app.runs_lesson { learn::end_run(app, time) } else { Vec::new() };
+    let mut commands = if app.learning.runs_lesson { learn::steps::end_run(app, time) } else { Vec::new() };
     time.follow();
-    let text = app.editor.take();
+    let text = app.talk.editor.take();
     commands.extend(generate(app, time.live(), text));
     commands
 }
@@ -233,7 +195,7 @@ pub(super) fn greet(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     app.toast.take_if(|toast| toast == STILL_LOADING);
     let session = time.live();
     let mut commands = Vec::new();
-    if app.split {
+    if app.place.split {
         commands.extend(settings::race(app, session));
     }
     if let Some(text) = app.options.initial_prompt.take() {
@@ -251,45 +213,24 @@ pub(super) fn ask(app: &mut App, time: &Timeline, text: String) -> Vec<Command> 
 fn generate(app: &mut App, session: &Session, text: String) -> Vec<Command> {
     let is_typed = app.is_typing();
     watch(app, session);
-    app.await_answer(session, text.clone());
-    app.awaiting.iter_mut().for_each(|sent| sent.is_typed = is_typed);
+    app.requests.await_answer(session, text.clone());
+    app.requests.awaiting.iter_mut().for_each(|sent| sent.is_typed = is_typed);
     let generate = Command::Generate { prompt: conversation::prompt(app, session, text) };
     // a pause that a lesson made belongs to the lesson
-    let lesson_holds = std::mem::take(&mut app.lesson.holds);
+    let lesson_holds = std::mem::take(&mut app.learning.study.holds);
     match lesson_holds {
         // a pace steps through the answer from its first phase
-        _ if app.plays && !app.pending.is_held(session) => vec![Command::Pause, generate],
-        true if !app.plays => vec![Command::Resume, generate],
+        _ if app.clock.plays && !app.requests.pending.is_held(session) => vec![Command::Pause, generate],
+        true if !app.clock.plays => vec![Command::Resume, generate],
         _ => vec![generate],
     }
 }
 
-/// Prepares for the coming answer.
-fn watch(app: &mut App, session: &Session) {
-    navigation::follow_live(app);
-    if app.is_typing() {
-        app.pane = Pane::Answer; // keys stay keys until the user goes to the prompt
-    }
-    app.stop_sent = false;
-    app.holds = false;
-    app.plays = !app.pace.is_full();
-    app.notices_read = session.notices_seen();
-}
-
 fn toggle_split(app: &mut App, session: &Session) -> Vec<Command> {
-    app.split = !app.split;
-    match app.split {
+    app.place.split = !app.place.split;
+    match app.place.split {
         _ if !can_generate(session) => Vec::new(),
         true => settings::race(app, session),
         false => settings::end_race(app, session),
     }
-}
-
-/// The text to copy: the shown answer.
-fn copied(app: &App, session: &Session) -> Option<String> {
-    let turn = app.selected.and_then(|at| session.turns().get(at.turn)).or_else(|| session.turn())?;
-    let text = turn.answer(draftscope_protocol::Lane::Speculative).text();
-    // a terminal into which it is pasted would obey the other characters
-    let text: String = text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();
-    (!text.is_empty()).then_some(text)
 }

@@ -2,16 +2,18 @@
 
 use crossterm::event::{KeyCode, KeyEvent};
 
-use crate::action::Action;
+use crate::app::overlay::help_page::HelpPage;
+use crate::app::overlay::panel_row::SettingsPanel;
+use crate::app::overlay::what_if_form::WhatIfForm;
+use crate::app::place::filter::{Filter, has_reject};
+use crate::app::place::page::{Page, Pane};
 use crate::app::{App, Ask, Overlay, Scroll};
-use crate::filter::{Filter, has_reject};
-use crate::help_page::HelpPage;
-use crate::line_input::LineInput;
-use crate::page::{Page, Pane};
-use crate::panel_row::SettingsPanel;
-use crate::selection::{RoundAt, live_round, places, round_at, rounds};
-use crate::what_if_form::WhatIfForm;
+use crate::input::action::Action;
+use crate::input::line_input::LineInput;
+use draftscope_session::round_at::{RoundAt, live_round, places, round_at, rounds};
 use draftscope_session::{Session, Turn};
+
+use super::sending::still_answering;
 
 /// Why nothing can be typed.
 pub(super) const NO_PROMPT: &str = "this is a recording: it takes no prompt; draftscope chat asks the model";
@@ -26,35 +28,37 @@ pub(super) fn update(app: &mut App, session: &Session, action: Action) {
         return;
     }
     match action {
-        Action::Newline => app.editor.newline(),
+        Action::Newline => app.talk.editor.newline(),
         Action::HistoryPrevious | Action::HistoryNext => history(app, session, action),
         Action::Leave => leave(app, session),
         Action::FocusNext => cycle(app, true),
         Action::FocusPrevious => cycle(app, false),
-        Action::Zoom => app.is_zoomed = !app.is_zoomed && !app.is_typing(),
+        Action::Zoom => app.place.is_zoomed = !app.place.is_zoomed && !app.is_typing(),
         Action::Present => present(app, session),
         Action::EditPrompt => edit_prompt(app),
         Action::NewConversation => new_conversation(app, session),
-        Action::NextFilter => app.filter = app.filter.next(),
+        Action::NextFilter => app.place.filter = app.place.filter.next(),
         Action::ReadLoop => read_loop(app),
         Action::NextDisplay => {
-            let now = shown_turn(app, session)
-                .map_or_else(|| app.display.unwrap_or_default(), |turn| app.display_of(session, turn));
-            app.display = Some(now.next());
+            let now = app
+                .place
+                .turn(session)
+                .map_or_else(|| app.place.display.unwrap_or_default(), |turn| app.display_of(session, turn));
+            app.place.display = Some(now.next());
         }
         Action::ToggleThought => {
-            app.shows_thought = !app.shows_thought;
-            app.toast = Some(format!("thought: {}", if app.shows_thought { "shown" } else { "folded" }));
+            app.place.shows_thought = !app.place.shows_thought;
+            app.toast = Some(format!("thought: {}", if app.place.shows_thought { "shown" } else { "folded" }));
         }
         Action::NextTheme => {
             app.turn_theme(true);
             app.toast = Some(format!("theme: {}", app.theme().name));
         }
-        Action::Suspend => app.asks.push(Ask::Suspend),
-        Action::Save => app.asks.push(Ask::Save),
-        Action::Picture => app.asks.push(Ask::Picture),
-        Action::Copy => match super::copied(app, session) {
-            Some(text) => app.asks.push(Ask::Copy(text)),
+        Action::Suspend => app.requests.asks.push(Ask::Suspend),
+        Action::Save => app.requests.asks.push(Ask::Save),
+        Action::Picture => app.requests.asks.push(Ask::Picture),
+        Action::Copy => match copied(app, session) {
+            Some(text) => app.requests.asks.push(Ask::Copy(text)),
             None => app.toast = Some("there is no answer to copy".to_owned()),
         },
         _ => scroll(app, session, action),
@@ -62,13 +66,8 @@ pub(super) fn update(app: &mut App, session: &Session, action: Action) {
 }
 
 /// Opens an overlay.
-/// The turn on show: that of the selected round, else the newest.
-fn shown_turn<'a>(app: &App, session: &'a Session) -> Option<&'a Turn> {
-    app.selected.and_then(|at| session.turns().get(at.turn)).or_else(|| session.turn())
-}
-
 fn open(app: &mut App, session: &Session, action: Action) -> bool {
-    app.overlay = Some(match action {
+    app.place.overlay = Some(match action {
         Action::Help => Overlay::Help(HelpPage::default()),
         Action::Palette => Overlay::Palette(LineInput::default()),
         Action::Search => Overlay::Search(LineInput::default()),
@@ -80,7 +79,7 @@ fn open(app: &mut App, session: &Session, action: Action) -> bool {
         }
         Action::Export => Overlay::Export(0),
         Action::ShowPrompt => Overlay::SentPrompt(0),
-        Action::WhyDisturbed if shown_turn(app, session).and_then(Turn::disturbance).is_some() => Overlay::Why,
+        Action::WhyDisturbed if app.place.turn(session).and_then(Turn::disturbance).is_some() => Overlay::Why,
         Action::WhyDisturbed => {
             app.toast = Some("nothing disturbed the figures on show".to_owned());
             return true;
@@ -109,7 +108,7 @@ fn select_by(app: &mut App, session: &Session, action: Action) -> bool {
         Action::TurnNext => turn(app, session, true),
         Action::Left => move_cell(app, session, false),
         Action::Right => move_cell(app, session, true),
-        Action::Open if app.page == Page::Inspect => app.go_to(Page::Chat),
+        Action::Open if app.place.page == Page::Inspect => app.go_to(Page::Chat),
         Action::Open => inspect(app, session),
         _ => return false,
     }
@@ -117,9 +116,9 @@ fn select_by(app: &mut App, session: &Session, action: Action) -> bool {
 }
 
 fn scroll(app: &mut App, session: &Session, action: Action) {
-    let page = app.hit_map.page.max(2) - 1;
-    if matches!(app.page, Page::Rounds | Page::Inspect) {
-        let by = if app.page == Page::Rounds { page } else { 1 };
+    let page = app.place.hit_map.page.max(2) - 1;
+    if matches!(app.place.page, Page::Rounds | Page::Inspect) {
+        let by = if app.place.page == Page::Rounds { page } else { 1 };
         match action {
             Action::Up => walk(app, session, 1, false),
             Action::Down => walk(app, session, 1, true),
@@ -131,55 +130,51 @@ fn scroll(app: &mut App, session: &Session, action: Action) {
         return;
     }
     match action {
-        Action::Up => scroll_to(app, app.hit_map.top.saturating_sub(1)),
-        Action::Down => scroll_to(app, app.hit_map.top + 1),
-        Action::PageUp => scroll_to(app, app.hit_map.top.saturating_sub(page)),
-        Action::PageDown => scroll_to(app, app.hit_map.top + page),
-        Action::Top => scroll_to(app, 0),
+        Action::Up => app.place.scroll_to(app.place.hit_map.top.saturating_sub(1)),
+        Action::Down => app.place.scroll_to(app.place.hit_map.top + 1),
+        Action::PageUp => app.place.scroll_to(app.place.hit_map.top.saturating_sub(page)),
+        Action::PageDown => app.place.scroll_to(app.place.hit_map.top + page),
+        Action::Top => app.place.scroll_to(0),
         _ => {}
     }
 }
 
-fn scroll_to(app: &mut App, top: usize) {
-    app.scroll = if top >= app.hit_map.max_top { Scroll::Follow } else { Scroll::Top(top) };
-}
-
 fn cycle(app: &mut App, forward: bool) {
-    let panes = app.page.panes();
-    let at = panes.iter().position(|pane| *pane == app.pane).unwrap_or(0);
+    let panes = app.place.page.panes();
+    let at = panes.iter().position(|pane| *pane == app.place.pane).unwrap_or(0);
     let step = if forward { 1 } else { panes.len() - 1 };
-    app.pane = panes[(at + step) % panes.len()];
-    if app.pane == Pane::Prompt && app.is_recording {
-        app.pane = panes[(at + 2 * step) % panes.len()];
+    app.place.pane = panes[(at + step) % panes.len()];
+    if app.place.pane == Pane::Prompt && app.clock.is_recording {
+        app.place.pane = panes[(at + 2 * step) % panes.len()];
     }
     if app.is_typing() {
-        app.is_zoomed = false;
+        app.place.is_zoomed = false;
     }
 }
 
 fn edit_prompt(app: &mut App) {
-    if app.is_recording {
+    if app.clock.is_recording {
         app.toast = Some(NO_PROMPT.to_owned());
         return;
     }
-    app.page = Page::Chat;
-    app.pane = Pane::Prompt;
-    app.is_zoomed = false;
+    app.place.page = Page::Chat;
+    app.place.pane = Pane::Prompt;
+    app.place.is_zoomed = false;
 }
 
 /// Enters or leaves presenter mode. If there is a round, keys go to it rather than to the prompt.
 fn present(app: &mut App, session: &Session) {
-    app.presents = !app.presents;
-    app.is_zoomed = false;
-    if app.presents && app.is_typing() && app.round_index(session).is_some() {
-        app.pane = app.page.home();
+    app.place.presents = !app.place.presents;
+    app.place.is_zoomed = false;
+    if app.place.presents && app.is_typing() && app.round_index(session).is_some() {
+        app.place.pane = app.place.page.home();
     }
 }
 
 /// Shows the lines of the loop, where they have a place, or takes them away.
 fn read_loop(app: &mut App) {
-    let has_place = app.presents || app.page == Page::Rounds;
-    app.reads_loop = !(app.reads_loop && has_place);
+    let has_place = app.place.presents || app.place.page == Page::Rounds;
+    app.place.reads_loop = !(app.place.reads_loop && has_place);
     if !has_place {
         app.go_to(Page::Rounds);
     }
@@ -189,52 +184,40 @@ fn history(app: &mut App, session: &Session, action: Action) {
     let up = action == Action::HistoryPrevious;
     if app.offers_starters(session) {
         app.offer_starter(up);
-    } else if !app.editor.is_recalling() {
-        app.editor.input(KeyEvent::from(if up { KeyCode::Up } else { KeyCode::Down }));
+    } else if !app.talk.editor.is_recalling() {
+        app.talk.editor.input(KeyEvent::from(if up { KeyCode::Up } else { KeyCode::Down }));
     } else if up {
-        app.editor.previous();
+        app.talk.editor.previous();
     } else {
-        app.editor.next();
+        app.talk.editor.next();
     }
 }
 
 fn leave(app: &mut App, session: &Session) {
     app.notices_read = session.notices_seen();
-    if app.is_zoomed {
-        app.is_zoomed = false;
+    if app.place.is_zoomed {
+        app.place.is_zoomed = false;
     } else if app.is_typing() {
-        app.pane = app.page.home();
-    } else if app.selected.is_some() || app.cell.is_some() {
-        follow_live(app);
+        app.place.pane = app.place.page.home();
+    } else if app.place.selected.is_some() || app.place.cell.is_some() {
+        app.place.follow_live();
     } else {
-        app.presents = false;
+        app.place.presents = false;
     }
 }
 
 fn new_conversation(app: &mut App, session: &Session) {
     if app.is_busy(session) {
-        app.toast = Some(super::still_answering(app));
+        app.toast = Some(still_answering(app));
         return;
     }
     let start = session.turns().len();
-    if app.conversations.last() != Some(&start) {
-        app.conversations.push(start);
+    if app.talk.conversations.last() != Some(&start) {
+        app.talk.conversations.push(start);
     }
-    follow_live(app);
+    app.place.follow_live();
     edit_prompt(app);
     app.toast = Some("new conversation".to_owned());
-}
-
-pub(super) fn follow_live(app: &mut App) {
-    app.selected = None;
-    app.cell = None;
-    app.scroll = Scroll::Follow;
-}
-
-pub(crate) fn choose(app: &mut App, at: RoundAt, cell: Option<usize>) {
-    app.selected = Some(at);
-    app.cell = cell;
-    app.scroll = Scroll::Selected;
 }
 
 /// Selects the nearest matching round; forward after the last one returns to live.
@@ -247,9 +230,9 @@ fn select(app: &mut App, session: &Session, fits: impl Fn(RoundAt) -> bool, forw
     let mut all = rounds(session).filter(|at| is_behind(at) && fits(*at));
     let found = if forward { all.next() } else { all.next_back() };
     match found {
-        Some(at) if at == live && forward => follow_live(app),
-        Some(at) => choose(app, at, None),
-        None if forward && live > from && fits(live) => follow_live(app), // an answer without a round yet
+        Some(at) if at == live && forward => app.place.follow_live(),
+        Some(at) => app.place.select(at, None),
+        None if forward && live > from && fits(live) => app.place.follow_live(), // an answer without a round yet
         None => app.toast = Some("there is none".to_owned()),
     }
 }
@@ -258,7 +241,7 @@ fn select(app: &mut App, session: &Session, fits: impl Fn(RoundAt) -> bool, forw
 /// live.
 fn turn(app: &mut App, session: &Session, forward: bool) {
     let starts: Vec<_> = places(session).filter(|at| at.round.is_none()).collect();
-    let here = app.selected.filter(|_| app.scroll == Scroll::Turn || forward);
+    let here = app.place.selected.filter(|_| app.place.scroll == Scroll::Turn || forward);
     let from = here.or_else(|| app.round_index(session));
     let found = match from {
         Some(from) if forward => starts.into_iter().find(|at| at.turn > from.turn),
@@ -268,17 +251,17 @@ fn turn(app: &mut App, session: &Session, forward: bool) {
     };
     match found {
         Some(at) => {
-            choose(app, at, None);
-            app.scroll = Scroll::Turn;
+            app.place.select(at, None);
+            app.place.scroll = Scroll::Turn;
         }
-        None if forward => follow_live(app),
+        None if forward => app.place.follow_live(),
         None => app.toast = Some("this is the first turn".to_owned()),
     }
 }
 
 /// Selects a round so many rows up or down; forward after the last one returns to live.
 fn walk(app: &mut App, session: &Session, count: usize, forward: bool) {
-    let filter = if app.page == Page::Rounds { app.filter } else { Filter::All };
+    let filter = if app.place.page == Page::Rounds { app.place.filter } else { Filter::All };
     let fitting: Vec<_> = rounds(session).filter(|at| filter.fits_at(session, *at)).collect();
     let (Some(last), Some(from)) = (fitting.len().checked_sub(1), app.round_index(session)) else {
         return;
@@ -293,9 +276,9 @@ fn walk(app: &mut App, session: &Session, count: usize, forward: bool) {
     let live = live_round(session);
     let is_beyond = on_row && at == last && live > Some(from); // an answer without a round yet
     if forward && (Some(fitting[to]) == live || is_beyond) {
-        follow_live(app);
+        app.place.follow_live();
     } else {
-        choose(app, fitting[to], None);
+        app.place.select(fitting[to], None);
     }
 }
 
@@ -304,14 +287,14 @@ fn move_cell(app: &mut App, session: &Session, forward: bool) {
     let (Some(at), Some(round)) = (app.round_index(session), app.round(session)) else {
         return;
     };
-    let cell = app.cell.unwrap_or_else(|| round.deciding_column());
+    let cell = app.place.cell.unwrap_or_else(|| round.deciding_column());
     let columns = round.columns();
-    if app.cell.is_none() && app.selected.is_none() {
-        choose(app, at, Some(cell)); // the first press shows where one is
+    if app.place.cell.is_none() && app.place.selected.is_none() {
+        app.place.select(at, Some(cell)); // the first press shows where one is
     } else if forward && cell + 1 < columns {
-        choose(app, at, Some(cell + 1));
+        app.place.select(at, Some(cell + 1));
     } else if !forward && cell > 0 {
-        choose(app, at, Some((cell - 1).min(columns.saturating_sub(1))));
+        app.place.select(at, Some((cell - 1).min(columns.saturating_sub(1))));
     } else {
         let mut all = places(session).filter(|other| if forward { *other > at } else { *other < at });
         let next = if forward { all.next() } else { all.next_back() };
@@ -319,7 +302,7 @@ fn move_cell(app: &mut App, session: &Session, forward: bool) {
             return;
         };
         let last = round_at(session, next).map_or(0, |round| round.columns().saturating_sub(1));
-        choose(app, next, Some(if forward { 0 } else { last }));
+        app.place.select(next, Some(if forward { 0 } else { last }));
     }
 }
 
@@ -329,7 +312,16 @@ fn inspect(app: &mut App, session: &Session) {
         app.toast = Some("there is no round yet: send a prompt first".to_owned());
         return;
     };
-    let cell = app.cell.unwrap_or_else(|| round.deciding_column());
-    choose(app, at, Some(cell));
+    let cell = app.place.cell.unwrap_or_else(|| round.deciding_column());
+    app.place.select(at, Some(cell));
     app.go_to(Page::Inspect);
+}
+
+/// The text to copy: the shown answer.
+fn copied(app: &App, session: &Session) -> Option<String> {
+    let turn = app.place.turn(session)?;
+    let text = turn.answer(draftscope_protocol::Lane::Speculative).text();
+    // a terminal into which it is pasted would obey the other characters
+    let text: String = text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();
+    (!text.is_empty()).then_some(text)
 }

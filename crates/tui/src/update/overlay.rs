@@ -2,45 +2,37 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use crate::action::Action;
+use crate::app::overlay::help_page::HelpPage;
+use crate::app::overlay::what_if_form::{Row, WhatIfForm};
+use crate::app::place::search;
+use crate::app::talk::conversation::{self, Point};
 use crate::app::{App, Ask, Overlay};
-use crate::conversation::{self, Point};
-use crate::help_page::HelpPage;
-use crate::keymap::Context;
-use crate::line_input::LineInput;
-use crate::search;
-use crate::selection::{RoundAt, round_at};
-use crate::what_if_form::{Row, WhatIfForm};
+use crate::input::action::Action;
+use crate::input::keymap::Context;
+use crate::input::line_input::LineInput;
 use draftscope_protocol::{
     Ability, Again, Command, DraftLenMode, Lane, MAX_DRAFT_LEN, Piece, Prompt, Settings, TokenId,
 };
+use draftscope_session::round_at::{RoundAt, round_at};
 use draftscope_session::{Round, Session, Timeline, WhatIf, what_if};
 
-use super::{learn, marks, navigation, panels, quit, seek, settings, time};
-
-/// The effect of an action on an overlay.
-pub(super) enum Done {
-    /// The overlay handled it.
-    Yes(Vec<Command>),
-    /// The overlay is closed and this is to be done instead.
-    Run(Action),
-    /// It is for what lies under the overlay.
-    No,
-}
+use super::done::{Done, below, keep};
+use super::sending::{can, unable};
+use super::{learn, marks, panels, quit, seek, time};
 
 /// Handles a key that is not bound.
 pub(super) fn type_key(app: &mut App, time: &Timeline, key: KeyEvent) {
     let mut found = None;
-    if app.overlay.is_none() && app.is_typing() {
+    if app.place.overlay.is_none() && app.is_typing() {
         app.toast = None;
-        app.editor.input(key);
+        app.talk.editor.input(key);
         return;
     }
-    if app.overlay.is_none() && !app.is_recording {
+    if app.place.overlay.is_none() && !app.clock.is_recording {
         no_key(app, key);
         return;
     }
-    match &mut app.overlay {
+    match &mut app.place.overlay {
         Some(Overlay::Palette(entry) | Overlay::Note(entry, _) | Overlay::GoTo(entry) | Overlay::Draft(entry)) => {
             app.toast = None;
             entry.input(key);
@@ -54,7 +46,7 @@ pub(super) fn type_key(app: &mut App, time: &Timeline, key: KeyEvent) {
         _ => {}
     }
     if let Some((at, cell)) = found {
-        navigation::choose(app, at, cell);
+        app.place.select(at, cell);
     }
 }
 
@@ -68,13 +60,15 @@ fn no_key(app: &mut App, key: KeyEvent) {
 }
 
 pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Done {
-    let Some(overlay) = app.overlay.take() else {
+    let Some(overlay) = app.place.overlay.take() else {
         return Done::No;
     };
     if action == Action::Leave {
         match overlay {
             Overlay::Themes(before) => app.choose_theme(before),
-            Overlay::Help(help) if help.search.is_some() => app.overlay = Some(Overlay::Help(HelpPage::default())),
+            Overlay::Help(help) if help.search.is_some() => {
+                app.place.overlay = Some(Overlay::Help(HelpPage::default()));
+            }
             _ => {}
         }
         return Done::Yes(Vec::new());
@@ -106,44 +100,15 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Done
 /// The answer to whether to leave a session that is not saved.
 fn leaving(app: &mut App, action: Action) -> Done {
     match action {
-        Action::Save => app.asks.push(Ask::SaveAndQuit),
+        Action::Save => app.requests.asks.push(Ask::SaveAndQuit),
         Action::Quit | Action::StopOrQuit => return Done::Yes(quit::at_once(app)),
         _ => return below(app, Overlay::Quit, action),
     }
     keep(app, Overlay::Quit)
 }
 
-/// Restores the overlay: only actions that concern no overlay are passed on.
-pub(super) fn keep(app: &mut App, overlay: Overlay) -> Done {
-    app.overlay = Some(overlay);
-    Done::Yes(Vec::new())
-}
-
-pub(super) fn below(app: &mut App, overlay: Overlay, action: Action) -> Done {
-    if matches!(action, Action::Palette | Action::Help) {
-        return Done::Run(action);
-    }
-    let stays = matches!(
-        action,
-        Action::StopOrQuit
-            | Action::Suspend
-            | Action::Picture
-            | Action::PauseResume
-            | Action::DraftLenUp
-            | Action::DraftLenDown
-            | Action::DialUp
-            | Action::DialDown
-    );
-    if !stays {
-        return keep(app, overlay);
-    }
-    // what is below must not open or close anything: none of these does
-    app.overlay = Some(overlay);
-    Done::No
-}
-
 fn help(app: &mut App, mut help: HelpPage, action: Action) -> Done {
-    let (page, last) = (app.hit_map.page.max(2) - 1, app.hit_map.help_max);
+    let (page, last) = (app.place.hit_map.page.max(2) - 1, app.place.hit_map.help_max);
     match action {
         Action::Help if help.search.is_none() => return Done::Yes(Vec::new()),
         Action::Palette => return Done::Run(action),
@@ -175,9 +140,9 @@ fn search(app: &mut App, session: &Session, entry: LineInput, action: Action) ->
         Action::Up => false,
         _ => return below(app, Overlay::Search(entry), action),
     };
-    let from = app.selected.map(|at| (at, app.cell));
+    let from = app.place.selected.map(|at| (at, app.place.cell));
     match search::find(session, entry.text(), from, forward) {
-        Some((at, cell)) => navigation::choose(app, at, cell),
+        Some((at, cell)) => app.place.select(at, cell),
         None => app.toast = Some("not found".to_owned()),
     }
     keep(app, Overlay::Search(entry))
@@ -205,9 +170,9 @@ fn what_if_panel(app: &mut App, time: &mut Timeline, mut form: Box<WhatIfForm>, 
         Action::Down => form.row = (form.row + 1).min(Row::ALL.len() - 1),
         Action::Left => form.turn(round, false),
         Action::Right => form.turn(round, true),
-        Action::Confirm if super::can(time.live(), Ability::WhatIf) => return Done::Yes(ask_engine(app, time, &form)),
+        Action::Confirm if can(time.live(), Ability::WhatIf) => return Done::Yes(ask_engine(app, time, &form)),
         Action::Confirm => {
-            let unable = super::unable(time.live(), Ability::WhatIf);
+            let unable = unable(time.live(), Ability::WhatIf);
             app.toast =
                 Some(unable.unwrap_or("this is a recording: it is judged again here, it cannot be asked".to_owned()));
         }
@@ -223,8 +188,8 @@ fn ask_engine(app: &mut App, time: &mut Timeline, form: &WhatIfForm) -> Vec<Comm
         return app.say("the round is not scored yet");
     };
     let runs_again = matches!(&prompt, Prompt::Branch(from) if from.again.is_some());
-    let wanted =
-        round_at(time.shown(), form.at).map(|round| settings_of(round, &form.change(), app.settings(time.live())));
+    let wanted = round_at(time.shown(), form.at)
+        .map(|round| settings_of(round, &form.change(), app.requests.settings(time.live())));
     let sent = time::branch(app, time, prompt);
     let Some(wanted) = wanted.filter(|_| !sent.is_empty()) else {
         return sent; // refused: nothing is asked for
@@ -237,7 +202,7 @@ fn ask_engine(app: &mut App, time: &mut Timeline, form: &WhatIfForm) -> Vec<Comm
     if runs_again {
         // the reply is that one round
         commands.push(Command::StepRound);
-        app.plays = false;
+        app.clock.plays = false;
         let (on, back) = (app.key(Action::PauseResume), app.key(Action::ReturnBranch));
         let ended = if sent[0] == Command::Stop { " to the answer that it ended, which goes on" } else { "" };
         app.toast = Some(format!("the engine was asked: this round is its reply; {on} goes on, {back} returns{ended}"));
@@ -293,7 +258,7 @@ fn prompt_of(session: &Session, form: &WhatIfForm) -> Option<Prompt> {
 
 /// The settings that the panel shows, if the run has others; they apply until the user returns from the branch.
 fn changed_settings(app: &mut App, live: &Session, (wanted, index): (Settings, usize)) -> Vec<Command> {
-    let before = app.settings(live);
+    let before = app.requests.settings(live);
     let mut commands = Vec::new();
     if (wanted.draft_len, wanted.draft_len_mode) != (before.draft_len, before.draft_len_mode) {
         commands.push(Command::SetDraftLen { draft_len: wanted.draft_len });
@@ -305,8 +270,8 @@ fn changed_settings(app: &mut App, live: &Session, (wanted, index): (Settings, u
         commands.push(Command::SetSampling { sampling: wanted.sampling });
     }
     if !commands.is_empty() {
-        settings::want(app, live, wanted);
-        app.lent.insert(index, (before, wanted));
+        app.requests.want(live, wanted);
+        app.talk.lent.insert(index, (before, wanted));
     }
     commands
 }

@@ -1,12 +1,12 @@
 //! Panels of which one row is chosen: settings, the rival's settings, exports, the sent prompt, themes.
 
-use crate::action::Action;
+use crate::app::overlay::panel_row::{PanelRow, SettingsPanel};
+use crate::app::overlay::setting_row::SettingRow;
 use crate::app::{App, Ask, Overlay};
-use crate::panel_row::{PanelRow, SettingsPanel};
-use crate::setting_row::SettingRow;
+use crate::input::action::Action;
 use draftscope_session::Session;
 
-use super::overlay::{Done, below, keep};
+use super::done::{Done, below, keep};
 use super::settings as change;
 
 pub(super) fn settings(app: &mut App, live: &Session, mut panel: SettingsPanel, action: Action) -> Done {
@@ -19,7 +19,7 @@ pub(super) fn settings(app: &mut App, live: &Session, mut panel: SettingsPanel, 
         (Action::Confirm, _) => return Done::Yes(commands),
         _ => return below(app, Overlay::Settings(panel), action),
     }
-    app.overlay = Some(Overlay::Settings(panel));
+    app.place.overlay = Some(Overlay::Settings(panel));
     Done::Yes(commands)
 }
 
@@ -33,7 +33,7 @@ pub(super) fn versus(app: &mut App, live: &Session, row: usize, action: Action) 
         Action::Confirm => return Done::Yes(Vec::new()),
         _ => return below(app, Overlay::Versus(row), action),
     };
-    app.overlay = Some(Overlay::Versus(row));
+    app.place.overlay = Some(Overlay::Versus(row));
     Done::Yes(commands)
 }
 
@@ -43,7 +43,7 @@ pub(super) fn export(app: &mut App, row: usize, action: Action) -> Done {
         Action::Up => keep(app, Overlay::Export(row.saturating_sub(1))),
         Action::Down => keep(app, Overlay::Export((row + 1).min(last))),
         Action::Confirm => {
-            app.asks.push(Ask::Export(row));
+            app.requests.asks.push(Ask::Export(row));
             Done::Yes(Vec::new())
         }
         _ => below(app, Overlay::Export(row), action),
@@ -53,7 +53,7 @@ pub(super) fn export(app: &mut App, row: usize, action: Action) -> Done {
 /// Scrolls by lines and pages.
 pub(super) fn sent_prompt(app: &mut App, line: usize, action: Action) -> Done {
     const PAGE: usize = 10;
-    let line = line.min(app.hit_map.help_max);
+    let line = line.min(app.place.hit_map.help_max);
     let line = match action {
         Action::Up => line.saturating_sub(1),
         Action::Down => line.saturating_add(1),
@@ -72,7 +72,7 @@ pub(super) fn themes(app: &mut App, before: usize, action: Action) -> Done {
         Action::Up => app.choose_theme(chosen.saturating_sub(1)),
         Action::Down => app.choose_theme(chosen + 1),
         Action::Confirm => {
-            app.asks.push(Ask::KeepTheme(app.theme().name.clone()));
+            app.requests.asks.push(Ask::KeepTheme(app.theme().name.clone()));
             return Done::Yes(Vec::new());
         }
         _ => return below(app, Overlay::Themes(before), action),

@@ -1,38 +1,33 @@
 //! Finishes plain decoding of the shown turn while both answers are shown.
 
 use crate::app::App;
-use crate::page::Page;
-use draftscope_protocol::{Ability, Command, Lane};
-use draftscope_session::{Phase, Session, Timeline, Turn};
+use crate::app::place::page::Page;
+use crate::update::sending::can;
+use draftscope_protocol::{Ability, Command};
+use draftscope_session::{Timeline, Turn};
 
 /// The command that lets plain decoding of the shown turn continue, if the screen shows both answers, the engine is
 /// idle, and it was not asked yet.
 pub(crate) fn finish_plain(app: &mut App, time: &Timeline) -> Vec<Command> {
     let live = time.live();
-    let is_shown = app.page == Page::Compare || (app.page == Page::Chat && app.split);
-    let is_free = !live.is_generating() && !live.is_paused() && live.failure().is_none() && app.lost.is_none();
+    let is_shown = app.place.page == Page::Compare || (app.place.page == Page::Chat && app.place.split);
+    let is_free = !live.is_generating() && !live.is_paused() && live.failure().is_none() && app.requests.lost.is_none();
     if !is_shown
         || !is_free
         || time.is_past()
-        || app.shows_recording()
-        || app.left.is_some()
-        || app.awaiting.is_some()
-        || !super::can(live, Ability::Compare)
+        || app.learning.shows_recording()
+        || app.learning.left.is_some()
+        || app.requests.awaiting.is_some()
+        || !can(live, Ability::Compare)
     {
         return Vec::new();
     }
-    let turn = app.selected.and_then(|at| live.turns().get(at.turn)).or_else(|| live.turn());
+    let turn = app.place.selected.and_then(|at| live.turns().get(at.turn)).or_else(|| live.turn());
     let Some(plain) = turn.and_then(Turn::unfinished_plain) else { return Vec::new() };
     let asked = Some((time.runs(), plain.turn, plain.tokens.len()));
-    if app.plain_asked == asked {
+    if app.requests.plain_asked == asked {
         return Vec::new(); // it was stopped, or could not go on
     }
-    app.plain_asked = asked;
+    app.requests.plain_asked = asked;
     vec![Command::FinishPlain { plain }]
-}
-
-/// Whether only a plain lane runs whose answer can wait: a prompt goes before it.
-pub(super) fn is_all(session: &Session) -> bool {
-    let idle = |lane| session.phase(lane) == Phase::Idle;
-    idle(Lane::Speculative) && idle(Lane::Rival) && !idle(Lane::Plain)
 }

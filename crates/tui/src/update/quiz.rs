@@ -2,17 +2,18 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::action::Action;
 use crate::app::App;
-use crate::quiz::{OFFERS, Offer, Run, Sitting, Stage, Truth, certificate, statements};
+use crate::app::learning::quiz::{OFFERS, Offer, Stage};
+use crate::input::action::Action;
+use draftscope_learn::quiz::{Finished, Run, Sitting, Truth, certificate, statements};
 use draftscope_protocol::{Command, Outcome};
 use draftscope_session::Timeline;
 
-use super::learn;
+use super::learn::steps;
 
 /// Does what an action says in the quiz; none leaves it to the lessons.
 pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Option<Vec<Command>> {
-    match app.quiz.stage {
+    match app.learning.quiz.stage {
         Stage::Home => home(app, time, action),
         Stage::Item => item(app, time, action),
         Stage::Statement => statement(app, time, action),
@@ -22,7 +23,7 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Opti
 
 fn keep(app: &mut App) {
     let Some(files) = &app.options.quiz else { return };
-    if let Err(error) = (files.keep)(&app.quiz.results.text()) {
+    if let Err(error) = (files.keep)(&app.learning.quiz.results.text()) {
         app.toast = Some(error);
     }
 }
@@ -32,7 +33,7 @@ fn done() -> Option<Vec<Command>> {
 }
 
 fn home(app: &mut App, time: &mut Timeline, action: Action) -> Option<Vec<Command>> {
-    let quiz = &mut app.quiz;
+    let quiz = &mut app.learning.quiz;
     match action {
         Action::Up => quiz.choice = quiz.choice.saturating_sub(1),
         Action::Down => quiz.choice = (quiz.choice + 1).min(OFFERS.len() - 1),
@@ -47,7 +48,7 @@ fn home(app: &mut App, time: &mut Timeline, action: Action) -> Option<Vec<Comman
 
 /// Begins what the quiz offers, or goes on with it.
 pub(super) fn begin(app: &mut App, time: &Timeline, offer: Offer) -> Vec<Command> {
-    let quiz = &mut app.quiz;
+    let quiz = &mut app.learning.quiz;
     quiz.choice = OFFERS.iter().position(|other| *other == offer).unwrap_or(0);
     match offer {
         offer @ (Offer::Before | Offer::After) => {
@@ -74,11 +75,11 @@ pub(super) fn begin(app: &mut App, time: &Timeline, offer: Offer) -> Vec<Command
 
 fn item(app: &mut App, time: &mut Timeline, action: Action) -> Option<Vec<Command>> {
     if action == Action::Leave {
-        app.quiz.stage = Stage::Home;
+        app.learning.quiz.stage = Stage::Home;
         return done();
     }
-    let Some(run) = &mut app.quiz.run else {
-        app.quiz.stage = Stage::Home;
+    let Some(run) = &mut app.learning.quiz.run else {
+        app.learning.quiz.stage = Stage::Home;
         return done();
     };
     let drafts = run.order.len();
@@ -95,16 +96,17 @@ fn item(app: &mut App, time: &mut Timeline, action: Action) -> Option<Vec<Comman
         Action::OpenLesson => {
             let belief = run.answered().and_then(|given| given.beliefs.first().copied());
             return Some(match belief {
-                Some(belief) => learn::open_at(app, time, belief.lesson()),
+                Some(belief) => steps::open_at(app, time, belief.lesson()),
                 None => app.say("a wrong answer that fits a belief has a lesson"),
             });
         }
         Action::Confirm if run.answered().is_some() => {
-            if let Some(finished) = run.next() {
-                app.quiz.results.add(finished);
-                (app.quiz.run, app.quiz.stage, app.quiz.line) = (None, Stage::Certificate, 0);
+            if let Some(finished) = run.go_on() {
+                app.learning.quiz.results.add(finished);
+                (app.learning.quiz.run, app.learning.quiz.stage, app.learning.quiz.line) =
+                    (None, Stage::Certificate, 0);
                 keep(app);
-                learn::tick(app);
+                steps::tick(app);
             }
         }
         Action::Confirm => {
@@ -119,14 +121,18 @@ fn item(app: &mut App, time: &mut Timeline, action: Action) -> Option<Vec<Comman
 
 fn statement(app: &mut App, time: &mut Timeline, action: Action) -> Option<Vec<Command>> {
     if action == Action::Leave {
-        app.quiz.stage = Stage::Home;
+        app.learning.quiz.stage = Stage::Home;
         return done();
     }
     let all = statements();
-    let Some((sitting, statement)) =
-        app.quiz.sitting.as_mut().and_then(|sitting| all.get(sitting.at).map(|statement| (sitting, statement)))
+    let Some((sitting, statement)) = app
+        .learning
+        .quiz
+        .sitting
+        .as_mut()
+        .and_then(|sitting| all.get(sitting.at).map(|statement| (sitting, statement)))
     else {
-        app.quiz.stage = Stage::Home;
+        app.learning.quiz.stage = Stage::Home;
         return done();
     };
     let is_revealed = sitting.is_revealed();
@@ -135,7 +141,7 @@ fn statement(app: &mut App, time: &mut Timeline, action: Action) -> Option<Vec<C
         Action::Down | Action::Right if !is_revealed => sitting.choice = (sitting.choice + 1).min(Truth::ALL.len() - 1),
         Action::Up | Action::Left | Action::Down | Action::Right => {}
         Action::OpenLesson if is_revealed => {
-            return Some(learn::open_at(app, time, (&statement.lesson, statement.step)));
+            return Some(steps::open_at(app, time, (&statement.lesson, statement.step)));
         }
         Action::Confirm if is_revealed => next_statement(app, all.len()),
         Action::Confirm => {
@@ -151,13 +157,13 @@ fn statement(app: &mut App, time: &mut Timeline, action: Action) -> Option<Vec<C
 
 /// After the last one the answers are kept: of those after the lessons the first, since the right ones are known then.
 fn next_statement(app: &mut App, count: usize) {
-    let Some(sitting) = app.quiz.sitting.as_mut() else { return };
+    let Some(sitting) = app.learning.quiz.sitting.as_mut() else { return };
     (sitting.at, sitting.choice) = (sitting.at + 1, 0);
     if sitting.at < count {
         return;
     }
-    let sitting = app.quiz.sitting.take().unwrap_or_default();
-    let results = &mut app.quiz.results;
+    let sitting = app.learning.quiz.sitting.take().unwrap_or_default();
+    let results = &mut app.learning.quiz.results;
     let knows_answers = !results.after.is_empty();
     let again = "the right answers were on screen before, so these answers are not kept";
     match sitting.is_after {
@@ -166,28 +172,28 @@ fn next_statement(app: &mut App, count: usize) {
         true => results.after = sitting.answers,
         false => results.before = sitting.answers,
     }
-    app.quiz.stage = Stage::Home;
+    app.learning.quiz.stage = Stage::Home;
     keep(app);
 }
 
 fn finished(app: &mut App, time: &mut Timeline, action: Action) -> Option<Vec<Command>> {
-    let beliefs = app.quiz.results.quiz.last().map_or(Vec::new(), crate::quiz::Finished::beliefs);
+    let beliefs = app.learning.quiz.results.quiz.last().map_or(Vec::new(), Finished::beliefs);
     match action {
-        Action::Up => app.quiz.line = app.quiz.line.saturating_sub(1),
-        Action::Down => app.quiz.line = (app.quiz.line + 1).min(beliefs.len().saturating_sub(1)),
+        Action::Up => app.learning.quiz.line = app.learning.quiz.line.saturating_sub(1),
+        Action::Down => app.learning.quiz.line = (app.learning.quiz.line + 1).min(beliefs.len().saturating_sub(1)),
         Action::OpenLesson => {
-            return Some(match beliefs.get(app.quiz.line) {
-                Some((belief, _)) => learn::open_at(app, time, belief.lesson()),
+            return Some(match beliefs.get(app.learning.quiz.line) {
+                Some((belief, _)) => steps::open_at(app, time, belief.lesson()),
                 None => app.say("no wrong answer fits a belief"),
             });
         }
         Action::Save => {
-            let text = certificate(&app.quiz.results).unwrap_or_default();
+            let text = certificate(&app.learning.quiz.results).unwrap_or_default();
             let written = app.options.quiz.as_ref().map(|files| (files.write_certificate)(&text));
             let reply = written.unwrap_or_else(|| Err("files cannot be written from here".to_owned()));
             return Some(app.say(reply.unwrap_or_else(|error| error)));
         }
-        Action::Confirm | Action::Leave => app.quiz.stage = Stage::Home,
+        Action::Confirm | Action::Leave => app.learning.quiz.stage = Stage::Home,
         _ => return None,
     }
     done()

@@ -3,15 +3,16 @@
 //! Invariant: what has happened is shown from the past that is kept; only a recording can be asked for what has not
 //! played yet or is no longer kept.
 
-use crate::action::Action;
+use crate::app::clock::Clock;
+use crate::app::place::filter::has_reject;
 use crate::app::{App, Overlay};
-use crate::filter::has_reject;
-use crate::line_input::LineInput;
-use crate::selection::{round_at, rounds};
+use crate::input::action::Action;
+use crate::input::line_input::LineInput;
 use draftscope_protocol::{Command, Landmark};
+use draftscope_session::round_at::{round_at, rounds};
 use draftscope_session::{Stop, Timeline};
 
-use super::{navigation, time as clock};
+use super::time as clock;
 
 /// Number of parts of a turn that the keys step over.
 const PARTS: u64 = 20;
@@ -62,7 +63,7 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<
         }
         Action::ScrubForward => forward(app, time, part),
         _ => {
-            app.overlay = Some(Overlay::GoTo(LineInput::default()));
+            app.place.overlay = Some(Overlay::GoTo(LineInput::default()));
             Vec::new()
         }
     }
@@ -89,7 +90,7 @@ pub(super) fn go_to(app: &mut App, time: &mut Timeline, text: &str) -> Option<Ve
             to_time(app, time, start_us.saturating_add(after_us))
         }
         SeekTarget::Share(share) => {
-            let after_us = (length_us(app, time) as f64 * share) as u64;
+            let after_us = (length_us(&app.clock, time) as f64 * share) as u64;
             let at_us = time.origin_us().saturating_add(after_us);
             to_time(app, time, at_us)
         }
@@ -97,15 +98,15 @@ pub(super) fn go_to(app: &mut App, time: &mut Timeline, text: &str) -> Option<Ve
 }
 
 /// How long the run is, as far as known.
-fn length_us(app: &App, time: &Timeline) -> u64 {
+fn length_us(clock: &Clock, time: &Timeline) -> u64 {
     let recorded = time.live().header().and_then(|header| header.capabilities.ends_at_us);
-    let end_us = recorded.filter(|_| app.is_recording).unwrap_or_default().max(time.live().at_us());
+    let end_us = recorded.filter(|_| clock.is_recording).unwrap_or_default().max(time.live().at_us());
     end_us.saturating_sub(time.origin_us())
 }
 
 /// Whether a recording can be asked for more.
 fn has_more(app: &App) -> bool {
-    app.is_recording && app.aside.is_none() && !app.has_ended
+    app.clock.is_recording && app.learning.aside.is_none() && !app.requests.has_ended
 }
 
 /// Goes to a time of the run.
@@ -116,7 +117,7 @@ pub(super) fn to_time(app: &mut App, time: &mut Timeline, at_us: u64) -> Vec<Com
         Some(_) => clock::follow(app, time),
         None if has_more(app) && (is_ahead || !time.is_whole()) => {
             // the end itself, not the moment before it
-            let is_end = at_us >= time.origin_us().saturating_add(length_us(app, time));
+            let is_end = at_us >= time.origin_us().saturating_add(length_us(&app.clock, time));
             let mut commands = clock::follow(app, time);
             commands.push(Command::SkipTo { at_us: if is_end { u64::MAX } else { at_us } });
             commands
@@ -145,8 +146,8 @@ fn to_round(app: &mut App, time: &mut Timeline, round: u32) -> Vec<Command> {
     }
     let newest = rounds(time.live()).next_back().and_then(|at| round_at(time.live(), at)).map_or(0, |r| r.round);
     time.follow();
-    app.holds = false;
-    navigation::follow_live(app);
+    app.clock.holds = false;
+    app.place.follow_live();
     let again = (round <= newest).then_some(Command::SkipTo { at_us: 0 });
     again.into_iter().chain([Command::SkipToNext { landmark: Landmark::Round(round) }]).collect()
 }
@@ -156,14 +157,15 @@ pub(super) fn is_behind_all(app: &App, time: &Timeline) -> bool {
     let Some(from) = app.round_index(time.shown()) else {
         return has_more(app);
     };
-    let later = |at: &crate::selection::RoundAt| *at > from && round_at(time.shown(), *at).is_some_and(has_reject);
+    let later =
+        |at: &draftscope_session::round_at::RoundAt| *at > from && round_at(time.shown(), *at).is_some_and(has_reject);
     (time.is_past() || has_more(app)) && !rounds(time.shown()).any(|at| later(&at))
 }
 
 /// The next rejection after the shown moment: in the events so far, else in the recording.
 pub(super) fn reject(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     let from = app.round_index(time.shown());
-    let later = |at: &crate::selection::RoundAt| from.is_none_or(|from| *at > from);
+    let later = |at: &draftscope_session::round_at::RoundAt| from.is_none_or(|from| *at > from);
     let live = time.live();
     let found = rounds(live).filter(later).filter_map(|at| round_at(live, at)).find(|round| has_reject(round));
     match found.map(|round| round.round).and_then(|round| end_of(time, round)) {
@@ -178,9 +180,9 @@ pub(super) fn ask(app: &mut App, time: &mut Timeline, landmark: Landmark) -> Vec
         return app.say("there is none");
     }
     time.follow();
-    app.plays = false;
-    app.holds = false; // it holds where it finds one
-    navigation::follow_live(app);
+    app.clock.plays = false;
+    app.clock.holds = false; // it holds where it finds one
+    app.place.follow_live();
     vec![Command::SkipToNext { landmark }]
 }
 
@@ -200,8 +202,8 @@ pub(super) fn recording(app: &mut App, time: &mut Timeline, action: Action) -> V
         return app.say(format!("this is the {end} of {of} recordings"));
     };
     time.follow();
-    (app.plays, app.holds) = (false, false);
-    navigation::follow_live(app);
+    (app.clock.plays, app.clock.holds) = (false, false);
+    app.place.follow_live();
     vec![Command::PlayListed { number }]
 }
 

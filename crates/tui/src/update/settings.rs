@@ -1,14 +1,17 @@
 //! Settings: by a key of their own, and in the panel.
 
-use crate::action::Action;
 use crate::app::App;
-use crate::conversation::{self, Point};
-use crate::pace::Pace;
-use crate::page::Page;
-use crate::panel_row::PanelRow;
-use crate::setting_row::{SettingRow, neighbour};
-use draftscope_protocol::{Ability, Baseline, Command, DraftLenMode, DrafterKind, Lane, Rival, Settings};
+use crate::app::clock::pace::Pace;
+use crate::app::overlay::panel_row::PanelRow;
+use crate::app::overlay::setting_row::{SettingRow, neighbour};
+use crate::app::place::page::Page;
+use crate::app::talk::conversation::{self, Point};
+use crate::input::action::Action;
+use draftscope_protocol::{Ability, Baseline, Command, DrafterKind, Lane, Rival, Settings};
 use draftscope_session::{Session, Timeline};
+
+use super::sending::{refusal, unable};
+use super::time;
 
 /// Changes one setting, starting from the requested settings.
 pub(super) fn change(app: &mut App, session: &Session, action: Action) -> Vec<Command> {
@@ -17,7 +20,7 @@ pub(super) fn change(app: &mut App, session: &Session, action: Action) -> Vec<Co
         Action::DraftLenDown => (SettingRow::DraftLen, false),
         Action::TemperatureUp => (SettingRow::Temperature, true),
         Action::TemperatureDown => (SettingRow::Temperature, false),
-        Action::DialUp | Action::DialDown if app.settings(session).drafter != DrafterKind::Dial => {
+        Action::DialUp | Action::DialDown if app.requests.settings(session).drafter != DrafterKind::Dial => {
             return take_dial(app, session);
         }
         Action::DialUp => (SettingRow::Dial, true),
@@ -28,25 +31,25 @@ pub(super) fn change(app: &mut App, session: &Session, action: Action) -> Vec<Co
     let commands = turn(app, session, setting, up);
     if let [Command::SetBaseline { .. }] = commands[..] {
         // a panel on the screen shows it already
-        app.toast = Some(format!("{}: {}", setting.name(), setting.value(&app.settings(session))));
+        app.toast = Some(format!("{}: {}", setting.name(), setting.value(&app.requests.settings(session))));
     }
     commands
 }
 
 /// Makes the dial the drafter.
 fn take_dial(app: &mut App, session: &Session) -> Vec<Command> {
-    if let Some(refusal) = super::refusal(session) {
+    if let Some(refusal) = refusal(session) {
         return app.say(refusal);
     }
-    if let Some(why) = super::unable(session, SettingRow::Drafter.needs()) {
+    if let Some(why) = unable(session, SettingRow::Drafter.needs()) {
         app.toast = Some(why);
         return Vec::new();
     }
     if !drafters(session).contains(&DrafterKind::Dial) {
         return app.say("this engine has no dial");
     }
-    let settings = Settings { drafter: DrafterKind::Dial, ..app.settings(session) };
-    want(app, session, settings);
+    let settings = Settings { drafter: DrafterKind::Dial, ..app.requests.settings(session) };
+    app.requests.want(session, settings);
     let (up, down, back) = (app.key(Action::DialUp), app.key(Action::DialDown), app.key(Action::Settings));
     let value = SettingRow::Dial.value(&settings);
     app.toast = Some(format!(
@@ -59,11 +62,11 @@ fn take_dial(app: &mut App, session: &Session) -> Vec<Command> {
 /// comparison; a second call ends the race.
 pub(super) fn hold_against(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     let session = time.live();
-    let dead = session.failure().is_some() || app.lost.is_some();
-    if let Some(refusal) = super::refusal(session).or(dead.then_some("the engine has stopped; quit and start again")) {
+    let dead = session.failure().is_some() || app.requests.lost.is_some();
+    if let Some(refusal) = refusal(session).or(dead.then_some("the engine has stopped; quit and start again")) {
         return app.say(refusal);
     }
-    let mut settings = app.settings(session);
+    let mut settings = app.requests.settings(session);
     if settings.drafter == DrafterKind::Human {
         return app.say("nobody is asked for drafts in a race: choose another drafter first");
     }
@@ -71,7 +74,7 @@ pub(super) fn hold_against(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     let rival = Some(Rival { rule: other, ..Rival::like(&settings) });
     let ends = settings.rival.map(|now| Rival { draft_len: settings.draft_len, ..now }) == rival;
     settings.rival = rival.filter(|_| !ends);
-    want(app, session, settings);
+    app.requests.want(session, settings);
     let mut commands = vec![Command::SetRival { rival: settings.rival }];
     if ends {
         app.toast = Some(format!("{other} races no longer"));
@@ -82,7 +85,7 @@ pub(super) fn hold_against(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     app.go_to(Page::Compare);
     let when = match again {
         Some(prompt) => {
-            commands.extend(super::time::branch(app, time, prompt));
+            commands.extend(time::branch(app, time, prompt));
             format!("the newest prompt is answered again; {} returns", app.key(Action::ReturnBranch))
         }
         None => "from the next prompt on".to_owned(),
@@ -103,10 +106,10 @@ pub(super) fn turn_row(app: &mut App, session: &Session, row: PanelRow, up: bool
         PanelRow::Run(setting) => return turn(app, session, setting, up),
         PanelRow::Experts => {}
         PanelRow::Theme => app.turn_theme(up),
-        PanelRow::Autosave => app.autosave = !app.autosave,
+        PanelRow::Autosave => app.leaving.autosave = !app.leaving.autosave,
         PanelRow::Pace => {
-            let pace = neighbour(&Pace::CHOICES, app.pace, up);
-            return super::time::set_pace(app, session, pace);
+            let pace = neighbour(&Pace::CHOICES, app.clock.pace, up);
+            return time::set_pace(app, session, pace);
         }
     }
     Vec::new()
@@ -114,29 +117,29 @@ pub(super) fn turn_row(app: &mut App, session: &Session, row: PanelRow, up: bool
 
 /// Changes one setting.
 pub(super) fn turn(app: &mut App, session: &Session, setting: SettingRow, up: bool) -> Vec<Command> {
-    if let Some(refusal) = super::refusal(session) {
+    if let Some(refusal) = refusal(session) {
         return app.say(refusal);
     }
-    if let Some(why) = super::unable(session, setting.needs()) {
+    if let Some(why) = unable(session, setting.needs()) {
         app.toast = Some(why);
         return Vec::new();
     }
-    let mut settings = app.settings(session);
+    let mut settings = app.requests.settings(session);
     let command = setting.turn(&mut settings, up, &drafters(session));
-    want(app, session, settings);
+    app.requests.want(session, settings);
     vec![command]
 }
 
 /// Changes the rival: row 0 switches it on and off, the others are its settings.
 pub(super) fn oppose(app: &mut App, session: &Session, row: usize, up: bool) -> Vec<Command> {
-    if let Some(refusal) = super::refusal(session) {
+    if let Some(refusal) = refusal(session) {
         return app.say(refusal);
     }
-    if let Some(why) = super::unable(session, Ability::Compare) {
+    if let Some(why) = unable(session, Ability::Compare) {
         app.toast = Some(why);
         return Vec::new();
     }
-    let mut settings = app.settings(session);
+    let mut settings = app.requests.settings(session);
     let setting = row.checked_sub(1).and_then(|row| SettingRow::RIVAL.get(row));
     settings.rival = match (setting, settings.rival) {
         (None, Some(_)) => None,
@@ -149,23 +152,19 @@ pub(super) fn oppose(app: &mut App, session: &Session, row: usize, up: bool) -> 
             Some(Rival::like(&own))
         }
     };
-    want(app, session, settings);
+    app.requests.want(session, settings);
     vec![Command::SetRival { rival: settings.rival }]
-}
-
-pub(super) fn want(app: &mut App, session: &Session, settings: Settings) {
-    app.wanted = Some((*session.settings(), settings));
 }
 
 /// Asks for the plain lane to run to its end while the split view is on show, unless it does.
 pub(super) fn race(app: &mut App, session: &Session) -> Vec<Command> {
-    let mut settings = app.settings(session);
+    let mut settings = app.requests.settings(session);
     if settings.baseline == Baseline::Race {
         return Vec::new();
     }
-    app.before_race = Some(settings.baseline);
+    app.requests.before_race = Some(settings.baseline);
     settings.baseline = Baseline::Race;
-    want(app, session, settings);
+    app.requests.want(session, settings);
     app.toast = Some(format!(
         "the race is on: plain decoding answers every prompt, too, to its end; {} ends the race",
         app.key(Action::ToggleSplit)
@@ -175,74 +174,13 @@ pub(super) fn race(app: &mut App, session: &Session) -> Vec<Command> {
 
 /// Has plain decoding measured as it was before the race, unless somebody has set something else since.
 pub(super) fn end_race(app: &mut App, session: &Session) -> Vec<Command> {
-    let mut settings = app.settings(session);
-    let Some(baseline) = app.before_race.take().filter(|_| settings.baseline == Baseline::Race) else {
+    let mut settings = app.requests.settings(session);
+    let Some(baseline) = app.requests.before_race.take().filter(|_| settings.baseline == Baseline::Race) else {
         return Vec::new();
     };
     settings.baseline = baseline;
-    want(app, session, settings);
+    app.requests.want(session, settings);
     let how = SettingRow::Baseline.value(&settings);
     app.toast = Some(format!("the race is over; {}: {how}, as before", SettingRow::Baseline.name()));
     vec![Command::SetBaseline { baseline }]
-}
-
-/// Sets back what was set for a while (the settings before, and those then), unless somebody has set something
-/// since; none where there is nothing to set back.
-pub(super) fn give_back(app: &mut App, live: &Session, lent: (Settings, Settings)) -> Option<Vec<Command>> {
-    let (now, (before, lent)) = (app.settings(live), lent);
-    if owned(&now) != owned(&lent) || owned(&now) == owned(&before) {
-        return None;
-    }
-    let wanted = Settings {
-        draft_len: before.draft_len,
-        draft_len_mode: before.draft_len_mode,
-        drafter: before.drafter,
-        drafting: before.drafting,
-        rule: before.rule,
-        leniency: before.leniency,
-        sampling: before.sampling,
-        max_tokens: before.max_tokens,
-        baseline: before.baseline,
-        rival: before.rival,
-        ..now
-    };
-    want(app, live, wanted);
-    Some(set(&wanted))
-}
-
-/// What a lesson or a branch sets.
-fn owned(settings: &Settings) -> impl PartialEq + use<> {
-    let Settings {
-        draft_len,
-        draft_len_mode,
-        drafter,
-        drafting,
-        rule,
-        leniency,
-        sampling,
-        max_tokens,
-        baseline,
-        rival,
-        ..
-    } = *settings;
-    (draft_len, draft_len_mode, drafter, drafting, rule, leniency, sampling, max_tokens, baseline, rival)
-}
-
-/// The commands for that.
-pub(super) fn set(settings: &Settings) -> Vec<Command> {
-    let draft_len = match settings.draft_len_mode {
-        DraftLenMode::Fixed => Command::SetDraftLen { draft_len: settings.draft_len },
-        DraftLenMode::Auto => Command::SetAutoDraftLen,
-    };
-    vec![
-        draft_len,
-        Command::SetRule { rule: settings.rule },
-        Command::SetLeniency { leniency: settings.leniency },
-        Command::SetDrafter { drafter: settings.drafter },
-        Command::SetDrafting { drafting: settings.drafting },
-        Command::SetSampling { sampling: settings.sampling },
-        Command::SetMaxTokens { max_tokens: settings.max_tokens },
-        Command::SetBaseline { baseline: settings.baseline },
-        Command::SetRival { rival: settings.rival },
-    ]
 }

@@ -5,16 +5,18 @@
 
 use std::time::Duration;
 
-use crate::action::Action;
 use crate::app::App;
-use crate::conversation::{self, Point};
-use crate::pace::Pace;
-use crate::pacing::round_number;
-use crate::selection::{newest_token, round_at, rounds};
+use crate::app::clock::pace::Pace;
+use crate::app::clock::pacing::round_number;
+use crate::app::requests::Requests;
+use crate::app::talk::conversation::{self, Point};
+use crate::input::action::Action;
 use draftscope_protocol::{Command, Lane};
+use draftscope_session::round_at::{newest_token, round_at, rounds};
 use draftscope_session::{Moment, Phase, Round, Session, Stop, Timeline, Turn};
 
-use super::{can_generate, cannot_send, navigation, settings, tour, watch};
+use super::sending::{can_generate, cannot_send, watch};
+use super::{tour, wanted};
 
 pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command> {
     match action {
@@ -38,19 +40,19 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<
 }
 
 fn pause(app: &mut App, time: &Timeline) -> Vec<Command> {
-    app.lesson.holds = false; // from here on it is the user's
+    app.learning.study.holds = false; // from here on it is the user's
     if time.is_past() || app.is_paced(time.live()) {
-        app.plays = !app.plays;
+        app.clock.plays = !app.clock.plays;
         // the phase that a slow pace has yet to run is not taken
-        return if app.plays || time.is_past() { Vec::new() } else { vec![Command::Pause] };
+        return if app.clock.plays || time.is_past() { Vec::new() } else { vec![Command::Pause] };
     }
-    app.holds = false;
-    let held = app.pending.is_held(time.live());
+    app.clock.holds = false;
+    let held = app.requests.pending.is_held(time.live());
     when_running(app, time.live(), if held { Command::Resume } else { Command::Pause })
 }
 
 fn step(app: &mut App, time: &mut Timeline, stop: Stop) -> Vec<Command> {
-    app.plays = false;
+    app.clock.plays = false;
     if time.is_past() {
         forward(time, stop);
         return Vec::new();
@@ -67,7 +69,7 @@ fn forward(time: &mut Timeline, stop: Stop) {
 }
 
 fn when_running(app: &mut App, session: &Session, command: Command) -> Vec<Command> {
-    if app.shows_recording() {
+    if app.learning.shows_recording() {
         let back = app.key(Action::BackRound);
         app.toast = Some(format!("this is the end of the lesson's recording; {back} goes back"));
         return Vec::new();
@@ -84,14 +86,14 @@ pub(super) fn back(app: &mut App, time: &mut Timeline, to: Option<u64>) -> Vec<C
 }
 
 fn back_to(app: &mut App, time: &mut Timeline, to: Option<Moment>) -> Vec<Command> {
-    let is_paced = app.plays && !time.is_past();
-    app.plays = false;
+    let is_paced = app.clock.plays && !time.is_past();
+    app.clock.plays = false;
     let Some(to) = to else {
         return app.say("this is the beginning");
     };
     time.go_to(to);
-    navigation::follow_live(app);
-    app.holds |= is_paced; // nothing drives the engine from here on
+    app.place.follow_live();
+    app.clock.holds |= is_paced; // nothing drives the engine from here on
     hold(app, time.live())
 }
 
@@ -99,17 +101,17 @@ fn back_to(app: &mut App, time: &mut Timeline, to: Option<Moment>) -> Vec<Comman
 fn token(app: &mut App, time: &mut Timeline, to: Option<Moment>) -> Vec<Command> {
     let commands = back_to(app, time, to);
     if let Some((at, cell)) = newest_token(time.shown()).filter(|_| time.is_past()) {
-        navigation::choose(app, at, Some(cell));
+        app.place.select(at, Some(cell));
     }
     commands
 }
 
 fn hold(app: &mut App, live: &Session) -> Vec<Command> {
-    let works = app.is_busy(live) || (app.is_recording && !app.has_ended);
-    if !works || app.shows_recording() || app.pending.is_held(live) || app.holds {
+    let works = app.is_busy(live) || (app.clock.is_recording && !app.requests.has_ended);
+    if !works || app.learning.shows_recording() || app.requests.pending.is_held(live) || app.clock.holds {
         return Vec::new();
     }
-    app.holds = true;
+    app.clock.holds = true;
     vec![Command::Pause]
 }
 
@@ -125,13 +127,13 @@ fn here(app: &mut App, time: &mut Timeline) -> Vec<Command> {
 /// Returns to the present; an engine that was paused for looking at the past resumes at its pace.
 pub(super) fn follow(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     let was_past = time.is_past();
-    app.replay = None;
+    app.clock.replay = None;
     time.follow();
-    navigation::follow_live(app);
-    let released = std::mem::take(&mut app.holds);
+    app.place.follow_live();
+    let released = std::mem::take(&mut app.clock.holds);
     let slow = app.is_paced(time.live());
     if was_past {
-        app.plays = released && slow;
+        app.clock.plays = released && slow;
     }
     if released && !slow { vec![Command::Resume] } else { Vec::new() }
 }
@@ -139,7 +141,7 @@ pub(super) fn follow(app: &mut App, time: &mut Timeline) -> Vec<Command> {
 /// Plays the turn on show from the end of its prompt, slowly enough to read along.
 fn replay(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     let shown = time.shown();
-    let turn = app.selected.and_then(|at| shown.turns().get(at.turn)).or_else(|| shown.turn());
+    let turn = app.place.selected.and_then(|at| shown.turns().get(at.turn)).or_else(|| shown.turn());
     let Some(turn) = turn.filter(|turn| !turn.answer(Lane::Speculative).rounds.is_empty()) else {
         return app.say("there is no answer to play again yet");
     };
@@ -147,27 +149,27 @@ fn replay(app: &mut App, time: &mut Timeline) -> Vec<Command> {
         return app.say("the beginning of that answer is no longer kept");
     };
     let commands = back(app, time, Some(start));
-    (app.plays, app.replay) = (true, Some(Pace::SLOW));
+    (app.clock.plays, app.clock.replay) = (true, Some(Pace::SLOW));
     commands
 }
 
 fn change_pace(app: &mut App, time: &Timeline, faster: bool) -> Vec<Command> {
     let live = time.live();
-    if let Some(pace) = app.replay.filter(|_| time.is_past()) {
+    if let Some(pace) = app.clock.replay.filter(|_| time.is_past()) {
         let pace = if faster { pace.faster() } else { pace.slower(1) };
-        app.replay = Some(pace);
+        app.clock.replay = Some(pace);
         return app.say(format!("pace of the replay: {}", pace.name(1)));
     }
-    if app.is_recording {
-        app.playback.turn(faster);
-        app.toast = Some(format!("speed: {}×", app.playback.speed));
-        if app.shows_recording() {
+    if app.clock.is_recording {
+        app.clock.playback.turn(faster);
+        app.toast = Some(format!("speed: {}×", app.clock.playback.speed));
+        if app.learning.shows_recording() {
             return Vec::new();
         }
-        return vec![Command::SetSpeed { speed: app.playback.speed }];
+        return vec![Command::SetSpeed { speed: app.clock.playback.speed }];
     }
     let round = round_number(live);
-    let pace = if faster { app.pace.faster() } else { app.pace.slower(round) };
+    let pace = if faster { app.clock.pace.faster() } else { app.clock.pace.slower(round) };
     // a waiting answer shows its pace itself
     let is_shown = !pace.is_full() && app.is_busy(live);
     app.toast = (!is_shown).then(|| format!("pace: {}", pace.name(round)));
@@ -176,12 +178,16 @@ fn change_pace(app: &mut App, time: &Timeline, faster: bool) -> Vec<Command> {
 
 /// Sets another pace; an answer in progress continues at it.
 pub(super) fn set_pace(app: &mut App, live: &Session, pace: Pace) -> Vec<Command> {
-    let was_full = app.pace.is_full();
-    app.pace = pace;
-    if was_full && !app.pace.is_full() && app.is_busy(live) && !app.pending.is_held(live) {
-        app.plays = true;
+    let was_full = app.clock.pace.is_full();
+    app.clock.pace = pace;
+    if was_full && !app.clock.pace.is_full() && app.is_busy(live) && !app.requests.pending.is_held(live) {
+        app.clock.plays = true;
     }
-    if !was_full && app.pace.is_full() && std::mem::take(&mut app.plays) && app.pending.is_held(live) {
+    if !was_full
+        && app.clock.pace.is_full()
+        && std::mem::take(&mut app.clock.plays)
+        && app.requests.pending.is_held(live)
+    {
         return vec![Command::Resume];
     }
     Vec::new()
@@ -191,37 +197,36 @@ pub(super) fn set_pace(app: &mut App, live: &Session, pace: Pace) -> Vec<Command
 const LOADING: Duration = Duration::from_millis(100);
 
 /// Whether the models are loading.
-fn is_loading(app: &App, time: &Timeline) -> bool {
-    let live = time.live();
-    live.header().is_none() && live.failure().is_none() && app.lost.is_none() && !app.has_ended
+fn is_loading(requests: &Requests, live: &Session) -> bool {
+    live.header().is_none() && live.failure().is_none() && requests.lost.is_none() && !requests.has_ended
 }
 
 /// How long until time advances by a phase; `None` if it does not advance by ticks.
 pub(crate) fn next_tick(app: &App, time: &Timeline) -> Option<Duration> {
-    if app.tour.is_some() || is_loading(app, time) {
-        return Some(if app.tour.is_some() { tour::TICK } else { LOADING });
+    if app.clock.tour.is_some() || is_loading(&app.requests, time.live()) {
+        return Some(if app.clock.tour.is_some() { tour::TICK } else { LOADING });
     }
-    if !app.plays {
+    if !app.clock.plays {
         return None;
     }
     if time.is_past() {
         let recorded = Duration::from_micros(time.gap_us(Stop::Phase));
         let gap = |pace: Pace| pace.gap(app.steps(time.shown()), recorded);
-        return Some(match app.replay {
+        return Some(match app.clock.replay {
             Some(pace) => gap(pace),
-            None if app.is_recording => app.playback.gap(recorded),
-            None => gap(app.pace),
+            None if app.clock.is_recording => app.clock.playback.gap(recorded),
+            None => gap(app.clock.pace),
         });
     }
     if app.ramp_is_over(time.live()) {
         return Some(Duration::ZERO);
     }
-    app.is_paced(time.live()).then(|| app.pace.gap(app.steps(time.live()), Duration::ZERO))
+    app.is_paced(time.live()).then(|| app.clock.pace.gap(app.steps(time.live()), Duration::ZERO))
 }
 
 /// Advances by a phase.
 pub(crate) fn tick(app: &mut App, time: &mut Timeline) -> Vec<Command> {
-    if app.tour.is_some() || is_loading(app, time) {
+    if app.clock.tour.is_some() || is_loading(&app.requests, time.live()) {
         tour::tick(app, time);
         return Vec::new();
     }
@@ -233,22 +238,22 @@ pub(crate) fn tick(app: &mut App, time: &mut Timeline) -> Vec<Command> {
         return Vec::new();
     }
     // the recording has caught up with the present
-    app.replay = None;
+    app.clock.replay = None;
     let slow = app.is_paced(time.live());
-    let released = std::mem::take(&mut app.holds) && !slow;
-    app.plays = slow;
+    let released = std::mem::take(&mut app.clock.holds) && !slow;
+    app.clock.plays = slow;
     if released { vec![Command::Resume] } else { Vec::new() }
 }
 
 /// The next step of an answer at a pace.
 fn step_live(app: &mut App, live: &Session) -> Vec<Command> {
     if app.ramp_is_over(live) {
-        (app.pace, app.plays) = (Pace::Full, false);
+        (app.clock.pace, app.clock.plays) = (Pace::Full, false);
         return vec![Command::Resume];
     }
     // a prompt's passes, and a drafting person, take longer than the pace
-    let has_begun = !app.is_awaiting(live) && live.phase(Lane::Speculative) != Phase::Prefilling;
-    if !has_begun || app.pending.awaits_phase() || app.unveil(live) {
+    let has_begun = !app.requests.is_awaiting(live) && live.phase(Lane::Speculative) != Phase::Prefilling;
+    if !has_begun || app.requests.pending.awaits_phase() || app.unveil(live) {
         return Vec::new();
     }
     vec![Command::StepPhase]
@@ -274,7 +279,7 @@ pub(super) fn continue_here(app: &mut App, time: &mut Timeline) -> Vec<Command> 
 }
 
 fn committed_round<'a>(app: &App, session: &'a Session) -> Option<(&'a Turn, &'a Round)> {
-    let at = match app.selected {
+    let at = match app.place.selected {
         Some(_) => app.round_index(session)?,
         None => rounds(session).rfind(|at| round_at(session, *at).is_some_and(|round| round.is_complete))?,
     };
@@ -286,27 +291,27 @@ fn committed_round<'a>(app: &App, session: &'a Session) -> Option<(&'a Turn, &'a
 pub(super) fn return_branch(app: &mut App, time: &Timeline) -> Vec<Command> {
     let turns = time.shown().turns();
     let left = |(index, turn): (usize, &Turn)| {
-        turn.branch.is_some() && !app.abandoned.contains(&turn.number) && !app.resumed.contains(&index)
+        turn.branch.is_some() && !app.talk.abandoned.contains(&turn.number) && !app.talk.resumed.contains(&index)
     };
     let found = turns.iter().enumerate().rev().find(|place| left(*place)).map(|(index, _)| index);
     let Some((index, branch)) = found.map(|index| (index, &turns[index])) else {
         app.toast = Some(format!("there is no branch to return from; {} makes one", app.key(Action::ContinueHere)));
         return Vec::new();
     };
-    app.abandoned.insert(branch.number);
+    app.talk.abandoned.insert(branch.number);
     let left = branch.branch.map_or(0, |b| b.turn);
     app.toast = Some(format!("the conversation goes on from turn {left} again"));
     let live = time.live();
     let is_under_way = app.is_busy(live) && live.turn().is_some_and(|turn| turn.number == branch.number);
     let mut commands = Vec::new();
     if is_under_way && can_generate(live) {
-        app.plays = false;
+        app.clock.plays = false;
         commands.push(Command::Stop);
     }
-    if !app.shows_recording()
-        && let Some(lent) = app.lent.remove(&index)
+    if !app.learning.shows_recording()
+        && let Some(lent) = app.talk.lent.remove(&index)
     {
-        commands.extend(settings::give_back(app, live, lent).unwrap_or_default());
+        commands.extend(wanted::give_back(app, live, lent).unwrap_or_default());
     }
     commands.extend(resume(app, live, index, is_under_way));
     commands
@@ -314,38 +319,38 @@ pub(super) fn return_branch(app: &mut App, time: &Timeline) -> Vec<Command> {
 
 /// Lets the answer continue that the branch at this index ended; `stops` says that the branch ends only now.
 fn resume(app: &mut App, live: &Session, branch: usize, stops: bool) -> Vec<Command> {
-    let ended = app.ended.remove(&branch).filter(|_| !app.shows_recording() && can_generate(live));
+    let ended = app.talk.ended.remove(&branch).filter(|_| !app.learning.shows_recording() && can_generate(live));
     let turn = ended.and_then(|number| live.turns().iter().find(|turn| turn.number == number));
     let Some(turn) = turn.filter(|_| stops || cannot_send(app, live).is_none()) else {
         return Vec::new();
     };
     let kept = turn.answer(Lane::Speculative).tokens.len();
     let prompt = conversation::branch(&Point { kept, ..Point::of(turn) });
-    let is_paused = !stops && app.pending.is_held(live);
-    app.resumed.insert(live.turns().len());
+    let is_paused = !stops && app.requests.pending.is_held(live);
+    app.talk.resumed.insert(live.turns().len());
     watch(app, live);
-    app.await_answer(live, turn.typed.clone());
+    app.requests.await_answer(live, turn.typed.clone());
     app.toast = Some(format!("turn {} is back and goes on where it was ended", turn.number));
     let generate = Command::Generate { prompt };
-    if is_paused && !app.plays { vec![Command::Resume, generate] } else { vec![generate] }
+    if is_paused && !app.clock.plays { vec![Command::Resume, generate] } else { vec![generate] }
 }
 
 /// Sends a branch, unless nothing can be sent.
 pub(super) fn branch(app: &mut App, time: &mut Timeline, prompt: draftscope_protocol::Prompt) -> Vec<Command> {
     // a paused answer can be left: it stops there
     let live = time.live();
-    let stops = app.is_busy(live) && can_generate(live) && !app.is_awaiting(live);
+    let stops = app.is_busy(live) && can_generate(live) && !app.requests.is_awaiting(live);
     if let Some(refusal) = cannot_send(app, live).filter(|_| !stops) {
         return app.say(refusal);
     }
     time.follow();
     watch(app, time.live());
-    app.await_answer(time.live(), prompt.typed().to_owned());
+    app.requests.await_answer(time.live(), prompt.typed().to_owned());
     let back = app.key(Action::ReturnBranch);
     app.toast = Some(format!("a branch: the answer goes on from here; {back} returns"));
     if let Some(turn) = time.live().turn().filter(|_| stops) {
         let number = turn.number;
-        app.ended.insert(time.live().turns().len(), number);
+        app.talk.ended.insert(time.live().turns().len(), number);
         app.toast = Some(format!("a branch: turn {number} has ended for it; {back} brings that back, and it goes on"));
     }
     let generate = Command::Generate { prompt };

@@ -9,98 +9,45 @@
 //! ```
 //!
 //! Invariant: drawing changes nothing; measurements of a frame (how far one can scroll, what is under the mouse) go
-//! back to the caller as a [`HitMap`]. Any size from 1×1 up draws without panic. One file per panel; `layout.rs` places
-//! them.
+//! back to the caller as a [`HitMap`]. Any size from 1×1 up draws without panic. A room a page and one file a panel;
+//! `layout.rs` places them.
 
-mod accepted;
-mod agreement;
-mod aligned;
-mod aligned_layout;
-mod answer_summary;
-mod calibration;
-mod context;
-mod costs;
-mod diff;
-mod distributions;
-mod exports;
-mod fleet;
-mod fleet_detail;
-mod footer;
-mod grammar;
-mod help;
-mod hero;
-mod input_line;
-mod ladder;
-mod ladder_grid;
-mod ladder_row;
-mod lane_title;
-mod lattice;
+mod bars;
+mod chat;
+mod compare;
+mod inspect;
 mod layout;
-mod lesson;
-mod loop_lines;
-mod memory;
-mod numbers;
-mod pacing;
-mod palette;
+mod learn;
+mod other_screens;
+mod overlays;
 mod panel;
-mod per_round;
-mod plain_text;
-mod player;
-mod positions;
+mod panes;
 mod prelude;
-mod presenter;
-mod presenter_boxes;
-mod prompt;
-mod quit;
-mod quiz;
-mod quiz_item;
-mod rival;
-mod round;
-mod round_scale;
+mod rounds;
 mod screen;
 mod screens;
-mod search;
-mod sent_prompt;
-mod settings;
-mod speed_page;
-mod speed_summary;
-mod speedup;
-mod status;
-mod table;
-mod tabs;
-mod themes;
-mod time;
-mod times;
-mod token_cell;
-mod token_text;
-mod tour;
-mod transcript;
-mod transcript_blocks;
-mod transcript_cache;
-mod transcript_layout;
-mod tree;
+mod speed;
 mod values;
-mod welcome;
-mod what_if;
-mod why;
-mod worths;
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 
 use draftscope_session::Timeline;
 
-use super::app::{App, Overlay};
-use super::hit_map::HitMap;
-use super::keymap::Context;
-use super::plain_glyphs;
-use super::theme::{Role, Theme};
+use crate::app::place::hit_map::HitMap;
+use crate::app::{App, Overlay};
+use crate::input::keymap::Context;
+use crate::look::theme::{Role, Theme};
+use crate::terminal::plain_glyphs;
 
-pub(super) use diff::render as diff;
-pub(super) use fleet::render as fleet;
+use bars::{footer, input_line, player, search, status, tabs, time};
+use chat::transcript_cache::TranscriptCache;
+use learn::lesson;
+pub(super) use other_screens::diff::render as diff;
+pub(super) use other_screens::fleet::render as fleet;
+use overlays::{exports, help, palette, quit, rival, sent_prompt, settings, themes, tour, what_if, why};
 pub use screen::MIN_SIZE;
 use screen::Screen;
-use transcript_cache::TranscriptCache;
 
 /// Draws frames, and caches transcript lines that cannot change.
 #[derive(Default)]
@@ -113,7 +60,7 @@ impl View {
     pub fn draw(&self, time: &Timeline, app: &App, theme: &Theme, frame: &mut Frame) -> HitMap {
         let screen = Screen { time, session: time.shown(), app, theme, lines: &self.lines };
         let area = frame.area();
-        let mut hit_map = HitMap { hits: Vec::new(), ..app.hit_map };
+        let mut hit_map = HitMap { hits: Vec::new(), ..app.place.hit_map };
         frame.buffer_mut().set_style(area, theme[Role::Text]);
         if area.width < MIN_SIZE.0 || area.height < MIN_SIZE.1 {
             screens::too_small(screen, area, frame);
@@ -144,7 +91,7 @@ impl View {
         let area = frame.area();
         frame.buffer_mut().set_style(area, screen.theme[Role::Text]);
         let sides = lesson::pictured(screen, area);
-        sides.into_iter().for_each(|side| layout::learn_panel(screen, side, frame, &mut HitMap::default()));
+        sides.into_iter().for_each(|side| panes::learn_panel(screen, side, frame, &mut HitMap::default()));
     }
 
     fn screen<'a>(&'a self, time: &'a Timeline, app: &'a App) -> Screen<'a> {
@@ -155,16 +102,16 @@ impl View {
 fn main(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     let [status, tabs, body, time, footer] = Layout::vertical([
         Constraint::Length(1),
-        Constraint::Length(u16::from(area.height >= 22 && !screen.app.presents)),
+        Constraint::Length(u16::from(area.height >= 22 && !screen.app.place.presents)),
         Constraint::Min(3),
-        Constraint::Length(u16::from(screen.time.is_past() || screen.app.is_recording)),
+        Constraint::Length(u16::from(screen.time.is_past() || screen.app.clock.is_recording)),
         Constraint::Length(footer::height(screen, area)),
     ])
     .areas(area);
     status::render(screen, status, frame);
     tabs::render(screen, tabs, frame, hit_map);
     layout::render(screen, body, frame, hit_map);
-    if screen.app.is_recording {
+    if screen.app.clock.is_recording {
         player::render(screen, time, frame, hit_map);
     } else {
         time::render(screen, time, frame, hit_map);
@@ -173,7 +120,7 @@ fn main(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
 }
 
 fn overlay(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
-    match &screen.app.overlay {
+    match &screen.app.place.overlay {
         None => {}
         Some(Overlay::Help(help)) => hit_map.help_max = help::render(screen, (Context::Browse, help), area, frame),
         Some(Overlay::Palette(entry)) => palette::render(screen, entry, area, frame),

@@ -2,12 +2,14 @@
 //!
 //! Invariant: nothing is cut off unseen. A title, a line and a text that do not fit end in `…`.
 
+use ratatui::Frame;
 use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::text::Line;
 use ratatui::widgets::{Block, Borders, Padding, Paragraph};
 
 use crate::widgets::cell::{cut_line, cut_lines};
-
-use super::prelude::*;
 
 /// Titles and looks of a panel.
 pub(super) struct Panel {

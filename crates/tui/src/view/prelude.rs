@@ -6,12 +6,12 @@ pub(super) use ratatui::style::{Modifier, Style};
 pub(super) use ratatui::text::{Line, Span};
 pub(super) use unicode_width::UnicodeWidthStr;
 
-pub(super) use crate::action::Action;
-pub(super) use crate::fate;
-pub(super) use crate::hit_map::{HitMap, Target};
-pub(super) use crate::keymap::Context;
-pub(super) use crate::page::Page;
-pub(super) use crate::theme::Role;
+pub(super) use crate::app::place::hit_map::{HitMap, Target};
+pub(super) use crate::app::place::page::Page;
+pub(super) use crate::input::action::Action;
+pub(super) use crate::input::keymap::Context;
+pub(super) use crate::look::fate;
+pub(super) use crate::look::theme::Role;
 pub(super) use crate::widgets::bars::bar;
 pub(super) use crate::widgets::cell::{cut, fit, undecorated};
 pub(super) use crate::widgets::flow::{Flow, wrapped};

@@ -6,17 +6,17 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Clear;
 
-use crate::action::Action;
 use crate::app::App;
-use crate::display::{DisplayMode, Marks};
-use crate::keymap::Context;
-use crate::theme::{Role, Theme};
+use crate::input::action::Action;
+use crate::input::keymap::Context;
+use crate::look::display::{DisplayMode, Marks};
+use crate::look::theme::{Role, Theme};
 use crate::widgets::cell::cut;
 use draftscope_protocol::{EngineInfo, Lane};
 use draftscope_session::{PassId, Round, Session, Timeline, Turn};
 
 use super::panel::{Panel, boxed};
-use super::transcript_cache::TranscriptCache;
+use crate::view::chat::transcript_cache::TranscriptCache;
 
 /// Columns and rows; below this size the screen only says that it is too small.
 pub const MIN_SIZE: (u16, u16) = (60, 16);
@@ -36,7 +36,7 @@ pub(super) struct Screen<'a> {
 impl<'a> Screen<'a> {
     /// The shown turn: that of the selected round, else the newest.
     pub(super) fn turn(&self) -> Option<&'a Turn> {
-        let selected = self.app.selected.and_then(|at| self.session.turns().get(at.turn));
+        let selected = self.app.place.selected.and_then(|at| self.session.turns().get(at.turn));
         selected.or_else(|| self.session.turn().filter(|_| !self.app.begins_anew(self.session)))
     }
 
@@ -69,7 +69,7 @@ impl<'a> Screen<'a> {
 
     /// What the shown turn shows of discarded drafts.
     pub(super) fn display(&self) -> DisplayMode {
-        self.turn().map_or_else(|| self.app.display.unwrap_or_default(), |turn| self.display_of(turn))
+        self.turn().map_or_else(|| self.app.place.display.unwrap_or_default(), |turn| self.display_of(turn))
     }
 
     /// What a turn shows of them.
@@ -79,7 +79,7 @@ impl<'a> Screen<'a> {
 
     /// Smallest width at which the Chat page has plots, and the tree of the shown round, beside the answer.
     pub(super) fn plots_from(&self) -> u16 {
-        if self.app.split { 110 } else { 76 }
+        if self.app.place.split { 110 } else { 76 }
     }
 
     /// The effects of keys in a context, by the first key in the keymap: "↑↓ choose · Esc closes".

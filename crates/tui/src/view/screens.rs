@@ -5,9 +5,9 @@
 use ratatui::layout::Flex;
 use ratatui::widgets::{Clear, Gauge};
 
-use super::footer;
 use super::prelude::*;
 use super::screen::MIN_SIZE;
+use crate::view::bars::footer;
 
 pub(super) fn too_small(screen: Screen, area: Rect, frame: &mut Frame) {
     let (width, height) = MIN_SIZE;
@@ -20,12 +20,15 @@ pub(super) fn too_small(screen: Screen, area: Rect, frame: &mut Frame) {
 pub(super) fn is_loading(screen: Screen) -> bool {
     let live = screen.time.live();
     let has_begun = live.header().is_some() || live.failure().is_some();
-    !has_begun && screen.app.lost.is_none() && screen.app.editor.is_empty() && screen.app.page == Page::Chat
+    !has_begun
+        && screen.app.requests.lost.is_none()
+        && screen.app.talk.editor.is_empty()
+        && screen.app.place.page == Page::Chat
 }
 
 /// Says why the engine has stopped, over what can still be read.
 pub(super) fn failure(screen: Screen, area: Rect, frame: &mut Frame) {
-    if let Some(failure) = screen.time.live().failure().or(screen.app.lost.as_deref()) {
+    if let Some(failure) = screen.time.live().failure().or(screen.app.requests.lost.as_deref()) {
         failed(screen, failure, area, frame);
     }
 }
@@ -74,7 +77,7 @@ pub(super) fn loading(screen: Screen, area: Rect, frame: &mut Frame) {
 fn goes_on(screen: Screen, inner: Rect, frame: &mut Frame) {
     let width = usize::from(inner.width / 5).max(1);
     let way = usize::from(inner.width).saturating_sub(width).max(1);
-    let at = screen.app.loading_ticks * 2 % (2 * way);
+    let at = screen.app.clock.loading_ticks * 2 % (2 * way);
     let x = inner.x + at.min(2 * way - at) as u16;
     let part = Rect { x, width: width as u16, ..inner }.intersection(inner);
     frame.render_widget(Line::styled("█".repeat(part.width.into()), screen.theme[Role::PlotBar]), part);

@@ -102,3 +102,25 @@ pub(super) fn draft_p(round: &Round, column: usize) -> Option<f32> {
     let id = round.drafts.get(column)?.piece.id;
     judged.or_else(|| round.prediction(column)?.find(id).map(|found| found.1))
 }
+
+/// With a capital letter, unless it begins with a symbol of one letter, such as u.
+pub(super) fn capital(text: &str) -> String {
+    let word = text.split(' ').next().unwrap_or("");
+    let mut chars = text.chars();
+    match chars.next().filter(|_| word.chars().count() > 1) {
+        Some(first) => first.to_uppercase().chain(chars).collect(),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::capital;
+
+    #[test]
+    fn a_sentence_begins_with_a_capital_and_a_symbol_stays() {
+        assert_eq!(capital("the target agrees"), "The target agrees");
+        assert_eq!(capital("u 0.30 < p/q 0.80"), "u 0.30 < p/q 0.80");
+        assert_eq!(capital(""), "");
+    }
+}

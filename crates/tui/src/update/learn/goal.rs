@@ -1,7 +1,7 @@
 //! Whether what a step wants done is done: seen in what is on show, not in which keys were pressed.
 
 use crate::app::App;
-use crate::lesson::{Goal, Step};
+use draftscope_learn::lesson::{Goal, Step};
 use draftscope_protocol::{Lane, Outcome};
 use draftscope_session::Timeline;
 
@@ -9,14 +9,14 @@ use draftscope_session::Timeline;
 pub(crate) fn is_reached(app: &App, time: &Timeline, step: &Step) -> bool {
     let is_set = step.task.as_ref().is_none_or(|task| {
         let [low, high] = task.speedup;
-        (low..=high).contains(&app.lesson.sliders.speedup())
+        (low..=high).contains(&app.learning.study.sliders.speedup())
     });
     is_set && step.goal.is_none_or(|goal| is_seen(app, time, goal))
 }
 
 fn is_seen(app: &App, time: &Timeline, goal: Goal) -> bool {
     let session = time.shown();
-    let run = app.lesson.run(&app.lessons);
+    let run = app.learning.run();
     let turn = run.and_then(|run| run.turn(session));
     if goal == Goal::Finished {
         let lanes = Lane::ALL.iter().filter_map(|lane| Some(turn?.answer(*lane)));
@@ -36,7 +36,7 @@ fn is_seen(app: &App, time: &Timeline, goal: Goal) -> bool {
         Goal::Verdict => round.verdict.is_some(),
         Goal::Committed => round.is_complete,
         Goal::Rejected => round.first_discarded().is_some(),
-        Goal::NotReached => app.cell.and_then(|cell| round.outcome(cell)) == Some(Outcome::NotReached),
+        Goal::NotReached => app.place.cell.and_then(|cell| round.outcome(cell)) == Some(Outcome::NotReached),
         Goal::Past | Goal::Finished => false,
     }
 }

@@ -1,79 +1,17 @@
 //! The runs of lessons: on the engine, or played from a recording where there is none.
 
-use crate::action::Action;
+use crate::app::clock::pace::Pace;
 use crate::app::{App, Overlay};
-use crate::lesson::{Run, drafted};
-use crate::line_input::LineInput;
-use crate::pace::Pace;
-use crate::page::Page;
-use draftscope_protocol::{Ability, Baseline, Capabilities, Command, EventKind, Message, Prompt, Speaker};
+use crate::input::action::Action;
+use crate::input::line_input::LineInput;
+use draftscope_learn::lesson::{Run, drafted};
+use draftscope_protocol::{Ability, Baseline, Command, Message, Prompt, Speaker};
 use draftscope_session::Timeline;
 
-use super::super::{can, cannot_send, settings, watch};
-
-/// The recording that the empty screen offers.
-pub(in crate::update) const DEMO: &str = "code";
-
-/// How fast it plays: the engine made some two hundred rounds a second.
-const DEMO_SPEED: f32 = 0.02;
-
-/// Plays a recording of the real engine in place of the own run, or ends it.
-pub(in crate::update) fn demo(app: &mut App, time: &mut Timeline) -> Vec<Command> {
-    if app.is_demo() {
-        app.end_recording(time);
-        app.pane = app.page.panes()[0];
-        return Vec::new();
-    }
-    let refusal = match () {
-        () if app.shows_recording() => Some("the lesson plays a recording already"),
-        () if app.is_recording => Some("this is a recording already"),
-        () if app.is_busy(time.live()) => Some("an answer is under way: stop it first"),
-        () => None,
-    };
-    if let Some(refusal) = refusal {
-        return app.say(refusal);
-    }
-    app.go_to(Page::Chat);
-    if show(app, time, DEMO) {
-        (app.plays, app.playback.speed) = (true, DEMO_SPEED);
-        app.follow(time.live());
-        let (hold, leave) = (app.key(Action::PauseResume), app.key(Action::Leave));
-        app.toast = Some(format!("a recording of the real engine plays slowly: {hold} pauses it, {leave} returns"));
-    }
-    Vec::new()
-}
-
-/// Whether there are recordings to show.
-pub(in crate::update) fn has_recordings(app: &App) -> bool {
-    app.options.recordings.is_some()
-}
-
-/// Puts a recording on show in place of the own run, at its start; whether there is one.
-pub(in crate::update) fn show(app: &mut App, time: &mut Timeline, name: &str) -> bool {
-    let read = app.options.recordings.as_ref().map(|recordings| (recordings.0)(name));
-    let events = match read {
-        Some(Ok(events)) => events,
-        Some(Err(error)) => {
-            app.toast = Some(error);
-            return false;
-        }
-        None => {
-            app.toast = Some("this needs an engine: run draftscope without a recording".to_owned());
-            return false;
-        }
-    };
-    let ends_at_us = events.last().map(|event| event.at_us);
-    let mut recording = Timeline::new();
-    for mut event in events {
-        if let EventKind::Started { header } = &mut event.kind {
-            header.capabilities = Capabilities { ends_at_us, ..Capabilities::default() };
-        }
-        recording.apply(event);
-    }
-    recording.go(recording.start());
-    app.show_recording(time, recording);
-    true
-}
+use super::steps::{show_judged, tick};
+use crate::update::recording::show;
+use crate::update::sending::{can, cannot_send, watch};
+use crate::update::wanted::set;
 
 /// Plays the recording of a step.
 fn replay(app: &mut App, time: &mut Timeline, run: &Run) {
@@ -87,9 +25,9 @@ fn replay(app: &mut App, time: &mut Timeline, run: &Run) {
     if !is_shown {
         return;
     }
-    app.lesson.is_revealed = true;
-    app.plays = !run.hold;
-    super::tick(app);
+    app.learning.study.is_revealed = true;
+    app.clock.plays = !run.hold;
+    tick(app);
     let key = |action| app.key(action);
     app.toast = Some(if run.hold {
         let (on, back) = (key(Action::StepPhase), key(Action::BackRound));
@@ -102,8 +40,9 @@ fn replay(app: &mut App, time: &mut Timeline, run: &Run) {
 
 /// Runs a step's prompt; where nothing can be sent, plays its recording. A text to draft is asked for first.
 pub(super) fn begin(app: &mut App, time: &mut Timeline, run: &Run) -> Vec<Command> {
-    let has_engine = !app.shows_recording() && can(time.live(), Ability::Lessons) && app.lost.is_none();
-    if !has_engine && (app.shows_recording() || time.live().header().is_some()) {
+    let has_engine =
+        !app.learning.shows_recording() && can(time.live(), Ability::Lessons) && app.requests.lost.is_none();
+    if !has_engine && (app.learning.shows_recording() || time.live().header().is_some()) {
         replay(app, time, run);
         return Vec::new();
     }
@@ -112,7 +51,7 @@ pub(super) fn begin(app: &mut App, time: &mut Timeline, run: &Run) -> Vec<Comman
     }
     match &run.draft {
         Some(draft) => {
-            app.overlay = Some(Overlay::Draft(LineInput::with(draft)));
+            app.place.overlay = Some(Overlay::Draft(LineInput::with(draft)));
             Vec::new()
         }
         None => start(app, time, run, None),
@@ -121,7 +60,7 @@ pub(super) fn begin(app: &mut App, time: &mut Timeline, run: &Run) -> Vec<Comman
 
 /// The user has typed the draft of the step on show.
 pub(in crate::update) fn draft_typed(app: &mut App, time: &mut Timeline, text: String) -> Vec<Command> {
-    let run = app.lesson.run(&app.lessons).cloned();
+    let run = app.learning.run().cloned();
     match (run, cannot_send(app, time.live())) {
         (_, Some(refusal)) => app.say(refusal),
         (None, _) => Vec::new(),
@@ -134,33 +73,33 @@ pub(in crate::update) fn draft_typed(app: &mut App, time: &mut Timeline, text: S
 /// and [`go_on`] sends the rest.
 fn start(app: &mut App, time: &mut Timeline, run: &Run, draft: Option<String>) -> Vec<Command> {
     time.follow();
-    app.lesson.is_revealed = true;
-    super::tick(app);
-    let before = app.settings(time.live());
+    app.learning.study.is_revealed = true;
+    tick(app);
+    let before = app.requests.settings(time.live());
     app.begin_lesson_run(time);
     let mut wanted = run.settings(&before);
-    let lent = (app.lesson.lent.map_or(before, |(first, _)| first), wanted);
-    if lent.0 != wanted && app.lesson.lent.is_none() {
+    let lent = (app.learning.study.lent.map_or(before, |(first, _)| first), wanted);
+    if lent.0 != wanted && app.learning.study.lent.is_none() {
         app.toast = Some("the lesson has set what its run needs; leaving it sets yours back".to_owned());
     }
-    app.lesson.lent = Some(lent);
+    app.learning.study.lent = Some(lent);
     if let Some(text) = draft {
-        app.lesson.drafting = Some((text, time.live().turns().len()));
+        app.learning.study.drafting = Some((text, time.live().turns().len()));
         (wanted.max_tokens, wanted.baseline) = (1, Baseline::Off);
     }
-    settings::want(app, time.live(), wanted);
+    app.requests.want(time.live(), wanted);
     let message = Message { role: Speaker::User, content: run.prompt.clone() };
     let prompt = if run.raw { Prompt::Raw(run.prompt.clone()) } else { Prompt::Chat(vec![message]) };
-    let mut commands = settings::set(&wanted);
+    let mut commands = set(&wanted);
     let holds = run.hold;
     let generate = ask(app, time, prompt);
     if holds {
-        app.plays = false;
+        app.clock.plays = false;
         commands.push(Command::Pause);
-    } else if app.lesson.holds {
+    } else if app.learning.study.holds {
         commands.push(Command::Resume);
     }
-    app.lesson.holds = holds;
+    app.learning.study.holds = holds;
     commands.push(generate);
     commands
 }
@@ -169,36 +108,37 @@ fn start(app: &mut App, time: &mut Timeline, run: &Run, draft: Option<String>) -
 fn ask(app: &mut App, time: &Timeline, prompt: Prompt) -> Command {
     let live = time.live();
     watch(app, live);
-    if app.conversations.last().is_none_or(|last| *last < live.turns().len()) {
-        app.conversations.push(live.turns().len());
+    if app.talk.conversations.last().is_none_or(|last| *last < live.turns().len()) {
+        app.talk.conversations.push(live.turns().len());
     }
-    app.await_answer(live, prompt.typed().to_owned());
+    app.requests.await_answer(live, prompt.typed().to_owned());
     // what a lesson asks about is measured: the slow start is for the first prompt of one's own
-    app.plays &= app.pace != Pace::Ramp;
+    app.clock.plays &= app.clock.pace != Pace::Ramp;
     Command::Generate { prompt }
 }
 
 /// Sends the second turn of a run with a draft of the user, once the first one has shown the tokens of the prompt: its
 /// anchor is the prompt's last token.
 pub(crate) fn go_on(app: &mut App, time: &Timeline) -> Vec<Command> {
-    super::show_judged(app, time);
+    show_judged(app, time);
     let live = time.live();
-    let Some((text, before)) = &app.lesson.drafting else { return Vec::new() };
-    let Some(turn) = live.turns().get(*before).filter(|_| !app.shows_recording() && !live.is_generating()) else {
+    let Some((text, before)) = &app.learning.study.drafting else { return Vec::new() };
+    let Some(turn) = live.turns().get(*before).filter(|_| !app.learning.shows_recording() && !live.is_generating())
+    else {
         return Vec::new();
     };
     let prompt = drafted(turn, text);
-    app.lesson.drafting = None;
-    let Some((prompt, (_, wanted))) = prompt.zip(app.lesson.lent) else { return Vec::new() };
-    settings::want(app, live, wanted);
-    let mut commands = settings::set(&wanted);
+    app.learning.study.drafting = None;
+    let Some((prompt, (_, wanted))) = prompt.zip(app.learning.study.lent) else { return Vec::new() };
+    app.requests.want(live, wanted);
+    let mut commands = set(&wanted);
     commands.push(ask(app, time, prompt));
     commands
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::lesson::bundled;
+    use draftscope_learn::lesson::bundled;
     use draftscope_protocol::{Baseline, DraftLenMode, DrafterKind, Drafting, Sampling, Settings, VerifyRule};
 
     #[test]

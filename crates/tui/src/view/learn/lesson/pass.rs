@@ -1,0 +1,93 @@
+//! Drawing: one pass of the target over several positions. Below each token, which tokens its row sees and what it
+//! predicts.
+//!
+//! Invariant: predictions are those of a round that ran; an example has none.
+
+use crate::view::prelude::*;
+use crate::view::rounds::token_cell::TokenCell;
+
+/// Width of the row labels.
+const LABEL: usize = 11;
+
+/// Most columns.
+const MOST: usize = 8;
+
+/// A position of the pass.
+struct Column {
+    reads: String,
+    predicts: Option<(String, f32)>,
+}
+
+pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
+    let (title, columns) = match of_round(screen) {
+        Some(columns) => (" One pass, every position: the round on show ", columns),
+        None => (" One pass, every position ", of_example(screen)),
+    };
+    let inner = framed(screen.panel(title), area, frame);
+    if inner.is_empty() || columns.is_empty() {
+        let text = "A column for each position of the pass stands here as soon as a round has begun.";
+        put(wrapped(text, inner.width, screen.theme[Role::TextDim]), inner, frame);
+        return;
+    }
+    let width = (usize::from(inner.width).saturating_sub(LABEL) / columns.len()).clamp(6, 18);
+    let row = |label: &str, cells: Vec<(String, Role)>| {
+        let mut spans = vec![Span::styled(fit(label, LABEL), screen.theme[Role::TextDim])];
+        let cell =
+            |(text, role): (String, Role)| Span::styled(format!("{} ", fit(&text, width - 1)), screen.theme[role]);
+        spans.extend(cells.into_iter().map(cell));
+        Line::from(spans)
+    };
+    let is_scored = columns.iter().any(|column| column.predicts.is_some());
+    let mut lines = vec![
+        row("row", (0..columns.len()).map(|index| (index.to_string(), Role::TextDim)).collect()),
+        row("reads", columns.iter().map(|column| (column.reads.clone(), Role::TextStrong)).collect()),
+    ];
+    // the mask, where there is room for it
+    if usize::from(inner.height) >= columns.len() + 6 {
+        for (index, seen) in columns.iter().enumerate() {
+            let sees = (0..columns.len()).map(|at| if at >= index { ("■", Role::Good) } else { ("·", Role::TextDim) });
+            let label = cut(&format!("sees {}", seen.reads), LABEL - 1);
+            lines.push(row(&label, sees.map(|(sign, role)| (sign.to_owned(), role)).collect()));
+        }
+    }
+    lines.push(row("", vec![("↓".to_owned(), Role::TextDim); columns.len()]));
+    let predicted = |column: &Column| match &column.predicts {
+        Some((name, p)) => {
+            let cell = TokenCell::token(name.clone(), Some(*p), Style::new()).spans(width, Style::new());
+            (cell.iter().map(|span| span.content.as_ref()).collect(), Role::Text)
+        }
+        None => ("?".to_owned(), Role::TextDim),
+    };
+    lines.push(row("predicts", columns.iter().map(predicted).collect()));
+    let note = if is_scored {
+        "Each row predicts the token after its own; it sees nothing to its right."
+    } else {
+        "Each row will predict the token after its own; it sees nothing to its right."
+    };
+    lines.push(Line::default());
+    lines.extend(wrapped(note, inner.width, screen.theme[Role::TextDim]));
+    put(lines, inner, frame);
+}
+
+/// Anchor and drafts of the lesson's round on show, with what the target's rows said.
+fn of_round(screen: Screen) -> Option<Vec<Column>> {
+    let turn = screen.app.learning.run()?.turn(screen.session)?;
+    let answer = turn.answer(Lane::Speculative);
+    let shown = screen.app.round(screen.session).filter(|round| round.turn == turn.number && round.round > 0);
+    let round = shown
+        .filter(|round| !round.drafts.is_empty() && !round.is_tree())
+        .or_else(|| answer.rounds.iter().find(|round| !round.drafts.is_empty()).map(AsRef::as_ref))?;
+    let anchor = answer.tokens.get(round.first_token.checked_sub(1)?)?;
+    let reads = std::iter::once(&anchor.piece).chain(round.drafts.iter().map(|draft| &draft.piece));
+    let column = |(index, piece): (usize, &draftscope_protocol::Piece)| Column {
+        reads: text::inline(piece),
+        predicts: round.prediction(index).and_then(|row| row.best()).map(|best| (text::inline(&best.piece), best.prob)),
+    };
+    Some(reads.take(MOST).enumerate().map(column).collect())
+}
+
+fn of_example(screen: Screen) -> Vec<Column> {
+    let step = screen.app.learning.step();
+    let tokens = step.and_then(|step| step.example.as_ref()).map_or(&[][..], |example| &example.tokens);
+    tokens.iter().take(MOST).map(|token| Column { reads: text::one_line(token).into_owned(), predicts: None }).collect()
+}

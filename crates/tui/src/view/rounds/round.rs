@@ -1,0 +1,336 @@
+//! One round: drafts with q above the target's own tokens with p, at every position.
+//!
+//! Invariant: the target's row is shown in full, also after a mismatch; a cell without an event is empty. The sentence
+//! below explains one column, the selected one or the deciding one (the rejection, else the bonus).
+
+use crate::app::place::marks::mark_text;
+use draftscope_protocol::{NextKind, Outcome, Piece};
+use draftscope_session::{PassId, explain};
+
+use crate::view::prelude::*;
+use crate::view::rounds::grammar;
+use crate::view::rounds::token_cell::TokenCell;
+use crate::view::rounds::tree;
+use crate::view::screen::marked;
+use crate::view::values::{draft_p, draft_sign, duration, fate_of, next_fate, next_sign, position, short, sign};
+
+/// Width of the row labels.
+const LABEL: usize = 9;
+
+/// Least width of a column.
+const LEAST: usize = 12;
+
+pub(in crate::view) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
+    let round = screen.app.round(screen.session);
+    let title = round.map_or_else(|| Line::from(" Round "), |round| title(screen, round));
+    let inner = framed(screen.panel(title), area, frame);
+    if inner.is_empty() {
+        return;
+    }
+    let lines = match round {
+        Some(round) if draws_tree(screen, round, frame.area().width, inner.height) => tree::lines(screen, round, inner),
+        Some(round) => {
+            mark(screen, round, inner, hit_map);
+            table(screen, round, inner)
+        }
+        None => empty(screen, inner.width),
+    };
+    put(lines, inner, frame);
+}
+
+/// Whether the round is drawn as a tree: if it fits, and is not drawn beside the answer.
+fn draws_tree(screen: Screen, round: &Round, width: u16, height: u16) -> bool {
+    let is_beside = screen.app.place.page == Page::Chat && !screen.app.place.is_zoomed && width >= screen.plots_from();
+    round.is_tree() && !is_beside && usize::from(height) > round.drafts.len()
+}
+
+/// Records where the columns stand, for the mouse.
+fn mark(screen: Screen, round: &Round, inner: Rect, hit_map: &mut HitMap) {
+    let Some(at) = screen.app.round_index(screen.session) else {
+        return;
+    };
+    let columns = Columns::of(screen, round, inner.width);
+    for (place, column) in columns.range().enumerate() {
+        let x = inner.x + (LABEL + place * columns.width) as u16;
+        let area = Rect { x, width: columns.width as u16, ..inner }.intersection(inner);
+        hit_map.hit(area, Target::Round { at, column: Some(column) });
+    }
+}
+
+/// Whether all positions of the shown turn's rounds fit into a panel of this width.
+pub(in crate::view) fn fits(screen: Screen, width: u16) -> bool {
+    let settings = screen.turn().map_or(*screen.session.settings(), |turn| turn.begun);
+    let columns = screen.app.round(screen.session).map_or(1, Round::columns).max(usize::from(settings.draft_len) + 1);
+    LABEL + columns * LEAST + 2 <= width.into()
+}
+
+fn empty(screen: Screen, width: u16) -> Vec<Line<'static>> {
+    let text = "Here each round appears: what the drafter proposed (with its probability q), what the target says at \
+                the same positions (with p), and which drafts were kept.";
+    wrapped(text, width, screen.theme[Role::TextDim])
+}
+
+/// Which round it is, and its outcome.
+pub(in crate::view) fn title(screen: Screen, round: &Round) -> Line<'static> {
+    let place = match screen.app.place.selected {
+        Some(_) => "selected",
+        None if screen.session.turn().is_some_and(|turn| turn.number != round.turn) => "before",
+        None if screen.time.is_past() => "earlier",
+        None if screen.app.is_busy(screen.time.live()) => "live",
+        None => "last",
+    };
+    let mut text = match round.round {
+        0 => format!(" First token, from the prompt's pass ({place})"),
+        number => format!(" Round {number} ({place})"),
+    };
+    if round.is_tree() {
+        text.push_str(&format!(" · tree of {}", round.drafts.len()));
+    }
+    if round.drafts_unknown {
+        text.push_str(" · drafts not reported");
+    } else if round.verdict.is_some() && !round.drafts.is_empty() {
+        text.push_str(&format!(" · {} of {} accepted", round.accepted(), round.drafts.len()));
+    }
+    match round.committed.len() {
+        0 => {}
+        1 => text.push_str(" · 1 token committed"),
+        count => text.push_str(&format!(" · {count} tokens committed")),
+    }
+    if !marked(screen, round).is_empty() {
+        let words = mark_text(screen.time.live().marks(), PassId::of(round));
+        text.push_str(&format!(" · {}", cut(words.split_once(": ").map_or("", |said| said.1), 60)));
+    }
+    text.push(' ');
+    Line::from(text)
+}
+
+/// The columns that fit, and how wide each is.
+pub(in crate::view) struct Columns {
+    pub(in crate::view) all: usize,
+    pub(in crate::view) first: usize,
+    count: usize,
+    pub(in crate::view) width: usize,
+    focus: usize,
+}
+
+impl Columns {
+    fn of(screen: Screen, round: &Round, width: u16) -> Self {
+        Self::within(screen, round, width, (LABEL, (LEAST, 22)))
+    }
+
+    /// Columns after a label, each between the smallest and the largest width.
+    pub(in crate::view) fn within(
+        screen: Screen,
+        round: &Round,
+        width: u16,
+        (label, (least, greatest)): (usize, (usize, usize)),
+    ) -> Self {
+        let all = round.columns().max(1);
+        let room = usize::from(width).saturating_sub(label + 1).max(1);
+        let width = (room / all).clamp(least, greatest);
+        let count = (room / width).clamp(1, all);
+        let focus = screen.app.place.cell.unwrap_or_else(|| round.deciding_column()).min(all - 1);
+        let first = (focus + 1).saturating_sub(count).min(all - count);
+        Self { all, first, count, width, focus }
+    }
+
+    pub(in crate::view) fn range(&self) -> std::ops::Range<usize> {
+        self.first..self.first + self.count
+    }
+}
+
+fn table(screen: Screen, round: &Round, inner: Rect) -> Vec<Line<'static>> {
+    let columns = Columns::of(screen, round, inner.width);
+    let mut lines = Vec::new();
+    if inner.height >= 7 {
+        lines.push(row(screen, &columns, "position", |i| header(screen, round, i, columns.width)));
+    }
+    lines.push(row(screen, &columns, "draft  q", |i| draft(screen, round, i)));
+    lines.push(row(screen, &columns, "target p", |i| target(screen, round, i)));
+    lines.push(row(screen, &columns, "verdict", |i| verdict(screen, round, i, columns.width)));
+    if let Some(finding) = explain(round, columns.focus) {
+        let role = if finding.near_tie { Role::Warning } else { Role::Text };
+        let text = format!("{}{}", place(round, columns.focus), finding.text);
+        lines.extend(wrapped(&text, inner.width, screen.theme[role]));
+    }
+    lines.extend(grammar::lines(screen, round, columns.focus, inner.width));
+    if let Some(text) = screen.session.stats(Lane::Speculative).evidence().sentence() {
+        lines.extend(wrapped(&text, inner.width, screen.theme[Role::Warning]));
+    }
+    // at the bottom, where the sentence leaves room
+    let last = usize::from(inner.height).saturating_sub(1);
+    if lines.len() <= last {
+        lines.resize(last, Line::default());
+        lines.push(times(screen, round, inner.width));
+    }
+    lines
+}
+
+/// Where the round's time went, as far as events report it: each draft step if there is room, else their sum, and the
+/// smallest parts only if they fit.
+fn times(screen: Screen, round: &Round, width: u16) -> Line<'static> {
+    let style = screen.theme[Role::TextDim];
+    if round.round == 0 {
+        return Line::styled(format!("time: the prompt's pass {}", duration(round.verify_us)), style);
+    }
+    if round.lacks_phases() {
+        let text = format!("time: {}, draft and verify (not reported apart)", duration(round.took_us()));
+        return Line::styled(cut(&text, width.into()), style);
+    }
+    let steps: Vec<_> = round.drafts.iter().map(|d| format!("{:.1}", d.took_us as f64 / 1e3)).collect();
+    let mut tail = Vec::new();
+    if !round.rows.is_empty() {
+        let rows = if round.rows.len() == 1 { "1 row".to_owned() } else { format!("{} rows", round.rows.len()) };
+        tail.push(format!("verify {rows} {}", duration(round.verify_us)));
+        tail.push(format!("sample {}", duration(round.sample_us)));
+    }
+    if round.is_complete {
+        tail.push(format!("rollback {}", duration(round.rollback_us)));
+    }
+    let of = |draft: String, tail: &[String]| {
+        let parts: Vec<_> = std::iter::once(format!("draft {draft}")).chain(tail.iter().cloned()).collect();
+        format!("time: {}", parts.join(" · "))
+    };
+    let each = if steps.is_empty() { "–".to_owned() } else { format!("{} ms", steps.join(" + ")) };
+    let sum = if steps.is_empty() { each.clone() } else { duration(round.draft_us()) };
+    let (each, sum) = match round.is_block() {
+        true => (format!("{sum} (one pass for all {})", round.drafts.len()), format!("{sum} (one pass)")),
+        false => (each, sum),
+    };
+    let mut text = of(each, &tail);
+    while text.width() > width.into() {
+        text = of(sum.clone(), &tail);
+        if tail.pop().is_none() {
+            break;
+        }
+    }
+    Line::styled(text, style)
+}
+
+/// Which column a sentence is about.
+fn place(round: &Round, index: usize) -> String {
+    match round.drafts.len() {
+        0 => String::new(), // there is one column only
+        drafts if index < drafts => format!("position {}: ", index + 1),
+        _ => "after the drafts: ".to_owned(),
+    }
+}
+
+fn row(screen: Screen, columns: &Columns, label: &str, cell: impl Fn(usize) -> TokenCell) -> Line<'static> {
+    let mut spans = vec![Span::styled(fit(label, LABEL), screen.theme[Role::TextDim])];
+    for index in columns.range() {
+        let chosen = screen.app.place.cell.is_some() && index == columns.focus;
+        let over = if chosen { screen.theme[Role::Selected] } else { Style::new() };
+        spans.extend(cell(index).spans(columns.width - 1, over));
+        spans.push(Span::raw(" "));
+    }
+    if columns.first > 0 {
+        spans.insert(1, Span::styled("‹", screen.theme[Role::Key]));
+    }
+    if columns.range().end < columns.all {
+        spans.pop();
+        spans.push(Span::styled("›", screen.theme[Role::Key]));
+    }
+    Line::from(spans)
+}
+
+fn header(screen: Screen, round: &Round, index: usize, width: usize) -> TokenCell {
+    let at = position(round, index);
+    let text = match round.parent(index).filter(|_| round.is_tree() && index < round.drafts.len()) {
+        _ if index + 1 == round.columns() => "next".to_owned(),
+        Some(parent) => format!("{} ↳{}", index + 1, parent + 1),
+        None if round.drafts.get(index).is_some_and(|draft| draft.forced) => format!("{} forced", index + 1),
+        None if round.drafts.get(index).is_some_and(|draft| draft.copied.is_some()) => format!("{} copied", index + 1),
+        None => (index + 1).to_string(),
+    };
+    let text = if round.refused.iter().any(|refused| refused.index == index) {
+        format!("{text} {}", fate::sign(Fate::Refused))
+    } else {
+        text
+    };
+    let forms = [format!("{text} · after {at} tokens"), format!("{text} · after {at}")];
+    let text = forms.into_iter().find(|form| form.width() < width).unwrap_or(text);
+    TokenCell::word(text, screen.theme[Role::TextDim])
+}
+
+/// The draft of a column.
+pub(in crate::view) fn draft(screen: Screen, round: &Round, index: usize) -> TokenCell {
+    let dim = screen.theme[Role::TextDim];
+    match round.drafts.get(index) {
+        Some(draft) => {
+            let (role, _) = draft_sign(round, index);
+            let fate = fate_of(round, index);
+            let style = grammar::tinted(screen, (draft.forced, fate), screen.theme[role]);
+            TokenCell::token(text::inline(&draft.piece), draft.q, style)
+        }
+        None if index < round.draft_len.into() && round.rows.is_empty() => TokenCell::word("…", dim),
+        None => TokenCell::word("—", dim),
+    }
+}
+
+/// The target's own token in a column.
+pub(in crate::view) struct Own {
+    /// A sign where the target added it.
+    pub(in crate::view) mark: &'static str,
+    /// Its text.
+    pub(in crate::view) name: String,
+    /// Its probability, if the events reported it.
+    pub(in crate::view) p: Option<f32>,
+    pub(in crate::view) role: Role,
+}
+
+/// The target's own token: the added one, the one that a lossless rule would have committed instead of an accepted
+/// draft, the draft it agreed with, else its best; `None` until scored.
+pub(in crate::view) fn own(round: &Round, index: usize) -> Option<Own> {
+    let row = round.prediction(index);
+    let plain = |piece: &Piece, p| Some(Own { mark: "", name: text::inline(piece), p, role: Role::Text });
+    if let Some(piece) = round.next_index().filter(|at| *at == index).and_then(|_| round.next_piece()) {
+        let p = row.and_then(|row| row.find(piece.id)).map(|found| found.1);
+        let (role, mark) = next_sign(round);
+        return Some(Own { mark, name: text::inline(&piece), p, role });
+    }
+    if let Some(own) = round.own_piece(index) {
+        return plain(&own, row.and_then(|row| row.find(own.id)).map(|found| found.1));
+    }
+    if let (Some(Outcome::Accepted), Some(draft)) = (round.outcome(index), round.drafts.get(index)) {
+        return plain(&draft.piece, round.judgement(index).and_then(|judgement| judgement.p));
+    }
+    row.and_then(|row| row.best()).and_then(|best| plain(&best.piece, Some(best.prob)))
+}
+
+/// The target's own token and its probability as a cell.
+pub(in crate::view) fn target(screen: Screen, round: &Round, index: usize) -> TokenCell {
+    let cell = |own: Own| TokenCell::token(own.name, own.p, screen.theme[own.role]).marked(own.mark);
+    own(round, index).map_or_else(TokenCell::default, cell)
+}
+
+/// The outcome of a column, with its sign.
+pub(in crate::view) fn verdict(screen: Screen, round: &Round, index: usize, width: usize) -> TokenCell {
+    let next = round.next_index() == Some(index);
+    let (fate, word) = match round.outcome(index) {
+        Some(Outcome::Accepted) => (fate_of(round, index), "accepted"),
+        Some(Outcome::Rejected) => (fate_of(round, index), "rejected"),
+        Some(Outcome::NotReached) if width < 14 => (fate_of(round, index), "unreached"),
+        Some(Outcome::NotReached) => (fate_of(round, index), "not reached"),
+        None if next && round.round == 0 => (next_fate(round), "first"),
+        None if next && round.drafts_unknown => (next_fate(round), "target's"),
+        None if next && round.drafts.is_empty() => (next_fate(round), "plain"),
+        None if next && round.next_kind() == Some(NextKind::Recovered) => (next_fate(round), "recovered"),
+        None if next => (next_fate(round), "bonus"),
+        None => return TokenCell::default(),
+    };
+    let (role, sign) = if index < round.drafts.len() { draft_sign(round, index) } else { sign(fate) };
+    let with_p = |p: f32| {
+        let forms = [format!("{sign} {word}, p {}", short(p)), format!("{sign} {word} {}", short(p))];
+        forms.into_iter().find(|form| form.width() < width)
+    };
+    if let Some(text) = draft_p(round, index).filter(|_| fate == Fate::Rejected).and_then(with_p) {
+        return TokenCell::word(text, undecorated(screen.theme[role]));
+    }
+    let text = match round.is_cut(index) {
+        true if width < 20 => format!("{sign} unused"),
+        true => format!("{sign} {word}, unused"),
+        false => format!("{sign} {word}"),
+    };
+    TokenCell::word(text, undecorated(screen.theme[role]))
+}
