@@ -43,7 +43,7 @@ fn branch(session: &Session, kept: usize) -> Prompt {
 /// rounds to halves.
 fn rounds(answer: &Answer) -> Vec<String> {
     let round = |round: &draftscope::session::Round| {
-        let drafts: Vec<_> = round.drafts.iter().map(|d| (d.piece.id, d.q.map(|q| format!("{q:.2}")))).collect();
+        let drafts: Vec<_> = round.drafts.iter().map(|d| (d.token.id, d.q.map(|q| format!("{q:.2}")))).collect();
         let rows: Vec<_> =
             round.rows.iter().map(|row| row.top.iter().map(|c| (c.piece.id, c.prob)).collect::<Vec<_>>()).collect();
         format!("{drafts:?} {rows:.3?} {:?}", round.committed)
@@ -155,7 +155,7 @@ fn a_draft_of_a_person_is_judged_in_place_of_the_drafter_s() {
         assert_eq!(driver.answer(prompt), Outcome::Answered);
         let turns = driver.session().turns();
         let round = &answer(turns.last().unwrap()).rounds[0];
-        assert_eq!(round.drafts.iter().map(|cell| cell.piece.id).collect::<Vec<_>>(), drafts);
+        assert_eq!(round.drafts.iter().map(|cell| cell.token.id).collect::<Vec<_>>(), drafts);
         assert_eq!(usize::from(round.draft_len), drafts.len(), "k is what was typed, not the setting");
         // five of them cannot all be right by the first two verdicts
         assert!(round.accepted() >= accepted && (drafts[0] == right) == (round.accepted() > 0), "{drafts:?}");
@@ -167,7 +167,7 @@ fn a_draft_of_a_person_is_judged_in_place_of_the_drafter_s() {
     let prompt = run_again(driver.session(), round, again);
     assert_eq!(driver.answer(prompt), Outcome::Answered);
     let round = answer(driver.session().turns().last().unwrap()).rounds[0].clone();
-    let text: Vec<u8> = round.drafts.iter().flat_map(|cell| cell.piece.text_bytes().to_vec()).collect();
+    let text: Vec<u8> = round.drafts.iter().flat_map(|cell| cell.token.text_bytes().to_vec()).collect();
     assert_eq!(String::from_utf8_lossy(&text).trim(), "inn");
     driver.finish();
 }

@@ -204,7 +204,7 @@ fn a_greedy_round_is_two_submissions_and_reads_little() {
             let tokens = decoder.round(&mut |event| {
                 match event {
                     EventKind::Committed { device, .. } => on_device = device,
-                    EventKind::Drafted { .. } => drafted += 1,
+                    EventKind::Drafted(_) => drafted += 1,
                     _ => {}
                 }
                 Duration::ZERO

@@ -23,8 +23,8 @@ use draftscope::model::options::LoadOptions;
 use draftscope::model::text::tokenizer::TextCodec;
 use draftscope::protocol::policy::{DraftStopRule, Policy};
 use draftscope::protocol::{
-    Baseline, Branch, Command, Continuation, Costs, DrafterKind, Drafting, EventKind, Grammar, GrammarKind, Lane,
-    Outcome as Judged, Prompt, Sampling, Settings, TokenId, VerifyRule,
+    Baseline, Branch, Command, Continuation, Costs, DraftRefused, Drafted, DrafterKind, Drafting, EventKind, Grammar,
+    GrammarKind, Lane, Outcome as Judged, Prompt, Sampling, Settings, TokenId, VerifyRule,
 };
 
 const SCHEMA: &str = r#"{"type": "object", "properties": {"name": {"type": "string", "maxLength": 6}, "the": {"enum": ["in", "then"]}, "ok": {"type": "boolean"}}, "required": ["name", "the", "ok"], "additionalProperties": false}"#;
@@ -162,7 +162,8 @@ fn trees_and_alternatives_give_the_plain_text_under_the_same_grammar() {
                 decoder.set_stop_rule(Some(stop_rule()));
                 let (got, events) = case.answer(&mut decoder, 60);
                 assert_eq!(got, want, "alternatives, {drafter}, {temperature}, {:?}", grammar.kind);
-                let beside = events.iter().any(|event| matches!(event, EventKind::Drafted { row: Some(_), .. }));
+                let beside =
+                    events.iter().any(|event| matches!(event, EventKind::Drafted(Drafted { row: Some(_), .. })));
                 assert!(beside || temperature > 0.0 || *drafter != DrafterKind::Mtp, "no alternative was tried");
             }
         }
@@ -249,7 +250,7 @@ fn answers_are_what_the_schema_describes_and_forced_tokens_are_accepted_drafts()
         for event in &events {
             match event {
                 EventKind::RoundStarted { .. } => round.clear(),
-                EventKind::Drafted { forced, .. } => round.push(*forced),
+                EventKind::Drafted(Drafted { forced, .. }) => round.push(*forced),
                 EventKind::Verified { verdict, .. } => {
                     let judged = round.iter().zip(&verdict.judgements).filter(|(is_forced, _)| **is_forced);
                     for (_, judgement) in judged.filter(|(_, j)| j.outcome != Judged::NotReached) {
@@ -276,7 +277,7 @@ fn what_a_drafter_preferred_is_reported_with_the_rule_that_refused_it() {
     let refused: Vec<_> = events
         .iter()
         .filter_map(|event| match event {
-            EventKind::DraftRefused { q, expected, .. } => Some((q, expected)),
+            EventKind::DraftRefused(DraftRefused { q, expected, .. }) => Some((q, expected)),
             _ => None,
         })
         .collect();

@@ -8,7 +8,8 @@ use common::tiny::Tiny;
 use draftscope::engine::{self, EngineConfig};
 use draftscope::protocol::stream::Source;
 use draftscope::protocol::{
-    Baseline, Command, DrafterKind, Drafting, EventKind, Lane, Outcome, Prompt, Sampling, Settings, TokenId, VerifyRule,
+    Baseline, Command, Drafted, DrafterKind, Drafting, EventKind, Lane, Outcome, Prompt, Sampling, Settings, TokenId,
+    VerifyRule,
 };
 
 const TOKENS: u32 = 40;
@@ -48,7 +49,7 @@ fn plain(files: &Tiny) -> Vec<TokenId> {
 }
 
 fn drafts(events: &[EventKind]) -> usize {
-    events.iter().filter(|event| matches!(event, EventKind::Drafted { .. })).count()
+    events.iter().filter(|event| matches!(event, EventKind::Drafted(_))).count()
 }
 
 fn accepted(events: &[EventKind]) -> usize {
@@ -175,7 +176,7 @@ fn settings_change_during_an_answer_and_a_missing_drafter_gives_the_reason() {
         _ => None,
     });
     assert_eq!(text, want);
-    let rows = |event: &EventKind| matches!(event, EventKind::Drafted { row: Some(_), .. });
+    let rows = |event: &EventKind| matches!(event, EventKind::Drafted(Drafted { row: Some(_), .. }));
     assert!(events.iter().any(rows), "no tree was drafted");
     let notices: Vec<_> = events.iter().filter(|event| matches!(event, EventKind::Notice { .. })).collect();
     assert!(
@@ -219,7 +220,7 @@ fn until_paused(source: &mut Source) -> Vec<EventKind> {
 fn is_phase(event: &EventKind) -> bool {
     matches!(
         event,
-        EventKind::Drafted { .. } | EventKind::Scored { .. } | EventKind::Verified { .. } | EventKind::Committed { .. }
+        EventKind::Drafted(_) | EventKind::Scored { .. } | EventKind::Verified { .. } | EventKind::Committed { .. }
     )
 }
 
@@ -237,7 +238,7 @@ fn a_tree_is_stepped_node_by_node() {
         let phases: Vec<_> = step.iter().filter(|event| is_phase(event)).collect();
         assert_eq!(phases.len(), 1, "one phase a step: {step:?}");
         match phases[0] {
-            EventKind::Drafted { index, row, .. } => {
+            EventKind::Drafted(Drafted { index, row, .. }) => {
                 assert_eq!(usize::from(*index), rows.len());
                 rows.push(row.expect("a node of a tree"));
             }

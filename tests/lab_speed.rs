@@ -14,7 +14,8 @@ use draftscope::headless::{Driver, Outcome};
 use draftscope::model::options::{Backend, DeviceChoice, Dtype, LoadOptions};
 use draftscope::protocol::stream::Consumer;
 use draftscope::protocol::{
-    Baseline, Command, Costs, DraftLenMode, DrafterKind, Drafting, Event, EventKind, Lane, Prompt, Settings,
+    Baseline, Command, Costs, DraftLenMode, DraftStopped, DrafterKind, Drafting, Event, EventKind, Lane, Prompt,
+    Settings,
 };
 use draftscope::session::probe::{ProbeRun, Simulated};
 use draftscope::session::{Answer, Round};
@@ -307,7 +308,7 @@ fn drafts_that_the_engine_ends_do_not_change_the_text() {
     let are_ended = auto.rounds.iter().any(|round| round.drafts.len() < usize::from(round.draft_len));
     assert!(are_ended, "no draft was ended");
     for kind in &events {
-        if let EventKind::DraftStopped { q, p_min, .. } = kind {
+        if let EventKind::DraftStopped(DraftStopped { q, p_min, .. }) = kind {
             assert!(q < p_min && *p_min <= 1.0, "{kind:?}");
         }
     }

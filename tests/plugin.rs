@@ -310,7 +310,7 @@ fn a_recorded_answer_gets_its_rejected_drafts_and_all_rows() {
     let with_drafts: Vec<_> = answer.rounds.iter().filter(|round| !round.drafts.is_empty()).collect();
     assert!(with_drafts.len() >= 2, "{}", with_drafts.len());
     for round in &with_drafts {
-        assert!(round.drafts.iter().all(|draft| !draft.piece.id.is_unknown() && draft.q == Some(1.0)));
+        assert!(round.drafts.iter().all(|draft| !draft.token.id.is_unknown() && draft.q == Some(1.0)));
         assert_eq!(round.rows.len(), round.drafts.len() + 1, "also after a rejected draft");
         assert!(round.rows.iter().all(|row| !row.top.is_empty()));
         assert!(round.verify_us > 0);
@@ -363,8 +363,8 @@ fn rounds_of_the_preload_library_are_those_of_the_stream() {
     assert_eq!(chunk["timings"]["draft_n_accepted"], stats.accepted());
     // what only the library knows
     let drafts = |at: usize| answers[at].rounds.iter().flat_map(|round| &round.drafts);
-    assert!(drafts(0).any(|draft| draft.piece.id.is_unknown()), "the stream leaves out rejected drafts");
-    assert!(drafts(1).all(|draft| !draft.piece.id.is_unknown() && draft.took_us > 0));
+    assert!(drafts(0).any(|draft| draft.token.id.is_unknown()), "the stream leaves out rejected drafts");
+    assert!(drafts(1).all(|draft| !draft.token.id.is_unknown() && draft.took_us > 0));
     for round in &answers[1].rounds {
         assert_eq!(round.rows.len(), round.drafts.len() + 1);
         assert!(round.verify_us > 0, "the time of the target's pass");

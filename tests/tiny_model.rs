@@ -22,7 +22,7 @@ use draftscope::protocol::policy::{DraftStopRule, Policy};
 use draftscope::protocol::random::Purpose;
 use draftscope::protocol::verify::Draft;
 use draftscope::protocol::{
-    Costs, DrafterKind, Drafting, EventKind, Leniency, Sampling, Settings, TokenId, VerifyRule,
+    Costs, Drafted, DrafterKind, Drafting, EventKind, Leniency, Sampling, Settings, TokenId, VerifyRule,
 };
 use proptest::prelude::*;
 use rand_chacha::ChaCha8Rng;
@@ -220,7 +220,7 @@ fn trees_give_the_plain_text_with_every_rule_budget_and_depth() {
                         "{nodes} nodes, k = {k}, {rule}, {depths} modules, temperature {temperature}"
                     );
                     let rows = events.iter().filter_map(|event| match event {
-                        EventKind::Drafted { row, index, .. } => Some((*row, *index)),
+                        EventKind::Drafted(Drafted { row, index, .. }) => Some((*row, *index)),
                         _ => None,
                     });
                     let rows: Vec<_> = rows.collect();
@@ -249,7 +249,7 @@ fn switching_drafter_and_rule_between_rounds_does_not_change_the_text() {
         let rule = lossless[round % lossless.len()];
         decoder.set(&Settings { drafter, rule, drafting: Drafting { tree, ..Drafting::default() }, ..base });
         let committed = decoder.round(&mut |event| {
-            drafted += usize::from(matches!(event, EventKind::Drafted { .. }));
+            drafted += usize::from(matches!(event, EventKind::Drafted(_)));
             assert!(!matches!(event, EventKind::Notice { .. }), "{event:?}");
             Duration::ZERO
         });
@@ -505,7 +505,7 @@ fn pairs(
             let round = decoder.round(&mut |event| {
                 match event {
                     EventKind::Verified { verdict, .. } => tally.accepted += verdict.accepted(),
-                    EventKind::DraftStopped { .. } => tally.stopped += 1,
+                    EventKind::DraftStopped(_) => tally.stopped += 1,
                     EventKind::RoundStarted { .. } => tally.rounds += 1,
                     _ => {}
                 }
@@ -570,7 +570,7 @@ fn lossless_rules_keep_the_distribution_of_the_target_over_whole_rounds_of_chain
 
 fn drafts_of(events: &[EventKind]) -> Vec<TokenId> {
     let drafted = |event: &EventKind| match event {
-        EventKind::Drafted { token, .. } => Some(token.id),
+        EventKind::Drafted(Drafted { token, .. }) => Some(token.id),
         _ => None,
     };
     events.iter().filter_map(drafted).collect()

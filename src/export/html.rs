@@ -10,12 +10,10 @@ use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-use draftscope_protocol::{Lane, Outcome, Piece, Prediction};
+use draftscope_protocol::{DraftRefused, Lane, Outcome, Piece, Prediction};
 use draftscope_session::text::{self, Joiner};
 use draftscope_session::trace::Recording;
-use draftscope_session::{
-    Answer, Fate, Figure, Provenance, Refused, Round, Session, Speedup, TranscriptToken, Turn, explain,
-};
+use draftscope_session::{Answer, Fate, Figure, Provenance, Round, Session, Speedup, TranscriptToken, Turn, explain};
 
 use super::page_frame::Parts;
 use super::{changed, rivals};
@@ -252,7 +250,7 @@ fn round(round: &Round, reports_rule: bool) -> Value {
             Outcome::NotReached => "not_reached",
         });
         json!({
-            "text": text::inline(&draft.piece), "id": draft.piece.id, "q": draft.q, "p": judgement.and_then(|j| j.p),
+            "text": text::inline(&draft.token), "id": draft.token.id, "q": draft.q, "p": judgement.and_then(|j| j.p),
             "u": judgement.and_then(|j| j.u), "outcome": outcome, "forced": draft.forced, "top": row(&draft.top), "us": draft.took_us,
         })
     });
@@ -276,9 +274,9 @@ fn round(round: &Round, reports_rule: bool) -> Value {
 }
 
 /// A token that the grammar refused, and what it expects in its place.
-fn refused(refused: &Refused) -> Value {
+fn refused(refused: &DraftRefused) -> Value {
     let expected = text::one_line(&refused.expected);
-    json!({ "column": refused.index, "text": text::inline(&refused.piece), "q": refused.q, "expected": expected })
+    json!({ "column": refused.index, "text": text::inline(&refused.token), "q": refused.q, "expected": expected })
 }
 
 /// The best candidates (text, probability, id) and the total probability of all others.

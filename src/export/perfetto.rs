@@ -6,7 +6,7 @@
 
 use serde_json::{Value, json};
 
-use draftscope_protocol::{Event, EventKind, Lane, Outcome};
+use draftscope_protocol::{DraftStopped, Drafted, Event, EventKind, Lane, Outcome};
 use draftscope_session::text::quoted;
 use draftscope_session::trace::Recording;
 
@@ -67,11 +67,11 @@ impl Lanes {
             EventKind::Prefilled { prompt, took_us, .. } if *took_us > 0 => {
                 vec![self.slice(event, TARGET, ("prefill", *took_us), &json!({"tokens": prompt.len()}))]
             }
-            EventKind::Drafted { round, index, token, q, took_us, .. } => {
+            EventKind::Drafted(Drafted { round, index, token, q, took_us, .. }) => {
                 let args = json!({"round": round, "position": index, "token": quoted(token), "q": q});
                 vec![self.slice(event, DRAFTER, ("draft", *took_us), &args)]
             }
-            EventKind::DraftStopped { round, index, token, q, p_min, took_us } => {
+            EventKind::DraftStopped(DraftStopped { round, index, token, q, p_min, took_us }) => {
                 let args = json!({"round": round, "position": index, "token": quoted(token), "q": q, "p_min": p_min});
                 vec![self.slice(event, DRAFTER, ("draft discarded", *took_us), &args)]
             }

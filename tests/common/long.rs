@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use draftscope::protocol::{Candidate, Event, EventKind, Piece, Prediction, StopReason, TokenId};
+use draftscope::protocol::{Candidate, Drafted, Event, EventKind, Piece, Prediction, StopReason, TokenId};
 use draftscope::session::trace::Reader;
 
 /// Numbers turns and rounds anew when the events of a recording are repeated.
@@ -22,7 +22,7 @@ impl Renumber {
         match &mut event.kind {
             EventKind::Prompted { turn, .. } | EventKind::Prefilled { turn, .. } => *turn += self.turns,
             EventKind::RoundStarted { round, .. }
-            | EventKind::Drafted { round, .. }
+            | EventKind::Drafted(Drafted { round, .. })
             | EventKind::Scored { round, .. }
             | EventKind::Verified { round, .. }
             | EventKind::Committed { round, .. } => *round += self.rounds,
@@ -77,7 +77,7 @@ pub fn with_many_candidates(mut event: Event) -> Event {
         }
     };
     match &mut event.kind {
-        EventKind::Drafted { top, .. } => fill(top),
+        EventKind::Drafted(Drafted { top, .. }) => fill(top),
         EventKind::Scored { rows, .. } => rows.iter_mut().for_each(fill),
         EventKind::Prefilled { row, .. } => fill(row),
         _ => {}

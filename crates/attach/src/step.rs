@@ -1,6 +1,6 @@
 //! What an engine's stream amounts to, whatever the engine: the first token, steps, and an end.
 
-use draftscope_protocol::{CountedRound, EventKind, Piece, Prediction, StopReason, TokenId, Verification};
+use draftscope_protocol::{CountedRound, Drafted, EventKind, Piece, Prediction, StopReason, TokenId, Verification};
 
 use super::socket::round::{self, Round};
 
@@ -72,18 +72,7 @@ impl Step {
         events.extend((0..drafted).map(|index| {
             let known = self.tokens.get(index).filter(|_| index < accepted).cloned();
             let token = known.unwrap_or_else(Piece::unknown);
-            EventKind::Drafted {
-                round,
-                index: index as u8,
-                token,
-                q: None,
-                top: unreported(),
-                row: None,
-                more: false,
-                copied: None,
-                forced: false,
-                took_us: 0,
-            }
+            EventKind::Drafted(Drafted { round, index: index as u8, token, top: unreported(), ..Drafted::default() })
         }));
         if !self.rows.is_empty() {
             let rows = self.rows.into_iter().chain(std::iter::repeat_with(unreported)).take(drafted + 1).collect();

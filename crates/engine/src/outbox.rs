@@ -10,7 +10,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc::UnboundedSender;
 
 use draftscope_model::text::tokenizer::TextCodec;
-use draftscope_protocol::{Event, EventKind, Lane, Piece, Prediction};
+use draftscope_protocol::{
+    DraftRefused, DraftStopped, Drafted, Event, EventKind, Lane, Lattice, Piece, Prediction, Probed,
+};
 
 /// Longest duration of a short round. The events of a longer one are sent phase by phase.
 const SHORT_ROUND: Duration = Duration::from_millis(8);
@@ -78,11 +80,11 @@ impl Outbox {
     fn may_wait(&mut self, kind: &EventKind, now: Instant) -> bool {
         match kind {
             EventKind::RoundStarted { .. }
-            | EventKind::Probed { .. }
-            | EventKind::Drafted { .. }
-            | EventKind::DraftStopped { .. }
-            | EventKind::Lattice { .. }
-            | EventKind::Alternatives { .. }
+            | EventKind::Probed(_)
+            | EventKind::Drafted(_)
+            | EventKind::DraftStopped(_)
+            | EventKind::Lattice(_)
+            | EventKind::Alternatives(_)
             | EventKind::Scored { .. }
             | EventKind::Verified { .. } => {
                 self.last_round.is_some_and(|(_, is_short)| is_short) && now - self.flushed_at < SHORT_ROUND
@@ -116,18 +118,20 @@ fn spell(kind: &mut EventKind, codec: &TextCodec) {
             piece(first);
             row(predicted);
         }
-        EventKind::Drafted { token, top, .. } => {
+        EventKind::Drafted(Drafted { token, top, .. }) => {
             piece(token);
             row(top);
         }
-        EventKind::Probed { drafts, .. } => {
+        EventKind::Probed(Probed { drafts, .. }) => {
             for draft in drafts {
                 piece(&mut draft.token);
                 row(&mut draft.top);
             }
         }
-        EventKind::DraftStopped { token, .. } | EventKind::DraftRefused { token, .. } => piece(token),
-        EventKind::Lattice { columns, .. } => {
+        EventKind::DraftStopped(DraftStopped { token, .. }) | EventKind::DraftRefused(DraftRefused { token, .. }) => {
+            piece(token);
+        }
+        EventKind::Lattice(Lattice { columns, .. }) => {
             columns
                 .iter_mut()
                 .flat_map(|column| &mut column.candidates)

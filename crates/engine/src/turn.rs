@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::speculate::SpecError;
 use crate::speculate::decoder::Decoder;
 use draftscope_model::text::tokenizer::TextCodec;
-use draftscope_protocol::{Baseline, DrafterKind, EventKind, Lane, Settings, StopReason, TokenId};
+use draftscope_protocol::{Baseline, Drafted, DrafterKind, EventKind, Lane, Settings, StopReason, TokenId};
 
 use super::auto::Auto;
 use super::control::Control;
@@ -254,11 +254,11 @@ impl Turn<'_> {
                     (true, true)
                 }
                 // drafts of one pass appear together
-                EventKind::Drafted { more: true, .. }
+                EventKind::Drafted(Drafted { more: true, .. })
                 | EventKind::RoundStarted { .. }
-                | EventKind::Lattice { .. }
-                | EventKind::Alternatives { .. }
-                | EventKind::DraftRefused { .. }
+                | EventKind::Lattice(_)
+                | EventKind::Alternatives(_)
+                | EventKind::DraftRefused(_)
                 | EventKind::Masked { .. }
                 | EventKind::Notice { .. } => (false, false),
                 _ => (true, false),

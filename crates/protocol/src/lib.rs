@@ -47,7 +47,9 @@ pub use costs::Costs;
 pub use device::{DeviceWork, GpuInfo, KernelTime, RoundOnDevice};
 pub use drafting::{Copied, DraftPick, DrafterKind, Drafting};
 pub use engine::{Ability, CountedRound, DraftCounts, DraftTotals, EngineInfo};
-pub use event::{Event, EventKind, ProbedDraft, StopReason};
+pub use event::{
+    Alternatives, DraftRefused, DraftStopped, Drafted, Event, EventKind, Lattice, Probed, ProbedDraft, StopReason,
+};
 pub use grammar::{Grammar, GrammarKind, MaskedRow};
 pub use header::{Capabilities, DrafterInfo, Header, Listed, ModelInfo, TRACE_VERSION};
 pub use lane::Lane;

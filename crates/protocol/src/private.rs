@@ -1,6 +1,6 @@
 //! What of an event reveals the text, for recordings without it.
 
-use super::{EventKind, Piece, Prediction, TokenId};
+use super::{DraftRefused, DraftStopped, Drafted, EventKind, Lattice, Piece, Prediction, Probed, TokenId};
 
 /// A part of an event that reveals the text.
 pub enum Private<'a> {
@@ -27,16 +27,16 @@ impl EventKind {
                 tokens(prompt.iter_mut().chain([first]), each);
                 row(top, each);
             }
-            Self::Drafted { token, top, .. } => {
+            Self::Drafted(Drafted { token, top, .. }) => {
                 tokens([token], each);
                 row(top, each);
             }
-            Self::DraftStopped { token, .. } => tokens([token], each),
-            Self::DraftRefused { token, expected, .. } => {
+            Self::DraftStopped(DraftStopped { token, .. }) => tokens([token], each),
+            Self::DraftRefused(DraftRefused { token, expected, .. }) => {
                 tokens([token], each);
                 each(Private::Typed(expected));
             }
-            Self::Lattice { columns, .. } => {
+            Self::Lattice(Lattice { columns, .. }) => {
                 let candidates = columns.iter_mut().flat_map(|column| &mut column.candidates);
                 tokens(candidates.map(|candidate| &mut candidate.token), each);
             }
@@ -46,7 +46,7 @@ impl EventKind {
                 each(Private::Id(&mut verdict.next));
                 verdict.departures.iter_mut().for_each(|departure| each(Private::Id(&mut departure.instead)));
             }
-            Self::Probed { drafts, .. } => drafts.iter_mut().for_each(|draft| {
+            Self::Probed(Probed { drafts, .. }) => drafts.iter_mut().for_each(|draft| {
                 tokens([&mut draft.token], each);
                 row(&mut draft.top, each);
             }),
@@ -59,7 +59,7 @@ impl EventKind {
             | Self::RoundStarted { .. }
             | Self::LaneContinued { .. }
             | Self::DraftAsked { .. }
-            | Self::Alternatives { .. }
+            | Self::Alternatives(_)
             | Self::CostsKnown { .. }
             | Self::DraftLenChosen { .. }
             | Self::SettingsChanged { .. }

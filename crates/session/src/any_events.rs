@@ -1,8 +1,8 @@
 //! Arbitrary events, for tests that a sequence of them never panics. Another crate's tests compile this file, too.
 
 use draftscope_protocol::{
-    Candidate, Departure, Event, EventKind, Judgement, Lane, NextKind, Outcome, Piece, Prediction, StopReason, TokenId,
-    Verification,
+    Alternatives, Candidate, Departure, DraftRefused, Drafted, Event, EventKind, Judgement, Lane, Lattice, NextKind,
+    Outcome, Piece, Prediction, StopReason, TokenId, Verification,
 };
 use proptest::prelude::*;
 
@@ -62,7 +62,7 @@ fn kind() -> impl Strategy<Value = EventKind> {
             draft_len
         }),
         (id.clone(), 0u8..5, pieces(), any::<Option<f32>>(), any::<u64>(), any::<Option<u8>>()).prop_map(
-            |(round, index, pieces, q, took_us, row)| EventKind::Drafted {
+            |(round, index, pieces, q, took_us, row)| EventKind::Drafted(Drafted {
                 round,
                 index,
                 token: pieces.first().cloned().unwrap_or_default(),
@@ -72,22 +72,25 @@ fn kind() -> impl Strategy<Value = EventKind> {
                 more: index % 2 == 1,
                 copied: (index % 3 == 1).then_some(draftscope_protocol::Copied { from: round, len: 2, chance: q }),
                 forced: index % 3 == 2,
-                took_us
-            }
+                took_us,
+                ..Drafted::default()
+            })
         ),
         (id.clone(), pieces(), any::<Option<f32>>(), any::<String>()).prop_map(|(round, pieces, q, expected)| {
             let token = pieces.first().cloned().unwrap_or_default();
-            EventKind::DraftRefused { round, index: 1, token, q, expected }
+            EventKind::DraftRefused(DraftRefused { round, index: 1, token, q, expected })
         }),
         (id.clone(), any::<u8>(), pieces(), any::<f32>()).prop_map(|(round, index, pieces, alone)| {
             let candidate = |token| draftscope_protocol::LatticeCandidate { token, alone, after: alone / 2.0 };
             let candidates = pieces.into_iter().map(candidate).collect();
-            EventKind::Lattice { round, columns: vec![draftscope_protocol::LatticeColumn { index, candidates }] }
+            EventKind::Lattice(Lattice {
+                round,
+                columns: vec![draftscope_protocol::LatticeColumn { index, candidates }],
+            })
         }),
-        (id.clone(), any::<u8>(), any::<f32>()).prop_map(|(round, index, gain)| EventKind::Alternatives {
-            round,
-            worths: vec![draftscope_protocol::NodeWorth { index, gain, cost: gain / 2.0 }; 3],
-        }),
+        (id.clone(), any::<u8>(), any::<f32>()).prop_map(|(round, index, gain)| EventKind::Alternatives(
+            Alternatives { round, worths: vec![draftscope_protocol::NodeWorth { index, gain, cost: gain / 2.0 }; 3] }
+        )),
         (id.clone(), any::<f32>(), any::<u64>()).prop_map(|(round, removed, took_us)| EventKind::Masked {
             round,
             rows: vec![draftscope_protocol::MaskedRow { allowed: round, removed }; 3],

@@ -106,7 +106,7 @@ pub fn by_class<'a>(answers: impl Iterator<Item = &'a Answer>) -> Vec<ClassTally
         let mut classifier = Classifier::default();
         let classes: Vec<_> = answer.tokens.iter().map(|token| classifier.push(&token.piece)).collect();
         for round in answer.rounds.iter().filter(|round| round.is_complete) {
-            let probed = round.probed.first().zip(round.committed.first());
+            let probed = round.probed.iter().flat_map(|probed| &probed.drafts).next().zip(round.committed.first());
             let probed = probed.map(|(draft, token)| draft.token.id == token.id);
             let drafted = !round.drafts.is_empty();
             let tested = round.committed.len().min(round.drafts.len());

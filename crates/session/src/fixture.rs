@@ -4,9 +4,9 @@
 
 use crate::Session;
 use draftscope_protocol::{
-    Baseline, Candidate, Capabilities, Counters, Departure, DrafterInfo, DrafterKind, Event, EventKind, Header,
-    Judgement, Lane, ModelInfo, NextKind, NodeWorth, Outcome, Piece, Prediction, RoundOnDevice, ServerSample, Settings,
-    SlotState, StopReason, TRACE_VERSION, TokenId, Verification,
+    Alternatives, Baseline, Candidate, Capabilities, Counters, Departure, Drafted, DrafterInfo, DrafterKind, Event,
+    EventKind, Header, Judgement, Lane, ModelInfo, NextKind, NodeWorth, Outcome, Piece, Prediction, RoundOnDevice,
+    ServerSample, Settings, SlotState, StopReason, TRACE_VERSION, TokenId, Verification,
 };
 
 /// A header as the default model gives it.
@@ -150,18 +150,16 @@ impl Script {
         for (index, (text, q)) in drafts.iter().enumerate() {
             self.push(
                 Lane::Speculative,
-                EventKind::Drafted {
+                EventKind::Drafted(Drafted {
                     round,
                     index: index as u8,
                     token: piece(text),
                     q: Some(*q),
                     top: row((text, *q), "…"),
-                    row: None,
                     more: self.in_blocks && index + 1 < drafts.len(),
-                    copied: None,
-                    forced: false,
                     took_us: if self.in_blocks && index > 0 { 10 } else { 900 },
-                },
+                    ..Drafted::default()
+                }),
             );
         }
     }
@@ -361,22 +359,20 @@ pub fn tree_round(script: &mut Script) {
     script.push(Lane::Speculative, EventKind::RoundStarted { round, base_len: 4, draft_len: 2 });
     for (index, (text, row)) in (0..).zip(drafts) {
         let (token, top) = (piece(text), Prediction::default());
-        let kind = EventKind::Drafted {
+        let kind = EventKind::Drafted(Drafted {
             round,
             index,
             token,
             q: Some(0.4),
             top,
             row: Some(row),
-            more: false,
-            copied: None,
-            forced: false,
             took_us: 5,
-        };
+            ..Drafted::default()
+        });
         script.push(Lane::Speculative, kind);
     }
     let worths = vec![NodeWorth { index: 3, gain: 0.21, cost: 0.07 }];
-    script.push(Lane::Speculative, EventKind::Alternatives { round, worths });
+    script.push(Lane::Speculative, EventKind::Alternatives(Alternatives { round, worths }));
     let row = |best: &str| Prediction { top: vec![Candidate { piece: piece(best), prob: 0.6 }], tail: 0.4 };
     let rows = [" the", " b", " moon", " x", " is"].map(row).into();
     script.push(Lane::Speculative, EventKind::Scored { round, rows, verify_us: 9, sample_us: 1 });

@@ -1,7 +1,8 @@
 //! Moments of a run: where stepping stops, and how much memory the events between two of them take.
 
 use draftscope_protocol::{
-    Candidate, Event, EventKind, Judgement, Lane, LatticeCandidate, LatticeColumn, Piece, Prediction, ProbedDraft,
+    Alternatives, Candidate, DraftRefused, Drafted, Event, EventKind, Judgement, Lane, Lattice, LatticeCandidate,
+    LatticeColumn, Piece, Prediction, Probed, ProbedDraft,
 };
 
 /// How far a key steps.
@@ -22,9 +23,9 @@ impl Stop {
         }
         match event.kind {
             EventKind::Prefilled { .. } | EventKind::Committed { .. } => true,
-            EventKind::Probed { .. }
-            | EventKind::Drafted { more: false, .. }
-            | EventKind::DraftStopped { .. }
+            EventKind::Probed(_)
+            | EventKind::Drafted(Drafted { more: false, .. })
+            | EventKind::DraftStopped(_)
             | EventKind::Scored { .. }
             | EventKind::Verified { .. } => self == Self::Phase,
             _ => false,
@@ -59,11 +60,11 @@ pub(super) fn bytes(event: &Event) -> usize {
         EventKind::Notice { message } | EventKind::Failed { message } => message.len(),
         EventKind::Bookmarked { label, .. } => label.len(),
         EventKind::Prefilled { prompt, row, .. } => pieces(prompt) + prediction(row),
-        EventKind::Drafted { top, .. } => prediction(top),
-        EventKind::DraftRefused { expected, .. } => expected.len(),
-        EventKind::Alternatives { worths, .. } => size_of_val(&worths[..]),
-        EventKind::Lattice { columns, .. } => columns.iter().map(column).sum(),
-        EventKind::Probed { drafts, .. } => {
+        EventKind::Drafted(Drafted { top, .. }) => prediction(top),
+        EventKind::DraftRefused(DraftRefused { expected, .. }) => expected.len(),
+        EventKind::Alternatives(Alternatives { worths, .. }) => size_of_val(&worths[..]),
+        EventKind::Lattice(Lattice { columns, .. }) => columns.iter().map(column).sum(),
+        EventKind::Probed(Probed { drafts, .. }) => {
             drafts.iter().map(|draft| size_of::<ProbedDraft>() + prediction(&draft.top)).sum()
         }
         EventKind::Scored { rows, .. } => rows.iter().map(prediction).sum(),

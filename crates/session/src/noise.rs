@@ -9,7 +9,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
 use draftscope_protocol::{
-    Baseline, Event, EventKind, Lane, PROBE_WEIGHT, Piece, Prediction, Settings, StopReason, TokenId,
+    Baseline, Drafted, Event, EventKind, Lane, PROBE_WEIGHT, Piece, Prediction, Settings, StopReason, TokenId,
 };
 
 use super::Session;
@@ -140,21 +140,7 @@ impl Writer<'_> {
         for index in 0..drafts {
             let took_us = (draft * share / f64::from(drafts)).round() as u64;
             let (token, top) = (piece.clone(), Prediction::default());
-            self.say(
-                lane,
-                EventKind::Drafted {
-                    round,
-                    index,
-                    token,
-                    q: None,
-                    top,
-                    row: None,
-                    more: false,
-                    copied: None,
-                    forced: false,
-                    took_us,
-                },
-            );
+            self.say(lane, EventKind::Drafted(Drafted { round, index, token, top, took_us, ..Drafted::default() }));
         }
         let (rows, verify_us) = (vec![Prediction::default(); usize::from(drafts) + 1], (verify * share).round() as u64);
         self.say(lane, EventKind::Scored { round, rows, verify_us, sample_us: 0 });

@@ -260,7 +260,10 @@ mod tests {
     fn a_block_costs_one_pass_whatever_k_is() {
         let mut script = first_turn();
         for event in &mut script.events {
-            if let draftscope_protocol::EventKind::Drafted { index, more, took_us, .. } = &mut event.kind {
+            if let draftscope_protocol::EventKind::Drafted(draftscope_protocol::Drafted {
+                index, more, took_us, ..
+            }) = &mut event.kind
+            {
                 (*more, *took_us) = (*index < 2, if *index == 0 { 2680 } else { 10 });
             }
         }

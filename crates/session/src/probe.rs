@@ -113,7 +113,10 @@ impl ProbeRun {
         let is_probe = !answer.tokens.is_empty() && rounds.iter().all(|round| round.drafts.is_empty());
         (is_probe && rounds.len() + 1 == answer.tokens.len()).then(|| Self {
             tokens: answer.tokens.iter().map(|token| token.piece.id).collect(),
-            chains: rounds.iter().map(|round| round.probed.clone()).collect(),
+            chains: rounds
+                .iter()
+                .map(|round| round.probed.as_ref().map(|probed| probed.drafts.clone()).unwrap_or_default())
+                .collect(),
         })
     }
 

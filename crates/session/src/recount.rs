@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use draftscope_protocol::{CountedRound, Piece, Prediction, TokenId, Verification, VerifyRule};
+use draftscope_protocol::{CountedRound, Drafted, Piece, Prediction, TokenId, Verification, VerifyRule};
 
 use super::round::provenance;
-use super::{Answer, DraftCell, LaneStats, Phase, Round, Session};
+use super::{Answer, LaneStats, Phase, Round, Session};
 
 /// A committed token, and what is known of it.
 struct Known {
@@ -77,7 +77,7 @@ impl Answer {
                 rule: from.rule,
                 sampling: from.sampling,
                 leniency: from.leniency,
-                drafts: drafts(counts, own),
+                drafts: drafts(number, counts, own),
                 rows: rows(counts, own),
                 verdict: Some(verdict(counts, own)),
                 committed: own.iter().map(|token| token.piece.clone()).collect(),
@@ -145,7 +145,7 @@ fn fits(counted: &[CountedRound], tokens: usize) -> bool {
 /// Whether a round has more than counts, and just these.
 fn has_counts(round: &Round, counts: &CountedRound) -> bool {
     let is_detailed =
-        !counts.merged && round.drafts.iter().all(|draft| !draft.piece.id.is_unknown()) && !round.rows.is_empty();
+        !counts.merged && round.drafts.iter().all(|draft| !draft.token.id.is_unknown()) && !round.rows.is_empty();
     is_detailed
         && round.rows.len() == round.drafts.len() + 1
         && round.drafts.len() == usize::from(counts.drafted)
@@ -153,20 +153,17 @@ fn has_counts(round: &Round, counts: &CountedRound) -> bool {
         && round.committed.len() == usize::from(counts.committed)
 }
 
-fn drafts(counts: &CountedRound, own: &[Known]) -> Vec<DraftCell> {
+fn drafts(round: u32, counts: &CountedRound, own: &[Known]) -> Vec<Drafted> {
     let accepted = usize::from(counts.accepted);
     let piece = |index: usize| own.get(index).filter(|_| index < accepted).map(|token| token.piece.clone());
-    let cell = |index| DraftCell {
-        piece: piece(index).unwrap_or_else(Piece::unknown),
-        q: None,
+    let draft = |index: u8| Drafted {
+        round,
+        index,
+        token: piece(index.into()).unwrap_or_else(Piece::unknown),
         top: unreported(),
-        row: None,
-        more: false,
-        copied: None,
-        forced: false,
-        took_us: 0,
+        ..Drafted::default()
     };
-    (0..usize::from(counts.drafted)).map(cell).collect()
+    (0..counts.drafted).map(draft).collect()
 }
 
 fn rows(counts: &CountedRound, own: &[Known]) -> Vec<Prediction> {
@@ -279,7 +276,7 @@ mod tests {
         assert_eq!(numbers, [(1, 1, 2), (2, 3, 1), (3, 4, 2)]);
         let first = &answer.rounds[0];
         assert_eq!(first.prediction(1).unwrap().best().unwrap().piece.id, TokenId(4));
-        assert!(first.drafts[1].piece.id.is_unknown() && first.prediction(2).unwrap().top.is_empty());
+        assert!(first.drafts[1].token.id.is_unknown() && first.prediction(2).unwrap().top.is_empty());
     }
 
     #[test]

@@ -5,12 +5,11 @@
 //! [`Round::row_of`] gives the row.
 
 use draftscope_protocol::{
-    Judgement, LatticeColumn, Leniency, MaskedRow, NextKind, NodeWorth, Outcome, Piece, Prediction, ProbedDraft,
-    RoundOnDevice, Sampling, TokenId, Verification, VerifyRule,
+    Alternatives, DraftRefused, DraftStopped, Drafted, Judgement, Lattice, Leniency, MaskedRow, NextKind, Outcome,
+    Piece, Prediction, Probed, RoundOnDevice, Sampling, TokenId, Verification, VerifyRule,
 };
 
 use super::Provenance;
-use super::draft_cell::{DraftCell, Refused, Stopped};
 
 /// One draft + verify.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -33,15 +32,15 @@ pub struct Round {
     /// round.
     pub shapes_drafts: bool,
     /// Drafts so far.
-    pub drafts: Vec<DraftCell>,
+    pub drafts: Vec<Drafted>,
     /// Where p-min ended the draft, if it did.
-    pub stopped: Option<Stopped>,
+    pub stopped: Option<DraftStopped>,
     /// Tokens that the grammar refused before the target saw them.
-    pub refused: Vec<Refused>,
-    /// The candidates of each position that a selector chose at; empty without one.
-    pub lattice: Vec<LatticeColumn>,
-    /// What the alternatives of the round promised and cost; empty without any.
-    pub worths: Vec<NodeWorth>,
+    pub refused: Vec<DraftRefused>,
+    /// The candidates of each position that a selector chose at; `None` without one, and when they were dropped.
+    pub lattice: Option<Lattice>,
+    /// What the alternatives of the round promised and cost; `None` without any.
+    pub alternatives: Option<Alternatives>,
     /// What the grammar did to each row; empty without one.
     pub masked: Vec<MaskedRow>,
     /// Time that the grammar took, drafting included.
@@ -68,10 +67,8 @@ pub struct Round {
     pub clock_before_us: u64,
     /// Number of events of the run before the one that ended it: orders the rounds of all lanes in time.
     pub ended_after: u64,
-    /// The chain that the drafter would have proposed, in a probe run.
-    pub probed: Vec<ProbedDraft>,
-    /// Time of that chain.
-    pub probe_us: u64,
+    /// What the drafter would have proposed; `None` outside a probe run.
+    pub probed: Option<Probed>,
     /// Whether the engine waited for a user within this round or right before it: its caches were cold, so its times
     /// enter no speed figure.
     pub follows_wait: bool,
@@ -311,11 +308,12 @@ impl Round {
     }
 
     /// Adds a draft. A gap is not filled: a draft after one is dropped.
-    pub(super) fn draft(&mut self, index: usize, cell: DraftCell) {
+    pub(super) fn draft(&mut self, draft: Drafted) {
+        let index = usize::from(draft.index);
         if let Some(known) = self.drafts.get_mut(index) {
-            *known = cell;
+            *known = draft;
         } else if index == self.drafts.len() {
-            self.drafts.push(cell);
+            self.drafts.push(draft);
         }
     }
 
@@ -323,26 +321,26 @@ impl Round {
     /// lossless rule would have committed instead.
     pub(super) fn shrink(&mut self) {
         self.drafts.shrink_to_fit();
-        let judged = self.drafts.iter().enumerate().map(|(index, draft)| (self.row_of(index), draft.piece.id));
+        let judged = self.drafts.iter().enumerate().map(|(index, draft)| (self.row_of(index), draft.token.id));
         let own = (0..self.drafts.len()).filter_map(|index| Some((self.row_of(index), self.departure(index)?)));
         let shown: Vec<_> = judged.chain(own).collect();
         for (number, row) in self.rows.iter_mut().enumerate() {
             let here = shown.iter().filter(|(row, _)| *row == number).map(|(_, token)| *token);
             keep_best(row, &here.collect::<Vec<_>>());
         }
-        for cell in &mut self.drafts {
-            keep_best(&mut cell.top, &[]);
+        for draft in &mut self.drafts {
+            keep_best(&mut draft.top, &[]);
         }
-        self.lattice = Vec::new();
+        self.lattice = None;
     }
 
     /// Drops all candidates. The number of rows stays, since it says what the pass was.
     pub(super) fn strip(&mut self) {
-        let tops = self.drafts.iter_mut().map(|cell| &mut cell.top);
+        let tops = self.drafts.iter_mut().map(|draft| &mut draft.top);
         for row in self.rows.iter_mut().chain(tops) {
             row.tail += std::mem::take(&mut row.top).iter().map(|candidate| candidate.prob).sum::<f32>();
         }
-        self.lattice = Vec::new();
+        self.lattice = None;
     }
 }
 
@@ -359,6 +357,12 @@ pub(super) fn provenance(round: &Round, index: usize) -> Provenance {
             NextKind::Recovered => Provenance::Recovered,
         },
     }
+}
+
+/// Drops all but the first `most` entries of a list of an event, which anybody may have written.
+pub(super) fn keep_first<T>(list: &mut Vec<T>, most: usize) {
+    list.truncate(most);
+    list.shrink_to_fit();
 }
 
 fn keep_best(row: &mut Prediction, also: &[TokenId]) {

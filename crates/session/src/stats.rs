@@ -400,7 +400,7 @@ mod tests {
     use super::super::fixture::{Script, first_turn};
     use super::super::{Session, Turn};
     use crate::fixture::fold;
-    use draftscope_protocol::{Event, EventKind, Lane};
+    use draftscope_protocol::{Drafted, Event, EventKind, Lane};
 
     /// Enough rounds and plain passes for every figure.
     fn long_turn() -> Vec<Event> {
@@ -420,7 +420,7 @@ mod tests {
         for mut event in long_turn() {
             let lane = event.lane.index().min(1);
             match &mut event.kind {
-                EventKind::Drafted { took_us, .. } if cold[lane] => *took_us *= factor,
+                EventKind::Drafted(Drafted { took_us, .. }) if cold[lane] => *took_us *= factor,
                 EventKind::Scored { verify_us, sample_us, .. } if cold[lane] => {
                     late_us[lane] += (factor - 1) * (*verify_us + *sample_us);
                     (*verify_us, *sample_us) = (*verify_us * factor, *sample_us * factor);

@@ -9,8 +9,9 @@ use super::fixture::{Script, conversation, first_turn, fold, header, piece, tree
 use super::*;
 use any_events::any_events;
 use draftscope_protocol::{
-    Candidate, DrafterInfo, DrafterKind, Judgement, LatticeCandidate, LatticeColumn, MOST_CANDIDATES, NextKind,
-    Outcome, Piece, Prediction, Settings, StopReason, TokenId, Verification, VerifyRule,
+    Candidate, DraftRefused, DraftStopped, Drafted, DrafterInfo, DrafterKind, Judgement, Lattice, LatticeCandidate,
+    LatticeColumn, MOST_CANDIDATES, NextKind, Outcome, Piece, Prediction, Settings, StopReason, TokenId, Verification,
+    VerifyRule,
 };
 
 fn committed(session: &Session, lane: Lane) -> Vec<(String, Provenance)> {
@@ -50,7 +51,7 @@ fn refused_tokens_stand_before_what_was_drafted_in_their_place() {
     let at = events.iter().position(is_second).unwrap();
     for (index, text) in [(3, "}"), (1, "\n")] {
         let (token, expected) = (piece(text), "NAME".to_owned());
-        let kind = EventKind::DraftRefused { round: 2, index, token, q: Some(0.5), expected };
+        let kind = EventKind::DraftRefused(DraftRefused { round: 2, index, token, q: Some(0.5), expected });
         events.insert(at + 1, Event { kind, ..events[at].clone() });
     }
     let session = fold(&events);
@@ -180,7 +181,7 @@ fn a_draft_that_p_min_left_out_is_reported_and_its_time_counts() {
     let (token, verdict) = (piece(" out"), Verification::new(Vec::new(), piece(" up").id, NextKind::Bonus, None));
     for kind in [
         EventKind::RoundStarted { round, base_len: 4, draft_len: 2 },
-        EventKind::DraftStopped { round, index: 0, token, q: 0.12, p_min: 0.25, took_us: 30 },
+        EventKind::DraftStopped(DraftStopped { round, index: 0, token, q: 0.12, p_min: 0.25, took_us: 30 }),
         EventKind::Scored { round, rows: vec![row], verify_us: 9, sample_us: 1 },
         EventKind::Verified { round, verdict },
         EventKind::Committed { round, tokens: vec![piece(" up")], rollback_us: 1, clock_us: 41, device: None },
@@ -201,11 +202,14 @@ fn a_round_keeps_its_lattice_and_no_more_candidates_than_an_event_may_have() {
     let mut script = Script::prompted("hi", "Look");
     script.round_start(&[(" up", 0.5), (" out", 0.5)]);
     // a position without candidates was forced or copied
-    script.push(Lane::Speculative, EventKind::Lattice { round: 1, columns: vec![column(1)] });
-    script.push(Lane::Speculative, EventKind::Lattice { round: 9, columns: vec![column(0)] });
+    script.push(Lane::Speculative, EventKind::Lattice(Lattice { round: 1, columns: vec![column(1)] }));
+    script.push(Lane::Speculative, EventKind::Lattice(Lattice { round: 9, columns: vec![column(0)] }));
     let session = fold(&script.events);
     let round = &session.turns()[0].answer(Lane::Speculative).rounds[0];
-    assert_eq!((round.lattice.len(), round.candidates(0), round.drafts.len()), (1, None, 2));
+    assert_eq!(
+        (round.lattice.iter().flat_map(|known| &known.columns).count(), round.candidates(0), round.drafts.len()),
+        (1, None, 2)
+    );
     assert_eq!(round.candidates(1).unwrap().candidates.len(), MOST_CANDIDATES);
 }
 
@@ -336,16 +340,7 @@ fn the_rule_confidence_is_explained_by_q_and_its_threshold() {
 fn the_rejection_rule_is_explained_with_p_q_and_u() {
     let mut round = Round {
         rule: VerifyRule::Rejection,
-        drafts: vec![DraftCell {
-            piece: piece(" a"),
-            q: Some(0.8),
-            top: Prediction::default(),
-            row: None,
-            more: false,
-            copied: None,
-            forced: false,
-            took_us: 1,
-        }],
+        drafts: vec![Drafted { token: piece(" a"), q: Some(0.8), took_us: 1, ..Drafted::default() }],
         verdict: Some(Verification {
             judgements: vec![Judgement {
                 p: Some(0.2),

@@ -81,19 +81,19 @@ fn output(token: &Token, column: usize, forced: bool) -> TranscriptToken<'_> {
 fn draft(round: &Round, column: usize, is_thought: bool) -> TranscriptToken<'_> {
     let cell = &round.drafts[column];
     let fate = draft_fate(round, column);
-    let (piece, forced) = (&cell.piece, cell.forced);
+    let (piece, forced) = (&cell.token, cell.forced);
     let (round, departs, undraftable) = (round.round, false, false);
     TranscriptToken { piece, fate, round, column, departs, forced, undraftable, is_thought }
 }
 
 /// What the grammar refused in these columns.
 fn refused(round: &Round, columns: Range<usize>, is_thought: bool) -> impl Iterator<Item = TranscriptToken<'_>> {
-    let found = round.refused.iter().filter(move |refused| columns.contains(&refused.index));
+    let found = round.refused.iter().filter(move |refused| columns.contains(&refused.index.into()));
     found.map(move |refused| TranscriptToken {
-        piece: &refused.piece,
+        piece: &refused.token,
         fate: Fate::Refused,
         round: round.round,
-        column: refused.index,
+        column: refused.index.into(),
         departs: false,
         forced: false,
         undraftable: false,

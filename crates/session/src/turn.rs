@@ -7,16 +7,16 @@
 use std::sync::Arc;
 
 use draftscope_protocol::{
-    Branch, EventKind, Lane, NextKind, Piece, Prediction, Settings, StopReason, TokenId, Verification, VerifyRule,
+    Alternatives, Branch, DraftRefused, EventKind, Lane, Lattice, NextKind, Piece, Prediction, Settings, StopReason,
+    TokenId, Verification, VerifyRule,
 };
 
-use super::draft_cell::Stopped;
 use super::fate::Provenance;
 use super::memo::Memo;
-use super::round::provenance;
+use super::round::{keep_first, provenance};
 use super::speedup::Measured;
 use super::thought::ThoughtScan;
-use super::{DraftCell, FULL_ROUNDS, LaneStats, Phase, Round, text};
+use super::{FULL_ROUNDS, LaneStats, Phase, Round, text};
 
 /// Most rows of a pass, and so most drafts of a round: a draft's number is a byte.
 const MOST_ROWS: usize = 257;
@@ -181,29 +181,27 @@ impl Answer {
                 shapes_drafts: settings.shapes_drafts(),
                 ..Round::default()
             })),
-            EventKind::Drafted { round, index, token, q, top, row, more, copied, forced, took_us } => {
-                let (piece, top, more, forced) = (token.clone(), top.clone(), *more, *forced);
-                let cell = DraftCell { piece, q: *q, top, row: *row, more, copied: *copied, forced, took_us: *took_us };
-                let round = self.round_mut(*round)?;
-                round.draft((*index).into(), cell);
+            EventKind::Drafted(draft) => {
+                let round = self.round_mut(draft.round)?;
+                round.draft(draft.clone());
                 Some(if round.drafts.len() >= round.draft_len.into() { Phase::Verifying } else { Phase::Drafting })
             }
-            EventKind::DraftStopped { round, token, q, p_min, took_us, .. } => {
-                let (piece, q, p_min, took_us) = (token.clone(), *q, *p_min, *took_us);
-                self.round_mut(*round)?.stopped = Some(Stopped { piece, q, p_min, took_us });
+            EventKind::DraftStopped(stopped) => {
+                self.round_mut(stopped.round)?.stopped = Some(stopped.clone());
                 Some(Phase::Verifying)
             }
-            EventKind::Lattice { round, .. }
-            | EventKind::Alternatives { round, .. }
-            | EventKind::DraftRefused { round, .. }
+            EventKind::Lattice(Lattice { round, .. })
+            | EventKind::Alternatives(Alternatives { round, .. })
+            | EventKind::DraftRefused(DraftRefused { round, .. })
             | EventKind::Masked { round, .. } => {
                 self.round_mut(*round)?.note_choice(kind, MOST_ROWS);
                 None
             }
-            EventKind::Probed { round, drafts, took_us } => {
-                let round = self.round_mut(*round)?;
-                round.probed = drafts.iter().take(MOST_ROWS).cloned().collect();
-                round.probe_us = *took_us;
+            EventKind::Probed(probed) => {
+                let round = self.round_mut(probed.round)?;
+                let mut probed = probed.clone();
+                keep_first(&mut probed.drafts, MOST_ROWS);
+                round.probed = Some(probed);
                 Some(Phase::Verifying)
             }
             EventKind::Scored { round, rows, verify_us, sample_us } => {

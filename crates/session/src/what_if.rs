@@ -166,7 +166,7 @@ impl Case<'_> {
     fn draft(&self, index: usize) -> Option<Piece> {
         match &self.change.replace {
             Some((at, text)) if *at == index => Some(self.named(index, text)),
-            _ => self.round.drafts.get(index).map(|draft| draft.piece.clone()),
+            _ => self.round.drafts.get(index).map(|draft| draft.token.clone()),
         }
     }
 
@@ -254,13 +254,13 @@ impl Case<'_> {
     /// rejection draws from the residual.
     fn knows_q(&self, index: usize, draft: &Piece) -> bool {
         let looks = !self.sampling.is_greedy() && self.rule == VerifyRule::Rejection;
-        let cell = self.round.drafts.get(index).filter(|cell| looks && cell.piece.id == draft.id);
+        let cell = self.round.drafts.get(index).filter(|cell| looks && cell.token.id == draft.id);
         cell.is_none_or(|cell| cell.q.is_none() || cell.top.tail <= WHOLE)
     }
 
     /// A draft with the distribution that it was drawn from, if it was.
     fn drawn(&self, index: usize, draft: &Piece) -> Draft {
-        let cell = self.round.drafts.get(index).filter(|cell| cell.piece.id == draft.id && !cell.top.top.is_empty());
+        let cell = self.round.drafts.get(index).filter(|cell| cell.token.id == draft.id && !cell.top.top.is_empty());
         let was_drawn = self.round.judgement(index).is_none_or(|judgement| cell.is_some_and(|c| c.q == judgement.q));
         match cell {
             Some(cell) => Draft { drawn: was_drawn, ..Draft::drawn(draft.id, distribution(&cell.top)) },
@@ -272,7 +272,7 @@ impl Case<'_> {
     fn recorded(&self, index: usize, draft: &Piece) -> Option<Ruling> {
         let round = self.round;
         let same = self.rule == round.rule && self.sampling == round.sampling;
-        if !same || round.drafts.get(index)?.piece.id != draft.id {
+        if !same || round.drafts.get(index)?.token.id != draft.id {
             return None;
         }
         match round.outcome(index)? {
@@ -285,7 +285,7 @@ impl Case<'_> {
     /// To accept a draft, speculative sampling needs only the draft's own p and q.
     fn by_ratio(&self, index: usize, draft: &Piece) -> Option<Ruling> {
         let same = self.sampling == self.round.sampling && self.rule == VerifyRule::Rejection;
-        let cell = self.round.drafts.get(index).filter(|cell| same && cell.piece.id == draft.id)?;
+        let cell = self.round.drafts.get(index).filter(|cell| same && cell.token.id == draft.id)?;
         let judgement = self.round.judgement(index)?;
         let drafts = [match cell.q.filter(|q| Some(*q) == judgement.q) {
             Some(q) => Draft::drawn(draft.id, lone(draft.id, q)),

@@ -69,7 +69,7 @@ mod tests {
             let is_over = session.turn().is_some_and(|turn| turn.answer(Lane::Speculative).finished.is_some());
             match (event.lane, &event.kind) {
                 _ if is_over => assert!(!asked.awaits_phase(), "nobody is left to end one"),
-                (Lane::Speculative, EventKind::Drafted { .. } | EventKind::Committed { .. }) => {
+                (Lane::Speculative, EventKind::Drafted(_) | EventKind::Committed { .. }) => {
                     assert!(!asked.awaits_phase());
                     ended += 1;
                 }

@@ -8,10 +8,10 @@ use std::collections::HashMap;
 
 use serde::Deserialize;
 
-use draftscope_protocol::{Event, EventKind, Header, Piece, Prediction, TRACE_VERSION, Verification};
+use draftscope_protocol::{Drafted, Event, EventKind, Header, Piece, Prediction, TRACE_VERSION, Verification};
 
 use super::fault::Fault;
-use super::round::{Draft, MAX_DRAFTS, Round};
+use super::round::{MAX_DRAFTS, Round};
 
 /// Most rounds that may be under way: one for each request.
 const MAX_OPEN: usize = 256;
@@ -60,7 +60,7 @@ struct Open {
     number: u32,
     base_len: u32,
     draft_len: u8,
-    drafts: Vec<Draft>,
+    drafts: Vec<Drafted>,
     scored: Option<(Vec<Prediction>, u64, u64)>,
     verdict: Option<Verification>,
     /// Of its lines so far.
@@ -119,7 +119,7 @@ impl Collector {
             EventKind::Notice { message } => return Ok(Said::Notice(message.chars().take(300).collect())),
             EventKind::Started { .. } => return Err(Fault::new("type", "a second `started`".to_owned())),
             EventKind::RoundStarted { round, .. }
-            | EventKind::Drafted { round, .. }
+            | EventKind::Drafted(Drafted { round, .. })
             | EventKind::Scored { round, .. }
             | EventKind::Verified { round, .. }
             | EventKind::Committed { round, .. } => *round,
@@ -168,19 +168,18 @@ impl Collector {
             return Err(Fault::new("round", format!("round {number} of this request has no `round_started`")));
         };
         match event.kind {
-            EventKind::Drafted { index, token, q, top, row, took_us, .. } => {
-                if row.is_some() {
+            EventKind::Drafted(draft) => {
+                if draft.row.is_some() {
                     return Err(Fault::new("row", "trees are not read from a socket; send chains".to_owned()));
                 }
-                if usize::from(index) != open.drafts.len() || index >= open.draft_len || open.verdict.is_some() {
-                    return Err(Fault::new(
-                        "index",
-                        format!("draft {index} where {} is next of {}", open.drafts.len(), open.draft_len),
-                    ));
+                let (index, next) = (draft.index, open.drafts.len());
+                if usize::from(index) != next || index >= open.draft_len || open.verdict.is_some() {
+                    let draft_len = open.draft_len;
+                    return Err(Fault::new("index", format!("draft {index} where {next} is next of {draft_len}")));
                 }
-                check_text("token", [&token])?;
-                check_row("top", &top)?;
-                open.drafts.push(Draft { token, q, top, took_us });
+                check_text("token", [&draft.token])?;
+                check_row("top", &draft.top)?;
+                open.drafts.push(draft);
             }
             EventKind::Scored { rows, verify_us, sample_us, .. } => {
                 if rows.len() > MAX_DRAFTS + 1 {

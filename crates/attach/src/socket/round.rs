@@ -1,6 +1,8 @@
 //! A round as a plugin reports it, checked, and its events.
 
-use draftscope_protocol::{Candidate, EventKind, Judgement, NextKind, Outcome, Piece, Prediction, Verification};
+use draftscope_protocol::{
+    Candidate, Drafted, EventKind, Judgement, NextKind, Outcome, Piece, Prediction, Verification,
+};
 
 use super::fault::Fault;
 
@@ -10,21 +12,12 @@ pub(crate) const MAX_DRAFTS: usize = 255;
 /// How far probabilities that should be equal may differ, since they are rounded.
 const SLACK: f32 = 0.01;
 
-/// One proposed token.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Draft {
-    pub(super) token: Piece,
-    pub(super) q: Option<f32>,
-    pub(super) top: Prediction,
-    pub(super) took_us: u64,
-}
-
 /// A whole round of one request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Round {
     /// Positions in the target's cache before it; 0 if the engine does not say.
     pub base_len: u32,
-    pub(super) drafts: Vec<Draft>,
+    pub(super) drafts: Vec<Drafted>,
     /// The target's predictions, k + 1 of them; none if they were not reported.
     pub rows: Vec<Prediction>,
     pub(super) verify_us: u64,
@@ -45,7 +38,7 @@ impl Round {
         let texts: usize = pieces.map(|piece| size_of::<Candidate>() + piece.bytes.len()).sum();
         texts
             + self.rows.len() * size_of::<Prediction>()
-            + self.drafts.len() * (size_of::<Draft>() + size_of::<Judgement>())
+            + self.drafts.len() * (size_of::<Drafted>() + size_of::<Judgement>())
     }
 
     /// Number of drafts.
@@ -105,6 +98,7 @@ impl Round {
     fn check_rows(&self) -> Result<(), Fault> {
         for draft in &self.drafts {
             check_probability("drafted.q", draft.q)?;
+            check_probability("drafted.copied", draft.copied.and_then(|copied| copied.chance))?;
         }
         if !self.rows.is_empty() && self.rows.len() != self.drafts.len() + 1 {
             return Err(Fault::new(
@@ -156,18 +150,7 @@ impl Round {
     /// The events of this round. Its number, its place, what was committed and the clock are those of the answer.
     pub(crate) fn events(self, tokens: Vec<Piece>, clock_us: u64, round: u32, base_len: u32) -> Vec<EventKind> {
         let mut events = vec![EventKind::RoundStarted { round, base_len, draft_len: self.drafts.len() as u8 }];
-        events.extend(self.drafts.into_iter().enumerate().map(|(index, draft)| EventKind::Drafted {
-            round,
-            index: index as u8,
-            token: draft.token,
-            q: draft.q,
-            top: draft.top,
-            row: None,
-            more: false,
-            copied: None,
-            forced: false,
-            took_us: draft.took_us,
-        }));
+        events.extend(self.drafts.into_iter().map(|draft| EventKind::Drafted(Drafted { round, ..draft })));
         if !self.rows.is_empty() {
             let (rows, verify_us, sample_us) = (self.rows, self.verify_us, self.sample_us);
             events.push(EventKind::Scored { round, rows, verify_us, sample_us });

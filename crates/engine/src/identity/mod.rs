@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::speculate::SpecError;
 use crate::speculate::decoder::Decoder;
 use draftscope_protocol::policy::{Observation, Policy};
-use draftscope_protocol::{EventKind, Outcome, Prediction, Settings, TokenId};
+use draftscope_protocol::{Drafted, EventKind, Outcome, Prediction, Settings, TokenId};
 
 pub use diagnose::{Cause, Diagnosis, Fault, MOST_NOISE, Side, diagnose, diagnose_under};
 pub use rate::Rate;
@@ -171,7 +171,7 @@ fn offer_plain(decoder: &mut Decoder, prompt: &[TokenId], len: usize) -> Result<
 
 fn record_event(round: &mut RoundRecord, event: EventKind) {
     match event {
-        EventKind::Drafted { token, .. } => round.drafts.push(token.id),
+        EventKind::Drafted(Drafted { token, .. }) => round.drafts.push(token.id),
         EventKind::Scored { rows, .. } => round.rows = rows,
         EventKind::Verified { verdict, .. } => {
             round.accepted = verdict.accepted();

@@ -4,10 +4,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::drafter::Refused;
 use draftscope_protocol::distribution::Distribution;
 use draftscope_protocol::verify::Draft;
-use draftscope_protocol::{Candidate, EventKind, Piece, Prediction, TokenId};
+use draftscope_protocol::{Candidate, Drafted, EventKind, Piece, Prediction, TokenId};
 
 /// Candidates per position in an event; the total probability of all others is its tail.
 pub const TOP_N: usize = 32;
@@ -60,7 +59,7 @@ pub(super) fn prediction(p: &Distribution) -> Prediction {
 }
 
 pub(super) fn drafted(round: u32, index: usize, draft: &Draft, took_us: u64) -> EventKind {
-    EventKind::Drafted {
+    EventKind::Drafted(Drafted {
         round,
         index: index as u8,
         token: bare(draft.token),
@@ -71,12 +70,7 @@ pub(super) fn drafted(round: u32, index: usize, draft: &Draft, took_us: u64) -> 
         copied: draft.copied,
         forced: draft.forced,
         took_us,
-    }
-}
-
-pub(super) fn refused(round: u32, refused: Refused) -> EventKind {
-    let Refused { index, token, q, expected } = refused;
-    EventKind::DraftRefused { round, index: index as u8, token: bare(token), q, expected }
+    })
 }
 
 pub(super) fn drafter_failed(error: &dyn std::fmt::Display) -> String {

@@ -2,7 +2,7 @@
 //!
 //! Invariant: these functions depend only on the events. The player decides when and how long to stop.
 
-use draftscope_protocol::{Event, EventKind, Landmark, Lane, Outcome};
+use draftscope_protocol::{Drafted, Event, EventKind, Landmark, Lane, Outcome};
 
 /// A search for the next landmark.
 pub(super) struct Seek {
@@ -71,9 +71,9 @@ pub(super) fn ends_phase(event: &Event) -> bool {
         && matches!(
             event.kind,
             EventKind::Prefilled { .. }
-                | EventKind::Probed { .. }
-                | EventKind::Drafted { more: false, .. }
-                | EventKind::DraftStopped { .. }
+                | EventKind::Probed(_)
+                | EventKind::Drafted(Drafted { more: false, .. })
+                | EventKind::DraftStopped(_)
                 | EventKind::Scored { .. }
                 | EventKind::Verified { .. }
                 | EventKind::Committed { .. }

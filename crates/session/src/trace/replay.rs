@@ -400,7 +400,7 @@ mod tests {
     use crate::trace::{RecordOptions, Recorder};
     use draftscope_protocol::stream::Consumer;
     use draftscope_protocol::stream::Feed;
-    use draftscope_protocol::{Landmark, Outcome};
+    use draftscope_protocol::{Drafted, Landmark, Outcome};
 
     /// A recording of the fixture, one event every `gap_us`.
     fn recording(gap_us: u64) -> (Recording, Vec<Event>) {
@@ -519,7 +519,7 @@ mod tests {
         let step = until_paused(&mut source);
         assert!(events.iter().any(|event| event.lane == Lane::Plain), "another lane runs beside");
         let phases: Vec<_> = step.iter().filter(|event| ends_phase(event)).collect();
-        assert!(matches!(phases[..], [Event { kind: EventKind::Drafted { round: 2, .. }, .. }]), "{step:?}");
+        assert!(matches!(phases[..], [Event { kind: EventKind::Drafted(Drafted { round: 2, .. }), .. }]), "{step:?}");
         assert!(step.iter().any(|e| matches!(e.kind, EventKind::Bookmarked { round: Some(1), .. })));
         request(&source, Command::StepRound);
         request(&source, Command::StepRound);

@@ -40,7 +40,7 @@ impl Case<'_> {
     /// drafter's q. The row need not list the draft.
     pub(super) fn by_number(&self, index: usize, draft: &Piece, row: &Prediction) -> Option<Verification> {
         let same = self.sampling.is_greedy() && self.sampling.temperature == self.round.sampling.temperature;
-        let cell = self.round.drafts.get(index).filter(|cell| same && cell.piece.id == draft.id)?;
+        let cell = self.round.drafts.get(index).filter(|cell| same && cell.token.id == draft.id)?;
         let p = self.round.judgement(index).and_then(|judgement| judgement.p);
         let p = match self.rule {
             VerifyRule::Threshold => p?,
@@ -88,7 +88,7 @@ mod tests {
             (0.0, line.confidence, VerifyRule::Confidence, true),
             (1.0, line.confidence - 0.01, VerifyRule::Confidence, false),
         ] {
-            round.rows[0].top.retain(|c| c.piece.id != round.drafts[0].piece.id);
+            round.rows[0].top.retain(|c| c.piece.id != round.drafts[0].token.id);
             round.drafts[0].q = Some(q);
             round.verdict.as_mut().unwrap().judgements[0].p = Some(p);
             let reply = what_if(&round, &WhatIf { rule: Some(rule), ..WhatIf::default() }).unwrap();

@@ -52,7 +52,7 @@ fn missing(case: &Case) -> Option<String> {
     for (number, row) in round.rows.iter().enumerate() {
         let judged = (0..round.drafts.len()).filter(|index| round.row_of(*index) == number);
         for index in judged.map(Some).chain([None]) {
-            let draft = index.and_then(|index| round.drafts.get(index)).map(|cell| &cell.piece);
+            let draft = index.and_then(|index| round.drafts.get(index)).map(|cell| &cell.token);
             let needs_q = !case.sampling.is_greedy() && index.is_some_and(is_cut);
             let is_known = case.has(row, draft) && !needs_q;
             if !is_known {
@@ -91,7 +91,7 @@ fn judge(case: &Case, root: usize) -> Verification {
     let drafts: Vec<Draft> = below
         .iter()
         .map(|index| {
-            let draft = case.drawn(*index, &round.drafts[*index].piece);
+            let draft = case.drawn(*index, &round.drafts[*index].token);
             if round.is_tree() { draft.at_row(row(round.row_of(*index))) } else { draft }
         })
         .collect();
@@ -133,7 +133,7 @@ fn overrule(case: &Case, mut whole: Verification, index: usize) -> (Verification
     }
     if is_on_path(index) {
         let row = round.rows.get(round.row_of(index));
-        let draft = round.drafts[index].piece.id;
+        let draft = round.drafts[index].token.id;
         let other = row.and_then(|row| row.top.iter().map(|c| c.piece.id).find(|id| *id != draft));
         for at in index..round.drafts.len() {
             whole.judgements[at].outcome = Outcome::NotReached;
@@ -157,9 +157,9 @@ fn add_judged(case: &Case, verdict: &Verification, reply: &mut Reply) {
         if !is_made(case, index) {
             continue;
         }
-        reply.judged.push((cell.piece.clone(), judgement.outcome));
+        reply.judged.push((cell.token.clone(), judgement.outcome));
         if judgement.outcome == Outcome::Accepted {
-            reply.committed.push(cell.piece.clone());
+            reply.committed.push(cell.token.clone());
             rows.push(index + 1);
         }
     }
@@ -238,7 +238,7 @@ mod tests {
             row.tail = 0.0;
             row.top[0].prob = 1.0;
             if let Some(draft) = round.drafts.get(index) {
-                row.top[0].piece = draft.piece.clone();
+                row.top[0].piece = draft.token.clone();
             }
         }
         let reply = ask(&round, &change);

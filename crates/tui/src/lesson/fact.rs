@@ -163,7 +163,7 @@ impl Fact {
                 let round = answer.rounds.last().filter(|round| !round.rows.is_empty())?;
                 let differs = |index: &usize| {
                     let best = round.prediction(*index).and_then(|row| row.best());
-                    best.is_none_or(|best| best.piece.id != round.drafts[*index].piece.id)
+                    best.is_none_or(|best| best.piece.id != round.drafts[*index].token.id)
                 };
                 let first = (0..round.drafts.len()).find(differs);
                 Some(first.unwrap_or(round.drafts.len()) as f64 + 1.0)

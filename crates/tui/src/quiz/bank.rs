@@ -5,10 +5,10 @@
 use serde::Deserialize;
 
 use draftscope_protocol::{
-    Candidate, Departure, Judgement, Leniency, NextKind, Outcome, Piece, Prediction, Sampling, TokenId, Verification,
-    VerifyRule,
+    Candidate, Departure, Drafted, Judgement, Leniency, NextKind, Outcome, Piece, Prediction, Sampling, TokenId,
+    Verification, VerifyRule,
 };
-use draftscope_session::{DraftCell, Round};
+use draftscope_session::Round;
 
 use super::item::{Category, Item};
 
@@ -113,15 +113,15 @@ impl Stored {
         let is_tree = self.drafts.iter().any(|draft| draft.row.is_some());
         let accepted = self.drafts.iter().filter(|draft| draft.outcome == Outcome::Accepted);
         let committed = accepted.map(|draft| draft.token.clone()).chain([self.next]).map(piece).collect();
-        let drafts = self.drafts.into_iter().map(|draft| DraftCell {
-            piece: piece(draft.token),
+        let round = self.round;
+        let drafts = (0..).zip(self.drafts).map(|(index, draft)| Drafted {
+            round,
+            index,
+            token: piece(draft.token),
             q: draft.q,
             top: prediction(draft.top),
             row: draft.row,
-            more: false,
-            copied: None,
-            forced: false,
-            took_us: 0,
+            ..Drafted::default()
         });
         let drafts: Vec<_> = drafts.collect();
         let round = Round {

@@ -66,7 +66,7 @@ impl Item {
         // a draft that was picked, not drawn, is certain to rejection sampling, whatever its q
         let is_drawn = |index: usize| round.judgement(index).is_some_and(|judged| judged.q == round.drafts[index].q);
         let is_known = |index: usize| {
-            !round.drafts[index].piece.id.is_unknown() && (round.sampling.is_greedy() || is_drawn(index))
+            !round.drafts[index].token.id.is_unknown() && (round.sampling.is_greedy() || is_drawn(index))
         };
         let is_cut = (0..round.columns()).any(|column| round.is_cut(column));
         if !is_whole || !(0..round.drafts.len()).all(is_known) || is_cut || !(1..=most).contains(&round.drafts.len()) {
@@ -95,7 +95,7 @@ impl Item {
 
     /// Two items with the same text before and the same drafts ask the same.
     pub(crate) fn asks_same(&self, other: &Self) -> bool {
-        let tokens = |item: &Self| item.round.drafts.iter().map(|draft| draft.piece.id).collect::<Vec<_>>();
+        let tokens = |item: &Self| item.round.drafts.iter().map(|draft| draft.token.id).collect::<Vec<_>>();
         self.id == other.id || (self.context == other.context && tokens(self) == tokens(other))
     }
 
@@ -139,7 +139,7 @@ pub(super) fn category(round: &Round) -> Option<Category> {
     }
     let p = |index: usize| round.judgement(index).and_then(|judgement| judgement.p).unwrap_or(0.0);
     let is_second = |index: usize| {
-        round.prediction(index).and_then(|row| row.find(round.drafts[index].piece.id)).is_some_and(|found| found.0 == 1)
+        round.prediction(index).and_then(|row| row.find(round.drafts[index].token.id)).is_some_and(|found| found.0 == 1)
     };
     if judged(Outcome::Rejected).any(|index| is_second(index) && p(index) >= HIGH_P) {
         return Some(Category::HighP);

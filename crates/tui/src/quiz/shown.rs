@@ -202,9 +202,9 @@ impl Shown {
 fn draft(round: &Round, index: usize) -> ShownDraft {
     let cell = &round.drafts[index];
     let judgement = round.judgement(index);
-    let listed = round.prediction(index).and_then(|row| row.find(cell.piece.id)).map(|found| found.1);
+    let listed = round.prediction(index).and_then(|row| row.find(cell.token.id)).map(|found| found.1);
     ShownDraft {
-        token: inline(&cell.piece),
+        token: inline(&cell.token),
         q: cell.q.map(Hundredths::of),
         p: Hundredths::of(judgement.and_then(|judgement| judgement.p).or(listed).unwrap_or(0.0)),
         // also where none was made: which draws are shown must not say where the round ended
@@ -323,7 +323,7 @@ fn wrong_tokens(round: &Round, is_bonus: bool) -> Vec<(&'static str, String, Bel
         wrong.extend(token.map(|token| (kind, token, belief)));
     };
     let last = round.rows.len().saturating_sub(1);
-    push("recovered", rejected.map(|index| inline(&round.drafts[index].piece)), Belief::KeptDraft);
+    push("recovered", rejected.map(|index| inline(&round.drafts[index].token)), Belief::KeptDraft);
     push("bonus", best(last, 0), Belief::BonusAfterRejection);
     push("recovered", best(row, 0), Belief::BestNotDraw);
     push("recovered", best(row + 1, 0), Belief::WrongPlace);

@@ -42,9 +42,9 @@ fn judged_again(round: &Round) -> Verification {
         .map(|cell| {
             let mut q = distribution(&cell.top);
             if cell.top.top.is_empty() {
-                q = Distribution::new(vec![(cell.piece.id, cell.q.unwrap())], cell.piece.id, 1.0 - cell.q.unwrap());
+                q = Distribution::new(vec![(cell.token.id, cell.q.unwrap())], cell.token.id, 1.0 - cell.q.unwrap());
             }
-            let draft = Draft { drawn: !is_greedy, ..Draft::drawn(cell.piece.id, q) };
+            let draft = Draft { drawn: !is_greedy, ..Draft::drawn(cell.token.id, q) };
             cell.row.map_or(draft.clone(), |row| draft.at_row(row.into()))
         })
         .collect();

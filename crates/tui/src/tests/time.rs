@@ -3,7 +3,7 @@
 use super::*;
 use crate::app::{Ask, Overlay};
 use crate::page::Page;
-use draftscope_protocol::{Continuation, VerifyRule};
+use draftscope_protocol::{Continuation, Drafted, VerifyRule};
 use draftscope_session::{Provenance, Stop};
 
 fn browse(script: &Script) -> Stage {
@@ -512,7 +512,7 @@ fn drafts_of_one_pass_appear_in_one_step_and_are_timed_as_one() {
     let (block, chain) = (block_turn(), {
         let mut script = block_turn();
         for event in &mut script.events {
-            if let EventKind::Drafted { more, .. } = &mut event.kind {
+            if let EventKind::Drafted(Drafted { more, .. }) = &mut event.kind {
                 *more = false;
             }
         }
@@ -534,7 +534,7 @@ fn a_pace_counts_the_drafts_of_one_pass_as_one_step() {
     };
     let (stage, mut chain) = (cut(&block_turn()), block_turn());
     chain.events.iter_mut().for_each(|event| {
-        if let EventKind::Drafted { more, .. } = &mut event.kind {
+        if let EventKind::Drafted(Drafted { more, .. }) = &mut event.kind {
             *more = false;
         }
     });

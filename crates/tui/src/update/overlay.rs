@@ -252,7 +252,7 @@ fn again(round: &Round, change: &WhatIf) -> Again {
     };
     let mut before: Vec<usize> = std::iter::successors(round.parent(*place), |at| round.parent(*at)).collect();
     before.reverse();
-    let id = |index: &usize| round.drafts.get(*index).map(|cell| cell.piece.id);
+    let id = |index: &usize| round.drafts.get(*index).map(|cell| cell.token.id);
     let mut drafts: Vec<_> = before.iter().filter_map(id).collect();
     match what_if_token(round, *place, text) {
         Some(known) => {

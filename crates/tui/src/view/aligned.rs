@@ -223,7 +223,7 @@ impl<'a> Sheet<'a> {
                 if matches!(fate, Fate::Committed(_)) {
                     continue;
                 }
-                let name = format!("{}{}", fate::mark(fate), text::inline(&cell.piece).trim_start_matches('·'));
+                let name = format!("{}{}", fate::mark(fate), text::inline(&cell.token).trim_start_matches('·'));
                 let span = Span::styled(name, undecorated(theme[fate::role(fate)]));
                 if left > 0 || used + span.width() + 4 > width {
                     left += 1;

@@ -1,6 +1,6 @@
 //! What the grammar did in a round: what it refused, and what its mask took away.
 
-use draftscope_session::Refused;
+use draftscope_protocol::DraftRefused;
 
 use super::prelude::*;
 use super::values::duration;
@@ -19,17 +19,17 @@ pub(super) fn tinted(screen: Screen, (forced, fate): (bool, Fate), style: Style)
 
 /// The refused tokens of a column, struck, with the rule that refused them; then the column's mask and what masks cost.
 pub(super) fn lines(screen: Screen, round: &Round, column: usize, width: u16) -> Vec<Line<'static>> {
-    let refused = round.refused.iter().filter(|refused| refused.index == column);
+    let refused = round.refused.iter().filter(|refused| usize::from(refused.index) == column);
     let refused = refused.flat_map(|refused| refusal(screen, refused, width));
     let mask = mask(screen, round, column);
     refused.chain(mask.iter().flat_map(|text| wrapped(text, width, screen.theme[Role::TextDim]))).collect()
 }
 
-fn refusal(screen: Screen, refused: &Refused, width: u16) -> Vec<Line<'static>> {
+fn refusal(screen: Screen, refused: &DraftRefused, width: u16) -> Vec<Line<'static>> {
     let q = refused.q.map_or(String::new(), |q| format!(" (q {q:.2})"));
     let expected = cut(&text::one_line(&refused.expected), RULE);
     let mut flow = Flow::new(width);
-    flow.push(&text::inline(&refused.piece), screen.theme[Role::TokenRefused]);
+    flow.push(&text::inline(&refused.token), screen.theme[Role::TokenRefused]);
     flow.push(&format!("{q} refused by the {}: it expects {expected}", noun(screen)), screen.theme[Role::Text]);
     flow.finish()
 }

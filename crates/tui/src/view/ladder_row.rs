@@ -116,7 +116,7 @@ fn position(screen: Screen, grid: &Grid, round: &Round, column: usize) -> Vec<Pa
     };
     let (role, mark) = draft_sign(round, column);
     let style = screen.theme[role];
-    let name = text::inline(&cell.piece);
+    let name = text::inline(&cell.token);
     let mut parts = vec![(format!("{mark} "), undecorated(style))];
     if round.is_tree() {
         // its place in the tree matters more than the end of a long word

@@ -112,7 +112,7 @@ fn drafted(_: Screen, round: &Round) -> String {
 fn newest_draft(_: Screen, round: &Round) -> String {
     let Some(draft) = round.drafts.last() else { return String::new() };
     let q = draft.q.map_or(String::new(), |q| format!(", q {q:.2}"));
-    format!("{}{q}", text::quoted(&draft.piece))
+    format!("{}{q}", text::quoted(&draft.token))
 }
 
 fn passed(_: Screen, round: &Round) -> String {
@@ -143,7 +143,7 @@ fn kept(_: Screen, round: &Round) -> String {
     }
     let rejected = (0..round.drafts.len()).find(|index| round.outcome(*index) == Some(Outcome::Rejected));
     let end =
-        rejected.map_or(String::new(), |index| format!("; {} rejected", text::quoted(&round.drafts[index].piece)));
+        rejected.map_or(String::new(), |index| format!("; {} rejected", text::quoted(&round.drafts[index].token)));
     format!("{} of {}{end}", round.accepted(), round.drafts.len())
 }
 

@@ -34,7 +34,7 @@ fn now(screen: Screen) -> String {
     let Some(round) = round.filter(|_| session.phase(Lane::Speculative) != Phase::Prefilling) else {
         return "the target reads the prompt".to_owned();
     };
-    let name = |index: usize| round.drafts.get(index).map_or(String::new(), |draft| text::inline(&draft.piece));
+    let name = |index: usize| round.drafts.get(index).map_or(String::new(), |draft| text::inline(&draft.token));
     match session.phase(Lane::Speculative) {
         Phase::Drafting if round.drafts.is_empty() => format!("draft: the drafter guesses {} tokens", round.draft_len),
         Phase::Drafting | Phase::Verifying if !round.drafts.is_empty() => {

@@ -99,7 +99,7 @@ fn draft(screen: Screen, round: &Round, column: usize) -> Option<Content> {
     let (role, _) = draft_sign(round, column);
     let is_kept = round.path().any(|index| index == column) && !round.is_cut(column);
     let number = cell.q.map(|q| format!("q {q:.2}"));
-    Some(Content { name: text::inline(&cell.piece), number, style: screen.theme[role], is_kept })
+    Some(Content { name: text::inline(&cell.token), number, style: screen.theme[role], is_kept })
 }
 
 fn target(screen: Screen, round: &Round, column: usize) -> Option<Content> {

@@ -243,7 +243,7 @@ fn header(screen: Screen, round: &Round, index: usize, width: usize) -> TokenCel
         None if round.drafts.get(index).is_some_and(|draft| draft.copied.is_some()) => format!("{} copied", index + 1),
         None => (index + 1).to_string(),
     };
-    let text = if round.refused.iter().any(|refused| refused.index == index) {
+    let text = if round.refused.iter().any(|refused| usize::from(refused.index) == index) {
         format!("{text} {}", fate::sign(Fate::Refused))
     } else {
         text
@@ -261,7 +261,7 @@ pub(super) fn draft(screen: Screen, round: &Round, index: usize) -> TokenCell {
             let (role, _) = draft_sign(round, index);
             let fate = fate_of(round, index);
             let style = grammar::tinted(screen, (draft.forced, fate), screen.theme[role]);
-            TokenCell::token(text::inline(&draft.piece), draft.q, style)
+            TokenCell::token(text::inline(&draft.token), draft.q, style)
         }
         None if index < round.draft_len.into() && round.rows.is_empty() => TokenCell::word("…", dim),
         None => TokenCell::word("—", dim),
@@ -293,7 +293,7 @@ pub(super) fn own(round: &Round, index: usize) -> Option<Own> {
         return plain(&own, row.and_then(|row| row.find(own.id)).map(|found| found.1));
     }
     if let (Some(Outcome::Accepted), Some(draft)) = (round.outcome(index), round.drafts.get(index)) {
-        return plain(&draft.piece, round.judgement(index).and_then(|judgement| judgement.p));
+        return plain(&draft.token, round.judgement(index).and_then(|judgement| judgement.p));
     }
     row.and_then(|row| row.best()).and_then(|best| plain(&best.piece, Some(best.prob)))
 }

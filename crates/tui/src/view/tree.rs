@@ -80,7 +80,7 @@ fn node(screen: Screen, round: &Round, index: usize, branch: (&str, usize)) -> L
     let numbers = format!("q {} p {}", shown(cell.q), shown(p));
     let before = format!("{mark} {} ", index + 1);
     let worth = round.worth(index).map_or(String::new(), worth);
-    let name = text::inline(&cell.piece);
+    let name = text::inline(&cell.token);
     line(screen, (branch, [&before, &name], role), [&numbers, &worth], screen.app.cell == Some(index))
 }
 

@@ -99,6 +99,6 @@ pub(super) fn next_sign(round: &Round) -> (Role, &'static str) {
 /// The target's probability of the draft itself.
 pub(super) fn draft_p(round: &Round, column: usize) -> Option<f32> {
     let judged = round.judgement(column).and_then(|judgement| judgement.p);
-    let id = round.drafts.get(column)?.piece.id;
+    let id = round.drafts.get(column)?.token.id;
     judged.or_else(|| round.prediction(column)?.find(id).map(|found| found.1))
 }

@@ -1,9 +1,8 @@
 //! Answers joined with the lines of a plugin: whole, late, damaged and contradictory.
 
-use super::super::round::Draft;
 use super::super::store::Waiting;
 use super::*;
-use draftscope_protocol::{Judgement, NextKind, Outcome, TokenId, Verification};
+use draftscope_protocol::{Drafted, Judgement, NextKind, Outcome, TokenId, Verification};
 
 fn piece(id: u32) -> Piece {
     Piece::new(TokenId(id), id.to_string().as_str())
@@ -17,11 +16,13 @@ fn pieces(ids: &[u32]) -> Vec<Piece> {
 fn round(drafted: usize, committed: &[u32], at_us: u64) -> Round {
     let accepted = committed.len() - 1;
     let empty = Prediction { top: Vec::new(), tail: 1.0 };
-    let drafts = (0..drafted).map(|index| Draft {
+    let drafts = (0..drafted).map(|index| Drafted {
+        index: index as u8,
         token: committed.get(index).filter(|_| index < accepted).map_or(piece(900 + index as u32), |id| piece(*id)),
         q: Some(1.0),
         top: empty.clone(),
         took_us: 1,
+        ..Drafted::default()
     });
     let judgements = (0..drafted).map(|index| Judgement {
         p: Some(0.5),
@@ -159,7 +160,7 @@ fn the_events_of_a_joined_step_have_everything() {
     let events = step.events(7, 20);
     assert_eq!(events.len(), 1 + 3 + 3);
     assert!(matches!(events[0], EventKind::RoundStarted { round: 7, base_len: 20, draft_len: 3 }));
-    assert!(matches!(&events[2], EventKind::Drafted { token, .. } if *token == piece(901)));
+    assert!(matches!(&events[2], EventKind::Drafted(Drafted { token, .. }) if *token == piece(901)));
     assert!(matches!(&events[4], EventKind::Scored { rows, verify_us: 10, .. } if rows.len() == 4));
     assert!(matches!(&events[6], EventKind::Committed { tokens, clock_us: 50, .. } if tokens.len() == 2));
 }

@@ -113,7 +113,7 @@ fn asks_more(item: &Item) -> bool {
 fn is_clear(item: &Item) -> bool {
     let round = &item.round;
     let best = round.rows.iter().flat_map(|row| row.top.iter().take(3)).map(|candidate| &candidate.piece);
-    let mut pieces = round.drafts.iter().map(|draft| &draft.piece).chain(best).chain(&round.committed);
+    let mut pieces = round.drafts.iter().map(|draft| &draft.token).chain(best).chain(&round.committed);
     pieces.all(is_plain) && if round.is_tree() { round.drafts.len() >= 3 } else { round.drafts.len() == 3 }
 }
 
@@ -207,7 +207,7 @@ fn written(item: &Item) -> String {
     for (index, draft) in round.drafts.iter().enumerate() {
         let judgement = verdict.judgements[index];
         let outcome = serde_json::to_string(&judgement.outcome).unwrap();
-        let _ = write!(text, "  {{ token = {}, outcome = {outcome}", token(&draft.piece));
+        let _ = write!(text, "  {{ token = {}, outcome = {outcome}", token(&draft.token));
         let _ = write!(text, ", p = {}", number(judgement.p.unwrap()));
         if let Some(q) = draft.q {
             let _ = write!(text, ", q = {}", number(q));
@@ -222,18 +222,18 @@ fn written(item: &Item) -> String {
             let _ = write!(text, ", instead = {}", instead.0);
         }
         if !round.sampling.is_greedy() {
-            let _ = write!(text, ", top = {}", row(&draft.top, &[draft.piece.id]));
+            let _ = write!(text, ", top = {}", row(&draft.top, &[draft.token.id]));
         }
         text.push_str(" },\n");
     }
     text.push_str("]\nrows = [\n");
     for (at, prediction) in round.rows.iter().enumerate() {
         let judged: Vec<_> = (0..round.drafts.len()).filter(|index| round.row_of(*index) == at).collect();
-        let also: Vec<_> = judged.iter().map(|index| round.drafts[*index].piece.id).collect();
+        let also: Vec<_> = judged.iter().map(|index| round.drafts[*index].token.id).collect();
         // a draft that is not among the recorded candidates is known by its judgement
         let mut whole = prediction.clone();
         for index in judged {
-            let piece = &round.drafts[index].piece;
+            let piece = &round.drafts[index].token;
             if whole.find(piece.id).is_none() && verdict.judgements[index].p.unwrap() > 0.0 {
                 let prob = verdict.judgements[index].p.unwrap();
                 whole.top.push(draftscope_protocol::Candidate { piece: piece.clone(), prob });

@@ -45,7 +45,7 @@ fn drawn(screen: Screen, round: &Round, width: u16) -> Vec<Line<'static>> {
     let dim = screen.theme[Role::TextDim];
     let name = |index: usize| match index.checked_sub(1) {
         None => "anchor".to_owned(),
-        Some(draft) => round.drafts.get(draft).map_or("…".to_owned(), |draft| text::inline(&draft.piece)),
+        Some(draft) => round.drafts.get(draft).map_or("…".to_owned(), |draft| text::inline(&draft.token)),
     };
     let empty = |_: usize| ("·".to_owned(), dim);
     let slot = (0..=k).map(|index| ((first as usize + index).to_string(), dim)).collect();
