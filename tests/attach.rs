@@ -172,7 +172,7 @@ fn a_stop_closes_the_connection_so_that_the_server_stops() {
     let mut rounds = 0;
     while let Some(event) = source.events.blocking_recv() {
         match event.kind {
-            draftscope::protocol::EventKind::Committed { .. } => {
+            draftscope::protocol::EventKind::Committed(_) => {
                 rounds += 1;
                 if rounds == 3 {
                     source.commands.send(draftscope::protocol::Command::Stop).unwrap();

@@ -15,7 +15,7 @@ use draftscope::model::options::{Backend, DeviceChoice, Dtype, LoadOptions};
 use draftscope::protocol::stream::Consumer;
 use draftscope::protocol::{
     Baseline, Command, Costs, DraftLenMode, DraftStopped, DrafterKind, Drafting, Event, EventKind, Lane, Prompt,
-    Settings,
+    RoundStarted, Settings,
 };
 use draftscope::session::probe::{ProbeRun, Simulated};
 use draftscope::session::{Answer, Round};
@@ -47,16 +47,16 @@ fn counted(answer: &Answer) -> Simulated {
         sum.dropped += u64::from(round.stopped.is_some());
         sum.drafting_rounds += u64::from(drafted > 0 || round.stopped.is_some());
         sum.accepted += accepted as u64;
-        sum.committed += round.committed.len() as u64;
+        sum.committed += round.committed().len() as u64;
         sum.offered_per_pos[..drafted].iter_mut().for_each(|count| *count += 1);
         sum.accepted_per_pos[..accepted].iter_mut().for_each(|count| *count += 1);
-        sum.rounds_by_rows[round.rows.len() - 1] += 1;
+        sum.rounds_by_rows[round.rows().len() - 1] += 1;
     }
     sum
 }
 
 fn kept(round: &Round) -> usize {
-    round.accepted().min(round.committed.len())
+    round.accepted().min(round.committed().len())
 }
 
 /// Probes every prompt, then runs each k and p-min; all counts must be equal.
@@ -245,7 +245,7 @@ fn assert_k_is_recorded(events: &[EventKind]) {
                 assert_eq!(Some(*from), k);
                 k = Some(*draft_len);
             }
-            EventKind::RoundStarted { draft_len, .. } => assert_eq!(Some(*draft_len), k),
+            EventKind::RoundStarted(RoundStarted { draft_len, .. }) => assert_eq!(Some(*draft_len), k),
             _ => {}
         }
     }

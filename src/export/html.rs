@@ -267,9 +267,9 @@ fn round(round: &Round, reports_rule: bool) -> Value {
         "refused": round.refused.iter().map(refused).collect::<Vec<_>>(),
         "next_column": round.next_index(),
         "accepted": round.accepted(),
-        "committed": round.committed.len(),
-        "verify_us": round.verify_us,
-        "clock_us": round.clock_us,
+        "committed": round.committed().len(),
+        "verify_us": round.verify_us(),
+        "clock_us": round.clock_us(),
     })
 }
 

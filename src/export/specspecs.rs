@@ -18,7 +18,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 
-use draftscope_protocol::{EventKind, Lane, Outcome, TokenId};
+use draftscope_protocol::{Committed, EventKind, Lane, Outcome, TokenId};
 use draftscope_session::trace::Recording;
 use draftscope_session::{Answer, Round, Session};
 
@@ -80,7 +80,7 @@ impl Moments {
                     current = turn;
                     moments.prompted.insert(turn, event.at_us);
                 }
-                EventKind::Committed { round, .. } if event.lane == Lane::Speculative => {
+                EventKind::Committed(Committed { round, .. }) if event.lane == Lane::Speculative => {
                     moments.committed.insert((current, round), event.at_us);
                 }
                 _ => {}

@@ -10,7 +10,9 @@ use std::time::Duration;
 use crate::speculate::SpecError;
 use crate::speculate::decoder::Decoder;
 use draftscope_model::text::tokenizer::TextCodec;
-use draftscope_protocol::{Baseline, Drafted, DrafterKind, EventKind, Lane, Settings, StopReason, TokenId};
+use draftscope_protocol::{
+    Baseline, Committed, Drafted, DrafterKind, EventKind, Lane, Prefilled, Settings, StopReason, TokenId,
+};
 
 use super::auto::Auto;
 use super::control::Control;
@@ -249,17 +251,17 @@ impl Turn<'_> {
         let (control, outbox) = (&mut *self.control, &mut *self.outbox);
         let committed = lane.decoder.round(&mut |mut kind| {
             let (pause_here, end) = match &mut kind {
-                EventKind::Committed { tokens, .. } => {
+                EventKind::Committed(Committed { tokens, .. }) => {
                     tokens.truncate(kept(codec, tokens.iter().map(|t| t.id), left));
                     (true, true)
                 }
                 // drafts of one pass appear together
                 EventKind::Drafted(Drafted { more: true, .. })
-                | EventKind::RoundStarted { .. }
+                | EventKind::RoundStarted(_)
                 | EventKind::Lattice(_)
                 | EventKind::Alternatives(_)
                 | EventKind::DraftRefused(_)
-                | EventKind::Masked { .. }
+                | EventKind::Masked(_)
                 | EventKind::Notice { .. } => (false, false),
                 _ => (true, false),
             };
@@ -365,7 +367,7 @@ fn limit(lane: Lane, settings: &Settings) -> u32 {
 
 pub(super) fn first_of(prefilled: &EventKind) -> TokenId {
     match prefilled {
-        EventKind::Prefilled { first, .. } => first.id,
+        EventKind::Prefilled(Prefilled { first, .. }) => first.id,
         _ => TokenId::default(),
     }
 }
@@ -373,7 +375,7 @@ pub(super) fn first_of(prefilled: &EventKind) -> TokenId {
 /// The beginning of a forked lane: it starts from a copy of the caches, so its prefill takes no time.
 pub(super) fn as_copy(prefilled: &EventKind) -> EventKind {
     let mut copy = prefilled.clone();
-    if let EventKind::Prefilled { prompt, cached, took_us, .. } = &mut copy {
+    if let EventKind::Prefilled(Prefilled { prompt, cached, took_us, .. }) = &mut copy {
         *cached = prompt.len() as u32;
         *took_us = 0;
     }

@@ -7,15 +7,14 @@
 //! `committed`, and at last `finished`. Events of several lanes may interleave.
 
 mod draft;
+mod round;
 
 use serde::{Deserialize, Serialize};
 
 pub use draft::{Alternatives, DraftRefused, DraftStopped, Drafted, Lattice, Probed, ProbedDraft};
+pub use round::{Committed, Masked, Prefilled, RoundStarted, Scored};
 
-use super::{
-    Branch, Costs, CountedRound, Header, Lane, MaskedRow, Piece, Prediction, RoundOnDevice, RunSummary, Settings,
-    Verification,
-};
+use super::{Branch, Costs, CountedRound, Header, Lane, Prediction, RunSummary, Settings, Verification};
 
 /// One event. Events are ordered by `seq`. [`Event::of_line`] reads one back.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -100,20 +99,7 @@ events! {
             branch: Option<Branch>,
         },
         /// The prompt is in the cache and the first token of the answer is known.
-        Prefilled {
-            /// Number of the turn.
-            turn: u32,
-            /// All tokens of the prompt, template and earlier turns included.
-            prompt: Vec<Piece>,
-            /// How many of them were still in the cache.
-            cached: u32,
-            /// First committed token of the answer, picked from the prompt's last row.
-            first: Piece,
-            /// The distribution that it was picked from.
-            row: Prediction,
-            /// Time of the prefill, target and drafter.
-            took_us: u64,
-        },
+        Prefilled(Prefilled),
         /// A lane beside goes on with its answer to a turn, which had ended as `measured` or `stopped`.
         LaneContinued {
             /// Which turn.
@@ -125,14 +111,7 @@ events! {
             draft_len: u8,
         },
         /// A round begins.
-        RoundStarted {
-            /// 1, 2, 3 …; the speculative lane counts over all turns, the others from 1 in each turn.
-            round: u32,
-            /// Positions in the target's cache.
-            base_len: u32,
-            /// k: most drafts of this round.
-            draft_len: u8,
-        },
+        RoundStarted(RoundStarted),
         /// The costs of passes on this machine: measured before the first answer for which the engine chooses k, or
         /// remembered from an earlier run with the same machine and model.
         CostsKnown {
@@ -168,25 +147,9 @@ events! {
         /// The grammar forbids a token that the drafter preferred or would have copied, so the target never sees it.
         DraftRefused(DraftRefused),
         /// What the grammar did to the rows of the target's pass. Comes before `scored`, whose rows are those after the mask.
-        Masked {
-            /// Number of the round.
-            round: u32,
-            /// One entry per row.
-            rows: Vec<MaskedRow>,
-            /// Time that the grammar took in this round, drafting included.
-            took_us: u64,
-        },
+        Masked(Masked),
         /// The target ran over anchor and drafts.
-        Scored {
-            /// Number of the round.
-            round: u32,
-            /// k + 1 rows: the target's prediction at every position, also after a mismatch.
-            rows: Vec<Prediction>,
-            /// Time of the one target pass.
-            verify_us: u64,
-            /// Time from logits to distributions and candidates.
-            sample_us: u64,
-        },
+        Scored(Scored),
         /// The rule judged the drafts.
         Verified {
             /// Number of the round.
@@ -196,19 +159,7 @@ events! {
             verdict: Verification,
         },
         /// The round's tokens are output, and both caches are rolled back to them.
-        Committed {
-            /// Number of the round.
-            round: u32,
-            /// Accepted drafts, then the bonus or recovered token; cut where the answer ends.
-            tokens: Vec<Piece>,
-            /// Time of the rollback.
-            rollback_us: u64,
-            /// The lane's clock: measured time of its rounds in this turn, this one included.
-            clock_us: u64,
-            /// What the round did on a GPU; absent where the processor computes.
-            #[serde(default, skip_serializing_if = "Option::is_none")]
-            device: Option<RoundOnDevice>,
-        },
+        Committed(Committed),
         /// What an attached engine counted, at an answer's end: before, only accepted drafts were known.
         Recounted {
             /// All rounds of the answer, which keep their tokens and are numbered from its first round on.
@@ -292,7 +243,9 @@ events! {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Copied, Departure, Judgement, LatticeColumn, NextKind, NodeWorth, Outcome, TokenId};
+    use super::super::{
+        Copied, Departure, Judgement, LatticeColumn, MaskedRow, NextKind, NodeWorth, Outcome, Piece, TokenId,
+    };
     use super::*;
 
     fn round_trip(event: &Event) -> String {
@@ -353,7 +306,8 @@ mod tests {
             q: Some(0.75),
             expected: "{".into(),
         });
-        let masked = EventKind::Masked { round: 1, rows: vec![MaskedRow { allowed: 3, removed: 0.5 }], took_us: 120 };
+        let masked =
+            EventKind::Masked(Masked { round: 1, rows: vec![MaskedRow { allowed: 3, removed: 0.5 }], took_us: 120 });
         let asked = EventKind::DraftAsked { draft_len: 3 };
         let column = LatticeColumn::new(0, &[TokenId(9), TokenId(4)], [&[1.0, 0.5], &[0.0, 1.0]], None);
         let lattice = EventKind::Lattice(Lattice { round: 1, columns: vec![column] });
@@ -373,12 +327,12 @@ mod tests {
             seq: 0,
             at_us: 0,
             lane: Lane::Plain,
-            kind: EventKind::Scored {
+            kind: EventKind::Scored(Scored {
                 round: 1,
                 rows: vec![Prediction { top: top.collect(), tail: 1e-9 }],
                 verify_us: 1,
                 sample_us: 2,
-            },
+            }),
         });
     }
 

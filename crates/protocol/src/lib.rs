@@ -48,7 +48,8 @@ pub use device::{DeviceWork, GpuInfo, KernelTime, RoundOnDevice};
 pub use drafting::{Copied, DraftPick, DrafterKind, Drafting};
 pub use engine::{Ability, CountedRound, DraftCounts, DraftTotals, EngineInfo};
 pub use event::{
-    Alternatives, DraftRefused, DraftStopped, Drafted, Event, EventKind, Lattice, Probed, ProbedDraft, StopReason,
+    Alternatives, Committed, DraftRefused, DraftStopped, Drafted, Event, EventKind, Lattice, Masked, Prefilled, Probed,
+    ProbedDraft, RoundStarted, Scored, StopReason,
 };
 pub use grammar::{Grammar, GrammarKind, MaskedRow};
 pub use header::{Capabilities, DrafterInfo, Header, Listed, ModelInfo, TRACE_VERSION};

@@ -135,7 +135,7 @@ fn chance(round: &Round, index: usize) -> Option<f64> {
 mod tests {
     use super::*;
     use draftscope_protocol::{
-        Candidate, Drafted, Judgement, NextKind, Piece, Prediction, Sampling, TokenId, Verification,
+        Candidate, Drafted, Judgement, NextKind, Piece, Prediction, Sampling, Scored, TokenId, Verification,
     };
 
     /// A generator of uniform draws: splitmix64.
@@ -170,8 +170,9 @@ mod tests {
             rows.push(row);
             judgements.push(Judgement { p: Some(p as f32), q: Some(q as f32), u: None, limit: None, outcome });
         }
+        let scored = Some(Scored { rows, ..Scored::default() });
         let verdict = Verification::new(judgements, TokenId(2), NextKind::Recovered, None);
-        Round { rule: VerifyRule::Rejection, sampling, drafts, rows, verdict: Some(verdict), ..Round::default() }
+        Round { rule: VerifyRule::Rejection, sampling, drafts, scored, verdict: Some(verdict), ..Round::default() }
     }
 
     const HOT: Sampling = Sampling { temperature: 0.8, top_k: 0, top_p: 1.0, min_p: 0.0, seed: 0 };
@@ -221,7 +222,7 @@ mod tests {
         let mut evidence = Evidence::default();
         for _ in 0..1000 {
             let mut tied = round(&mut Draws(3), greedy, |_, _| 1.0);
-            for row in &mut tied.rows {
+            for row in tied.rows_mut() {
                 let other = Candidate { piece: Piece::new(TokenId(9), "b"), prob: row.top[0].prob - 0.01 };
                 row.top.push(other);
             }

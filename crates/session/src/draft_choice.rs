@@ -21,9 +21,10 @@ impl Round {
                 keep_first(&mut alternatives.worths, most);
                 self.alternatives = Some(alternatives);
             }
-            EventKind::Masked { rows, took_us, .. } => {
-                self.masked = rows.iter().take(most).copied().collect();
-                self.mask_us = *took_us;
+            EventKind::Masked(masked) => {
+                let mut masked = masked.clone();
+                keep_first(&mut masked.rows, most);
+                self.masked = Some(masked);
             }
             _ => {}
         }

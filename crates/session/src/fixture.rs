@@ -4,9 +4,10 @@
 
 use crate::Session;
 use draftscope_protocol::{
-    Alternatives, Baseline, Candidate, Capabilities, Counters, Departure, Drafted, DrafterInfo, DrafterKind, Event,
-    EventKind, Header, Judgement, Lane, ModelInfo, NextKind, NodeWorth, Outcome, Piece, Prediction, RoundOnDevice,
-    ServerSample, Settings, SlotState, StopReason, TRACE_VERSION, TokenId, Verification,
+    Alternatives, Baseline, Candidate, Capabilities, Committed, Counters, Departure, Drafted, DrafterInfo, DrafterKind,
+    Event, EventKind, Header, Judgement, Lane, ModelInfo, NextKind, NodeWorth, Outcome, Piece, Prediction, Prefilled,
+    RoundOnDevice, RoundStarted, Scored, ServerSample, Settings, SlotState, StopReason, TRACE_VERSION, TokenId,
+    Verification,
 };
 
 /// A header as the default model gives it.
@@ -121,14 +122,14 @@ impl Script {
         for lane in [Lane::Speculative, Lane::Plain] {
             self.push(
                 lane,
-                EventKind::Prefilled {
+                EventKind::Prefilled(Prefilled {
                     turn: self.turn,
                     prompt: text.split_inclusive(' ').map(piece).collect(),
                     cached: 0,
                     first: piece(first),
                     row: row((first, 0.9), "It"),
                     took_us: 61_000,
-                },
+                }),
             );
         }
     }
@@ -145,7 +146,7 @@ impl Script {
         let round = self.rounds[0];
         self.push(
             Lane::Speculative,
-            EventKind::RoundStarted { round, base_len: 40 + round * 2, draft_len: drafts.len() as u8 },
+            EventKind::RoundStarted(RoundStarted { round, base_len: 40 + round * 2, draft_len: drafts.len() as u8 }),
         );
         for (index, (text, q)) in drafts.iter().enumerate() {
             self.push(
@@ -191,11 +192,17 @@ impl Script {
         let mut tokens: Vec<_> = drafts[..accepted].iter().map(|draft| piece(draft.0)).collect();
         tokens.push(next);
         self.clocks[0] += 900 * drafts.len() as u64 + 13_500 + 700;
-        self.push(Lane::Speculative, EventKind::Scored { round, rows, verify_us: 13_500, sample_us: 400 });
+        self.push(Lane::Speculative, EventKind::Scored(Scored { round, rows, verify_us: 13_500, sample_us: 400 }));
         self.push(Lane::Speculative, EventKind::Verified { round, verdict });
         self.push(
             Lane::Speculative,
-            EventKind::Committed { round, tokens, rollback_us: 20, clock_us: self.clocks[0], device: self.on_device },
+            EventKind::Committed(Committed {
+                round,
+                tokens,
+                rollback_us: 20,
+                clock_us: self.clocks[0],
+                device: self.on_device,
+            }),
         );
     }
 
@@ -206,16 +213,21 @@ impl Script {
         self.clocks[1] += 11_200;
         let verdict = Verification::new(Vec::new(), piece(text).id, NextKind::Bonus, None);
         let kinds = [
-            EventKind::RoundStarted { round, base_len: 40 + round, draft_len: 0 },
-            EventKind::Scored { round, rows: vec![row((text, 0.8), " not")], verify_us: 10_800, sample_us: 300 },
+            EventKind::RoundStarted(RoundStarted { round, base_len: 40 + round, draft_len: 0 }),
+            EventKind::Scored(Scored {
+                round,
+                rows: vec![row((text, 0.8), " not")],
+                verify_us: 10_800,
+                sample_us: 300,
+            }),
             EventKind::Verified { round, verdict },
-            EventKind::Committed {
+            EventKind::Committed(Committed {
                 round,
                 tokens: vec![piece(text)],
                 rollback_us: 0,
                 clock_us: self.clocks[1],
                 device: None,
-            },
+            }),
         ];
         for kind in kinds {
             self.push(Lane::Plain, kind);
@@ -356,7 +368,7 @@ pub fn fold(events: &[Event]) -> Session {
 pub fn tree_round(script: &mut Script) {
     let round = 1;
     let drafts = [(" a", 0), (" the", 0), (" sky", 2), (" sea", 2)];
-    script.push(Lane::Speculative, EventKind::RoundStarted { round, base_len: 4, draft_len: 2 });
+    script.push(Lane::Speculative, EventKind::RoundStarted(RoundStarted { round, base_len: 4, draft_len: 2 }));
     for (index, (text, row)) in (0..).zip(drafts) {
         let (token, top) = (piece(text), Prediction::default());
         let kind = EventKind::Drafted(Drafted {
@@ -375,7 +387,7 @@ pub fn tree_round(script: &mut Script) {
     script.push(Lane::Speculative, EventKind::Alternatives(Alternatives { round, worths }));
     let row = |best: &str| Prediction { top: vec![Candidate { piece: piece(best), prob: 0.6 }], tail: 0.4 };
     let rows = [" the", " b", " moon", " x", " is"].map(row).into();
-    script.push(Lane::Speculative, EventKind::Scored { round, rows, verify_us: 9, sample_us: 1 });
+    script.push(Lane::Speculative, EventKind::Scored(Scored { round, rows, verify_us: 9, sample_us: 1 }));
     let outcomes = [Outcome::Rejected, Outcome::Accepted, Outcome::Rejected, Outcome::Accepted];
     let judgement = |outcome| Judgement { p: Some(0.2), q: Some(0.4), u: None, limit: None, outcome };
     let verdict = Verification {
@@ -385,7 +397,10 @@ pub fn tree_round(script: &mut Script) {
     };
     script.push(Lane::Speculative, EventKind::Verified { round, verdict });
     let tokens = [" the", " sea", " is"].map(piece).into();
-    script.push(Lane::Speculative, EventKind::Committed { round, tokens, rollback_us: 1, clock_us: 40, device: None });
+    script.push(
+        Lane::Speculative,
+        EventKind::Committed(Committed { round, tokens, rollback_us: 1, clock_us: 40, device: None }),
+    );
 }
 
 #[cfg(test)]

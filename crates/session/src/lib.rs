@@ -42,6 +42,7 @@ mod plain_answer;
 mod position;
 pub mod probe;
 mod recount;
+mod reported;
 mod round;
 pub mod sent_prompt;
 mod settings_span;
@@ -238,12 +239,12 @@ impl Session {
                 self.lanes[lane.index()] =
                     LaneState { phase: Phase::Prefilling, turn: Some(index), ..self.lanes[lane.index()] };
             }
-            EventKind::Prefilled { turn, prompt, .. } => {
-                let Some(index) = self.turn_index(*turn) else { return };
-                self.keep_sent(lane, prompt);
+            EventKind::Prefilled(prefilled) => {
+                let Some(index) = self.turn_index(prefilled.turn) else { return };
+                self.keep_sent(lane, &prefilled.prompt);
                 self.settled.unsettle(index);
                 let kept = self.turns[index].branch.map_or(0, |branch| branch.kept as usize);
-                let mut answer = Answer::prefilled(kind, kept, &self.settings.of_lane(lane));
+                let mut answer = Answer::prefilled(prefilled, kept, &self.settings.of_lane(lane));
                 if lane == Lane::Speculative && self.engine().is_some_and(|engine| !engine.draft_counts.is_live()) {
                     answer.leave_uncounted();
                 }
@@ -287,7 +288,7 @@ impl Session {
         if is_cold {
             answer.note_wait(); // the round that begins
         }
-        if phase.is_some() && matches!(kind, EventKind::RoundStarted { .. }) {
+        if phase.is_some() && matches!(kind, EventKind::RoundStarted(_)) {
             self.release_old_rounds(lane);
         }
         if let Some(phase) = phase {

@@ -170,7 +170,7 @@ mod tests {
         round.rule = VerifyRule::Rejection;
         round.sampling.temperature = 1.0;
         let Residual { left, is_bound } = residual(&round, 0).unwrap();
-        let (best, row) = (left.best().unwrap(), &round.rows[0]);
+        let (best, row) = (left.best().unwrap(), &round.rows()[0]);
         assert_eq!(best.piece, piece(" sky"));
         let (_, p) = row.find(best.piece.id).unwrap();
         let q = round.drafts[0].top.find(best.piece.id).map_or(0.0, |(_, q)| q);

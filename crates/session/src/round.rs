@@ -5,8 +5,8 @@
 //! [`Round::row_of`] gives the row.
 
 use draftscope_protocol::{
-    Alternatives, DraftRefused, DraftStopped, Drafted, Judgement, Lattice, Leniency, MaskedRow, NextKind, Outcome,
-    Piece, Prediction, Probed, RoundOnDevice, Sampling, TokenId, Verification, VerifyRule,
+    Alternatives, Committed, DraftRefused, DraftStopped, Drafted, Judgement, Lattice, Leniency, Masked, NextKind,
+    Outcome, Piece, Prediction, Probed, Sampling, Scored, TokenId, Verification, VerifyRule,
 };
 
 use super::Provenance;
@@ -41,28 +41,16 @@ pub struct Round {
     pub lattice: Option<Lattice>,
     /// What the alternatives of the round promised and cost; `None` without any.
     pub alternatives: Option<Alternatives>,
-    /// What the grammar did to each row; empty without one.
-    pub masked: Vec<MaskedRow>,
-    /// Time that the grammar took, drafting included.
-    pub mask_us: u64,
-    /// The target's row at every position; empty until scored.
-    pub rows: Vec<Prediction>,
-    /// Time of the one target pass.
-    pub verify_us: u64,
-    /// Time from logits to distributions and candidates.
-    pub sample_us: u64,
+    /// What the grammar did to each row, and its time; `None` without one.
+    pub masked: Option<Masked>,
+    /// The target's row at every position, and the times of the pass; `None` until scored.
+    pub scored: Option<Scored>,
     /// The rule's decision; `None` until judged.
     pub verdict: Option<Verification>,
-    /// Output tokens of the round; may be cut where the answer ends.
-    pub committed: Vec<Piece>,
+    /// What it output, and the clock after it; `None` until committed.
+    pub commit: Option<Committed>,
     /// Index of the first committed token in [`super::Answer::tokens`].
     pub first_token: usize,
-    /// Time of the rollback.
-    pub rollback_us: u64,
-    /// The lane's clock in this turn after the round.
-    pub clock_us: u64,
-    /// What it did on a GPU; `None` where the processor computes.
-    pub device: Option<RoundOnDevice>,
     /// The lane's clock before the round.
     pub clock_before_us: u64,
     /// Number of events of the run before the one that ended it: orders the rounds of all lanes in time.
@@ -76,11 +64,9 @@ pub struct Round {
     pub is_asked: bool,
     /// Whether the engine has not reported what this round drafted: of its drafts only accepted ones are known.
     pub drafts_unknown: bool,
-    /// Whether the commit has arrived.
-    pub is_complete: bool,
     /// Verdicts shown, while they appear one by one; `None` shows all that are known.
     pub unveiled: Option<usize>,
-    /// Whether the shown moment lies within the commit, so that `committed` is only its beginning.
+    /// Whether the shown moment lies within the commit, so that `commit` has only its beginning.
     pub is_partial: bool,
 }
 
@@ -117,7 +103,7 @@ impl Round {
     /// The target's row for draft `index`, or for the token after the drafts.
     #[must_use]
     pub fn prediction(&self, index: usize) -> Option<&Prediction> {
-        self.rows.get(self.row_of(index))
+        self.rows().get(self.row_of(index))
     }
 
     /// The draft that draft `index` continues; `None` if it continues the anchor.
@@ -219,7 +205,7 @@ impl Round {
     pub fn deciding_column(&self) -> usize {
         match self.next_index() {
             Some(index) if !self.is_cut(index) => index,
-            Some(index) => self.committed.len().checked_sub(1).map_or(index, |last| self.column_of(last)),
+            Some(index) => self.committed().len().checked_sub(1).map_or(index, |last| self.column_of(last)),
             None => {
                 let judged = self.unveiled.filter(|shown| *shown > 0).unwrap_or(usize::MAX);
                 self.drafts.len().min(judged).saturating_sub(1)
@@ -242,7 +228,7 @@ impl Round {
         let in_row = row.and_then(|row| row.top.iter().find(|c| c.piece.id == verdict.next));
         let piece = match in_row {
             Some(candidate) => candidate.piece.clone(),
-            None => self.committed.get(self.accepted()).cloned().unwrap_or(Piece::new(verdict.next, Vec::new())),
+            None => self.committed().get(self.accepted()).cloned().unwrap_or(Piece::new(verdict.next, Vec::new())),
         };
         Some(piece)
     }
@@ -272,7 +258,7 @@ impl Round {
         } else {
             self.path().position(|accepted| accepted == index)
         };
-        self.is_complete && place.is_some_and(|place| place >= self.committed.len())
+        self.is_complete() && place.is_some_and(|place| place >= self.committed().len())
     }
 
     /// Whether one pass drafted all positions: a block drafter.
@@ -291,20 +277,20 @@ impl Round {
     /// Time of the whole round on the lane's clock; 0 until it is committed.
     #[must_use]
     pub fn took_us(&self) -> u64 {
-        self.clock_us.saturating_sub(self.clock_before_us)
+        self.clock_us().saturating_sub(self.clock_before_us)
     }
 
     /// Whether the engine reported only the round's total time, as an attached engine may.
     #[must_use]
     pub fn lacks_phases(&self) -> bool {
-        self.is_complete && self.took_us() > 0 && self.draft_us() == 0 && self.verify_us == 0
+        self.is_complete() && self.took_us() > 0 && self.draft_us() == 0 && self.verify_us() == 0
     }
 
     /// Columns of the round's table: every draft (announced or received) and the one after them.
     #[must_use]
     pub fn columns(&self) -> usize {
-        let told = self.drafts.len().max(self.rows.len().saturating_sub(1));
-        if self.rows.is_empty() { told.max(self.draft_len.into()) + 1 } else { told + 1 }
+        let told = self.drafts.len().max(self.rows().len().saturating_sub(1));
+        if self.rows().is_empty() { told.max(self.draft_len.into()) + 1 } else { told + 1 }
     }
 
     /// Adds a draft. A gap is not filled: a draft after one is dropped.
@@ -324,7 +310,7 @@ impl Round {
         let judged = self.drafts.iter().enumerate().map(|(index, draft)| (self.row_of(index), draft.token.id));
         let own = (0..self.drafts.len()).filter_map(|index| Some((self.row_of(index), self.departure(index)?)));
         let shown: Vec<_> = judged.chain(own).collect();
-        for (number, row) in self.rows.iter_mut().enumerate() {
+        for (number, row) in self.scored.iter_mut().flat_map(|scored| &mut scored.rows).enumerate() {
             let here = shown.iter().filter(|(row, _)| *row == number).map(|(_, token)| *token);
             keep_best(row, &here.collect::<Vec<_>>());
         }
@@ -337,7 +323,7 @@ impl Round {
     /// Drops all candidates. The number of rows stays, since it says what the pass was.
     pub(super) fn strip(&mut self) {
         let tops = self.drafts.iter_mut().map(|draft| &mut draft.top);
-        for row in self.rows.iter_mut().chain(tops) {
+        for row in self.scored.iter_mut().flat_map(|scored| &mut scored.rows).chain(tops) {
             row.tail += std::mem::take(&mut row.top).iter().map(|candidate| candidate.prob).sum::<f32>();
         }
         self.lattice = None;

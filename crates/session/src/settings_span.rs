@@ -59,7 +59,7 @@ impl Lanes<'_> {
         let numbers = self.numbers();
         own.retain(|timed| numbers.contains(&timed.round.round));
         let us: f64 = own.iter().map(|timed| timed.us).sum();
-        let tokens: usize = own.iter().map(|timed| timed.round.committed.len()).sum();
+        let tokens: usize = own.iter().map(|timed| timed.round.committed().len()).sum();
         let plain = self.turn.answer(Lane::Plain);
         let over_rival = between(&own, &self.beside(self.turn.answer(Lane::Rival)));
         let rounds = own.len();

@@ -9,9 +9,9 @@ use super::fixture::{Script, conversation, first_turn, fold, header, piece, tree
 use super::*;
 use any_events::any_events;
 use draftscope_protocol::{
-    Candidate, DraftRefused, DraftStopped, Drafted, DrafterInfo, DrafterKind, Judgement, Lattice, LatticeCandidate,
-    LatticeColumn, MOST_CANDIDATES, NextKind, Outcome, Piece, Prediction, Settings, StopReason, TokenId, Verification,
-    VerifyRule,
+    Candidate, Committed, DraftRefused, DraftStopped, Drafted, DrafterInfo, DrafterKind, Judgement, Lattice,
+    LatticeCandidate, LatticeColumn, MOST_CANDIDATES, NextKind, Outcome, Piece, Prediction, RoundStarted, Scored,
+    Settings, StopReason, TokenId, Verification, VerifyRule,
 };
 
 fn committed(session: &Session, lane: Lane) -> Vec<(String, Provenance)> {
@@ -46,7 +46,7 @@ fn a_token_knows_where_it_came_from() {
 fn refused_tokens_stand_before_what_was_drafted_in_their_place() {
     let mut events = first_turn().events;
     let is_second = |event: &Event| {
-        event.lane == Lane::Speculative && matches!(event.kind, EventKind::RoundStarted { round: 2, .. })
+        event.lane == Lane::Speculative && matches!(event.kind, EventKind::RoundStarted(RoundStarted { round: 2, .. }))
     };
     let at = events.iter().position(is_second).unwrap();
     for (index, text) in [(3, "}"), (1, "\n")] {
@@ -137,7 +137,7 @@ fn what_vllm_names_counts_rounds_that_drafted() {
     script.round(&[], &[(" there", 0.5)]); // k = 4, and the drafter found nothing
     script.round(&[(" you", 0.5), ("!", 0.5)], &[(" you", 0.5), ("!", 0.5), (" How", 0.5)]);
     for event in &mut script.events {
-        if let EventKind::RoundStarted { draft_len, .. } = &mut event.kind {
+        if let EventKind::RoundStarted(RoundStarted { draft_len, .. }) = &mut event.kind {
             *draft_len = 4;
         }
     }
@@ -158,7 +158,7 @@ fn what_vllm_names_counts_rounds_that_drafted() {
 fn a_commit_cut_by_a_stop_rule_keeps_its_provenance() {
     let mut script = Script::prompted("hi", "Hello");
     script.round(&[(" there", 0.5), ("!", 0.5)], &[(" there", 0.5), ("!", 0.5), (" How", 0.5)]);
-    let Some(Event { kind: EventKind::Committed { tokens, .. }, .. }) = script.events.last_mut() else {
+    let Some(Event { kind: EventKind::Committed(Committed { tokens, .. }), .. }) = script.events.last_mut() else {
         panic!("a round ends with its commit");
     };
     tokens.truncate(1);
@@ -180,11 +180,17 @@ fn a_draft_that_p_min_left_out_is_reported_and_its_time_counts() {
     let row = Prediction { top: vec![Candidate { piece: piece(" up"), prob: 0.6 }], tail: 0.4 };
     let (token, verdict) = (piece(" out"), Verification::new(Vec::new(), piece(" up").id, NextKind::Bonus, None));
     for kind in [
-        EventKind::RoundStarted { round, base_len: 4, draft_len: 2 },
+        EventKind::RoundStarted(RoundStarted { round, base_len: 4, draft_len: 2 }),
         EventKind::DraftStopped(DraftStopped { round, index: 0, token, q: 0.12, p_min: 0.25, took_us: 30 }),
-        EventKind::Scored { round, rows: vec![row], verify_us: 9, sample_us: 1 },
+        EventKind::Scored(Scored { round, rows: vec![row], verify_us: 9, sample_us: 1 }),
         EventKind::Verified { round, verdict },
-        EventKind::Committed { round, tokens: vec![piece(" up")], rollback_us: 1, clock_us: 41, device: None },
+        EventKind::Committed(Committed {
+            round,
+            tokens: vec![piece(" up")],
+            rollback_us: 1,
+            clock_us: 41,
+            device: None,
+        }),
     ] {
         script.push(Lane::Speculative, kind);
     }
@@ -351,7 +357,7 @@ fn the_rejection_rule_is_explained_with_p_q_and_u() {
             }],
             ..Verification::new(Vec::new(), piece(" the").id, NextKind::Recovered, Some(0.1))
         }),
-        committed: vec![piece(" the")],
+        commit: Some(Committed { tokens: vec![piece(" the")], ..Committed::default() }),
         ..Round::default()
     };
     assert_eq!(
@@ -389,8 +395,8 @@ fn a_session_for_the_screen_drops_candidates_of_old_turns() {
     let all = fold(&script.events);
     let listed = |session: &Session, turn: usize| -> usize {
         let round = &session.turns()[turn].answer(Lane::Speculative).rounds[0];
-        assert_eq!(round.rows.len(), 2, "the number of rows says what the pass was");
-        round.rows.iter().chain(round.drafts.iter().map(|draft| &draft.top)).map(|row| row.top.len()).sum()
+        assert_eq!(round.rows().len(), 2, "the number of rows says what the pass was");
+        round.rows().iter().chain(round.drafts.iter().map(|draft| &draft.top)).map(|row| row.top.len()).sum()
     };
     assert!(listed(&session, 0) == 0 && listed(&session, turns - 1) > 0 && listed(&all, 0) > 0);
     for lane in [Lane::Speculative, Lane::Plain] {
@@ -412,7 +418,7 @@ fn a_session_for_a_page_keeps_the_candidates_of_its_rounds_alone() {
     let all = fold(&script.events);
     let candidates = |session: &Session| -> Vec<usize> {
         let rounds = session.turns().iter().flat_map(|turn| &turn.answer(Lane::Speculative).rounds);
-        rounds.map(|round| round.rows.iter().map(|row| row.top.len()).sum()).collect()
+        rounds.map(|round| round.rows().iter().map(|row| row.top.len()).sum()).collect()
     };
     let (kept, whole) = (candidates(&session), candidates(&all));
     assert_eq!((kept.len(), &kept[..6]), (12, &whole[..6]));
@@ -451,7 +457,7 @@ fn old_rounds_keep_only_what_the_table_shows() {
     let session = fold(&script.events);
     let rounds = &session.turns()[0].answer(Lane::Speculative).rounds;
     assert_eq!(rounds.len(), FULL_ROUNDS + 1);
-    let row = &rounds[0].rows[0];
+    let row = &rounds[0].rows()[0];
     assert!(row.find(piece(" a").id).is_some());
     assert!((row.top.iter().map(|c| c.prob).sum::<f32>() + row.tail - 1.0).abs() < 1e-5);
 }

@@ -45,7 +45,7 @@ impl Answer {
 
     fn transcript_of<'a>(&'a self, round: &'a Round) -> impl Iterator<Item = TranscriptToken<'a>> {
         let own = self.tokens.get(round.first_token..).unwrap_or_default();
-        let own = &own[..round.committed.len().min(own.len())];
+        let own = &own[..round.committed().len().min(own.len())];
         let (accepted, added) = own.split_at(round.accepted().min(own.len()));
         let is_thought = self.is_thought_at(round.first_token);
         let accepted = accepted.iter().enumerate().map(|(i, token)| {
@@ -53,7 +53,7 @@ impl Answer {
             output(token, column, round.drafts.get(column).is_some_and(|draft| draft.forced))
         });
         let is_out = |index: usize| {
-            round.is_complete && round.outcome(index) == Some(Outcome::Accepted) && !round.is_held(index)
+            round.is_complete() && round.outcome(index) == Some(Outcome::Accepted) && !round.is_held(index)
         };
         let rest = (0..round.drafts.len()).filter(move |index| !is_out(*index));
         let rest = rest.map(move |column| draft(round, column, is_thought));

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use draftscope_protocol::{
-    Alternatives, Branch, DraftRefused, EventKind, Lane, Lattice, NextKind, Piece, Prediction, Settings, StopReason,
-    TokenId, Verification, VerifyRule,
+    Alternatives, Branch, Committed, DraftRefused, EventKind, Lane, Lattice, Masked, NextKind, Piece, Prediction,
+    Prefilled, RoundStarted, Scored, Settings, StopReason, TokenId, Verification, VerifyRule,
 };
 
 use super::fate::Provenance;
@@ -129,23 +129,20 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// From a `prefilled` event, whose last `kept` tokens are output of another turn; empty from any other event.
-    pub(super) fn prefilled(kind: &EventKind, kept: usize, settings: &Settings) -> Self {
-        let EventKind::Prefilled { turn, prompt, cached, first, row, took_us } = kind else {
-            return Self::default();
-        };
+    /// From a `prefilled` event, whose last `kept` tokens are output of another turn.
+    pub(super) fn prefilled(event: &Prefilled, kept: usize, settings: &Settings) -> Self {
+        let Prefilled { turn, prompt, cached, first, row, took_us, .. } = event;
+        let scored = Scored { rows: vec![row.clone()], verify_us: *took_us, ..Scored::default() };
         let prefill = Round {
             turn: *turn,
             base_len: prompt.len().saturating_sub(1) as u32,
             rule: settings.rule,
             sampling: settings.sampling,
             leniency: settings.leniency,
-            rows: vec![row.clone()],
-            verify_us: *took_us,
+            scored: Some(scored),
             verdict: Some(Verification::new(Vec::new(), first.id, NextKind::Bonus, None)),
-            committed: vec![first.clone()],
+            commit: Some(Committed { tokens: vec![first.clone()], ..Committed::default() }),
             first_token: kept.min(prompt.len()),
-            is_complete: true,
             ..Round::default()
         };
         let (prompt, taken) = prompt.split_at(prompt.len().saturating_sub(kept));
@@ -171,7 +168,7 @@ impl Answer {
     /// Applies an event of a round, the run's `seq`-th; returns what the lane does next, or `None` if it was ignored.
     pub(super) fn apply(&mut self, kind: &EventKind, settings: &Settings, seq: u64) -> Option<Phase> {
         match kind {
-            EventKind::RoundStarted { round, base_len, draft_len } => Some(self.start_round(Round {
+            EventKind::RoundStarted(RoundStarted { round, base_len, draft_len }) => Some(self.start_round(Round {
                 round: *round,
                 base_len: *base_len,
                 draft_len: *draft_len,
@@ -193,7 +190,7 @@ impl Answer {
             EventKind::Lattice(Lattice { round, .. })
             | EventKind::Alternatives(Alternatives { round, .. })
             | EventKind::DraftRefused(DraftRefused { round, .. })
-            | EventKind::Masked { round, .. } => {
+            | EventKind::Masked(Masked { round, .. }) => {
                 self.round_mut(*round)?.note_choice(kind, MOST_ROWS);
                 None
             }
@@ -204,11 +201,11 @@ impl Answer {
                 round.probed = Some(probed);
                 Some(Phase::Verifying)
             }
-            EventKind::Scored { round, rows, verify_us, sample_us } => {
-                let round = self.round_mut(*round)?;
-                round.rows = rows.iter().take(MOST_ROWS).cloned().collect();
-                round.verify_us = *verify_us;
-                round.sample_us = *sample_us;
+            EventKind::Scored(scored) => {
+                let round = self.round_mut(scored.round)?;
+                let mut scored = scored.clone();
+                keep_first(&mut scored.rows, MOST_ROWS);
+                round.scored = Some(scored);
                 Some(Phase::Judging)
             }
             EventKind::Verified { round, verdict } => {
@@ -218,7 +215,7 @@ impl Answer {
                 self.round_mut(*round)?.verdict = Some(verdict);
                 Some(Phase::Committing)
             }
-            EventKind::Committed { .. } => self.commit(kind, seq),
+            EventKind::Committed(commit) => self.commit(commit, seq),
             EventKind::Recounted { rounds } => self.recount(rounds),
             _ => None,
         }
@@ -229,7 +226,7 @@ impl Answer {
             Arc::make_mut(&mut self.rounds[old]).shrink();
         }
         let phase = if round.draft_len == 0 { Phase::Verifying } else { Phase::Drafting };
-        let clock_before_us = self.rounds.last().map_or(0, |before| before.clock_us);
+        let clock_before_us = self.rounds.last().map_or(0, |before| before.clock_us());
         let (turn, first_token) = (self.turn, self.tokens.len());
         let drafts_unknown = self.stats.is_uncounted;
         self.rounds.push(Arc::new(Round { turn, first_token, clock_before_us, drafts_unknown, ..round }));
@@ -238,7 +235,7 @@ impl Answer {
 
     /// The engine waited within the running round, or right before it.
     pub(super) fn note_wait(&mut self) {
-        if let Some(round) = self.rounds.last_mut().filter(|round| !round.is_complete) {
+        if let Some(round) = self.rounds.last_mut().filter(|round| !round.is_complete()) {
             Arc::make_mut(round).follows_wait = true;
         }
     }
@@ -246,28 +243,23 @@ impl Answer {
     /// The round with this number, if it is still open.
     fn round_mut(&mut self, number: u32) -> Option<&mut Round> {
         let round = self.rounds.last_mut()?;
-        (round.round == number && !round.is_complete).then(|| Arc::make_mut(round))
+        (round.round == number && !round.is_complete()).then(|| Arc::make_mut(round))
     }
 
-    fn commit(&mut self, kind: &EventKind, seq: u64) -> Option<Phase> {
-        let EventKind::Committed { round: number, tokens, rollback_us, clock_us, device } = kind else {
-            return None;
-        };
+    fn commit(&mut self, commit: &Committed, seq: u64) -> Option<Phase> {
         let first_token = self.tokens.len();
-        let tokens = &tokens[..tokens.len().min(MOST_ROWS)];
-        let round = self.round_mut(*number)?;
-        round.committed = tokens.to_vec();
+        let round = self.round_mut(commit.round)?;
+        let mut commit = commit.clone();
+        keep_first(&mut commit.tokens, MOST_ROWS);
+        let (number, tokens) = (commit.round, commit.tokens.clone());
+        round.commit = Some(commit);
         round.first_token = first_token;
-        round.rollback_us = *rollback_us;
-        round.clock_us = *clock_us;
-        round.device = *device;
         round.ended_after = seq;
-        round.is_complete = true;
         let path: Vec<usize> = round.path().collect();
         let origin = |i: usize| (provenance(round, i), path.get(i).and_then(|index| round.departure(*index)));
         let origins: Vec<_> = (0..tokens.len()).map(origin).collect();
-        for (piece, origin) in tokens.iter().zip(origins) {
-            self.push(piece.clone(), origin, *number);
+        for (piece, origin) in tokens.into_iter().zip(origins) {
+            self.push(piece, origin, number);
         }
         if let Some(round) = self.rounds.last() {
             self.stats.add(round, self.is_thought_at(first_token));

@@ -74,7 +74,7 @@ struct Case<'a> {
 /// Judges a scored round again. None while the target has not run.
 #[must_use]
 pub fn what_if(round: &Round, change: &WhatIf) -> Option<Reply> {
-    if round.rows.is_empty() {
+    if round.rows().is_empty() {
         return None;
     }
     let mut sampling = round.sampling;
@@ -171,7 +171,7 @@ impl Case<'_> {
     }
 
     fn named(&self, index: usize, text: &str) -> Piece {
-        let candidates = self.round.rows.get(index).map_or(&[][..], |row| &row.top);
+        let candidates = self.round.rows().get(index).map_or(&[][..], |row| &row.top);
         let spaced = format!(" {text}");
         let same = |wanted: &str| candidates.iter().find(|c| *c.piece.bytes == *wanted.as_bytes());
         let found = same(text).or_else(|| same(&spaced));
@@ -188,7 +188,7 @@ impl Case<'_> {
         }
         Ok(match natural {
             Ok(Ruling::Accept) => {
-                let others = self.round.rows.get(index).map_or(&[][..], |row| &row.top);
+                let others = self.round.rows().get(index).map_or(&[][..], |row| &row.top);
                 Ruling::Reject(others.iter().map(|c| c.piece.id).find(|id| *id != draft.id))
             }
             // a draft whose verdict is not known is kept
@@ -207,7 +207,7 @@ impl Case<'_> {
         if let Some(ruling) = self.recorded(index, draft) {
             return Ok(ruling);
         }
-        let row = self.round.rows.get(index).ok_or("the target has not scored this place")?;
+        let row = self.round.rows().get(index).ok_or("the target has not scored this place")?;
         let told = self.by_number(index, draft, row);
         let whole = || {
             let knows = self.decides(row, Some(draft)) && self.knows_q(index, draft);
@@ -307,7 +307,7 @@ impl Case<'_> {
         if let Some(verdict) = was_bonus {
             return Some(verdict.next);
         }
-        let row = round.rows.get(index)?;
+        let row = round.rows().get(index)?;
         self.decides(row, None).then(|| self.judge(index, &[], row).next)
     }
 
@@ -329,8 +329,8 @@ impl Case<'_> {
     }
 
     fn piece(&self, index: usize, token: TokenId) -> Piece {
-        let listed = self.round.rows.get(index).and_then(|row| row.top.iter().find(|c| c.piece.id == token));
-        let told = self.round.committed.iter().find(|piece| piece.id == token);
+        let listed = self.round.rows().get(index).and_then(|row| row.top.iter().find(|c| c.piece.id == token));
+        let told = self.round.committed().iter().find(|piece| piece.id == token);
         let piece = listed.map(|candidate| &candidate.piece).or(told);
         piece.cloned().unwrap_or_else(|| Piece::new(token, Vec::new()))
     }
@@ -371,7 +371,7 @@ mod tests {
     fn nothing_different_gives_what_happened() {
         for round in rounds() {
             let reply = what_if(&round, &WhatIf::default()).unwrap();
-            assert_eq!(reply.committed, round.committed);
+            assert_eq!(reply.committed, round.committed());
             assert_eq!((reply.open, reply.is_lossless), (None, true));
         }
     }
@@ -424,7 +424,7 @@ mod tests {
         let mut whole = rounds()[1].clone();
         whole.sampling.temperature = 1.0;
         whole.verdict = None;
-        for row in &mut whole.rows {
+        for row in whole.rows_mut() {
             row.top.truncate(1);
             row.top[0].prob = 1.0;
             row.tail = 0.0;
@@ -459,7 +459,7 @@ mod tests {
 
     #[test]
     fn an_unscored_round_has_no_answer() {
-        let round = Round { rows: Vec::new(), ..rounds()[0].clone() };
+        let round = Round { scored: None, ..rounds()[0].clone() };
         assert_eq!(what_if(&round, &WhatIf::default()), None);
     }
 }

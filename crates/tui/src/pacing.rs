@@ -20,7 +20,7 @@ fn answer(live: &Session) -> Option<&Answer> {
 /// The newest round, if it is running.
 fn open_round(live: &Session) -> Option<&Round> {
     let round = answer(live)?.rounds.last()?;
-    (!round.is_complete).then_some(round)
+    (!round.is_complete()).then_some(round)
 }
 
 /// Number within its answer of the running round or, between two, of the next one; 1 is the first.

@@ -8,7 +8,9 @@ use std::collections::HashMap;
 
 use serde::Deserialize;
 
-use draftscope_protocol::{Drafted, Event, EventKind, Header, Piece, Prediction, TRACE_VERSION, Verification};
+use draftscope_protocol::{
+    Committed, Drafted, Event, EventKind, Header, Piece, Prediction, RoundStarted, Scored, TRACE_VERSION, Verification,
+};
 
 use super::fault::Fault;
 use super::round::{MAX_DRAFTS, Round};
@@ -118,11 +120,11 @@ impl Collector {
         let number = match &event.kind {
             EventKind::Notice { message } => return Ok(Said::Notice(message.chars().take(300).collect())),
             EventKind::Started { .. } => return Err(Fault::new("type", "a second `started`".to_owned())),
-            EventKind::RoundStarted { round, .. }
+            EventKind::RoundStarted(RoundStarted { round, .. })
             | EventKind::Drafted(Drafted { round, .. })
-            | EventKind::Scored { round, .. }
+            | EventKind::Scored(Scored { round, .. })
             | EventKind::Verified { round, .. }
-            | EventKind::Committed { round, .. } => *round,
+            | EventKind::Committed(Committed { round, .. }) => *round,
             _ => return Ok(Said::Nothing),
         };
         // a recording of one run has no requests
@@ -150,7 +152,7 @@ impl Collector {
     }
 
     fn take(&mut self, event: Event, number: u32, request: &str) -> Result<Option<Round>, Fault> {
-        if let EventKind::RoundStarted { base_len, draft_len, .. } = event.kind {
+        if let EventKind::RoundStarted(RoundStarted { base_len, draft_len, .. }) = event.kind {
             if self.open.contains_key(request) {
                 return Err(Fault::new(
                     "round",
@@ -181,7 +183,7 @@ impl Collector {
                 check_row("top", &draft.top)?;
                 open.drafts.push(draft);
             }
-            EventKind::Scored { rows, verify_us, sample_us, .. } => {
+            EventKind::Scored(Scored { rows, verify_us, sample_us, .. }) => {
                 if rows.len() > MAX_DRAFTS + 1 {
                     return Err(Fault::new("rows", format!("{} rows", rows.len())));
                 }
@@ -189,7 +191,7 @@ impl Collector {
                 open.scored = Some((rows, verify_us, sample_us));
             }
             EventKind::Verified { verdict, .. } => open.verdict = Some(verdict),
-            EventKind::Committed { tokens, .. } => {
+            EventKind::Committed(Committed { tokens, .. }) => {
                 check_text("tokens", &tokens)?;
                 let at_us = event.at_us;
                 return self.close(request, tokens, at_us).map(Some);

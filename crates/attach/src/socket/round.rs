@@ -1,7 +1,8 @@
 //! A round as a plugin reports it, checked, and its events.
 
 use draftscope_protocol::{
-    Candidate, Drafted, EventKind, Judgement, NextKind, Outcome, Piece, Prediction, Verification,
+    Candidate, Committed, Drafted, EventKind, Judgement, NextKind, Outcome, Piece, Prediction, RoundStarted, Scored,
+    Verification,
 };
 
 use super::fault::Fault;
@@ -149,14 +150,15 @@ impl Round {
 
     /// The events of this round. Its number, its place, what was committed and the clock are those of the answer.
     pub(crate) fn events(self, tokens: Vec<Piece>, clock_us: u64, round: u32, base_len: u32) -> Vec<EventKind> {
-        let mut events = vec![EventKind::RoundStarted { round, base_len, draft_len: self.drafts.len() as u8 }];
+        let mut events =
+            vec![EventKind::RoundStarted(RoundStarted { round, base_len, draft_len: self.drafts.len() as u8 })];
         events.extend(self.drafts.into_iter().map(|draft| EventKind::Drafted(Drafted { round, ..draft })));
         if !self.rows.is_empty() {
             let (rows, verify_us, sample_us) = (self.rows, self.verify_us, self.sample_us);
-            events.push(EventKind::Scored { round, rows, verify_us, sample_us });
+            events.push(EventKind::Scored(Scored { round, rows, verify_us, sample_us }));
         }
         events.push(EventKind::Verified { round, verdict: self.verdict });
-        events.push(EventKind::Committed { round, tokens, rollback_us: 0, clock_us, device: None });
+        events.push(EventKind::Committed(Committed { round, tokens, rollback_us: 0, clock_us, device: None }));
         events
     }
 }

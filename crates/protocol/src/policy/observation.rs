@@ -1,6 +1,8 @@
 //! Observations of a round, read from its events.
 
-use crate::{DraftStopped, Drafted, EventKind, MAX_DRAFT_LEN, Outcome, Prediction, TokenId, Verification};
+use crate::{
+    DraftStopped, Drafted, EventKind, MAX_DRAFT_LEN, Outcome, Prediction, RoundStarted, Scored, TokenId, Verification,
+};
 
 const DRAFTS: usize = MAX_DRAFT_LEN as usize;
 
@@ -56,7 +58,9 @@ impl Observation {
     /// Takes one of the round's events. The caller sets `round_us`.
     pub fn on_event(&mut self, kind: &EventKind) {
         match kind {
-            EventKind::RoundStarted { draft_len, .. } => *self = Self { asked: (*draft_len).into(), ..Self::default() },
+            EventKind::RoundStarted(RoundStarted { draft_len, .. }) => {
+                *self = Self { asked: (*draft_len).into(), ..Self::default() }
+            }
             EventKind::Drafted(Drafted { index, token, top, row: Some(row), copied, .. }) => {
                 let chance = copied.and_then(|copied| copied.chance);
                 let q = chance.unwrap_or_else(|| self.largest_left(top, (*row).into()));
@@ -78,7 +82,7 @@ impl Observation {
                 self.took_draft(*took_us as f64);
                 self.dropped += 1;
             }
-            EventKind::Scored { verify_us, .. } => self.verify_us = *verify_us as f64,
+            EventKind::Scored(Scored { verify_us, .. }) => self.verify_us = *verify_us as f64,
             EventKind::Verified { verdict, .. } => self.judged(verdict),
             _ => {}
         }

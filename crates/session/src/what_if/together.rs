@@ -45,11 +45,11 @@ fn missing(case: &Case) -> Option<String> {
     if case.change.draft_len.is_some_and(|wanted| wanted > depth) {
         return Some(format!("draft {} was never made: the drafter must be asked", depth + 1));
     }
-    if round.rows.len() <= round.drafts.len() {
+    if round.rows().len() <= round.drafts.len() {
         return Some("the target's choice is not recorded at every place".to_owned());
     }
     let is_cut = |index: usize| round.drafts.get(index).is_some_and(|cell| cell.q.is_some() && cell.top.tail > WHOLE);
-    for (number, row) in round.rows.iter().enumerate() {
+    for (number, row) in round.rows().iter().enumerate() {
         let judged = (0..round.drafts.len()).filter(|index| round.row_of(*index) == number);
         for index in judged.map(Some).chain([None]) {
             let draft = index.and_then(|index| round.drafts.get(index)).map(|cell| &cell.token);
@@ -97,7 +97,7 @@ fn judge(case: &Case, root: usize) -> Verification {
         .collect();
     let rows: Vec<_> = std::iter::once(root)
         .chain(below.iter().map(|index| index + 1))
-        .filter_map(|row| round.rows.get(row).map(super::distribution))
+        .filter_map(|row| round.rows().get(row).map(super::distribution))
         .collect();
     let depth = root.checked_sub(1).map_or(0, |index| round.depth(index) + 1);
     let start = round.base_len as usize + 1;
@@ -132,7 +132,7 @@ fn overrule(case: &Case, mut whole: Verification, index: usize) -> (Verification
         return (whole, false);
     }
     if is_on_path(index) {
-        let row = round.rows.get(round.row_of(index));
+        let row = round.rows().get(round.row_of(index));
         let draft = round.drafts[index].token.id;
         let other = row.and_then(|row| row.top.iter().map(|c| c.piece.id).find(|id| *id != draft));
         for at in index..round.drafts.len() {
@@ -230,11 +230,11 @@ mod tests {
         for cell in &mut round.drafts {
             (cell.row, cell.q) = (None, None);
         }
-        round.rows.truncate(3);
+        round.rows_mut().truncate(3);
         round.sampling.temperature = 1.0;
         let change = WhatIf { rule: Some(VerifyRule::Block), ..WhatIf::default() };
         assert!(ask(&round, &change).open.unwrap().contains("candidates only"));
-        for (index, row) in round.rows.iter_mut().enumerate() {
+        for (index, row) in round.scored.iter_mut().flat_map(|scored| &mut scored.rows).enumerate() {
             row.tail = 0.0;
             row.top[0].prob = 1.0;
             if let Some(draft) = round.drafts.get(index) {

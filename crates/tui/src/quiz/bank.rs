@@ -5,8 +5,8 @@
 use serde::Deserialize;
 
 use draftscope_protocol::{
-    Candidate, Departure, Drafted, Judgement, Leniency, NextKind, Outcome, Piece, Prediction, Sampling, TokenId,
-    Verification, VerifyRule,
+    Candidate, Committed, Departure, Drafted, Judgement, Leniency, NextKind, Outcome, Piece, Prediction, Sampling,
+    Scored, TokenId, Verification, VerifyRule,
 };
 use draftscope_session::Round;
 
@@ -112,7 +112,7 @@ impl Stored {
         };
         let is_tree = self.drafts.iter().any(|draft| draft.row.is_some());
         let accepted = self.drafts.iter().filter(|draft| draft.outcome == Outcome::Accepted);
-        let committed = accepted.map(|draft| draft.token.clone()).chain([self.next]).map(piece).collect();
+        let tokens = accepted.map(|draft| draft.token.clone()).chain([self.next]).map(piece).collect();
         let round = self.round;
         let drafts = (0..).zip(self.drafts).map(|(index, draft)| Drafted {
             round,
@@ -133,10 +133,9 @@ impl Stored {
             leniency: self.leniency,
             shapes_drafts: is_tree,
             drafts,
-            rows: self.rows.into_iter().map(prediction).collect(),
+            scored: Some(Scored { round, rows: self.rows.into_iter().map(prediction).collect(), ..Scored::default() }),
             verdict: Some(verdict),
-            committed,
-            is_complete: true,
+            commit: Some(Committed { round, tokens, ..Committed::default() }),
             ..Round::default()
         };
         Item { id: self.id, category, prompt: self.prompt, context: self.context, round }

@@ -62,7 +62,7 @@ impl Item {
     pub(crate) fn of_round(session: &Session, at: RoundAt) -> Option<Self> {
         let round = round_at(session, at)?;
         let most = if round.is_tree() { MOST_NODES } else { MOST_DRAFTS };
-        let is_whole = round.is_complete && !round.is_partial && round.unveiled.is_none();
+        let is_whole = round.is_complete() && !round.is_partial && round.unveiled.is_none();
         // a draft that was picked, not drawn, is certain to rejection sampling, whatever its q
         let is_drawn = |index: usize| round.judgement(index).is_some_and(|judged| judged.q == round.drafts[index].q);
         let is_known = |index: usize| {

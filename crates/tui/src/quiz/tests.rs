@@ -48,7 +48,7 @@ fn judged_again(round: &Round) -> Verification {
             cell.row.map_or(draft.clone(), |row| draft.at_row(row.into()))
         })
         .collect();
-    let rows: Vec<_> = round.rows.iter().map(distribution).collect();
+    let rows: Vec<_> = round.rows().iter().map(distribution).collect();
     verifier(round.rule).verify(&ctx, &drafts, &rows)
 }
 

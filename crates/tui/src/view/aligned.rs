@@ -208,7 +208,7 @@ impl<'a> Sheet<'a> {
 
     /// The row on which a round's newest token stands; before it has one, that of the newest token of all.
     fn row_of(&self, round: &Round) -> usize {
-        let newest = (round.first_token + round.committed.len()).saturating_sub(1);
+        let newest = (round.first_token + round.committed().len()).saturating_sub(1);
         self.laid.row_of(Lane::Speculative, newest)
     }
 

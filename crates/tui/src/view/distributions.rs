@@ -122,7 +122,7 @@ fn targets(screen: Screen, round: &Round, column: usize, area: Rect, frame: &mut
 
 /// Why there is no prediction.
 fn unreported(screen: Screen, round: &Round) -> String {
-    let Some(engine) = screen.engine().filter(|_| round.is_complete) else {
+    let Some(engine) = screen.engine().filter(|_| round.is_complete()) else {
         return "The target has not run yet.".to_owned();
     };
     let name = text::one_line(&engine.name);

@@ -35,13 +35,14 @@ fn refusal(screen: Screen, refused: &DraftRefused, width: u16) -> Vec<Line<'stat
 }
 
 fn mask(screen: Screen, round: &Round, column: usize) -> Option<String> {
-    let row = round.masked.get(round.row_of(column))?;
+    let masked = round.masked.as_ref()?;
+    let row = masked.rows.get(round.row_of(column))?;
     let allowed = if row.allowed == 1 { "1 token".to_owned() } else { format!("{} tokens", row.allowed) };
     let removed = f64::from(row.removed) * 100.0;
     Some(format!(
         "{}: {allowed} allowed, {removed:.1} % of p removed; masks of the round took {}",
         noun(screen),
-        duration(round.mask_us)
+        duration(masked.took_us)
     ))
 }
 

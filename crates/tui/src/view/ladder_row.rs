@@ -110,7 +110,7 @@ fn right(text: &str) -> String {
 fn position(screen: Screen, grid: &Grid, round: &Round, column: usize) -> Vec<Part> {
     let Some(cell) = round.drafts.get(column) else {
         let width = grid.position() - GAP;
-        let is_to_come = column < round.draft_len.into() && round.rows.is_empty();
+        let is_to_come = column < round.draft_len.into() && round.rows().is_empty();
         let text = if is_to_come { "  …" } else { "" };
         return vec![(fit(text, width), screen.theme[Role::TextDim])];
     };
@@ -155,10 +155,10 @@ fn added(screen: Screen, grid: &Grid, round: &Round) -> Vec<Part> {
 /// A dot for each token that the round wrote.
 fn kept(screen: Screen, grid: &Grid, round: &Round) -> Vec<Span<'static>> {
     let room = grid.kept - GAP;
-    if !round.is_complete {
+    if !round.is_complete() {
         return vec![Span::styled(fit("…", grid.kept), screen.theme[Role::TextDim])];
     }
-    let all = round.committed.len();
+    let all = round.committed().len();
     let accepted = round.accepted().min(all);
     let style = |fate: Fate| undecorated(screen.theme[fate::role(fate)]);
     if all > room {

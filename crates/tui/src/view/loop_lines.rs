@@ -73,7 +73,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
 
 /// Whether the line runs at the shown moment.
 fn is_lit(screen: Screen, round: Option<&Round>, line: &CodeLine) -> bool {
-    let is_now = round.is_some_and(|round| !round.is_complete) && screen.app.selected.is_none();
+    let is_now = round.is_some_and(|round| !round.is_complete()) && screen.app.selected.is_none();
     is_now && screen.session.phase(Lane::Speculative) == line.phase
 }
 
@@ -104,7 +104,7 @@ fn row(screen: Screen, round: Option<&Round>, (index, line): (usize, &CodeLine),
 fn drafted(_: Screen, round: &Round) -> String {
     let ended = if round.stopped.is_some() { ", ended by p-min" } else { "" };
     match round.drafts.len() {
-        0 if round.rows.is_empty() => String::new(),
+        0 if round.rows().is_empty() => String::new(),
         drafts => format!("{drafts} of {}{ended}", round.draft_len),
     }
 }
@@ -116,17 +116,17 @@ fn newest_draft(_: Screen, round: &Round) -> String {
 }
 
 fn passed(_: Screen, round: &Round) -> String {
-    let rows = match round.rows.len() {
+    let rows = match round.rows().len() {
         0 => return String::new(),
         1 => "1 row".to_owned(),
         rows => format!("{rows} rows at once"),
     };
-    if round.verify_us > 0 { format!("{rows}: {}", duration(round.verify_us)) } else { rows }
+    if round.verify_us() > 0 { format!("{rows}: {}", duration(round.verify_us())) } else { rows }
 }
 
 /// What the rule asks.
 fn accepts(_: Screen, round: &Round) -> String {
-    if round.rows.is_empty() {
+    if round.rows().is_empty() {
         return String::new();
     }
     match round.judged_by() {
@@ -157,7 +157,7 @@ fn next(_: Screen, round: &Round) -> String {
 }
 
 fn cut_off(_: Screen, round: &Round) -> String {
-    if !round.is_complete {
+    if !round.is_complete() {
         return String::new();
     }
     match round.drafts.len() - round.accepted() {
@@ -168,7 +168,7 @@ fn cut_off(_: Screen, round: &Round) -> String {
 }
 
 fn committed(_: Screen, round: &Round) -> String {
-    match round.committed.len() {
+    match round.committed().len() {
         0 => String::new(),
         1 => "1 token, from one pass".to_owned(),
         tokens => format!("{tokens} tokens, from one pass"),

@@ -41,10 +41,10 @@ fn now(screen: Screen) -> String {
             let (made, last) = (round.drafts.len(), name(round.drafts.len() - 1));
             format!("draft: token {made} of {}, '{last}'", made.max(round.draft_len.into()))
         }
-        Phase::Judging => format!("verify: one pass of the target over {} positions", round.rows.len()),
+        Phase::Judging => format!("verify: one pass of the target over {} positions", round.rows().len()),
         Phase::Committing => verdict(round, &name),
-        Phase::Between if round.committed.len() == 1 => "commit: 1 token is output".to_owned(),
-        Phase::Between => format!("commit: {} tokens are output", round.committed.len()),
+        Phase::Between if round.committed().len() == 1 => "commit: 1 token is output".to_owned(),
+        Phase::Between => format!("commit: {} tokens are output", round.committed().len()),
         _ => "plain: the target alone, no draft".to_owned(),
     }
 }

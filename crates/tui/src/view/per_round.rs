@@ -24,8 +24,8 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let Some(answer) = answer.filter(|_| !inner.is_empty()) else {
         return;
     };
-    let done = answer.rounds.iter().filter(|r| r.is_complete);
-    let mut counts: Vec<u64> = done.rev().take(inner.width.into()).map(|r| r.committed.len() as u64).collect();
+    let done = answer.rounds.iter().filter(|r| r.is_complete());
+    let mut counts: Vec<u64> = done.rev().take(inner.width.into()).map(|r| r.committed().len() as u64).collect();
     counts.reverse();
     let line = Sparkline::default().data(counts).max(most).style(screen.theme[Role::PlotBar]);
     frame.render_widget(line, inner);

@@ -91,7 +91,7 @@ pub(super) fn title(screen: Screen, round: &Round) -> Line<'static> {
     } else if round.verdict.is_some() && !round.drafts.is_empty() {
         text.push_str(&format!(" · {} of {} accepted", round.accepted(), round.drafts.len()));
     }
-    match round.committed.len() {
+    match round.committed().len() {
         0 => {}
         1 => text.push_str(" · 1 token committed"),
         count => text.push_str(&format!(" · {count} tokens committed")),
@@ -171,7 +171,7 @@ fn table(screen: Screen, round: &Round, inner: Rect) -> Vec<Line<'static>> {
 fn times(screen: Screen, round: &Round, width: u16) -> Line<'static> {
     let style = screen.theme[Role::TextDim];
     if round.round == 0 {
-        return Line::styled(format!("time: the prompt's pass {}", duration(round.verify_us)), style);
+        return Line::styled(format!("time: the prompt's pass {}", duration(round.verify_us())), style);
     }
     if round.lacks_phases() {
         let text = format!("time: {}, draft and verify (not reported apart)", duration(round.took_us()));
@@ -179,13 +179,13 @@ fn times(screen: Screen, round: &Round, width: u16) -> Line<'static> {
     }
     let steps: Vec<_> = round.drafts.iter().map(|d| format!("{:.1}", d.took_us as f64 / 1e3)).collect();
     let mut tail = Vec::new();
-    if !round.rows.is_empty() {
-        let rows = if round.rows.len() == 1 { "1 row".to_owned() } else { format!("{} rows", round.rows.len()) };
-        tail.push(format!("verify {rows} {}", duration(round.verify_us)));
-        tail.push(format!("sample {}", duration(round.sample_us)));
+    if !round.rows().is_empty() {
+        let rows = if round.rows().len() == 1 { "1 row".to_owned() } else { format!("{} rows", round.rows().len()) };
+        tail.push(format!("verify {rows} {}", duration(round.verify_us())));
+        tail.push(format!("sample {}", duration(round.sample_us())));
     }
-    if round.is_complete {
-        tail.push(format!("rollback {}", duration(round.rollback_us)));
+    if round.is_complete() {
+        tail.push(format!("rollback {}", duration(round.rollback_us())));
     }
     let of = |draft: String, tail: &[String]| {
         let parts: Vec<_> = std::iter::once(format!("draft {draft}")).chain(tail.iter().cloned()).collect();
@@ -263,7 +263,7 @@ pub(super) fn draft(screen: Screen, round: &Round, index: usize) -> TokenCell {
             let style = grammar::tinted(screen, (draft.forced, fate), screen.theme[role]);
             TokenCell::token(text::inline(&draft.token), draft.q, style)
         }
-        None if index < round.draft_len.into() && round.rows.is_empty() => TokenCell::word("…", dim),
+        None if index < round.draft_len.into() && round.rows().is_empty() => TokenCell::word("…", dim),
         None => TokenCell::word("—", dim),
     }
 }

@@ -213,7 +213,7 @@ impl Work<'_> {
     /// A stretch from the cache, if it cannot change any more and nothing in it is selected.
     fn stretch(&self, stretch: usize, turn: &Turn, pen: Option<&Rc<Pen>>) -> (Laid, Rc<Pen>) {
         let rounds = &self.answer.rounds;
-        let is_settled = |round: &Arc<Round>| round.is_complete && !round.is_partial;
+        let is_settled = |round: &Arc<Round>| round.is_complete() && !round.is_partial;
         // the drafts of a round stay in the text until the next one begins
         let is_whole = match rounds.get((stretch + 1) * STRETCH) {
             Some(_) => true,

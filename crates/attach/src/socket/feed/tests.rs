@@ -2,7 +2,9 @@
 
 use super::super::store::Waiting;
 use super::*;
-use draftscope_protocol::{Drafted, Judgement, NextKind, Outcome, TokenId, Verification};
+use draftscope_protocol::{
+    Committed, Drafted, Judgement, NextKind, Outcome, RoundStarted, Scored, TokenId, Verification,
+};
 
 fn piece(id: u32) -> Piece {
     Piece::new(TokenId(id), id.to_string().as_str())
@@ -159,10 +161,10 @@ fn the_events_of_a_joined_step_have_everything() {
     let step = feed.take(step(1, &[1, 2], 50)).remove(0);
     let events = step.events(7, 20);
     assert_eq!(events.len(), 1 + 3 + 3);
-    assert!(matches!(events[0], EventKind::RoundStarted { round: 7, base_len: 20, draft_len: 3 }));
+    assert!(matches!(events[0], EventKind::RoundStarted(RoundStarted { round: 7, base_len: 20, draft_len: 3 })));
     assert!(matches!(&events[2], EventKind::Drafted(Drafted { token, .. }) if *token == piece(901)));
-    assert!(matches!(&events[4], EventKind::Scored { rows, verify_us: 10, .. } if rows.len() == 4));
-    assert!(matches!(&events[6], EventKind::Committed { tokens, clock_us: 50, .. } if tokens.len() == 2));
+    assert!(matches!(&events[4], EventKind::Scored(Scored { rows, verify_us: 10, .. }) if rows.len() == 4));
+    assert!(matches!(&events[6], EventKind::Committed(Committed { tokens, clock_us: 50, .. }) if tokens.len() == 2));
 }
 
 #[test]

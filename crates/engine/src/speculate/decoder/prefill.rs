@@ -10,7 +10,7 @@ use crate::speculate::SpecError;
 use crate::speculate::report::{bare, micros, prediction};
 use crate::speculate::sampler::LogitRow;
 use draftscope_model::{Checkpoint, LogitRows};
-use draftscope_protocol::{EventKind, TokenId};
+use draftscope_protocol::{EventKind, Prefilled, TokenId};
 
 /// Tokens of a block: longer passes would not be cheaper per token.
 const PROMPT_BLOCK: usize = 512;
@@ -88,14 +88,14 @@ impl Decoder {
         }
         self.collect_notices();
         self.clock = Duration::ZERO;
-        Ok(EventKind::Prefilled {
+        Ok(EventKind::Prefilled(Prefilled {
             turn,
             prompt: prompt.iter().map(|id| bare(*id)).collect(),
             cached: cached as u32,
             first: bare(first),
             row: prediction(&p),
             took_us: micros(started.elapsed()),
-        })
+        }))
     }
 
     /// Reads all blocks of the prompt from position `from` on except the last. Returns where the last one begins.

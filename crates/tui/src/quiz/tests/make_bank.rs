@@ -112,8 +112,8 @@ fn asks_more(item: &Item) -> bool {
 /// Whether every token can be read, and a draft has its usual length.
 fn is_clear(item: &Item) -> bool {
     let round = &item.round;
-    let best = round.rows.iter().flat_map(|row| row.top.iter().take(3)).map(|candidate| &candidate.piece);
-    let mut pieces = round.drafts.iter().map(|draft| &draft.token).chain(best).chain(&round.committed);
+    let best = round.rows().iter().flat_map(|row| row.top.iter().take(3)).map(|candidate| &candidate.piece);
+    let mut pieces = round.drafts.iter().map(|draft| &draft.token).chain(best).chain(round.committed());
     pieces.all(is_plain) && if round.is_tree() { round.drafts.len() >= 3 } else { round.drafts.len() == 3 }
 }
 
@@ -227,7 +227,7 @@ fn written(item: &Item) -> String {
         text.push_str(" },\n");
     }
     text.push_str("]\nrows = [\n");
-    for (at, prediction) in round.rows.iter().enumerate() {
+    for (at, prediction) in round.rows().iter().enumerate() {
         let judged: Vec<_> = (0..round.drafts.len()).filter(|index| round.row_of(*index) == at).collect();
         let also: Vec<_> = judged.iter().map(|index| round.drafts[*index].token.id).collect();
         // a draft that is not among the recorded candidates is known by its judgement

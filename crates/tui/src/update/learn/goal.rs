@@ -32,9 +32,9 @@ fn is_seen(app: &App, time: &Timeline, goal: Goal) -> bool {
     }
     match goal {
         Goal::Drafted => round.draft_len > 0 && round.drafts.len() >= round.draft_len.into(),
-        Goal::Scored => !round.rows.is_empty(),
+        Goal::Scored => !round.rows().is_empty(),
         Goal::Verdict => round.verdict.is_some(),
-        Goal::Committed => round.is_complete,
+        Goal::Committed => round.is_complete(),
         Goal::Rejected => round.first_discarded().is_some(),
         Goal::NotReached => app.cell.and_then(|cell| round.outcome(cell)) == Some(Outcome::NotReached),
         Goal::Past | Goal::Finished => false,

@@ -49,7 +49,7 @@ fn drawn(screen: Screen, round: &Round, width: u16) -> Vec<Line<'static>> {
     };
     let empty = |_: usize| ("·".to_owned(), dim);
     let slot = (0..=k).map(|index| ((first as usize + index).to_string(), dim)).collect();
-    let is_run = !round.rows.is_empty();
+    let is_run = !round.rows().is_empty();
     let filled = |index: usize| (name(index), screen.theme[if is_run { Role::Text } else { Role::TextDim }]);
     let kept = |index: usize| index <= round.accepted();
     let mut lines = vec![
@@ -71,14 +71,14 @@ fn drawn(screen: Screen, round: &Round, width: u16) -> Vec<Line<'static>> {
         };
         lines.push(row("verdict", "", (0..=round.drafts.len()).map(judged).collect()));
     }
-    if round.is_complete && !hides(screen, Hidden::Rollback) {
+    if round.is_complete() && !hides(screen, Hidden::Rollback) {
         let after = |index: usize| if kept(index) { filled(index) } else { empty(index) };
         lines.push(row("after rollback", "▒▒▒▒▒", (0..=round.drafts.len()).map(after).collect()));
         let slots = |count: usize| if count == 1 { "1 slot".to_owned() } else { format!("{count} slots") };
         let (stay, gone) = (round.accepted() + 1, round.drafts.len() - round.accepted());
         // short enough for one line at 80 columns
         let next = round
-            .committed
+            .committed()
             .last()
             .map_or(String::new(), |piece| format!("; the next anchor {} is in no slot yet", text::quoted(piece)));
         let said = format!("{} of {} stay, {gone} rolled back{next}.", stay, slots(round.drafts.len() + 1));
