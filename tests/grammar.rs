@@ -24,7 +24,7 @@ use draftscope::model::text::tokenizer::TextCodec;
 use draftscope::protocol::policy::{DraftStopRule, Policy};
 use draftscope::protocol::{
     Baseline, Branch, Command, Continuation, Costs, DraftRefused, Drafted, DrafterKind, Drafting, EventKind, Grammar,
-    GrammarKind, Lane, Masked, Outcome as Judged, Prefilled, Prompt, Sampling, Settings, TokenId, VerifyRule,
+    GrammarKind, Lane, Masked, Outcome as Judged, Prompt, Sampling, Settings, TokenId, VerifyRule,
 };
 
 const SCHEMA: &str = r#"{"type": "object", "properties": {"name": {"type": "string", "maxLength": 6}, "the": {"enum": ["in", "then"]}, "ok": {"type": "boolean"}}, "required": ["name", "the", "ok"], "additionalProperties": false}"#;
@@ -88,9 +88,7 @@ impl Case {
 
     /// The answer up to its end or `len` tokens, and the events of its rounds.
     fn answer(&self, decoder: &mut Decoder, len: usize) -> (Vec<TokenId>, Vec<EventKind>) {
-        let Ok(EventKind::Prefilled(Prefilled { first, .. })) = decoder.prefill(1, &self.prompt()) else {
-            panic!("prefill failed")
-        };
+        let first = decoder.prefill(1, &self.prompt()).unwrap().first;
         let (mut output, mut events) = (vec![first.id], Vec::new());
         while output.len() < len && !output.iter().any(|token| self.codec.is_end(*token)) {
             let committed = decoder.round(&mut |event| {
@@ -294,8 +292,7 @@ fn an_answer_continues_from_any_of_its_tokens_and_one_that_does_not_match_is_ref
     for kept in [1, 5, want.len() / 2, want.len() - 2] {
         let prompt = [&case.prompt()[..], &want[..kept]].concat();
         let begun = decoder.prefill_from(2, (&prompt, kept), None, &mut || true).unwrap();
-        let EventKind::Prefilled(Prefilled { first, .. }) = begun else { panic!("no prefill") };
-        let mut got = vec![first.id];
+        let mut got = vec![begun.first.id];
         while got.len() < want.len() - kept {
             got.extend(decoder.round(&mut |_| Duration::ZERO).unwrap());
         }

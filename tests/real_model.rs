@@ -17,8 +17,7 @@ use draftscope::model::options::{Backend, Dtype, ModuleFile};
 use draftscope::model::{LogitRows, Model, Rows};
 use draftscope::protocol::policy::{Observation, Policy};
 use draftscope::protocol::{
-    Costs, DraftLenMode, Drafted, DrafterKind, Drafting, EventKind, Message, Prefilled, Settings, Speaker, TokenId,
-    VerifyRule,
+    Costs, DraftLenMode, Drafted, DrafterKind, Drafting, EventKind, Message, Settings, Speaker, TokenId, VerifyRule,
 };
 use safetensors::SafeTensors;
 
@@ -165,9 +164,7 @@ fn bf16_weights_stay_within_their_rounding_error() {
 
 /// Runs rounds until the output has `len` tokens or ends; returns the output, and the rounds as in golden.json.
 fn run(decoder: &mut Decoder, prompt: &[TokenId], len: usize) -> (Vec<TokenId>, Vec<(Vec<u32>, usize)>) {
-    let Ok(EventKind::Prefilled(Prefilled { first, .. })) = decoder.prefill(1, prompt) else {
-        panic!("prefill failed")
-    };
+    let first = decoder.prefill(1, prompt).unwrap().first;
     let (mut output, mut rounds) = (vec![first.id], Vec::new());
     while output.len() < len && !output.contains(&TokenId(2)) {
         let mut drafted = Vec::new();

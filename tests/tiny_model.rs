@@ -110,9 +110,7 @@ fn decode(
 ) -> (Vec<TokenId>, Vec<EventKind>) {
     let mut decoder = Decoder::new(target, drafter, settings);
     let mut events = Vec::new();
-    let Ok(EventKind::Prefilled(Prefilled { first, .. })) = decoder.prefill(1, prompt) else {
-        panic!("prefill failed")
-    };
+    let first = decoder.prefill(1, prompt).unwrap().first;
     let mut output = vec![first.id];
     while output.len() < len {
         let committed = decoder.round(&mut |event| {
@@ -243,9 +241,7 @@ fn switching_drafter_and_rule_between_rounds_does_not_change_the_text() {
     let lossless: Vec<_> = VerifyRule::ALL.iter().copied().filter(|rule| rule.is_lossless()).collect();
     let base = Settings { draft_len: 3, ..Settings::default() };
     let mut decoder = Decoder::new(target, Box::new(drafter_set(&files)), &base);
-    let Ok(EventKind::Prefilled(Prefilled { first, .. })) = decoder.prefill(1, &prompt) else {
-        panic!("prefill failed")
-    };
+    let first = decoder.prefill(1, &prompt).unwrap().first;
     let (mut got, mut drafted) = (vec![first.id], 0);
     for round in 0.. {
         let drafter = DrafterKind::ALL[round * 7 % DrafterKind::ALL.len()];
@@ -503,9 +499,7 @@ fn pairs(
     decoder.set_stop_rule(stop_rule);
     for seed in seeds {
         decoder.set(&Settings { sampling: Sampling { seed, ..settings.sampling }, ..settings });
-        let Ok(EventKind::Prefilled(Prefilled { first, .. })) = decoder.prefill(1, &prompt) else {
-            panic!("prefill failed")
-        };
+        let first = decoder.prefill(1, &prompt).unwrap().first;
         let mut text = Vec::new();
         while text.len() < 2 {
             let round = decoder.round(&mut |event| {
@@ -597,9 +591,7 @@ fn a_second_turn_reuses_the_cache_and_gives_the_same_text() {
     for (shared, more) in [(20, 8), (12, 8), (0, 8), (20, 0)] {
         let mut prompt = first[..shared].to_vec();
         prompt.extend(tokens(90 + shared as u64, more));
-        let EventKind::Prefilled(Prefilled { cached, first: begun, .. }) = decoder.prefill(2, &prompt).unwrap() else {
-            panic!()
-        };
+        let Prefilled { cached, first: begun, .. } = decoder.prefill(2, &prompt).unwrap();
         let mut got = vec![begun.id];
         let mut drafted = Vec::new();
         for _ in 0..6 {
@@ -643,7 +635,7 @@ fn a_stopped_prompt_is_not_read_again_from_its_start() {
     let read = decoder.target().len();
     assert!(read > 0 && read < prompt.len() && asked == 2, "{read} {asked}");
     assert_eq!(decoder.committed(), &prompt[..=read], "the state is that between two rounds");
-    let EventKind::Prefilled(Prefilled { cached, first, .. }) = decoder.prefill(2, &prompt).unwrap() else { panic!() };
+    let Prefilled { cached, first, .. } = decoder.prefill(2, &prompt).unwrap();
     assert_eq!(cached as usize, read);
     let (mut got, mut drafted) = (vec![first.id], Vec::new());
     while got.len() < 20 {

@@ -63,7 +63,7 @@ struct Open {
     base_len: u32,
     draft_len: u8,
     drafts: Vec<Drafted>,
-    scored: Option<(Vec<Prediction>, u64, u64)>,
+    scored: Option<Scored>,
     verdict: Option<Verification>,
     /// Of its lines so far.
     bytes: usize,
@@ -183,12 +183,12 @@ impl Collector {
                 check_row("top", &draft.top)?;
                 open.drafts.push(draft);
             }
-            EventKind::Scored(Scored { rows, verify_us, sample_us, .. }) => {
-                if rows.len() > MAX_DRAFTS + 1 {
-                    return Err(Fault::new("rows", format!("{} rows", rows.len())));
+            EventKind::Scored(scored) => {
+                if scored.rows.len() > MAX_DRAFTS + 1 {
+                    return Err(Fault::new("rows", format!("{} rows", scored.rows.len())));
                 }
-                rows.iter().try_for_each(|row| check_row("rows", row))?;
-                open.scored = Some((rows, verify_us, sample_us));
+                scored.rows.iter().try_for_each(|row| check_row("rows", row))?;
+                open.scored = Some(scored);
             }
             EventKind::Verified { verdict, .. } => open.verdict = Some(verdict),
             EventKind::Committed(Committed { tokens, .. }) => {
@@ -205,9 +205,8 @@ impl Collector {
         let missing = || Fault::new("verified", "missing before `committed`".to_owned());
         let open = self.open.remove(request).ok_or_else(missing)?;
         let verdict = open.verdict.ok_or_else(missing)?;
-        let (rows, verify_us, sample_us) = open.scored.unwrap_or_default();
-        let (base_len, drafts) = (open.base_len, open.drafts);
-        let round = Round { base_len, drafts, rows, verify_us, sample_us, verdict, committed, at_us };
+        let Open { base_len, drafts, scored, .. } = open;
+        let round = Round { base_len, drafts, scored, verdict, committed, at_us };
         round.check()?;
         Ok(round)
     }

@@ -19,10 +19,8 @@ pub struct Round {
     /// Positions in the target's cache before it; 0 if the engine does not say.
     pub base_len: u32,
     pub(super) drafts: Vec<Drafted>,
-    /// The target's predictions, k + 1 of them; none if they were not reported.
-    pub rows: Vec<Prediction>,
-    pub(super) verify_us: u64,
-    pub(super) sample_us: u64,
+    /// The target's predictions and times; none if they were not reported.
+    pub(super) scored: Option<Scored>,
     pub(super) verdict: Verification,
     /// Accepted drafts, then the target's own token.
     pub committed: Vec<Piece>,
@@ -33,13 +31,19 @@ pub struct Round {
 impl Round {
     /// About how many bytes it takes.
     pub(super) fn bytes(&self) -> usize {
-        let tops = self.rows.iter().chain(self.drafts.iter().map(|draft| &draft.top));
+        let tops = self.rows().iter().chain(self.drafts.iter().map(|draft| &draft.top));
         let listed = tops.flat_map(|row| row.top.iter().map(|one| &one.piece));
         let pieces = listed.chain(&self.committed).chain(self.drafts.iter().map(|draft| &draft.token));
         let texts: usize = pieces.map(|piece| size_of::<Candidate>() + piece.bytes.len()).sum();
         texts
-            + self.rows.len() * size_of::<Prediction>()
+            + self.rows().len() * size_of::<Prediction>()
             + self.drafts.len() * (size_of::<Drafted>() + size_of::<Judgement>())
+    }
+
+    /// The target's predictions, k + 1 of them; empty if they were not reported.
+    #[must_use]
+    pub fn rows(&self) -> &[Prediction] {
+        self.scored.as_ref().map_or(&[], |scored| &scored.rows)
     }
 
     /// Number of drafts.
@@ -101,13 +105,13 @@ impl Round {
             check_probability("drafted.q", draft.q)?;
             check_probability("drafted.copied", draft.copied.and_then(|copied| copied.chance))?;
         }
-        if !self.rows.is_empty() && self.rows.len() != self.drafts.len() + 1 {
+        if !self.rows().is_empty() && self.rows().len() != self.drafts.len() + 1 {
             return Err(Fault::new(
                 "rows",
-                format!("{} rows for {} drafts; k + 1 are needed", self.rows.len(), self.drafts.len()),
+                format!("{} rows for {} drafts; k + 1 are needed", self.rows().len(), self.drafts.len()),
             ));
         }
-        for (number, row) in self.rows.iter().enumerate() {
+        for (number, row) in self.rows().iter().enumerate() {
             row.top.iter().try_for_each(|one| check_probability("rows.top.prob", Some(one.prob)))?;
             check_probability("rows.tail", Some(row.tail))?;
             let sum: f32 = row.top.iter().map(|one| one.prob).sum::<f32>() + row.tail;
@@ -119,7 +123,7 @@ impl Round {
             }
         }
         for (index, (judgement, draft)) in self.verdict.judgements.iter().zip(&self.drafts).enumerate() {
-            let listed = self.rows.get(index).and_then(|row| row.find(draft.token.id));
+            let listed = self.rows().get(index).and_then(|row| row.find(draft.token.id));
             if let (Some(p), Some((_, listed))) = (judgement.p, listed)
                 && (p - listed).abs() > SLACK
             {
@@ -153,10 +157,8 @@ impl Round {
         let mut events =
             vec![EventKind::RoundStarted(RoundStarted { round, base_len, draft_len: self.drafts.len() as u8 })];
         events.extend(self.drafts.into_iter().map(|draft| EventKind::Drafted(Drafted { round, ..draft })));
-        if !self.rows.is_empty() {
-            let (rows, verify_us, sample_us) = (self.rows, self.verify_us, self.sample_us);
-            events.push(EventKind::Scored(Scored { round, rows, verify_us, sample_us }));
-        }
+        let scored = self.scored.filter(|scored| !scored.rows.is_empty());
+        events.extend(scored.map(|scored| EventKind::Scored(Scored { round, ..scored })));
         events.push(EventKind::Verified { round, verdict: self.verdict });
         events.push(EventKind::Committed(Committed { round, tokens, rollback_us: 0, clock_us, device: None }));
         events

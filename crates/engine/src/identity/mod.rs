@@ -118,11 +118,10 @@ pub fn answer(
     mut policy: Option<&mut Policy>,
 ) -> Result<Record, SpecError> {
     let mut record = Record { prompt: prompt.to_vec(), ..Record::default() };
-    if let EventKind::Prefilled(Prefilled { first, row, cached, .. }) = decoder.prefill(1, prompt)? {
-        record.cached = cached as usize;
-        record.tokens.push(first.id);
-        record.first_row = row;
-    }
+    let Prefilled { first, row, cached, .. } = decoder.prefill(1, prompt)?;
+    record.cached = cached as usize;
+    record.tokens.push(first.id);
+    record.first_row = row;
     policy.iter_mut().for_each(|policy| policy.begin_answer());
     let mut clock = 0;
     while record.tokens.len() < ending.limit && !record.tokens.iter().any(|t| (ending.is_end)(*t)) && decoder.has_room()

@@ -37,9 +37,7 @@ fn round(drafted: usize, committed: &[u32], at_us: u64) -> Round {
     let round = Round {
         base_len: 5,
         drafts: drafts.collect(),
-        rows: vec![empty; drafted + 1],
-        verify_us: 10,
-        sample_us: 1,
+        scored: Some(Scored { rows: vec![empty; drafted + 1], verify_us: 10, sample_us: 1, ..Scored::default() }),
         verdict: Verification::new(judgements.collect(), TokenId(committed[accepted]), kind, None),
         committed: pieces(committed),
         at_us,
@@ -173,7 +171,7 @@ fn rounds_that_nobody_takes_are_bounded_in_bytes() {
     let store = Store::default();
     let candidate = Candidate { piece: Piece::new(TokenId(1), "x".repeat(1000).as_str()), prob: 0.001 };
     let mut large = round(1, &[1, 2], 1);
-    large.rows[0].top = vec![candidate; 1000];
+    large.scored.as_mut().unwrap().rows[0].top = vec![candidate; 1000];
     let weight = large.bytes();
     assert!((1_000_000..1_200_000).contains(&weight), "{weight}");
     for index in 0..200 {
