@@ -156,7 +156,7 @@ fn a_draft_of_a_person_is_judged_in_place_of_the_drafter_s() {
         let turns = driver.session().turns();
         let round = &answer(turns.last().unwrap()).rounds[0];
         assert_eq!(round.drafts.iter().map(|cell| cell.token.id).collect::<Vec<_>>(), drafts);
-        assert_eq!(usize::from(round.draft_len), drafts.len(), "k is what was typed, not the setting");
+        assert_eq!(usize::from(round.draft_len()), drafts.len(), "k is what was typed, not the setting");
         // five of them cannot all be right by the first two verdicts
         assert!(round.accepted() >= accepted && (drafts[0] == right) == (round.accepted() > 0), "{drafts:?}");
         let (old, new) = (ids(answer(&turns[0])), ids(answer(turns.last().unwrap())));

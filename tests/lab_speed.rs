@@ -305,7 +305,7 @@ fn drafts_that_the_engine_ends_do_not_change_the_text() {
     let (events, auto) = automatic(&files, DrafterKind::EarlyExit, memory);
     assert_k_is_recorded(&events);
     // the first round knows the remembered costs only, whatever its passes take: its draft is too improbable
-    let are_ended = auto.rounds.iter().any(|round| round.drafts.len() < usize::from(round.draft_len));
+    let are_ended = auto.rounds.iter().any(|round| round.drafts.len() < usize::from(round.draft_len()));
     assert!(are_ended, "no draft was ended");
     for kind in &events {
         if let EventKind::DraftStopped(DraftStopped { q, p_min, .. }) = kind {
@@ -335,12 +335,12 @@ fn k_switches_between_automatic_and_fixed_and_random_drafts_end_in_plain_decodin
     answer(&mut driver, "the thin inn");
     assert_eq!(driver.session().settings().draft_len_mode, DraftLenMode::Auto);
     let third = answer(&mut driver, "in the thin");
-    let plain = third.rounds.iter().filter(|round| round.draft_len == 0).count();
+    let plain = third.rounds.iter().filter(|round| round.draft_len() == 0).count();
     assert!(plain * 10 >= third.rounds.len() * 8, "{plain} of {} rounds were plain", third.rounds.len());
     assert!(driver.session().chosen().is_some() && driver.session().costs().is_some());
     driver.send(Command::SetDraftLen { draft_len: 2 });
     let fixed = answer(&mut driver, "thin in");
-    assert!(fixed.rounds.iter().all(|round| round.draft_len == 2));
+    assert!(fixed.rounds.iter().all(|round| round.draft_len() == 2));
     assert!(driver.session().chosen().is_none());
     driver.send(Command::SetAutoDraftLen);
     answer(&mut driver, "in the thin inn");

@@ -45,8 +45,8 @@ fn greedy_rivals_with_any_k_and_drafter_write_the_same_text() {
         assert_eq!(agreement.identical, ids(turn, Lane::Speculative).len());
         assert!(turn.tokens_per_second(Lane::Rival).is_some(), "each lane has a clock of its own");
         let (own, other) = (turn.answer(Lane::Speculative), turn.answer(Lane::Rival));
-        assert!(own.rounds.iter().all(|round| round.draft_len <= 2));
-        assert!(other.rounds.iter().any(|round| round.draft_len == draft_len));
+        assert!(own.rounds.iter().all(|round| round.draft_len() <= 2));
+        assert!(other.rounds.iter().any(|round| round.draft_len() == draft_len));
         assert!(turn.answer(Lane::Plain).tokens.is_empty(), "plain decoding was not requested");
         driver.finish();
     }
@@ -245,7 +245,7 @@ fn plain_decoding_goes_on_with_a_turn_that_is_over_and_decodes_no_token_twice() 
         assert_eq!(ids(turn, Lane::Plain), ids(turn, Lane::Speculative), "greedy");
         assert!(turn.agreement().unwrap().is_final);
         assert_eq!(whole.rounds[..sample.rounds.len()], sample.rounds[..], "what was there is as it was");
-        let numbers = whole.rounds.iter().map(|round| round.round as usize);
+        let numbers = whole.rounds.iter().map(|round| round.number() as usize);
         assert!(numbers.eq(1..=whole.rounds.len()), "one round a token, none twice");
         assert!(whole.rounds.windows(2).all(|pair| pair[0].clock_us() < pair[1].clock_us()), "one clock");
         assert_eq!(whole.rounds.len() + 1, whole.tokens.len());

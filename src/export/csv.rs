@@ -81,10 +81,10 @@ fn row((turn, lane): (&Turn, Lane), round: &Round, index: usize) -> [String; COL
     let next = round.next_kind().map(|kind| serde_json::json!(kind).as_str().unwrap_or_default().to_owned());
     [
         turn.number.to_string(),
-        round.round.to_string(),
+        round.number().to_string(),
         index.to_string(),
-        round.base_len.to_string(),
-        round.draft_len.to_string(),
+        round.base_len().to_string(),
+        round.draft_len().to_string(),
         if turn.reports_rule() { round.judged_by().to_string() } else { String::new() },
         draft.token.id.to_string(),
         text(&draft.token),

@@ -166,7 +166,7 @@ fn summary(session: &Session, lane: Lane) -> Value {
 /// A turn without its rounds, of which so many are shown.
 fn around_rounds(turn: &Turn, shown: usize) -> Value {
     let answer = turn.answer(Lane::Speculative);
-    let last = answer.rounds.get(shown).map_or(u32::MAX, |next| next.round);
+    let last = answer.rounds.get(shown).map_or(u32::MAX, |next| next.number());
     json!({
         "number": turn.number,
         "typed": text::printable(&turn.typed),
@@ -256,8 +256,8 @@ fn round(round: &Round, reports_rule: bool) -> Value {
     });
     let columns = 0..=round.drafts.len();
     json!({
-        "round": round.round,
-        "k": round.draft_len,
+        "round": round.number(),
+        "k": round.draft_len(),
         "rule": reports_rule.then(|| round.judged_by().to_string()),
         "drafts": drafts.collect::<Vec<_>>(),
         "rows": columns.clone().map(|index| round.prediction(index).map(row)).collect::<Vec<_>>(),

@@ -261,7 +261,7 @@ fn sentence(costs: &Costs, acceptance: &[f64], best: Option<Worth>, limit: Optio
 mod tests {
     use super::*;
     use crate::Round;
-    use draftscope_protocol::{Drafted, Judgement, NextKind, Outcome, Piece, TokenId, Verification};
+    use draftscope_protocol::{Drafted, Judgement, NextKind, Outcome, Piece, RoundStarted, TokenId, Verification};
 
     fn costs() -> Costs {
         Costs {
@@ -340,7 +340,7 @@ mod tests {
                 |index| Judgement { p: Some(0.5), q: Some(0.5), u: None, limit: None, outcome: outcome(index) };
             let judgements = (0..usize::from(draft_len)).map(judgement).collect();
             Round {
-                draft_len,
+                started: RoundStarted { draft_len, ..RoundStarted::default() },
                 drafts: vec![draft.clone(); draft_len.into()],
                 verdict: Some(Verification::new(judgements, TokenId(1), NextKind::Bonus, None)),
                 ..Round::default()

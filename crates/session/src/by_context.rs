@@ -97,7 +97,7 @@ impl ByContext {
             timed: if round.is_timed() { (tokens, took_us) } else { (0, 0) },
             plain: (0, 0),
         };
-        self.add_at(u64::from(round.base_len), &cell);
+        self.add_at(u64::from(round.base_len()), &cell);
     }
 
     fn add_at(&mut self, position: u64, cell: &Cell) {

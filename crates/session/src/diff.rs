@@ -169,8 +169,8 @@ fn row_of(answer: &Answer, index: usize) -> Option<&Prediction> {
     if token.round == 0 {
         return Some(&answer.first_row);
     }
-    let place = answer.rounds.partition_point(|round| round.round < token.round);
-    let round = answer.rounds.get(place).filter(|round| round.round == token.round)?;
+    let place = answer.rounds.partition_point(|round| round.number() < token.round);
+    let round = answer.rounds.get(place).filter(|round| round.number() == token.round)?;
     let own = index.checked_sub(round.first_token)?;
     round.prediction(round.path().nth(own).or_else(|| round.next_index())?)
 }

@@ -254,7 +254,7 @@ fn next_text(round: &Round, index: usize) -> Option<String> {
     let prob = prob_of(round, index, &next).map_or(String::new(), |p| format!(" {p:.2}"));
     let name = quoted(&next);
     Some(match drafts {
-        0 if round.round == 0 => {
+        0 if round.number() == 0 => {
             format!("the prompt's last row gives the first token: the target's own {name}{prob}, not a draft")
         }
         0 if round.drafts_unknown => {

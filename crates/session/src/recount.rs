@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use draftscope_protocol::{
-    Committed, CountedRound, Drafted, Piece, Prediction, Scored, TokenId, Verification, VerifyRule,
+    Committed, CountedRound, Drafted, Piece, Prediction, RoundStarted, Scored, TokenId, Verification, VerifyRule,
 };
 
 use super::round::provenance;
@@ -39,7 +39,7 @@ impl Answer {
     fn add_counted(&mut self, round: Round) {
         let first = self.tokens.len();
         for (index, piece) in round.committed().iter().enumerate() {
-            self.push(piece.clone(), (provenance(&round, index), None), round.round);
+            self.push(piece.clone(), (provenance(&round, index), None), round.number());
         }
         self.stats.add(&round, self.is_thought_at(first));
         self.rounds.push(Arc::new(round));
@@ -49,7 +49,7 @@ impl Answer {
     pub(super) fn recount(&mut self, counted: &[CountedRound]) -> Option<Phase> {
         let known = self.known();
         let first = self.rounds.first().filter(|_| fits(counted, known.len()))?;
-        let (number, base, start) = (first.round, first.base_len, first.first_token);
+        let (number, base, start) = (first.number(), first.base_len(), first.first_token);
         let old = std::mem::take(&mut self.rounds);
         self.tokens.truncate(start);
         self.rescan_thought();
@@ -64,7 +64,8 @@ impl Answer {
             let place_of = old.partition_point(|round| round.first_token < start + at);
             let same = old.get(place_of).filter(|round| round.first_token == start + at && has_counts(round, counts));
             if let Some(same) = same {
-                let round = Round { round: number, clock_before_us, ..(**same).clone() };
+                let mut round = Round { clock_before_us, ..(**same).clone() };
+                round.started.round = number;
                 clock_before_us = round.clock_us();
                 at += own.len();
                 self.add_counted(round);
@@ -72,10 +73,12 @@ impl Answer {
             }
             let from = own.last().map_or(&old[0], |last| &old[last.round]);
             let round = Round {
-                round: number,
+                started: RoundStarted {
+                    round: number,
+                    base_len: base.saturating_add(place),
+                    draft_len: counts.drafted,
+                },
                 turn: from.turn,
-                base_len: base.saturating_add(place),
-                draft_len: counts.drafted,
                 rule: from.rule,
                 sampling: from.sampling,
                 leniency: from.leniency,
@@ -278,7 +281,7 @@ mod tests {
         let stats = answer.stats();
         assert_eq!((stats.rounds(), stats.drafted(), stats.accepted(), stats.tested()), (3, 8, 2, 4));
         assert_eq!((stats.timed_rounds(), stats.acceptance_rate()), (1, Some(0.25)));
-        let numbers: Vec<_> = answer.rounds.iter().map(|r| (r.round, r.first_token, r.committed().len())).collect();
+        let numbers: Vec<_> = answer.rounds.iter().map(|r| (r.number(), r.first_token, r.committed().len())).collect();
         assert_eq!(numbers, [(1, 1, 2), (2, 3, 1), (3, 4, 2)]);
         let first = &answer.rounds[0];
         assert_eq!(first.prediction(1).unwrap().best().unwrap().piece.id, TokenId(4));

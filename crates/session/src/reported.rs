@@ -5,6 +5,24 @@ use draftscope_protocol::{Piece, Prediction, RoundOnDevice, Scored};
 use super::Round;
 
 impl Round {
+    /// 1, 2, 3 …: in the speculative lane over all turns, in the lanes beside it anew in each turn.
+    #[must_use]
+    pub const fn number(&self) -> u32 {
+        self.started.round
+    }
+
+    /// Positions in the target's cache when it began.
+    #[must_use]
+    pub const fn base_len(&self) -> u32 {
+        self.started.base_len
+    }
+
+    /// Requested k.
+    #[must_use]
+    pub const fn draft_len(&self) -> u8 {
+        self.started.draft_len
+    }
+
     /// The target's row at every position; empty until scored.
     #[must_use]
     pub fn rows(&self) -> &[Prediction] {
@@ -13,7 +31,7 @@ impl Round {
 
     /// The same, to put in rows that were asked for afterwards.
     pub(super) fn rows_mut(&mut self) -> &mut Vec<Prediction> {
-        let round = self.round;
+        let round = self.number();
         &mut self.scored.get_or_insert_with(|| Scored { round, ..Scored::default() }).rows
     }
 

@@ -6,7 +6,7 @@
 
 use draftscope_protocol::{
     Alternatives, Committed, DraftRefused, DraftStopped, Drafted, Judgement, Lattice, Leniency, Masked, NextKind,
-    Outcome, Piece, Prediction, Probed, Sampling, Scored, TokenId, Verification, VerifyRule,
+    Outcome, Piece, Prediction, Probed, RoundStarted, Sampling, Scored, TokenId, Verification, VerifyRule,
 };
 
 use super::Provenance;
@@ -14,14 +14,10 @@ use super::Provenance;
 /// One draft + verify.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Round {
-    /// 1, 2, 3 …: in the speculative lane over all turns, in the lanes beside it anew in each turn.
-    pub round: u32,
+    /// How it began: its number, and k.
+    pub started: RoundStarted,
     /// Number of its turn.
     pub turn: u32,
-    /// Positions in the target's cache when it began.
-    pub base_len: u32,
-    /// Requested k.
-    pub draft_len: u8,
     /// Rule when it began.
     pub rule: VerifyRule,
     /// How the target picked tokens when it began.
@@ -290,7 +286,7 @@ impl Round {
     #[must_use]
     pub fn columns(&self) -> usize {
         let told = self.drafts.len().max(self.rows().len().saturating_sub(1));
-        if self.rows().is_empty() { told.max(self.draft_len.into()) + 1 } else { told + 1 }
+        if self.rows().is_empty() { told.max(self.draft_len().into()) + 1 } else { told + 1 }
     }
 
     /// Adds a draft. A gap is not filled: a draft after one is dropped.

@@ -75,10 +75,10 @@ impl LaneStats {
         if self.is_uncounted {
             return;
         }
-        self.longest_asked = self.longest_asked.max(round.draft_len.into());
+        self.longest_asked = self.longest_asked.max(round.draft_len().into());
         // of a tree, how deep it goes; copies may follow the k drafts of another drafter
         let depth = (0..drafted).map(|index| round.depth(index) + 1).max().unwrap_or(0);
-        let reached = depth.max(round.draft_len.into()).min(round.accepted() + 1);
+        let reached = depth.max(round.draft_len().into()).min(round.accepted() + 1);
         (0..reached).for_each(|position| count(&mut self.reached_per_pos, position));
         if drafted == 0 {
             return;
@@ -462,7 +462,7 @@ mod tests {
         assert!(slow.speedup().is_some() && slow.turns()[0].pass_costs().is_some(), "there are figures");
         let flagged = |lane| {
             let rounds = slow.turns()[0].answer(lane).rounds.iter();
-            rounds.filter(|round| round.follows_wait).map(|round| round.round).collect::<Vec<_>>()
+            rounds.filter(|round| round.follows_wait).map(|round| round.number()).collect::<Vec<_>>()
         };
         assert_eq!((flagged(Lane::Speculative), flagged(Lane::Plain)), (vec![2], vec![2]));
         let stats = slow.turns()[0].answer(Lane::Speculative).stats();

@@ -82,7 +82,7 @@ fn draft(round: &Round, column: usize, is_thought: bool) -> TranscriptToken<'_> 
     let cell = &round.drafts[column];
     let fate = draft_fate(round, column);
     let (piece, forced) = (&cell.token, cell.forced);
-    let (round, departs, undraftable) = (round.round, false, false);
+    let (round, departs, undraftable) = (round.number(), false, false);
     TranscriptToken { piece, fate, round, column, departs, forced, undraftable, is_thought }
 }
 
@@ -92,7 +92,7 @@ fn refused(round: &Round, columns: Range<usize>, is_thought: bool) -> impl Itera
     found.map(move |refused| TranscriptToken {
         piece: &refused.token,
         fate: Fate::Refused,
-        round: round.round,
+        round: round.number(),
         column: refused.index.into(),
         departs: false,
         forced: false,

@@ -135,7 +135,7 @@ impl Answer {
         let scored = Scored { rows: vec![row.clone()], verify_us: *took_us, ..Scored::default() };
         let prefill = Round {
             turn: *turn,
-            base_len: prompt.len().saturating_sub(1) as u32,
+            started: RoundStarted { base_len: prompt.len().saturating_sub(1) as u32, ..RoundStarted::default() },
             rule: settings.rule,
             sampling: settings.sampling,
             leniency: settings.leniency,
@@ -168,10 +168,8 @@ impl Answer {
     /// Applies an event of a round, the run's `seq`-th; returns what the lane does next, or `None` if it was ignored.
     pub(super) fn apply(&mut self, kind: &EventKind, settings: &Settings, seq: u64) -> Option<Phase> {
         match kind {
-            EventKind::RoundStarted(RoundStarted { round, base_len, draft_len }) => Some(self.start_round(Round {
-                round: *round,
-                base_len: *base_len,
-                draft_len: *draft_len,
+            EventKind::RoundStarted(started) => Some(self.start_round(Round {
+                started: started.clone(),
                 rule: settings.rule,
                 sampling: settings.sampling,
                 leniency: settings.leniency,
@@ -181,7 +179,7 @@ impl Answer {
             EventKind::Drafted(draft) => {
                 let round = self.round_mut(draft.round)?;
                 round.draft(draft.clone());
-                Some(if round.drafts.len() >= round.draft_len.into() { Phase::Verifying } else { Phase::Drafting })
+                Some(if round.drafts.len() >= round.draft_len().into() { Phase::Verifying } else { Phase::Drafting })
             }
             EventKind::DraftStopped(stopped) => {
                 self.round_mut(stopped.round)?.stopped = Some(stopped.clone());
@@ -225,7 +223,7 @@ impl Answer {
         if let Some(old) = self.rounds.len().checked_sub(FULL_ROUNDS) {
             Arc::make_mut(&mut self.rounds[old]).shrink();
         }
-        let phase = if round.draft_len == 0 { Phase::Verifying } else { Phase::Drafting };
+        let phase = if round.draft_len() == 0 { Phase::Verifying } else { Phase::Drafting };
         let clock_before_us = self.rounds.last().map_or(0, |before| before.clock_us());
         let (turn, first_token) = (self.turn, self.tokens.len());
         let drafts_unknown = self.stats.is_uncounted;
@@ -243,7 +241,7 @@ impl Answer {
     /// The round with this number, if it is still open.
     fn round_mut(&mut self, number: u32) -> Option<&mut Round> {
         let round = self.rounds.last_mut()?;
-        (round.round == number && !round.is_complete()).then(|| Arc::make_mut(round))
+        (round.number() == number && !round.is_complete()).then(|| Arc::make_mut(round))
     }
 
     fn commit(&mut self, commit: &Committed, seq: u64) -> Option<Phase> {
@@ -284,8 +282,8 @@ impl Answer {
     /// The round of this answer with this number; `None` for 0, the number of tokens that no round committed.
     #[must_use]
     pub fn round(&self, number: u32) -> Option<&Round> {
-        let at = self.rounds.partition_point(|round| round.round < number);
-        self.rounds.get(at).map(AsRef::as_ref).filter(|round| round.round == number && number > 0)
+        let at = self.rounds.partition_point(|round| round.number() < number);
+        self.rounds.get(at).map(AsRef::as_ref).filter(|round| round.number() == number && number > 0)
     }
 
     /// Indices of the tokens that a lossless rule would not have committed after the same tokens; empty under such a

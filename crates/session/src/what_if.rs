@@ -316,7 +316,7 @@ impl Case<'_> {
     }
 
     fn judge_by(&self, index: usize, drafts: &[Draft], row: &Distribution) -> Verification {
-        let start = self.round.base_len as usize + 1;
+        let start = self.round.base_len() as usize + 1;
         let ctx = RoundCtx {
             position: start + index,
             draft_len: drafts.len(),

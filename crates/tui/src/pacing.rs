@@ -55,7 +55,7 @@ impl App {
         let is_block = answer(live).and_then(|answer| answer.rounds.last()).is_some_and(|round| round.is_block());
         let drafts = match open_round(live) {
             _ if is_block => 1,
-            Some(round) => round.drafts.len().max(round.draft_len.into()),
+            Some(round) => round.drafts.len().max(round.draft_len().into()),
             None => live.settings().draft_len.into(),
         };
         let judged = open_round(live).map_or(drafts, |round| round.drafts.len().max(drafts));
@@ -73,13 +73,13 @@ impl App {
         if !self.plays || self.shows_recording() || !self.shows_verdicts(round_number(live)) {
             return None;
         }
-        let shown = self.unveiled.filter(|(number, _)| *number == round.round).map_or(1, |(_, steps)| steps);
+        let shown = self.unveiled.filter(|(number, _)| *number == round.number()).map_or(1, |(_, steps)| steps);
         (shown < round.verdict_steps()).then_some(shown)
     }
 
     /// Shows one more verdict; returns whether there was one.
     pub(super) fn unveil(&mut self, live: &Session) -> bool {
-        let next = self.veil(live).zip(open_round(live)).map(|(steps, round)| (round.round, steps + 1));
+        let next = self.veil(live).zip(open_round(live)).map(|(steps, round)| (round.number(), steps + 1));
         self.unveiled = next.or(self.unveiled);
         next.is_some()
     }

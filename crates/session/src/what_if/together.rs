@@ -100,7 +100,7 @@ fn judge(case: &Case, root: usize) -> Verification {
         .filter_map(|row| round.rows().get(row).map(super::distribution))
         .collect();
     let depth = root.checked_sub(1).map_or(0, |index| round.depth(index) + 1);
-    let start = round.base_len as usize + 1;
+    let start = round.base_len() as usize + 1;
     let is_fresh = round.is_tree() || round.shapes_drafts || case.rule == VerifyRule::Block;
     let ctx = RoundCtx {
         position: start + depth,

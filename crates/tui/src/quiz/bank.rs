@@ -5,8 +5,8 @@
 use serde::Deserialize;
 
 use draftscope_protocol::{
-    Candidate, Committed, Departure, Drafted, Judgement, Leniency, NextKind, Outcome, Piece, Prediction, Sampling,
-    Scored, TokenId, Verification, VerifyRule,
+    Candidate, Committed, Departure, Drafted, Judgement, Leniency, NextKind, Outcome, Piece, Prediction, RoundStarted,
+    Sampling, Scored, TokenId, Verification, VerifyRule,
 };
 use draftscope_session::Round;
 
@@ -125,9 +125,7 @@ impl Stored {
         });
         let drafts: Vec<_> = drafts.collect();
         let round = Round {
-            round: self.round,
-            base_len: self.base_len,
-            draft_len: drafts.len() as u8,
+            started: RoundStarted { round, base_len: self.base_len, draft_len: drafts.len() as u8 },
             rule: self.rule,
             sampling: self.sampling,
             leniency: self.leniency,

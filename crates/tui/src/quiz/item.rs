@@ -78,7 +78,7 @@ impl Item {
         let before = &tokens[..round.first_token.min(tokens.len())];
         let bytes: Vec<u8> = before.iter().flat_map(|token| token.piece.text_bytes()).copied().collect();
         let item = Self {
-            id: format!("session turn {} round {}", turn.number, round.round),
+            id: format!("session turn {} round {}", turn.number, round.number()),
             category: category(round),
             prompt: printable(&turn.typed).into_owned(),
             context: end_of(&String::from_utf8_lossy(&bytes)),

@@ -27,7 +27,7 @@ fn distribution(row: &Prediction) -> Distribution {
 fn judged_again(round: &Round) -> Verification {
     let is_greedy = round.sampling.is_greedy();
     let draws = SeededDraws::new(round.sampling.seed);
-    let start = round.base_len as usize + 1;
+    let start = round.base_len() as usize + 1;
     let ctx = RoundCtx {
         position: start,
         draft_len: round.drafts.len(),

@@ -115,7 +115,7 @@ fn hold(app: &mut App, live: &Session) -> Vec<Command> {
 
 /// Goes to the moment at which the selected round was committed.
 fn here(app: &mut App, time: &mut Timeline) -> Vec<Command> {
-    let round = app.round(time.shown()).map(|round| (round.turn, round.round));
+    let round = app.round(time.shown()).map(|round| (round.turn, round.number()));
     match round.and_then(|(turn, round)| time.round_end(turn, round)) {
         Some(at) => back(app, time, Some(at)),
         None => app.say("that moment is not kept"),

@@ -136,8 +136,8 @@ impl<'a> Sheet<'a> {
         let index = self.laid.slots[slot].tokens[Lane::Speculative.index()]?;
         let answer = self.turn.answer(Lane::Speculative);
         let token = answer.tokens.get(index).filter(|_| index >= answer.kept)?;
-        let at = answer.rounds.partition_point(|round| round.round < token.round);
-        match answer.rounds.get(at).filter(|round| round.round == token.round && token.round > 0) {
+        let at = answer.rounds.partition_point(|round| round.number() < token.round);
+        match answer.rounds.get(at).filter(|round| round.number() == token.round && token.round > 0) {
             Some(round) => Some((Some(at), round.column_of(index.checked_sub(round.first_token)?))),
             None => Some((None, 0)),
         }
@@ -182,7 +182,7 @@ impl<'a> Sheet<'a> {
             let style = self.style(lane, placed.slot);
             buffer.set_stringn(area.x + placed.x, y, text, width.saturating_sub(placed.x).into(), style);
             let Some((round, column)) = self.token(placed.slot) else { continue };
-            let number = round.map_or(PREFILL, |at| self.turn.answer(Lane::Speculative).rounds[at].round);
+            let number = round.map_or(PREFILL, |at| self.turn.answer(Lane::Speculative).rounds[at].number());
             let place = Rect { x: area.x + placed.x, y, width: placed.width, height: 1 }.intersection(area);
             hits.hit(place, Target::Token { turn: self.index, round: number, column });
         }

@@ -74,7 +74,7 @@ fn drafters(screen: Screen, round: &Round, column: usize, area: Rect, frame: &mu
 /// Why there is no draft.
 fn no_draft(round: &Round) -> &'static str {
     match round.drafts.len() {
-        0 if round.round == 0 => "Not a draft: the prompt's own pass gives the first token of every answer.",
+        0 if round.number() == 0 => "Not a draft: the prompt's own pass gives the first token of every answer.",
         _ if round.drafts_unknown => "The server does not report whether further drafts of this round were rejected.",
         0 => "No drafts in this round: a plain pass over one row.",
         _ => "No draft stands here: this is the row after the last draft, from which the bonus comes.",
@@ -154,7 +154,7 @@ fn redraw(screen: Screen, round: &Round, column: usize, residual: &Residual, are
 }
 
 fn title(round: &Round, column: usize) -> String {
-    match round.round {
+    match round.number() {
         0 => " Drafter's q, first token ".to_owned(),
         number => format!(" Drafter's q, round {number} position {} ", round.depth(column) + 1),
     }

@@ -66,7 +66,7 @@ fn plain_at(grid: &Grid) -> Option<usize> {
 pub(super) fn row(screen: Screen, grid: &Grid, at: RoundAt, round: &Round) -> Line<'static> {
     let is_here = screen.app.round_index(screen.session) == Some(at);
     let marker = if is_here { "▸" } else { " " };
-    let label = fit(&format!("{marker}{:>4}{}", round.round, marked(screen, round)), LABEL);
+    let label = fit(&format!("{marker}{:>4}{}", round.number(), marked(screen, round)), LABEL);
     let role = if is_here { Role::TextStrong } else { Role::TextDim };
     let mut spans = vec![Span::styled(label, screen.theme[role])];
     let chosen = |column: usize| is_here && screen.app.cell == Some(column);
@@ -110,7 +110,7 @@ fn right(text: &str) -> String {
 fn position(screen: Screen, grid: &Grid, round: &Round, column: usize) -> Vec<Part> {
     let Some(cell) = round.drafts.get(column) else {
         let width = grid.position() - GAP;
-        let is_to_come = column < round.draft_len.into() && round.rows().is_empty();
+        let is_to_come = column < round.draft_len().into() && round.rows().is_empty();
         let text = if is_to_come { "  …" } else { "" };
         return vec![(fit(text, width), screen.theme[Role::TextDim])];
     };

@@ -35,7 +35,7 @@ pub(super) fn height(screen: Screen, area: Rect) -> u16 {
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let Some(round) = screen.app.round(screen.session).filter(|_| !area.is_empty()) else { return };
-    let title = format!(" Lattice of round {}: the best of each position, and the chosen path ", round.round);
+    let title = format!(" Lattice of round {}: the best of each position, and the chosen path ", round.number());
     let inner = framed(screen.panel(title), area, frame);
     let rows = usize::from(inner.height).saturating_sub(1 + SENTENCE);
     let focus = screen.app.cell.unwrap_or_else(|| round.deciding_column());

@@ -34,7 +34,7 @@ const DRAFTER: &str = "crates/engine/src/speculate/drafter/mod.rs";
 const RULES: &str = "crates/protocol/src/verify/walk.rs";
 
 const LINES: [CodeLine; 10] = [
-    line("drafts = []", Phase::Drafting, [DECODER, "fn round"], |_, round| format!("k = {}", round.draft_len)),
+    line("drafts = []", Phase::Drafting, [DECODER, "fn round"], |_, round| format!("k = {}", round.draft_len())),
     line("while len(drafts) < k:", Phase::Drafting, [DRAFTER, "fn left"], drafted),
     line("    drafts += pick(drafter(text + drafts))", Phase::Drafting, [DRAFTER, "fn propose"], newest_draft),
     line("p = target(text + drafts)      # ONE pass", Phase::Verifying, [DECODER, "fn run_target"], passed),
@@ -57,9 +57,9 @@ const fn line(
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     // the first token comes from the prompt's pass, which is no round of the loop
-    let round = screen.app.round(screen.session).filter(|round| round.round > 0);
+    let round = screen.app.round(screen.session).filter(|round| round.number() > 0);
     let title = match round {
-        Some(round) => format!(" The loop, in round {} ", round.round),
+        Some(round) => format!(" The loop, in round {} ", round.number()),
         None => " The loop ".to_owned(),
     };
     let inner = framed(screen.panel(title), area, frame);
@@ -105,7 +105,7 @@ fn drafted(_: Screen, round: &Round) -> String {
     let ended = if round.stopped.is_some() { ", ended by p-min" } else { "" };
     match round.drafts.len() {
         0 if round.rows().is_empty() => String::new(),
-        drafts => format!("{drafts} of {}{ended}", round.draft_len),
+        drafts => format!("{drafts} of {}{ended}", round.draft_len()),
     }
 }
 

@@ -54,7 +54,7 @@ pub(super) fn columns(screen: Screen, area: Rect, frame: &mut Frame) {
     for (place, round) in shown.iter().enumerate() {
         let x = inner.x + (place * COLUMN) as u16;
         let number = Rect { x, y: inner.bottom() - 1, width: COLUMN as u16, height: 1 }.intersection(inner);
-        frame.render_widget(Line::styled(format!("{:>2}", round.round % 1000), screen.theme[Role::TextDim]), number);
+        frame.render_widget(Line::styled(format!("{:>2}", round.number() % 1000), screen.theme[Role::TextDim]), number);
         let levels = levels(round);
         for (level, (glyph, role)) in levels.into_iter().enumerate() {
             let top = (level as u16 + 1) * height;

@@ -168,8 +168,8 @@ fn story(screen: Screen, round: &Round) -> String {
     if let Some(finding) = chosen.and_then(|column| explain(round, column)) {
         return format!("{}.", capital(&finding.text));
     }
-    let (drafts, asked) = (round.drafts.len(), usize::from(round.draft_len));
-    if round.round == 0 {
+    let (drafts, asked) = (round.drafts.len(), usize::from(round.draft_len()));
+    if round.number() == 0 {
         return "The pass over the prompt gives the first token of the answer: it is not a draft.".to_owned();
     }
     if round.verdict.is_none() {

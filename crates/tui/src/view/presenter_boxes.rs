@@ -92,7 +92,7 @@ pub(super) fn render(screen: Screen, round: &Round, lines: u16, area: Rect, out:
 
 fn draft(screen: Screen, round: &Round, column: usize) -> Option<Content> {
     let Some(cell) = round.drafts.get(column) else {
-        let is_to_come = column < round.draft_len.into() && round.rows().is_empty();
+        let is_to_come = column < round.draft_len().into() && round.rows().is_empty();
         let style = screen.theme[Role::TextDim];
         return is_to_come.then(|| Content { name: "…".to_owned(), number: None, style, is_kept: false });
     };

@@ -79,7 +79,7 @@ pub(super) fn title(screen: Screen, round: &Round) -> Line<'static> {
         None if screen.app.is_busy(screen.time.live()) => "live",
         None => "last",
     };
-    let mut text = match round.round {
+    let mut text = match round.number() {
         0 => format!(" First token, from the prompt's pass ({place})"),
         number => format!(" Round {number} ({place})"),
     };
@@ -170,7 +170,7 @@ fn table(screen: Screen, round: &Round, inner: Rect) -> Vec<Line<'static>> {
 /// smallest parts only if they fit.
 fn times(screen: Screen, round: &Round, width: u16) -> Line<'static> {
     let style = screen.theme[Role::TextDim];
-    if round.round == 0 {
+    if round.number() == 0 {
         return Line::styled(format!("time: the prompt's pass {}", duration(round.verify_us())), style);
     }
     if round.lacks_phases() {
@@ -263,7 +263,7 @@ pub(super) fn draft(screen: Screen, round: &Round, index: usize) -> TokenCell {
             let style = grammar::tinted(screen, (draft.forced, fate), screen.theme[role]);
             TokenCell::token(text::inline(&draft.token), draft.q, style)
         }
-        None if index < round.draft_len.into() && round.rows().is_empty() => TokenCell::word("…", dim),
+        None if index < round.draft_len().into() && round.rows().is_empty() => TokenCell::word("…", dim),
         None => TokenCell::word("—", dim),
     }
 }
@@ -312,7 +312,7 @@ pub(super) fn verdict(screen: Screen, round: &Round, index: usize, width: usize)
         Some(Outcome::Rejected) => (fate_of(round, index), "rejected"),
         Some(Outcome::NotReached) if width < 14 => (fate_of(round, index), "unreached"),
         Some(Outcome::NotReached) => (fate_of(round, index), "not reached"),
-        None if next && round.round == 0 => (next_fate(round), "first"),
+        None if next && round.number() == 0 => (next_fate(round), "first"),
         None if next && round.drafts_unknown => (next_fate(round), "target's"),
         None if next && round.drafts.is_empty() => (next_fate(round), "plain"),
         None if next && round.next_kind() == Some(NextKind::Recovered) => (next_fate(round), "recovered"),

@@ -133,7 +133,7 @@ fn words(turn: &Turn, settings: &Settings) -> Option<(String, String)> {
         return Some((tree(turn, &account, round)?, String::new()));
     }
     let mut rounds = answer.rounds.iter().filter(|round| round.is_complete());
-    if rounds.any(|round| round.drafts.len() < round.draft_len.into()) {
+    if rounds.any(|round| round.drafts.len() < round.draft_len().into()) {
         return Some((ended(turn, &account, settings)?, String::new()));
     }
     let count = answer.stats().rounds();

@@ -86,7 +86,7 @@ fn parts(answer: &Answer, count: usize) -> Vec<(u32, Parts)> {
     let shown = done[first..].iter().enumerate().map(|(i, round)| {
         let before = (first + i).checked_sub(1).map_or(0, |before| done[before].clock_us());
         let took = round.clock_us().saturating_sub(before);
-        (round.round, split([round.draft_us(), round.verify_us(), round.sample_us(), round.rollback_us()], took))
+        (round.number(), split([round.draft_us(), round.verify_us(), round.sample_us(), round.rollback_us()], took))
     });
     shown.collect()
 }

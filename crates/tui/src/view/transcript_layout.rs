@@ -140,7 +140,7 @@ fn of(turn: usize, lines: (Vec<Line<'static>>, Vec<Vec<Tagged>>), selected: Opti
 fn rounds_with_drafts(answer: &Answer, selected: Option<Option<usize>>) -> [Option<u32>; 2] {
     let live = answer.rounds.last().filter(|_| answer.finished.is_none());
     let chosen = selected.flatten().and_then(|at| answer.rounds.get(at));
-    [live, chosen].map(|round| round.map(|round| round.round))
+    [live, chosen].map(|round| round.map(|round| round.number()))
 }
 
 impl Work<'_> {
@@ -259,7 +259,7 @@ impl Work<'_> {
     /// Number of the selected round, as in the tokens.
     fn selected_number(&self) -> Option<u32> {
         self.selected.and_then(|at| match at {
-            Some(at) => self.answer.rounds.get(at).map(|round| round.round),
+            Some(at) => self.answer.rounds.get(at).map(|round| round.number()),
             None => Some(PREFILL),
         })
     }

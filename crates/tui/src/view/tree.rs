@@ -27,7 +27,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let Some(round) = screen.app.round(screen.session).filter(|_| !area.is_empty()) else {
         return;
     };
-    let inner = framed(screen.panel(format!(" Tree of round {} ", round.round)), area, frame);
+    let inner = framed(screen.panel(format!(" Tree of round {} ", round.number())), area, frame);
     let mut lines = nodes(screen, round, inner.width);
     lines.iter_mut().filter(|line| line.width() > inner.width.into()).for_each(|line| line.spans.truncate(NOTE));
     put(lines, inner, frame);

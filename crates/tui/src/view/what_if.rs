@@ -20,7 +20,7 @@ pub(super) fn render(screen: Screen, form: &WhatIfForm, area: Rect, frame: &mut 
         return;
     };
     let area = screens::centre(area, area.width.min(90), 18.min(area.height));
-    let block = screen.panel(format!(" What if: round {} ", round.round));
+    let block = screen.panel(format!(" What if: round {} ", round.number()));
     // a recording can be judged again, not asked
     let asks = screen
         .time

@@ -88,7 +88,7 @@ fn asked(name: &str, settings: Settings) -> Vec<Item> {
         let turn = session.turns().len() - 1;
         for at in rounds(session).filter(|at| at.turn == turn) {
             let Some(mut item) = Item::of_round(session, at) else { continue };
-            item.id = format!("{name} {} {}", number + 1, item.round.round);
+            item.id = format!("{name} {} {}", number + 1, item.round.number());
             items.extend(Some(item).filter(|item| {
                 item.category.is_some() && item.context.len() > 30 && is_clear(item) && asks_more(item)
             }));
@@ -194,7 +194,7 @@ fn written(item: &Item) -> String {
     let _ = writeln!(text, "category = {}", string(item.category.unwrap().name()));
     let _ = writeln!(text, "prompt = {}", string(&item.prompt));
     let _ = writeln!(text, "context = {}", string(&item.context));
-    let _ = writeln!(text, "round = {}\nbase_len = {}\nrule = \"{}\"", round.round, round.base_len, round.rule);
+    let _ = writeln!(text, "round = {}\nbase_len = {}\nrule = \"{}\"", round.number(), round.base_len(), round.rule);
     if !round.leniency.is_default() {
         let _ = writeln!(text, "leniency = {{ confidence = {} }}", number(round.leniency.confidence));
     }

@@ -73,7 +73,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
 fn of_round(screen: Screen) -> Option<Vec<Column>> {
     let turn = screen.app.lesson.run(&screen.app.lessons)?.turn(screen.session)?;
     let answer = turn.answer(Lane::Speculative);
-    let shown = screen.app.round(screen.session).filter(|round| round.turn == turn.number && round.round > 0);
+    let shown = screen.app.round(screen.session).filter(|round| round.turn == turn.number && round.number() > 0);
     let round = shown
         .filter(|round| !round.drafts.is_empty() && !round.is_tree())
         .or_else(|| answer.rounds.iter().find(|round| !round.drafts.is_empty()).map(AsRef::as_ref))?;

@@ -27,13 +27,13 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
 fn round(screen: Screen<'_>) -> Option<&Round> {
     let turn = screen.app.lesson.run(&screen.app.lessons)?.turn(screen.session)?;
     let shown = screen.app.round(screen.session)?;
-    (shown.turn == turn.number && shown.round > 0 && !shown.is_tree()).then_some(shown)
+    (shown.turn == turn.number && shown.number() > 0 && !shown.is_tree()).then_some(shown)
 }
 
 fn drawn(screen: Screen, round: &Round, width: u16) -> Vec<Line<'static>> {
-    let k = usize::from(round.draft_len).max(round.drafts.len());
+    let k = usize::from(round.draft_len()).max(round.drafts.len());
     let cell = (usize::from(width).saturating_sub(LABEL + 8) / (k + 1)).clamp(6, 14);
-    let first = round.base_len;
+    let first = round.base_len();
     let row = |label: &str, before: &str, cells: Vec<(String, Style)>| {
         let mut spans = vec![
             Span::styled(fit(label, LABEL), screen.theme[Role::TextDim]),
