@@ -71,11 +71,11 @@ impl Lanes {
                 let args = json!({"round": round, "position": index, "token": quoted(token), "q": q});
                 vec![self.slice(event, DRAFTER, ("draft", *took_us), &args)]
             }
-            EventKind::DraftStopped(DraftStopped { round, index, token, q, p_min, took_us }) => {
+            EventKind::DraftStopped(DraftStopped { round, index, token, q, p_min, took_us, .. }) => {
                 let args = json!({"round": round, "position": index, "token": quoted(token), "q": q, "p_min": p_min});
                 vec![self.slice(event, DRAFTER, ("draft discarded", *took_us), &args)]
             }
-            EventKind::Scored(Scored { round, rows, verify_us, sample_us }) => {
+            EventKind::Scored(Scored { round, rows, verify_us, sample_us, .. }) => {
                 let args = json!({"round": round, "rows": rows.len()});
                 let pass = Event { at_us: event.at_us.saturating_sub(*sample_us), ..event.clone() };
                 vec![

@@ -120,17 +120,15 @@ impl Script {
         self.clocks = [0, 0];
         self.push(Lane::Speculative, EventKind::Prompted { turn: self.turn, text: text.to_owned(), branch: None });
         for lane in [Lane::Speculative, Lane::Plain] {
-            self.push(
-                lane,
-                EventKind::Prefilled(Prefilled {
-                    turn: self.turn,
-                    prompt: text.split_inclusive(' ').map(piece).collect(),
-                    cached: 0,
-                    first: piece(first),
-                    row: row((first, 0.9), "It"),
-                    took_us: 61_000,
-                }),
-            );
+            let prefilled = Prefilled {
+                turn: self.turn,
+                prompt: text.split_inclusive(' ').map(piece).collect(),
+                cached: 0,
+                first: piece(first),
+                row: row((first, 0.9), "It"),
+                took_us: 61_000,
+            };
+            self.push(lane, EventKind::Prefilled(prefilled));
         }
     }
 
@@ -144,24 +142,20 @@ impl Script {
     pub fn round_start(&mut self, drafts: &[(&str, f32)]) {
         self.rounds[0] += 1;
         let round = self.rounds[0];
-        self.push(
-            Lane::Speculative,
-            EventKind::RoundStarted(RoundStarted { round, base_len: 40 + round * 2, draft_len: drafts.len() as u8 }),
-        );
+        let started = RoundStarted { round, base_len: 40 + round * 2, draft_len: drafts.len() as u8 };
+        self.push(Lane::Speculative, EventKind::RoundStarted(started));
         for (index, (text, q)) in drafts.iter().enumerate() {
-            self.push(
-                Lane::Speculative,
-                EventKind::Drafted(Drafted {
-                    round,
-                    index: index as u8,
-                    token: piece(text),
-                    q: Some(*q),
-                    top: row((text, *q), "…"),
-                    more: self.in_blocks && index + 1 < drafts.len(),
-                    took_us: if self.in_blocks && index > 0 { 10 } else { 900 },
-                    ..Drafted::default()
-                }),
-            );
+            let draft = Drafted {
+                round,
+                index: index as u8,
+                token: piece(text),
+                q: Some(*q),
+                top: row((text, *q), "…"),
+                more: self.in_blocks && index + 1 < drafts.len(),
+                took_us: if self.in_blocks && index > 0 { 10 } else { 900 },
+                ..Drafted::default()
+            };
+            self.push(Lane::Speculative, EventKind::Drafted(draft));
         }
     }
 
@@ -194,16 +188,9 @@ impl Script {
         self.clocks[0] += 900 * drafts.len() as u64 + 13_500 + 700;
         self.push(Lane::Speculative, EventKind::Scored(Scored { round, rows, verify_us: 13_500, sample_us: 400 }));
         self.push(Lane::Speculative, EventKind::Verified { round, verdict });
-        self.push(
-            Lane::Speculative,
-            EventKind::Committed(Committed {
-                round,
-                tokens,
-                rollback_us: 20,
-                clock_us: self.clocks[0],
-                device: self.on_device,
-            }),
-        );
+        let (clock_us, device) = (self.clocks[0], self.on_device);
+        let commit = Committed { round, tokens, rollback_us: 20, clock_us, device };
+        self.push(Lane::Speculative, EventKind::Committed(commit));
     }
 
     /// One round without drafts in the plain lane.

@@ -58,19 +58,10 @@ pub(super) fn prediction(p: &Distribution) -> Prediction {
     Prediction { top, tail: unlisted }
 }
 
+/// A draft without the bytes of its token.
 pub(super) fn drafted(round: u32, index: usize, draft: &Draft, took_us: u64) -> EventKind {
-    EventKind::Drafted(Drafted {
-        round,
-        index: index as u8,
-        token: bare(draft.token),
-        q: draft.confidence(),
-        top: draft.q.as_ref().map(prediction).unwrap_or_default(),
-        row: draft.row.map(|row| row as u8),
-        more: draft.more,
-        copied: draft.copied,
-        forced: draft.forced,
-        took_us,
-    })
+    let top = draft.q.as_ref().map(prediction).unwrap_or_default();
+    EventKind::Drafted(Drafted { round, took_us, ..draft.event(index, top) })
 }
 
 pub(super) fn drafter_failed(error: &dyn std::fmt::Display) -> String {
