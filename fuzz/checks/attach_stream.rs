@@ -37,11 +37,11 @@ fn follow(parts: Vec<Part>) {
                 let row = row.unwrap_or_else(unreported);
                 apply(EventKind::Prefilled(Prefilled {
                     turn: 1,
-                    prompt: Vec::new(),
                     cached,
                     first: token,
                     row,
                     took_us,
+                    ..Prefilled::default()
                 }));
             }
             Part::Prompt(_) => {}

@@ -313,14 +313,17 @@ mod tests {
                 EventKind::Prefilled(Prefilled {
                     turn: number,
                     prompt: vec![piece(1)],
-                    cached: 0,
                     first,
                     row,
                     took_us: 5,
+                    ..Prefilled::default()
                 }),
             );
             for (round, token) in (1..).zip(&tokens[1..]) {
-                apply(lane, EventKind::RoundStarted(RoundStarted { round, base_len: round, draft_len: 0 }));
+                apply(
+                    lane,
+                    EventKind::RoundStarted(RoundStarted { round, base_len: round, ..RoundStarted::default() }),
+                );
                 let clock_us = 1000 * u64::from(round);
                 apply(
                     lane,
@@ -329,7 +332,7 @@ mod tests {
                         tokens: vec![piece(*token)],
                         rollback_us: 1,
                         clock_us,
-                        device: None,
+                        ..Committed::default()
                     }),
                 );
             }

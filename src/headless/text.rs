@@ -108,7 +108,7 @@ mod tests {
         let mut out = Vec::new();
         let mut text = Text::new(&mut out, raw_bytes);
         let kinds = [
-            EventKind::Committed(Committed { round: 1, tokens: pieces, rollback_us: 0, clock_us: 1, device: None }),
+            EventKind::Committed(Committed { round: 1, tokens: pieces, clock_us: 1, ..Committed::default() }),
             EventKind::Finished { reason: StopReason::Eos },
         ];
         for (seq, kind) in (0..).zip(kinds) {

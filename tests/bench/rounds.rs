@@ -93,14 +93,14 @@ fn long_answer() -> Timeline {
         EventKind::Prefilled(Prefilled {
             turn: 1,
             prompt: vec![piece(1)],
-            cached: 0,
             first: piece(2),
             row: row(2),
             took_us: 1,
+            ..Prefilled::default()
         }),
     ];
     for round in 1..=33_334u32 {
-        kinds.push(EventKind::RoundStarted(RoundStarted { round, base_len: round * 3, draft_len: 0 }));
+        kinds.push(EventKind::RoundStarted(RoundStarted { round, base_len: round * 3, ..RoundStarted::default() }));
         kinds.push(EventKind::Scored(Scored { round, rows: vec![row(round)], verify_us: 1, sample_us: 1 }));
         let tokens = vec![piece(round), piece(round + 1), piece(round + 2)];
         kinds.push(EventKind::Committed(Committed {
@@ -108,7 +108,7 @@ fn long_answer() -> Timeline {
             tokens,
             rollback_us: 1,
             clock_us: round.into(),
-            device: None,
+            ..Committed::default()
         }));
     }
     let mut time = Timeline::new();

@@ -79,7 +79,7 @@ impl Step {
         }));
         if !self.rows.is_empty() {
             let rows = self.rows.into_iter().chain(std::iter::repeat_with(unreported)).take(drafted + 1).collect();
-            events.push(EventKind::Scored(Scored { round, rows, verify_us: 0, sample_us: 0 }));
+            events.push(EventKind::Scored(Scored { round, rows, ..Scored::default() }));
         }
         let next = self.tokens.get(accepted).map_or(TokenId::UNKNOWN, |piece| piece.id);
         let p = |index: usize| self.probs.get(index).copied().flatten();
@@ -88,9 +88,8 @@ impl Step {
         events.push(EventKind::Committed(Committed {
             round,
             tokens: self.tokens,
-            rollback_us: 0,
             clock_us: self.clock_us,
-            device: None,
+            ..Committed::default()
         }));
         events
     }

@@ -152,11 +152,11 @@ mod tests {
     use draftscope_protocol::{RoundStarted, StopReason};
 
     fn started(round: u32) -> EventKind {
-        EventKind::RoundStarted(RoundStarted { round, base_len: 0, draft_len: 0 })
+        EventKind::RoundStarted(RoundStarted { round, ..RoundStarted::default() })
     }
 
     fn committed(round: u32) -> EventKind {
-        EventKind::Committed(Committed { round, tokens: Vec::new(), rollback_us: 0, clock_us: 0, device: None })
+        EventKind::Committed(Committed { round, ..Committed::default() })
     }
 
     #[test]

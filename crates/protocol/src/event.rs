@@ -291,20 +291,20 @@ mod tests {
             round: 1,
             index: 2,
             token: Piece::default(),
-            q: None,
             top: Prediction::default(),
             row: Some(0),
             more: true,
             copied: Some(Copied { from: 17, len: 4, chance: Some(0.75) }),
             forced: true,
             took_us: 3,
+            ..Drafted::default()
         });
         let refused = EventKind::DraftRefused(DraftRefused {
             round: 1,
-            index: 0,
             token: Piece::new(TokenId(9), "Sure"),
             q: Some(0.75),
             expected: "{".into(),
+            ..DraftRefused::default()
         });
         let masked =
             EventKind::Masked(Masked { round: 1, rows: vec![MaskedRow { allowed: 3, removed: 0.5 }], took_us: 120 });

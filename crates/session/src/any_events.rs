@@ -52,9 +52,9 @@ fn kind() -> impl Strategy<Value = EventKind> {
             turn,
             first: prompt.first().cloned().unwrap_or_default(),
             prompt,
-            cached: 0,
             row: Prediction::default(),
-            took_us
+            took_us,
+            ..Prefilled::default()
         })),
         (id.clone(), any::<u8>()).prop_map(|(round, draft_len)| EventKind::RoundStarted(RoundStarted {
             round,
@@ -108,7 +108,7 @@ fn kind() -> impl Strategy<Value = EventKind> {
             tokens,
             rollback_us: clock_us,
             clock_us,
-            device: None
+            ..Committed::default()
         })),
         Just(EventKind::Paused),
         Just(EventKind::Resumed),

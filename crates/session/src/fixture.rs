@@ -123,10 +123,10 @@ impl Script {
             let prefilled = Prefilled {
                 turn: self.turn,
                 prompt: text.split_inclusive(' ').map(piece).collect(),
-                cached: 0,
                 first: piece(first),
                 row: row((first, 0.9), "It"),
                 took_us: 61_000,
+                ..Prefilled::default()
             };
             self.push(lane, EventKind::Prefilled(prefilled));
         }
@@ -200,7 +200,7 @@ impl Script {
         self.clocks[1] += 11_200;
         let verdict = Verification::new(Vec::new(), piece(text).id, NextKind::Bonus, None);
         let kinds = [
-            EventKind::RoundStarted(RoundStarted { round, base_len: 40 + round, draft_len: 0 }),
+            EventKind::RoundStarted(RoundStarted { round, base_len: 40 + round, ..RoundStarted::default() }),
             EventKind::Scored(Scored {
                 round,
                 rows: vec![row((text, 0.8), " not")],
@@ -211,9 +211,8 @@ impl Script {
             EventKind::Committed(Committed {
                 round,
                 tokens: vec![piece(text)],
-                rollback_us: 0,
                 clock_us: self.clocks[1],
-                device: None,
+                ..Committed::default()
             }),
         ];
         for kind in kinds {
@@ -386,7 +385,7 @@ pub fn tree_round(script: &mut Script) {
     let tokens = [" the", " sea", " is"].map(piece).into();
     script.push(
         Lane::Speculative,
-        EventKind::Committed(Committed { round, tokens, rollback_us: 1, clock_us: 40, device: None }),
+        EventKind::Committed(Committed { round, tokens, rollback_us: 1, clock_us: 40, ..Committed::default() }),
     );
 }
 

@@ -126,10 +126,7 @@ impl Writer<'_> {
         self.say(Lane::Speculative, EventKind::Prompted { turn, text: String::new(), branch: None });
         for lane in [Lane::Speculative, Lane::Plain] {
             let (first, row) = (Piece::new(TokenId(1), "a"), Prediction::default());
-            self.say(
-                lane,
-                EventKind::Prefilled(Prefilled { turn, prompt: Vec::new(), cached: 0, first, row, took_us: 1 }),
-            );
+            self.say(lane, EventKind::Prefilled(Prefilled { turn, first, row, took_us: 1, ..Prefilled::default() }));
         }
     }
 
@@ -147,9 +144,9 @@ impl Writer<'_> {
             self.say(lane, EventKind::Drafted(Drafted { round, index, token, top, took_us, ..Drafted::default() }));
         }
         let (rows, verify_us) = (vec![Prediction::default(); usize::from(drafts) + 1], (verify * share).round() as u64);
-        self.say(lane, EventKind::Scored(Scored { round, rows, verify_us, sample_us: 0 }));
+        self.say(lane, EventKind::Scored(Scored { round, rows, verify_us, ..Scored::default() }));
         let tokens = vec![piece; tokens as usize];
-        self.say(lane, EventKind::Committed(Committed { round, tokens, rollback_us: 0, clock_us, device: None }));
+        self.say(lane, EventKind::Committed(Committed { round, tokens, clock_us, ..Committed::default() }));
     }
 }
 

@@ -242,22 +242,21 @@ mod tests {
             EventKind::Prefilled(Prefilled {
                 turn: 1,
                 prompt: vec![piece(1)],
-                cached: 0,
                 first: piece(2),
                 row: row(2),
                 took_us: 5,
+                ..Prefilled::default()
             }),
         ];
         for (round, ids, clock_us) in [(1, 3..6, 10), (2, 6..8, 20)] {
             let rows = ids.clone().map(row).collect();
-            kinds.push(EventKind::RoundStarted(RoundStarted { round, base_len: 0, draft_len: 0 }));
-            kinds.push(EventKind::Scored(Scored { round, rows, verify_us: 0, sample_us: 0 }));
+            kinds.push(EventKind::RoundStarted(RoundStarted { round, ..RoundStarted::default() }));
+            kinds.push(EventKind::Scored(Scored { round, rows, ..Scored::default() }));
             kinds.push(EventKind::Committed(Committed {
                 round,
                 tokens: ids.map(piece).collect(),
-                rollback_us: 0,
                 clock_us,
-                device: None,
+                ..Committed::default()
             }));
         }
         kinds.into_iter().for_each(|kind| session.apply(&event(kind)));

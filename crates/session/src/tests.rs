@@ -181,7 +181,14 @@ fn a_draft_that_p_min_left_out_is_reported_and_its_time_counts() {
     let (token, verdict) = (piece(" out"), Verification::new(Vec::new(), piece(" up").id, NextKind::Bonus, None));
     for kind in [
         EventKind::RoundStarted(RoundStarted { round, base_len: 4, draft_len: 2 }),
-        EventKind::DraftStopped(DraftStopped { round, index: 0, token, q: 0.12, p_min: 0.25, took_us: 30 }),
+        EventKind::DraftStopped(DraftStopped {
+            round,
+            token,
+            q: 0.12,
+            p_min: 0.25,
+            took_us: 30,
+            ..DraftStopped::default()
+        }),
         EventKind::Scored(Scored { round, rows: vec![row], verify_us: 9, sample_us: 1 }),
         EventKind::Verified { round, verdict },
         EventKind::Committed(Committed {
@@ -189,7 +196,7 @@ fn a_draft_that_p_min_left_out_is_reported_and_its_time_counts() {
             tokens: vec![piece(" up")],
             rollback_us: 1,
             clock_us: 41,
-            device: None,
+            ..Committed::default()
         }),
     ] {
         script.push(Lane::Speculative, kind);

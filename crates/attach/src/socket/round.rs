@@ -160,7 +160,7 @@ impl Round {
         let scored = self.scored.filter(|scored| !scored.rows.is_empty());
         events.extend(scored.map(|scored| EventKind::Scored(Scored { round, ..scored })));
         events.push(EventKind::Verified { round, verdict: self.verdict });
-        events.push(EventKind::Committed(Committed { round, tokens, rollback_us: 0, clock_us, device: None }));
+        events.push(EventKind::Committed(Committed { round, tokens, clock_us, ..Committed::default() }));
         events
     }
 }

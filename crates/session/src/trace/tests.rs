@@ -115,9 +115,9 @@ fn every_line_follows_the_schema() {
         kind: EventKind::Committed(Committed {
             round: 1,
             tokens: vec![Piece::new(TokenId(1), vec![0xff])],
-            rollback_us: 0,
             clock_us: 1,
             device: Some(RoundOnDevice::default()),
+            ..Committed::default()
         }),
         ..events[1].clone()
     });

@@ -191,7 +191,14 @@ fn a_draft_of_the_user_is_judged_from_the_last_token_of_the_prompt() {
     stage.apply(EventKind::Prompted { turn: 2, text: "The United".to_owned(), branch: None });
     let row = draftscope_protocol::Prediction::default();
     let first = draftscope_session::fixture::piece(" States");
-    let kind = EventKind::Prefilled(Prefilled { turn: 2, prompt: prompt.clone(), cached: 0, first, row, took_us: 1 });
+    let kind = EventKind::Prefilled(Prefilled {
+        turn: 2,
+        prompt: prompt.clone(),
+        first,
+        row,
+        took_us: 1,
+        ..Prefilled::default()
+    });
     stage.apply(kind);
     assert!(update::go_on_with_lesson(&mut stage.app, &stage.time).is_empty(), "it is still under way");
     stage.apply(EventKind::Finished { reason: StopReason::MaxTokens });

@@ -87,7 +87,13 @@ impl DraftCtx<'_> {
         let Some(constrained) = &mut self.constrained else { return };
         if !constrained.refused.iter().any(|known| (known.index, known.token.id) == (index, token)) {
             let expected = constrained.grammar.expected(path);
-            constrained.refused.push(DraftRefused { round: 0, index, token: bare(token), q, expected });
+            constrained.refused.push(DraftRefused {
+                index,
+                token: bare(token),
+                q,
+                expected,
+                ..DraftRefused::default()
+            });
         }
     }
 
