@@ -77,7 +77,7 @@ fn a_recorded_stream_gives_rounds_and_text() {
     assert_eq!((stats.rounds(), stats.drafted(), stats.accepted(), stats.tested()), (2, 8, 5, 6));
     assert_eq!(stats.summary().verify_seconds, None, "whole rounds only");
     assert_eq!(answer.tokens.last().unwrap().piece.lossy(), "<|im_end|>");
-    assert!(answer.rounds[1].drafts[2].piece.id.is_unknown(), "rejected drafts are not reported");
+    assert!(answer.rounds[1].drafts[2].token.id.is_unknown(), "rejected drafts are not reported");
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn a_stop_closes_the_connection_so_that_the_server_stops() {
     let mut rounds = 0;
     while let Some(event) = source.events.blocking_recv() {
         match event.kind {
-            draftscope::protocol::EventKind::Committed { .. } => {
+            draftscope::protocol::EventKind::Committed(_) => {
                 rounds += 1;
                 if rounds == 3 {
                     source.commands.send(draftscope::protocol::Command::Stop).unwrap();

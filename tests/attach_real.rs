@@ -140,7 +140,7 @@ fn predictions_are_asked_afterwards_and_agree_with_the_greedy_text() {
     assert_eq!(answer.first_row.best().unwrap().piece.id, answer.tokens[0].piece.id);
     let mut seen = 0;
     for round in &answer.rounds {
-        for (index, piece) in round.committed.iter().enumerate() {
+        for (index, piece) in round.committed().iter().enumerate() {
             let row = round.prediction(index).unwrap();
             assert!(row.top.len() >= 10 && (row.top.iter().map(|c| c.prob).sum::<f32>() + row.tail - 1.0).abs() < 1e-3);
             let best = row.best().unwrap();

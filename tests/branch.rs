@@ -43,10 +43,10 @@ fn branch(session: &Session, kept: usize) -> Prompt {
 /// rounds to halves.
 fn rounds(answer: &Answer) -> Vec<String> {
     let round = |round: &draftscope::session::Round| {
-        let drafts: Vec<_> = round.drafts.iter().map(|d| (d.piece.id, d.q.map(|q| format!("{q:.2}")))).collect();
+        let drafts: Vec<_> = round.drafts.iter().map(|d| (d.token.id, d.q.map(|q| format!("{q:.2}")))).collect();
         let rows: Vec<_> =
-            round.rows.iter().map(|row| row.top.iter().map(|c| (c.piece.id, c.prob)).collect::<Vec<_>>()).collect();
-        format!("{drafts:?} {rows:.3?} {:?}", round.committed)
+            round.rows().iter().map(|row| row.top.iter().map(|c| (c.piece.id, c.prob)).collect::<Vec<_>>()).collect();
+        format!("{drafts:?} {rows:.3?} {:?}", round.committed())
     };
     answer.rounds.iter().map(|r| round(r)).collect()
 }
@@ -146,7 +146,7 @@ fn a_draft_of_a_person_is_judged_in_place_of_the_drafter_s() {
     let round = 3;
     let (right, wrong) = {
         let old = &answer(&driver.session().turns()[0]).rounds[round];
-        let right = old.committed[0].id;
+        let right = old.committed()[0].id;
         (right, TokenId((right.0 + 1) % vocab_len() as u32))
     };
     for (drafts, accepted) in [(vec![right], 1), (vec![wrong], 0), (vec![right, wrong, right, right, right], 1)] {
@@ -155,8 +155,8 @@ fn a_draft_of_a_person_is_judged_in_place_of_the_drafter_s() {
         assert_eq!(driver.answer(prompt), Outcome::Answered);
         let turns = driver.session().turns();
         let round = &answer(turns.last().unwrap()).rounds[0];
-        assert_eq!(round.drafts.iter().map(|cell| cell.piece.id).collect::<Vec<_>>(), drafts);
-        assert_eq!(usize::from(round.draft_len), drafts.len(), "k is what was typed, not the setting");
+        assert_eq!(round.drafts.iter().map(|cell| cell.token.id).collect::<Vec<_>>(), drafts);
+        assert_eq!(usize::from(round.draft_len()), drafts.len(), "k is what was typed, not the setting");
         // five of them cannot all be right by the first two verdicts
         assert!(round.accepted() >= accepted && (drafts[0] == right) == (round.accepted() > 0), "{drafts:?}");
         let (old, new) = (ids(answer(&turns[0])), ids(answer(turns.last().unwrap())));
@@ -167,7 +167,7 @@ fn a_draft_of_a_person_is_judged_in_place_of_the_drafter_s() {
     let prompt = run_again(driver.session(), round, again);
     assert_eq!(driver.answer(prompt), Outcome::Answered);
     let round = answer(driver.session().turns().last().unwrap()).rounds[0].clone();
-    let text: Vec<u8> = round.drafts.iter().flat_map(|cell| cell.piece.text_bytes().to_vec()).collect();
+    let text: Vec<u8> = round.drafts.iter().flat_map(|cell| cell.token.text_bytes().to_vec()).collect();
     assert_eq!(String::from_utf8_lossy(&text).trim(), "inn");
     driver.finish();
 }
@@ -207,7 +207,7 @@ fn a_paused_answer_can_be_left_for_a_branch() {
     let mut rounds = 0;
     while !time.live().is_paused() {
         let event = next();
-        rounds += usize::from(matches!(event.kind, EventKind::Committed { .. }));
+        rounds += usize::from(matches!(event.kind, EventKind::Committed(_)));
         time.apply(event);
         if rounds == 3 {
             commands.send(Command::Pause).unwrap();

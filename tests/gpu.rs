@@ -21,7 +21,7 @@ use draftscope::model::load::{Loaded, load};
 use draftscope::model::options::{LoadOptions, ModuleFile};
 use draftscope::model::{Checkpoint, LogitRows, ModelError, State, Tap};
 use draftscope::protocol::stream::Consumer;
-use draftscope::protocol::{DrafterKind, Event, EventKind, Prompt, Sampling, Settings, TokenId};
+use draftscope::protocol::{Committed, DrafterKind, Event, EventKind, Prompt, Sampling, Settings, TokenId};
 use draftscope::session::trace::{RecordOptions, Recorder, Recording};
 
 /// Fixtures that run on the GPU: Llama, Qwen3 with normed heads, MiMo's target, which has the biases of Qwen2; as bf16,
@@ -203,8 +203,8 @@ fn a_greedy_round_is_two_submissions_and_reads_little() {
             let (mut on_device, mut drafted) = (None, 0);
             let tokens = decoder.round(&mut |event| {
                 match event {
-                    EventKind::Committed { device, .. } => on_device = device,
-                    EventKind::Drafted { .. } => drafted += 1,
+                    EventKind::Committed(Committed { device, .. }) => on_device = device,
+                    EventKind::Drafted(_) => drafted += 1,
                     _ => {}
                 }
                 Duration::ZERO
@@ -275,7 +275,7 @@ impl Consumer for Loses {
         "a test"
     }
     fn event(&mut self, event: &Event) -> std::io::Result<()> {
-        if let EventKind::Committed { .. } = event.kind {
+        if let EventKind::Committed(_) = event.kind {
             self.rounds += 1;
             if self.rounds == 3 {
                 draftscope::model::gpu::opened(self.adapter.as_deref()).unwrap().lose();
@@ -312,7 +312,8 @@ fn a_lost_device_ends_the_run_with_a_sentence_and_a_whole_recording() {
     let header = recording.header().gpu.clone().unwrap();
     assert!(header.row_by_row.is_none() && header.memory_bytes > 0 && !header.adapter.is_empty());
     let events: Vec<EventKind> = recording.events().unwrap().map(|event| event.unwrap().kind).collect();
-    let rounds = events.iter().filter(|kind| matches!(kind, EventKind::Committed { device: Some(_), .. })).count();
+    let rounds =
+        events.iter().filter(|kind| matches!(kind, EventKind::Committed(Committed { device: Some(_), .. }))).count();
     assert!(rounds >= 3 && matches!(events.last(), Some(EventKind::Failed { message: last }) if last == message));
 }
 

@@ -256,7 +256,7 @@ fn tokens_that_the_drafter_lacks_are_marked_and_counted() {
     let mut session = Session::new();
     let mut apply = |kind| session.apply(&Event { seq: 0, at_us: 0, lane: Lane::Speculative, kind });
     apply(EventKind::Prompted { turn: 1, text: "x".into(), branch: None });
-    apply(decoder.prefill(1, &tokens(3, 12)).unwrap());
+    apply(EventKind::Prefilled(decoder.prefill(1, &tokens(3, 12)).unwrap()));
     let (mut written, mut absent) = (0, 0);
     for _ in 0..40 {
         let round = decoder.round(&mut |kind| {

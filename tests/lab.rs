@@ -8,7 +8,8 @@ use common::tiny::Tiny;
 use draftscope::engine::{self, EngineConfig};
 use draftscope::protocol::stream::Source;
 use draftscope::protocol::{
-    Baseline, Command, DrafterKind, Drafting, EventKind, Lane, Outcome, Prompt, Sampling, Settings, TokenId, VerifyRule,
+    Baseline, Command, Committed, Drafted, DrafterKind, Drafting, EventKind, Lane, Outcome, Prefilled, Prompt,
+    RoundStarted, Sampling, Settings, TokenId, VerifyRule,
 };
 
 const TOKENS: u32 = 40;
@@ -26,8 +27,8 @@ fn answer(source: &mut Source, mut react: impl FnMut(&EventKind) -> Option<Comma
         let event = source.events.blocking_recv().expect("the engine lives");
         assert_eq!(event.lane, Lane::Speculative);
         match &event.kind {
-            EventKind::Prefilled { first, .. } => text.push(first.id),
-            EventKind::Committed { tokens, .. } => text.extend(tokens.iter().map(|piece| piece.id)),
+            EventKind::Prefilled(Prefilled { first, .. }) => text.push(first.id),
+            EventKind::Committed(Committed { tokens, .. }) => text.extend(tokens.iter().map(|piece| piece.id)),
             EventKind::Failed { message } => panic!("{message}"),
             _ => {}
         }
@@ -48,7 +49,7 @@ fn plain(files: &Tiny) -> Vec<TokenId> {
 }
 
 fn drafts(events: &[EventKind]) -> usize {
-    events.iter().filter(|event| matches!(event, EventKind::Drafted { .. })).count()
+    events.iter().filter(|event| matches!(event, EventKind::Drafted(_))).count()
 }
 
 fn accepted(events: &[EventKind]) -> usize {
@@ -72,8 +73,9 @@ fn the_oracle_is_right_in_every_turn_also_if_chosen_during_an_answer() {
     }
     let mut source = start(&files, Settings { draft_len: 3, drafter: DrafterKind::Ngram, ..Settings::default() });
     let switch = Command::SetDrafter { drafter: DrafterKind::Oracle };
-    let (text, events) =
-        answer(&mut source, |event| matches!(event, EventKind::RoundStarted { round: 5, .. }).then(|| switch.clone()));
+    let (text, events) = answer(&mut source, |event| {
+        matches!(event, EventKind::RoundStarted(RoundStarted { round: 5, .. })).then(|| switch.clone())
+    });
     assert_eq!(text, want);
     let from = events.iter().position(|event| matches!(event, EventKind::SettingsChanged { .. })).unwrap();
     assert_eq!(accepted(&events[from..]), drafts(&events[from..]));
@@ -117,7 +119,9 @@ fn the_dial_is_right_as_often_as_it_says_and_changes_no_text() {
         assert!(drafts > 200 && (got - share).abs() <= bound + 1e-6, "{accepted} of {drafts} at {share}");
     }
     let lower = Command::SetDrafting { drafting: dial(0.0, 0).drafting };
-    let turn = |event: &EventKind| matches!(event, EventKind::RoundStarted { round: 4, .. }).then(|| lower.clone());
+    let turn = |event: &EventKind| {
+        matches!(event, EventKind::RoundStarted(RoundStarted { round: 4, .. })).then(|| lower.clone())
+    };
     let (text, events) = answer(&mut start(&files, dial(1.0, 0)), turn);
     assert_eq!(text, want);
     let at = events.iter().position(|event| matches!(event, EventKind::SettingsChanged { .. })).unwrap();
@@ -138,7 +142,7 @@ fn a_person_is_asked_for_every_draft_and_the_text_is_that_of_the_model() {
         Some(Command::ProposeDraft { text: text.into() })
     });
     assert_eq!(text, want);
-    let rounds = events.iter().filter(|event| matches!(event, EventKind::RoundStarted { .. })).count();
+    let rounds = events.iter().filter(|event| matches!(event, EventKind::RoundStarted(_))).count();
     assert_eq!(asked, rounds);
     assert!(drafts(&events) >= rounds, "{} drafts in {rounds} rounds", drafts(&events));
 }
@@ -168,14 +172,18 @@ fn settings_change_during_an_answer_and_a_missing_drafter_gives_the_reason() {
     let mut source = start(&files, Settings { draft_len: 3, ..Settings::default() });
     let tree = Drafting { tree: Some(7), ..Drafting::default() };
     let (text, events) = answer(&mut source, |event| match event {
-        EventKind::RoundStarted { round: 3, .. } => Some(Command::SetDrafting { drafting: tree }),
-        EventKind::RoundStarted { round: 6, .. } => Some(Command::SetRule { rule: VerifyRule::Block }),
-        EventKind::RoundStarted { round: 9, .. } => Some(Command::SetDrafter { drafter: DrafterKind::DraftModel }),
-        EventKind::RoundStarted { round: 12, .. } => Some(Command::SetDrafter { drafter: DrafterKind::Mtp }),
+        EventKind::RoundStarted(RoundStarted { round: 3, .. }) => Some(Command::SetDrafting { drafting: tree }),
+        EventKind::RoundStarted(RoundStarted { round: 6, .. }) => Some(Command::SetRule { rule: VerifyRule::Block }),
+        EventKind::RoundStarted(RoundStarted { round: 9, .. }) => {
+            Some(Command::SetDrafter { drafter: DrafterKind::DraftModel })
+        }
+        EventKind::RoundStarted(RoundStarted { round: 12, .. }) => {
+            Some(Command::SetDrafter { drafter: DrafterKind::Mtp })
+        }
         _ => None,
     });
     assert_eq!(text, want);
-    let rows = |event: &EventKind| matches!(event, EventKind::Drafted { row: Some(_), .. });
+    let rows = |event: &EventKind| matches!(event, EventKind::Drafted(Drafted { row: Some(_), .. }));
     assert!(events.iter().any(rows), "no tree was drafted");
     let notices: Vec<_> = events.iter().filter(|event| matches!(event, EventKind::Notice { .. })).collect();
     assert!(
@@ -183,7 +191,8 @@ fn settings_change_during_an_answer_and_a_missing_drafter_gives_the_reason() {
         "{notices:?}"
     );
     let started = |round: u32| {
-        let is_it = |event: &EventKind| matches!(event, EventKind::RoundStarted { round: r, .. } if *r == round);
+        let is_it =
+            |event: &EventKind| matches!(event, EventKind::RoundStarted(RoundStarted { round: r, .. }) if *r == round);
         events.iter().position(is_it).unwrap()
     };
     assert_eq!(drafts(&events[started(11)..started(12)]), 0, "without a draft model, plain decoding");
@@ -217,10 +226,7 @@ fn until_paused(source: &mut Source) -> Vec<EventKind> {
 
 /// Whether this event ends a phase of the round.
 fn is_phase(event: &EventKind) -> bool {
-    matches!(
-        event,
-        EventKind::Drafted { .. } | EventKind::Scored { .. } | EventKind::Verified { .. } | EventKind::Committed { .. }
-    )
+    matches!(event, EventKind::Drafted(_) | EventKind::Scored(_) | EventKind::Verified { .. } | EventKind::Committed(_))
 }
 
 #[test]
@@ -237,11 +243,11 @@ fn a_tree_is_stepped_node_by_node() {
         let phases: Vec<_> = step.iter().filter(|event| is_phase(event)).collect();
         assert_eq!(phases.len(), 1, "one phase a step: {step:?}");
         match phases[0] {
-            EventKind::Drafted { index, row, .. } => {
+            EventKind::Drafted(Drafted { index, row, .. }) => {
                 assert_eq!(usize::from(*index), rows.len());
                 rows.push(row.expect("a node of a tree"));
             }
-            EventKind::Committed { .. } => break,
+            EventKind::Committed(_) => break,
             _ => {}
         }
         source.commands.send(Command::StepPhase).unwrap();

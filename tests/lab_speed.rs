@@ -14,7 +14,8 @@ use draftscope::headless::{Driver, Outcome};
 use draftscope::model::options::{Backend, DeviceChoice, Dtype, LoadOptions};
 use draftscope::protocol::stream::Consumer;
 use draftscope::protocol::{
-    Baseline, Command, Costs, DraftLenMode, DrafterKind, Drafting, Event, EventKind, Lane, Prompt, Settings,
+    Baseline, Command, Costs, DraftLenMode, DraftStopped, DrafterKind, Drafting, Event, EventKind, Lane, Prompt,
+    RoundStarted, Settings,
 };
 use draftscope::session::probe::{ProbeRun, Simulated};
 use draftscope::session::{Answer, Round};
@@ -46,16 +47,16 @@ fn counted(answer: &Answer) -> Simulated {
         sum.dropped += u64::from(round.stopped.is_some());
         sum.drafting_rounds += u64::from(drafted > 0 || round.stopped.is_some());
         sum.accepted += accepted as u64;
-        sum.committed += round.committed.len() as u64;
+        sum.committed += round.committed().len() as u64;
         sum.offered_per_pos[..drafted].iter_mut().for_each(|count| *count += 1);
         sum.accepted_per_pos[..accepted].iter_mut().for_each(|count| *count += 1);
-        sum.rounds_by_rows[round.rows.len() - 1] += 1;
+        sum.rounds_by_rows[round.rows().len() - 1] += 1;
     }
     sum
 }
 
 fn kept(round: &Round) -> usize {
-    round.accepted().min(round.committed.len())
+    round.accepted().min(round.committed().len())
 }
 
 /// Probes every prompt, then runs each k and p-min; all counts must be equal.
@@ -244,7 +245,7 @@ fn assert_k_is_recorded(events: &[EventKind]) {
                 assert_eq!(Some(*from), k);
                 k = Some(*draft_len);
             }
-            EventKind::RoundStarted { draft_len, .. } => assert_eq!(Some(*draft_len), k),
+            EventKind::RoundStarted(RoundStarted { draft_len, .. }) => assert_eq!(Some(*draft_len), k),
             _ => {}
         }
     }
@@ -304,10 +305,10 @@ fn drafts_that_the_engine_ends_do_not_change_the_text() {
     let (events, auto) = automatic(&files, DrafterKind::EarlyExit, memory);
     assert_k_is_recorded(&events);
     // the first round knows the remembered costs only, whatever its passes take: its draft is too improbable
-    let are_ended = auto.rounds.iter().any(|round| round.drafts.len() < usize::from(round.draft_len));
+    let are_ended = auto.rounds.iter().any(|round| round.drafts.len() < usize::from(round.draft_len()));
     assert!(are_ended, "no draft was ended");
     for kind in &events {
-        if let EventKind::DraftStopped { q, p_min, .. } = kind {
+        if let EventKind::DraftStopped(DraftStopped { q, p_min, .. }) = kind {
             assert!(q < p_min && *p_min <= 1.0, "{kind:?}");
         }
     }
@@ -334,12 +335,12 @@ fn k_switches_between_automatic_and_fixed_and_random_drafts_end_in_plain_decodin
     answer(&mut driver, "the thin inn");
     assert_eq!(driver.session().settings().draft_len_mode, DraftLenMode::Auto);
     let third = answer(&mut driver, "in the thin");
-    let plain = third.rounds.iter().filter(|round| round.draft_len == 0).count();
+    let plain = third.rounds.iter().filter(|round| round.draft_len() == 0).count();
     assert!(plain * 10 >= third.rounds.len() * 8, "{plain} of {} rounds were plain", third.rounds.len());
     assert!(driver.session().chosen().is_some() && driver.session().costs().is_some());
     driver.send(Command::SetDraftLen { draft_len: 2 });
     let fixed = answer(&mut driver, "thin in");
-    assert!(fixed.rounds.iter().all(|round| round.draft_len == 2));
+    assert!(fixed.rounds.iter().all(|round| round.draft_len() == 2));
     assert!(driver.session().chosen().is_none());
     driver.send(Command::SetAutoDraftLen);
     answer(&mut driver, "in the thin inn");

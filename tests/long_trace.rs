@@ -14,7 +14,7 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use draftscope::protocol::{Event, EventKind};
+use draftscope::protocol::{Drafted, Event, EventKind, Prefilled, Scored};
 use draftscope::session::Timeline;
 use draftscope::session::trace::Recording;
 use long::Renumber;
@@ -92,8 +92,10 @@ fn memory_grows_by_less_than_a_kilobyte_an_event() {
 #[cfg(target_os = "linux")]
 fn with_one_candidate(mut event: Event) -> Event {
     match &mut event.kind {
-        EventKind::Drafted { top, .. } | EventKind::Prefilled { row: top, .. } => top.top.truncate(1),
-        EventKind::Scored { rows, .. } => rows.iter_mut().for_each(|row| row.top.truncate(1)),
+        EventKind::Drafted(Drafted { top, .. }) | EventKind::Prefilled(Prefilled { row: top, .. }) => {
+            top.top.truncate(1)
+        }
+        EventKind::Scored(Scored { rows, .. }) => rows.iter_mut().for_each(|row| row.top.truncate(1)),
         _ => {}
     }
     event

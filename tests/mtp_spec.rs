@@ -14,7 +14,9 @@ use draftscope::engine::speculate::decoder::Decoder;
 use draftscope::engine::speculate::drafter::{Drafter, MtpDrafter, NoDrafter};
 use draftscope::model::load::load;
 use draftscope::model::options::{Backend, LoadOptions, ModuleFile};
-use draftscope::protocol::{Candidate, Convention, Drafting, EventKind, MtpOverride, Prediction, Settings, TokenId};
+use draftscope::protocol::{
+    Candidate, Convention, Drafted, Drafting, EventKind, MtpOverride, Prediction, Settings, TokenId,
+};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
@@ -102,7 +104,7 @@ fn drafts(decoder: &mut Decoder) -> Vec<Prediction> {
     let mut said = Vec::new();
     decoder
         .round(&mut |event| {
-            if let EventKind::Drafted { top, .. } = event {
+            if let EventKind::Drafted(Drafted { top, .. }) = event {
                 said.push(top);
             }
             Duration::ZERO

@@ -310,10 +310,10 @@ fn a_recorded_answer_gets_its_rejected_drafts_and_all_rows() {
     let with_drafts: Vec<_> = answer.rounds.iter().filter(|round| !round.drafts.is_empty()).collect();
     assert!(with_drafts.len() >= 2, "{}", with_drafts.len());
     for round in &with_drafts {
-        assert!(round.drafts.iter().all(|draft| !draft.piece.id.is_unknown() && draft.q == Some(1.0)));
-        assert_eq!(round.rows.len(), round.drafts.len() + 1, "also after a rejected draft");
-        assert!(round.rows.iter().all(|row| !row.top.is_empty()));
-        assert!(round.verify_us > 0);
+        assert!(round.drafts.iter().all(|draft| !draft.token.id.is_unknown() && draft.q == Some(1.0)));
+        assert_eq!(round.rows().len(), round.drafts.len() + 1, "also after a rejected draft");
+        assert!(round.rows().iter().all(|row| !row.top.is_empty()));
+        assert!(round.verify_us() > 0);
     }
     let (round, index) =
         with_drafts.iter().find_map(|round| Some((round, round.first_discarded()?))).expect("a draft was rejected");
@@ -351,7 +351,7 @@ fn rounds_of_the_preload_library_are_those_of_the_stream() {
     let answers = [&alone, &joined].map(|driver| driver.session().turn().unwrap().answer(Lane::Speculative));
     let rounds = answers.map(|answer| {
         let rounds = answer.rounds.iter();
-        rounds.map(|round| (round.drafts.len(), round.accepted(), round.committed.len())).collect::<Vec<_>>()
+        rounds.map(|round| (round.drafts.len(), round.accepted(), round.committed().len())).collect::<Vec<_>>()
     });
     assert_eq!(rounds[0], rounds[1], "drafted, accepted, committed of each round");
     assert_eq!(answers[0].text(), answers[1].text());
@@ -363,11 +363,11 @@ fn rounds_of_the_preload_library_are_those_of_the_stream() {
     assert_eq!(chunk["timings"]["draft_n_accepted"], stats.accepted());
     // what only the library knows
     let drafts = |at: usize| answers[at].rounds.iter().flat_map(|round| &round.drafts);
-    assert!(drafts(0).any(|draft| draft.piece.id.is_unknown()), "the stream leaves out rejected drafts");
-    assert!(drafts(1).all(|draft| !draft.piece.id.is_unknown() && draft.took_us > 0));
+    assert!(drafts(0).any(|draft| draft.token.id.is_unknown()), "the stream leaves out rejected drafts");
+    assert!(drafts(1).all(|draft| !draft.token.id.is_unknown() && draft.took_us > 0));
     for round in &answers[1].rounds {
-        assert_eq!(round.rows.len(), round.drafts.len() + 1);
-        assert!(round.verify_us > 0, "the time of the target's pass");
+        assert_eq!(round.rows().len(), round.drafts.len() + 1);
+        assert!(round.verify_us() > 0, "the time of the target's pass");
     }
     assert_eq!(stats.evidence().sentence(), None);
 }
@@ -378,7 +378,7 @@ fn chunks_that_hold_several_steps_are_taken_apart() {
     let answer = driver.session().turn().unwrap().answer(Lane::Speculative).clone();
     let lines = MERGED_LINES.lines().filter(|line| line.contains("\"type\":\"committed\"")).count();
     assert_eq!(answer.rounds.len() + 1, lines, "a round for each step, and the first token");
-    assert!(answer.rounds.iter().all(|round| !round.rows.is_empty() && !round.follows_wait));
+    assert!(answer.rounds.iter().all(|round| !round.rows().is_empty() && !round.follows_wait));
     assert_eq!(answer.tokens.len(), 14);
 }
 

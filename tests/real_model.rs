@@ -17,7 +17,7 @@ use draftscope::model::options::{Backend, Dtype, ModuleFile};
 use draftscope::model::{LogitRows, Model, Rows};
 use draftscope::protocol::policy::{Observation, Policy};
 use draftscope::protocol::{
-    Costs, DraftLenMode, DrafterKind, Drafting, EventKind, Message, Settings, Speaker, TokenId, VerifyRule,
+    Costs, DraftLenMode, Drafted, DrafterKind, Drafting, EventKind, Message, Settings, Speaker, TokenId, VerifyRule,
 };
 use safetensors::SafeTensors;
 
@@ -164,14 +164,14 @@ fn bf16_weights_stay_within_their_rounding_error() {
 
 /// Runs rounds until the output has `len` tokens or ends; returns the output, and the rounds as in golden.json.
 fn run(decoder: &mut Decoder, prompt: &[TokenId], len: usize) -> (Vec<TokenId>, Vec<(Vec<u32>, usize)>) {
-    let Ok(EventKind::Prefilled { first, .. }) = decoder.prefill(1, prompt) else { panic!("prefill failed") };
+    let first = decoder.prefill(1, prompt).unwrap().first;
     let (mut output, mut rounds) = (vec![first.id], Vec::new());
     while output.len() < len && !output.contains(&TokenId(2)) {
         let mut drafted = Vec::new();
         let mut accepted = 0;
         let committed = decoder.round(&mut |event| {
             match event {
-                EventKind::Drafted { token, .. } => drafted.push(token.id.0),
+                EventKind::Drafted(Drafted { token, .. }) => drafted.push(token.id.0),
                 EventKind::Verified { verdict, .. } => accepted = verdict.accepted(),
                 _ => {}
             }
@@ -369,7 +369,7 @@ fn chosen(
             let mut passes = 0.0_f64;
             let committed = decoder.round(&mut |event| {
                 match event {
-                    EventKind::Drafted { row: None, copied: None, .. } | EventKind::DraftStopped { .. } => {
+                    EventKind::Drafted(Drafted { row: None, copied: None, .. }) | EventKind::DraftStopped(_) => {
                         passes += 1.0;
                     }
                     _ => {}

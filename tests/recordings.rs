@@ -175,7 +175,7 @@ fn holds(name: &str, run: &Run, session: &Session) {
     match name {
         "positions" => {
             assert_eq!(outcomes(0), [Accepted, Rejected, NotReached], "the user's draft: {}", own.text());
-            let drafts = own.rounds[0].drafts.iter().map(|draft| draft.piece.lossy().into_owned());
+            let drafts = own.rounds[0].drafts.iter().map(|draft| draft.token.lossy().into_owned());
             assert_eq!(drafts.collect::<String>(), " States of America");
         }
         "obama" => {

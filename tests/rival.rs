@@ -8,7 +8,8 @@ use common::tiny::Tiny;
 use draftscope::engine::{self, EngineConfig};
 use draftscope::headless::{Driver, Outcome};
 use draftscope::protocol::{
-    Baseline, Command, DrafterKind, EventKind, Lane, Prompt, Rival, Sampling, Settings, StopReason, VerifyRule,
+    Baseline, Command, Committed, DrafterKind, EventKind, Lane, Prompt, Rival, Sampling, Settings, StopReason,
+    VerifyRule,
 };
 use draftscope::session::trace::{RecordOptions, Recorder, Recording, TextPolicy};
 use draftscope::session::{Session, Turn};
@@ -44,8 +45,8 @@ fn greedy_rivals_with_any_k_and_drafter_write_the_same_text() {
         assert_eq!(agreement.identical, ids(turn, Lane::Speculative).len());
         assert!(turn.tokens_per_second(Lane::Rival).is_some(), "each lane has a clock of its own");
         let (own, other) = (turn.answer(Lane::Speculative), turn.answer(Lane::Rival));
-        assert!(own.rounds.iter().all(|round| round.draft_len <= 2));
-        assert!(other.rounds.iter().any(|round| round.draft_len == draft_len));
+        assert!(own.rounds.iter().all(|round| round.draft_len() <= 2));
+        assert!(other.rounds.iter().any(|round| round.draft_len() == draft_len));
         assert!(turn.answer(Lane::Plain).tokens.is_empty(), "plain decoding was not requested");
         driver.finish();
     }
@@ -78,7 +79,7 @@ fn the_lane_with_less_time_runs_next() {
         let event = event.unwrap();
         let lane = event.lane.index();
         match event.kind {
-            EventKind::RoundStarted { .. } => {
+            EventKind::RoundStarted(_) => {
                 rounds[lane] += 1;
                 let least = clocks.iter().flatten().min().unwrap();
                 assert!(
@@ -87,7 +88,7 @@ fn the_lane_with_less_time_runs_next() {
                     event.lane
                 );
             }
-            EventKind::Committed { clock_us, .. } => clocks[lane] = Some(clock_us),
+            EventKind::Committed(Committed { clock_us, .. }) => clocks[lane] = Some(clock_us),
             EventKind::Finished { .. } => clocks[lane] = None,
             _ => {}
         }
@@ -173,7 +174,7 @@ fn a_dropped_rival_ends_before_anything_else_is_computed() {
             return event;
         }
     };
-    next(&|event| event.lane == Lane::Rival && matches!(event.kind, EventKind::Committed { .. }));
+    next(&|event| event.lane == Lane::Rival && matches!(event.kind, EventKind::Committed(_)));
     source.commands.send(Command::SetRival { rival: None }).unwrap();
     next(&|event| matches!(event.kind, EventKind::SettingsChanged { .. }));
     // the engine reads it between two phases, and an oracle while it computes the plain answer
@@ -244,9 +245,9 @@ fn plain_decoding_goes_on_with_a_turn_that_is_over_and_decodes_no_token_twice() 
         assert_eq!(ids(turn, Lane::Plain), ids(turn, Lane::Speculative), "greedy");
         assert!(turn.agreement().unwrap().is_final);
         assert_eq!(whole.rounds[..sample.rounds.len()], sample.rounds[..], "what was there is as it was");
-        let numbers = whole.rounds.iter().map(|round| round.round as usize);
+        let numbers = whole.rounds.iter().map(|round| round.number() as usize);
         assert!(numbers.eq(1..=whole.rounds.len()), "one round a token, none twice");
-        assert!(whole.rounds.windows(2).all(|pair| pair[0].clock_us < pair[1].clock_us), "one clock");
+        assert!(whole.rounds.windows(2).all(|pair| pair[0].clock_us() < pair[1].clock_us()), "one clock");
         assert_eq!(whole.rounds.len() + 1, whole.tokens.len());
         source.commands.send(Command::Shutdown).unwrap();
     }

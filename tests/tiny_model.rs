@@ -22,7 +22,7 @@ use draftscope::protocol::policy::{DraftStopRule, Policy};
 use draftscope::protocol::random::Purpose;
 use draftscope::protocol::verify::Draft;
 use draftscope::protocol::{
-    Costs, DrafterKind, Drafting, EventKind, Leniency, Sampling, Settings, TokenId, VerifyRule,
+    Costs, Drafted, DrafterKind, Drafting, EventKind, Leniency, Prefilled, Sampling, Settings, TokenId, VerifyRule,
 };
 use proptest::prelude::*;
 use rand_chacha::ChaCha8Rng;
@@ -110,7 +110,7 @@ fn decode(
 ) -> (Vec<TokenId>, Vec<EventKind>) {
     let mut decoder = Decoder::new(target, drafter, settings);
     let mut events = Vec::new();
-    let Ok(EventKind::Prefilled { first, .. }) = decoder.prefill(1, prompt) else { panic!("prefill failed") };
+    let first = decoder.prefill(1, prompt).unwrap().first;
     let mut output = vec![first.id];
     while output.len() < len {
         let committed = decoder.round(&mut |event| {
@@ -220,7 +220,7 @@ fn trees_give_the_plain_text_with_every_rule_budget_and_depth() {
                         "{nodes} nodes, k = {k}, {rule}, {depths} modules, temperature {temperature}"
                     );
                     let rows = events.iter().filter_map(|event| match event {
-                        EventKind::Drafted { row, index, .. } => Some((*row, *index)),
+                        EventKind::Drafted(Drafted { row, index, .. }) => Some((*row, *index)),
                         _ => None,
                     });
                     let rows: Vec<_> = rows.collect();
@@ -241,7 +241,7 @@ fn switching_drafter_and_rule_between_rounds_does_not_change_the_text() {
     let lossless: Vec<_> = VerifyRule::ALL.iter().copied().filter(|rule| rule.is_lossless()).collect();
     let base = Settings { draft_len: 3, ..Settings::default() };
     let mut decoder = Decoder::new(target, Box::new(drafter_set(&files)), &base);
-    let Ok(EventKind::Prefilled { first, .. }) = decoder.prefill(1, &prompt) else { panic!("prefill failed") };
+    let first = decoder.prefill(1, &prompt).unwrap().first;
     let (mut got, mut drafted) = (vec![first.id], 0);
     for round in 0.. {
         let drafter = DrafterKind::ALL[round * 7 % DrafterKind::ALL.len()];
@@ -249,7 +249,7 @@ fn switching_drafter_and_rule_between_rounds_does_not_change_the_text() {
         let rule = lossless[round % lossless.len()];
         decoder.set(&Settings { drafter, rule, drafting: Drafting { tree, ..Drafting::default() }, ..base });
         let committed = decoder.round(&mut |event| {
-            drafted += usize::from(matches!(event, EventKind::Drafted { .. }));
+            drafted += usize::from(matches!(event, EventKind::Drafted(_)));
             assert!(!matches!(event, EventKind::Notice { .. }), "{event:?}");
             Duration::ZERO
         });
@@ -277,7 +277,7 @@ fn an_oracle_and_a_copy_of_the_model_are_always_right() {
     for drafter in [Box::new(oracle) as Box<dyn Drafter>, Box::new(ModelDrafter::new(files.load().target))] {
         let (got, events) = decode(target.fork().unwrap(), drafter, &settings, &prompt, 41);
         assert_eq!(got, want);
-        let rounds = events.iter().filter(|e| matches!(e, EventKind::Committed { .. })).count();
+        let rounds = events.iter().filter(|e| matches!(e, EventKind::Committed(_))).count();
         assert_eq!(rounds, 8, "40 tokens, five a round");
     }
 }
@@ -499,14 +499,14 @@ fn pairs(
     decoder.set_stop_rule(stop_rule);
     for seed in seeds {
         decoder.set(&Settings { sampling: Sampling { seed, ..settings.sampling }, ..settings });
-        let Ok(EventKind::Prefilled { first, .. }) = decoder.prefill(1, &prompt) else { panic!("prefill failed") };
+        let first = decoder.prefill(1, &prompt).unwrap().first;
         let mut text = Vec::new();
         while text.len() < 2 {
             let round = decoder.round(&mut |event| {
                 match event {
                     EventKind::Verified { verdict, .. } => tally.accepted += verdict.accepted(),
-                    EventKind::DraftStopped { .. } => tally.stopped += 1,
-                    EventKind::RoundStarted { .. } => tally.rounds += 1,
+                    EventKind::DraftStopped(_) => tally.stopped += 1,
+                    EventKind::RoundStarted(_) => tally.rounds += 1,
                     _ => {}
                 }
                 Duration::ZERO
@@ -570,7 +570,7 @@ fn lossless_rules_keep_the_distribution_of_the_target_over_whole_rounds_of_chain
 
 fn drafts_of(events: &[EventKind]) -> Vec<TokenId> {
     let drafted = |event: &EventKind| match event {
-        EventKind::Drafted { token, .. } => Some(token.id),
+        EventKind::Drafted(Drafted { token, .. }) => Some(token.id),
         _ => None,
     };
     events.iter().filter_map(drafted).collect()
@@ -591,7 +591,7 @@ fn a_second_turn_reuses_the_cache_and_gives_the_same_text() {
     for (shared, more) in [(20, 8), (12, 8), (0, 8), (20, 0)] {
         let mut prompt = first[..shared].to_vec();
         prompt.extend(tokens(90 + shared as u64, more));
-        let EventKind::Prefilled { cached, first: begun, .. } = decoder.prefill(2, &prompt).unwrap() else { panic!() };
+        let Prefilled { cached, first: begun, .. } = decoder.prefill(2, &prompt).unwrap();
         let mut got = vec![begun.id];
         let mut drafted = Vec::new();
         for _ in 0..6 {
@@ -635,7 +635,7 @@ fn a_stopped_prompt_is_not_read_again_from_its_start() {
     let read = decoder.target().len();
     assert!(read > 0 && read < prompt.len() && asked == 2, "{read} {asked}");
     assert_eq!(decoder.committed(), &prompt[..=read], "the state is that between two rounds");
-    let EventKind::Prefilled { cached, first, .. } = decoder.prefill(2, &prompt).unwrap() else { panic!() };
+    let Prefilled { cached, first, .. } = decoder.prefill(2, &prompt).unwrap();
     assert_eq!(cached as usize, read);
     let (mut got, mut drafted) = (vec![first.id], Vec::new());
     while got.len() < 20 {

@@ -3,7 +3,7 @@
 
 use draftscope::attach::step::{MAX_DRAFTS, Part, unreported};
 use draftscope::attach::{Api, read_stream, socket};
-use draftscope::protocol::{Event, EventKind, Lane};
+use draftscope::protocol::{Event, EventKind, Lane, Prefilled};
 use draftscope::session::Session;
 
 /// Reads the stream to its end, as a stream of each API.
@@ -35,7 +35,14 @@ fn follow(parts: Vec<Part>) {
             Part::End(reason) => apply(EventKind::Finished { reason }),
             Part::First { token, row, cached, took_us } => {
                 let row = row.unwrap_or_else(unreported);
-                apply(EventKind::Prefilled { turn: 1, prompt: Vec::new(), cached, first: token, row, took_us });
+                apply(EventKind::Prefilled(Prefilled {
+                    turn: 1,
+                    cached,
+                    first: token,
+                    row,
+                    took_us,
+                    ..Prefilled::default()
+                }));
             }
             Part::Prompt(_) => {}
         }

@@ -10,12 +10,10 @@ use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-use draftscope_protocol::{Lane, Outcome, Piece, Prediction};
+use draftscope_protocol::{DraftRefused, Lane, Outcome, Piece, Prediction};
 use draftscope_session::text::{self, Joiner};
 use draftscope_session::trace::Recording;
-use draftscope_session::{
-    Answer, Fate, Figure, Provenance, Refused, Round, Session, Speedup, TranscriptToken, Turn, explain,
-};
+use draftscope_session::{Answer, Fate, Figure, Provenance, Round, Session, Speedup, TranscriptToken, Turn, explain};
 
 use super::page_frame::Parts;
 use super::{changed, rivals};
@@ -168,7 +166,7 @@ fn summary(session: &Session, lane: Lane) -> Value {
 /// A turn without its rounds, of which so many are shown.
 fn around_rounds(turn: &Turn, shown: usize) -> Value {
     let answer = turn.answer(Lane::Speculative);
-    let last = answer.rounds.get(shown).map_or(u32::MAX, |next| next.round);
+    let last = answer.rounds.get(shown).map_or(u32::MAX, |next| next.number());
     json!({
         "number": turn.number,
         "typed": text::printable(&turn.typed),
@@ -252,14 +250,14 @@ fn round(round: &Round, reports_rule: bool) -> Value {
             Outcome::NotReached => "not_reached",
         });
         json!({
-            "text": text::inline(&draft.piece), "id": draft.piece.id, "q": draft.q, "p": judgement.and_then(|j| j.p),
+            "text": text::inline(&draft.token), "id": draft.token.id, "q": draft.q, "p": judgement.and_then(|j| j.p),
             "u": judgement.and_then(|j| j.u), "outcome": outcome, "forced": draft.forced, "top": row(&draft.top), "us": draft.took_us,
         })
     });
     let columns = 0..=round.drafts.len();
     json!({
-        "round": round.round,
-        "k": round.draft_len,
+        "round": round.number(),
+        "k": round.draft_len(),
         "rule": reports_rule.then(|| round.judged_by().to_string()),
         "drafts": drafts.collect::<Vec<_>>(),
         "rows": columns.clone().map(|index| round.prediction(index).map(row)).collect::<Vec<_>>(),
@@ -269,16 +267,16 @@ fn round(round: &Round, reports_rule: bool) -> Value {
         "refused": round.refused.iter().map(refused).collect::<Vec<_>>(),
         "next_column": round.next_index(),
         "accepted": round.accepted(),
-        "committed": round.committed.len(),
-        "verify_us": round.verify_us,
-        "clock_us": round.clock_us,
+        "committed": round.committed().len(),
+        "verify_us": round.verify_us(),
+        "clock_us": round.clock_us(),
     })
 }
 
 /// A token that the grammar refused, and what it expects in its place.
-fn refused(refused: &Refused) -> Value {
+fn refused(refused: &DraftRefused) -> Value {
     let expected = text::one_line(&refused.expected);
-    json!({ "column": refused.index, "text": text::inline(&refused.piece), "q": refused.q, "expected": expected })
+    json!({ "column": refused.index, "text": text::inline(&refused.token), "q": refused.q, "expected": expected })
 }
 
 /// The best candidates (text, probability, id) and the total probability of all others.

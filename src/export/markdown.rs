@@ -163,7 +163,7 @@ fn turn(turn: &Turn, out: Out<'_>) -> io::Result<()> {
         writeln!(out, "\n{} rejections; the first ones:\n", rejected.len())?;
     }
     for (round, finding) in rejected.iter().take(REJECTS) {
-        writeln!(out, "- round {}: {}", round.round, escaped(&finding.text))?;
+        writeln!(out, "- round {}: {}", round.number(), escaped(&finding.text))?;
     }
     Ok(())
 }

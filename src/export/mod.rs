@@ -56,7 +56,8 @@ fn rivals(session: &Session) -> String {
     let rounds = session.turns().iter().flat_map(|turn| &turn.answer(Lane::Rival).rounds);
     let mut parts: Vec<String> = Vec::new();
     for round in rounds {
-        let one = format!("k = {}, {}, temperature {}", round.draft_len, round.judged_by(), round.sampling.temperature);
+        let one =
+            format!("k = {}, {}, temperature {}", round.draft_len(), round.judged_by(), round.sampling.temperature);
         if parts.len() < 4 && !parts.contains(&one) {
             parts.push(one);
         }

@@ -6,7 +6,7 @@
 
 use serde_json::{Value, json};
 
-use draftscope_protocol::{Event, EventKind, Lane, Outcome};
+use draftscope_protocol::{Committed, DraftStopped, Drafted, Event, EventKind, Lane, Outcome, Prefilled, Scored};
 use draftscope_session::text::quoted;
 use draftscope_session::trace::Recording;
 
@@ -64,18 +64,18 @@ impl Lanes {
         let at = (pid - 1) as usize;
         let instant = |name: &str, args: Value| json!({"ph": "i", "s": "p", "name": name, "pid": pid, "tid": TARGET, "ts": event.at_us, "args": args});
         match &event.kind {
-            EventKind::Prefilled { prompt, took_us, .. } if *took_us > 0 => {
+            EventKind::Prefilled(Prefilled { prompt, took_us, .. }) if *took_us > 0 => {
                 vec![self.slice(event, TARGET, ("prefill", *took_us), &json!({"tokens": prompt.len()}))]
             }
-            EventKind::Drafted { round, index, token, q, took_us, .. } => {
+            EventKind::Drafted(Drafted { round, index, token, q, took_us, .. }) => {
                 let args = json!({"round": round, "position": index, "token": quoted(token), "q": q});
                 vec![self.slice(event, DRAFTER, ("draft", *took_us), &args)]
             }
-            EventKind::DraftStopped { round, index, token, q, p_min, took_us } => {
+            EventKind::DraftStopped(DraftStopped { round, index, token, q, p_min, took_us, .. }) => {
                 let args = json!({"round": round, "position": index, "token": quoted(token), "q": q, "p_min": p_min});
                 vec![self.slice(event, DRAFTER, ("draft discarded", *took_us), &args)]
             }
-            EventKind::Scored { round, rows, verify_us, sample_us } => {
+            EventKind::Scored(Scored { round, rows, verify_us, sample_us, .. }) => {
                 let args = json!({"round": round, "rows": rows.len()});
                 let pass = Event { at_us: event.at_us.saturating_sub(*sample_us), ..event.clone() };
                 vec![
@@ -96,7 +96,7 @@ impl Lanes {
                 }
                 events
             }
-            EventKind::Committed { round, tokens, rollback_us, .. } => {
+            EventKind::Committed(Committed { round, tokens, rollback_us, .. }) => {
                 let args = json!({"round": round, "tokens": tokens.len()});
                 vec![self.slice(event, TARGET, ("rollback", *rollback_us), &args)]
             }

@@ -18,7 +18,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 
-use draftscope_protocol::{EventKind, Lane, Outcome, TokenId};
+use draftscope_protocol::{Committed, EventKind, Lane, Outcome, TokenId};
 use draftscope_session::trace::Recording;
 use draftscope_session::{Answer, Round, Session};
 
@@ -80,7 +80,7 @@ impl Moments {
                     current = turn;
                     moments.prompted.insert(turn, event.at_us);
                 }
-                EventKind::Committed { round, .. } if event.lane == Lane::Speculative => {
+                EventKind::Committed(Committed { round, .. }) if event.lane == Lane::Speculative => {
                     moments.committed.insert((current, round), event.at_us);
                 }
                 _ => {}
@@ -135,7 +135,7 @@ fn drafts(answers: &[&Answer], run: &str, time: impl Fn(u32, u32) -> i64) -> Vec
         let anchor = round.first_token.checked_sub(1).and_then(|at| answer.tokens.get(at)).map(|t| t.piece.id);
         // in a tree the accepted path comes first, since the package knows only chains
         let others = (0..round.drafts.len()).filter(|i| round.outcome(*i) != Some(Outcome::Accepted));
-        let drafts = round.path().chain(others).filter_map(|i| Some(round.drafts.get(i)?.piece.id));
+        let drafts = round.path().chain(others).filter_map(|i| Some(round.drafts.get(i)?.token.id));
         std::iter::once(anchor.unwrap_or(TokenId(0))).chain(drafts).map(|id| i64::from(id.0)).collect()
     };
     let kept = |round: &Round| (0..=round.drafts.len()).map(|i| i < round.committed.len()).collect();

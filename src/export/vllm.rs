@@ -31,7 +31,7 @@ fn request(turn: &Turn, (model, created): (&str, u64)) -> Value {
     let answer = turn.answer(Lane::Speculative);
     let run = answer.stats().summary();
     // vLLM does not count a step that drafted nothing
-    let steps = || answer.rounds.iter().filter(|round| round.is_complete && !round.drafts.is_empty());
+    let steps = || answer.rounds.iter().filter(|round| round.is_complete() && !round.drafts.is_empty());
     json!({
         "id": format!("turn-{}", turn.number),
         "object": "text_completion",

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use draftscope_protocol::stream::Consumer;
-use draftscope_protocol::{Event, EventKind, Lane};
+use draftscope_protocol::{Event, EventKind, Lane, Prefilled};
 use draftscope_session::sent_prompt::SentPrompt;
 
 /// Writes each prompt with its template, special tokens in double brackets, before its answer.
@@ -18,7 +18,7 @@ impl<W: Write> Consumer for SentPrompts<W> {
     }
 
     fn event(&mut self, event: &Event) -> io::Result<()> {
-        let (Lane::Speculative, EventKind::Prefilled { prompt, .. }) = (event.lane, &event.kind) else {
+        let (Lane::Speculative, EventKind::Prefilled(Prefilled { prompt, .. })) = (event.lane, &event.kind) else {
             return Ok(());
         };
         let sent = SentPrompt::new(prompt);

@@ -290,7 +290,7 @@ fn median_run(mut runs: Vec<Summary>) -> Option<Summary> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use draftscope_protocol::{Event, EventKind, Piece, Prediction};
+    use draftscope_protocol::{Committed, Event, EventKind, Piece, Prediction, Prefilled, RoundStarted};
     use draftscope_session::Session;
 
     #[test]
@@ -310,14 +310,30 @@ mod tests {
             let first = piece(tokens[0]);
             apply(
                 lane,
-                EventKind::Prefilled { turn: number, prompt: vec![piece(1)], cached: 0, first, row, took_us: 5 },
+                EventKind::Prefilled(Prefilled {
+                    turn: number,
+                    prompt: vec![piece(1)],
+                    first,
+                    row,
+                    took_us: 5,
+                    ..Prefilled::default()
+                }),
             );
             for (round, token) in (1..).zip(&tokens[1..]) {
-                apply(lane, EventKind::RoundStarted { round, base_len: round, draft_len: 0 });
+                apply(
+                    lane,
+                    EventKind::RoundStarted(RoundStarted { round, base_len: round, ..RoundStarted::default() }),
+                );
                 let clock_us = 1000 * u64::from(round);
                 apply(
                     lane,
-                    EventKind::Committed { round, tokens: vec![piece(*token)], rollback_us: 1, clock_us, device: None },
+                    EventKind::Committed(Committed {
+                        round,
+                        tokens: vec![piece(*token)],
+                        rollback_us: 1,
+                        clock_us,
+                        ..Committed::default()
+                    }),
                 );
             }
             apply(lane, EventKind::Finished { reason: StopReason::MaxTokens });

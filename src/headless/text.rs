@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use draftscope_protocol::stream::Consumer;
-use draftscope_protocol::{Event, EventKind, Lane, Piece, StopReason};
+use draftscope_protocol::{Committed, Event, EventKind, Lane, Piece, Prefilled, StopReason};
 use draftscope_session::text::{Joiner, printable};
 
 use super::json::write_json_line;
@@ -55,8 +55,8 @@ impl<W: Write> Consumer for Text<W> {
             return Ok(());
         }
         match &event.kind {
-            EventKind::Prefilled { first, .. } => self.pieces(std::iter::once(first)),
-            EventKind::Committed { tokens, .. } => self.pieces(tokens.iter()),
+            EventKind::Prefilled(Prefilled { first, .. }) => self.pieces(std::iter::once(first)),
+            EventKind::Committed(Committed { tokens, .. }) => self.pieces(tokens.iter()),
             EventKind::Finished { reason } if *reason != StopReason::Refused => {
                 let rest = self.joiner.finish();
                 self.write(&rest)?;
@@ -88,7 +88,7 @@ impl<W: Write> Consumer for Jsonl<W> {
             return Ok(());
         }
         write_json_line(&mut self.0, event)?;
-        if matches!(event.kind, EventKind::Committed { .. } | EventKind::Finished { .. }) {
+        if matches!(event.kind, EventKind::Committed(_) | EventKind::Finished { .. }) {
             self.0.flush()?;
         }
         Ok(())
@@ -108,7 +108,7 @@ mod tests {
         let mut out = Vec::new();
         let mut text = Text::new(&mut out, raw_bytes);
         let kinds = [
-            EventKind::Committed { round: 1, tokens: pieces, rollback_us: 0, clock_us: 1, device: None },
+            EventKind::Committed(Committed { round: 1, tokens: pieces, clock_us: 1, ..Committed::default() }),
             EventKind::Finished { reason: StopReason::Eos },
         ];
         for (seq, kind) in (0..).zip(kinds) {

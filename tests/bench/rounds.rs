@@ -16,7 +16,10 @@ use draftscope::engine::{self, EngineConfig};
 use draftscope::headless::{Driver, Outcome};
 use draftscope::model::load::Loaded;
 use draftscope::protocol::stream::Consumer;
-use draftscope::protocol::{Baseline, Candidate, Event, EventKind, Lane, Piece, Prediction, Prompt, Settings, TokenId};
+use draftscope::protocol::{
+    Baseline, Candidate, Committed, Event, EventKind, Lane, Piece, Prediction, Prefilled, Prompt, RoundStarted, Scored,
+    Settings, TokenId,
+};
 use draftscope::session::{Session, Timeline};
 use draftscope::tui::{App, Theme, TuiOptions, View};
 use ratatui::Terminal;
@@ -87,13 +90,26 @@ fn long_answer() -> Timeline {
     let row = |id| Prediction { top: vec![Candidate { piece: piece(id), prob: 0.9 }], tail: 0.1 };
     let mut kinds = vec![
         EventKind::Prompted { turn: 1, text: "go on".into(), branch: None },
-        EventKind::Prefilled { turn: 1, prompt: vec![piece(1)], cached: 0, first: piece(2), row: row(2), took_us: 1 },
+        EventKind::Prefilled(Prefilled {
+            turn: 1,
+            prompt: vec![piece(1)],
+            first: piece(2),
+            row: row(2),
+            took_us: 1,
+            ..Prefilled::default()
+        }),
     ];
     for round in 1..=33_334u32 {
-        kinds.push(EventKind::RoundStarted { round, base_len: round * 3, draft_len: 0 });
-        kinds.push(EventKind::Scored { round, rows: vec![row(round)], verify_us: 1, sample_us: 1 });
+        kinds.push(EventKind::RoundStarted(RoundStarted { round, base_len: round * 3, ..RoundStarted::default() }));
+        kinds.push(EventKind::Scored(Scored { round, rows: vec![row(round)], verify_us: 1, sample_us: 1 }));
         let tokens = vec![piece(round), piece(round + 1), piece(round + 2)];
-        kinds.push(EventKind::Committed { round, tokens, rollback_us: 1, clock_us: round.into(), device: None });
+        kinds.push(EventKind::Committed(Committed {
+            round,
+            tokens,
+            rollback_us: 1,
+            clock_us: round.into(),
+            ..Committed::default()
+        }));
     }
     let mut time = Timeline::new();
     for (seq, kind) in kinds.into_iter().enumerate() {

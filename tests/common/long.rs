@@ -4,7 +4,10 @@
 
 use std::path::PathBuf;
 
-use draftscope::protocol::{Candidate, Event, EventKind, Piece, Prediction, StopReason, TokenId};
+use draftscope::protocol::{
+    Candidate, Committed, Drafted, Event, EventKind, Piece, Prediction, Prefilled, RoundStarted, Scored, StopReason,
+    TokenId,
+};
 use draftscope::session::trace::Reader;
 
 /// Numbers turns and rounds anew when the events of a recording are repeated.
@@ -20,12 +23,12 @@ impl Renumber {
     pub fn event(&self, event: &Event, seq: u64) -> Event {
         let mut event = Event { seq, at_us: event.at_us + self.at_us, ..event.clone() };
         match &mut event.kind {
-            EventKind::Prompted { turn, .. } | EventKind::Prefilled { turn, .. } => *turn += self.turns,
-            EventKind::RoundStarted { round, .. }
-            | EventKind::Drafted { round, .. }
-            | EventKind::Scored { round, .. }
+            EventKind::Prompted { turn, .. } | EventKind::Prefilled(Prefilled { turn, .. }) => *turn += self.turns,
+            EventKind::RoundStarted(RoundStarted { round, .. })
+            | EventKind::Drafted(Drafted { round, .. })
+            | EventKind::Scored(Scored { round, .. })
             | EventKind::Verified { round, .. }
-            | EventKind::Committed { round, .. } => *round += self.rounds,
+            | EventKind::Committed(Committed { round, .. }) => *round += self.rounds,
             _ => {}
         }
         event
@@ -52,7 +55,7 @@ pub fn short_turn(rounds: usize) -> (Event, Vec<Event>) {
     let mut left = rounds;
     let mut turn: Vec<Event> = Vec::new();
     for event in events {
-        let ends = matches!(event.kind, EventKind::Committed { .. });
+        let ends = matches!(event.kind, EventKind::Committed(_));
         turn.push(event);
         left -= usize::from(ends);
         if left == 0 {
@@ -77,9 +80,9 @@ pub fn with_many_candidates(mut event: Event) -> Event {
         }
     };
     match &mut event.kind {
-        EventKind::Drafted { top, .. } => fill(top),
-        EventKind::Scored { rows, .. } => rows.iter_mut().for_each(fill),
-        EventKind::Prefilled { row, .. } => fill(row),
+        EventKind::Drafted(Drafted { top, .. }) => fill(top),
+        EventKind::Scored(Scored { rows, .. }) => rows.iter_mut().for_each(fill),
+        EventKind::Prefilled(Prefilled { row, .. }) => fill(row),
         _ => {}
     }
     event

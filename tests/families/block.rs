@@ -9,7 +9,7 @@ use std::time::Duration;
 use draftscope::engine::speculate::drafter::{BlockDrafter, Drafter};
 use draftscope::model::block_module::BlockModule;
 use draftscope::model::drafters::dflash::BlockCard;
-use draftscope::protocol::{ConcatOrder, DraftPick, Drafting, EventKind, Sampling, Settings};
+use draftscope::protocol::{ConcatOrder, DraftPick, Drafted, Drafting, EventKind, Sampling, Settings};
 
 use crate::block_path;
 use crate::case::{Limit, largest};
@@ -242,7 +242,7 @@ fn sampled(form: &Form, seed: u64) -> (Vec<TokenId>, Vec<(f32, TokenId)>) {
     let (before, mut all) = (decoder.committed().to_vec(), Vec::new());
     decoder
         .round(&mut |event| {
-            if let EventKind::Drafted { token, q, .. } = event {
+            if let EventKind::Drafted(Drafted { token, q, .. }) = event {
                 all.push((q.unwrap(), token.id));
             }
             Duration::ZERO

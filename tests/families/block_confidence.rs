@@ -5,7 +5,7 @@ use std::time::Duration;
 use candle_core::Device;
 use candle_core::quantized::gguf_file::Value;
 use candle_core::quantized::{GgmlDType, QTensor};
-use draftscope::protocol::{Drafting, EventKind, Settings};
+use draftscope::protocol::{DraftStopped, Drafting, EventKind, Settings};
 
 use crate::block::{Pair, drafted, drafter, pair, text};
 use crate::decode::{NoDrafter, decode, settings, start};
@@ -105,8 +105,8 @@ fn p_min_ends_a_draft_where_the_confidence_head_expects_a_rejection() {
             decoder
                 .round(&mut |event| {
                     match event {
-                        EventKind::Drafted { .. } => drafts += 1,
-                        EventKind::DraftStopped { q, p_min, .. } => stop = Some((q, p_min)),
+                        EventKind::Drafted(_) => drafts += 1,
+                        EventKind::DraftStopped(DraftStopped { q, p_min, .. }) => stop = Some((q, p_min)),
                         _ => {}
                     }
                     Duration::ZERO

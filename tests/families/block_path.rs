@@ -11,7 +11,7 @@ use draftscope::engine::grammar::{Constraint, Vocabulary};
 use draftscope::engine::speculate::decoder::Decoder;
 use draftscope::model::drafters::dflash::BlockCard;
 use draftscope::protocol::{
-    EventKind, Grammar, GrammarKind, LatticeCandidate, LatticeColumn, Sampling, Settings, VerifyRule,
+    Drafted, EventKind, Grammar, GrammarKind, Lattice, LatticeCandidate, LatticeColumn, Sampling, Settings, VerifyRule,
 };
 
 use crate::block::{Form, Pair, drafted, drafter, form, pair, text};
@@ -78,8 +78,8 @@ fn first_round(form: &Form, settings: &Settings) -> (Vec<(TokenId, f32)>, Vec<La
     decoder
         .round(&mut |event| {
             match event {
-                EventKind::Drafted { token, q, .. } => drafts.push((token.id, q.unwrap())),
-                EventKind::Lattice { columns, .. } => lattices.push(columns),
+                EventKind::Drafted(Drafted { token, q, .. }) => drafts.push((token.id, q.unwrap())),
+                EventKind::Lattice(Lattice { columns, .. }) => lattices.push(columns),
                 _ => {}
             }
             Duration::ZERO
@@ -136,8 +136,8 @@ fn constrained(settings: &Settings, vocabulary: &Vocabulary, pair: &Pair) -> (Ve
         let (mut drafts, mut columns) = (0, 0);
         let round = decoder.round(&mut |event| {
             match event {
-                EventKind::Drafted { forced: false, .. } => drafts += 1,
-                EventKind::Lattice { columns: all, .. } => columns = all.len(),
+                EventKind::Drafted(Drafted { forced: false, .. }) => drafts += 1,
+                EventKind::Lattice(Lattice { columns: all, .. }) => columns = all.len(),
                 _ => {}
             }
             Duration::ZERO

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use draftscope::engine::speculate::decoder::Decoder;
-use draftscope::protocol::{EventKind, MtpSpec, Sampling, Settings, VerifyRule};
+use draftscope::protocol::{Drafted, EventKind, MtpSpec, Sampling, Settings, VerifyRule};
 
 use crate::cases::GEMMA4;
 use crate::decode::{ModuleDrafter, settings};
@@ -127,7 +127,7 @@ fn drafts_are_drawn_from_the_clusters_that_were_scored() {
         let (mut drawn, mut checked) = (BTreeSet::new(), 0);
         let mut on_event = |event| {
             match event {
-                EventKind::Drafted { token, .. } => {
+                EventKind::Drafted(Drafted { token, .. }) => {
                     if let Some(tokens) = clusters.scored(&handed_on.borrow()) {
                         assert!(tokens.contains(&token.id.0), "{token:?} got no logit");
                         checked += 1;

@@ -6,7 +6,7 @@ use draftscope::engine::speculate::decoder::Decoder;
 pub use draftscope::engine::speculate::drafter::{
     Drafter, EarlyExitDrafter, ModelDrafter, MtpDrafter as ModuleDrafter, NgramDrafter, NoDrafter, RandomDrafter,
 };
-use draftscope::protocol::{Candidate, Drafting, EventKind, MtpOverride, Prediction, Settings};
+use draftscope::protocol::{Candidate, Drafted, Drafting, EventKind, MtpOverride, Prediction, Settings};
 
 use crate::support::{DraftModule, LogitRows, Model, TokenId};
 
@@ -63,7 +63,7 @@ pub fn decode(
         decoder
             .round(&mut |event| {
                 match event {
-                    EventKind::Drafted { .. } => answer.drafted += 1,
+                    EventKind::Drafted(_) => answer.drafted += 1,
                     EventKind::Verified { verdict, .. } => {
                         answer.accepted.iter_mut().take(verdict.accepted()).for_each(|count| *count += 1);
                     }
@@ -84,7 +84,7 @@ pub fn round(decoder: &mut Decoder) -> Vec<Prediction> {
     let mut drafts = Vec::new();
     decoder
         .round(&mut |event| {
-            if let EventKind::Drafted { top, .. } = event {
+            if let EventKind::Drafted(Drafted { top, .. }) = event {
                 drafts.push(top);
             }
             Duration::ZERO

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use draftscope::engine::speculate::decoder::Decoder;
-use draftscope::protocol::{Convention, EventKind, Pairing, SlotZero};
+use draftscope::protocol::{Convention, Pairing, SlotZero};
 
 use crate::case::{Case, Draft, Effect, Limit, Opened, Run, Source, Tree, heights, largest};
 use crate::decode::{LEN, NoDrafter, apart, decode, drafter, round, settings, start, with_conventions, with_tree};
@@ -354,7 +354,7 @@ pub fn second_prompt(case: &Case) {
         let Opened { target, modules, .. } = case.open(run);
         let fresh = || Decoder::new(target.fork().unwrap(), drafter(&modules), &settings(3));
         let answer = |decoder: &mut Decoder, prompt: &[TokenId]| {
-            let EventKind::Prefilled { cached, .. } = decoder.prefill(1, prompt).unwrap() else { panic!("no prefill") };
+            let cached = decoder.prefill(1, prompt).unwrap().cached;
             let mut drafts = vec![];
             while decoder.committed().len() < prompt.len() + 20 {
                 drafts.push(round(decoder));

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use draftscope::engine::speculate::drafter::ModelDrafter;
-use draftscope::protocol::{DraftPick, Drafting, EventKind, MAX_DRAFT_LEN, Sampling, Settings, VerifyRule};
+use draftscope::protocol::{DraftPick, Drafted, Drafting, EventKind, MAX_DRAFT_LEN, Sampling, Settings, VerifyRule};
 
 use crate::block::text;
 use crate::block_sampling::Bench;
@@ -50,7 +50,7 @@ fn drafts_come_from_the_rows_of_anchor_and_masks_of_one_pass() {
                 let before = decoder.committed().to_vec();
                 let mut drafts = Vec::new();
                 let round = decoder.round(&mut |event| {
-                    if let EventKind::Drafted { token, more, .. } = event {
+                    if let EventKind::Drafted(Drafted { token, more, .. }) = event {
                         drafts.push((token.id, more));
                     }
                     Duration::ZERO
@@ -87,7 +87,7 @@ fn a_text_that_it_has_not_read_is_read_first() {
         decoder.set(&settings(4));
         let (before, mut drafts) = (decoder.committed().to_vec(), Vec::new());
         let round = decoder.round(&mut |event| {
-            if let EventKind::Drafted { token, .. } = event {
+            if let EventKind::Drafted(Drafted { token, .. }) = event {
                 drafts.push(token.id.index());
             }
             Duration::ZERO
@@ -110,7 +110,7 @@ fn a_sampled_draft_has_the_probability_of_its_row_and_answers_follow_the_target(
         let mut decoder = start(target.as_ref(), drafter(model.as_ref()), &settings, &text[..9]);
         let (before, mut drafts) = (decoder.committed().to_vec(), Vec::new());
         let round = decoder.round(&mut |event| {
-            if let EventKind::Drafted { token, q, .. } = event {
+            if let EventKind::Drafted(Drafted { token, q, .. }) = event {
                 drafts.push((token.id, q.unwrap()));
             }
             Duration::ZERO

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use draftscope_http::{HttpError, Secrets};
-use draftscope_protocol::{EventKind, Lane, Piece, StopReason, TokenId};
+use draftscope_protocol::{EventKind, Lane, Piece, Prefilled, StopReason, TokenId};
 
 use super::read::Read;
 use super::server::{Line, Reader, Server, in_words};
@@ -209,7 +209,14 @@ impl Answer {
                     self.tokens = prompt.iter().chain([&token]).map(|piece| piece.id).collect();
                     self.prompt_len = prompt.len();
                     let row = row.unwrap_or_else(unreported);
-                    events.push(EventKind::Prefilled { turn: self.turn, prompt, cached, first: token, row, took_us });
+                    events.push(EventKind::Prefilled(Prefilled {
+                        turn: self.turn,
+                        prompt,
+                        cached,
+                        first: token,
+                        row,
+                        took_us,
+                    }));
                 }
                 Part::Step(step) => {
                     step.tokens.iter().for_each(|piece| server.names().learn(piece));

@@ -8,7 +8,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc::UnboundedSender;
 
 use draftscope_http::Secrets;
-use draftscope_protocol::{Event, EventKind, Header, Lane, Piece, Private};
+use draftscope_protocol::{Event, EventKind, Header, Lane, Piece, Prefilled, Private};
 
 use super::spread::mask_tokens;
 
@@ -60,7 +60,7 @@ fn mask(secrets: &Secrets, kind: &mut EventKind) {
     match kind {
         EventKind::Notice { message } | EventKind::Failed { message } => mask_text(secrets, message),
         EventKind::Started { header } => texts(header).for_each(|text| mask_text(secrets, text)),
-        EventKind::Prefilled { prompt, .. } => mask_tokens(secrets, prompt),
+        EventKind::Prefilled(Prefilled { prompt, .. }) => mask_tokens(secrets, prompt),
         _ => {}
     }
     kind.each_private(&mut |part| match part {

@@ -374,9 +374,8 @@ impl Run<'_> {
             }
         }
         let is_own = lane == Lane::Speculative;
-        let ends_round = is_own && matches!(event, EventKind::Committed { .. });
-        let ends_phase =
-            ends_round || (is_own && matches!(event, EventKind::Drafted { .. } | EventKind::Verified { .. }));
+        let ends_round = is_own && matches!(event, EventKind::Committed(_));
+        let ends_phase = ends_round || (is_own && matches!(event, EventKind::Drafted(_) | EventKind::Verified { .. }));
         self.outbox.send_in(lane, event);
         self.gate.end(|step| ends_round || (ends_phase && step == Step::Phase));
     }

@@ -1,6 +1,9 @@
 //! What an engine's stream amounts to, whatever the engine: the first token, steps, and an end.
 
-use draftscope_protocol::{CountedRound, EventKind, Piece, Prediction, StopReason, TokenId, Verification};
+use draftscope_protocol::{
+    Committed, CountedRound, Drafted, EventKind, Piece, Prediction, RoundStarted, Scored, StopReason, TokenId,
+    Verification,
+};
 
 use super::socket::round::{self, Round};
 
@@ -68,38 +71,26 @@ impl Step {
         }
         let drafted = self.drafted.min(MAX_DRAFTS);
         let accepted = self.accepted.min(drafted);
-        let mut events = vec![EventKind::RoundStarted { round, base_len, draft_len: drafted as u8 }];
+        let mut events = vec![EventKind::RoundStarted(RoundStarted { round, base_len, draft_len: drafted as u8 })];
         events.extend((0..drafted).map(|index| {
             let known = self.tokens.get(index).filter(|_| index < accepted).cloned();
             let token = known.unwrap_or_else(Piece::unknown);
-            EventKind::Drafted {
-                round,
-                index: index as u8,
-                token,
-                q: None,
-                top: unreported(),
-                row: None,
-                more: false,
-                copied: None,
-                forced: false,
-                took_us: 0,
-            }
+            EventKind::Drafted(Drafted { round, index: index as u8, token, top: unreported(), ..Drafted::default() })
         }));
         if !self.rows.is_empty() {
             let rows = self.rows.into_iter().chain(std::iter::repeat_with(unreported)).take(drafted + 1).collect();
-            events.push(EventKind::Scored { round, rows, verify_us: 0, sample_us: 0 });
+            events.push(EventKind::Scored(Scored { round, rows, ..Scored::default() }));
         }
         let next = self.tokens.get(accepted).map_or(TokenId::UNKNOWN, |piece| piece.id);
         let p = |index: usize| self.probs.get(index).copied().flatten();
         let verdict = Verification::counted(drafted, accepted, next, p);
         events.push(EventKind::Verified { round, verdict });
-        events.push(EventKind::Committed {
+        events.push(EventKind::Committed(Committed {
             round,
             tokens: self.tokens,
-            rollback_us: 0,
             clock_us: self.clock_us,
-            device: None,
-        });
+            ..Committed::default()
+        }));
         events
     }
 }

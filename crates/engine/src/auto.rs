@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use crate::speculate::decoder::{Decoder, MeasuredCosts, TIMED_ROWS, TIMING};
 use draftscope_protocol::policy::{Choice, Observation, Policy};
-use draftscope_protocol::{Costs, DraftLenMode, DrafterKind, Drafting, EventKind, Header, Lane, Settings, VerifyRule};
+use draftscope_protocol::{
+    Committed, Costs, DraftLenMode, DrafterKind, Drafting, EventKind, Header, Lane, Scored, Settings, VerifyRule,
+};
 
 use super::control::Control;
 use super::outbox::Outbox;
@@ -182,7 +184,7 @@ impl Auto {
     /// Passes what a round showed on to the policy.
     pub(super) fn on_event(&mut self, lane: Lane, kind: &EventKind) {
         let is_cold = self.is_cold;
-        if let (Lane::Speculative, EventKind::Committed { clock_us, .. }) = (lane, kind) {
+        if let (Lane::Speculative, EventKind::Committed(Committed { clock_us, .. })) = (lane, kind) {
             self.is_cold = false;
             if is_cold || !self.active {
                 self.clock_us = *clock_us;
@@ -192,14 +194,14 @@ impl Auto {
             return;
         };
         match (lane, kind) {
-            (_, EventKind::Scored { .. } | EventKind::Committed { .. }) if is_cold => {}
+            (_, EventKind::Scored(_) | EventKind::Committed(_)) if is_cold => {}
             // a pass costs the same on every lane
-            (_, EventKind::Scored { rows, verify_us, .. }) if lane != Lane::Speculative || !self.active => {
+            (_, EventKind::Scored(Scored { rows, verify_us, .. })) if lane != Lane::Speculative || !self.active => {
                 policy.verified(rows.len(), *verify_us as f64);
             }
             (Lane::Plain | Lane::Rival, _) => {}
             _ if !self.active => {}
-            (_, EventKind::Committed { clock_us, .. }) => {
+            (_, EventKind::Committed(Committed { clock_us, .. })) => {
                 self.observation.round_us = clock_us.saturating_sub(self.clock_us) as f64;
                 self.clock_us = *clock_us;
                 policy.observe(&self.observation);

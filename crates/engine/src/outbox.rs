@@ -10,7 +10,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc::UnboundedSender;
 
 use draftscope_model::text::tokenizer::TextCodec;
-use draftscope_protocol::{Event, EventKind, Lane, Piece, Prediction};
+use draftscope_protocol::{
+    Committed, DraftRefused, DraftStopped, Drafted, Event, EventKind, Lane, Lattice, Piece, Prediction, Prefilled,
+    Probed, Scored,
+};
 
 /// Longest duration of a short round. The events of a longer one are sent phase by phase.
 const SHORT_ROUND: Duration = Duration::from_millis(8);
@@ -77,17 +80,17 @@ impl Outbox {
     /// Whether an event can wait for the next flush: one within a round, if the previous round was short.
     fn may_wait(&mut self, kind: &EventKind, now: Instant) -> bool {
         match kind {
-            EventKind::RoundStarted { .. }
-            | EventKind::Probed { .. }
-            | EventKind::Drafted { .. }
-            | EventKind::DraftStopped { .. }
-            | EventKind::Lattice { .. }
-            | EventKind::Alternatives { .. }
-            | EventKind::Scored { .. }
+            EventKind::RoundStarted(_)
+            | EventKind::Probed(_)
+            | EventKind::Drafted(_)
+            | EventKind::DraftStopped(_)
+            | EventKind::Lattice(_)
+            | EventKind::Alternatives(_)
+            | EventKind::Scored(_)
             | EventKind::Verified { .. } => {
                 self.last_round.is_some_and(|(_, is_short)| is_short) && now - self.flushed_at < SHORT_ROUND
             }
-            EventKind::Committed { .. } => {
+            EventKind::Committed(_) => {
                 let is_short = self.last_round.is_some_and(|(ended, _)| now - ended < SHORT_ROUND);
                 self.last_round = Some((now, is_short));
                 false
@@ -111,30 +114,32 @@ fn spell(kind: &mut EventKind, codec: &TextCodec) {
     let piece = |piece: &mut Piece| *piece = codec.piece(piece.id);
     let row = |row: &mut Prediction| row.top.iter_mut().for_each(|c| c.piece = codec.piece(c.piece.id));
     match kind {
-        EventKind::Prefilled { prompt, first, row: predicted, .. } => {
+        EventKind::Prefilled(Prefilled { prompt, first, row: predicted, .. }) => {
             prompt.iter_mut().for_each(piece);
             piece(first);
             row(predicted);
         }
-        EventKind::Drafted { token, top, .. } => {
+        EventKind::Drafted(Drafted { token, top, .. }) => {
             piece(token);
             row(top);
         }
-        EventKind::Probed { drafts, .. } => {
+        EventKind::Probed(Probed { drafts, .. }) => {
             for draft in drafts {
                 piece(&mut draft.token);
                 row(&mut draft.top);
             }
         }
-        EventKind::DraftStopped { token, .. } | EventKind::DraftRefused { token, .. } => piece(token),
-        EventKind::Lattice { columns, .. } => {
+        EventKind::DraftStopped(DraftStopped { token, .. }) | EventKind::DraftRefused(DraftRefused { token, .. }) => {
+            piece(token);
+        }
+        EventKind::Lattice(Lattice { columns, .. }) => {
             columns
                 .iter_mut()
                 .flat_map(|column| &mut column.candidates)
                 .for_each(|candidate| piece(&mut candidate.token));
         }
-        EventKind::Scored { rows, .. } => rows.iter_mut().for_each(row),
-        EventKind::Committed { tokens, .. } => tokens.iter_mut().for_each(piece),
+        EventKind::Scored(Scored { rows, .. }) => rows.iter_mut().for_each(row),
+        EventKind::Committed(Committed { tokens, .. }) => tokens.iter_mut().for_each(piece),
         _ => {}
     }
 }
@@ -144,14 +149,14 @@ mod tests {
     use tokio::sync::mpsc::unbounded_channel;
 
     use super::*;
-    use draftscope_protocol::StopReason;
+    use draftscope_protocol::{RoundStarted, StopReason};
 
     fn started(round: u32) -> EventKind {
-        EventKind::RoundStarted { round, base_len: 0, draft_len: 0 }
+        EventKind::RoundStarted(RoundStarted { round, ..RoundStarted::default() })
     }
 
     fn committed(round: u32) -> EventKind {
-        EventKind::Committed { round, tokens: Vec::new(), rollback_us: 0, clock_us: 0, device: None }
+        EventKind::Committed(Committed { round, ..Committed::default() })
     }
 
     #[test]

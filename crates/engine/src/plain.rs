@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use crate::speculate::SpecError;
 use crate::speculate::decoder::Decoder;
-use draftscope_protocol::{Baseline, EventKind, Lane, PlainAnswer, Settings, StopReason, TokenId};
+use draftscope_protocol::{Baseline, EventKind, Lane, PlainAnswer, Prefilled, Settings, StopReason, TokenId};
 
-use super::turn::{LaneDecoder, Runner, Turn, as_copy, first_of};
+use super::turn::{LaneDecoder, Runner, Turn, as_copy};
 use super::worker::check_tokens;
 
 impl Turn<'_> {
@@ -27,8 +27,9 @@ impl Turn<'_> {
                 return Ok(());
             }
         };
-        let first = begun.as_ref().map(first_of);
-        self.outbox.send(Lane::Plain, begun.unwrap_or(EventKind::LaneContinued { turn: from.turn }));
+        let first = begun.as_ref().map(|begun| begun.first.id);
+        let kind = begun.map_or(EventKind::LaneContinued { turn: from.turn }, EventKind::Prefilled);
+        self.outbox.send(Lane::Plain, kind);
         let mut lane = Runner::new(Lane::Plain, LaneDecoder::Forked(Box::new(plain)), from.more);
         self.commit(&mut lane, first.as_slice(), u32::MAX);
         let settings = Settings { max_tokens: u32::MAX, baseline: Baseline::Race, ..Settings::default() };
@@ -48,9 +49,9 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// A plain decoder that stands after the newest token of the answer. Where there is none yet, the event that begins
-    /// the answer comes with it.
-    fn plain_at(&mut self, decoder: &Decoder, from: &PlainAnswer) -> Result<(Decoder, Option<EventKind>), SpecError> {
+    /// A plain decoder that stands after the newest token of the answer. Where there is none yet, what begins the
+    /// answer comes with it.
+    fn plain_at(&mut self, decoder: &Decoder, from: &PlainAnswer) -> Result<(Decoder, Option<Prefilled>), SpecError> {
         let tokens: Vec<TokenId> = check_tokens(&from.tokens, decoder.target().spec().info.vocab)?;
         let (control, outbox) = (&mut *self.control, &mut *self.outbox);
         let mut go_on = || !control.is_stopped_now(outbox);
@@ -66,6 +67,6 @@ impl Turn<'_> {
         }
         let mut plain = decoder.fork_plain_under(from.sampling)?;
         let begun = plain.prefill_from(from.turn, (&tokens, from.written as usize), None, &mut go_on)?;
-        Ok((plain, Some(as_copy(&begun))))
+        Ok((plain, Some(as_copy(begun))))
     }
 }

@@ -10,7 +10,9 @@ use std::time::Duration;
 use crate::speculate::SpecError;
 use crate::speculate::decoder::Decoder;
 use draftscope_model::text::tokenizer::TextCodec;
-use draftscope_protocol::{Baseline, DrafterKind, EventKind, Lane, Settings, StopReason, TokenId};
+use draftscope_protocol::{
+    Baseline, Committed, Drafted, DrafterKind, EventKind, Lane, Prefilled, Settings, StopReason, TokenId,
+};
 
 use super::auto::Auto;
 use super::control::Control;
@@ -98,15 +100,15 @@ impl Turn<'_> {
         };
         self.auto.begin_answer();
         let beside = self.beside(decoder, task, &prefilled);
-        let mut firsts = vec![first_of(&prefilled)];
-        self.outbox.send(Lane::Speculative, prefilled);
+        let mut firsts = vec![prefilled.first.id];
+        self.outbox.send(Lane::Speculative, EventKind::Prefilled(prefilled));
         if let Some(drafts) = &task.drafts {
             decoder.propose(drafts.clone());
         }
         let mut lanes = vec![Runner::new(Lane::Speculative, LaneDecoder::Own(decoder), settings.max_tokens)];
         for (lane, decoder, begun) in beside {
-            firsts.push(first_of(&begun));
-            self.outbox.send(lane, begun);
+            firsts.push(begun.first.id);
+            self.outbox.send(lane, EventKind::Prefilled(begun));
             lanes.push(Runner::new(lane, LaneDecoder::Forked(Box::new(decoder)), limit(lane, &settings)));
         }
         for (lane, first) in lanes.iter_mut().zip(firsts) {
@@ -118,15 +120,15 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// The lanes requested beside the speculative one, each with the event that begins its answer. A lane that gets
+    /// The lanes requested beside the speculative one, each with what begins its answer. A lane that gets
     /// no memory for a copy of the cache is left out, with a notice.
-    fn beside(&mut self, decoder: &Decoder, task: &Task, prefilled: &EventKind) -> Vec<(Lane, Decoder, EventKind)> {
+    fn beside(&mut self, decoder: &Decoder, task: &Task, prefilled: &Prefilled) -> Vec<(Lane, Decoder, Prefilled)> {
         let settings = self.control.settings();
         let mut lanes = Vec::new();
         if settings.baseline != Baseline::Off {
             let is_copied = settings.drafter == DrafterKind::Human; // a person may copy what the plain lane writes
             let plain = if is_copied { decoder.fork_independent() } else { decoder.fork_plain() };
-            lanes.push((Lane::Plain, plain.map(|plain| (plain, as_copy(prefilled)))));
+            lanes.push((Lane::Plain, plain.map(|plain| (plain, as_copy(prefilled.clone())))));
         }
         if settings.rival.is_some() {
             lanes.push((Lane::Rival, self.rival(decoder, task, prefilled)));
@@ -146,14 +148,14 @@ impl Turn<'_> {
 
     /// A fork with the rival's settings. If these sample differently, the prompt's last row is computed again to pick
     /// the first token, on no lane's clock.
-    fn rival(&self, decoder: &Decoder, task: &Task, prefilled: &EventKind) -> Result<(Decoder, EventKind), SpecError> {
+    fn rival(&self, decoder: &Decoder, task: &Task, prefilled: &Prefilled) -> Result<(Decoder, Prefilled), SpecError> {
         let run = self.control.settings();
         let settings = run.of_lane(Lane::Rival);
         let mut rival = decoder.fork(&settings)?;
         let begun = if task.anchor.is_none() && settings.sampling != run.sampling {
             rival.prefill_from(self.number, (&task.prompt, task.kept), None, &mut || true)?
         } else {
-            as_copy(prefilled)
+            as_copy(prefilled.clone())
         };
         Ok((rival, begun))
     }
@@ -249,17 +251,17 @@ impl Turn<'_> {
         let (control, outbox) = (&mut *self.control, &mut *self.outbox);
         let committed = lane.decoder.round(&mut |mut kind| {
             let (pause_here, end) = match &mut kind {
-                EventKind::Committed { tokens, .. } => {
+                EventKind::Committed(Committed { tokens, .. }) => {
                     tokens.truncate(kept(codec, tokens.iter().map(|t| t.id), left));
                     (true, true)
                 }
                 // drafts of one pass appear together
-                EventKind::Drafted { more: true, .. }
-                | EventKind::RoundStarted { .. }
-                | EventKind::Lattice { .. }
-                | EventKind::Alternatives { .. }
-                | EventKind::DraftRefused { .. }
-                | EventKind::Masked { .. }
+                EventKind::Drafted(Drafted { more: true, .. })
+                | EventKind::RoundStarted(_)
+                | EventKind::Lattice(_)
+                | EventKind::Alternatives(_)
+                | EventKind::DraftRefused(_)
+                | EventKind::Masked(_)
                 | EventKind::Notice { .. } => (false, false),
                 _ => (true, false),
             };
@@ -363,19 +365,7 @@ fn limit(lane: Lane, settings: &Settings) -> u32 {
     }
 }
 
-pub(super) fn first_of(prefilled: &EventKind) -> TokenId {
-    match prefilled {
-        EventKind::Prefilled { first, .. } => first.id,
-        _ => TokenId::default(),
-    }
-}
-
 /// The beginning of a forked lane: it starts from a copy of the caches, so its prefill takes no time.
-pub(super) fn as_copy(prefilled: &EventKind) -> EventKind {
-    let mut copy = prefilled.clone();
-    if let EventKind::Prefilled { prompt, cached, took_us, .. } = &mut copy {
-        *cached = prompt.len() as u32;
-        *took_us = 0;
-    }
-    copy
+pub(super) fn as_copy(prefilled: Prefilled) -> Prefilled {
+    Prefilled { cached: prefilled.prompt.len() as u32, took_us: 0, ..prefilled }
 }

@@ -1,14 +1,20 @@
 //! The events of a run; each is one line of a trace.
 //!
+//! What an event of a round carries is a struct (`event/`), which a session keeps whole. So a new field of it is written, read
+//! and kept without further code; one that older recordings lack needs a default.
+//!
 //! In a turn a lane has `prompted`, `prefilled`, then per round `round_started`, k × `drafted`, `scored`, `verified`,
 //! `committed`, and at last `finished`. Events of several lanes may interleave.
 
+mod draft;
+mod round;
+
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Branch, Copied, Costs, CountedRound, Header, Lane, LatticeColumn, MaskedRow, NodeWorth, Piece, Prediction,
-    RoundOnDevice, RunSummary, Settings, Verification,
-};
+pub use draft::{Alternatives, DraftRefused, DraftStopped, Drafted, Lattice, Probed, ProbedDraft};
+pub use round::{Committed, Masked, Prefilled, RoundStarted, Scored};
+
+use super::{Branch, Costs, CountedRound, Header, Lane, Prediction, RunSummary, Settings, Verification};
 
 /// One event. Events are ordered by `seq`. [`Event::of_line`] reads one back.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -45,23 +51,6 @@ pub enum StopReason {
     Refused,
     /// An attached engine broke off; the notice before says why.
     BrokenOff,
-}
-
-/// One draft of a probe run: recorded, and not verified.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct ProbedDraft {
-    /// The proposal.
-    pub token: Piece,
-    /// Drafter's probability of it; none when it has no distribution.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schemars(transform = super::schema::probability))]
-    pub q: Option<f32>,
-    /// The distribution that it was drawn from.
-    pub top: Prediction,
-    /// In a tree, the row that would judge it, as in [`EventKind::Drafted`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub row: Option<u8>,
 }
 
 /// Defines [`EventKind`] for writing, with the tag among the fields, and `Kind`, with which `line.rs` reads it: serde
@@ -110,20 +99,7 @@ events! {
             branch: Option<Branch>,
         },
         /// The prompt is in the cache and the first token of the answer is known.
-        Prefilled {
-            /// Number of the turn.
-            turn: u32,
-            /// All tokens of the prompt, template and earlier turns included.
-            prompt: Vec<Piece>,
-            /// How many of them were still in the cache.
-            cached: u32,
-            /// First committed token of the answer, picked from the prompt's last row.
-            first: Piece,
-            /// The distribution that it was picked from.
-            row: Prediction,
-            /// Time of the prefill, target and drafter.
-            took_us: u64,
-        },
+        Prefilled(Prefilled),
         /// A lane beside goes on with its answer to a turn, which had ended as `measured` or `stopped`.
         LaneContinued {
             /// Which turn.
@@ -135,14 +111,7 @@ events! {
             draft_len: u8,
         },
         /// A round begins.
-        RoundStarted {
-            /// 1, 2, 3 …; the speculative lane counts over all turns, the others from 1 in each turn.
-            round: u32,
-            /// Positions in the target's cache.
-            base_len: u32,
-            /// k: most drafts of this round.
-            draft_len: u8,
-        },
+        RoundStarted(RoundStarted),
         /// The costs of passes on this machine: measured before the first answer for which the engine chooses k, or
         /// remembered from an earlier run with the same machine and model.
         CostsKnown {
@@ -165,110 +134,22 @@ events! {
             reason: String,
         },
         /// In a probe run: the drafter's proposals, which are recorded and neither verified nor output.
-        Probed {
-            /// Number of the round.
-            round: u32,
-            /// The chain, up to [`Settings::probe_depth`] tokens.
-            drafts: Vec<ProbedDraft>,
-            /// Time of the chain.
-            took_us: u64,
-        },
+        Probed(Probed),
         /// The draft ended before a token, because the drafter's probability of it was too low.
-        DraftStopped {
-            /// Number of the round.
-            round: u32,
-            /// Index in the draft that the token would have had.
-            index: u8,
-            /// The drafter's best candidate, which is not verified.
-            token: Piece,
-            /// The drafter's probability of it, or the acceptance that DSpark's confidence head predicts.
-            #[cfg_attr(test, schemars(transform = super::schema::probability))]
-            q: f32,
-            /// The limit that q is below: p-min or, if the engine chooses k, that at which this draft would have paid.
-            #[cfg_attr(test, schemars(transform = super::schema::probability))]
-            p_min: f32,
-            /// Time of this draft step.
-            took_us: u64,
-        },
+        DraftStopped(DraftStopped),
         /// The drafter proposed one token.
-        Drafted {
-            /// Number of the round.
-            round: u32,
-            /// 0 to k − 1.
-            index: u8,
-            /// The proposal.
-            token: Piece,
-            /// Drafter's probability of it; none when it has no distribution.
-            #[serde(default, skip_serializing_if = "Option::is_none")]
-            #[cfg_attr(test, schemars(transform = super::schema::probability))]
-            q: Option<f32>,
-            /// The distribution that it was drawn from.
-            top: Prediction,
-            /// In a tree, the row that judges it: 0 continues the anchor, i + 1 draft i. Absent in a chain (`index`).
-            #[serde(default, skip_serializing_if = "Option::is_none")]
-            row: Option<u8>,
-            /// Whether drafts of the same pass follow: a block drafter drafts several at once.
-            #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-            more: bool,
-            /// Where it was copied from; absent for a token that a model, or a person, proposed.
-            #[serde(default, skip_serializing_if = "Option::is_none")]
-            copied: Option<Copied>,
-            /// Whether the grammar forced it: no other token was allowed there, so it cost no pass of a drafter.
-            #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-            forced: bool,
-            /// Time of this draft step; of the first draft of a pass, the pass included.
-            took_us: u64,
-        },
+        Drafted(Drafted),
         /// The candidates of the round's positions, among which the drafter's selector chose the drafts: DFlash 2. Comes
         /// after these drafts.
-        Lattice {
-            /// Number of the round.
-            round: u32,
-            /// One entry per position that the selector chose at.
-            columns: Vec<LatticeColumn>,
-        },
+        Lattice(Lattice),
         /// What the round's alternatives were chosen by: those whose gain was more than a row costs. Comes after them.
-        Alternatives {
-            /// Number of the round.
-            round: u32,
-            /// One entry per alternative.
-            worths: Vec<NodeWorth>,
-        },
+        Alternatives(Alternatives),
         /// The grammar forbids a token that the drafter preferred or would have copied, so the target never sees it.
-        DraftRefused {
-            /// Number of the round.
-            round: u32,
-            /// Index in the draft that the token would have had.
-            index: u8,
-            /// The token.
-            token: Piece,
-            /// Drafter's probability of it before the mask; none when it has no distribution.
-            #[serde(default, skip_serializing_if = "Option::is_none")]
-            #[cfg_attr(test, schemars(transform = super::schema::probability))]
-            q: Option<f32>,
-            /// The rule that refused it: what the grammar expects there.
-            expected: String,
-        },
+        DraftRefused(DraftRefused),
         /// What the grammar did to the rows of the target's pass. Comes before `scored`, whose rows are those after the mask.
-        Masked {
-            /// Number of the round.
-            round: u32,
-            /// One entry per row.
-            rows: Vec<MaskedRow>,
-            /// Time that the grammar took in this round, drafting included.
-            took_us: u64,
-        },
+        Masked(Masked),
         /// The target ran over anchor and drafts.
-        Scored {
-            /// Number of the round.
-            round: u32,
-            /// k + 1 rows: the target's prediction at every position, also after a mismatch.
-            rows: Vec<Prediction>,
-            /// Time of the one target pass.
-            verify_us: u64,
-            /// Time from logits to distributions and candidates.
-            sample_us: u64,
-        },
+        Scored(Scored),
         /// The rule judged the drafts.
         Verified {
             /// Number of the round.
@@ -278,19 +159,7 @@ events! {
             verdict: Verification,
         },
         /// The round's tokens are output, and both caches are rolled back to them.
-        Committed {
-            /// Number of the round.
-            round: u32,
-            /// Accepted drafts, then the bonus or recovered token; cut where the answer ends.
-            tokens: Vec<Piece>,
-            /// Time of the rollback.
-            rollback_us: u64,
-            /// The lane's clock: measured time of its rounds in this turn, this one included.
-            clock_us: u64,
-            /// What the round did on a GPU; absent where the processor computes.
-            #[serde(default, skip_serializing_if = "Option::is_none")]
-            device: Option<RoundOnDevice>,
-        },
+        Committed(Committed),
         /// What an attached engine counted, at an answer's end: before, only accepted drafts were known.
         Recounted {
             /// All rounds of the answer, which keep their tokens and are numbered from its first round on.
@@ -374,7 +243,9 @@ events! {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Departure, Judgement, NextKind, Outcome, TokenId};
+    use super::super::{
+        Copied, Departure, Judgement, LatticeColumn, MaskedRow, NextKind, NodeWorth, Outcome, Piece, TokenId,
+    };
     use super::*;
 
     fn round_trip(event: &Event) -> String {
@@ -416,31 +287,32 @@ mod tests {
             next_in_draft_vocab: Some(false),
             ..Verification::new(Vec::new(), TokenId(7), NextKind::Recovered, Some(0.5))
         };
-        let drafted = EventKind::Drafted {
+        let drafted = EventKind::Drafted(Drafted {
             round: 1,
             index: 2,
             token: Piece::default(),
-            q: None,
             top: Prediction::default(),
             row: Some(0),
             more: true,
             copied: Some(Copied { from: 17, len: 4, chance: Some(0.75) }),
             forced: true,
             took_us: 3,
-        };
-        let refused = EventKind::DraftRefused {
+            ..Drafted::default()
+        });
+        let refused = EventKind::DraftRefused(DraftRefused {
             round: 1,
-            index: 0,
             token: Piece::new(TokenId(9), "Sure"),
             q: Some(0.75),
             expected: "{".into(),
-        };
-        let masked = EventKind::Masked { round: 1, rows: vec![MaskedRow { allowed: 3, removed: 0.5 }], took_us: 120 };
+            ..DraftRefused::default()
+        });
+        let masked =
+            EventKind::Masked(Masked { round: 1, rows: vec![MaskedRow { allowed: 3, removed: 0.5 }], took_us: 120 });
         let asked = EventKind::DraftAsked { draft_len: 3 };
         let column = LatticeColumn::new(0, &[TokenId(9), TokenId(4)], [&[1.0, 0.5], &[0.0, 1.0]], None);
-        let lattice = EventKind::Lattice { round: 1, columns: vec![column] };
+        let lattice = EventKind::Lattice(Lattice { round: 1, columns: vec![column] });
         let worth = NodeWorth { index: 3, gain: 0.25, cost: 0.0625 };
-        let alternatives = EventKind::Alternatives { round: 1, worths: vec![worth] };
+        let alternatives = EventKind::Alternatives(Alternatives { round: 1, worths: vec![worth] });
         for kind in [EventKind::Verified { round: 1, verdict }, drafted, refused, masked, asked, lattice, alternatives]
         {
             round_trip(&Event { seq: 3, at_us: 120, lane: Lane::Speculative, kind });
@@ -455,12 +327,12 @@ mod tests {
             seq: 0,
             at_us: 0,
             lane: Lane::Plain,
-            kind: EventKind::Scored {
+            kind: EventKind::Scored(Scored {
                 round: 1,
                 rows: vec![Prediction { top: top.collect(), tail: 1e-9 }],
                 verify_us: 1,
                 sample_us: 2,
-            },
+            }),
         });
     }
 
@@ -486,15 +358,15 @@ mod tests {
                 exploring: false,
                 reason: "drafts pay".into(),
             },
-            EventKind::Probed { round: 3, drafts: vec![draft], took_us: 7 },
-            EventKind::DraftStopped {
+            EventKind::Probed(Probed { round: 3, drafts: vec![draft], took_us: 7 }),
+            EventKind::DraftStopped(DraftStopped {
                 round: 3,
                 index: 1,
                 token: Piece::new(TokenId(5), "y"),
                 q: 0.125,
                 p_min: 0.25,
                 took_us: 7,
-            },
+            }),
         ];
         for kind in kinds {
             round_trip(&Event { seq: 0, at_us: 0, lane: Lane::Speculative, kind });

@@ -47,7 +47,10 @@ pub use costs::Costs;
 pub use device::{DeviceWork, GpuInfo, KernelTime, RoundOnDevice};
 pub use drafting::{Copied, DraftPick, DrafterKind, Drafting};
 pub use engine::{Ability, CountedRound, DraftCounts, DraftTotals, EngineInfo};
-pub use event::{Event, EventKind, ProbedDraft, StopReason};
+pub use event::{
+    Alternatives, Committed, DraftRefused, DraftStopped, Drafted, Event, EventKind, Lattice, Masked, Prefilled, Probed,
+    ProbedDraft, RoundStarted, Scored, StopReason,
+};
 pub use grammar::{Grammar, GrammarKind, MaskedRow};
 pub use header::{Capabilities, DrafterInfo, Header, Listed, ModelInfo, TRACE_VERSION};
 pub use lane::Lane;

@@ -1,6 +1,9 @@
 //! What of an event reveals the text, for recordings without it.
 
-use super::{EventKind, Piece, Prediction, TokenId};
+use super::{
+    Committed, DraftRefused, DraftStopped, Drafted, EventKind, Lattice, Piece, Prediction, Prefilled, Probed, Scored,
+    TokenId,
+};
 
 /// A part of an event that reveals the text.
 pub enum Private<'a> {
@@ -23,43 +26,43 @@ impl EventKind {
         }
         match self {
             Self::Prompted { text, .. } => each(Private::Typed(text)),
-            Self::Prefilled { prompt, first, row: top, .. } => {
+            Self::Prefilled(Prefilled { prompt, first, row: top, .. }) => {
                 tokens(prompt.iter_mut().chain([first]), each);
                 row(top, each);
             }
-            Self::Drafted { token, top, .. } => {
+            Self::Drafted(Drafted { token, top, .. }) => {
                 tokens([token], each);
                 row(top, each);
             }
-            Self::DraftStopped { token, .. } => tokens([token], each),
-            Self::DraftRefused { token, expected, .. } => {
+            Self::DraftStopped(DraftStopped { token, .. }) => tokens([token], each),
+            Self::DraftRefused(DraftRefused { token, expected, .. }) => {
                 tokens([token], each);
                 each(Private::Typed(expected));
             }
-            Self::Lattice { columns, .. } => {
+            Self::Lattice(Lattice { columns, .. }) => {
                 let candidates = columns.iter_mut().flat_map(|column| &mut column.candidates);
                 tokens(candidates.map(|candidate| &mut candidate.token), each);
             }
             Self::Started { header } => header.grammar.iter_mut().for_each(|g| each(Private::Typed(&mut g.text))),
-            Self::Scored { rows, .. } => rows.iter_mut().for_each(|top| row(top, each)),
+            Self::Scored(Scored { rows, .. }) => rows.iter_mut().for_each(|top| row(top, each)),
             Self::Verified { verdict, .. } => {
                 each(Private::Id(&mut verdict.next));
                 verdict.departures.iter_mut().for_each(|departure| each(Private::Id(&mut departure.instead)));
             }
-            Self::Probed { drafts, .. } => drafts.iter_mut().for_each(|draft| {
+            Self::Probed(Probed { drafts, .. }) => drafts.iter_mut().for_each(|draft| {
                 tokens([&mut draft.token], each);
                 row(&mut draft.top, each);
             }),
-            Self::Committed { tokens: committed, .. } => tokens(committed, each),
+            Self::Committed(Committed { tokens: committed, .. }) => tokens(committed, each),
             Self::RowAsked { row: top, .. } => row(top, each),
             Self::Recounted { .. }
-            | Self::Masked { .. }
+            | Self::Masked(_)
             | Self::Loading { .. }
             | Self::Finished { .. }
-            | Self::RoundStarted { .. }
+            | Self::RoundStarted(_)
             | Self::LaneContinued { .. }
             | Self::DraftAsked { .. }
-            | Self::Alternatives { .. }
+            | Self::Alternatives(_)
             | Self::CostsKnown { .. }
             | Self::DraftLenChosen { .. }
             | Self::SettingsChanged { .. }

@@ -22,7 +22,7 @@ impl TurnEdge {
     pub const fn of(kind: &EventKind) -> Option<Self> {
         match kind {
             EventKind::Prompted { .. } => Some(Self::Begins),
-            EventKind::Prefilled { .. } | EventKind::Committed { .. } | EventKind::Finished { .. } => Some(Self::Lasts),
+            EventKind::Prefilled(_) | EventKind::Committed(_) | EventKind::Finished { .. } => Some(Self::Lasts),
             _ => None,
         }
     }

@@ -260,8 +260,8 @@ fn sentence(costs: &Costs, acceptance: &[f64], best: Option<Worth>, limit: Optio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DraftCell, Round};
-    use draftscope_protocol::{Judgement, NextKind, Outcome, Piece, Prediction, TokenId, Verification};
+    use crate::Round;
+    use draftscope_protocol::{Drafted, Judgement, NextKind, Outcome, Piece, RoundStarted, TokenId, Verification};
 
     fn costs() -> Costs {
         Costs {
@@ -333,25 +333,15 @@ mod tests {
 
     #[test]
     fn positions_count_the_rounds_that_got_there() {
-        let piece = Piece::new(TokenId(1), "a");
-        let cell = DraftCell {
-            piece,
-            q: Some(0.5),
-            top: Prediction::default(),
-            row: None,
-            more: false,
-            copied: None,
-            forced: false,
-            took_us: 1,
-        };
+        let draft = Drafted { token: Piece::new(TokenId(1), "a"), q: Some(0.5), took_us: 1, ..Drafted::default() };
         let round = |draft_len: u8, kept: usize| {
             let outcome = |index| if index < kept { Outcome::Accepted } else { Outcome::Rejected };
             let judgement =
                 |index| Judgement { p: Some(0.5), q: Some(0.5), u: None, limit: None, outcome: outcome(index) };
             let judgements = (0..usize::from(draft_len)).map(judgement).collect();
             Round {
-                draft_len,
-                drafts: vec![cell.clone(); draft_len.into()],
+                started: RoundStarted { draft_len, ..RoundStarted::default() },
+                drafts: vec![draft.clone(); draft_len.into()],
                 verdict: Some(Verification::new(judgements, TokenId(1), NextKind::Bonus, None)),
                 ..Round::default()
             }

@@ -1,8 +1,8 @@
 //! Arbitrary events, for tests that a sequence of them never panics. Another crate's tests compile this file, too.
 
 use draftscope_protocol::{
-    Candidate, Departure, Event, EventKind, Judgement, Lane, NextKind, Outcome, Piece, Prediction, StopReason, TokenId,
-    Verification,
+    Alternatives, Candidate, Committed, Departure, DraftRefused, Drafted, Event, EventKind, Judgement, Lane, Lattice,
+    Masked, NextKind, Outcome, Piece, Prediction, Prefilled, RoundStarted, Scored, StopReason, TokenId, Verification,
 };
 use proptest::prelude::*;
 
@@ -48,21 +48,21 @@ fn kind() -> impl Strategy<Value = EventKind> {
         any::<(u64, u64)>().prop_map(|(done, total)| EventKind::Loading { stage: "x".to_owned(), done, total }),
         Just(EventKind::Started { header: Box::new(header()) }),
         (id.clone(), any::<String>()).prop_map(|(turn, text)| EventKind::Prompted { turn, text, branch: None }),
-        (id.clone(), pieces(), any::<u64>()).prop_map(|(turn, prompt, took_us)| EventKind::Prefilled {
+        (id.clone(), pieces(), any::<u64>()).prop_map(|(turn, prompt, took_us)| EventKind::Prefilled(Prefilled {
             turn,
             first: prompt.first().cloned().unwrap_or_default(),
             prompt,
-            cached: 0,
             row: Prediction::default(),
-            took_us
-        }),
-        (id.clone(), any::<u8>()).prop_map(|(round, draft_len)| EventKind::RoundStarted {
+            took_us,
+            ..Prefilled::default()
+        })),
+        (id.clone(), any::<u8>()).prop_map(|(round, draft_len)| EventKind::RoundStarted(RoundStarted {
             round,
             base_len: u32::MAX,
             draft_len
-        }),
+        })),
         (id.clone(), 0u8..5, pieces(), any::<Option<f32>>(), any::<u64>(), any::<Option<u8>>()).prop_map(
-            |(round, index, pieces, q, took_us, row)| EventKind::Drafted {
+            |(round, index, pieces, q, took_us, row)| EventKind::Drafted(Drafted {
                 round,
                 index,
                 token: pieces.first().cloned().unwrap_or_default(),
@@ -72,41 +72,44 @@ fn kind() -> impl Strategy<Value = EventKind> {
                 more: index % 2 == 1,
                 copied: (index % 3 == 1).then_some(draftscope_protocol::Copied { from: round, len: 2, chance: q }),
                 forced: index % 3 == 2,
-                took_us
-            }
+                took_us,
+                ..Drafted::default()
+            })
         ),
         (id.clone(), pieces(), any::<Option<f32>>(), any::<String>()).prop_map(|(round, pieces, q, expected)| {
             let token = pieces.first().cloned().unwrap_or_default();
-            EventKind::DraftRefused { round, index: 1, token, q, expected }
+            EventKind::DraftRefused(DraftRefused { round, index: 1, token, q, expected })
         }),
         (id.clone(), any::<u8>(), pieces(), any::<f32>()).prop_map(|(round, index, pieces, alone)| {
             let candidate = |token| draftscope_protocol::LatticeCandidate { token, alone, after: alone / 2.0 };
             let candidates = pieces.into_iter().map(candidate).collect();
-            EventKind::Lattice { round, columns: vec![draftscope_protocol::LatticeColumn { index, candidates }] }
+            EventKind::Lattice(Lattice {
+                round,
+                columns: vec![draftscope_protocol::LatticeColumn { index, candidates }],
+            })
         }),
-        (id.clone(), any::<u8>(), any::<f32>()).prop_map(|(round, index, gain)| EventKind::Alternatives {
-            round,
-            worths: vec![draftscope_protocol::NodeWorth { index, gain, cost: gain / 2.0 }; 3],
-        }),
-        (id.clone(), any::<f32>(), any::<u64>()).prop_map(|(round, removed, took_us)| EventKind::Masked {
+        (id.clone(), any::<u8>(), any::<f32>()).prop_map(|(round, index, gain)| EventKind::Alternatives(
+            Alternatives { round, worths: vec![draftscope_protocol::NodeWorth { index, gain, cost: gain / 2.0 }; 3] }
+        )),
+        (id.clone(), any::<f32>(), any::<u64>()).prop_map(|(round, removed, took_us)| EventKind::Masked(Masked {
             round,
             rows: vec![draftscope_protocol::MaskedRow { allowed: round, removed }; 3],
             took_us
-        }),
-        (id.clone(), rows(), any::<u64>()).prop_map(|(round, rows, verify_us)| EventKind::Scored {
+        })),
+        (id.clone(), rows(), any::<u64>()).prop_map(|(round, rows, verify_us)| EventKind::Scored(Scored {
             round,
             rows,
             verify_us,
             sample_us: verify_us
-        }),
+        })),
         (id.clone(), verdict()).prop_map(|(round, verdict)| EventKind::Verified { round, verdict }),
-        (id, pieces(), any::<u64>()).prop_map(|(round, tokens, clock_us)| EventKind::Committed {
+        (id, pieces(), any::<u64>()).prop_map(|(round, tokens, clock_us)| EventKind::Committed(Committed {
             round,
             tokens,
             rollback_us: clock_us,
             clock_us,
-            device: None
-        }),
+            ..Committed::default()
+        })),
         Just(EventKind::Paused),
         Just(EventKind::Resumed),
         any::<String>().prop_map(|message| EventKind::Notice { message }),

@@ -83,19 +83,21 @@ impl Default for ByContext {
 impl ByContext {
     /// Adds a complete round.
     pub(super) fn add(&mut self, round: &Round) {
-        let us = (round.is_timed() && round.verify_us > 0).then(|| u32::try_from(round.verify_us).unwrap_or(u32::MAX));
-        let (tokens, took_us) = (round.committed.len() as u64, round.clock_us.saturating_sub(round.clock_before_us));
+        let us =
+            (round.is_timed() && round.verify_us() > 0).then(|| u32::try_from(round.verify_us()).unwrap_or(u32::MAX));
+        let (tokens, took_us) =
+            (round.committed().len() as u64, round.clock_us().saturating_sub(round.clock_before_us));
         let cell = Cell {
             rounds: 1,
             drafted: round.drafts.len() as u64,
             accepted: round.accepted() as u64,
-            one_row_us: us.filter(|_| round.rows.len() == 1).into_iter().collect(),
-            drafted_us: us.filter(|_| round.rows.len() > 1).into_iter().collect(),
+            one_row_us: us.filter(|_| round.rows().len() == 1).into_iter().collect(),
+            drafted_us: us.filter(|_| round.rows().len() > 1).into_iter().collect(),
             tokens,
             timed: if round.is_timed() { (tokens, took_us) } else { (0, 0) },
             plain: (0, 0),
         };
-        self.add_at(u64::from(round.base_len), &cell);
+        self.add_at(u64::from(round.base_len()), &cell);
     }
 
     fn add_at(&mut self, position: u64, cell: &Cell) {

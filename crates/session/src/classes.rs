@@ -105,11 +105,11 @@ pub fn by_class<'a>(answers: impl Iterator<Item = &'a Answer>) -> Vec<ClassTally
     for answer in answers {
         let mut classifier = Classifier::default();
         let classes: Vec<_> = answer.tokens.iter().map(|token| classifier.push(&token.piece)).collect();
-        for round in answer.rounds.iter().filter(|round| round.is_complete) {
-            let probed = round.probed.first().zip(round.committed.first());
+        for round in answer.rounds.iter().filter(|round| round.is_complete()) {
+            let probed = round.probed.iter().flat_map(|probed| &probed.drafts).next().zip(round.committed().first());
             let probed = probed.map(|(draft, token)| draft.token.id == token.id);
             let drafted = !round.drafts.is_empty();
-            let tested = round.committed.len().min(round.drafts.len());
+            let tested = round.committed().len().min(round.drafts.len());
             let outcomes = probed.into_iter().chain((0..tested).filter(|_| drafted).map(|i| i < round.accepted()));
             for (class, accepted) in classes.iter().skip(round.first_token).zip(outcomes) {
                 if let Some(tally) = tallies.iter_mut().find(|tally| tally.class == *class) {

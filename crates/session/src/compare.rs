@@ -46,7 +46,7 @@ impl Turn {
     #[must_use]
     pub fn race(&self, lanes: &[Lane]) -> Option<Race> {
         let clock = |lane: &Lane| {
-            let own = self.answer(*lane).rounds.iter().rev().find(|r| r.is_complete)?.clock_us;
+            let own = self.answer(*lane).rounds.iter().rev().find(|r| r.is_complete())?.clock_us();
             Some((*lane, own, self.decode_us(*lane)))
         };
         let clocks: Vec<(Lane, u64, u64)> = lanes.iter().map(clock).collect::<Option<_>>()?;
@@ -114,10 +114,10 @@ impl Turn {
 impl Answer {
     /// Tokens written by this time of the lane's clock.
     fn written_by(&self, at_us: u64) -> usize {
-        let rounds = self.rounds.partition_point(|round| round.is_complete && round.clock_us <= at_us);
+        let rounds = self.rounds.partition_point(|round| round.is_complete() && round.clock_us() <= at_us);
         let last = rounds.checked_sub(1).map(|last| &self.rounds[last]);
         let before = self.rounds.first().map_or(self.tokens.len(), |round| round.first_token);
-        last.map_or(before, |round| round.first_token + round.committed.len()).min(self.tokens.len())
+        last.map_or(before, |round| round.first_token + round.committed().len()).min(self.tokens.len())
     }
 }
 
@@ -138,11 +138,11 @@ mod tests {
         let turn = fold(&first_turn().events).turns()[0].clone();
         let lanes = [Lane::Plain, Lane::Speculative];
         let race = turn.race(&lanes).unwrap();
-        let clock = |lane| turn.answer(lane).rounds.last().unwrap().clock_us;
+        let clock = |lane| turn.answer(lane).rounds.last().unwrap().clock_us();
         assert_eq!(race.at_us, clock(Lane::Plain).min(clock(Lane::Speculative)));
         for lane in lanes {
-            let by_then = turn.answer(lane).rounds.iter().filter(|round| round.clock_us <= race.at_us);
-            assert_eq!(race.written[lane.index()], 1 + by_then.map(|r| r.committed.len()).sum::<usize>());
+            let by_then = turn.answer(lane).rounds.iter().filter(|round| round.clock_us() <= race.at_us);
+            assert_eq!(race.written[lane.index()], 1 + by_then.map(|r| r.committed().len()).sum::<usize>());
         }
         assert!(race.written[0] > race.written[1], "{race:?}");
         assert_eq!(turn.race(&[Lane::Speculative, Lane::Rival]), None, "nobody raced");

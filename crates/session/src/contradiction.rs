@@ -117,7 +117,7 @@ fn chance(round: &Round, index: usize) -> Option<f64> {
     let p = f64::from(judgement.p?);
     let row = round.prediction(index);
     let best = row.and_then(|row| row.best());
-    let is_best = best.is_some_and(|best| best.piece.id == round.drafts[index].piece.id);
+    let is_best = best.is_some_and(|best| best.piece.id == round.drafts[index].token.id);
     if round.sampling.is_greedy() {
         let second = row.and_then(|row| row.top.get(1)).map_or(0.0, |second| second.prob);
         let has_margin = best.is_some_and(|best| best.prob - second >= NEAR_TIE);
@@ -134,8 +134,9 @@ fn chance(round: &Round, index: usize) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::DraftCell;
-    use draftscope_protocol::{Candidate, Judgement, NextKind, Piece, Prediction, Sampling, TokenId, Verification};
+    use draftscope_protocol::{
+        Candidate, Drafted, Judgement, NextKind, Piece, Prediction, Sampling, Scored, TokenId, Verification,
+    };
 
     /// A generator of uniform draws: splitmix64.
     struct Draws(u64);
@@ -165,21 +166,13 @@ mod tests {
             let piece = Piece::new(TokenId(1), "a");
             let candidate = Candidate { piece: piece.clone(), prob: p as f32 };
             let row = Prediction { top: vec![candidate], tail: 1.0 - p as f32 };
-            drafts.push(DraftCell {
-                piece,
-                q: Some(q as f32),
-                top: row.clone(),
-                row: None,
-                more: false,
-                copied: None,
-                forced: false,
-                took_us: 1,
-            });
+            drafts.push(Drafted { token: piece, q: Some(q as f32), top: row.clone(), ..Drafted::default() });
             rows.push(row);
             judgements.push(Judgement { p: Some(p as f32), q: Some(q as f32), u: None, limit: None, outcome });
         }
+        let scored = Some(Scored { rows, ..Scored::default() });
         let verdict = Verification::new(judgements, TokenId(2), NextKind::Recovered, None);
-        Round { rule: VerifyRule::Rejection, sampling, drafts, rows, verdict: Some(verdict), ..Round::default() }
+        Round { rule: VerifyRule::Rejection, sampling, drafts, scored, verdict: Some(verdict), ..Round::default() }
     }
 
     const HOT: Sampling = Sampling { temperature: 0.8, top_k: 0, top_p: 1.0, min_p: 0.0, seed: 0 };
@@ -229,7 +222,7 @@ mod tests {
         let mut evidence = Evidence::default();
         for _ in 0..1000 {
             let mut tied = round(&mut Draws(3), greedy, |_, _| 1.0);
-            for row in &mut tied.rows {
+            for row in tied.rows_mut() {
                 let other = Candidate { piece: Piece::new(TokenId(9), "b"), prob: row.top[0].prob - 0.01 };
                 row.top.push(other);
             }

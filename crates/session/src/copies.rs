@@ -47,7 +47,7 @@ impl Copies {
 mod tests {
     use super::super::fixture::Script;
     use crate::fixture::fold;
-    use draftscope_protocol::{Copied, EventKind, Lane};
+    use draftscope_protocol::{Copied, Drafted, EventKind, Lane};
 
     #[test]
     fn copies_are_counted_beside_all_drafts() {
@@ -55,7 +55,7 @@ mod tests {
         script.round(&[(" a", 0.6), (" b", 0.5)], &[(" a", 0.9), (" b", 0.8), (" c", 0.7)]);
         script.round(&[(" a", 0.6), (" b", 0.5)], &[(" a", 0.9), (" x", 0.8), (" c", 0.7)]);
         for event in &mut script.events {
-            if let EventKind::Drafted { index: 1, copied, .. } = &mut event.kind {
+            if let EventKind::Drafted(Drafted { index: 1, copied, .. }) = &mut event.kind {
                 *copied = Some(Copied { from: 3, len: 2, chance: Some(0.5) });
             }
         }

@@ -169,8 +169,8 @@ fn row_of(answer: &Answer, index: usize) -> Option<&Prediction> {
     if token.round == 0 {
         return Some(&answer.first_row);
     }
-    let place = answer.rounds.partition_point(|round| round.round < token.round);
-    let round = answer.rounds.get(place).filter(|round| round.round == token.round)?;
+    let place = answer.rounds.partition_point(|round| round.number() < token.round);
+    let round = answer.rounds.get(place).filter(|round| round.number() == token.round)?;
     let own = index.checked_sub(round.first_token)?;
     round.prediction(round.path().nth(own).or_else(|| round.next_index())?)
 }
@@ -180,7 +180,7 @@ mod tests {
     use super::super::fixture::{Script, first_turn, piece};
     use super::*;
     use crate::fixture::fold;
-    use draftscope_protocol::EventKind;
+    use draftscope_protocol::{Committed, EventKind, Prefilled, Scored};
 
     #[test]
     fn a_run_is_the_same_as_itself() {
@@ -194,7 +194,7 @@ mod tests {
     fn the_first_difference_shows_both_rows() {
         let mut b: Script = first_turn();
         for event in &mut b.events {
-            if let EventKind::Committed { round: 3, tokens, .. } = &mut event.kind {
+            if let EventKind::Committed(Committed { round: 3, tokens, .. }) = &mut event.kind {
                 tokens[0] = piece(" an");
             }
         }
@@ -217,8 +217,8 @@ mod tests {
             let mut b = first_turn();
             for event in &mut b.events {
                 match &mut event.kind {
-                    EventKind::Committed { round: 3, tokens, .. } => tokens[0] = piece(" an"),
-                    EventKind::Scored { round: 3, rows, .. } => {
+                    EventKind::Committed(Committed { round: 3, tokens, .. }) => tokens[0] = piece(" an"),
+                    EventKind::Scored(Scored { round: 3, rows, .. }) => {
                         rows.iter_mut().for_each(|row| row.top[1].prob = row.top[0].prob - 0.01);
                     }
                     _ => {}
@@ -239,7 +239,7 @@ mod tests {
             }
         }));
         assert!(!part(&|kind| {
-            if let EventKind::Prefilled { prompt, .. } = kind {
+            if let EventKind::Prefilled(Prefilled { prompt, .. }) = kind {
                 prompt.push(piece("!"));
             }
         }));

@@ -3,24 +3,28 @@
 use draftscope_protocol::{EventKind, LatticeColumn, MOST_CANDIDATES, NodeWorth};
 
 use super::Round;
-use super::draft_cell::Refused;
+use super::round::keep_first;
 
 impl Round {
     /// Takes what a selector chose among, and what the grammar refused or masked; at most `most` of each.
     pub(super) fn note_choice(&mut self, kind: &EventKind, most: usize) {
         match kind {
-            EventKind::DraftRefused { index, token, q, expected, .. } if self.refused.len() < most => {
-                let (index, piece, q, expected) = (usize::from(*index), token.clone(), *q, expected.clone());
-                self.refused.push(Refused { index, piece, q, expected });
+            EventKind::DraftRefused(refused) if self.refused.len() < most => self.refused.push(refused.clone()),
+            EventKind::Lattice(lattice) => {
+                let mut lattice = lattice.clone();
+                keep_first(&mut lattice.columns, most);
+                lattice.columns.iter_mut().for_each(|column| keep_first(&mut column.candidates, MOST_CANDIDATES));
+                self.lattice = Some(lattice);
             }
-            EventKind::Lattice { columns, .. } => {
-                self.lattice = columns.iter().take(most).cloned().collect();
-                self.lattice.iter_mut().for_each(|column| column.candidates.truncate(MOST_CANDIDATES));
+            EventKind::Alternatives(alternatives) => {
+                let mut alternatives = alternatives.clone();
+                keep_first(&mut alternatives.worths, most);
+                self.alternatives = Some(alternatives);
             }
-            EventKind::Alternatives { worths, .. } => self.worths = worths.iter().take(most).copied().collect(),
-            EventKind::Masked { rows, took_us, .. } => {
-                self.masked = rows.iter().take(most).copied().collect();
-                self.mask_us = *took_us;
+            EventKind::Masked(masked) => {
+                let mut masked = masked.clone();
+                keep_first(&mut masked.rows, most);
+                self.masked = Some(masked);
             }
             _ => {}
         }
@@ -29,12 +33,12 @@ impl Round {
     /// What a draft promised and cost, if it is an alternative.
     #[must_use]
     pub fn worth(&self, index: usize) -> Option<&NodeWorth> {
-        self.worths.iter().find(|worth| usize::from(worth.index) == index)
+        self.alternatives.iter().flat_map(|known| &known.worths).find(|worth| usize::from(worth.index) == index)
     }
 
     /// The candidates of a position.
     #[must_use]
     pub fn candidates(&self, index: usize) -> Option<&LatticeColumn> {
-        self.lattice.iter().find(|column| usize::from(column.index) == index)
+        self.lattice.iter().flat_map(|known| &known.columns).find(|column| usize::from(column.index) == index)
     }
 }

@@ -13,8 +13,8 @@ impl DraftVocab {
     /// Adds a complete round. Its accepted drafts are in the drafter's vocabulary; its last token may have been cut off.
     pub(super) fn add(&mut self, round: &Round) {
         if round.verdict.as_ref().is_some_and(|verdict| verdict.next_in_draft_vocab.is_some()) {
-            let lacks = round.next_is_undraftable() && round.committed.len() > round.accepted();
-            self.written += round.committed.len() as u64;
+            let lacks = round.next_is_undraftable() && round.committed().len() > round.accepted();
+            self.written += round.committed().len() as u64;
             self.lacking += u64::from(lacks);
         }
     }

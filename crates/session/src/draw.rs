@@ -14,7 +14,7 @@ pub fn draw_for(round: &Round, index: usize) -> Option<f32> {
         return None;
     }
     let draws = SeededDraws::new(round.sampling.seed);
-    let start = round.base_len as usize + 1;
+    let start = round.base_len() as usize + 1;
     let ctx = RoundCtx {
         position: start,
         draft_len: round.drafts.len(),

@@ -127,7 +127,7 @@ impl Driver {
                     return Outcome::Failed(notice.unwrap_or("the prompt was refused").to_owned());
                 }
                 EventKind::Finished { .. } => open.retain(|lane| *lane != event.lane),
-                EventKind::Prefilled { .. } if event.lane == Lane::Speculative => {
+                EventKind::Prefilled(_) if event.lane == Lane::Speculative => {
                     open.extend(beside(self.session.settings()));
                 }
                 _ => {}

@@ -10,14 +10,14 @@ use draftscope_protocol::statistics::{Interval, mean_ratio, median};
 pub(super) type Class = (usize, bool);
 
 pub(super) fn class(timed: &Timed) -> Class {
-    (timed.round.rows.len().max(timed.round.drafts.len() + 1), timed.round.stopped.is_some())
+    (timed.round.rows().len().max(timed.round.drafts.len() + 1), timed.round.stopped.is_some())
 }
 
 /// The same as [`between`] where nothing was decoded beside: rounds with drafts against those without, then both together. Of n tokens
 /// in rounds with drafts, `s` times as fast, and m in rounds without: (n + m) ÷ (n ÷ s + m).
 pub(super) fn over_undrafted(own: Vec<Timed>) -> Option<Speedup> {
     let (plain, drafted): (Vec<Timed>, Vec<Timed>) = own.into_iter().partition(|timed| timed.round.drafts.is_empty());
-    let tokens = |all: &[Timed]| all.iter().map(|timed| timed.round.committed.len()).sum::<usize>() as f64;
+    let tokens = |all: &[Timed]| all.iter().map(|timed| timed.round.committed().len()).sum::<usize>() as f64;
     let (n, m) = (tokens(&drafted), tokens(&plain));
     let found = between(&drafted, &plain)?;
     let whole = |s: f64| (n + m) / (n / s + m);
@@ -41,7 +41,7 @@ pub(super) fn between(own: &[Timed], beside: &[Timed]) -> Option<Speedup> {
         took / stretch.rounds.iter().map(cost).sum::<f64>() / stretch.unit(|timed| expected.us(timed))
     };
     let over_expected = mean_ratio(&local.stretches.iter().map(ratio).collect::<Vec<_>>())?;
-    let tokens = |all: &[Timed]| all.iter().map(|timed| timed.round.committed.len()).sum::<usize>() as f64;
+    let tokens = |all: &[Timed]| all.iter().map(|timed| timed.round.committed().len()).sum::<usize>() as f64;
     let own_speed = tokens(own) / own.iter().map(cost).sum::<f64>();
     let beside_speed = tokens(beside) / beside.iter().map(|timed| expected.us(timed)).sum::<f64>();
     let at_expected = own_speed / beside_speed;

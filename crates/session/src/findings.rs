@@ -32,7 +32,7 @@ pub fn explain(round: &Round, index: usize) -> Option<Finding> {
         None => next_text(round, index)?,
     };
     if let Some(stopped) = round.stopped.as_ref().filter(|_| index == round.drafts.len()) {
-        let (name, q, p_min) = (quoted(&stopped.piece), stopped.q, stopped.p_min);
+        let (name, q, p_min) = (quoted(&stopped.token), stopped.q, stopped.p_min);
         text.push_str(&format!("; the drafter's {name} (q {q:.2}, below the {p_min:.2} asked of it) was left out"));
     }
     if round.next_is_undraftable() && round.next_index() == Some(index) {
@@ -54,9 +54,9 @@ fn margin(row: &Prediction) -> Option<f32> {
 
 fn draft_text(round: &Round, index: usize) -> Option<String> {
     let draft = round.drafts.get(index)?;
-    let name = match draft.piece.id.is_unknown() {
+    let name = match draft.token.id.is_unknown() {
         true => format!("draft {} (id not reported)", index + 1),
-        false => quoted(&draft.piece),
+        false => quoted(&draft.token),
     };
     let Some(judgement) = round.judgement(index) else {
         let sure = draft.q.map_or(String::new(), |q| format!(" with q {q:.2}"));
@@ -163,7 +163,7 @@ fn departed(round: &Round, index: usize, name: &str, p: f32) -> String {
 /// The alternative draft that was accepted instead of this one.
 fn instead(round: &Round, index: usize) -> Option<String> {
     let beside = round.path().find(|other| round.row_of(*other) == round.row_of(index))?;
-    Some(quoted(&round.drafts.get(beside)?.piece))
+    Some(quoted(&round.drafts.get(beside)?.token))
 }
 
 fn rejected(round: &Round, index: usize, name: &str, judgement: &Judgement) -> String {
@@ -254,7 +254,7 @@ fn next_text(round: &Round, index: usize) -> Option<String> {
     let prob = prob_of(round, index, &next).map_or(String::new(), |p| format!(" {p:.2}"));
     let name = quoted(&next);
     Some(match drafts {
-        0 if round.round == 0 => {
+        0 if round.number() == 0 => {
             format!("the prompt's last row gives the first token: the target's own {name}{prob}, not a draft")
         }
         0 if round.drafts_unknown => {

@@ -4,9 +4,10 @@
 
 use crate::Session;
 use draftscope_protocol::{
-    Baseline, Candidate, Capabilities, Counters, Departure, DrafterInfo, DrafterKind, Event, EventKind, Header,
-    Judgement, Lane, ModelInfo, NextKind, NodeWorth, Outcome, Piece, Prediction, RoundOnDevice, ServerSample, Settings,
-    SlotState, StopReason, TRACE_VERSION, TokenId, Verification,
+    Alternatives, Baseline, Candidate, Capabilities, Committed, Counters, Departure, Drafted, DrafterInfo, DrafterKind,
+    Event, EventKind, Header, Judgement, Lane, ModelInfo, NextKind, NodeWorth, Outcome, Piece, Prediction, Prefilled,
+    RoundOnDevice, RoundStarted, Scored, ServerSample, Settings, SlotState, StopReason, TRACE_VERSION, TokenId,
+    Verification,
 };
 
 /// A header as the default model gives it.
@@ -119,17 +120,15 @@ impl Script {
         self.clocks = [0, 0];
         self.push(Lane::Speculative, EventKind::Prompted { turn: self.turn, text: text.to_owned(), branch: None });
         for lane in [Lane::Speculative, Lane::Plain] {
-            self.push(
-                lane,
-                EventKind::Prefilled {
-                    turn: self.turn,
-                    prompt: text.split_inclusive(' ').map(piece).collect(),
-                    cached: 0,
-                    first: piece(first),
-                    row: row((first, 0.9), "It"),
-                    took_us: 61_000,
-                },
-            );
+            let prefilled = Prefilled {
+                turn: self.turn,
+                prompt: text.split_inclusive(' ').map(piece).collect(),
+                first: piece(first),
+                row: row((first, 0.9), "It"),
+                took_us: 61_000,
+                ..Prefilled::default()
+            };
+            self.push(lane, EventKind::Prefilled(prefilled));
         }
     }
 
@@ -143,26 +142,20 @@ impl Script {
     pub fn round_start(&mut self, drafts: &[(&str, f32)]) {
         self.rounds[0] += 1;
         let round = self.rounds[0];
-        self.push(
-            Lane::Speculative,
-            EventKind::RoundStarted { round, base_len: 40 + round * 2, draft_len: drafts.len() as u8 },
-        );
+        let started = RoundStarted { round, base_len: 40 + round * 2, draft_len: drafts.len() as u8 };
+        self.push(Lane::Speculative, EventKind::RoundStarted(started));
         for (index, (text, q)) in drafts.iter().enumerate() {
-            self.push(
-                Lane::Speculative,
-                EventKind::Drafted {
-                    round,
-                    index: index as u8,
-                    token: piece(text),
-                    q: Some(*q),
-                    top: row((text, *q), "…"),
-                    row: None,
-                    more: self.in_blocks && index + 1 < drafts.len(),
-                    copied: None,
-                    forced: false,
-                    took_us: if self.in_blocks && index > 0 { 10 } else { 900 },
-                },
-            );
+            let draft = Drafted {
+                round,
+                index: index as u8,
+                token: piece(text),
+                q: Some(*q),
+                top: row((text, *q), "…"),
+                more: self.in_blocks && index + 1 < drafts.len(),
+                took_us: if self.in_blocks && index > 0 { 10 } else { 900 },
+                ..Drafted::default()
+            };
+            self.push(Lane::Speculative, EventKind::Drafted(draft));
         }
     }
 
@@ -193,12 +186,11 @@ impl Script {
         let mut tokens: Vec<_> = drafts[..accepted].iter().map(|draft| piece(draft.0)).collect();
         tokens.push(next);
         self.clocks[0] += 900 * drafts.len() as u64 + 13_500 + 700;
-        self.push(Lane::Speculative, EventKind::Scored { round, rows, verify_us: 13_500, sample_us: 400 });
+        self.push(Lane::Speculative, EventKind::Scored(Scored { round, rows, verify_us: 13_500, sample_us: 400 }));
         self.push(Lane::Speculative, EventKind::Verified { round, verdict });
-        self.push(
-            Lane::Speculative,
-            EventKind::Committed { round, tokens, rollback_us: 20, clock_us: self.clocks[0], device: self.on_device },
-        );
+        let (clock_us, device) = (self.clocks[0], self.on_device);
+        let commit = Committed { round, tokens, rollback_us: 20, clock_us, device };
+        self.push(Lane::Speculative, EventKind::Committed(commit));
     }
 
     /// One round without drafts in the plain lane.
@@ -208,16 +200,20 @@ impl Script {
         self.clocks[1] += 11_200;
         let verdict = Verification::new(Vec::new(), piece(text).id, NextKind::Bonus, None);
         let kinds = [
-            EventKind::RoundStarted { round, base_len: 40 + round, draft_len: 0 },
-            EventKind::Scored { round, rows: vec![row((text, 0.8), " not")], verify_us: 10_800, sample_us: 300 },
+            EventKind::RoundStarted(RoundStarted { round, base_len: 40 + round, ..RoundStarted::default() }),
+            EventKind::Scored(Scored {
+                round,
+                rows: vec![row((text, 0.8), " not")],
+                verify_us: 10_800,
+                sample_us: 300,
+            }),
             EventKind::Verified { round, verdict },
-            EventKind::Committed {
+            EventKind::Committed(Committed {
                 round,
                 tokens: vec![piece(text)],
-                rollback_us: 0,
                 clock_us: self.clocks[1],
-                device: None,
-            },
+                ..Committed::default()
+            }),
         ];
         for kind in kinds {
             self.push(Lane::Plain, kind);
@@ -358,28 +354,26 @@ pub fn fold(events: &[Event]) -> Session {
 pub fn tree_round(script: &mut Script) {
     let round = 1;
     let drafts = [(" a", 0), (" the", 0), (" sky", 2), (" sea", 2)];
-    script.push(Lane::Speculative, EventKind::RoundStarted { round, base_len: 4, draft_len: 2 });
+    script.push(Lane::Speculative, EventKind::RoundStarted(RoundStarted { round, base_len: 4, draft_len: 2 }));
     for (index, (text, row)) in (0..).zip(drafts) {
         let (token, top) = (piece(text), Prediction::default());
-        let kind = EventKind::Drafted {
+        let kind = EventKind::Drafted(Drafted {
             round,
             index,
             token,
             q: Some(0.4),
             top,
             row: Some(row),
-            more: false,
-            copied: None,
-            forced: false,
             took_us: 5,
-        };
+            ..Drafted::default()
+        });
         script.push(Lane::Speculative, kind);
     }
     let worths = vec![NodeWorth { index: 3, gain: 0.21, cost: 0.07 }];
-    script.push(Lane::Speculative, EventKind::Alternatives { round, worths });
+    script.push(Lane::Speculative, EventKind::Alternatives(Alternatives { round, worths }));
     let row = |best: &str| Prediction { top: vec![Candidate { piece: piece(best), prob: 0.6 }], tail: 0.4 };
     let rows = [" the", " b", " moon", " x", " is"].map(row).into();
-    script.push(Lane::Speculative, EventKind::Scored { round, rows, verify_us: 9, sample_us: 1 });
+    script.push(Lane::Speculative, EventKind::Scored(Scored { round, rows, verify_us: 9, sample_us: 1 }));
     let outcomes = [Outcome::Rejected, Outcome::Accepted, Outcome::Rejected, Outcome::Accepted];
     let judgement = |outcome| Judgement { p: Some(0.2), q: Some(0.4), u: None, limit: None, outcome };
     let verdict = Verification {
@@ -389,7 +383,10 @@ pub fn tree_round(script: &mut Script) {
     };
     script.push(Lane::Speculative, EventKind::Verified { round, verdict });
     let tokens = [" the", " sea", " is"].map(piece).into();
-    script.push(Lane::Speculative, EventKind::Committed { round, tokens, rollback_us: 1, clock_us: 40, device: None });
+    script.push(
+        Lane::Speculative,
+        EventKind::Committed(Committed { round, tokens, rollback_us: 1, clock_us: 40, ..Committed::default() }),
+    );
 }
 
 #[cfg(test)]

@@ -17,7 +17,6 @@ mod contradiction;
 mod copies;
 mod diff;
 mod disturbance;
-mod draft_cell;
 mod draft_choice;
 mod draft_vocab;
 mod draw;
@@ -43,6 +42,7 @@ mod plain_answer;
 mod position;
 pub mod probe;
 mod recount;
+mod reported;
 mod round;
 pub mod round_at;
 pub mod sent_prompt;
@@ -81,7 +81,6 @@ pub use compare::{Agreement, Divergence, Race};
 pub use contradiction::Evidence;
 pub use copies::Copies;
 pub use diff::{Diff, FirstDifference, Side, TurnDiff};
-pub use draft_cell::{DraftCell, Refused};
 pub use draftscope_protocol::statistics::Interval;
 pub use draw::draw_for;
 pub use fate::{Fate, Provenance};
@@ -241,12 +240,12 @@ impl Session {
                 self.lanes[lane.index()] =
                     LaneState { phase: Phase::Prefilling, turn: Some(index), ..self.lanes[lane.index()] };
             }
-            EventKind::Prefilled { turn, prompt, .. } => {
-                let Some(index) = self.turn_index(*turn) else { return };
-                self.keep_sent(lane, prompt);
+            EventKind::Prefilled(prefilled) => {
+                let Some(index) = self.turn_index(prefilled.turn) else { return };
+                self.keep_sent(lane, &prefilled.prompt);
                 self.settled.unsettle(index);
                 let kept = self.turns[index].branch.map_or(0, |branch| branch.kept as usize);
-                let mut answer = Answer::prefilled(kind, kept, &self.settings.of_lane(lane));
+                let mut answer = Answer::prefilled(prefilled, kept, &self.settings.of_lane(lane));
                 if lane == Lane::Speculative && self.engine().is_some_and(|engine| !engine.draft_counts.is_live()) {
                     answer.leave_uncounted();
                 }
@@ -290,7 +289,7 @@ impl Session {
         if is_cold {
             answer.note_wait(); // the round that begins
         }
-        if phase.is_some() && matches!(kind, EventKind::RoundStarted { .. }) {
+        if phase.is_some() && matches!(kind, EventKind::RoundStarted(_)) {
             self.release_old_rounds(lane);
         }
         if let Some(phase) = phase {

@@ -39,7 +39,7 @@ impl PassId {
     /// The place of a round.
     #[must_use]
     pub const fn of(round: &Round) -> Self {
-        Self { turn: round.turn, round: round.round }
+        Self { turn: round.turn, round: round.number() }
     }
 
     /// As an event names it: the round, or the turn if it is a prompt's pass.
@@ -85,7 +85,7 @@ impl Session {
             (None | Some(0), Some(turn)) => Some(PassId { turn, round: 0 }),
             (Some(0), None) => newest, // older writers counted it so and named no turn
             (Some(number), _) => {
-                let turn = rounds.find(|round| round.round <= number).map(|round| round.turn);
+                let turn = rounds.find(|round| round.number() <= number).map(|round| round.turn);
                 turn.or(newest.map(|place| place.turn)).map(|turn| PassId { turn, round: number })
             }
             (None, None) => rounds.next().map(|round| PassId::of(round)),

@@ -1,7 +1,8 @@
 //! Moments of a run: where stepping stops, and how much memory the events between two of them take.
 
 use draftscope_protocol::{
-    Candidate, Event, EventKind, Judgement, Lane, LatticeCandidate, LatticeColumn, Piece, Prediction, ProbedDraft,
+    Alternatives, Candidate, Committed, DraftRefused, Drafted, Event, EventKind, Judgement, Lane, Lattice,
+    LatticeCandidate, LatticeColumn, Piece, Prediction, Prefilled, Probed, ProbedDraft, Scored,
 };
 
 /// How far a key steps.
@@ -21,11 +22,11 @@ impl Stop {
             return false;
         }
         match event.kind {
-            EventKind::Prefilled { .. } | EventKind::Committed { .. } => true,
-            EventKind::Probed { .. }
-            | EventKind::Drafted { more: false, .. }
-            | EventKind::DraftStopped { .. }
-            | EventKind::Scored { .. }
+            EventKind::Prefilled(_) | EventKind::Committed(_) => true,
+            EventKind::Probed(_)
+            | EventKind::Drafted(Drafted { more: false, .. })
+            | EventKind::DraftStopped(_)
+            | EventKind::Scored(_)
             | EventKind::Verified { .. } => self == Self::Phase,
             _ => false,
         }
@@ -45,8 +46,8 @@ pub struct Moment {
 pub(super) fn tokens_of(event: &Event) -> usize {
     match &event.kind {
         _ if event.lane != Lane::Speculative => 0,
-        EventKind::Prefilled { .. } => 1,
-        EventKind::Committed { tokens, .. } => tokens.len(),
+        EventKind::Prefilled(_) => 1,
+        EventKind::Committed(Committed { tokens, .. }) => tokens.len(),
         _ => 0,
     }
 }
@@ -58,17 +59,17 @@ pub(super) fn bytes(event: &Event) -> usize {
         EventKind::Prompted { text, .. } | EventKind::Noted { text, .. } => text.len(),
         EventKind::Notice { message } | EventKind::Failed { message } => message.len(),
         EventKind::Bookmarked { label, .. } => label.len(),
-        EventKind::Prefilled { prompt, row, .. } => pieces(prompt) + prediction(row),
-        EventKind::Drafted { top, .. } => prediction(top),
-        EventKind::DraftRefused { expected, .. } => expected.len(),
-        EventKind::Alternatives { worths, .. } => size_of_val(&worths[..]),
-        EventKind::Lattice { columns, .. } => columns.iter().map(column).sum(),
-        EventKind::Probed { drafts, .. } => {
+        EventKind::Prefilled(Prefilled { prompt, row, .. }) => pieces(prompt) + prediction(row),
+        EventKind::Drafted(Drafted { top, .. }) => prediction(top),
+        EventKind::DraftRefused(DraftRefused { expected, .. }) => expected.len(),
+        EventKind::Alternatives(Alternatives { worths, .. }) => size_of_val(&worths[..]),
+        EventKind::Lattice(Lattice { columns, .. }) => columns.iter().map(column).sum(),
+        EventKind::Probed(Probed { drafts, .. }) => {
             drafts.iter().map(|draft| size_of::<ProbedDraft>() + prediction(&draft.top)).sum()
         }
-        EventKind::Scored { rows, .. } => rows.iter().map(prediction).sum(),
+        EventKind::Scored(Scored { rows, .. }) => rows.iter().map(prediction).sum(),
         EventKind::Verified { verdict, .. } => verdict.judgements.len() * size_of::<Judgement>(),
-        EventKind::Committed { tokens, .. } => pieces(tokens),
+        EventKind::Committed(Committed { tokens, .. }) => pieces(tokens),
         _ => 0,
     };
     size_of::<Event>() + own

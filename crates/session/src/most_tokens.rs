@@ -7,7 +7,7 @@ impl Round {
     #[must_use]
     pub fn longest_chain(&self) -> u64 {
         let drafted = (0..self.drafts.len()).map(|index| self.depth(index) as u64 + 1).max();
-        drafted.unwrap_or(0).max(self.draft_len.into())
+        drafted.unwrap_or(0).max(self.draft_len().into())
     }
 
     /// Tokens that it can commit: its longest chain, and one of the target.

@@ -9,7 +9,8 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
 use draftscope_protocol::{
-    Baseline, Event, EventKind, Lane, PROBE_WEIGHT, Piece, Prediction, Settings, StopReason, TokenId,
+    Baseline, Committed, Drafted, Event, EventKind, Lane, PROBE_WEIGHT, Piece, Prediction, Prefilled, RoundStarted,
+    Scored, Settings, StopReason, TokenId,
 };
 
 use super::Session;
@@ -125,7 +126,7 @@ impl Writer<'_> {
         self.say(Lane::Speculative, EventKind::Prompted { turn, text: String::new(), branch: None });
         for lane in [Lane::Speculative, Lane::Plain] {
             let (first, row) = (Piece::new(TokenId(1), "a"), Prediction::default());
-            self.say(lane, EventKind::Prefilled { turn, prompt: Vec::new(), cached: 0, first, row, took_us: 1 });
+            self.say(lane, EventKind::Prefilled(Prefilled { turn, first, row, took_us: 1, ..Prefilled::default() }));
         }
     }
 
@@ -136,30 +137,16 @@ impl Writer<'_> {
         self.tokens[at] += tokens;
         let (round, clock_us, piece) = (self.rounds[at], self.clocks[at], Piece::new(TokenId(1), "a"));
         let share = us as f64 / (verify + draft + rest);
-        self.say(lane, EventKind::RoundStarted { round, base_len: round, draft_len: drafts });
+        self.say(lane, EventKind::RoundStarted(RoundStarted { round, base_len: round, draft_len: drafts }));
         for index in 0..drafts {
             let took_us = (draft * share / f64::from(drafts)).round() as u64;
             let (token, top) = (piece.clone(), Prediction::default());
-            self.say(
-                lane,
-                EventKind::Drafted {
-                    round,
-                    index,
-                    token,
-                    q: None,
-                    top,
-                    row: None,
-                    more: false,
-                    copied: None,
-                    forced: false,
-                    took_us,
-                },
-            );
+            self.say(lane, EventKind::Drafted(Drafted { round, index, token, top, took_us, ..Drafted::default() }));
         }
         let (rows, verify_us) = (vec![Prediction::default(); usize::from(drafts) + 1], (verify * share).round() as u64);
-        self.say(lane, EventKind::Scored { round, rows, verify_us, sample_us: 0 });
+        self.say(lane, EventKind::Scored(Scored { round, rows, verify_us, ..Scored::default() }));
         let tokens = vec![piece; tokens as usize];
-        self.say(lane, EventKind::Committed { round, tokens, rollback_us: 0, clock_us, device: None });
+        self.say(lane, EventKind::Committed(Committed { round, tokens, clock_us, ..Committed::default() }));
     }
 }
 
@@ -376,7 +363,7 @@ proptest! {
         for cost in &costs.widths {
             prop_assert!(agrees((cost.us / 1e3, 2), (one, 2), cost.ratio), "{cost:?} of {one}");
         }
-        let used = turn.answer(Lane::Speculative).rounds.iter().map(|round| round.rows.len());
+        let used = turn.answer(Lane::Speculative).rounds.iter().map(|round| round.rows().len());
         for rows in used {
             prop_assert!(costs.rows(rows).is_some() || costs.unmeasured.contains(&rows), "{rows} rows");
         }

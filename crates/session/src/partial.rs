@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use draftscope_protocol::{Event, EventKind, Lane};
+use draftscope_protocol::{Committed, Event, EventKind, Lane};
 
 use super::Session;
 
@@ -13,7 +13,7 @@ impl Session {
     /// Applies only the first tokens of a commit: what was written at a moment within it.
     pub(super) fn apply_part(&mut self, event: &Event, count: usize) {
         let mut part = event.clone();
-        if let EventKind::Committed { tokens, .. } = &mut part.kind {
+        if let EventKind::Committed(Committed { tokens, .. }) = &mut part.kind {
             tokens.truncate(count);
         }
         let before = self.working_answer(event.lane).map(|answer| answer.stats().clone());

@@ -73,11 +73,11 @@ impl PassCosts {
     #[must_use]
     pub fn of(turn: &Turn) -> Option<Self> {
         let own = passes(turn.answer(Lane::Speculative));
-        let (mut one, wide): (Vec<Timed>, Vec<Timed>) = own.iter().partition(|timed| timed.round.rows.len() == 1);
-        one.extend(passes(turn.answer(Lane::Plain)).into_iter().filter(|timed| timed.round.rows.len() == 1));
+        let (mut one, wide): (Vec<Timed>, Vec<Timed>) = own.iter().partition(|timed| timed.round.rows().len() == 1);
+        one.extend(passes(turn.answer(Lane::Plain)).into_iter().filter(|timed| timed.round.rows().len() == 1));
         one.sort_by_key(|timed| timed.round.ended_after);
         let one_us = median(one.iter().map(|timed| timed.us).collect())?;
-        let local = Local::of(stretches(&wide, &one), |timed| timed.round.rows.len(), |_| 1.0);
+        let local = Local::of(stretches(&wide, &one), |timed| timed.round.rows().len(), |_| 1.0);
         let measured = by_width(&local);
         if measured.is_empty() {
             return None;
@@ -88,7 +88,7 @@ impl PassCosts {
             Some(PassCost { device_us: on_device(&wide, *rows), ..of_width(*rows, stretches, one_us)? })
         });
         let widths: Vec<PassCost> = std::iter::once(first).chain(others).collect();
-        let mut unmeasured: Vec<usize> = wide.iter().map(|timed| timed.round.rows.len()).collect();
+        let mut unmeasured: Vec<usize> = wide.iter().map(|timed| timed.round.rows().len()).collect();
         unmeasured.sort_unstable();
         unmeasured.dedup();
         unmeasured.retain(|rows| widths.iter().all(|cost| cost.rows != *rows));
@@ -168,7 +168,7 @@ fn by_width(local: &Local<usize>) -> BTreeMap<usize, OfWidth> {
         let unit = stretch.unit(|_| 1.0);
         let mut here: BTreeMap<usize, (f64, usize)> = BTreeMap::new();
         for timed in &stretch.rounds {
-            let (sum, count) = here.entry(timed.round.rows.len()).or_default();
+            let (sum, count) = here.entry(timed.round.rows().len()).or_default();
             (*sum, *count) = (*sum + timed.us, *count + 1);
         }
         for (rows, (sum, count)) in here {
@@ -190,8 +190,8 @@ fn of_width(rows: usize, (ratios, count): &OfWidth, one_us: f64) -> Option<PassC
 
 /// Median time on the device of the passes over so many rows, in microseconds.
 fn on_device(passes: &[Timed], rows: usize) -> Option<f64> {
-    let of_width = passes.iter().filter(|timed| timed.round.rows.len() == rows);
-    let nanoseconds = of_width.filter_map(|timed| Some(timed.round.device?.verify.nanoseconds).filter(|ns| *ns > 0));
+    let of_width = passes.iter().filter(|timed| timed.round.rows().len() == rows);
+    let nanoseconds = of_width.filter_map(|timed| Some(timed.round.device()?.verify.nanoseconds).filter(|ns| *ns > 0));
     median(nanoseconds.map(|ns| ns as f64 / 1e3).collect())
 }
 
@@ -260,7 +260,10 @@ mod tests {
     fn a_block_costs_one_pass_whatever_k_is() {
         let mut script = first_turn();
         for event in &mut script.events {
-            if let draftscope_protocol::EventKind::Drafted { index, more, took_us, .. } = &mut event.kind {
+            if let draftscope_protocol::EventKind::Drafted(draftscope_protocol::Drafted {
+                index, more, took_us, ..
+            }) = &mut event.kind
+            {
                 (*more, *took_us) = (*index < 2, if *index == 0 { 2680 } else { 10 });
             }
         }

@@ -56,8 +56,8 @@ impl Turn {
             written: u32::try_from(written).unwrap_or(u32::MAX),
             has_begun,
             more,
-            rounds: last.map_or(0, |round| round.round),
-            clock_us: last.map_or(0, |round| round.clock_us),
+            rounds: last.map_or(0, |round| round.number()),
+            clock_us: last.map_or(0, |round| round.clock_us()),
             sampling: self.begun.sampling,
         })
     }
@@ -79,7 +79,7 @@ mod tests {
         assert_eq!(rest.more as usize, own.tokens.len() - plain.tokens.len());
         assert_eq!(rest.tokens.len(), plain.prompt.len() + plain.tokens.len());
         assert_eq!(rest.tokens.last(), plain.tokens.last().map(|token| &token.piece.id));
-        assert_eq!((rest.rounds, rest.clock_us), plain.rounds.last().map(|r| (r.round, r.clock_us)).unwrap());
+        assert_eq!((rest.rounds, rest.clock_us), plain.rounds.last().map(|r| (r.number(), r.clock_us())).unwrap());
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub fn facts(round: &Round, index: usize) -> Facts {
     let added = round.next_piece().filter(|_| round.next_index() == Some(index));
     let of_added = added.as_ref().and_then(|piece| Some(row?.find(piece.id)?.1));
     let p = match draft {
-        Some(cell) => judgement.and_then(|j| j.p).or_else(|| Some(row?.find(cell.piece.id)?.1)),
+        Some(cell) => judgement.and_then(|j| j.p).or_else(|| Some(row?.find(cell.token.id)?.1)),
         None => of_added,
     };
     // what the rule used: 1 for a draft that was picked, not drawn, whatever its probability
@@ -47,7 +47,7 @@ pub fn facts(round: &Round, index: usize) -> Facts {
     let q = draft.and_then(|cell| cell.q);
     // if a rule accepted a draft against the target, its choice is what it would have picked
     let choice = added.map(|piece| piece.id).or(round.departure(index)).or_else(|| match round.outcome(index) {
-        Some(Outcome::Accepted) => draft.map(|cell| cell.piece.id),
+        Some(Outcome::Accepted) => draft.map(|cell| cell.token.id),
         _ => row.and_then(Prediction::best).map(|best| best.piece.id),
     });
     let is_later = (0..index).any(|before| round.is_tree() && round.row_of(before) == round.row_of(index));
@@ -56,7 +56,7 @@ pub fn facts(round: &Round, index: usize) -> Facts {
         p,
         q,
         acceptance: draft.and_then(|cell| {
-            let is_best = cell.piece.id == row?.best()?.piece.id;
+            let is_best = cell.token.id == row?.best()?.piece.id;
             acceptance(round, row?, (is_best, is_later), (p?, judged_q.or(q)))
         }),
         u: judgement.and_then(|j| j.u),
@@ -120,7 +120,7 @@ pub fn residual(round: &Round, index: usize) -> Option<Residual> {
         if was_drawn {
             return draft.top.find(candidate.piece.id).map_or(0.0, |(_, q)| q);
         }
-        f32::from(u8::from(candidate.piece.id == draft.piece.id))
+        f32::from(u8::from(candidate.piece.id == draft.token.id))
     };
     let left = row.top.iter().map(|c| Candidate { piece: c.piece.clone(), prob: (c.prob - q(c)).max(0.0) });
     let mut top: Vec<_> = left.filter(|c| c.prob > 0.0).collect();
@@ -175,7 +175,7 @@ mod tests {
         round.rule = VerifyRule::Rejection;
         round.sampling.temperature = 1.0;
         let Residual { left, is_bound } = residual(&round, 0).unwrap();
-        let (best, row) = (left.best().unwrap(), &round.rows[0]);
+        let (best, row) = (left.best().unwrap(), &round.rows()[0]);
         assert_eq!(best.piece, piece(" sky"));
         let (_, p) = row.find(best.piece.id).unwrap();
         let q = round.drafts[0].top.find(best.piece.id).map_or(0.0, |(_, q)| q);

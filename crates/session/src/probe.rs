@@ -109,11 +109,14 @@ impl ProbeRun {
     /// From an answer of a probe run; `None` if it is another kind of run or was cut short.
     #[must_use]
     pub fn of(answer: &Answer) -> Option<Self> {
-        let rounds: Vec<_> = answer.rounds.iter().filter(|round| round.is_complete).collect();
+        let rounds: Vec<_> = answer.rounds.iter().filter(|round| round.is_complete()).collect();
         let is_probe = !answer.tokens.is_empty() && rounds.iter().all(|round| round.drafts.is_empty());
         (is_probe && rounds.len() + 1 == answer.tokens.len()).then(|| Self {
             tokens: answer.tokens.iter().map(|token| token.piece.id).collect(),
-            chains: rounds.iter().map(|round| round.probed.clone()).collect(),
+            chains: rounds
+                .iter()
+                .map(|round| round.probed.as_ref().map(|probed| probed.drafts.clone()).unwrap_or_default())
+                .collect(),
         })
     }
 

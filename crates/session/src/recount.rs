@@ -4,10 +4,12 @@
 
 use std::sync::Arc;
 
-use draftscope_protocol::{CountedRound, Piece, Prediction, TokenId, Verification, VerifyRule};
+use draftscope_protocol::{
+    Committed, CountedRound, Drafted, Piece, Prediction, RoundStarted, Scored, TokenId, Verification, VerifyRule,
+};
 
 use super::round::provenance;
-use super::{Answer, DraftCell, LaneStats, Phase, Round, Session};
+use super::{Answer, LaneStats, Phase, Round, Session};
 
 /// A committed token, and what is known of it.
 struct Known {
@@ -36,8 +38,8 @@ impl Answer {
     /// Adds a complete round with its tokens.
     fn add_counted(&mut self, round: Round) {
         let first = self.tokens.len();
-        for (index, piece) in round.committed.iter().enumerate() {
-            self.push(piece.clone(), (provenance(&round, index), None), round.round);
+        for (index, piece) in round.committed().iter().enumerate() {
+            self.push(piece.clone(), (provenance(&round, index), None), round.number());
         }
         self.stats.add(&round, self.is_thought_at(first));
         self.rounds.push(Arc::new(round));
@@ -47,7 +49,7 @@ impl Answer {
     pub(super) fn recount(&mut self, counted: &[CountedRound]) -> Option<Phase> {
         let known = self.known();
         let first = self.rounds.first().filter(|_| fits(counted, known.len()))?;
-        let (number, base, start) = (first.round, first.base_len, first.first_token);
+        let (number, base, start) = (first.number(), first.base_len(), first.first_token);
         let old = std::mem::take(&mut self.rounds);
         self.tokens.truncate(start);
         self.rescan_thought();
@@ -62,34 +64,40 @@ impl Answer {
             let place_of = old.partition_point(|round| round.first_token < start + at);
             let same = old.get(place_of).filter(|round| round.first_token == start + at && has_counts(round, counts));
             if let Some(same) = same {
-                let round = Round { round: number, clock_before_us, ..(**same).clone() };
-                clock_before_us = round.clock_us;
+                let mut round = Round { clock_before_us, ..(**same).clone() };
+                round.started.round = number;
+                clock_before_us = round.clock_us();
                 at += own.len();
                 self.add_counted(round);
                 continue;
             }
             let from = own.last().map_or(&old[0], |last| &old[last.round]);
             let round = Round {
-                round: number,
+                started: RoundStarted {
+                    round: number,
+                    base_len: base.saturating_add(place),
+                    draft_len: counts.drafted,
+                },
                 turn: from.turn,
-                base_len: base.saturating_add(place),
-                draft_len: counts.drafted,
                 rule: from.rule,
                 sampling: from.sampling,
                 leniency: from.leniency,
-                drafts: drafts(counts, own),
-                rows: rows(counts, own),
+                drafts: drafts(number, counts, own),
+                scored: rows(counts, own).map(|rows| Scored { round: number, rows, ..Scored::default() }),
                 verdict: Some(verdict(counts, own)),
-                committed: own.iter().map(|token| token.piece.clone()).collect(),
+                commit: Some(Committed {
+                    round: number,
+                    tokens: own.iter().map(|token| token.piece.clone()).collect(),
+                    clock_us: from.clock_us(),
+                    ..Committed::default()
+                }),
                 first_token: start + at,
-                clock_us: from.clock_us,
                 clock_before_us,
                 ended_after: from.ended_after,
                 follows_wait: from.follows_wait || counts.merged,
-                is_complete: true,
                 ..Round::default()
             };
-            clock_before_us = from.clock_us;
+            clock_before_us = from.clock_us();
             at += own.len();
             self.add_counted(round);
         }
@@ -97,12 +105,12 @@ impl Answer {
     }
 
     fn known(&self) -> Vec<Known> {
-        let rounds = self.rounds.iter().enumerate().filter(|(_, round)| round.is_complete);
+        let rounds = self.rounds.iter().enumerate().filter(|(_, round)| round.is_complete());
         rounds
             .flat_map(|(index, round)| {
-                round.committed.iter().enumerate().map(move |(at, piece)| Known {
+                round.committed().iter().enumerate().map(move |(at, piece)| Known {
                     piece: piece.clone(),
-                    row: round.rows.get(at).filter(|row| !row.top.is_empty()).cloned(),
+                    row: round.rows().get(at).filter(|row| !row.top.is_empty()).cloned(),
                     prob: round.judgement(at).and_then(|judgement| judgement.p),
                     round: index,
                 })
@@ -116,19 +124,20 @@ impl Answer {
         if index == self.kept {
             self.first_row = row.clone();
             let prefill = Arc::make_mut(&mut self.prefill);
-            (prefill.rows, prefill.is_asked) = (vec![row], true);
+            (*prefill.rows_mut(), prefill.is_asked) = (vec![row], true);
             return;
         }
         let after = self.rounds.partition_point(|round| round.first_token <= index);
         let Some(round) = after.checked_sub(1).and_then(|at| self.rounds.get_mut(at)) else { return };
         let place = index - round.first_token;
-        if !round.is_complete || round.is_tree() || place >= round.committed.len() {
+        if !round.is_complete() || round.is_tree() || place >= round.committed().len() {
             return;
         }
         let round = Arc::make_mut(round);
         let width = round.drafts.len() + 1;
-        round.rows.resize_with(round.rows.len().max(width), unreported);
-        if let Some(slot) = round.rows.get_mut(place) {
+        let rows = round.rows_mut();
+        rows.resize_with(rows.len().max(width), unreported);
+        if let Some(slot) = rows.get_mut(place) {
             (*slot, round.is_asked) = (row, true);
         }
     }
@@ -145,36 +154,32 @@ fn fits(counted: &[CountedRound], tokens: usize) -> bool {
 /// Whether a round has more than counts, and just these.
 fn has_counts(round: &Round, counts: &CountedRound) -> bool {
     let is_detailed =
-        !counts.merged && round.drafts.iter().all(|draft| !draft.piece.id.is_unknown()) && !round.rows.is_empty();
+        !counts.merged && round.drafts.iter().all(|draft| !draft.token.id.is_unknown()) && !round.rows().is_empty();
     is_detailed
-        && round.rows.len() == round.drafts.len() + 1
+        && round.rows().len() == round.drafts.len() + 1
         && round.drafts.len() == usize::from(counts.drafted)
         && round.accepted() == usize::from(counts.accepted)
-        && round.committed.len() == usize::from(counts.committed)
+        && round.committed().len() == usize::from(counts.committed)
 }
 
-fn drafts(counts: &CountedRound, own: &[Known]) -> Vec<DraftCell> {
+fn drafts(round: u32, counts: &CountedRound, own: &[Known]) -> Vec<Drafted> {
     let accepted = usize::from(counts.accepted);
     let piece = |index: usize| own.get(index).filter(|_| index < accepted).map(|token| token.piece.clone());
-    let cell = |index| DraftCell {
-        piece: piece(index).unwrap_or_else(Piece::unknown),
-        q: None,
+    let draft = |index: u8| Drafted {
+        round,
+        index,
+        token: piece(index.into()).unwrap_or_else(Piece::unknown),
         top: unreported(),
-        row: None,
-        more: false,
-        copied: None,
-        forced: false,
-        took_us: 0,
+        ..Drafted::default()
     };
-    (0..usize::from(counts.drafted)).map(cell).collect()
+    (0..counts.drafted).map(draft).collect()
 }
 
-fn rows(counts: &CountedRound, own: &[Known]) -> Vec<Prediction> {
-    if own.iter().all(|token| token.row.is_none()) {
-        return Vec::new();
-    }
+/// The rows of a round; none if none of them is known.
+fn rows(counts: &CountedRound, own: &[Known]) -> Option<Vec<Prediction>> {
+    own.iter().find(|token| token.row.is_some())?;
     let rows = own.iter().map(|token| token.row.clone().unwrap_or_else(unreported));
-    rows.chain(std::iter::repeat_with(unreported)).take(usize::from(counts.drafted) + 1).collect()
+    Some(rows.chain(std::iter::repeat_with(unreported)).take(usize::from(counts.drafted) + 1).collect())
 }
 
 fn verdict(counts: &CountedRound, own: &[Known]) -> Verification {
@@ -210,7 +215,8 @@ mod tests {
     use crate::Session;
     use crate::fixture::header;
     use draftscope_protocol::{
-        Candidate, CountedRound, DraftCounts, EngineInfo, Event, EventKind, Lane, Piece, Prediction, TokenId,
+        Candidate, Committed, CountedRound, DraftCounts, EngineInfo, Event, EventKind, Lane, Piece, Prediction,
+        Prefilled, RoundStarted, Scored, TokenId,
     };
 
     fn event(kind: EventKind) -> Event {
@@ -233,26 +239,25 @@ mod tests {
         let mut kinds = vec![
             EventKind::Started { header },
             EventKind::Prompted { turn: 1, text: "x".into(), branch: None },
-            EventKind::Prefilled {
+            EventKind::Prefilled(Prefilled {
                 turn: 1,
                 prompt: vec![piece(1)],
-                cached: 0,
                 first: piece(2),
                 row: row(2),
                 took_us: 5,
-            },
+                ..Prefilled::default()
+            }),
         ];
         for (round, ids, clock_us) in [(1, 3..6, 10), (2, 6..8, 20)] {
             let rows = ids.clone().map(row).collect();
-            kinds.push(EventKind::RoundStarted { round, base_len: 0, draft_len: 0 });
-            kinds.push(EventKind::Scored { round, rows, verify_us: 0, sample_us: 0 });
-            kinds.push(EventKind::Committed {
+            kinds.push(EventKind::RoundStarted(RoundStarted { round, ..RoundStarted::default() }));
+            kinds.push(EventKind::Scored(Scored { round, rows, ..Scored::default() }));
+            kinds.push(EventKind::Committed(Committed {
                 round,
                 tokens: ids.map(piece).collect(),
-                rollback_us: 0,
                 clock_us,
-                device: None,
-            });
+                ..Committed::default()
+            }));
         }
         kinds.into_iter().for_each(|kind| session.apply(&event(kind)));
         session
@@ -275,11 +280,11 @@ mod tests {
         let stats = answer.stats();
         assert_eq!((stats.rounds(), stats.drafted(), stats.accepted(), stats.tested()), (3, 8, 2, 4));
         assert_eq!((stats.timed_rounds(), stats.acceptance_rate()), (1, Some(0.25)));
-        let numbers: Vec<_> = answer.rounds.iter().map(|r| (r.round, r.first_token, r.committed.len())).collect();
+        let numbers: Vec<_> = answer.rounds.iter().map(|r| (r.number(), r.first_token, r.committed().len())).collect();
         assert_eq!(numbers, [(1, 1, 2), (2, 3, 1), (3, 4, 2)]);
         let first = &answer.rounds[0];
         assert_eq!(first.prediction(1).unwrap().best().unwrap().piece.id, TokenId(4));
-        assert!(first.drafts[1].piece.id.is_unknown() && first.prediction(2).unwrap().top.is_empty());
+        assert!(first.drafts[1].token.id.is_unknown() && first.prediction(2).unwrap().top.is_empty());
     }
 
     #[test]
@@ -307,10 +312,10 @@ mod tests {
         session.apply(&event(EventKind::RowAsked { turn: 7, index: 0, row: row(95) }));
         let answer = session.turn().unwrap().answer(Lane::Speculative);
         let best = |row: &Prediction| row.best().unwrap().piece.id.0;
-        assert_eq!((best(&answer.first_row), best(&answer.prefill.rows[0])), (90, 90));
+        assert_eq!((best(&answer.first_row), best(&answer.prefill.rows()[0])), (90, 90));
         assert_eq!(best(answer.rounds[1].prediction(0).unwrap()), 6, "as it was");
-        assert_eq!(best(&answer.rounds[0].rows[1]), 91);
-        assert_eq!(best(&answer.rounds[1].rows[1]), 92);
+        assert_eq!(best(&answer.rounds[0].rows()[1]), 91);
+        assert_eq!(best(&answer.rounds[1].rows()[1]), 92);
         assert!(answer.prefill.is_asked && answer.rounds.iter().all(|round| round.is_asked));
     }
 }

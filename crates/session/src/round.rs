@@ -5,24 +5,19 @@
 //! [`Round::row_of`] gives the row.
 
 use draftscope_protocol::{
-    Judgement, LatticeColumn, Leniency, MaskedRow, NextKind, NodeWorth, Outcome, Piece, Prediction, ProbedDraft,
-    RoundOnDevice, Sampling, TokenId, Verification, VerifyRule,
+    Alternatives, Committed, DraftRefused, DraftStopped, Drafted, Judgement, Lattice, Leniency, Masked, NextKind,
+    Outcome, Piece, Prediction, Probed, RoundStarted, Sampling, Scored, TokenId, Verification, VerifyRule,
 };
 
 use super::Provenance;
-use super::draft_cell::{DraftCell, Refused, Stopped};
 
 /// One draft + verify.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Round {
-    /// 1, 2, 3 …: in the speculative lane over all turns, in the lanes beside it anew in each turn.
-    pub round: u32,
+    /// How it began: its number, and k.
+    pub started: RoundStarted,
     /// Number of its turn.
     pub turn: u32,
-    /// Positions in the target's cache when it began.
-    pub base_len: u32,
-    /// Requested k.
-    pub draft_len: u8,
     /// Rule when it began.
     pub rule: VerifyRule,
     /// How the target picked tokens when it began.
@@ -33,45 +28,31 @@ pub struct Round {
     /// round.
     pub shapes_drafts: bool,
     /// Drafts so far.
-    pub drafts: Vec<DraftCell>,
+    pub drafts: Vec<Drafted>,
     /// Where p-min ended the draft, if it did.
-    pub stopped: Option<Stopped>,
+    pub stopped: Option<DraftStopped>,
     /// Tokens that the grammar refused before the target saw them.
-    pub refused: Vec<Refused>,
-    /// The candidates of each position that a selector chose at; empty without one.
-    pub lattice: Vec<LatticeColumn>,
-    /// What the alternatives of the round promised and cost; empty without any.
-    pub worths: Vec<NodeWorth>,
-    /// What the grammar did to each row; empty without one.
-    pub masked: Vec<MaskedRow>,
-    /// Time that the grammar took, drafting included.
-    pub mask_us: u64,
-    /// The target's row at every position; empty until scored.
-    pub rows: Vec<Prediction>,
-    /// Time of the one target pass.
-    pub verify_us: u64,
-    /// Time from logits to distributions and candidates.
-    pub sample_us: u64,
+    pub refused: Vec<DraftRefused>,
+    /// The candidates of each position that a selector chose at; `None` without one, and when they were dropped.
+    pub lattice: Option<Lattice>,
+    /// What the alternatives of the round promised and cost; `None` without any.
+    pub alternatives: Option<Alternatives>,
+    /// What the grammar did to each row, and its time; `None` without one.
+    pub masked: Option<Masked>,
+    /// The target's row at every position, and the times of the pass; `None` until scored.
+    pub scored: Option<Scored>,
     /// The rule's decision; `None` until judged.
     pub verdict: Option<Verification>,
-    /// Output tokens of the round; may be cut where the answer ends.
-    pub committed: Vec<Piece>,
+    /// What it output, and the clock after it; `None` until committed.
+    pub commit: Option<Committed>,
     /// Index of the first committed token in [`super::Answer::tokens`].
     pub first_token: usize,
-    /// Time of the rollback.
-    pub rollback_us: u64,
-    /// The lane's clock in this turn after the round.
-    pub clock_us: u64,
-    /// What it did on a GPU; `None` where the processor computes.
-    pub device: Option<RoundOnDevice>,
     /// The lane's clock before the round.
     pub clock_before_us: u64,
     /// Number of events of the run before the one that ended it: orders the rounds of all lanes in time.
     pub ended_after: u64,
-    /// The chain that the drafter would have proposed, in a probe run.
-    pub probed: Vec<ProbedDraft>,
-    /// Time of that chain.
-    pub probe_us: u64,
+    /// What the drafter would have proposed; `None` outside a probe run.
+    pub probed: Option<Probed>,
     /// Whether the engine waited for a user within this round or right before it: its caches were cold, so its times
     /// enter no speed figure.
     pub follows_wait: bool,
@@ -79,11 +60,9 @@ pub struct Round {
     pub is_asked: bool,
     /// Whether the engine has not reported what this round drafted: of its drafts only accepted ones are known.
     pub drafts_unknown: bool,
-    /// Whether the commit has arrived.
-    pub is_complete: bool,
     /// Verdicts shown, while they appear one by one; `None` shows all that are known.
     pub unveiled: Option<usize>,
-    /// Whether the shown moment lies within the commit, so that `committed` is only its beginning.
+    /// Whether the shown moment lies within the commit, so that `commit` has only its beginning.
     pub is_partial: bool,
 }
 
@@ -120,7 +99,7 @@ impl Round {
     /// The target's row for draft `index`, or for the token after the drafts.
     #[must_use]
     pub fn prediction(&self, index: usize) -> Option<&Prediction> {
-        self.rows.get(self.row_of(index))
+        self.rows().get(self.row_of(index))
     }
 
     /// The draft that draft `index` continues; `None` if it continues the anchor.
@@ -222,7 +201,7 @@ impl Round {
     pub fn deciding_column(&self) -> usize {
         match self.next_index() {
             Some(index) if !self.is_cut(index) => index,
-            Some(index) => self.committed.len().checked_sub(1).map_or(index, |last| self.column_of(last)),
+            Some(index) => self.committed().len().checked_sub(1).map_or(index, |last| self.column_of(last)),
             None => {
                 let judged = self.unveiled.filter(|shown| *shown > 0).unwrap_or(usize::MAX);
                 self.drafts.len().min(judged).saturating_sub(1)
@@ -245,7 +224,7 @@ impl Round {
         let in_row = row.and_then(|row| row.top.iter().find(|c| c.piece.id == verdict.next));
         let piece = match in_row {
             Some(candidate) => candidate.piece.clone(),
-            None => self.committed.get(self.accepted()).cloned().unwrap_or(Piece::new(verdict.next, Vec::new())),
+            None => self.committed().get(self.accepted()).cloned().unwrap_or(Piece::new(verdict.next, Vec::new())),
         };
         Some(piece)
     }
@@ -275,7 +254,7 @@ impl Round {
         } else {
             self.path().position(|accepted| accepted == index)
         };
-        self.is_complete && place.is_some_and(|place| place >= self.committed.len())
+        self.is_complete() && place.is_some_and(|place| place >= self.committed().len())
     }
 
     /// Whether one pass drafted all positions: a block drafter.
@@ -294,28 +273,29 @@ impl Round {
     /// Time of the whole round on the lane's clock; 0 until it is committed.
     #[must_use]
     pub fn took_us(&self) -> u64 {
-        self.clock_us.saturating_sub(self.clock_before_us)
+        self.clock_us().saturating_sub(self.clock_before_us)
     }
 
     /// Whether the engine reported only the round's total time, as an attached engine may.
     #[must_use]
     pub fn lacks_phases(&self) -> bool {
-        self.is_complete && self.took_us() > 0 && self.draft_us() == 0 && self.verify_us == 0
+        self.is_complete() && self.took_us() > 0 && self.draft_us() == 0 && self.verify_us() == 0
     }
 
     /// Columns of the round's table: every draft (announced or received) and the one after them.
     #[must_use]
     pub fn columns(&self) -> usize {
-        let told = self.drafts.len().max(self.rows.len().saturating_sub(1));
-        if self.rows.is_empty() { told.max(self.draft_len.into()) + 1 } else { told + 1 }
+        let told = self.drafts.len().max(self.rows().len().saturating_sub(1));
+        if self.rows().is_empty() { told.max(self.draft_len().into()) + 1 } else { told + 1 }
     }
 
     /// Adds a draft. A gap is not filled: a draft after one is dropped.
-    pub(super) fn draft(&mut self, index: usize, cell: DraftCell) {
+    pub(super) fn draft(&mut self, draft: Drafted) {
+        let index = usize::from(draft.index);
         if let Some(known) = self.drafts.get_mut(index) {
-            *known = cell;
+            *known = draft;
         } else if index == self.drafts.len() {
-            self.drafts.push(cell);
+            self.drafts.push(draft);
         }
     }
 
@@ -323,26 +303,26 @@ impl Round {
     /// lossless rule would have committed instead.
     pub(super) fn shrink(&mut self) {
         self.drafts.shrink_to_fit();
-        let judged = self.drafts.iter().enumerate().map(|(index, draft)| (self.row_of(index), draft.piece.id));
+        let judged = self.drafts.iter().enumerate().map(|(index, draft)| (self.row_of(index), draft.token.id));
         let own = (0..self.drafts.len()).filter_map(|index| Some((self.row_of(index), self.departure(index)?)));
         let shown: Vec<_> = judged.chain(own).collect();
-        for (number, row) in self.rows.iter_mut().enumerate() {
+        for (number, row) in self.scored.iter_mut().flat_map(|scored| &mut scored.rows).enumerate() {
             let here = shown.iter().filter(|(row, _)| *row == number).map(|(_, token)| *token);
             keep_best(row, &here.collect::<Vec<_>>());
         }
-        for cell in &mut self.drafts {
-            keep_best(&mut cell.top, &[]);
+        for draft in &mut self.drafts {
+            keep_best(&mut draft.top, &[]);
         }
-        self.lattice = Vec::new();
+        self.lattice = None;
     }
 
     /// Drops all candidates. The number of rows stays, since it says what the pass was.
     pub(super) fn strip(&mut self) {
-        let tops = self.drafts.iter_mut().map(|cell| &mut cell.top);
-        for row in self.rows.iter_mut().chain(tops) {
+        let tops = self.drafts.iter_mut().map(|draft| &mut draft.top);
+        for row in self.scored.iter_mut().flat_map(|scored| &mut scored.rows).chain(tops) {
             row.tail += std::mem::take(&mut row.top).iter().map(|candidate| candidate.prob).sum::<f32>();
         }
-        self.lattice = Vec::new();
+        self.lattice = None;
     }
 }
 
@@ -359,6 +339,12 @@ pub(super) fn provenance(round: &Round, index: usize) -> Provenance {
             NextKind::Recovered => Provenance::Recovered,
         },
     }
+}
+
+/// Drops all but the first `most` entries of a list of an event, which anybody may have written.
+pub(super) fn keep_first<T>(list: &mut Vec<T>, most: usize) {
+    list.truncate(most);
+    list.shrink_to_fit();
 }
 
 fn keep_best(row: &mut Prediction, also: &[TokenId]) {

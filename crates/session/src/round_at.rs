@@ -34,10 +34,10 @@ pub fn live_round(session: &Session) -> Option<RoundAt> {
 pub fn newest_token(session: &Session) -> Option<(RoundAt, usize)> {
     let turn = session.turns().iter().rposition(|turn| !turn.answer(Lane::Speculative).tokens.is_empty())?;
     let answer = session.turns()[turn].answer(Lane::Speculative);
-    let done = answer.rounds.iter().rposition(|round| !round.committed.is_empty());
+    let done = answer.rounds.iter().rposition(|round| !round.committed().is_empty());
     let at = RoundAt { turn, round: done };
     let round = round_at(session, at)?;
-    Some((at, round.column_of(round.committed.len().checked_sub(1)?)))
+    Some((at, round.column_of(round.committed().len().checked_sub(1)?)))
 }
 
 /// Indices of all rounds of the speculative lane, oldest first.

@@ -57,9 +57,9 @@ impl Lanes<'_> {
     fn measure(self, settings: Settings, trusted: impl Fn(Speedup) -> Speedup) -> SettingsSpan {
         let mut own = whole_rounds(self.own);
         let numbers = self.numbers();
-        own.retain(|timed| numbers.contains(&timed.round.round));
+        own.retain(|timed| numbers.contains(&timed.round.number()));
         let us: f64 = own.iter().map(|timed| timed.us).sum();
-        let tokens: usize = own.iter().map(|timed| timed.round.committed.len()).sum();
+        let tokens: usize = own.iter().map(|timed| timed.round.committed().len()).sum();
         let plain = self.turn.answer(Lane::Plain);
         let over_rival = between(&own, &self.beside(self.turn.answer(Lane::Rival)));
         let rounds = own.len();
@@ -92,7 +92,7 @@ impl Lanes<'_> {
     /// The numbers of its rounds.
     fn numbers(&self) -> Range<u32> {
         let rounds = &self.own.rounds[self.rounds.clone()];
-        let [first, last] = [rounds.first(), rounds.last()].map(|round| round.map_or(0, |round| round.round));
+        let [first, last] = [rounds.first(), rounds.last()].map(|round| round.map_or(0, |round| round.number()));
         first..last.saturating_add(1)
     }
 

@@ -55,7 +55,7 @@ mod tests {
 
     use super::super::fixture::conversation;
     use super::*;
-    use draftscope_protocol::{Event, EventKind};
+    use draftscope_protocol::{Event, EventKind, Prefilled};
 
     /// The sums without anything settled.
     fn summed(session: &Session, lane: Lane) -> LaneStats {
@@ -71,7 +71,9 @@ mod tests {
         let again = (0..5_u32).flat_map(|times| {
             body.iter().cloned().map(move |mut event| {
                 match &mut event.kind {
-                    EventKind::Prompted { turn, .. } | EventKind::Prefilled { turn, .. } => *turn += times * 100,
+                    EventKind::Prompted { turn, .. } | EventKind::Prefilled(Prefilled { turn, .. }) => {
+                        *turn += times * 100
+                    }
                     _ => {}
                 }
                 event
@@ -102,7 +104,7 @@ mod tests {
         for event in &events {
             let mut event = event.clone();
             match &mut event.kind {
-                EventKind::Prompted { turn, .. } | EventKind::Prefilled { turn, .. } => *turn = number,
+                EventKind::Prompted { turn, .. } | EventKind::Prefilled(Prefilled { turn, .. }) => *turn = number,
                 EventKind::Started { .. } => continue,
                 _ => {}
             }

@@ -21,14 +21,14 @@ impl Answer {
         let mut ends = vec![(0_u64, 0_u64)];
         let mut points = Vec::new();
         let (mut tail, mut lane_us) = (0, 0);
-        for round in self.rounds.iter().filter(|r| r.is_complete) {
-            let took = round.clock_us.saturating_sub(lane_us);
-            lane_us = lane_us.max(round.clock_us);
+        for round in self.rounds.iter().filter(|r| r.is_complete()) {
+            let took = round.clock_us().saturating_sub(lane_us);
+            lane_us = lane_us.max(round.clock_us());
             if round.follows_wait {
                 continue;
             }
             let (clock, tokens) = ends.last().copied().unwrap_or_default();
-            let now = (clock + took, tokens + round.committed.len() as u64);
+            let now = (clock + took, tokens + round.committed().len() as u64);
             ends.push(now);
             while ends.get(tail + 1).is_some_and(|next| now.1 - next.1 >= window) {
                 tail += 1;

@@ -285,7 +285,7 @@ impl Turn {
         let (mut tokens, mut cost) = (0, 0.0);
         for stretch in &local.stretches {
             let unit = stretch.unit(|_| 1.0);
-            let of = |timed: &Timed| (timed.round.committed.len() as u64, timed.us / unit);
+            let of = |timed: &Timed| (timed.round.committed().len() as u64, timed.us / unit);
             for (count, passes) in stretch.rounds.iter().map(of) {
                 (tokens, cost) = (tokens + count, cost + passes);
                 last.push_back((count, passes));

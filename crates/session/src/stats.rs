@@ -66,19 +66,19 @@ impl LaneStats {
         let drafted = round.drafts.len();
         self.add_part(round, in_thought);
         self.rounds += 1;
-        self.committed += round.committed.len() as u64;
+        self.committed += round.committed().len() as u64;
         self.add_times(round);
-        self.add_device(round.device.map_or((0, RoundOnDevice::default()), |device| (1, device)));
+        self.add_device(round.device().map_or((0, RoundOnDevice::default()), |device| (1, device)));
         self.evidence.add(round);
         self.by_context.add(round);
         self.draft_vocab.add(round);
         if self.is_uncounted {
             return;
         }
-        self.longest_asked = self.longest_asked.max(round.draft_len.into());
+        self.longest_asked = self.longest_asked.max(round.draft_len().into());
         // of a tree, how deep it goes; copies may follow the k drafts of another drafter
         let depth = (0..drafted).map(|index| round.depth(index) + 1).max().unwrap_or(0);
-        let reached = depth.max(round.draft_len.into()).min(round.accepted() + 1);
+        let reached = depth.max(round.draft_len().into()).min(round.accepted() + 1);
         (0..reached).for_each(|position| count(&mut self.reached_per_pos, position));
         if drafted == 0 {
             return;
@@ -109,17 +109,17 @@ impl LaneStats {
     }
 
     fn add_times(&mut self, round: &Round) {
-        let took_us = round.clock_us.saturating_sub(self.clock_us);
-        self.clock_us = self.clock_us.max(round.clock_us);
+        let took_us = round.clock_us().saturating_sub(self.clock_us);
+        self.clock_us = self.clock_us.max(round.clock_us());
         if round.follows_wait {
             return;
         }
         self.timed_rounds += 1;
-        self.timed_tokens += round.committed.len() as u64;
+        self.timed_tokens += round.committed().len() as u64;
         self.draft_us = self.draft_us.saturating_add(round.draft_us());
-        self.verify_us = self.verify_us.saturating_add(round.verify_us);
-        self.sample_us = self.sample_us.saturating_add(round.sample_us);
-        self.rollback_us = self.rollback_us.saturating_add(round.rollback_us);
+        self.verify_us = self.verify_us.saturating_add(round.verify_us());
+        self.sample_us = self.sample_us.saturating_add(round.sample_us());
+        self.rollback_us = self.rollback_us.saturating_add(round.rollback_us());
         self.decode_us = self.decode_us.saturating_add(took_us);
     }
 
@@ -400,7 +400,7 @@ mod tests {
     use super::super::fixture::{Script, first_turn};
     use super::super::{Session, Turn};
     use crate::fixture::fold;
-    use draftscope_protocol::{Event, EventKind, Lane};
+    use draftscope_protocol::{Committed, Drafted, Event, EventKind, Lane, RoundStarted, Scored};
 
     /// Enough rounds and plain passes for every figure.
     fn long_turn() -> Vec<Event> {
@@ -420,19 +420,19 @@ mod tests {
         for mut event in long_turn() {
             let lane = event.lane.index().min(1);
             match &mut event.kind {
-                EventKind::Drafted { took_us, .. } if cold[lane] => *took_us *= factor,
-                EventKind::Scored { verify_us, sample_us, .. } if cold[lane] => {
+                EventKind::Drafted(Drafted { took_us, .. }) if cold[lane] => *took_us *= factor,
+                EventKind::Scored(Scored { verify_us, sample_us, .. }) if cold[lane] => {
                     late_us[lane] += (factor - 1) * (*verify_us + *sample_us);
                     (*verify_us, *sample_us) = (*verify_us * factor, *sample_us * factor);
                 }
-                EventKind::Committed { clock_us, .. } => {
+                EventKind::Committed(Committed { clock_us, .. }) => {
                     *clock_us += late_us[lane];
                     cold[lane] = false;
                 }
                 _ => {}
             }
-            let is_paused =
-                event.lane == Lane::Speculative && matches!(event.kind, EventKind::RoundStarted { round: 2, .. });
+            let is_paused = event.lane == Lane::Speculative
+                && matches!(event.kind, EventKind::RoundStarted(RoundStarted { round: 2, .. }));
             events.push(event.clone());
             if is_paused {
                 events.extend([EventKind::Paused, EventKind::Resumed].map(|kind| Event { kind, ..event.clone() }));
@@ -462,7 +462,7 @@ mod tests {
         assert!(slow.speedup().is_some() && slow.turns()[0].pass_costs().is_some(), "there are figures");
         let flagged = |lane| {
             let rounds = slow.turns()[0].answer(lane).rounds.iter();
-            rounds.filter(|round| round.follows_wait).map(|round| round.round).collect::<Vec<_>>()
+            rounds.filter(|round| round.follows_wait).map(|round| round.number()).collect::<Vec<_>>()
         };
         assert_eq!((flagged(Lane::Speculative), flagged(Lane::Plain)), (vec![2], vec![2]));
         let stats = slow.turns()[0].answer(Lane::Speculative).stats();

@@ -31,9 +31,9 @@ pub(super) struct Stretch<'a> {
 /// The rounds of an answer that count, with the lane's clock before and after each.
 pub(super) fn whole_rounds(answer: &Answer) -> Vec<Timed<'_>> {
     let mut clock = 0;
-    let timed = answer.rounds.iter().filter(|round| round.is_complete).filter_map(|round| {
-        let us = round.clock_us.saturating_sub(clock);
-        clock = clock.max(round.clock_us);
+    let timed = answer.rounds.iter().filter(|round| round.is_complete()).filter_map(|round| {
+        let us = round.clock_us().saturating_sub(clock);
+        clock = clock.max(round.clock_us());
         (us > 0 && round.is_timed()).then_some(Timed { round, us: us as f64 })
     });
     timed.collect()
@@ -41,9 +41,9 @@ pub(super) fn whole_rounds(answer: &Answer) -> Vec<Timed<'_>> {
 
 /// The same with the time of the target's pass.
 pub(super) fn passes(answer: &Answer) -> Vec<Timed<'_>> {
-    let rounds = answer.rounds.iter().filter(|round| round.is_complete && round.is_timed());
-    let timed = rounds.map(|round| Timed { round, us: round.verify_us as f64 });
-    timed.filter(|timed| timed.us > 0.0 && !timed.round.rows.is_empty()).collect()
+    let rounds = answer.rounds.iter().filter(|round| round.is_complete() && round.is_timed());
+    let timed = rounds.map(|round| Timed { round, us: round.verify_us() as f64 });
+    timed.filter(|timed| timed.us > 0.0 && !timed.round.rows().is_empty()).collect()
 }
 
 /// Cuts a turn: every run of passes that no round interrupts, with the nearer half of the rounds before it and of those

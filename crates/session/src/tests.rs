@@ -9,8 +9,9 @@ use super::fixture::{Script, conversation, first_turn, fold, header, piece, tree
 use super::*;
 use any_events::any_events;
 use draftscope_protocol::{
-    Candidate, DrafterInfo, DrafterKind, Judgement, LatticeCandidate, LatticeColumn, MOST_CANDIDATES, NextKind,
-    Outcome, Piece, Prediction, Settings, StopReason, TokenId, Verification, VerifyRule,
+    Candidate, Committed, DraftRefused, DraftStopped, Drafted, DrafterInfo, DrafterKind, Judgement, Lattice,
+    LatticeCandidate, LatticeColumn, MOST_CANDIDATES, NextKind, Outcome, Piece, Prediction, RoundStarted, Scored,
+    Settings, StopReason, TokenId, Verification, VerifyRule,
 };
 
 fn committed(session: &Session, lane: Lane) -> Vec<(String, Provenance)> {
@@ -45,12 +46,12 @@ fn a_token_knows_where_it_came_from() {
 fn refused_tokens_stand_before_what_was_drafted_in_their_place() {
     let mut events = first_turn().events;
     let is_second = |event: &Event| {
-        event.lane == Lane::Speculative && matches!(event.kind, EventKind::RoundStarted { round: 2, .. })
+        event.lane == Lane::Speculative && matches!(event.kind, EventKind::RoundStarted(RoundStarted { round: 2, .. }))
     };
     let at = events.iter().position(is_second).unwrap();
     for (index, text) in [(3, "}"), (1, "\n")] {
         let (token, expected) = (piece(text), "NAME".to_owned());
-        let kind = EventKind::DraftRefused { round: 2, index, token, q: Some(0.5), expected };
+        let kind = EventKind::DraftRefused(DraftRefused { round: 2, index, token, q: Some(0.5), expected });
         events.insert(at + 1, Event { kind, ..events[at].clone() });
     }
     let session = fold(&events);
@@ -136,7 +137,7 @@ fn what_vllm_names_counts_rounds_that_drafted() {
     script.round(&[], &[(" there", 0.5)]); // k = 4, and the drafter found nothing
     script.round(&[(" you", 0.5), ("!", 0.5)], &[(" you", 0.5), ("!", 0.5), (" How", 0.5)]);
     for event in &mut script.events {
-        if let EventKind::RoundStarted { draft_len, .. } = &mut event.kind {
+        if let EventKind::RoundStarted(RoundStarted { draft_len, .. }) = &mut event.kind {
             *draft_len = 4;
         }
     }
@@ -157,7 +158,7 @@ fn what_vllm_names_counts_rounds_that_drafted() {
 fn a_commit_cut_by_a_stop_rule_keeps_its_provenance() {
     let mut script = Script::prompted("hi", "Hello");
     script.round(&[(" there", 0.5), ("!", 0.5)], &[(" there", 0.5), ("!", 0.5), (" How", 0.5)]);
-    let Some(Event { kind: EventKind::Committed { tokens, .. }, .. }) = script.events.last_mut() else {
+    let Some(Event { kind: EventKind::Committed(Committed { tokens, .. }), .. }) = script.events.last_mut() else {
         panic!("a round ends with its commit");
     };
     tokens.truncate(1);
@@ -179,11 +180,24 @@ fn a_draft_that_p_min_left_out_is_reported_and_its_time_counts() {
     let row = Prediction { top: vec![Candidate { piece: piece(" up"), prob: 0.6 }], tail: 0.4 };
     let (token, verdict) = (piece(" out"), Verification::new(Vec::new(), piece(" up").id, NextKind::Bonus, None));
     for kind in [
-        EventKind::RoundStarted { round, base_len: 4, draft_len: 2 },
-        EventKind::DraftStopped { round, index: 0, token, q: 0.12, p_min: 0.25, took_us: 30 },
-        EventKind::Scored { round, rows: vec![row], verify_us: 9, sample_us: 1 },
+        EventKind::RoundStarted(RoundStarted { round, base_len: 4, draft_len: 2 }),
+        EventKind::DraftStopped(DraftStopped {
+            round,
+            token,
+            q: 0.12,
+            p_min: 0.25,
+            took_us: 30,
+            ..DraftStopped::default()
+        }),
+        EventKind::Scored(Scored { round, rows: vec![row], verify_us: 9, sample_us: 1 }),
         EventKind::Verified { round, verdict },
-        EventKind::Committed { round, tokens: vec![piece(" up")], rollback_us: 1, clock_us: 41, device: None },
+        EventKind::Committed(Committed {
+            round,
+            tokens: vec![piece(" up")],
+            rollback_us: 1,
+            clock_us: 41,
+            ..Committed::default()
+        }),
     ] {
         script.push(Lane::Speculative, kind);
     }
@@ -201,11 +215,14 @@ fn a_round_keeps_its_lattice_and_no_more_candidates_than_an_event_may_have() {
     let mut script = Script::prompted("hi", "Look");
     script.round_start(&[(" up", 0.5), (" out", 0.5)]);
     // a position without candidates was forced or copied
-    script.push(Lane::Speculative, EventKind::Lattice { round: 1, columns: vec![column(1)] });
-    script.push(Lane::Speculative, EventKind::Lattice { round: 9, columns: vec![column(0)] });
+    script.push(Lane::Speculative, EventKind::Lattice(Lattice { round: 1, columns: vec![column(1)] }));
+    script.push(Lane::Speculative, EventKind::Lattice(Lattice { round: 9, columns: vec![column(0)] }));
     let session = fold(&script.events);
     let round = &session.turns()[0].answer(Lane::Speculative).rounds[0];
-    assert_eq!((round.lattice.len(), round.candidates(0), round.drafts.len()), (1, None, 2));
+    assert_eq!(
+        (round.lattice.iter().flat_map(|known| &known.columns).count(), round.candidates(0), round.drafts.len()),
+        (1, None, 2)
+    );
     assert_eq!(round.candidates(1).unwrap().candidates.len(), MOST_CANDIDATES);
 }
 
@@ -336,16 +353,7 @@ fn the_rule_confidence_is_explained_by_q_and_its_threshold() {
 fn the_rejection_rule_is_explained_with_p_q_and_u() {
     let mut round = Round {
         rule: VerifyRule::Rejection,
-        drafts: vec![DraftCell {
-            piece: piece(" a"),
-            q: Some(0.8),
-            top: Prediction::default(),
-            row: None,
-            more: false,
-            copied: None,
-            forced: false,
-            took_us: 1,
-        }],
+        drafts: vec![Drafted { token: piece(" a"), q: Some(0.8), took_us: 1, ..Drafted::default() }],
         verdict: Some(Verification {
             judgements: vec![Judgement {
                 p: Some(0.2),
@@ -356,7 +364,7 @@ fn the_rejection_rule_is_explained_with_p_q_and_u() {
             }],
             ..Verification::new(Vec::new(), piece(" the").id, NextKind::Recovered, Some(0.1))
         }),
-        committed: vec![piece(" the")],
+        commit: Some(Committed { tokens: vec![piece(" the")], ..Committed::default() }),
         ..Round::default()
     };
     assert_eq!(
@@ -394,8 +402,8 @@ fn a_session_for_the_screen_drops_candidates_of_old_turns() {
     let all = fold(&script.events);
     let listed = |session: &Session, turn: usize| -> usize {
         let round = &session.turns()[turn].answer(Lane::Speculative).rounds[0];
-        assert_eq!(round.rows.len(), 2, "the number of rows says what the pass was");
-        round.rows.iter().chain(round.drafts.iter().map(|draft| &draft.top)).map(|row| row.top.len()).sum()
+        assert_eq!(round.rows().len(), 2, "the number of rows says what the pass was");
+        round.rows().iter().chain(round.drafts.iter().map(|draft| &draft.top)).map(|row| row.top.len()).sum()
     };
     assert!(listed(&session, 0) == 0 && listed(&session, turns - 1) > 0 && listed(&all, 0) > 0);
     for lane in [Lane::Speculative, Lane::Plain] {
@@ -417,7 +425,7 @@ fn a_session_for_a_page_keeps_the_candidates_of_its_rounds_alone() {
     let all = fold(&script.events);
     let candidates = |session: &Session| -> Vec<usize> {
         let rounds = session.turns().iter().flat_map(|turn| &turn.answer(Lane::Speculative).rounds);
-        rounds.map(|round| round.rows.iter().map(|row| row.top.len()).sum()).collect()
+        rounds.map(|round| round.rows().iter().map(|row| row.top.len()).sum()).collect()
     };
     let (kept, whole) = (candidates(&session), candidates(&all));
     assert_eq!((kept.len(), &kept[..6]), (12, &whole[..6]));
@@ -456,7 +464,7 @@ fn old_rounds_keep_only_what_the_table_shows() {
     let session = fold(&script.events);
     let rounds = &session.turns()[0].answer(Lane::Speculative).rounds;
     assert_eq!(rounds.len(), FULL_ROUNDS + 1);
-    let row = &rounds[0].rows[0];
+    let row = &rounds[0].rows()[0];
     assert!(row.find(piece(" a").id).is_some());
     assert!((row.top.iter().map(|c| c.prob).sum::<f32>() + row.tail - 1.0).abs() < 1e-5);
 }

@@ -132,7 +132,7 @@ impl LaneStats {
     pub(super) fn add_part(&mut self, round: &Round, is_thought: bool) {
         let counts = if self.is_uncounted { (0, 0) } else { (round.drafts.len() as u64, round.accepted() as u64) };
         let (drafted, accepted) = counts;
-        let part = PartStats { rounds: 1, drafted, accepted, committed: round.committed.len() as u64 };
+        let part = PartStats { rounds: 1, drafted, accepted, committed: round.committed().len() as u64 };
         self.parts[usize::from(!is_thought)].merge(&part);
     }
 

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use draftscope_protocol::{Event, EventKind, Lane, TurnEdge, TurnTimes};
+use draftscope_protocol::{Committed, Event, EventKind, Lane, Prefilled, TurnEdge, TurnTimes};
 
 use super::Session;
 use super::moment::{Moment, Stop, bytes, tokens_of};
@@ -102,7 +102,7 @@ impl Timeline {
             self.origin_us = event.at_us;
         }
         self.live.apply(&event);
-        let ends_round = matches!(event.kind, EventKind::Committed { .. });
+        let ends_round = matches!(event.kind, EventKind::Committed(_));
         if TurnEdge::of(&event.kind).is_some_and(|edge| self.turns.add(edge, event.at_us)) {
             self.prompts.push(self.end());
         }
@@ -377,8 +377,8 @@ impl Timeline {
         let ends = |event: &Event| {
             event.lane == Lane::Speculative
                 && match event.kind {
-                    EventKind::Committed { round: number, .. } => number == round,
-                    EventKind::Prefilled { turn: number, .. } => round == 0 && number == turn,
+                    EventKind::Committed(Committed { round: number, .. }) => number == round,
+                    EventKind::Prefilled(Prefilled { turn: number, .. }) => round == 0 && number == turn,
                     _ => false,
                 }
         };

@@ -45,7 +45,7 @@ impl Answer {
 
     fn transcript_of<'a>(&'a self, round: &'a Round) -> impl Iterator<Item = TranscriptToken<'a>> {
         let own = self.tokens.get(round.first_token..).unwrap_or_default();
-        let own = &own[..round.committed.len().min(own.len())];
+        let own = &own[..round.committed().len().min(own.len())];
         let (accepted, added) = own.split_at(round.accepted().min(own.len()));
         let is_thought = self.is_thought_at(round.first_token);
         let accepted = accepted.iter().enumerate().map(|(i, token)| {
@@ -53,7 +53,7 @@ impl Answer {
             output(token, column, round.drafts.get(column).is_some_and(|draft| draft.forced))
         });
         let is_out = |index: usize| {
-            round.is_complete && round.outcome(index) == Some(Outcome::Accepted) && !round.is_held(index)
+            round.is_complete() && round.outcome(index) == Some(Outcome::Accepted) && !round.is_held(index)
         };
         let rest = (0..round.drafts.len()).filter(move |index| !is_out(*index));
         let rest = rest.map(move |column| draft(round, column, is_thought));
@@ -81,19 +81,19 @@ fn output(token: &Token, column: usize, forced: bool) -> TranscriptToken<'_> {
 fn draft(round: &Round, column: usize, is_thought: bool) -> TranscriptToken<'_> {
     let cell = &round.drafts[column];
     let fate = draft_fate(round, column);
-    let (piece, forced) = (&cell.piece, cell.forced);
-    let (round, departs, undraftable) = (round.round, false, false);
+    let (piece, forced) = (&cell.token, cell.forced);
+    let (round, departs, undraftable) = (round.number(), false, false);
     TranscriptToken { piece, fate, round, column, departs, forced, undraftable, is_thought }
 }
 
 /// What the grammar refused in these columns.
 fn refused(round: &Round, columns: Range<usize>, is_thought: bool) -> impl Iterator<Item = TranscriptToken<'_>> {
-    let found = round.refused.iter().filter(move |refused| columns.contains(&refused.index));
+    let found = round.refused.iter().filter(move |refused| columns.contains(&refused.index.into()));
     found.map(move |refused| TranscriptToken {
-        piece: &refused.piece,
+        piece: &refused.token,
         fate: Fate::Refused,
-        round: round.round,
-        column: refused.index,
+        round: round.number(),
+        column: refused.index.into(),
         departs: false,
         forced: false,
         undraftable: false,

@@ -7,16 +7,16 @@
 use std::sync::Arc;
 
 use draftscope_protocol::{
-    Branch, EventKind, Lane, NextKind, Piece, Prediction, Settings, StopReason, TokenId, Verification, VerifyRule,
+    Alternatives, Branch, Committed, DraftRefused, EventKind, Lane, Lattice, Masked, NextKind, Piece, Prediction,
+    Prefilled, RoundStarted, Scored, Settings, StopReason, TokenId, Verification, VerifyRule,
 };
 
-use super::draft_cell::Stopped;
 use super::fate::Provenance;
 use super::memo::Memo;
-use super::round::provenance;
+use super::round::{keep_first, provenance};
 use super::speedup::Measured;
 use super::thought::ThoughtScan;
-use super::{DraftCell, FULL_ROUNDS, LaneStats, Phase, Round, text};
+use super::{FULL_ROUNDS, LaneStats, Phase, Round, text};
 
 /// Most rows of a pass, and so most drafts of a round: a draft's number is a byte.
 const MOST_ROWS: usize = 257;
@@ -129,23 +129,20 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// From a `prefilled` event, whose last `kept` tokens are output of another turn; empty from any other event.
-    pub(super) fn prefilled(kind: &EventKind, kept: usize, settings: &Settings) -> Self {
-        let EventKind::Prefilled { turn, prompt, cached, first, row, took_us } = kind else {
-            return Self::default();
-        };
+    /// From a `prefilled` event, whose last `kept` tokens are output of another turn.
+    pub(super) fn prefilled(event: &Prefilled, kept: usize, settings: &Settings) -> Self {
+        let Prefilled { turn, prompt, cached, first, row, took_us, .. } = event;
+        let scored = Scored { rows: vec![row.clone()], verify_us: *took_us, ..Scored::default() };
         let prefill = Round {
             turn: *turn,
-            base_len: prompt.len().saturating_sub(1) as u32,
+            started: RoundStarted { base_len: prompt.len().saturating_sub(1) as u32, ..RoundStarted::default() },
             rule: settings.rule,
             sampling: settings.sampling,
             leniency: settings.leniency,
-            rows: vec![row.clone()],
-            verify_us: *took_us,
+            scored: Some(scored),
             verdict: Some(Verification::new(Vec::new(), first.id, NextKind::Bonus, None)),
-            committed: vec![first.clone()],
+            commit: Some(Committed { tokens: vec![first.clone()], ..Committed::default() }),
             first_token: kept.min(prompt.len()),
-            is_complete: true,
             ..Round::default()
         };
         let (prompt, taken) = prompt.split_at(prompt.len().saturating_sub(kept));
@@ -171,46 +168,42 @@ impl Answer {
     /// Applies an event of a round, the run's `seq`-th; returns what the lane does next, or `None` if it was ignored.
     pub(super) fn apply(&mut self, kind: &EventKind, settings: &Settings, seq: u64) -> Option<Phase> {
         match kind {
-            EventKind::RoundStarted { round, base_len, draft_len } => Some(self.start_round(Round {
-                round: *round,
-                base_len: *base_len,
-                draft_len: *draft_len,
+            EventKind::RoundStarted(started) => Some(self.start_round(Round {
+                started: started.clone(),
                 rule: settings.rule,
                 sampling: settings.sampling,
                 leniency: settings.leniency,
                 shapes_drafts: settings.shapes_drafts(),
                 ..Round::default()
             })),
-            EventKind::Drafted { round, index, token, q, top, row, more, copied, forced, took_us } => {
-                let (piece, top, more, forced) = (token.clone(), top.clone(), *more, *forced);
-                let cell = DraftCell { piece, q: *q, top, row: *row, more, copied: *copied, forced, took_us: *took_us };
-                let round = self.round_mut(*round)?;
-                round.draft((*index).into(), cell);
-                Some(if round.drafts.len() >= round.draft_len.into() { Phase::Verifying } else { Phase::Drafting })
+            EventKind::Drafted(draft) => {
+                let round = self.round_mut(draft.round)?;
+                round.draft(draft.clone());
+                Some(if round.drafts.len() >= round.draft_len().into() { Phase::Verifying } else { Phase::Drafting })
             }
-            EventKind::DraftStopped { round, token, q, p_min, took_us, .. } => {
-                let (piece, q, p_min, took_us) = (token.clone(), *q, *p_min, *took_us);
-                self.round_mut(*round)?.stopped = Some(Stopped { piece, q, p_min, took_us });
+            EventKind::DraftStopped(stopped) => {
+                self.round_mut(stopped.round)?.stopped = Some(stopped.clone());
                 Some(Phase::Verifying)
             }
-            EventKind::Lattice { round, .. }
-            | EventKind::Alternatives { round, .. }
-            | EventKind::DraftRefused { round, .. }
-            | EventKind::Masked { round, .. } => {
+            EventKind::Lattice(Lattice { round, .. })
+            | EventKind::Alternatives(Alternatives { round, .. })
+            | EventKind::DraftRefused(DraftRefused { round, .. })
+            | EventKind::Masked(Masked { round, .. }) => {
                 self.round_mut(*round)?.note_choice(kind, MOST_ROWS);
                 None
             }
-            EventKind::Probed { round, drafts, took_us } => {
-                let round = self.round_mut(*round)?;
-                round.probed = drafts.iter().take(MOST_ROWS).cloned().collect();
-                round.probe_us = *took_us;
+            EventKind::Probed(probed) => {
+                let round = self.round_mut(probed.round)?;
+                let mut probed = probed.clone();
+                keep_first(&mut probed.drafts, MOST_ROWS);
+                round.probed = Some(probed);
                 Some(Phase::Verifying)
             }
-            EventKind::Scored { round, rows, verify_us, sample_us } => {
-                let round = self.round_mut(*round)?;
-                round.rows = rows.iter().take(MOST_ROWS).cloned().collect();
-                round.verify_us = *verify_us;
-                round.sample_us = *sample_us;
+            EventKind::Scored(scored) => {
+                let round = self.round_mut(scored.round)?;
+                let mut scored = scored.clone();
+                keep_first(&mut scored.rows, MOST_ROWS);
+                round.scored = Some(scored);
                 Some(Phase::Judging)
             }
             EventKind::Verified { round, verdict } => {
@@ -220,7 +213,7 @@ impl Answer {
                 self.round_mut(*round)?.verdict = Some(verdict);
                 Some(Phase::Committing)
             }
-            EventKind::Committed { .. } => self.commit(kind, seq),
+            EventKind::Committed(commit) => self.commit(commit, seq),
             EventKind::Recounted { rounds } => self.recount(rounds),
             _ => None,
         }
@@ -230,8 +223,8 @@ impl Answer {
         if let Some(old) = self.rounds.len().checked_sub(FULL_ROUNDS) {
             Arc::make_mut(&mut self.rounds[old]).shrink();
         }
-        let phase = if round.draft_len == 0 { Phase::Verifying } else { Phase::Drafting };
-        let clock_before_us = self.rounds.last().map_or(0, |before| before.clock_us);
+        let phase = if round.draft_len() == 0 { Phase::Verifying } else { Phase::Drafting };
+        let clock_before_us = self.rounds.last().map_or(0, |before| before.clock_us());
         let (turn, first_token) = (self.turn, self.tokens.len());
         let drafts_unknown = self.stats.is_uncounted;
         self.rounds.push(Arc::new(Round { turn, first_token, clock_before_us, drafts_unknown, ..round }));
@@ -240,7 +233,7 @@ impl Answer {
 
     /// The engine waited within the running round, or right before it.
     pub(super) fn note_wait(&mut self) {
-        if let Some(round) = self.rounds.last_mut().filter(|round| !round.is_complete) {
+        if let Some(round) = self.rounds.last_mut().filter(|round| !round.is_complete()) {
             Arc::make_mut(round).follows_wait = true;
         }
     }
@@ -248,28 +241,23 @@ impl Answer {
     /// The round with this number, if it is still open.
     fn round_mut(&mut self, number: u32) -> Option<&mut Round> {
         let round = self.rounds.last_mut()?;
-        (round.round == number && !round.is_complete).then(|| Arc::make_mut(round))
+        (round.number() == number && !round.is_complete()).then(|| Arc::make_mut(round))
     }
 
-    fn commit(&mut self, kind: &EventKind, seq: u64) -> Option<Phase> {
-        let EventKind::Committed { round: number, tokens, rollback_us, clock_us, device } = kind else {
-            return None;
-        };
+    fn commit(&mut self, commit: &Committed, seq: u64) -> Option<Phase> {
         let first_token = self.tokens.len();
-        let tokens = &tokens[..tokens.len().min(MOST_ROWS)];
-        let round = self.round_mut(*number)?;
-        round.committed = tokens.to_vec();
+        let round = self.round_mut(commit.round)?;
+        let mut commit = commit.clone();
+        keep_first(&mut commit.tokens, MOST_ROWS);
+        let (number, tokens) = (commit.round, commit.tokens.clone());
+        round.commit = Some(commit);
         round.first_token = first_token;
-        round.rollback_us = *rollback_us;
-        round.clock_us = *clock_us;
-        round.device = *device;
         round.ended_after = seq;
-        round.is_complete = true;
         let path: Vec<usize> = round.path().collect();
         let origin = |i: usize| (provenance(round, i), path.get(i).and_then(|index| round.departure(*index)));
         let origins: Vec<_> = (0..tokens.len()).map(origin).collect();
-        for (piece, origin) in tokens.iter().zip(origins) {
-            self.push(piece.clone(), origin, *number);
+        for (piece, origin) in tokens.into_iter().zip(origins) {
+            self.push(piece, origin, number);
         }
         if let Some(round) = self.rounds.last() {
             self.stats.add(round, self.is_thought_at(first_token));
@@ -294,8 +282,8 @@ impl Answer {
     /// The round of this answer with this number; `None` for 0, the number of tokens that no round committed.
     #[must_use]
     pub fn round(&self, number: u32) -> Option<&Round> {
-        let at = self.rounds.partition_point(|round| round.round < number);
-        self.rounds.get(at).map(AsRef::as_ref).filter(|round| round.round == number && number > 0)
+        let at = self.rounds.partition_point(|round| round.number() < number);
+        self.rounds.get(at).map(AsRef::as_ref).filter(|round| round.number() == number && number > 0)
     }
 
     /// Indices of the tokens that a lossless rule would not have committed after the same tokens; empty under such a

@@ -74,7 +74,7 @@ struct Case<'a> {
 /// Judges a scored round again. None while the target has not run.
 #[must_use]
 pub fn what_if(round: &Round, change: &WhatIf) -> Option<Reply> {
-    if round.rows.is_empty() {
+    if round.rows().is_empty() {
         return None;
     }
     let mut sampling = round.sampling;
@@ -166,12 +166,12 @@ impl Case<'_> {
     fn draft(&self, index: usize) -> Option<Piece> {
         match &self.change.replace {
             Some((at, text)) if *at == index => Some(self.named(index, text)),
-            _ => self.round.drafts.get(index).map(|draft| draft.piece.clone()),
+            _ => self.round.drafts.get(index).map(|draft| draft.token.clone()),
         }
     }
 
     fn named(&self, index: usize, text: &str) -> Piece {
-        let candidates = self.round.rows.get(index).map_or(&[][..], |row| &row.top);
+        let candidates = self.round.rows().get(index).map_or(&[][..], |row| &row.top);
         let spaced = format!(" {text}");
         let same = |wanted: &str| candidates.iter().find(|c| *c.piece.bytes == *wanted.as_bytes());
         let found = same(text).or_else(|| same(&spaced));
@@ -188,7 +188,7 @@ impl Case<'_> {
         }
         Ok(match natural {
             Ok(Ruling::Accept) => {
-                let others = self.round.rows.get(index).map_or(&[][..], |row| &row.top);
+                let others = self.round.rows().get(index).map_or(&[][..], |row| &row.top);
                 Ruling::Reject(others.iter().map(|c| c.piece.id).find(|id| *id != draft.id))
             }
             // a draft whose verdict is not known is kept
@@ -207,7 +207,7 @@ impl Case<'_> {
         if let Some(ruling) = self.recorded(index, draft) {
             return Ok(ruling);
         }
-        let row = self.round.rows.get(index).ok_or("the target has not scored this place")?;
+        let row = self.round.rows().get(index).ok_or("the target has not scored this place")?;
         let told = self.by_number(index, draft, row);
         let whole = || {
             let knows = self.decides(row, Some(draft)) && self.knows_q(index, draft);
@@ -254,13 +254,13 @@ impl Case<'_> {
     /// rejection draws from the residual.
     fn knows_q(&self, index: usize, draft: &Piece) -> bool {
         let looks = !self.sampling.is_greedy() && self.rule == VerifyRule::Rejection;
-        let cell = self.round.drafts.get(index).filter(|cell| looks && cell.piece.id == draft.id);
+        let cell = self.round.drafts.get(index).filter(|cell| looks && cell.token.id == draft.id);
         cell.is_none_or(|cell| cell.q.is_none() || cell.top.tail <= WHOLE)
     }
 
     /// A draft with the distribution that it was drawn from, if it was.
     fn drawn(&self, index: usize, draft: &Piece) -> Draft {
-        let cell = self.round.drafts.get(index).filter(|cell| cell.piece.id == draft.id && !cell.top.top.is_empty());
+        let cell = self.round.drafts.get(index).filter(|cell| cell.token.id == draft.id && !cell.top.top.is_empty());
         let was_drawn = self.round.judgement(index).is_none_or(|judgement| cell.is_some_and(|c| c.q == judgement.q));
         match cell {
             Some(cell) => Draft { drawn: was_drawn, ..Draft::drawn(draft.id, distribution(&cell.top)) },
@@ -272,7 +272,7 @@ impl Case<'_> {
     fn recorded(&self, index: usize, draft: &Piece) -> Option<Ruling> {
         let round = self.round;
         let same = self.rule == round.rule && self.sampling == round.sampling;
-        if !same || round.drafts.get(index)?.piece.id != draft.id {
+        if !same || round.drafts.get(index)?.token.id != draft.id {
             return None;
         }
         match round.outcome(index)? {
@@ -285,7 +285,7 @@ impl Case<'_> {
     /// To accept a draft, speculative sampling needs only the draft's own p and q.
     fn by_ratio(&self, index: usize, draft: &Piece) -> Option<Ruling> {
         let same = self.sampling == self.round.sampling && self.rule == VerifyRule::Rejection;
-        let cell = self.round.drafts.get(index).filter(|cell| same && cell.piece.id == draft.id)?;
+        let cell = self.round.drafts.get(index).filter(|cell| same && cell.token.id == draft.id)?;
         let judgement = self.round.judgement(index)?;
         let drafts = [match cell.q.filter(|q| Some(*q) == judgement.q) {
             Some(q) => Draft::drawn(draft.id, lone(draft.id, q)),
@@ -307,7 +307,7 @@ impl Case<'_> {
         if let Some(verdict) = was_bonus {
             return Some(verdict.next);
         }
-        let row = round.rows.get(index)?;
+        let row = round.rows().get(index)?;
         self.decides(row, None).then(|| self.judge(index, &[], row).next)
     }
 
@@ -316,7 +316,7 @@ impl Case<'_> {
     }
 
     fn judge_by(&self, index: usize, drafts: &[Draft], row: &Distribution) -> Verification {
-        let start = self.round.base_len as usize + 1;
+        let start = self.round.base_len() as usize + 1;
         let ctx = RoundCtx {
             position: start + index,
             draft_len: drafts.len(),
@@ -329,8 +329,8 @@ impl Case<'_> {
     }
 
     fn piece(&self, index: usize, token: TokenId) -> Piece {
-        let listed = self.round.rows.get(index).and_then(|row| row.top.iter().find(|c| c.piece.id == token));
-        let told = self.round.committed.iter().find(|piece| piece.id == token);
+        let listed = self.round.rows().get(index).and_then(|row| row.top.iter().find(|c| c.piece.id == token));
+        let told = self.round.committed().iter().find(|piece| piece.id == token);
         let piece = listed.map(|candidate| &candidate.piece).or(told);
         piece.cloned().unwrap_or_else(|| Piece::new(token, Vec::new()))
     }
@@ -371,7 +371,7 @@ mod tests {
     fn nothing_different_gives_what_happened() {
         for round in rounds() {
             let reply = what_if(&round, &WhatIf::default()).unwrap();
-            assert_eq!(reply.committed, round.committed);
+            assert_eq!(reply.committed, round.committed());
             assert_eq!((reply.open, reply.is_lossless), (None, true));
         }
     }
@@ -424,7 +424,7 @@ mod tests {
         let mut whole = rounds()[1].clone();
         whole.sampling.temperature = 1.0;
         whole.verdict = None;
-        for row in &mut whole.rows {
+        for row in whole.rows_mut() {
             row.top.truncate(1);
             row.top[0].prob = 1.0;
             row.tail = 0.0;
@@ -459,7 +459,7 @@ mod tests {
 
     #[test]
     fn an_unscored_round_has_no_answer() {
-        let round = Round { rows: Vec::new(), ..rounds()[0].clone() };
+        let round = Round { scored: None, ..rounds()[0].clone() };
         assert_eq!(what_if(&round, &WhatIf::default()), None);
     }
 }

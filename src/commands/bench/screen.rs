@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use draftscope::cli::BenchArgs;
 use draftscope::host::Taskbar;
 use draftscope::protocol::stream::{Consumer, FanOut};
-use draftscope::protocol::{Baseline, Event, EventKind, Lane, Settings};
+use draftscope::protocol::{Baseline, Committed, Event, EventKind, Lane, Settings};
 use draftscope::tui::{Offscreen, TuiOptions};
 
 use super::super::run_args::ANSWER_TOKENS;
@@ -57,8 +57,8 @@ impl Consumer for Watch {
         let span = self.0.get();
         match &event.kind {
             _ if event.lane != Lane::Speculative => {}
-            EventKind::Prefilled { .. } => self.0.set(Span { began: event.at_us, ..Span::default() }),
-            EventKind::Committed { tokens, .. } => {
+            EventKind::Prefilled(_) => self.0.set(Span { began: event.at_us, ..Span::default() }),
+            EventKind::Committed(Committed { tokens, .. }) => {
                 self.0.set(Span { tokens: span.tokens + tokens.len(), ended: event.at_us, ..span });
             }
             _ => {}

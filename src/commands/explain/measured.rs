@@ -263,6 +263,6 @@ fn waterfall(turns: &[Turn], (plain, fast): (&LaneStats, &LaneStats), speedup: O
 /// What one row would have taken in all passes of a turn's own rounds, at their moments.
 fn first_rows_us(turn: &Turn) -> Option<f64> {
     let costs = turn.pass_costs()?;
-    let rounds = turn.answer(Lane::Speculative).rounds.iter().filter(|round| round.is_complete);
-    rounds.map(|round| Some(round.verify_us as f64 / costs.rows(round.rows.len())?.ratio)).sum()
+    let rounds = turn.answer(Lane::Speculative).rounds.iter().filter(|round| round.is_complete());
+    rounds.map(|round| Some(round.verify_us() as f64 / costs.rows(round.rows().len())?.ratio)).sum()
 }

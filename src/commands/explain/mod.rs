@@ -220,7 +220,7 @@ fn total<'a>(turns: impl Iterator<Item = &'a Turn>, lane: Lane) -> LaneStats {
 fn costs(cost: &CostCurve, probed: &[(String, Turn)]) -> Costs {
     let answers = || probed.iter().map(|(_, turn)| turn.answer(Lane::Speculative));
     let rounds: usize = answers().map(|answer| answer.rounds.len()).sum();
-    let outside: u64 = answers().flat_map(|a| &a.rounds).map(|r| r.sample_us + r.rollback_us).sum();
+    let outside: u64 = answers().flat_map(|a| &a.rounds).map(|r| r.sample_us() + r.rollback_us()).sum();
     let (draft_us, draft_pass_us) = cost.drafting_us().unwrap_or_else(|| (per_draft(probed), 0.0));
     Costs {
         verify_us: verify_us(cost),

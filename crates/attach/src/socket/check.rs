@@ -79,7 +79,7 @@ impl Report {
                 let drafted = round.drafted() as u64;
                 self.drafted += drafted;
                 self.accepted += round.accepted() as u64;
-                self.with_rows += u64::from(!round.rows.is_empty());
+                self.with_rows += u64::from(!round.rows().is_empty());
                 self.with_drafts += u64::from(drafted > 0);
                 self.with_q += u64::from(round.has_q());
             }

@@ -79,7 +79,7 @@ impl Feed {
     pub fn first(&mut self, token: &Piece) -> Option<Prediction> {
         let tokens = std::slice::from_ref(token);
         let found = self.find(tokens)?;
-        found.into_iter().next()?.rows.into_iter().next()
+        found.into_iter().next()?.scored?.rows.into_iter().next()
     }
 
     /// The step with what the plugin reported of it; several steps where the server had sent them together, and the step

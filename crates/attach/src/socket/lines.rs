@@ -8,10 +8,12 @@ use std::collections::HashMap;
 
 use serde::Deserialize;
 
-use draftscope_protocol::{Event, EventKind, Header, Piece, Prediction, TRACE_VERSION, Verification};
+use draftscope_protocol::{
+    Committed, Drafted, Event, EventKind, Header, Piece, Prediction, RoundStarted, Scored, TRACE_VERSION, Verification,
+};
 
 use super::fault::Fault;
-use super::round::{Draft, MAX_DRAFTS, Round};
+use super::round::{MAX_DRAFTS, Round};
 
 /// Most rounds that may be under way: one for each request.
 const MAX_OPEN: usize = 256;
@@ -60,8 +62,8 @@ struct Open {
     number: u32,
     base_len: u32,
     draft_len: u8,
-    drafts: Vec<Draft>,
-    scored: Option<(Vec<Prediction>, u64, u64)>,
+    drafts: Vec<Drafted>,
+    scored: Option<Scored>,
     verdict: Option<Verification>,
     /// Of its lines so far.
     bytes: usize,
@@ -118,11 +120,11 @@ impl Collector {
         let number = match &event.kind {
             EventKind::Notice { message } => return Ok(Said::Notice(message.chars().take(300).collect())),
             EventKind::Started { .. } => return Err(Fault::new("type", "a second `started`".to_owned())),
-            EventKind::RoundStarted { round, .. }
-            | EventKind::Drafted { round, .. }
-            | EventKind::Scored { round, .. }
+            EventKind::RoundStarted(RoundStarted { round, .. })
+            | EventKind::Drafted(Drafted { round, .. })
+            | EventKind::Scored(Scored { round, .. })
             | EventKind::Verified { round, .. }
-            | EventKind::Committed { round, .. } => *round,
+            | EventKind::Committed(Committed { round, .. }) => *round,
             _ => return Ok(Said::Nothing),
         };
         // a recording of one run has no requests
@@ -150,7 +152,7 @@ impl Collector {
     }
 
     fn take(&mut self, event: Event, number: u32, request: &str) -> Result<Option<Round>, Fault> {
-        if let EventKind::RoundStarted { base_len, draft_len, .. } = event.kind {
+        if let EventKind::RoundStarted(RoundStarted { base_len, draft_len, .. }) = event.kind {
             if self.open.contains_key(request) {
                 return Err(Fault::new(
                     "round",
@@ -168,29 +170,28 @@ impl Collector {
             return Err(Fault::new("round", format!("round {number} of this request has no `round_started`")));
         };
         match event.kind {
-            EventKind::Drafted { index, token, q, top, row, took_us, .. } => {
-                if row.is_some() {
+            EventKind::Drafted(draft) => {
+                if draft.row.is_some() {
                     return Err(Fault::new("row", "trees are not read from a socket; send chains".to_owned()));
                 }
-                if usize::from(index) != open.drafts.len() || index >= open.draft_len || open.verdict.is_some() {
-                    return Err(Fault::new(
-                        "index",
-                        format!("draft {index} where {} is next of {}", open.drafts.len(), open.draft_len),
-                    ));
+                let (index, next) = (draft.index, open.drafts.len());
+                if usize::from(index) != next || index >= open.draft_len || open.verdict.is_some() {
+                    let draft_len = open.draft_len;
+                    return Err(Fault::new("index", format!("draft {index} where {next} is next of {draft_len}")));
                 }
-                check_text("token", [&token])?;
-                check_row("top", &top)?;
-                open.drafts.push(Draft { token, q, top, took_us });
+                check_text("token", [&draft.token])?;
+                check_row("top", &draft.top)?;
+                open.drafts.push(draft);
             }
-            EventKind::Scored { rows, verify_us, sample_us, .. } => {
-                if rows.len() > MAX_DRAFTS + 1 {
-                    return Err(Fault::new("rows", format!("{} rows", rows.len())));
+            EventKind::Scored(scored) => {
+                if scored.rows.len() > MAX_DRAFTS + 1 {
+                    return Err(Fault::new("rows", format!("{} rows", scored.rows.len())));
                 }
-                rows.iter().try_for_each(|row| check_row("rows", row))?;
-                open.scored = Some((rows, verify_us, sample_us));
+                scored.rows.iter().try_for_each(|row| check_row("rows", row))?;
+                open.scored = Some(scored);
             }
             EventKind::Verified { verdict, .. } => open.verdict = Some(verdict),
-            EventKind::Committed { tokens, .. } => {
+            EventKind::Committed(Committed { tokens, .. }) => {
                 check_text("tokens", &tokens)?;
                 let at_us = event.at_us;
                 return self.close(request, tokens, at_us).map(Some);
@@ -204,9 +205,8 @@ impl Collector {
         let missing = || Fault::new("verified", "missing before `committed`".to_owned());
         let open = self.open.remove(request).ok_or_else(missing)?;
         let verdict = open.verdict.ok_or_else(missing)?;
-        let (rows, verify_us, sample_us) = open.scored.unwrap_or_default();
-        let (base_len, drafts) = (open.base_len, open.drafts);
-        let round = Round { base_len, drafts, rows, verify_us, sample_us, verdict, committed, at_us };
+        let Open { base_len, drafts, scored, .. } = open;
+        let round = Round { base_len, drafts, scored, verdict, committed, at_us };
         round.check()?;
         Ok(round)
     }

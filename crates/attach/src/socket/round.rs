@@ -1,6 +1,9 @@
 //! A round as a plugin reports it, checked, and its events.
 
-use draftscope_protocol::{Candidate, EventKind, Judgement, NextKind, Outcome, Piece, Prediction, Verification};
+use draftscope_protocol::{
+    Candidate, Committed, Drafted, EventKind, Judgement, NextKind, Outcome, Piece, Prediction, RoundStarted, Scored,
+    Verification,
+};
 
 use super::fault::Fault;
 
@@ -10,25 +13,14 @@ pub(crate) const MAX_DRAFTS: usize = 255;
 /// How far probabilities that should be equal may differ, since they are rounded.
 const SLACK: f32 = 0.01;
 
-/// One proposed token.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Draft {
-    pub(super) token: Piece,
-    pub(super) q: Option<f32>,
-    pub(super) top: Prediction,
-    pub(super) took_us: u64,
-}
-
 /// A whole round of one request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Round {
     /// Positions in the target's cache before it; 0 if the engine does not say.
     pub base_len: u32,
-    pub(super) drafts: Vec<Draft>,
-    /// The target's predictions, k + 1 of them; none if they were not reported.
-    pub rows: Vec<Prediction>,
-    pub(super) verify_us: u64,
-    pub(super) sample_us: u64,
+    pub(super) drafts: Vec<Drafted>,
+    /// The target's predictions and times; none if they were not reported.
+    pub(super) scored: Option<Scored>,
     pub(super) verdict: Verification,
     /// Accepted drafts, then the target's own token.
     pub committed: Vec<Piece>,
@@ -39,13 +31,19 @@ pub struct Round {
 impl Round {
     /// About how many bytes it takes.
     pub(super) fn bytes(&self) -> usize {
-        let tops = self.rows.iter().chain(self.drafts.iter().map(|draft| &draft.top));
+        let tops = self.rows().iter().chain(self.drafts.iter().map(|draft| &draft.top));
         let listed = tops.flat_map(|row| row.top.iter().map(|one| &one.piece));
         let pieces = listed.chain(&self.committed).chain(self.drafts.iter().map(|draft| &draft.token));
         let texts: usize = pieces.map(|piece| size_of::<Candidate>() + piece.bytes.len()).sum();
         texts
-            + self.rows.len() * size_of::<Prediction>()
-            + self.drafts.len() * (size_of::<Draft>() + size_of::<Judgement>())
+            + self.rows().len() * size_of::<Prediction>()
+            + self.drafts.len() * (size_of::<Drafted>() + size_of::<Judgement>())
+    }
+
+    /// The target's predictions, k + 1 of them; empty if they were not reported.
+    #[must_use]
+    pub fn rows(&self) -> &[Prediction] {
+        self.scored.as_ref().map_or(&[], |scored| &scored.rows)
     }
 
     /// Number of drafts.
@@ -105,14 +103,15 @@ impl Round {
     fn check_rows(&self) -> Result<(), Fault> {
         for draft in &self.drafts {
             check_probability("drafted.q", draft.q)?;
+            check_probability("drafted.copied", draft.copied.and_then(|copied| copied.chance))?;
         }
-        if !self.rows.is_empty() && self.rows.len() != self.drafts.len() + 1 {
+        if !self.rows().is_empty() && self.rows().len() != self.drafts.len() + 1 {
             return Err(Fault::new(
                 "rows",
-                format!("{} rows for {} drafts; k + 1 are needed", self.rows.len(), self.drafts.len()),
+                format!("{} rows for {} drafts; k + 1 are needed", self.rows().len(), self.drafts.len()),
             ));
         }
-        for (number, row) in self.rows.iter().enumerate() {
+        for (number, row) in self.rows().iter().enumerate() {
             row.top.iter().try_for_each(|one| check_probability("rows.top.prob", Some(one.prob)))?;
             check_probability("rows.tail", Some(row.tail))?;
             let sum: f32 = row.top.iter().map(|one| one.prob).sum::<f32>() + row.tail;
@@ -124,7 +123,7 @@ impl Round {
             }
         }
         for (index, (judgement, draft)) in self.verdict.judgements.iter().zip(&self.drafts).enumerate() {
-            let listed = self.rows.get(index).and_then(|row| row.find(draft.token.id));
+            let listed = self.rows().get(index).and_then(|row| row.find(draft.token.id));
             if let (Some(p), Some((_, listed))) = (judgement.p, listed)
                 && (p - listed).abs() > SLACK
             {
@@ -155,25 +154,13 @@ impl Round {
 
     /// The events of this round. Its number, its place, what was committed and the clock are those of the answer.
     pub(crate) fn events(self, tokens: Vec<Piece>, clock_us: u64, round: u32, base_len: u32) -> Vec<EventKind> {
-        let mut events = vec![EventKind::RoundStarted { round, base_len, draft_len: self.drafts.len() as u8 }];
-        events.extend(self.drafts.into_iter().enumerate().map(|(index, draft)| EventKind::Drafted {
-            round,
-            index: index as u8,
-            token: draft.token,
-            q: draft.q,
-            top: draft.top,
-            row: None,
-            more: false,
-            copied: None,
-            forced: false,
-            took_us: draft.took_us,
-        }));
-        if !self.rows.is_empty() {
-            let (rows, verify_us, sample_us) = (self.rows, self.verify_us, self.sample_us);
-            events.push(EventKind::Scored { round, rows, verify_us, sample_us });
-        }
+        let mut events =
+            vec![EventKind::RoundStarted(RoundStarted { round, base_len, draft_len: self.drafts.len() as u8 })];
+        events.extend(self.drafts.into_iter().map(|draft| EventKind::Drafted(Drafted { round, ..draft })));
+        let scored = self.scored.filter(|scored| !scored.rows.is_empty());
+        events.extend(scored.map(|scored| EventKind::Scored(Scored { round, ..scored })));
         events.push(EventKind::Verified { round, verdict: self.verdict });
-        events.push(EventKind::Committed { round, tokens, rollback_us: 0, clock_us, device: None });
+        events.push(EventKind::Committed(Committed { round, tokens, clock_us, ..Committed::default() }));
         events
     }
 }

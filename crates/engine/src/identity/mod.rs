@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::speculate::SpecError;
 use crate::speculate::decoder::Decoder;
 use draftscope_protocol::policy::{Observation, Policy};
-use draftscope_protocol::{EventKind, Outcome, Prediction, Settings, TokenId};
+use draftscope_protocol::{Committed, Drafted, EventKind, Outcome, Prediction, Prefilled, Scored, Settings, TokenId};
 
 pub use diagnose::{Cause, Diagnosis, Fault, MOST_NOISE, Side, diagnose, diagnose_under};
 pub use rate::Rate;
@@ -118,11 +118,10 @@ pub fn answer(
     mut policy: Option<&mut Policy>,
 ) -> Result<Record, SpecError> {
     let mut record = Record { prompt: prompt.to_vec(), ..Record::default() };
-    if let EventKind::Prefilled { first, row, cached, .. } = decoder.prefill(1, prompt)? {
-        record.cached = cached as usize;
-        record.tokens.push(first.id);
-        record.first_row = row;
-    }
+    let Prefilled { first, row, cached, .. } = decoder.prefill(1, prompt)?;
+    record.cached = cached as usize;
+    record.tokens.push(first.id);
+    record.first_row = row;
     policy.iter_mut().for_each(|policy| policy.begin_answer());
     let mut clock = 0;
     while record.tokens.len() < ending.limit && !record.tokens.iter().any(|t| (ending.is_end)(*t)) && decoder.has_room()
@@ -132,7 +131,7 @@ pub fn answer(
         choose(decoder, policy.as_deref_mut());
         let committed = decoder.round(&mut |event| {
             observation.on_event(&event);
-            if let EventKind::Committed { clock_us, .. } = event {
+            if let EventKind::Committed(Committed { clock_us, .. }) = event {
                 observation.round_us = clock_us.saturating_sub(std::mem::replace(&mut clock, clock_us)) as f64;
             }
             record_event(&mut round, event);
@@ -171,8 +170,8 @@ fn offer_plain(decoder: &mut Decoder, prompt: &[TokenId], len: usize) -> Result<
 
 fn record_event(round: &mut RoundRecord, event: EventKind) {
     match event {
-        EventKind::Drafted { token, .. } => round.drafts.push(token.id),
-        EventKind::Scored { rows, .. } => round.rows = rows,
+        EventKind::Drafted(Drafted { token, .. }) => round.drafts.push(token.id),
+        EventKind::Scored(Scored { rows, .. }) => round.rows = rows,
         EventKind::Verified { verdict, .. } => {
             round.accepted = verdict.accepted();
             let judged = verdict.judgements.iter().enumerate();

@@ -25,7 +25,8 @@ use draftscope_protocol::policy::DraftStopRule;
 use draftscope_protocol::random::SeededDraws;
 use draftscope_protocol::verify::{Draft, OfRound, RoundCtx, verifier};
 use draftscope_protocol::{
-    DeviceWork, EventKind, MAX_DRAFT_LEN, RoundOnDevice, Sampling, Settings, TokenId, Verification, VerifyRule,
+    Committed, DeviceWork, EventKind, MAX_DRAFT_LEN, RoundOnDevice, RoundStarted, Sampling, Scored, Settings, TokenId,
+    Verification, VerifyRule,
 };
 
 pub use calibrate::{MeasuredCosts, TIMED_ROWS, TIMING};
@@ -181,7 +182,11 @@ impl Decoder {
         let draft_len = if is_probe { 0 } else { wanted.min(MAX_DRAFT_LEN.into()).min(room) };
         self.note_short_context(wanted, room);
         self.emit_notices(&mut watch, emit);
-        watch.exclude(emit(EventKind::RoundStarted { round, base_len: base.len as u32, draft_len: draft_len as u8 }));
+        watch.exclude(emit(EventKind::RoundStarted(RoundStarted {
+            round,
+            base_len: base.len as u32,
+            draft_len: draft_len as u8,
+        })));
 
         let started = self.device_work();
         self.probe(room, &mut watch, emit);
@@ -205,7 +210,7 @@ impl Decoder {
         if let Some(kind) = self.masked_event(masked) {
             watch.exclude(emit(kind));
         }
-        watch.exclude(emit(EventKind::Scored { round, rows, verify_us, sample_us }));
+        watch.exclude(emit(EventKind::Scored(Scored { round, rows, verify_us, sample_us })));
 
         let mut verdict = verifier(self.settings.rule).verify(&self.round_ctx(draft_len), &drafts, &target);
         verdict.next_in_draft_vocab = self.drafter.has_token(verdict.next);
@@ -228,7 +233,7 @@ impl Decoder {
         self.clock += watch.total();
         let device = on_device([started, drafted, self.device_work()]);
         let tokens = committed.iter().map(|id| bare(*id)).collect();
-        emit(EventKind::Committed { round, tokens, rollback_us, clock_us: micros(self.clock), device });
+        emit(EventKind::Committed(Committed { round, tokens, rollback_us, clock_us: micros(self.clock), device }));
         Ok(committed)
     }
 

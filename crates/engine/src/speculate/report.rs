@@ -4,10 +4,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::drafter::Refused;
 use draftscope_protocol::distribution::Distribution;
 use draftscope_protocol::verify::Draft;
-use draftscope_protocol::{Candidate, EventKind, Piece, Prediction, TokenId};
+use draftscope_protocol::{Candidate, Drafted, EventKind, Piece, Prediction, TokenId};
 
 /// Candidates per position in an event; the total probability of all others is its tail.
 pub const TOP_N: usize = 32;
@@ -59,24 +58,10 @@ pub(super) fn prediction(p: &Distribution) -> Prediction {
     Prediction { top, tail: unlisted }
 }
 
+/// A draft without the bytes of its token.
 pub(super) fn drafted(round: u32, index: usize, draft: &Draft, took_us: u64) -> EventKind {
-    EventKind::Drafted {
-        round,
-        index: index as u8,
-        token: bare(draft.token),
-        q: draft.confidence(),
-        top: draft.q.as_ref().map(prediction).unwrap_or_default(),
-        row: draft.row.map(|row| row as u8),
-        more: draft.more,
-        copied: draft.copied,
-        forced: draft.forced,
-        took_us,
-    }
-}
-
-pub(super) fn refused(round: u32, refused: Refused) -> EventKind {
-    let Refused { index, token, q, expected } = refused;
-    EventKind::DraftRefused { round, index: index as u8, token: bare(token), q, expected }
+    let top = draft.q.as_ref().map(prediction).unwrap_or_default();
+    EventKind::Drafted(Drafted { round, took_us, ..draft.event(index, top) })
 }
 
 pub(super) fn drafter_failed(error: &dyn std::fmt::Display) -> String {

@@ -165,10 +165,10 @@ impl Fact {
                 (!lenient.tokens.is_empty()).then(|| lenient.departures().count() as f64)
             }
             Self::RejectedAt => {
-                let round = answer.rounds.last().filter(|round| !round.rows.is_empty())?;
+                let round = answer.rounds.last().filter(|round| !round.rows().is_empty())?;
                 let differs = |index: &usize| {
                     let best = round.prediction(*index).and_then(|row| row.best());
-                    best.is_none_or(|best| best.piece.id != round.drafts[*index].piece.id)
+                    best.is_none_or(|best| best.piece.id != round.drafts[*index].token.id)
                 };
                 let first = (0..round.drafts.len()).find(differs);
                 Some(first.unwrap_or(round.drafts.len()) as f64 + 1.0)

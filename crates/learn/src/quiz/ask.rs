@@ -28,11 +28,11 @@ impl Item {
     pub fn of_round(session: &Session, at: RoundAt) -> Option<Self> {
         let round = round_at(session, at)?;
         let most = if round.is_tree() { MOST_NODES } else { MOST_DRAFTS };
-        let is_whole = round.is_complete && !round.is_partial && round.unveiled.is_none();
+        let is_whole = round.is_complete() && !round.is_partial && round.unveiled.is_none();
         // a draft that was picked, not drawn, is certain to rejection sampling, whatever its q
         let is_drawn = |index: usize| round.judgement(index).is_some_and(|judged| judged.q == round.drafts[index].q);
         let is_known = |index: usize| {
-            !round.drafts[index].piece.id.is_unknown() && (round.sampling.is_greedy() || is_drawn(index))
+            !round.drafts[index].token.id.is_unknown() && (round.sampling.is_greedy() || is_drawn(index))
         };
         let is_cut = (0..round.columns()).any(|column| round.is_cut(column));
         if !is_whole || !(0..round.drafts.len()).all(is_known) || is_cut || !(1..=most).contains(&round.drafts.len()) {
@@ -44,7 +44,7 @@ impl Item {
         let before = &tokens[..round.first_token.min(tokens.len())];
         let bytes: Vec<u8> = before.iter().flat_map(|token| token.piece.text_bytes()).copied().collect();
         let item = Self {
-            id: format!("session turn {} round {}", turn.number, round.round),
+            id: format!("session turn {} round {}", turn.number, round.number()),
             category: category(round),
             prompt: printable(&turn.typed).into_owned(),
             context: end_of(&String::from_utf8_lossy(&bytes)),
@@ -95,7 +95,7 @@ pub(super) fn category(round: &Round) -> Option<Category> {
     }
     let p = |index: usize| round.judgement(index).and_then(|judgement| judgement.p).unwrap_or(0.0);
     let is_second = |index: usize| {
-        round.prediction(index).and_then(|row| row.find(round.drafts[index].piece.id)).is_some_and(|found| found.0 == 1)
+        round.prediction(index).and_then(|row| row.find(round.drafts[index].token.id)).is_some_and(|found| found.0 == 1)
     };
     if judged(Outcome::Rejected).any(|index| is_second(index) && p(index) >= HIGH_P) {
         return Some(Category::HighP);

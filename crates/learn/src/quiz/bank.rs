@@ -5,10 +5,10 @@
 use serde::Deserialize;
 
 use draftscope_protocol::{
-    Candidate, Departure, Judgement, Leniency, NextKind, Outcome, Piece, Prediction, Sampling, TokenId, Verification,
-    VerifyRule,
+    Candidate, Committed, Departure, Drafted, Judgement, Leniency, NextKind, Outcome, Piece, Prediction, RoundStarted,
+    Sampling, Scored, TokenId, Verification, VerifyRule,
 };
-use draftscope_session::{DraftCell, Round};
+use draftscope_session::Round;
 
 use super::item::{Category, Item};
 
@@ -113,31 +113,28 @@ impl Stored {
         };
         let is_tree = self.drafts.iter().any(|draft| draft.row.is_some());
         let accepted = self.drafts.iter().filter(|draft| draft.outcome == Outcome::Accepted);
-        let committed = accepted.map(|draft| draft.token.clone()).chain([self.next]).map(piece).collect();
-        let drafts = self.drafts.into_iter().map(|draft| DraftCell {
-            piece: piece(draft.token),
+        let tokens = accepted.map(|draft| draft.token.clone()).chain([self.next]).map(piece).collect();
+        let round = self.round;
+        let drafts = (0..).zip(self.drafts).map(|(index, draft)| Drafted {
+            round,
+            index,
+            token: piece(draft.token),
             q: draft.q,
             top: prediction(draft.top),
             row: draft.row,
-            more: false,
-            copied: None,
-            forced: false,
-            took_us: 0,
+            ..Drafted::default()
         });
         let drafts: Vec<_> = drafts.collect();
         let round = Round {
-            round: self.round,
-            base_len: self.base_len,
-            draft_len: drafts.len() as u8,
+            started: RoundStarted { round, base_len: self.base_len, draft_len: drafts.len() as u8 },
             rule: self.rule,
             sampling: self.sampling,
             leniency: self.leniency,
             shapes_drafts: is_tree,
             drafts,
-            rows: self.rows.into_iter().map(prediction).collect(),
+            scored: Some(Scored { round, rows: self.rows.into_iter().map(prediction).collect(), ..Scored::default() }),
             verdict: Some(verdict),
-            committed,
-            is_complete: true,
+            commit: Some(Committed { round, tokens, ..Committed::default() }),
             ..Round::default()
         };
         Item { id: self.id, category, prompt: self.prompt, context: self.context, round }

@@ -45,7 +45,7 @@ impl Item {
     /// Two items with the same text before and the same drafts ask the same.
     #[must_use]
     pub fn asks_same(&self, other: &Self) -> bool {
-        let tokens = |item: &Self| item.round.drafts.iter().map(|draft| draft.piece.id).collect::<Vec<_>>();
+        let tokens = |item: &Self| item.round.drafts.iter().map(|draft| draft.token.id).collect::<Vec<_>>();
         self.id == other.id || (self.context == other.context && tokens(self) == tokens(other))
     }
 

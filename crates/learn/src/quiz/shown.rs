@@ -165,7 +165,7 @@ impl Shown {
             },
             accepts_best: (round.rule == VerifyRule::TopK).then_some(round.leniency.top_k),
             drafts: (0..round.drafts.len()).map(|index| draft(round, index)).collect(),
-            rows: (0..round.rows.len()).map(|row| candidates(round, row)).collect(),
+            rows: (0..round.rows().len()).map(|row| candidates(round, row)).collect(),
             next_u: round.verdict.as_ref().and_then(|verdict| verdict.next_u).map(Hundredths::of),
             right: Answer { verdicts: verdicts.collect(), committed },
             choices,
@@ -214,9 +214,9 @@ impl Shown {
 fn draft(round: &Round, index: usize) -> ShownDraft {
     let cell = &round.drafts[index];
     let judgement = round.judgement(index);
-    let listed = round.prediction(index).and_then(|row| row.find(cell.piece.id)).map(|found| found.1);
+    let listed = round.prediction(index).and_then(|row| row.find(cell.token.id)).map(|found| found.1);
     ShownDraft {
-        token: inline(&cell.piece),
+        token: inline(&cell.token),
         q: cell.q.map(Hundredths::of),
         p: Hundredths::of(judgement.and_then(|judgement| judgement.p).or(listed).unwrap_or(0.0)),
         // also where none was made: which draws are shown must not say where the round ended
@@ -227,7 +227,7 @@ fn draft(round: &Round, index: usize) -> ShownDraft {
 
 /// The best of a row; where a token is drawn from it, in the order of the draws.
 fn candidates(round: &Round, row: usize) -> Vec<ShownCandidate> {
-    let Some(prediction) = round.rows.get(row) else {
+    let Some(prediction) = round.rows().get(row) else {
         return Vec::new();
     };
     let samples = !round.sampling.is_greedy();
@@ -311,7 +311,7 @@ fn choices(item: &Item) -> (Vec<Choice>, usize) {
 fn wrong_tokens(round: &Round, is_bonus: bool) -> Vec<(&'static str, String, Belief)> {
     let column = round.next_index().unwrap_or(0);
     let row = round.row_of(column);
-    let best = |row: usize, rank: usize| round.rows.get(row)?.top.get(rank).map(|c| inline(&c.piece));
+    let best = |row: usize, rank: usize| round.rows().get(row)?.top.get(rank).map(|c| inline(&c.piece));
     let mut wrong = Vec::new();
     if is_bonus {
         wrong.extend(best(row, 1).map(|token| ("bonus", token, Belief::SecondBest)));
@@ -322,7 +322,7 @@ fn wrong_tokens(round: &Round, is_bonus: bool) -> Vec<(&'static str, String, Bel
     let rejected = (0..round.drafts.len()).rev().find(|index| round.outcome(*index) == Some(Outcome::Rejected));
     // a token of the residual may be right, so of none of these may p seem to be above q
     let may_be_left = |token: &str| {
-        let mut listed = round.rows.get(row).into_iter().flat_map(|row| &row.top);
+        let mut listed = round.rows().get(row).into_iter().flat_map(|row| &row.top);
         let (Some(found), Some(draft)) = (listed.find(|c| inline(&c.piece) == token), round.drafts.get(column)) else {
             return false;
         };
@@ -334,8 +334,8 @@ fn wrong_tokens(round: &Round, is_bonus: bool) -> Vec<(&'static str, String, Bel
         let token = token.filter(|token| !(ratio && kind == "recovered" && may_be_left(token)));
         wrong.extend(token.map(|token| (kind, token, belief)));
     };
-    let last = round.rows.len().saturating_sub(1);
-    push("recovered", rejected.map(|index| inline(&round.drafts[index].piece)), Belief::KeptDraft);
+    let last = round.rows().len().saturating_sub(1);
+    push("recovered", rejected.map(|index| inline(&round.drafts[index].token)), Belief::KeptDraft);
     push("bonus", best(last, 0), Belief::BonusAfterRejection);
     push("recovered", best(row, 0), Belief::BestNotDraw);
     push("recovered", best(row + 1, 0), Belief::WrongPlace);

@@ -31,7 +31,7 @@ fn distribution(row: &Prediction) -> Distribution {
 fn judged_again(round: &Round) -> Verification {
     let is_greedy = round.sampling.is_greedy();
     let draws = SeededDraws::new(round.sampling.seed);
-    let start = round.base_len as usize + 1;
+    let start = round.base_len() as usize + 1;
     let ctx = RoundCtx {
         position: start,
         draft_len: round.drafts.len(),
@@ -46,13 +46,13 @@ fn judged_again(round: &Round) -> Verification {
         .map(|cell| {
             let mut q = distribution(&cell.top);
             if cell.top.top.is_empty() {
-                q = Distribution::new(vec![(cell.piece.id, cell.q.unwrap())], cell.piece.id, 1.0 - cell.q.unwrap());
+                q = Distribution::new(vec![(cell.token.id, cell.q.unwrap())], cell.token.id, 1.0 - cell.q.unwrap());
             }
-            let draft = Draft { drawn: !is_greedy, ..Draft::drawn(cell.piece.id, q) };
+            let draft = Draft { drawn: !is_greedy, ..Draft::drawn(cell.token.id, q) };
             cell.row.map_or(draft.clone(), |row| draft.at_row(row.into()))
         })
         .collect();
-    let rows: Vec<_> = round.rows.iter().map(distribution).collect();
+    let rows: Vec<_> = round.rows().iter().map(distribution).collect();
     verifier(round.rule).verify(&ctx, &drafts, &rows)
 }
 

@@ -1,6 +1,8 @@
 //! Observations of a round, read from its events.
 
-use crate::{EventKind, MAX_DRAFT_LEN, Outcome, Prediction, TokenId, Verification};
+use crate::{
+    DraftStopped, Drafted, EventKind, MAX_DRAFT_LEN, Outcome, Prediction, RoundStarted, Scored, TokenId, Verification,
+};
 
 const DRAFTS: usize = MAX_DRAFT_LEN as usize;
 
@@ -56,14 +58,16 @@ impl Observation {
     /// Takes one of the round's events. The caller sets `round_us`.
     pub fn on_event(&mut self, kind: &EventKind) {
         match kind {
-            EventKind::RoundStarted { draft_len, .. } => *self = Self { asked: (*draft_len).into(), ..Self::default() },
-            EventKind::Drafted { index, token, top, row: Some(row), copied, .. } => {
+            EventKind::RoundStarted(RoundStarted { draft_len, .. }) => {
+                *self = Self { asked: (*draft_len).into(), ..Self::default() }
+            }
+            EventKind::Drafted(Drafted { index, token, top, row: Some(row), copied, .. }) => {
                 let chance = copied.and_then(|copied| copied.chance);
                 let q = chance.unwrap_or_else(|| self.largest_left(top, (*row).into()));
                 self.note((*index).into(), ObservedDraft { row: (*row).into(), token: token.id, q });
                 self.alternatives += 1;
             }
-            EventKind::Drafted { index, token, top, more, copied, forced, took_us, .. } => {
+            EventKind::Drafted(Drafted { index, token, top, more, copied, forced, took_us, .. }) => {
                 self.note((*index).into(), ObservedDraft { row: (*index).into(), token: token.id, q: 0.0 });
                 self.one_pass |= more;
                 self.has_copies |= copied.is_some() || *forced;
@@ -74,11 +78,11 @@ impl Observation {
                 self.took_draft(*took_us as f64);
                 self.drafted += 1;
             }
-            EventKind::DraftStopped { took_us, .. } => {
+            EventKind::DraftStopped(DraftStopped { took_us, .. }) => {
                 self.took_draft(*took_us as f64);
                 self.dropped += 1;
             }
-            EventKind::Scored { verify_us, .. } => self.verify_us = *verify_us as f64,
+            EventKind::Scored(Scored { verify_us, .. }) => self.verify_us = *verify_us as f64,
             EventKind::Verified { verdict, .. } => self.judged(verdict),
             _ => {}
         }

@@ -14,7 +14,7 @@ mod walk;
 
 use super::distribution::Distribution;
 use super::random::{Draws, Purpose};
-use crate::{Copied, Leniency, TokenId, Verification, VerifyRule};
+use crate::{Copied, Drafted, Leniency, Piece, Prediction, TokenId, Verification, VerifyRule};
 
 pub use block::Block;
 pub use lenient::{Confidence, Threshold, TopK, Typical};
@@ -63,6 +63,22 @@ impl Draft {
     #[must_use]
     pub const fn drawn(token: TokenId, q: Distribution) -> Self {
         Self { token, q: Some(q), drawn: true, row: None, more: false, copied: None, forced: false }
+    }
+
+    /// What its event says of it: all but its round and the time of its step. `top` lists the best of q.
+    #[must_use]
+    pub fn event(&self, index: usize, top: Prediction) -> Drafted {
+        Drafted {
+            index: index as u8,
+            token: Piece::new(self.token, Vec::new()),
+            q: self.confidence(),
+            top,
+            row: self.row.map(|row| row as u8),
+            more: self.more,
+            copied: self.copied,
+            forced: self.forced,
+            ..Drafted::default()
+        }
     }
 
     /// The draft as a node of a tree, judged by `row`.

@@ -2,7 +2,7 @@
 //!
 //! Invariant: these functions depend only on the events. The player decides when and how long to stop.
 
-use draftscope_protocol::{Event, EventKind, Landmark, Lane, Outcome};
+use draftscope_protocol::{Committed, Drafted, Event, EventKind, Landmark, Lane, Outcome, Prefilled};
 
 /// A search for the next landmark.
 pub(super) struct Seek {
@@ -29,7 +29,7 @@ impl Seek {
                 }
                 false
             }
-            EventKind::Committed { round, .. } => match self.landmark {
+            EventKind::Committed(Committed { round, .. }) => match self.landmark {
                 Landmark::Round(wanted) => *round >= wanted,
                 Landmark::Reject | Landmark::Mark => self.round == Some(*round),
             },
@@ -51,8 +51,8 @@ pub(super) type MarkTarget = (Option<u32>, Option<u32>);
 pub(super) fn ended_target(event: &Event) -> Option<MarkTarget> {
     match event.kind {
         _ if event.lane != Lane::Speculative => None,
-        EventKind::Committed { round, .. } => Some((Some(round), None)),
-        EventKind::Prefilled { turn, .. } => Some((None, Some(turn))),
+        EventKind::Committed(Committed { round, .. }) => Some((Some(round), None)),
+        EventKind::Prefilled(Prefilled { turn, .. }) => Some((None, Some(turn))),
         _ => None,
     }
 }
@@ -70,16 +70,16 @@ pub(super) fn ends_phase(event: &Event) -> bool {
     event.lane == Lane::Speculative
         && matches!(
             event.kind,
-            EventKind::Prefilled { .. }
-                | EventKind::Probed { .. }
-                | EventKind::Drafted { more: false, .. }
-                | EventKind::DraftStopped { .. }
-                | EventKind::Scored { .. }
+            EventKind::Prefilled(_)
+                | EventKind::Probed(_)
+                | EventKind::Drafted(Drafted { more: false, .. })
+                | EventKind::DraftStopped(_)
+                | EventKind::Scored(_)
                 | EventKind::Verified { .. }
-                | EventKind::Committed { .. }
+                | EventKind::Committed(_)
         )
 }
 
 pub(super) fn ends_round(event: &Event) -> bool {
-    event.lane == Lane::Speculative && matches!(event.kind, EventKind::Committed { .. } | EventKind::Finished { .. })
+    event.lane == Lane::Speculative && matches!(event.kind, EventKind::Committed(_) | EventKind::Finished { .. })
 }

@@ -11,7 +11,9 @@ use std::io;
 use sha2::{Digest as _, Sha256};
 
 use draftscope_protocol::stream::Consumer;
-use draftscope_protocol::{Event, EventKind, FIRST_DIGESTED, Lane, Piece, Private, StopReason, TokenId};
+use draftscope_protocol::{
+    Committed, Event, EventKind, FIRST_DIGESTED, Lane, Piece, Prefilled, Private, StopReason, TokenId,
+};
 
 /// The numbers of tokens and the digests of answers so far.
 #[derive(Default)]
@@ -34,11 +36,11 @@ impl Digester {
                 // a refused prompt has an empty answer
                 (self.turn, self.answers) = (*turn, std::array::from_fn(|_| Some(Sha256::new())));
             }
-            EventKind::Prefilled { first, .. } => {
+            EventKind::Prefilled(Prefilled { first, .. }) => {
                 self.answers[answer] = Some(Sha256::new_with_prefix(first.text_bytes()));
             }
             EventKind::LaneContinued { turn } if *turn != self.turn => self.answers[answer] = None,
-            EventKind::Committed { tokens, .. } => {
+            EventKind::Committed(Committed { tokens, .. }) => {
                 let digest = self.answers[answer].iter_mut();
                 digest.for_each(|digest| tokens.iter().for_each(|token| digest.update(token.text_bytes())));
             }

@@ -400,7 +400,7 @@ mod tests {
     use crate::trace::{RecordOptions, Recorder};
     use draftscope_protocol::stream::Consumer;
     use draftscope_protocol::stream::Feed;
-    use draftscope_protocol::{Landmark, Outcome};
+    use draftscope_protocol::{Committed, Drafted, Landmark, Outcome};
 
     /// A recording of the fixture, one event every `gap_us`.
     fn recording(gap_us: u64) -> (Recording, Vec<Event>) {
@@ -509,23 +509,25 @@ mod tests {
         ));
         request(&source, Command::StepPhase);
         let step = until_paused(&mut source);
-        assert!(matches!(step.last().unwrap().kind, EventKind::Prefilled { .. }), "{step:?}");
+        assert!(matches!(step.last().unwrap().kind, EventKind::Prefilled(_)), "{step:?}");
         request(&source, Command::StepRound);
         let round = until_paused(&mut source);
         let last = round.last().unwrap();
-        assert!(matches!(last.kind, EventKind::Committed { round: 1, .. }) && last.lane == Lane::Speculative);
+        assert!(
+            matches!(last.kind, EventKind::Committed(Committed { round: 1, .. })) && last.lane == Lane::Speculative
+        );
         request(&source, Command::StepPhase);
         request(&source, Command::Bookmark { round: Some(1), turn: None, label: "b".into() });
         let step = until_paused(&mut source);
         assert!(events.iter().any(|event| event.lane == Lane::Plain), "another lane runs beside");
         let phases: Vec<_> = step.iter().filter(|event| ends_phase(event)).collect();
-        assert!(matches!(phases[..], [Event { kind: EventKind::Drafted { round: 2, .. }, .. }]), "{step:?}");
+        assert!(matches!(phases[..], [Event { kind: EventKind::Drafted(Drafted { round: 2, .. }), .. }]), "{step:?}");
         assert!(step.iter().any(|e| matches!(e.kind, EventKind::Bookmarked { round: Some(1), .. })));
         request(&source, Command::StepRound);
         request(&source, Command::StepRound);
         let two = until_paused(&mut source);
         let ends = two.iter().filter_map(|event| match event.kind {
-            EventKind::Committed { round, .. } if event.lane == Lane::Speculative => Some(round),
+            EventKind::Committed(Committed { round, .. }) if event.lane == Lane::Speculative => Some(round),
             _ => None,
         });
         assert_eq!(ends.collect::<Vec<_>>(), [2, 3], "two steps at once are two steps");
@@ -604,7 +606,7 @@ mod tests {
             .map(|_| {
                 request(&source, Command::SkipToNext { landmark: Landmark::Reject });
                 let sent = until_paused(&mut source);
-                let Some(EventKind::Committed { round, .. }) = sent.last().map(|event| &event.kind) else {
+                let Some(EventKind::Committed(Committed { round, .. })) = sent.last().map(|event| &event.kind) else {
                     panic!("{sent:?}")
                 };
                 *round
@@ -620,7 +622,7 @@ mod tests {
         assert_eq!(found, expected[..2]);
         request(&source, Command::SkipToNext { landmark: Landmark::Round(5) });
         let sent = until_paused(&mut source);
-        assert!(matches!(sent.last().unwrap().kind, EventKind::Committed { round: 5, .. }), "{sent:?}");
+        assert!(matches!(sent.last().unwrap().kind, EventKind::Committed(Committed { round: 5, .. })), "{sent:?}");
         request(&source, Command::SkipToNext { landmark: Landmark::Mark });
         let sent = until_paused(&mut source);
         let notice = |e: &Event| matches!(&e.kind, EventKind::Notice { message } if message.contains("nothing found"));
@@ -644,10 +646,13 @@ mod tests {
         assert!(matches!(again[1].kind, EventKind::Paused), "still paused");
         let note =
             again.iter().position(|e| matches!(&e.kind, EventKind::Noted { text, .. } if text == "here")).unwrap();
-        assert!(matches!(again[note - 1].kind, EventKind::Committed { round: 1, .. }), "at its place");
+        assert!(matches!(again[note - 1].kind, EventKind::Committed(Committed { round: 1, .. })), "at its place");
         let bookmark = again.iter().position(|e| matches!(e.kind, EventKind::Bookmarked { .. })).unwrap();
         let about = &again[bookmark - 1];
-        assert!(matches!(about.kind, EventKind::Committed { round: 2, .. }), "after its round, though made at the end");
+        assert!(
+            matches!(about.kind, EventKind::Committed(Committed { round: 2, .. })),
+            "after its round, though made at the end"
+        );
         request(&source, Command::SkipTo { at_us: u64::MAX });
         let rest = until_paused(&mut source);
         assert!(!rest.iter().any(|e| matches!(e.kind, EventKind::Bookmarked { .. })), "once: {rest:?}");
@@ -714,7 +719,7 @@ mod tests {
         request(&source, Command::StepPhase);
         let again = until_paused(&mut source);
         assert!(matches!(again[0].kind, EventKind::Started { .. }), "{again:?}");
-        assert!(matches!(again.last().unwrap().kind, EventKind::Prefilled { .. }), "{again:?}");
+        assert!(matches!(again.last().unwrap().kind, EventKind::Prefilled(_)), "{again:?}");
     }
 
     #[test]

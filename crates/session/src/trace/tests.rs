@@ -11,7 +11,7 @@ use crate::Session;
 use crate::fixture::fold;
 use crate::fixture::{conversation, first_turn};
 use draftscope_protocol::stream::Consumer;
-use draftscope_protocol::{Event, EventKind, Lane, Piece, RoundOnDevice, StopReason, TokenId};
+use draftscope_protocol::{Committed, Event, EventKind, Lane, Piece, RoundOnDevice, StopReason, TokenId};
 
 struct TraceFolder {
     folder: tempfile::TempDir,
@@ -112,13 +112,13 @@ fn every_line_follows_the_schema() {
     let place = TraceFolder::new();
     let mut events = run();
     events.push(Event {
-        kind: EventKind::Committed {
+        kind: EventKind::Committed(Committed {
             round: 1,
             tokens: vec![Piece::new(TokenId(1), vec![0xff])],
-            rollback_us: 0,
             clock_us: 1,
             device: Some(RoundOnDevice::default()),
-        },
+            ..Committed::default()
+        }),
         ..events[1].clone()
     });
     for text in [TextPolicy::Full, TextPolicy::Digest] {

@@ -12,7 +12,7 @@ impl Case<'_> {
     /// sampling, those that it would have drawn.
     pub(super) fn is_own(&self, committed: &[Piece], rows: impl IntoIterator<Item = usize>) -> bool {
         let own = |place: usize, row: usize| {
-            let row = self.round.rows.get(row)?;
+            let row = self.round.rows().get(row)?;
             let draws_anew = matches!(self.rule, VerifyRule::Rejection | VerifyRule::Block);
             match self.sampling.is_greedy() {
                 true => row.best().map(|best| best.piece.id),
@@ -26,7 +26,7 @@ impl Case<'_> {
 
     /// Whether token ids were renumbered, so that their order is not the vocabulary's: a draw depends on it.
     pub(super) fn is_digest(&self) -> bool {
-        let mut listed = self.round.rows.iter().flat_map(|row| &row.top);
+        let mut listed = self.round.rows().iter().flat_map(|row| &row.top);
         listed.any(|c| c.piece.bytes.is_empty() && c.piece.id >= FIRST_DIGESTED)
     }
 
@@ -40,7 +40,7 @@ impl Case<'_> {
     /// drafter's q. The row need not list the draft.
     pub(super) fn by_number(&self, index: usize, draft: &Piece, row: &Prediction) -> Option<Verification> {
         let same = self.sampling.is_greedy() && self.sampling.temperature == self.round.sampling.temperature;
-        let cell = self.round.drafts.get(index).filter(|cell| same && cell.piece.id == draft.id)?;
+        let cell = self.round.drafts.get(index).filter(|cell| same && cell.token.id == draft.id)?;
         let p = self.round.judgement(index).and_then(|judgement| judgement.p);
         let p = match self.rule {
             VerifyRule::Threshold => p?,
@@ -74,7 +74,7 @@ mod tests {
     fn what_the_target_would_have_written_is_its_own_under_any_rule() {
         for rule in [VerifyRule::Confidence, VerifyRule::Threshold] {
             let reply = what_if(&rounds()[1], &WhatIf { rule: Some(rule), ..WhatIf::default() }).unwrap();
-            assert_eq!((reply.committed, reply.is_lossless), (rounds()[1].committed.clone(), true), "{rule}");
+            assert_eq!((reply.committed, reply.is_lossless), (rounds()[1].committed().to_vec(), true), "{rule}");
         }
     }
 
@@ -88,7 +88,8 @@ mod tests {
             (0.0, line.confidence, VerifyRule::Confidence, true),
             (1.0, line.confidence - 0.01, VerifyRule::Confidence, false),
         ] {
-            round.rows[0].top.retain(|c| c.piece.id != round.drafts[0].piece.id);
+            let draft = round.drafts[0].token.id;
+            round.rows_mut()[0].top.retain(|c| c.piece.id != draft);
             round.drafts[0].q = Some(q);
             round.verdict.as_mut().unwrap().judgements[0].p = Some(p);
             let reply = what_if(&round, &WhatIf { rule: Some(rule), ..WhatIf::default() }).unwrap();
@@ -103,7 +104,7 @@ mod tests {
         let mut round = rounds()[1].clone();
         round.sampling.temperature = 1.0;
         round.verdict = None;
-        for (number, row) in round.rows.iter_mut().enumerate() {
+        for (number, row) in round.rows_mut().iter_mut().enumerate() {
             row.top.truncate(1);
             row.top[0] = Candidate { piece: Piece::new(TokenId(FIRST_DIGESTED.0 + number as u32), ""), prob: 1.0 };
             row.tail = 0.0;

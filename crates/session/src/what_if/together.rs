@@ -45,14 +45,14 @@ fn missing(case: &Case) -> Option<String> {
     if case.change.draft_len.is_some_and(|wanted| wanted > depth) {
         return Some(format!("draft {} was never made: the drafter must be asked", depth + 1));
     }
-    if round.rows.len() <= round.drafts.len() {
+    if round.rows().len() <= round.drafts.len() {
         return Some("the target's choice is not recorded at every place".to_owned());
     }
     let is_cut = |index: usize| round.drafts.get(index).is_some_and(|cell| cell.q.is_some() && cell.top.tail > WHOLE);
-    for (number, row) in round.rows.iter().enumerate() {
+    for (number, row) in round.rows().iter().enumerate() {
         let judged = (0..round.drafts.len()).filter(|index| round.row_of(*index) == number);
         for index in judged.map(Some).chain([None]) {
-            let draft = index.and_then(|index| round.drafts.get(index)).map(|cell| &cell.piece);
+            let draft = index.and_then(|index| round.drafts.get(index)).map(|cell| &cell.token);
             let needs_q = !case.sampling.is_greedy() && index.is_some_and(is_cut);
             let is_known = case.has(row, draft) && !needs_q;
             if !is_known {
@@ -91,16 +91,16 @@ fn judge(case: &Case, root: usize) -> Verification {
     let drafts: Vec<Draft> = below
         .iter()
         .map(|index| {
-            let draft = case.drawn(*index, &round.drafts[*index].piece);
+            let draft = case.drawn(*index, &round.drafts[*index].token);
             if round.is_tree() { draft.at_row(row(round.row_of(*index))) } else { draft }
         })
         .collect();
     let rows: Vec<_> = std::iter::once(root)
         .chain(below.iter().map(|index| index + 1))
-        .filter_map(|row| round.rows.get(row).map(super::distribution))
+        .filter_map(|row| round.rows().get(row).map(super::distribution))
         .collect();
     let depth = root.checked_sub(1).map_or(0, |index| round.depth(index) + 1);
-    let start = round.base_len as usize + 1;
+    let start = round.base_len() as usize + 1;
     let is_fresh = round.is_tree() || round.shapes_drafts || case.rule == VerifyRule::Block;
     let ctx = RoundCtx {
         position: start + depth,
@@ -132,8 +132,8 @@ fn overrule(case: &Case, mut whole: Verification, index: usize) -> (Verification
         return (whole, false);
     }
     if is_on_path(index) {
-        let row = round.rows.get(round.row_of(index));
-        let draft = round.drafts[index].piece.id;
+        let row = round.rows().get(round.row_of(index));
+        let draft = round.drafts[index].token.id;
         let other = row.and_then(|row| row.top.iter().map(|c| c.piece.id).find(|id| *id != draft));
         for at in index..round.drafts.len() {
             whole.judgements[at].outcome = Outcome::NotReached;
@@ -157,9 +157,9 @@ fn add_judged(case: &Case, verdict: &Verification, reply: &mut Reply) {
         if !is_made(case, index) {
             continue;
         }
-        reply.judged.push((cell.piece.clone(), judgement.outcome));
+        reply.judged.push((cell.token.clone(), judgement.outcome));
         if judgement.outcome == Outcome::Accepted {
-            reply.committed.push(cell.piece.clone());
+            reply.committed.push(cell.token.clone());
             rows.push(index + 1);
         }
     }
@@ -230,15 +230,15 @@ mod tests {
         for cell in &mut round.drafts {
             (cell.row, cell.q) = (None, None);
         }
-        round.rows.truncate(3);
+        round.rows_mut().truncate(3);
         round.sampling.temperature = 1.0;
         let change = WhatIf { rule: Some(VerifyRule::Block), ..WhatIf::default() };
         assert!(ask(&round, &change).open.unwrap().contains("candidates only"));
-        for (index, row) in round.rows.iter_mut().enumerate() {
+        for (index, row) in round.scored.iter_mut().flat_map(|scored| &mut scored.rows).enumerate() {
             row.tail = 0.0;
             row.top[0].prob = 1.0;
             if let Some(draft) = round.drafts.get(index) {
-                row.top[0].piece = draft.piece.clone();
+                row.top[0].piece = draft.token.clone();
             }
         }
         let reply = ask(&round, &change);

@@ -103,7 +103,7 @@ fn one_selection_marks_both_panes() {
     let Some(hit_map::Target::Token { turn: 0, round, column }) = target else { panic!("{target:?}") };
     update::click(&mut stage.app, &mut stage.time, left.0, left.1);
     let answer = stage.time.live().turns()[0].answer(Lane::Speculative).clone();
-    let chosen = stage.app.place.selected.and_then(|at| at.round).map(|at| answer.rounds[at].round);
+    let chosen = stage.app.place.selected.and_then(|at| at.round).map(|at| answer.rounds[at].number());
     assert_eq!((chosen, stage.app.place.cell), (Some(round), Some(column)));
     let marked = stage.draw(100, 30).backend().buffer().clone();
     for place in [left, right] {

@@ -1,6 +1,7 @@
 //! Two recordings beside each other: screens, and a script of keys.
 
 use super::*;
+use draftscope_protocol::{Committed, Prefilled};
 use draftscope_session::fixture::fold;
 use draftscope_session::fixture::piece;
 
@@ -10,8 +11,8 @@ fn compared(same: bool) -> Compared {
     let mut b = conversation();
     for event in &mut b.events {
         match &mut event.kind {
-            EventKind::Committed { round: 3, tokens, .. } if !same => tokens[0] = piece(" an"),
-            EventKind::Prefilled { turn: 2, first, .. } if !same => *first = piece("Well"),
+            EventKind::Committed(Committed { round: 3, tokens, .. }) if !same => tokens[0] = piece(" an"),
+            EventKind::Prefilled(Prefilled { turn: 2, first, .. }) if !same => *first = piece("Well"),
             EventKind::Started { header } if !same => header.settings.draft_len = 4,
             _ => {}
         }

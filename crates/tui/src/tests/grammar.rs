@@ -7,13 +7,13 @@ use super::views::styled;
 use super::*;
 use crate::app::place::page::Page;
 use crate::look::theme::Role;
-use draftscope_protocol::{EngineInfo, Grammar, GrammarKind};
-use draftscope_session::{Fate, Refused, text};
+use draftscope_protocol::{DraftRefused, EngineInfo, Grammar, GrammarKind};
+use draftscope_session::{Fate, text};
 
 const SIZES: [(u16, u16); 2] = [(140, 42), (80, 24)];
 
 /// The recording at its end, with the first round selected in which the grammar refused what the drafter preferred.
-fn recorded(options: TuiOptions) -> (Stage, Refused) {
+fn recorded(options: TuiOptions) -> (Stage, DraftRefused) {
     let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../assets/traces/json.dscope.jsonl.zst"));
     let recording = draftscope_session::trace::Recording::open(path).unwrap();
     let events: Vec<Event> = recording.reader().unwrap().collect::<Result<_, _>>().unwrap();
@@ -25,7 +25,7 @@ fn recorded(options: TuiOptions) -> (Stage, Refused) {
     let index = rounds.iter().position(|round| has_both(round)).unwrap();
     let refused = rounds[index].refused.iter().find(|refused| refused.q.is_some()).unwrap().clone();
     stage.app.place.selected = Some(RoundAt { turn: 0, round: Some(index) });
-    stage.app.place.cell = Some(refused.index);
+    stage.app.place.cell = Some(refused.index.into());
     stage.app.place.scroll = Scroll::Selected;
     (stage, refused)
 }
@@ -62,7 +62,7 @@ fn every_place_names_what_refused_a_draft() {
     stage.shows((140, 42), &names);
     stage.app.place.page = Page::Inspect;
     let shown = stage.screen(140, 42).split_whitespace().collect::<Vec<_>>().join(" ");
-    let name = text::inline(&refused.piece);
+    let name = text::inline(&refused.token);
     assert!(shown.contains(&format!("{name} (q {:.2})", refused.q.unwrap())), "{shown}");
 }
 
@@ -93,7 +93,7 @@ fn the_answer_has_the_forced_and_the_refused_tokens() {
     let shown = squeeze(&words(&mut stage, Role::TokenForced));
     assert!(shown.starts_with(&squeeze(&forced)), "{shown}\n{forced}");
     let struck = squeeze(&words(&mut stage, Role::TokenRefused));
-    assert!(struck.contains(&squeeze(&refused.piece.lossy())), "{struck}");
+    assert!(struck.contains(&squeeze(&refused.token.lossy())), "{struck}");
 }
 
 #[test]

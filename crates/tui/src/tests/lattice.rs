@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::app::place::page::Page;
-use draftscope_protocol::{LatticeCandidate, LatticeColumn};
+use draftscope_protocol::{Lattice, LatticeCandidate, LatticeColumn};
 use draftscope_session::fixture::piece;
 
 /// Candidates of a position, most probable first alone.
@@ -30,7 +30,7 @@ pub(super) fn script() -> Script {
     let columns = columns.map(|((chosen, rank), index)| column(index, chosen, rank)).collect();
     let target = [(" at", 0.8), (" the", 0.7), (" moon", 0.6), (" over", 0.5), (" us", 0.4), (".", 0.9)];
     script.round_start(&drafts);
-    script.push(Lane::Speculative, EventKind::Lattice { round: 1, columns });
+    script.push(Lane::Speculative, EventKind::Lattice(Lattice { round: 1, columns }));
     script.round_end(&drafts, &target);
     script.finish(Lane::Speculative, StopReason::MaxTokens);
     script

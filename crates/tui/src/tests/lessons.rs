@@ -7,6 +7,7 @@ use super::*;
 use crate::app::Overlay;
 use crate::app::place::page::Page;
 use draftscope_learn::lesson::{Goal, Step, bundled};
+use draftscope_protocol::Prefilled;
 
 const SIZES: [(u16, u16); 3] = [(80, 24), (100, 30), (140, 42)];
 
@@ -196,7 +197,14 @@ fn a_draft_of_the_user_is_judged_from_the_last_token_of_the_prompt() {
     stage.apply(EventKind::Prompted { turn: 2, text: "The United".to_owned(), branch: None });
     let row = draftscope_protocol::Prediction::default();
     let first = draftscope_session::fixture::piece(" States");
-    let kind = EventKind::Prefilled { turn: 2, prompt: prompt.clone(), cached: 0, first, row, took_us: 1 };
+    let kind = EventKind::Prefilled(Prefilled {
+        turn: 2,
+        prompt: prompt.clone(),
+        first,
+        row,
+        took_us: 1,
+        ..Prefilled::default()
+    });
     stage.apply(kind);
     assert!(update::go_on_with_lesson(&mut stage.app, &stage.time).is_empty(), "it is still under way");
     stage.apply(EventKind::Finished { reason: StopReason::MaxTokens });
@@ -256,7 +264,9 @@ fn answered(stage: &mut Stage, turn: u32) {
     for event in &all[from..] {
         let mut event = event.clone();
         match &mut event.kind {
-            EventKind::Prompted { turn: number, .. } | EventKind::Prefilled { turn: number, .. } => *number = turn,
+            EventKind::Prompted { turn: number, .. } | EventKind::Prefilled(Prefilled { turn: number, .. }) => {
+                *number = turn
+            }
             _ => {}
         }
         stage.app.deliver(&mut stage.time, event);

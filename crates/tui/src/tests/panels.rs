@@ -9,7 +9,7 @@ use super::views::{SIZES, styled};
 use super::*;
 use crate::app::options::Exporter;
 use crate::app::place::page::Page;
-use draftscope_protocol::{DeviceWork, GpuInfo, MemoryAccount, RoundOnDevice};
+use draftscope_protocol::{DeviceWork, GpuInfo, MemoryAccount, RoundOnDevice, RoundStarted};
 use draftscope_session::fixture::tree_round;
 
 /// An answer whose drafts form trees.
@@ -145,7 +145,9 @@ fn drafts_that_the_engine_ends_are_reported_as_measured() {
         script.round(&[(" a", 0.5), (" b", 0.5)], &[(" a", 0.5), (" c", 0.5), (" d", 0.5)]);
         script.round(&[], &[(" e", 0.5)]);
         for event in &mut script.events {
-            if let (Lane::Speculative, EventKind::RoundStarted { draft_len: k, .. }) = (event.lane, &mut event.kind) {
+            if let (Lane::Speculative, EventKind::RoundStarted(RoundStarted { draft_len: k, .. })) =
+                (event.lane, &mut event.kind)
+            {
                 *k = draft_len.max(*k);
             }
         }

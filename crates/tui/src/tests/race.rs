@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::*;
 use crate::app::Ask;
 use crate::app::options::{Exporter, Recordings};
-use draftscope_protocol::{Again, Continuation, DrafterKind, Rival, Settings};
+use draftscope_protocol::{Again, Committed, Continuation, DrafterKind, Rival, Settings};
 use draftscope_session::Provenance;
 
 /// The conversation with a rival that wrote what the plain lane wrote.
@@ -62,7 +62,7 @@ fn within_a_commit_the_rest_waits_and_an_answer_can_go_on_from_there() {
     }
     let answer = stage.time.shown().turns()[0].answer(Lane::Speculative);
     let round = answer.rounds.last().unwrap();
-    assert!(round.is_partial && round.committed.len() < round.accepted() + 1);
+    assert!(round.is_partial && round.committed().len() < round.accepted() + 1);
     let whole = answer.tokens.len();
     assert_eq!(answer.transcript().filter(|s| matches!(s.fate, draftscope_session::Fate::Committed(_))).count(), whole);
     assert!(!stage.screen(120, 40).contains("cut off"), "no stop rule cut it");
@@ -92,7 +92,7 @@ fn the_first_token_is_inspected_like_any_other() {
     stage.screen(80, 24);
     let first = stage.time.shown().turns()[0].answer(Lane::Speculative);
     assert_eq!(first.tokens[0].provenance, Provenance::Prefill);
-    assert_eq!(first.prefill.committed[0], first.tokens[0].piece);
+    assert_eq!(first.prefill.committed()[0], first.tokens[0].piece);
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn what_a_rule_that_is_not_lossless_changed_is_counted() {
                 verdict.departures = vec![draftscope_protocol::Departure { index: 0, instead }];
                 verdict.lossless = false;
             }
-            EventKind::Committed { round: 4, tokens, .. } if is_own => tokens[0] = tokens[1].clone(),
+            EventKind::Committed(Committed { round: 4, tokens, .. }) if is_own => tokens[0] = tokens[1].clone(),
             _ => {}
         }
         if is_own && !matches!(copy, EventKind::Prompted { .. }) {
@@ -266,7 +266,7 @@ fn what_the_record_does_not_hold_is_asked_of_the_engine_in_the_same_round() {
 fn a_typed_draft_that_the_target_would_have_to_read_on_from_goes_to_the_engine() {
     let mut stage = browse(&first_turn()).pressed("<S-Left>");
     let round = stage.app.round(stage.time.shown()).unwrap().clone();
-    let best = round.rows[0].best().unwrap().piece.clone();
+    let best = round.rows()[0].best().unwrap().piece.clone();
     stage.press("w<Down><Down><Down><Down><Right><Down>");
     for c in String::from_utf8_lossy(&best.bytes).trim().chars() {
         stage.key(KeyEvent::from(KeyCode::Char(c)));

@@ -3,6 +3,7 @@
 use super::*;
 use crate::app::clock::pace::Pace;
 use crate::look::display::Marks;
+use draftscope_protocol::{Committed, RoundStarted};
 use draftscope_session::Provenance;
 use draftscope_session::round_at::RoundAt;
 
@@ -56,8 +57,12 @@ fn discarded_drafts_give_way_to_a_sign_as_the_next_round_begins() {
     let script = first_turn();
     let at = |round: u32, is_end: bool| {
         let found = script.events.iter().position(|event| match &event.kind {
-            EventKind::Committed { round: at, .. } if is_end => *at == round && event.lane == Lane::Speculative,
-            EventKind::RoundStarted { round: at, .. } if !is_end => *at == round && event.lane == Lane::Speculative,
+            EventKind::Committed(Committed { round: at, .. }) if is_end => {
+                *at == round && event.lane == Lane::Speculative
+            }
+            EventKind::RoundStarted(RoundStarted { round: at, .. }) if !is_end => {
+                *at == round && event.lane == Lane::Speculative
+            }
             _ => false,
         });
         Stage::folded(&script.events[..=found.unwrap()], TuiOptions::default())
@@ -95,7 +100,7 @@ fn discarded_drafts_are_struck_while_an_answer_is_read_along_and_signs_after_it(
     let at = |events: usize, pace: Pace| {
         Stage::folded(&script.events[..events], TuiOptions { pace, depth: ColorDepth::True, ..TuiOptions::default() })
     };
-    let running = script.events.iter().rposition(|event| matches!(event.kind, EventKind::RoundStarted { .. })).unwrap();
+    let running = script.events.iter().rposition(|event| matches!(event.kind, EventKind::RoundStarted(_))).unwrap();
     let mut slow = at(running, Pace::Ramp);
     let (text, struck) = (answer(&mut slow), words_with(&mut slow, Modifier::CROSSED_OUT));
     assert!(text.contains("The color of the sky is blue"), "{text}");

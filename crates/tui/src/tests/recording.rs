@@ -105,7 +105,7 @@ fn marks_are_made_shown_and_found_again() {
             stage.press("<Tab>");
         }
         stage.press("<S-Left><S-Left>");
-        let about = stage.app.round(stage.time.shown()).unwrap().round;
+        let about = stage.app.round(stage.time.shown()).unwrap().number();
         stage.press("m");
         assert_eq!(
             stage.sent.last(),
@@ -116,7 +116,7 @@ fn marks_are_made_shown_and_found_again() {
         assert_eq!(stage.sent.last(), Some(&note));
         answer_marks(&mut stage);
         stage.press("<C-Down>");
-        assert_eq!(stage.app.round(stage.time.shown()).unwrap().round, about);
+        assert_eq!(stage.app.round(stage.time.shown()).unwrap().number(), about);
         assert!(stage.screen(80, 24).contains(&format!("round {about}: ★")));
         stage.press("<C-Up>");
         let screen = stage.screen(120, 40);
@@ -133,21 +133,21 @@ fn marks_are_made_shown_and_found_again() {
         // from the past, a mark that lies ahead is gone to in time
         stage.press("{<C-Down>");
         assert!(stage.time.is_past());
-        assert_eq!(stage.app.round(stage.time.shown()).unwrap().round, about - 1);
+        assert_eq!(stage.app.round(stage.time.shown()).unwrap().number(), about - 1);
     }
 }
 
 #[test]
 fn a_mark_on_a_prompt_s_pass_leads_back_to_that_turn() {
     let mut stage = Stage::of(&conversation()).pressed("<Tab>{m");
-    assert_eq!(stage.app.round(stage.time.shown()).map(|round| (round.turn, round.round)), Some((1, 0)));
+    assert_eq!(stage.app.round(stage.time.shown()).map(|round| (round.turn, round.number())), Some((1, 0)));
     let mark = Command::Bookmark { round: None, turn: Some(1), label: String::new() };
     assert_eq!(stage.sent.last(), Some(&mark));
     stage.shows((120, 40), &["bookmark at the prompt of turn 1"]);
     answer_marks(&mut stage);
     stage.press("<End><C-Up>");
     let shown = stage.app.round(stage.time.shown()).unwrap();
-    assert_eq!((shown.turn, shown.round), (1, 0), "not the second turn's");
+    assert_eq!((shown.turn, shown.number()), (1, 0), "not the second turn's");
     stage.shows((120, 40), &["the prompt of turn 1: ★"]);
 }
 
@@ -178,7 +178,7 @@ fn what_has_played_is_gone_back_to() {
     let mut stage = recorded(70);
     stage.press("%2<Enter>");
     assert!(stage.time.is_past());
-    assert_eq!(stage.app.round(stage.time.shown()).unwrap().round, 2);
+    assert_eq!(stage.app.round(stage.time.shown()).unwrap().number(), 2);
     assert_eq!(stage.sent, [Command::Pause], "the recording waits");
     stage.press("%20ms<Enter>");
     assert_eq!(stage.time.at_us(), stage.time.turn_span().unwrap().time_us.start + 20_000);
@@ -194,7 +194,7 @@ fn what_has_played_is_gone_back_to() {
 #[test]
 fn a_live_run_goes_to_places_too() {
     let mut stage = Stage::of(&conversation()).pressed("<Tab>%3<Enter>");
-    assert_eq!(stage.app.round(stage.time.shown()).unwrap().round, 3);
+    assert_eq!(stage.app.round(stage.time.shown()).unwrap().number(), 3);
     stage.press("%99<Enter>").shows((80, 24), &["round 99 is not there"]);
     let mut steps = 0;
     while stage.time.is_past() && steps < 60 {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::app::place::page::Page;
 use crate::app::{Ask, Overlay};
-use draftscope_protocol::{Continuation, VerifyRule};
+use draftscope_protocol::{Continuation, Drafted, Prefilled, RoundStarted, VerifyRule};
 use draftscope_session::{Provenance, Stop};
 
 fn browse(script: &Script) -> Stage {
@@ -173,7 +173,7 @@ fn a_branch_stands_in_place_of_what_it_left_until_one_returns() {
     let first = draftscope_session::fixture::piece(" end");
     stage.apply(EventKind::Prompted { turn: 2, text: from.typed, branch: Some(from.branch) });
     let row = draftscope_protocol::Prediction::default();
-    stage.apply(EventKind::Prefilled { turn: 2, prompt, cached: 3, first, row, took_us: 1 });
+    stage.apply(EventKind::Prefilled(Prefilled { turn: 2, prompt, cached: 3, first, row, took_us: 1 }));
     stage.apply(EventKind::Finished { reason: StopReason::Eos });
     let answer = stage.time.live().turns()[1].answer(Lane::Speculative);
     assert_eq!(answer.tokens.len(), from.branch.kept as usize + 1);
@@ -490,7 +490,7 @@ fn the_person_is_the_drafter_when_asked() {
     stage.shows((120, 40), &["You are the drafter", "so far 3 of 6 accepted"]);
     stage.press(" the sky<Enter>");
     assert_eq!(stage.sent, [Command::ProposeDraft { text: " the sky".to_owned() }]);
-    stage.apply(EventKind::RoundStarted { round: 11, base_len: 60, draft_len: 3 });
+    stage.apply(EventKind::RoundStarted(RoundStarted { round: 11, base_len: 60, draft_len: 3 }));
     assert!(!stage.screen(120, 40).contains("You are the drafter"));
     stage.press("<Enter>");
     assert_eq!(stage.sent.len(), 1);
@@ -516,7 +516,7 @@ fn drafts_of_one_pass_appear_in_one_step_and_are_timed_as_one() {
     let (block, chain) = (block_turn(), {
         let mut script = block_turn();
         for event in &mut script.events {
-            if let EventKind::Drafted { more, .. } = &mut event.kind {
+            if let EventKind::Drafted(Drafted { more, .. }) = &mut event.kind {
                 *more = false;
             }
         }
@@ -533,12 +533,12 @@ fn drafts_of_one_pass_appear_in_one_step_and_are_timed_as_one() {
 #[test]
 fn a_pace_counts_the_drafts_of_one_pass_as_one_step() {
     let cut = |script: &Script| {
-        let at = script.events.iter().position(|event| matches!(event.kind, EventKind::Scored { .. })).unwrap();
+        let at = script.events.iter().position(|event| matches!(event.kind, EventKind::Scored(_))).unwrap();
         Stage::folded(&script.events[..at], TuiOptions::default())
     };
     let (stage, mut chain) = (cut(&block_turn()), block_turn());
     chain.events.iter_mut().for_each(|event| {
-        if let EventKind::Drafted { more, .. } = &mut event.kind {
+        if let EventKind::Drafted(Drafted { more, .. }) = &mut event.kind {
             *more = false;
         }
     });

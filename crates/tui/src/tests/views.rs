@@ -5,6 +5,7 @@ use ratatui::style::{Color, Modifier};
 
 use super::*;
 use crate::app::place::page::Page;
+use draftscope_protocol::{Committed, Drafted};
 
 pub(super) const SIZES: [(u16, u16); 3] = [(80, 24), (120, 40), (200, 60)];
 
@@ -170,8 +171,8 @@ fn times_beyond_all_bounds_are_drawn() {
     let mut script = conversation();
     for event in &mut script.events {
         match &mut event.kind {
-            EventKind::Drafted { took_us, .. } => *took_us = u64::MAX,
-            EventKind::Committed { rollback_us, .. } => *rollback_us = 2,
+            EventKind::Drafted(Drafted { took_us, .. }) => *took_us = u64::MAX,
+            EventKind::Committed(Committed { rollback_us, .. }) => *rollback_us = 2,
             _ => {}
         }
     }

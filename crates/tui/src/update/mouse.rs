@@ -27,7 +27,7 @@ pub(crate) fn click(app: &mut App, time: &mut Timeline, x: u16, y: u16) -> Vec<C
         Target::Token { turn, round, column } => {
             let answer = time.shown().turns().get(turn).map(|turn| turn.answer(Lane::Speculative));
             if let Some(answer) = answer {
-                let index = answer.rounds.partition_point(|r| r.round < round);
+                let index = answer.rounds.partition_point(|r| r.number() < round);
                 let round = (round != PREFILL).then_some(index);
                 pick(app, RoundAt { turn, round }, Some(column), Pane::Answer);
             }

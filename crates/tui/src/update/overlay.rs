@@ -217,7 +217,7 @@ fn again(round: &Round, change: &WhatIf) -> Again {
     };
     let mut before: Vec<usize> = std::iter::successors(round.parent(*place), |at| round.parent(*at)).collect();
     before.reverse();
-    let id = |index: &usize| round.drafts.get(*index).map(|cell| cell.piece.id);
+    let id = |index: &usize| round.drafts.get(*index).map(|cell| cell.token.id);
     let mut drafts: Vec<_> = before.iter().filter_map(id).collect();
     match what_if_token(round, *place, text) {
         Some(known) => {
@@ -279,8 +279,8 @@ fn changed_settings(app: &mut App, live: &Session, (wanted, index): (Settings, u
 /// The form's changes; the rest as it was in the round. If the engine chooses k, or drafts form a tree, the round has
 /// no k that could be requested.
 fn settings_of(round: &Round, change: &WhatIf, mut settings: Settings) -> Settings {
-    let own = Some(usize::from(round.draft_len));
-    let has_own = round.round > 0 && !round.is_tree() && settings.draft_len_mode == DraftLenMode::Fixed;
+    let own = Some(usize::from(round.draft_len()));
+    let has_own = round.number() > 0 && !round.is_tree() && settings.draft_len_mode == DraftLenMode::Fixed;
     if let Some(draft_len) = change.draft_len.or(own.filter(|_| has_own)) {
         settings.draft_len = draft_len.min(MAX_DRAFT_LEN.into()) as u8;
         settings.draft_len_mode = DraftLenMode::Fixed;

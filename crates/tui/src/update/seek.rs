@@ -144,7 +144,7 @@ fn to_round(app: &mut App, time: &mut Timeline, round: u32) -> Vec<Command> {
     if !has_more(app) {
         return app.say(format!("round {round} is not there"));
     }
-    let newest = rounds(time.live()).next_back().and_then(|at| round_at(time.live(), at)).map_or(0, |r| r.round);
+    let newest = rounds(time.live()).next_back().and_then(|at| round_at(time.live(), at)).map_or(0, |r| r.number());
     time.follow();
     app.clock.holds = false;
     app.place.follow_live();
@@ -168,7 +168,7 @@ pub(super) fn reject(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     let later = |at: &draftscope_session::round_at::RoundAt| from.is_none_or(|from| *at > from);
     let live = time.live();
     let found = rounds(live).filter(later).filter_map(|at| round_at(live, at)).find(|round| has_reject(round));
-    match found.map(|round| round.round).and_then(|round| end_of(time, round)) {
+    match found.map(|round| round.number()).and_then(|round| end_of(time, round)) {
         Some(at) if time.is_past() => clock::back(app, time, Some(at)),
         _ => ask(app, time, Landmark::Reject),
     }

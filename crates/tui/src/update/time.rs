@@ -117,7 +117,7 @@ fn hold(app: &mut App, live: &Session) -> Vec<Command> {
 
 /// Goes to the moment at which the selected round was committed.
 fn here(app: &mut App, time: &mut Timeline) -> Vec<Command> {
-    let round = app.round(time.shown()).map(|round| (round.turn, round.round));
+    let round = app.round(time.shown()).map(|round| (round.turn, round.number()));
     match round.and_then(|(turn, round)| time.round_end(turn, round)) {
         Some(at) => back(app, time, Some(at)),
         None => app.say("that moment is not kept"),
@@ -271,7 +271,7 @@ pub(super) fn continue_here(app: &mut App, time: &mut Timeline) -> Vec<Command> 
     let Some((turn, round)) = committed_round(app, session) else {
         return app.say("choose a round that is committed");
     };
-    let kept = round.first_token + round.committed.len();
+    let kept = round.first_token + round.committed().len();
     let is_end = turn.answer(Lane::Speculative).tokens.get(kept - 1).is_some_and(|token| token.piece.special);
     let point = Point { kept: kept - usize::from(is_end), ..Point::of(turn) };
     let prompt = conversation::branch(&point);
@@ -281,9 +281,9 @@ pub(super) fn continue_here(app: &mut App, time: &mut Timeline) -> Vec<Command> 
 fn committed_round<'a>(app: &App, session: &'a Session) -> Option<(&'a Turn, &'a Round)> {
     let at = match app.place.selected {
         Some(_) => app.round_index(session)?,
-        None => rounds(session).rfind(|at| round_at(session, *at).is_some_and(|round| round.is_complete))?,
+        None => rounds(session).rfind(|at| round_at(session, *at).is_some_and(|round| round.is_complete()))?,
     };
-    let round = round_at(session, at).filter(|round| round.is_complete && !round.committed.is_empty())?;
+    let round = round_at(session, at).filter(|round| round.is_complete() && !round.committed().is_empty())?;
     Some((session.turns().get(at.turn)?, round))
 }
 

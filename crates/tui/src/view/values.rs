@@ -17,7 +17,7 @@ pub(super) fn position(round: &Round, column: usize) -> u64 {
         None if round.is_tree() => round.accepted(),
         _ => round.depth(column),
     };
-    u64::from(round.base_len) + 1 + depth as u64
+    u64::from(round.base_len()) + 1 + depth as u64
 }
 
 /// Microseconds as milliseconds or seconds.
@@ -83,7 +83,7 @@ fn is_forced(round: &Round, index: usize) -> bool {
 /// What the target's own token is.
 pub(super) fn next_fate(round: &Round) -> Fate {
     Fate::Committed(match round.next_kind() {
-        _ if round.round == 0 => Provenance::Prefill,
+        _ if round.number() == 0 => Provenance::Prefill,
         _ if round.drafts.is_empty() => Provenance::Plain,
         Some(NextKind::Recovered) => Provenance::Recovered,
         _ => Provenance::Bonus,
@@ -99,7 +99,7 @@ pub(super) fn next_sign(round: &Round) -> (Role, &'static str) {
 /// The target's probability of the draft itself.
 pub(super) fn draft_p(round: &Round, column: usize) -> Option<f32> {
     let judged = round.judgement(column).and_then(|judgement| judgement.p);
-    let id = round.drafts.get(column)?.piece.id;
+    let id = round.drafts.get(column)?.token.id;
     judged.or_else(|| round.prediction(column)?.find(id).map(|found| found.1))
 }
 

@@ -1,9 +1,10 @@
 //! Answers joined with the lines of a plugin: whole, late, damaged and contradictory.
 
-use super::super::round::Draft;
 use super::super::store::Waiting;
 use super::*;
-use draftscope_protocol::{Judgement, NextKind, Outcome, TokenId, Verification};
+use draftscope_protocol::{
+    Committed, Drafted, Judgement, NextKind, Outcome, RoundStarted, Scored, TokenId, Verification,
+};
 
 fn piece(id: u32) -> Piece {
     Piece::new(TokenId(id), id.to_string().as_str())
@@ -17,11 +18,13 @@ fn pieces(ids: &[u32]) -> Vec<Piece> {
 fn round(drafted: usize, committed: &[u32], at_us: u64) -> Round {
     let accepted = committed.len() - 1;
     let empty = Prediction { top: Vec::new(), tail: 1.0 };
-    let drafts = (0..drafted).map(|index| Draft {
+    let drafts = (0..drafted).map(|index| Drafted {
+        index: index as u8,
         token: committed.get(index).filter(|_| index < accepted).map_or(piece(900 + index as u32), |id| piece(*id)),
         q: Some(1.0),
         top: empty.clone(),
         took_us: 1,
+        ..Drafted::default()
     });
     let judgements = (0..drafted).map(|index| Judgement {
         p: Some(0.5),
@@ -34,9 +37,7 @@ fn round(drafted: usize, committed: &[u32], at_us: u64) -> Round {
     let round = Round {
         base_len: 5,
         drafts: drafts.collect(),
-        rows: vec![empty; drafted + 1],
-        verify_us: 10,
-        sample_us: 1,
+        scored: Some(Scored { rows: vec![empty; drafted + 1], verify_us: 10, sample_us: 1, ..Scored::default() }),
         verdict: Verification::new(judgements.collect(), TokenId(committed[accepted]), kind, None),
         committed: pieces(committed),
         at_us,
@@ -158,10 +159,10 @@ fn the_events_of_a_joined_step_have_everything() {
     let step = feed.take(step(1, &[1, 2], 50)).remove(0);
     let events = step.events(7, 20);
     assert_eq!(events.len(), 1 + 3 + 3);
-    assert!(matches!(events[0], EventKind::RoundStarted { round: 7, base_len: 20, draft_len: 3 }));
-    assert!(matches!(&events[2], EventKind::Drafted { token, .. } if *token == piece(901)));
-    assert!(matches!(&events[4], EventKind::Scored { rows, verify_us: 10, .. } if rows.len() == 4));
-    assert!(matches!(&events[6], EventKind::Committed { tokens, clock_us: 50, .. } if tokens.len() == 2));
+    assert!(matches!(events[0], EventKind::RoundStarted(RoundStarted { round: 7, base_len: 20, draft_len: 3 })));
+    assert!(matches!(&events[2], EventKind::Drafted(Drafted { token, .. }) if *token == piece(901)));
+    assert!(matches!(&events[4], EventKind::Scored(Scored { rows, verify_us: 10, .. }) if rows.len() == 4));
+    assert!(matches!(&events[6], EventKind::Committed(Committed { tokens, clock_us: 50, .. }) if tokens.len() == 2));
 }
 
 #[test]
@@ -170,7 +171,7 @@ fn rounds_that_nobody_takes_are_bounded_in_bytes() {
     let store = Store::default();
     let candidate = Candidate { piece: Piece::new(TokenId(1), "x".repeat(1000).as_str()), prob: 0.001 };
     let mut large = round(1, &[1, 2], 1);
-    large.rows[0].top = vec![candidate; 1000];
+    large.scored.as_mut().unwrap().rows[0].top = vec![candidate; 1000];
     let weight = large.bytes();
     assert!((1_000_000..1_200_000).contains(&weight), "{weight}");
     for index in 0..200 {

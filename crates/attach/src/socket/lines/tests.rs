@@ -38,7 +38,7 @@ fn a_round_comes_out_whole() {
     assert!(said[1..6].iter().all(|said| *said == Said::Nothing));
     let Said::Round(request, round) = &said[6] else { panic!("{said:?}") };
     assert_eq!((request.as_str(), round.drafted(), round.accepted(), round.base_len, round.at_us), ("r", 2, 1, 5, 7));
-    assert_eq!((round.rows.len(), round.verify_us, round.has_q()), (3, 20, true));
+    assert_eq!((round.rows().len(), round.scored.as_ref().unwrap().verify_us, round.has_q()), (3, 20, true));
     let report = checked(&lines());
     assert!(report.is_good(), "{report}");
     assert_eq!((report.rounds, report.drafted, report.accepted, report.with_rows, report.with_q), (1, 2, 1, 1, 1));

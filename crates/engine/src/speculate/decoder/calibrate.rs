@@ -15,7 +15,7 @@ use crate::speculate::report::prediction;
 use draftscope_model::{Checkpoint, Model};
 use draftscope_protocol::policy::rising;
 use draftscope_protocol::statistics::{median, quantiles};
-use draftscope_protocol::{Costs, Drafting, EventKind, Settings, TokenId};
+use draftscope_protocol::{Costs, Drafted, Drafting, EventKind, Scored, Settings, TokenId};
 
 /// Longest time of the measurement before the first answer.
 pub const TIMING: Duration = Duration::from_millis(2_500);
@@ -184,7 +184,7 @@ impl Decoder {
         let before = self.clock;
         self.round(&mut |event| {
             match event {
-                EventKind::Drafted { more, copied, took_us, .. } => {
+                EventKind::Drafted(Drafted { more, copied, took_us, .. }) => {
                     took.is_mixed |= is_stacked && copied.is_some();
                     if took.drafts == 0 {
                         took.first_draft = took_us as f64;
@@ -193,7 +193,7 @@ impl Decoder {
                     took.draft += took_us as f64;
                     took.one_pass |= more;
                 }
-                EventKind::Scored { rows, verify_us, .. } => {
+                EventKind::Scored(Scored { rows, verify_us, .. }) => {
                     (took.rows, took.verify) = (rows.len(), verify_us as f64);
                 }
                 EventKind::Notice { message } => notices.push(message),

@@ -13,7 +13,7 @@ use crate::speculate::sampler::{LogitRow, Sampler};
 use draftscope_model::{Forward, ModelError};
 use draftscope_protocol::distribution::Distribution;
 use draftscope_protocol::verify::Draft;
-use draftscope_protocol::{EventKind, MaskedRow, TokenId};
+use draftscope_protocol::{EventKind, Masked, MaskedRow, TokenId};
 
 impl Decoder {
     /// Sets what every answer from the next prompt on must match; none for free text.
@@ -99,7 +99,7 @@ impl Decoder {
     /// What the grammar did in this round.
     pub(super) fn masked_event(&mut self, rows: Vec<MaskedRow>) -> Option<EventKind> {
         let took_us = micros(self.grammar.as_mut()?.take_cost());
-        Some(EventKind::Masked { round: self.round, rows, took_us })
+        Some(EventKind::Masked(Masked { round: self.round, rows, took_us }))
     }
 
     /// Notes once that the grammar cannot go on after the tokens of this row, so that the answer ends there.

@@ -1,12 +1,14 @@
 //! The drafts of a round: what the grammar forces, what the drafter proposes, and alternatives to it.
 
 use super::{Decoder, Emit, round_ctx};
-use crate::speculate::drafter::{Asked, Constrained, DraftCtx, Limits, Stopped, alternatives};
-use crate::speculate::report::{Stopwatch, bare, drafted, refused};
+use crate::speculate::drafter::{Asked, Constrained, DraftCtx, Limits, alternatives};
+use crate::speculate::report::{Stopwatch, drafted};
 use draftscope_model::MAX_TREE_ROWS;
 use draftscope_protocol::policy::DraftProgress;
 use draftscope_protocol::verify::Draft;
-use draftscope_protocol::{DrafterKind, EventKind, MAX_DRAFT_LEN, NodeWorth, VerifyRule};
+use draftscope_protocol::{
+    Alternatives, DraftRefused, DraftStopped, DrafterKind, EventKind, Lattice, MAX_DRAFT_LEN, NodeWorth, VerifyRule,
+};
 
 impl Decoder {
     /// Asks the drafter for drafts. If it fails, a notice says so and no drafter replaces it.
@@ -24,16 +26,15 @@ impl Decoder {
             let took_us = watch.lap();
             watch.exclude(emit(drafted(round, index, draft, took_us)));
         });
-        if let Some(Stopped { token, q, p_min }) = asked.stopped {
-            let (index, token) = (asked.drafts.len() as u8, bare(token));
-            let took_us = watch.lap();
-            watch.exclude(emit(EventKind::DraftStopped { round, index, token, q, p_min, took_us }));
+        if let Some(stopped) = asked.stopped.clone() {
+            let (index, took_us) = (asked.drafts.len() as u8, watch.lap());
+            watch.exclude(emit(EventKind::DraftStopped(DraftStopped { round, index, took_us, ..stopped })));
         }
         if !asked.lattice.is_empty() {
-            watch.exclude(emit(EventKind::Lattice { round, columns: std::mem::take(&mut asked.lattice) }));
+            watch.exclude(emit(EventKind::Lattice(Lattice { round, columns: std::mem::take(&mut asked.lattice) })));
         }
         for refusal in std::mem::take(&mut asked.refused) {
-            watch.exclude(emit(refused(round, refusal)));
+            watch.exclude(emit(EventKind::DraftRefused(DraftRefused { round, ..refusal })));
         }
         let mut worths = Vec::new();
         for (draft, worth) in self.alternatives(&asked, draft_len, room) {
@@ -43,7 +44,7 @@ impl Decoder {
             worths.push(worth);
         }
         if !worths.is_empty() {
-            watch.exclude(emit(EventKind::Alternatives { round, worths }));
+            watch.exclude(emit(EventKind::Alternatives(Alternatives { round, worths })));
         }
         asked.drafts
     }

@@ -10,7 +10,7 @@ use crate::speculate::SpecError;
 use crate::speculate::report::{bare, micros, prediction};
 use crate::speculate::sampler::LogitRow;
 use draftscope_model::{Checkpoint, LogitRows};
-use draftscope_protocol::{EventKind, TokenId};
+use draftscope_protocol::{Prefilled, TokenId};
 
 /// Tokens of a block: longer passes would not be cheaper per token.
 const PROMPT_BLOCK: usize = 512;
@@ -20,7 +20,7 @@ impl Decoder {
     ///
     /// # Errors
     /// [`SpecError::EmptyPrompt`], or [`SpecError::Model`] when a model fails.
-    pub fn prefill(&mut self, turn: u32, prompt: &[TokenId]) -> Result<EventKind, SpecError> {
+    pub fn prefill(&mut self, turn: u32, prompt: &[TokenId]) -> Result<Prefilled, SpecError> {
         self.prefill_to(turn, prompt, None, &mut || true)
     }
 
@@ -34,7 +34,7 @@ impl Decoder {
         (prompt, kept): (&[TokenId], usize),
         given: Option<TokenId>,
         go_on: &mut dyn FnMut() -> bool,
-    ) -> Result<EventKind, SpecError> {
+    ) -> Result<Prefilled, SpecError> {
         if !prompt.is_empty() {
             let answer: Vec<TokenId> = prompt.iter().copied().chain(given).collect();
             self.begin_answer(&answer, kept + usize::from(given.is_some()))?;
@@ -54,7 +54,7 @@ impl Decoder {
         prompt: &[TokenId],
         given: Option<TokenId>,
         go_on: &mut dyn FnMut() -> bool,
-    ) -> Result<EventKind, SpecError> {
+    ) -> Result<Prefilled, SpecError> {
         self.prefill_from(turn, (prompt, 0), given, go_on)
     }
 
@@ -64,7 +64,7 @@ impl Decoder {
         prompt: &[TokenId],
         given: Option<TokenId>,
         go_on: &mut dyn FnMut() -> bool,
-    ) -> Result<EventKind, SpecError> {
+    ) -> Result<Prefilled, SpecError> {
         (self.proposal, self.reported_short) = (None, false);
         if prompt.is_empty() {
             return Err(SpecError::EmptyPrompt);
@@ -88,7 +88,7 @@ impl Decoder {
         }
         self.collect_notices();
         self.clock = Duration::ZERO;
-        Ok(EventKind::Prefilled {
+        Ok(Prefilled {
             turn,
             prompt: prompt.iter().map(|id| bare(*id)).collect(),
             cached: cached as u32,

@@ -6,7 +6,7 @@
 use super::{Decoder, Emit};
 use crate::speculate::report::{Stopwatch, bare, prediction};
 use draftscope_protocol::verify::Draft;
-use draftscope_protocol::{EventKind, ProbedDraft};
+use draftscope_protocol::{EventKind, Probed, ProbedDraft};
 
 impl Decoder {
     /// In a probe run, drafts a chain or a tree that fits into the cache and reports it.
@@ -20,7 +20,7 @@ impl Decoder {
         let drafts = self.ask(depth, limit, &mut |_, _| {}).drafts;
         let drafts = drafts.iter().map(probed).collect();
         let took_us = watch.lap();
-        watch.exclude(emit(EventKind::Probed { round: self.round, drafts, took_us }));
+        watch.exclude(emit(EventKind::Probed(Probed { round: self.round, drafts, took_us })));
     }
 }
 

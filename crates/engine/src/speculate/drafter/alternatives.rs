@@ -9,16 +9,15 @@ use draftscope_protocol::distribution::Distribution;
 use draftscope_protocol::policy::DraftProgress;
 use draftscope_protocol::random::Purpose;
 use draftscope_protocol::verify::{Draft, RoundCtx};
-use draftscope_protocol::{DraftPick, Drafting, LatticeColumn, NodeWorth, TokenId};
+use draftscope_protocol::{DraftPick, DraftRefused, DraftStopped, Drafting, LatticeColumn, NodeWorth, TokenId};
 
 use super::copier::Offer;
-use super::{Refused, Stopped};
 
 /// What a drafter was asked for.
 pub(in crate::speculate) struct Asked {
     pub(in crate::speculate) drafts: Vec<Draft>,
     /// The token that ended the drafts because its probability was too low.
-    pub(in crate::speculate) stopped: Option<Stopped>,
+    pub(in crate::speculate) stopped: Option<DraftStopped>,
     /// The rule that ended them.
     pub(in crate::speculate) progress: Option<DraftProgress>,
     /// By row, what the draft there was preferred to.
@@ -26,7 +25,7 @@ pub(in crate::speculate) struct Asked {
     /// The candidates of positions that a selector chose at.
     pub(in crate::speculate) lattice: Vec<LatticeColumn>,
     /// Tokens that the grammar refused.
-    pub(in crate::speculate) refused: Vec<Refused>,
+    pub(in crate::speculate) refused: Vec<DraftRefused>,
 }
 
 /// What could have been drafted instead.

@@ -10,11 +10,12 @@ use std::rc::Rc;
 
 use super::DraftCtx;
 use crate::grammar::{Constraint, Mask};
+use crate::speculate::report::bare;
 use crate::speculate::sampler::{LogitRow, Masked};
 use draftscope_model::ModelError;
-use draftscope_protocol::TokenId;
 use draftscope_protocol::distribution::Distribution;
 use draftscope_protocol::verify::Draft;
+use draftscope_protocol::{DraftRefused, TokenId};
 
 /// A grammar, and what it did in a round.
 pub(in crate::speculate) struct Constrained<'a> {
@@ -23,18 +24,8 @@ pub(in crate::speculate) struct Constrained<'a> {
     pub(in crate::speculate) from: usize,
     /// Whether forced tokens are drafted: neither where a person drafts nor in plain decoding.
     pub(in crate::speculate) forces: bool,
-    /// What it refused.
-    pub(in crate::speculate) refused: Vec<Refused>,
-}
-
-/// A token that the grammar forbids.
-#[derive(Clone, Debug, PartialEq)]
-pub(in crate::speculate) struct Refused {
-    pub(in crate::speculate) index: usize,
-    pub(in crate::speculate) token: TokenId,
-    /// The drafter's probability of it before the mask.
-    pub(in crate::speculate) q: Option<f32>,
-    pub(in crate::speculate) expected: String,
+    /// What it refused. The round is set when it is reported.
+    pub(in crate::speculate) refused: Vec<DraftRefused>,
 }
 
 /// Tokens of the path that ends at a row of these drafts: row 0 is the anchor's, i + 1 that after draft i.
@@ -92,11 +83,17 @@ impl DraftCtx<'_> {
     }
 
     fn refuse(&mut self, path: &[TokenId], token: TokenId, q: Option<f32>) {
-        let index = self.drafts.len();
+        let index = self.drafts.len() as u8; // at most MAX_DRAFT_LEN
         let Some(constrained) = &mut self.constrained else { return };
-        if !constrained.refused.iter().any(|known| (known.index, known.token) == (index, token)) {
+        if !constrained.refused.iter().any(|known| (known.index, known.token.id) == (index, token)) {
             let expected = constrained.grammar.expected(path);
-            constrained.refused.push(Refused { index, token, q, expected });
+            constrained.refused.push(DraftRefused {
+                index,
+                token: bare(token),
+                q,
+                expected,
+                ..DraftRefused::default()
+            });
         }
     }
 

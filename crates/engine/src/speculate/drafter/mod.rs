@@ -22,7 +22,7 @@ mod tree;
 
 pub(super) use alternatives::{Asked, Limits, PassedOver, alternatives};
 pub use block::BlockDrafter;
-pub(super) use constrained::{Constrained, Refused, path_to};
+pub(super) use constrained::{Constrained, path_to};
 pub use copier::Copier;
 #[cfg(test)]
 pub(super) use copier::Offer;
@@ -35,12 +35,15 @@ pub use oracle::{HumanDrafter, OracleDrafter};
 pub use random::RandomDrafter;
 pub use suffix::SuffixDrafter;
 
+use super::report::bare;
 use super::sampler::{LogitRow, Sampler};
 use draftscope_model::{Forward, Model, ModelError, Rows, Tap};
 use draftscope_protocol::policy::DraftProgress;
 use draftscope_protocol::random::Purpose;
 use draftscope_protocol::verify::{Draft, RoundCtx};
-use draftscope_protocol::{DeviceWork, DraftPick, DrafterKind, Drafting, LatticeColumn, Settings, TokenId};
+use draftscope_protocol::{
+    DeviceWork, DraftPick, DraftStopped, DrafterKind, Drafting, LatticeColumn, Settings, TokenId,
+};
 
 /// Makes a drafter.
 type New = fn() -> Box<dyn Drafter>;
@@ -167,24 +170,15 @@ pub struct DraftCtx<'a> {
     pub(super) progress: Option<DraftProgress>,
     /// Proposals so far.
     pub(super) drafts: Vec<Draft>,
-    /// The token that ended the draft because its probability was too low.
-    pub(super) stopped: Option<Stopped>,
+    /// The token that ended the draft because its probability was too low. Its round, index and time are set when it is
+    /// reported.
+    pub(super) stopped: Option<DraftStopped>,
     /// By row, what a draft was preferred to.
     pub(super) passed_over: Vec<(usize, PassedOver)>,
     /// The candidates of positions that a selector chose at.
     pub(super) lattice: Vec<LatticeColumn>,
     /// The grammar of the answer, if it has one.
     pub(super) constrained: Option<Constrained<'a>>,
-}
-
-/// A token that was not proposed because its probability was too low.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Stopped {
-    pub(super) token: TokenId,
-    /// The drafter's probability of it, or the chance of acceptance that the drafter predicts.
-    pub(super) q: f32,
-    /// The limit that `q` is below.
-    pub(super) p_min: f32,
 }
 
 impl DraftCtx<'_> {
@@ -301,7 +295,7 @@ impl DraftCtx<'_> {
             return Ok(Some(copy));
         }
         if let Some((sure, p_min)) = self.stops(largest, predicted) {
-            self.stopped = Some(Stopped { token: best, q: sure, p_min });
+            self.stopped = Some(DraftStopped { token: bare(best), q: sure, p_min, ..DraftStopped::default() });
             return Ok(None);
         }
         if let Some(progress) = &mut self.progress {

@@ -104,7 +104,7 @@ pub(super) fn draft_with_stop_rule(
     k: usize,
     settings: &Settings,
     stop_rule: Option<DraftStopRule>,
-) -> (Vec<Draft>, Option<Stopped>) {
+) -> (Vec<Draft>, Option<DraftStopped>) {
     let draws = SeededDraws::new(settings.sampling.seed);
     let mut target = idle();
     let round = RoundCtx {

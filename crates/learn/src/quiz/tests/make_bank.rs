@@ -88,7 +88,7 @@ fn asked(name: &str, settings: Settings) -> Vec<Item> {
         let turn = session.turns().len() - 1;
         for at in rounds(session).filter(|at| at.turn == turn) {
             let Some(mut item) = Item::of_round(session, at) else { continue };
-            item.id = format!("{name} {} {}", number + 1, item.round.round);
+            item.id = format!("{name} {} {}", number + 1, item.round.number());
             items.extend(Some(item).filter(|item| {
                 item.category.is_some() && item.context.len() > 30 && is_clear(item) && asks_more(item)
             }));
@@ -112,8 +112,8 @@ fn asks_more(item: &Item) -> bool {
 /// Whether every token can be read, and a draft has its usual length.
 fn is_clear(item: &Item) -> bool {
     let round = &item.round;
-    let best = round.rows.iter().flat_map(|row| row.top.iter().take(3)).map(|candidate| &candidate.piece);
-    let mut pieces = round.drafts.iter().map(|draft| &draft.piece).chain(best).chain(&round.committed);
+    let best = round.rows().iter().flat_map(|row| row.top.iter().take(3)).map(|candidate| &candidate.piece);
+    let mut pieces = round.drafts.iter().map(|draft| &draft.token).chain(best).chain(round.committed());
     pieces.all(is_plain) && if round.is_tree() { round.drafts.len() >= 3 } else { round.drafts.len() == 3 }
 }
 
@@ -194,7 +194,7 @@ fn written(item: &Item) -> String {
     let _ = writeln!(text, "category = {}", string(item.category.unwrap().name()));
     let _ = writeln!(text, "prompt = {}", string(&item.prompt));
     let _ = writeln!(text, "context = {}", string(&item.context));
-    let _ = writeln!(text, "round = {}\nbase_len = {}\nrule = \"{}\"", round.round, round.base_len, round.rule);
+    let _ = writeln!(text, "round = {}\nbase_len = {}\nrule = \"{}\"", round.number(), round.base_len(), round.rule);
     if !round.leniency.is_default() {
         let _ = writeln!(text, "leniency = {{ confidence = {} }}", number(round.leniency.confidence));
     }
@@ -207,7 +207,7 @@ fn written(item: &Item) -> String {
     for (index, draft) in round.drafts.iter().enumerate() {
         let judgement = verdict.judgements[index];
         let outcome = serde_json::to_string(&judgement.outcome).unwrap();
-        let _ = write!(text, "  {{ token = {}, outcome = {outcome}", token(&draft.piece));
+        let _ = write!(text, "  {{ token = {}, outcome = {outcome}", token(&draft.token));
         let _ = write!(text, ", p = {}", number(judgement.p.unwrap()));
         if let Some(q) = draft.q {
             let _ = write!(text, ", q = {}", number(q));
@@ -222,18 +222,18 @@ fn written(item: &Item) -> String {
             let _ = write!(text, ", instead = {}", instead.0);
         }
         if !round.sampling.is_greedy() {
-            let _ = write!(text, ", top = {}", row(&draft.top, &[draft.piece.id]));
+            let _ = write!(text, ", top = {}", row(&draft.top, &[draft.token.id]));
         }
         text.push_str(" },\n");
     }
     text.push_str("]\nrows = [\n");
-    for (at, prediction) in round.rows.iter().enumerate() {
+    for (at, prediction) in round.rows().iter().enumerate() {
         let judged: Vec<_> = (0..round.drafts.len()).filter(|index| round.row_of(*index) == at).collect();
-        let also: Vec<_> = judged.iter().map(|index| round.drafts[*index].piece.id).collect();
+        let also: Vec<_> = judged.iter().map(|index| round.drafts[*index].token.id).collect();
         // a draft that is not among the recorded candidates is known by its judgement
         let mut whole = prediction.clone();
         for index in judged {
-            let piece = &round.drafts[index].piece;
+            let piece = &round.drafts[index].token;
             if whole.find(piece.id).is_none() && verdict.judgements[index].p.unwrap() > 0.0 {
                 let prob = verdict.judgements[index].p.unwrap();
                 whole.top.push(draftscope_protocol::Candidate { piece: piece.clone(), prob });

@@ -21,7 +21,7 @@ fn answer(live: &Session) -> Option<&Answer> {
 /// The newest round, if it is running.
 fn open_round(live: &Session) -> Option<&Round> {
     let round = answer(live)?.rounds.last()?;
-    (!round.is_complete).then_some(round)
+    (!round.is_complete()).then_some(round)
 }
 
 /// Number within its answer of the running round or, between two, of the next one; 1 is the first.
@@ -62,7 +62,7 @@ impl App {
         let is_block = answer(live).and_then(|answer| answer.rounds.last()).is_some_and(|round| round.is_block());
         let drafts = match open_round(live) {
             _ if is_block => 1,
-            Some(round) => round.drafts.len().max(round.draft_len.into()),
+            Some(round) => round.drafts.len().max(round.draft_len().into()),
             None => live.settings().draft_len.into(),
         };
         let judged = open_round(live).map_or(drafts, |round| round.drafts.len().max(drafts));
@@ -76,13 +76,13 @@ impl App {
         if !self.clock.plays || self.learning.shows_recording() || !self.clock.shows_verdicts(round_number(live)) {
             return None;
         }
-        let shown = self.clock.unveiled.filter(|(number, _)| *number == round.round).map_or(1, |(_, steps)| steps);
+        let shown = self.clock.unveiled.filter(|(number, _)| *number == round.number()).map_or(1, |(_, steps)| steps);
         (shown < round.verdict_steps()).then_some(shown)
     }
 
     /// Shows one more verdict; returns whether there was one.
     pub(crate) fn unveil(&mut self, live: &Session) -> bool {
-        let next = self.veil(live).zip(open_round(live)).map(|(steps, round)| (round.round, steps + 1));
+        let next = self.veil(live).zip(open_round(live)).map(|(steps, round)| (round.number(), steps + 1));
         self.clock.unveiled = next.or(self.clock.unveiled);
         next.is_some()
     }

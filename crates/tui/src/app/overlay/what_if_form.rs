@@ -93,7 +93,7 @@ impl WhatIfForm {
 
     /// k; if the drafter proposed fewer tokens than requested, both numbers.
     fn draft_len(&self, round: &Round) -> String {
-        let (drafts, asked) = (round.drafts.len(), usize::from(round.draft_len));
+        let (drafts, asked) = (round.drafts.len(), usize::from(round.draft_len()));
         match self.change.draft_len {
             Some(k) => k.to_string(),
             None if drafts < asked && !round.is_tree() => format!("{drafts} ({asked} asked for)"),

@@ -75,7 +75,7 @@ fn has_class(answer: &Answer, round: &Round, class: TokenClass) -> bool {
     if let Some(before) = round.first_token.checked_sub(1).and_then(|index| answer.tokens.get(index)) {
         classifier.push(&before.piece);
     }
-    round.drafts.iter().any(|draft| classifier.push(&draft.piece) == class)
+    round.drafts.iter().any(|draft| classifier.push(&draft.token) == class)
 }
 
 /// Whether a draft of the round was rejected.

@@ -76,8 +76,8 @@ fn place(answer: &Answer, turn: usize, index: usize, token: &Token) -> Option<Se
     if token.provenance == Provenance::Prefill {
         return Some((RoundAt { turn, round: None }, Some(0)));
     }
-    let round = answer.rounds.partition_point(|round| round.round < token.round);
-    let found = answer.rounds.get(round).filter(|found| found.round == token.round && token.round > 0)?;
+    let round = answer.rounds.partition_point(|round| round.number() < token.round);
+    let found = answer.rounds.get(round).filter(|found| found.number() == token.round && token.round > 0)?;
     let place = index.checked_sub(found.first_token)?;
     Some((RoundAt { turn, round: Some(round) }, Some(found.column_of(place))))
 }

@@ -69,11 +69,11 @@ mod tests {
             let is_over = session.turn().is_some_and(|turn| turn.answer(Lane::Speculative).finished.is_some());
             match (event.lane, &event.kind) {
                 _ if is_over => assert!(!asked.awaits_phase(), "nobody is left to end one"),
-                (Lane::Speculative, EventKind::Drafted { .. } | EventKind::Committed { .. }) => {
+                (Lane::Speculative, EventKind::Drafted(_) | EventKind::Committed(_)) => {
                     assert!(!asked.awaits_phase());
                     ended += 1;
                 }
-                (Lane::Plain, EventKind::Scored { .. }) => {
+                (Lane::Plain, EventKind::Scored(_)) => {
                     assert!(asked.awaits_phase(), "another lane's phase is not the one that was asked for");
                     beside += 1;
                 }

@@ -26,15 +26,15 @@ fn is_seen(app: &App, time: &Timeline, goal: Goal) -> bool {
     if goal == Goal::Past {
         return time.is_past();
     }
-    let Some(round) = app.round(session).filter(|round| round.round > 0) else { return false };
+    let Some(round) = app.round(session).filter(|round| round.number() > 0) else { return false };
     if turn.is_none_or(|turn| turn.number != round.turn) {
         return false; // a round of something else
     }
     match goal {
-        Goal::Drafted => round.draft_len > 0 && round.drafts.len() >= round.draft_len.into(),
-        Goal::Scored => !round.rows.is_empty(),
+        Goal::Drafted => round.draft_len() > 0 && round.drafts.len() >= round.draft_len().into(),
+        Goal::Scored => !round.rows().is_empty(),
         Goal::Verdict => round.verdict.is_some(),
-        Goal::Committed => round.is_complete,
+        Goal::Committed => round.is_complete(),
         Goal::Rejected => round.first_discarded().is_some(),
         Goal::NotReached => app.place.cell.and_then(|cell| round.outcome(cell)) == Some(Outcome::NotReached),
         Goal::Past | Goal::Finished => false,

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use crate::app::place::marks::mark_sign;
 use crate::view::bars::round_scale::RoundScale;
 use crate::view::prelude::*;
-use draftscope_protocol::EventKind;
+use draftscope_protocol::{Committed, EventKind, Prefilled};
 use draftscope_session::text::one_line;
 use draftscope_session::{Mark, PassId, TurnSpan};
 
@@ -82,8 +82,12 @@ pub(in crate::view) fn moments(screen: Screen) -> Vec<(u64, char)> {
     let mut ends = HashMap::new();
     if !marks.is_empty() {
         ends.extend(screen.time.events().filter_map(|event| match event.kind {
-            EventKind::Committed { round, .. } if event.lane == Lane::Speculative => Some(((0, round), event.at_us)),
-            EventKind::Prefilled { turn, .. } if event.lane == Lane::Speculative => Some(((turn, 0), event.at_us)),
+            EventKind::Committed(Committed { round, .. }) if event.lane == Lane::Speculative => {
+                Some(((0, round), event.at_us))
+            }
+            EventKind::Prefilled(Prefilled { turn, .. }) if event.lane == Lane::Speculative => {
+                Some(((turn, 0), event.at_us))
+            }
             _ => None,
         }));
     }

@@ -19,8 +19,8 @@ impl RoundScale {
         let first = time.first();
         let skipped = span.events.start.saturating_sub(first) as usize;
         let kept = time.events().enumerate().skip(skipped).take((span.events.end - span.events.start) as usize);
-        let ends = kept
-            .filter(|(_, event)| event.lane == Lane::Speculative && matches!(event.kind, EventKind::Committed { .. }));
+        let ends =
+            kept.filter(|(_, event)| event.lane == Lane::Speculative && matches!(event.kind, EventKind::Committed(_)));
         let ends = ends.map(|(index, _)| first + index as u64 + 1);
         Self { stops: std::iter::once(span.events.start).chain(ends).collect(), room: room.max(1) }
     }

@@ -20,7 +20,7 @@ pub(in crate::view) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit
     };
     let newest = |session: &Session| {
         let rounds = session.turns().get(span.index).map_or(&[][..], |turn| &turn.answer(Lane::Speculative).rounds);
-        rounds.last().map_or(0, |round| round.round)
+        rounds.last().map_or(0, |round| round.number())
     };
     let state = match screen.app.clock.replay {
         Some(pace) if screen.app.clock.plays => format!("▸ again, {}", pace.name(1)),

@@ -141,7 +141,7 @@ fn of(turn: usize, lines: (Vec<Line<'static>>, Vec<Vec<Tagged>>), selected: Opti
 fn rounds_with_drafts(answer: &Answer, selected: Option<Option<usize>>) -> [Option<u32>; 2] {
     let live = answer.rounds.last().filter(|_| answer.finished.is_none());
     let chosen = selected.flatten().and_then(|at| answer.rounds.get(at));
-    [live, chosen].map(|round| round.map(|round| round.round))
+    [live, chosen].map(|round| round.map(|round| round.number()))
 }
 
 impl Work<'_> {
@@ -214,7 +214,7 @@ impl Work<'_> {
     /// A stretch from the cache, if it cannot change any more and nothing in it is selected.
     fn stretch(&self, stretch: usize, turn: &Turn, pen: Option<&Rc<Pen>>) -> (Laid, Rc<Pen>) {
         let rounds = &self.answer.rounds;
-        let is_settled = |round: &Arc<Round>| round.is_complete && !round.is_partial;
+        let is_settled = |round: &Arc<Round>| round.is_complete() && !round.is_partial;
         // the drafts of a round stay in the text until the next one begins
         let is_whole = match rounds.get((stretch + 1) * STRETCH) {
             Some(_) => true,
@@ -260,7 +260,7 @@ impl Work<'_> {
     /// Number of the selected round, as in the tokens.
     fn selected_number(&self) -> Option<u32> {
         self.selected.and_then(|at| match at {
-            Some(at) => self.answer.rounds.get(at).map(|round| round.round),
+            Some(at) => self.answer.rounds.get(at).map(|round| round.number()),
             None => Some(PREFILL),
         })
     }

@@ -137,8 +137,8 @@ impl<'a> Sheet<'a> {
         let index = self.laid.slots[slot].tokens[Lane::Speculative.index()]?;
         let answer = self.turn.answer(Lane::Speculative);
         let token = answer.tokens.get(index).filter(|_| index >= answer.kept)?;
-        let at = answer.rounds.partition_point(|round| round.round < token.round);
-        match answer.rounds.get(at).filter(|round| round.round == token.round && token.round > 0) {
+        let at = answer.rounds.partition_point(|round| round.number() < token.round);
+        match answer.rounds.get(at).filter(|round| round.number() == token.round && token.round > 0) {
             Some(round) => Some((Some(at), round.column_of(index.checked_sub(round.first_token)?))),
             None => Some((None, 0)),
         }
@@ -183,7 +183,7 @@ impl<'a> Sheet<'a> {
             let style = self.style(lane, placed.slot);
             buffer.set_stringn(area.x + placed.x, y, text, width.saturating_sub(placed.x).into(), style);
             let Some((round, column)) = self.token(placed.slot) else { continue };
-            let number = round.map_or(PREFILL, |at| self.turn.answer(Lane::Speculative).rounds[at].round);
+            let number = round.map_or(PREFILL, |at| self.turn.answer(Lane::Speculative).rounds[at].number());
             let place = Rect { x: area.x + placed.x, y, width: placed.width, height: 1 }.intersection(area);
             hits.hit(place, Target::Token { turn: self.index, round: number, column });
         }
@@ -209,7 +209,7 @@ impl<'a> Sheet<'a> {
 
     /// The row on which a round's newest token stands; before it has one, that of the newest token of all.
     fn row_of(&self, round: &Round) -> usize {
-        let newest = (round.first_token + round.committed.len()).saturating_sub(1);
+        let newest = (round.first_token + round.committed().len()).saturating_sub(1);
         self.laid.row_of(Lane::Speculative, newest)
     }
 
@@ -224,7 +224,7 @@ impl<'a> Sheet<'a> {
                 if matches!(fate, Fate::Committed(_)) {
                     continue;
                 }
-                let name = format!("{}{}", fate::mark(fate), text::inline(&cell.piece).trim_start_matches('·'));
+                let name = format!("{}{}", fate::mark(fate), text::inline(&cell.token).trim_start_matches('·'));
                 let span = Span::styled(name, undecorated(theme[fate::role(fate)]));
                 if left > 0 || used + span.width() + 4 > width {
                     left += 1;

@@ -39,26 +39,26 @@ fn drafters(screen: Screen, round: &Round, column: usize, area: Rect, frame: &mu
     let mut lines = match cell {
         Some(cell) if !cell.top.top.is_empty() => {
             let role = sign(fate_of(round, column)).0;
-            let named = [Named { piece: &cell.piece, note: "draft", role, prob: cell.q }];
+            let named = [Named { piece: &cell.token, note: "draft", role, prob: cell.q }];
             let above = Rect { height: inner.height.saturating_sub(below).max(4), ..inner };
             bars(screen, &cell.top, &named, REST, above)
         }
         Some(cell) if cell.forced => {
-            let name = text::quoted(&cell.piece);
+            let name = text::quoted(&cell.token);
             let text = format!("The grammar allows {name} alone here. It is a draft without a pass: p = q = 1.");
             wrapped(&text, inner.width, screen.theme[Role::Text])
         }
-        Some(cell) if cell.piece.id.is_unknown() => {
+        Some(cell) if cell.token.id.is_unknown() => {
             let text = "A draft that the engine did not keep. It does not report which token, nor the drafter's q.";
             wrapped(text, inner.width, screen.theme[Role::TextDim])
         }
         Some(cell) if screen.engine().is_some() => {
             let text =
-                format!("{} was drafted; the engine does not report the drafter's q.", text::quoted(&cell.piece));
+                format!("{} was drafted; the engine does not report the drafter's q.", text::quoted(&cell.token));
             wrapped(&text, inner.width, screen.theme[Role::Text])
         }
         Some(cell) => {
-            let name = text::quoted(&cell.piece);
+            let name = text::quoted(&cell.token);
             let text = format!("{name} was proposed without a distribution: it counts as certain (q = 1).");
             wrapped(&text, inner.width, screen.theme[Role::Text])
         }
@@ -74,7 +74,7 @@ fn drafters(screen: Screen, round: &Round, column: usize, area: Rect, frame: &mu
 /// Why there is no draft.
 fn no_draft(round: &Round) -> &'static str {
     match round.drafts.len() {
-        0 if round.round == 0 => "Not a draft: the prompt's own pass gives the first token of every answer.",
+        0 if round.number() == 0 => "Not a draft: the prompt's own pass gives the first token of every answer.",
         _ if round.drafts_unknown => "The server does not report whether further drafts of this round were rejected.",
         0 => "No drafts in this round: a plain pass over one row.",
         _ => "No draft stands here: this is the row after the last draft, from which the bonus comes.",
@@ -99,7 +99,7 @@ fn targets(screen: Screen, round: &Round, column: usize, area: Rect, frame: &mut
     }
     if let Some(cell) = round.drafts.get(column) {
         let prob = round.judgement(column).and_then(|judgement| judgement.p);
-        named.push(Named { piece: &cell.piece, note: "draft", role: sign(fate_of(round, column)).0, prob });
+        named.push(Named { piece: &cell.token, note: "draft", role: sign(fate_of(round, column)).0, prob });
     }
     let residual = residual(round, column).filter(|_| inner.height >= 8);
     // the residual gets half of the height
@@ -122,7 +122,7 @@ fn targets(screen: Screen, round: &Round, column: usize, area: Rect, frame: &mut
 
 /// Why there is no prediction.
 fn unreported(screen: Screen, round: &Round) -> String {
-    let Some(engine) = screen.engine().filter(|_| round.is_complete) else {
+    let Some(engine) = screen.engine().filter(|_| round.is_complete()) else {
         return "The target has not run yet.".to_owned();
     };
     let name = text::one_line(&engine.name);
@@ -158,7 +158,7 @@ fn redraw(screen: Screen, round: &Round, column: usize, residual: &Residual, are
 }
 
 fn title(round: &Round, column: usize) -> String {
-    match round.round {
+    match round.number() {
         0 => " Drafter's q, first token ".to_owned(),
         number => format!(" Drafter's q, round {number} position {} ", round.depth(column) + 1),
     }

@@ -20,7 +20,7 @@ pub(in crate::view) fn render(screen: Screen, form: &WhatIfForm, area: Rect, fra
         return;
     };
     let area = screens::centre(area, area.width.min(90), 18.min(area.height));
-    let block = screen.panel(format!(" What if: round {} ", round.round));
+    let block = screen.panel(format!(" What if: round {} ", round.number()));
     // a recording can be judged again, not asked
     let asks = screen
         .time
@@ -70,10 +70,10 @@ fn line(screen: Screen, form: &WhatIfForm, row: Row, round: &Round) -> Line<'sta
 fn happened(screen: Screen, round: &Round, width: u16) -> Vec<Line<'static>> {
     let mut flow = Flow::new(width);
     flow.push("it was:  ", screen.theme[Role::TextDim]);
-    if round.committed.is_empty() {
+    if round.committed().is_empty() {
         flow.push("not committed yet at this moment", screen.theme[Role::TextDim]);
     }
-    pieces(screen, &round.committed, Role::Text, &mut flow);
+    pieces(screen, round.committed(), Role::Text, &mut flow);
     flow.finish()
 }
 

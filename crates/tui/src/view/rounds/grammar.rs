@@ -1,6 +1,6 @@
 //! What the grammar did in a round: what it refused, and what its mask took away.
 
-use draftscope_session::Refused;
+use draftscope_protocol::DraftRefused;
 
 use crate::view::prelude::*;
 use crate::view::values::duration;
@@ -19,29 +19,30 @@ pub(in crate::view) fn tinted(screen: Screen, (forced, fate): (bool, Fate), styl
 
 /// The refused tokens of a column, struck, with the rule that refused them; then the column's mask and what masks cost.
 pub(in crate::view) fn lines(screen: Screen, round: &Round, column: usize, width: u16) -> Vec<Line<'static>> {
-    let refused = round.refused.iter().filter(|refused| refused.index == column);
+    let refused = round.refused.iter().filter(|refused| usize::from(refused.index) == column);
     let refused = refused.flat_map(|refused| refusal(screen, refused, width));
     let mask = mask(screen, round, column);
     refused.chain(mask.iter().flat_map(|text| wrapped(text, width, screen.theme[Role::TextDim]))).collect()
 }
 
-fn refusal(screen: Screen, refused: &Refused, width: u16) -> Vec<Line<'static>> {
+fn refusal(screen: Screen, refused: &DraftRefused, width: u16) -> Vec<Line<'static>> {
     let q = refused.q.map_or(String::new(), |q| format!(" (q {q:.2})"));
     let expected = cut(&text::one_line(&refused.expected), RULE);
     let mut flow = Flow::new(width);
-    flow.push(&text::inline(&refused.piece), screen.theme[Role::TokenRefused]);
+    flow.push(&text::inline(&refused.token), screen.theme[Role::TokenRefused]);
     flow.push(&format!("{q} refused by the {}: it expects {expected}", noun(screen)), screen.theme[Role::Text]);
     flow.finish()
 }
 
 fn mask(screen: Screen, round: &Round, column: usize) -> Option<String> {
-    let row = round.masked.get(round.row_of(column))?;
+    let masked = round.masked.as_ref()?;
+    let row = masked.rows.get(round.row_of(column))?;
     let allowed = if row.allowed == 1 { "1 token".to_owned() } else { format!("{} tokens", row.allowed) };
     let removed = f64::from(row.removed) * 100.0;
     Some(format!(
         "{}: {allowed} allowed, {removed:.1} % of p removed; masks of the round took {}",
         noun(screen),
-        duration(round.mask_us)
+        duration(masked.took_us)
     ))
 }
 

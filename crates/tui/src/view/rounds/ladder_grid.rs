@@ -48,7 +48,7 @@ impl Grid {
     /// Columns for the widest of the rounds in view, around the chosen one.
     pub(in crate::view) fn of(screen: Screen, shown: &[&Round], width: u16) -> Self {
         let all = shown.iter().map(|round| round.drafts.len()).max().unwrap_or(0).max(1);
-        let tokens = shown.iter().map(|round| round.committed.len()).max().unwrap_or(0).max(all.min(7) + 1);
+        let tokens = shown.iter().map(|round| round.committed().len()).max().unwrap_or(0).max(all.min(7) + 1);
         let kept = tokens.clamp(4, 16) + GAP;
         let room = usize::from(width).saturating_sub(LABEL + kept);
         let own = MARK + NUMBER + GAP;
@@ -108,5 +108,5 @@ pub(in crate::view) fn took(round: &Round) -> [f64; 3] {
     if round.lacks_phases() {
         return [0.0, round.took_us() as f64, 0.0];
     }
-    [round.draft_us(), round.verify_us, round.sample_us.saturating_add(round.rollback_us)].map(|us| us as f64)
+    [round.draft_us(), round.verify_us(), round.sample_us().saturating_add(round.rollback_us())].map(|us| us as f64)
 }

@@ -66,7 +66,7 @@ fn plain_at(grid: &Grid) -> Option<usize> {
 pub(in crate::view) fn row(screen: Screen, grid: &Grid, at: RoundAt, round: &Round) -> Line<'static> {
     let is_here = screen.app.round_index(screen.session) == Some(at);
     let marker = if is_here { "▸" } else { " " };
-    let label = fit(&format!("{marker}{:>4}{}", round.round, marked(screen, round)), LABEL);
+    let label = fit(&format!("{marker}{:>4}{}", round.number(), marked(screen, round)), LABEL);
     let role = if is_here { Role::TextStrong } else { Role::TextDim };
     let mut spans = vec![Span::styled(label, screen.theme[role])];
     let chosen = |column: usize| is_here && screen.app.place.cell == Some(column);
@@ -110,13 +110,13 @@ fn right(text: &str) -> String {
 fn position(screen: Screen, grid: &Grid, round: &Round, column: usize) -> Vec<Part> {
     let Some(cell) = round.drafts.get(column) else {
         let width = grid.position() - GAP;
-        let is_to_come = column < round.draft_len.into() && round.rows.is_empty();
+        let is_to_come = column < round.draft_len().into() && round.rows().is_empty();
         let text = if is_to_come { "  …" } else { "" };
         return vec![(fit(text, width), screen.theme[Role::TextDim])];
     };
     let (role, mark) = draft_sign(round, column);
     let style = screen.theme[role];
-    let name = text::inline(&cell.piece);
+    let name = text::inline(&cell.token);
     let mut parts = vec![(format!("{mark} "), undecorated(style))];
     if round.is_tree() {
         // its place in the tree matters more than the end of a long word
@@ -155,10 +155,10 @@ fn added(screen: Screen, grid: &Grid, round: &Round) -> Vec<Part> {
 /// A dot for each token that the round wrote.
 fn kept(screen: Screen, grid: &Grid, round: &Round) -> Vec<Span<'static>> {
     let room = grid.kept - GAP;
-    if !round.is_complete {
+    if !round.is_complete() {
         return vec![Span::styled(fit("…", grid.kept), screen.theme[Role::TextDim])];
     }
-    let all = round.committed.len();
+    let all = round.committed().len();
     let accepted = round.accepted().min(all);
     let style = |fate: Fate| undecorated(screen.theme[fate::role(fate)]);
     if all > room {

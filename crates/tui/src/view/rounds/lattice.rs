@@ -24,8 +24,8 @@ const LEAST: usize = 2;
 
 /// Height of the panel in a page's area; 0 without a lattice, or without room.
 pub(in crate::view) fn height(screen: Screen, area: Rect) -> u16 {
-    let round = screen.app.round(screen.session).filter(|round| !round.lattice.is_empty());
-    let most = round.and_then(|round| round.lattice.iter().map(|column| column.candidates.len()).max());
+    let lattice = screen.app.round(screen.session).and_then(|round| round.lattice.as_ref());
+    let most = lattice.and_then(|lattice| lattice.columns.iter().map(|column| column.candidates.len()).max());
     let Some(most) = most else { return 0 };
     let around = FRAME as usize + 1 + SENTENCE;
     let room = usize::from(area.height / 2);
@@ -35,7 +35,7 @@ pub(in crate::view) fn height(screen: Screen, area: Rect) -> u16 {
 
 pub(in crate::view) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let Some(round) = screen.app.round(screen.session).filter(|_| !area.is_empty()) else { return };
-    let title = format!(" Lattice of round {}: the best of each position, and the chosen path ", round.round);
+    let title = format!(" Lattice of round {}: the best of each position, and the chosen path ", round.number());
     let inner = framed(screen.panel(title), area, frame);
     let rows = usize::from(inner.height).saturating_sub(1 + SENTENCE);
     let focus = screen.app.place.cell.unwrap_or_else(|| round.deciding_column());
@@ -137,7 +137,7 @@ impl Lattice<'_> {
 /// Rank and candidate that became the draft of a position.
 fn chosen(round: &Round, index: usize) -> Option<(usize, &LatticeCandidate)> {
     let column = round.candidates(index)?;
-    let rank = column.place(round.drafts.get(index)?.piece.id)?;
+    let rank = column.place(round.drafts.get(index)?.token.id)?;
     Some((rank, &column.candidates[rank]))
 }
 
@@ -147,7 +147,7 @@ fn sentence(round: &Round, index: usize) -> String {
         return "Numbers are probabilities among the candidates, after the token before.".to_owned();
     };
     let before = index.checked_sub(1).and_then(|before| round.drafts.get(before));
-    let before = before.map_or("the anchor".to_owned(), |draft| text::quoted(&draft.piece));
+    let before = before.map_or("the anchor".to_owned(), |draft| text::quoted(&draft.token));
     match (candidates.first(), chosen(round, index)) {
         (Some(best), Some((0, _))) => format!(
             "Position {}: {} is the best alone ({}) and after {before} ({}).",

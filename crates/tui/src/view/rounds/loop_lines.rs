@@ -34,7 +34,7 @@ const DRAFTER: &str = "crates/engine/src/speculate/drafter/mod.rs";
 const RULES: &str = "crates/protocol/src/verify/walk.rs";
 
 const LINES: [CodeLine; 10] = [
-    line("drafts = []", Phase::Drafting, [DECODER, "fn round"], |_, round| format!("k = {}", round.draft_len)),
+    line("drafts = []", Phase::Drafting, [DECODER, "fn round"], |_, round| format!("k = {}", round.draft_len())),
     line("while len(drafts) < k:", Phase::Drafting, [DRAFTER, "fn left"], drafted),
     line("    drafts += pick(drafter(text + drafts))", Phase::Drafting, [DRAFTER, "fn propose"], newest_draft),
     line("p = target(text + drafts)      # ONE pass", Phase::Verifying, [DECODER, "fn run_target"], passed),
@@ -57,9 +57,9 @@ const fn line(
 
 pub(in crate::view) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     // the first token comes from the prompt's pass, which is no round of the loop
-    let round = screen.app.round(screen.session).filter(|round| round.round > 0);
+    let round = screen.app.round(screen.session).filter(|round| round.number() > 0);
     let title = match round {
-        Some(round) => format!(" The loop, in round {} ", round.round),
+        Some(round) => format!(" The loop, in round {} ", round.number()),
         None => " The loop ".to_owned(),
     };
     let inner = framed(screen.panel(title), area, frame);
@@ -73,7 +73,7 @@ pub(in crate::view) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
 
 /// Whether the line runs at the shown moment.
 fn is_lit(screen: Screen, round: Option<&Round>, line: &CodeLine) -> bool {
-    let is_now = round.is_some_and(|round| !round.is_complete) && screen.app.place.selected.is_none();
+    let is_now = round.is_some_and(|round| !round.is_complete()) && screen.app.place.selected.is_none();
     is_now && screen.session.phase(Lane::Speculative) == line.phase
 }
 
@@ -104,29 +104,29 @@ fn row(screen: Screen, round: Option<&Round>, (index, line): (usize, &CodeLine),
 fn drafted(_: Screen, round: &Round) -> String {
     let ended = if round.stopped.is_some() { ", ended by p-min" } else { "" };
     match round.drafts.len() {
-        0 if round.rows.is_empty() => String::new(),
-        drafts => format!("{drafts} of {}{ended}", round.draft_len),
+        0 if round.rows().is_empty() => String::new(),
+        drafts => format!("{drafts} of {}{ended}", round.draft_len()),
     }
 }
 
 fn newest_draft(_: Screen, round: &Round) -> String {
     let Some(draft) = round.drafts.last() else { return String::new() };
     let q = draft.q.map_or(String::new(), |q| format!(", q {q:.2}"));
-    format!("{}{q}", text::quoted(&draft.piece))
+    format!("{}{q}", text::quoted(&draft.token))
 }
 
 fn passed(_: Screen, round: &Round) -> String {
-    let rows = match round.rows.len() {
+    let rows = match round.rows().len() {
         0 => return String::new(),
         1 => "1 row".to_owned(),
         rows => format!("{rows} rows at once"),
     };
-    if round.verify_us > 0 { format!("{rows}: {}", duration(round.verify_us)) } else { rows }
+    if round.verify_us() > 0 { format!("{rows}: {}", duration(round.verify_us())) } else { rows }
 }
 
 /// What the rule asks.
 fn accepts(_: Screen, round: &Round) -> String {
-    if round.rows.is_empty() {
+    if round.rows().is_empty() {
         return String::new();
     }
     match round.judged_by() {
@@ -143,7 +143,7 @@ fn kept(_: Screen, round: &Round) -> String {
     }
     let rejected = (0..round.drafts.len()).find(|index| round.outcome(*index) == Some(Outcome::Rejected));
     let end =
-        rejected.map_or(String::new(), |index| format!("; {} rejected", text::quoted(&round.drafts[index].piece)));
+        rejected.map_or(String::new(), |index| format!("; {} rejected", text::quoted(&round.drafts[index].token)));
     format!("{} of {}{end}", round.accepted(), round.drafts.len())
 }
 
@@ -157,7 +157,7 @@ fn next(_: Screen, round: &Round) -> String {
 }
 
 fn cut_off(_: Screen, round: &Round) -> String {
-    if !round.is_complete {
+    if !round.is_complete() {
         return String::new();
     }
     match round.drafts.len() - round.accepted() {
@@ -168,7 +168,7 @@ fn cut_off(_: Screen, round: &Round) -> String {
 }
 
 fn committed(_: Screen, round: &Round) -> String {
-    match round.committed.len() {
+    match round.committed().len() {
         0 => String::new(),
         1 => "1 token, from one pass".to_owned(),
         tokens => format!("{tokens} tokens, from one pass"),

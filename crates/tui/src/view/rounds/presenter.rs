@@ -140,7 +140,7 @@ fn answer(screen: Screen, round: &Round, width: u16) -> Line<'static> {
         text::one_line(&String::from_utf8_lossy(&bytes)).into_owned()
     };
     let before = joined(&mut recent.iter().map(|token| token.piece.text_bytes()));
-    let added = joined(&mut round.committed.iter().map(|piece| piece.text_bytes()));
+    let added = joined(&mut round.committed().iter().map(|piece| piece.text_bytes()));
     let room = usize::from(width).saturating_sub(added.width() + 2);
     Line::from(vec![
         Span::styled(format!(" {}", tail(&before, room)), screen.theme[Role::TextDim]),
@@ -170,20 +170,22 @@ fn story(screen: Screen, round: &Round) -> String {
     if let Some(finding) = chosen.and_then(|column| explain(round, column)) {
         return format!("{}.", capital(&finding.text));
     }
-    let (drafts, asked) = (round.drafts.len(), usize::from(round.draft_len));
-    if round.round == 0 {
+    let (drafts, asked) = (round.drafts.len(), usize::from(round.draft_len()));
+    if round.number() == 0 {
         return "The pass over the prompt gives the first token of the answer: it is not a draft.".to_owned();
     }
     if round.verdict.is_none() {
         return match (drafts, asked) {
             (0, 0) => "A round without drafts: one pass of the target for one token.".to_owned(),
-            _ if !round.rows.is_empty() => "The target has its own token at every position. Which drafts agree?".into(),
+            _ if !round.rows().is_empty() => {
+                "The target has its own token at every position. Which drafts agree?".into()
+            }
             _ if drafts < asked => format!("The drafter proposes token {} of {asked}.", drafts + 1),
             _ => format!("The target checks {} in one pass.", drafts_of(drafts)),
         };
     }
     let accepted = round.accepted();
-    let tokens = if round.is_complete && !round.is_partial { round.committed.len() } else { accepted + 1 };
+    let tokens = if round.is_complete() && !round.is_partial { round.committed().len() } else { accepted + 1 };
     let yields = if tokens == 1 { "1 token".to_owned() } else { format!("{tokens} tokens") };
     match accepted {
         _ if drafts == 0 && round.drafts_unknown => {

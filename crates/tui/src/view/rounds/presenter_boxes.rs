@@ -92,14 +92,14 @@ pub(in crate::view) fn render(screen: Screen, round: &Round, lines: u16, area: R
 
 fn draft(screen: Screen, round: &Round, column: usize) -> Option<Content> {
     let Some(cell) = round.drafts.get(column) else {
-        let is_to_come = column < round.draft_len.into() && round.rows.is_empty();
+        let is_to_come = column < round.draft_len().into() && round.rows().is_empty();
         let style = screen.theme[Role::TextDim];
         return is_to_come.then(|| Content { name: "…".to_owned(), number: None, style, is_kept: false });
     };
     let (role, _) = draft_sign(round, column);
     let is_kept = round.path().any(|index| index == column) && !round.is_cut(column);
     let number = cell.q.map(|q| format!("q {q:.2}"));
-    Some(Content { name: text::inline(&cell.piece), number, style: screen.theme[role], is_kept })
+    Some(Content { name: text::inline(&cell.token), number, style: screen.theme[role], is_kept })
 }
 
 fn target(screen: Screen, round: &Round, column: usize) -> Option<Content> {

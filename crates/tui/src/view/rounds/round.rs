@@ -79,7 +79,7 @@ pub(in crate::view) fn title(screen: Screen, round: &Round) -> Line<'static> {
         None if screen.app.is_busy(screen.time.live()) => "live",
         None => "last",
     };
-    let mut text = match round.round {
+    let mut text = match round.number() {
         0 => format!(" First token, from the prompt's pass ({place})"),
         number => format!(" Round {number} ({place})"),
     };
@@ -91,7 +91,7 @@ pub(in crate::view) fn title(screen: Screen, round: &Round) -> Line<'static> {
     } else if round.verdict.is_some() && !round.drafts.is_empty() {
         text.push_str(&format!(" · {} of {} accepted", round.accepted(), round.drafts.len()));
     }
-    match round.committed.len() {
+    match round.committed().len() {
         0 => {}
         1 => text.push_str(" · 1 token committed"),
         count => text.push_str(&format!(" · {count} tokens committed")),
@@ -170,8 +170,8 @@ fn table(screen: Screen, round: &Round, inner: Rect) -> Vec<Line<'static>> {
 /// smallest parts only if they fit.
 fn times(screen: Screen, round: &Round, width: u16) -> Line<'static> {
     let style = screen.theme[Role::TextDim];
-    if round.round == 0 {
-        return Line::styled(format!("time: the prompt's pass {}", duration(round.verify_us)), style);
+    if round.number() == 0 {
+        return Line::styled(format!("time: the prompt's pass {}", duration(round.verify_us())), style);
     }
     if round.lacks_phases() {
         let text = format!("time: {}, draft and verify (not reported apart)", duration(round.took_us()));
@@ -179,13 +179,13 @@ fn times(screen: Screen, round: &Round, width: u16) -> Line<'static> {
     }
     let steps: Vec<_> = round.drafts.iter().map(|d| format!("{:.1}", d.took_us as f64 / 1e3)).collect();
     let mut tail = Vec::new();
-    if !round.rows.is_empty() {
-        let rows = if round.rows.len() == 1 { "1 row".to_owned() } else { format!("{} rows", round.rows.len()) };
-        tail.push(format!("verify {rows} {}", duration(round.verify_us)));
-        tail.push(format!("sample {}", duration(round.sample_us)));
+    if !round.rows().is_empty() {
+        let rows = if round.rows().len() == 1 { "1 row".to_owned() } else { format!("{} rows", round.rows().len()) };
+        tail.push(format!("verify {rows} {}", duration(round.verify_us())));
+        tail.push(format!("sample {}", duration(round.sample_us())));
     }
-    if round.is_complete {
-        tail.push(format!("rollback {}", duration(round.rollback_us)));
+    if round.is_complete() {
+        tail.push(format!("rollback {}", duration(round.rollback_us())));
     }
     let of = |draft: String, tail: &[String]| {
         let parts: Vec<_> = std::iter::once(format!("draft {draft}")).chain(tail.iter().cloned()).collect();
@@ -243,7 +243,7 @@ fn header(screen: Screen, round: &Round, index: usize, width: usize) -> TokenCel
         None if round.drafts.get(index).is_some_and(|draft| draft.copied.is_some()) => format!("{} copied", index + 1),
         None => (index + 1).to_string(),
     };
-    let text = if round.refused.iter().any(|refused| refused.index == index) {
+    let text = if round.refused.iter().any(|refused| usize::from(refused.index) == index) {
         format!("{text} {}", fate::sign(Fate::Refused))
     } else {
         text
@@ -261,9 +261,9 @@ pub(in crate::view) fn draft(screen: Screen, round: &Round, index: usize) -> Tok
             let (role, _) = draft_sign(round, index);
             let fate = fate_of(round, index);
             let style = grammar::tinted(screen, (draft.forced, fate), screen.theme[role]);
-            TokenCell::token(text::inline(&draft.piece), draft.q, style)
+            TokenCell::token(text::inline(&draft.token), draft.q, style)
         }
-        None if index < round.draft_len.into() && round.rows.is_empty() => TokenCell::word("…", dim),
+        None if index < round.draft_len().into() && round.rows().is_empty() => TokenCell::word("…", dim),
         None => TokenCell::word("—", dim),
     }
 }
@@ -293,7 +293,7 @@ pub(in crate::view) fn own(round: &Round, index: usize) -> Option<Own> {
         return plain(&own, row.and_then(|row| row.find(own.id)).map(|found| found.1));
     }
     if let (Some(Outcome::Accepted), Some(draft)) = (round.outcome(index), round.drafts.get(index)) {
-        return plain(&draft.piece, round.judgement(index).and_then(|judgement| judgement.p));
+        return plain(&draft.token, round.judgement(index).and_then(|judgement| judgement.p));
     }
     row.and_then(|row| row.best()).and_then(|best| plain(&best.piece, Some(best.prob)))
 }
@@ -312,7 +312,7 @@ pub(in crate::view) fn verdict(screen: Screen, round: &Round, index: usize, widt
         Some(Outcome::Rejected) => (fate_of(round, index), "rejected"),
         Some(Outcome::NotReached) if width < 14 => (fate_of(round, index), "unreached"),
         Some(Outcome::NotReached) => (fate_of(round, index), "not reached"),
-        None if next && round.round == 0 => (next_fate(round), "first"),
+        None if next && round.number() == 0 => (next_fate(round), "first"),
         None if next && round.drafts_unknown => (next_fate(round), "target's"),
         None if next && round.drafts.is_empty() => (next_fate(round), "plain"),
         None if next && round.next_kind() == Some(NextKind::Recovered) => (next_fate(round), "recovered"),

@@ -27,7 +27,7 @@ pub(in crate::view) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let Some(round) = screen.app.round(screen.session).filter(|_| !area.is_empty()) else {
         return;
     };
-    let inner = framed(screen.panel(format!(" Tree of round {} ", round.round)), area, frame);
+    let inner = framed(screen.panel(format!(" Tree of round {} ", round.number())), area, frame);
     let mut lines = nodes(screen, round, inner.width);
     lines.iter_mut().filter(|line| line.width() > inner.width.into()).for_each(|line| line.spans.truncate(NOTE));
     put(lines, inner, frame);
@@ -80,7 +80,7 @@ fn node(screen: Screen, round: &Round, index: usize, branch: (&str, usize)) -> L
     let numbers = format!("q {} p {}", shown(cell.q), shown(p));
     let before = format!("{mark} {} ", index + 1);
     let worth = round.worth(index).map_or(String::new(), worth);
-    let name = text::inline(&cell.piece);
+    let name = text::inline(&cell.token);
     line(screen, (branch, [&before, &name], role), [&numbers, &worth], screen.app.place.cell == Some(index))
 }
 

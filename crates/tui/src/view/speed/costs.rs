@@ -31,7 +31,7 @@ pub(in crate::view) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
 /// A line a width: as many as fit, one row and the current width first, then the cost of a draft.
 fn table(screen: Screen, turn: &Turn, costs: &PassCosts, area: Rect) -> Vec<Line<'static>> {
     let in_use =
-        turn.answer(Lane::Speculative).rounds.iter().rev().map(|round| round.rows.len()).find(|rows| *rows > 0);
+        turn.answer(Lane::Speculative).rounds.iter().rev().map(|round| round.rows().len()).find(|rows| *rows > 0);
     let measured = measured(screen, turn, &costs.widths, area.width.into());
     let unmeasured = costs.unmeasured.iter().map(|rows| {
         let text = format!("{} measuring", label(*rows));

@@ -140,7 +140,7 @@ fn mean(turn: &Turn) -> Option<f64> {
 /// From which round on the figures hold, and what they were before, if the settings changed within the answer.
 fn since(turn: &Turn, width: usize) -> Option<String> {
     let [.., before, newest] = turn.settings_spans() else { return None };
-    let first = turn.answer(Lane::Speculative).rounds.get(newest.rounds.start)?.round;
+    let first = turn.answer(Lane::Speculative).rounds.get(newest.rounds.start)?.number();
     let was = match (before.speedup, before.tokens_per_round) {
         (Some(speedup), _) => format!(", before {:.2}×", speedup.value),
         (None, Some(mean)) => format!(", before {mean:.2} tokens per round"),

@@ -24,8 +24,8 @@ pub(in crate::view) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let Some(answer) = answer.filter(|_| !inner.is_empty()) else {
         return;
     };
-    let done = answer.rounds.iter().filter(|r| r.is_complete);
-    let mut counts: Vec<u64> = done.rev().take(inner.width.into()).map(|r| r.committed.len() as u64).collect();
+    let done = answer.rounds.iter().filter(|r| r.is_complete());
+    let mut counts: Vec<u64> = done.rev().take(inner.width.into()).map(|r| r.committed().len() as u64).collect();
     counts.reverse();
     let line = Sparkline::default().data(counts).max(most).style(screen.theme[Role::PlotBar]);
     frame.render_widget(line, inner);
@@ -54,7 +54,7 @@ pub(in crate::view) fn columns(screen: Screen, area: Rect, frame: &mut Frame) {
     for (place, round) in shown.iter().enumerate() {
         let x = inner.x + (place * COLUMN) as u16;
         let number = Rect { x, y: inner.bottom() - 1, width: COLUMN as u16, height: 1 }.intersection(inner);
-        frame.render_widget(Line::styled(format!("{:>2}", round.round % 1000), screen.theme[Role::TextDim]), number);
+        frame.render_widget(Line::styled(format!("{:>2}", round.number() % 1000), screen.theme[Role::TextDim]), number);
         let levels = levels(round);
         for (level, (glyph, role)) in levels.into_iter().enumerate() {
             let top = (level as u16 + 1) * height;

@@ -132,8 +132,8 @@ fn words(turn: &Turn, settings: &Settings) -> Option<(String, String)> {
     if let Some(round) = answer.rounds.iter().rev().find(|round| round.is_tree()) {
         return Some((tree(turn, &account, round)?, String::new()));
     }
-    let mut rounds = answer.rounds.iter().filter(|round| round.is_complete);
-    if rounds.any(|round| round.drafts.len() < round.draft_len.into()) {
+    let mut rounds = answer.rounds.iter().filter(|round| round.is_complete());
+    if rounds.any(|round| round.drafts.len() < round.draft_len().into()) {
         return Some((ended(turn, &account, settings)?, String::new()));
     }
     let count = answer.stats().rounds();
@@ -147,7 +147,7 @@ fn words(turn: &Turn, settings: &Settings) -> Option<(String, String)> {
 
 /// The account covers chains; for trees only measurements are stated.
 fn tree(turn: &Turn, account: &Account, round: &Round) -> Option<String> {
-    let rows = round.rows.len();
+    let rows = round.rows().len();
     let (one, all) = (account.costs.verify_us.first()?, account.costs.verify_us.get(rows.checked_sub(1)?)?);
     let tokens = turn.answer(Lane::Speculative).stats().mean_tokens_per_round()?;
     let speedup = turn.speedup().map_or(String::new(), |speedup| format!(", {speedup} plain"));

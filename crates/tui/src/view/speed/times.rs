@@ -81,12 +81,12 @@ fn legend(screen: Screen, width: u16) -> Line<'static> {
 
 /// The newest complete rounds, oldest first.
 fn parts(answer: &Answer, count: usize) -> Vec<(u32, Parts)> {
-    let done: Vec<_> = answer.rounds.iter().filter(|round| round.is_complete).collect();
+    let done: Vec<_> = answer.rounds.iter().filter(|round| round.is_complete()).collect();
     let first = done.len().saturating_sub(count);
     let shown = done[first..].iter().enumerate().map(|(i, round)| {
-        let before = (first + i).checked_sub(1).map_or(0, |before| done[before].clock_us);
-        let took = round.clock_us.saturating_sub(before);
-        (round.round, split([round.draft_us(), round.verify_us, round.sample_us, round.rollback_us], took))
+        let before = (first + i).checked_sub(1).map_or(0, |before| done[before].clock_us());
+        let took = round.clock_us().saturating_sub(before);
+        (round.number(), split([round.draft_us(), round.verify_us(), round.sample_us(), round.rollback_us()], took))
     });
     shown.collect()
 }

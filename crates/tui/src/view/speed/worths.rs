@@ -105,7 +105,7 @@ fn by_acceptance(span: Option<&SettingsSpan>, account: &Account, k: usize, room:
 /// Rounds of different k, and trees, have no place on the axis.
 fn by_draft_len(turn: &Turn, account: &Account) -> Vec<Worth> {
     let rounds = &turn.answer(Lane::Speculative).rounds;
-    let lengths = || rounds.iter().filter(|round| round.is_complete).map(|round| round.draft_len);
+    let lengths = || rounds.iter().filter(|round| round.is_complete()).map(|round| round.draft_len());
     let is_fixed = turn.begun.draft_len_mode == DraftLenMode::Fixed && !rounds.iter().any(|round| round.is_tree());
     let own = lengths().next().filter(|k| is_fixed && lengths().all(|other| other == *k)).map(usize::from);
     let measured = own.zip(turn.speedup().filter(|speedup| !speedup.is_disturbed()));

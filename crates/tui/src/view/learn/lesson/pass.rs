@@ -73,12 +73,12 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
 fn of_round(screen: Screen) -> Option<Vec<Column>> {
     let turn = screen.app.learning.run()?.turn(screen.session)?;
     let answer = turn.answer(Lane::Speculative);
-    let shown = screen.app.round(screen.session).filter(|round| round.turn == turn.number && round.round > 0);
+    let shown = screen.app.round(screen.session).filter(|round| round.turn == turn.number && round.number() > 0);
     let round = shown
         .filter(|round| !round.drafts.is_empty() && !round.is_tree())
         .or_else(|| answer.rounds.iter().find(|round| !round.drafts.is_empty()).map(AsRef::as_ref))?;
     let anchor = answer.tokens.get(round.first_token.checked_sub(1)?)?;
-    let reads = std::iter::once(&anchor.piece).chain(round.drafts.iter().map(|draft| &draft.piece));
+    let reads = std::iter::once(&anchor.piece).chain(round.drafts.iter().map(|draft| &draft.token));
     let column = |(index, piece): (usize, &draftscope_protocol::Piece)| Column {
         reads: text::inline(piece),
         predicts: round.prediction(index).and_then(|row| row.best()).map(|best| (text::inline(&best.piece), best.prob)),

@@ -27,13 +27,13 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
 fn round(screen: Screen<'_>) -> Option<&Round> {
     let turn = screen.app.learning.run()?.turn(screen.session)?;
     let shown = screen.app.round(screen.session)?;
-    (shown.turn == turn.number && shown.round > 0 && !shown.is_tree()).then_some(shown)
+    (shown.turn == turn.number && shown.number() > 0 && !shown.is_tree()).then_some(shown)
 }
 
 fn drawn(screen: Screen, round: &Round, width: u16) -> Vec<Line<'static>> {
-    let k = usize::from(round.draft_len).max(round.drafts.len());
+    let k = usize::from(round.draft_len()).max(round.drafts.len());
     let cell = (usize::from(width).saturating_sub(LABEL + 8) / (k + 1)).clamp(6, 14);
-    let first = round.base_len;
+    let first = round.base_len();
     let row = |label: &str, before: &str, cells: Vec<(String, Style)>| {
         let mut spans = vec![
             Span::styled(fit(label, LABEL), screen.theme[Role::TextDim]),
@@ -45,11 +45,11 @@ fn drawn(screen: Screen, round: &Round, width: u16) -> Vec<Line<'static>> {
     let dim = screen.theme[Role::TextDim];
     let name = |index: usize| match index.checked_sub(1) {
         None => "anchor".to_owned(),
-        Some(draft) => round.drafts.get(draft).map_or("…".to_owned(), |draft| text::inline(&draft.piece)),
+        Some(draft) => round.drafts.get(draft).map_or("…".to_owned(), |draft| text::inline(&draft.token)),
     };
     let empty = |_: usize| ("·".to_owned(), dim);
     let slot = (0..=k).map(|index| ((first as usize + index).to_string(), dim)).collect();
-    let is_run = !round.rows.is_empty();
+    let is_run = !round.rows().is_empty();
     let filled = |index: usize| (name(index), screen.theme[if is_run { Role::Text } else { Role::TextDim }]);
     let kept = |index: usize| index <= round.accepted();
     let mut lines = vec![
@@ -71,14 +71,14 @@ fn drawn(screen: Screen, round: &Round, width: u16) -> Vec<Line<'static>> {
         };
         lines.push(row("verdict", "", (0..=round.drafts.len()).map(judged).collect()));
     }
-    if round.is_complete && !hides(screen, Hidden::Rollback) {
+    if round.is_complete() && !hides(screen, Hidden::Rollback) {
         let after = |index: usize| if kept(index) { filled(index) } else { empty(index) };
         lines.push(row("after rollback", "▒▒▒▒▒", (0..=round.drafts.len()).map(after).collect()));
         let slots = |count: usize| if count == 1 { "1 slot".to_owned() } else { format!("{count} slots") };
         let (stay, gone) = (round.accepted() + 1, round.drafts.len() - round.accepted());
         // short enough for one line at 80 columns
         let next = round
-            .committed
+            .committed()
             .last()
             .map_or(String::new(), |piece| format!("; the next anchor {} is in no slot yet", text::quoted(piece)));
         let said = format!("{} of {} stay, {gone} rolled back{next}.", stay, slots(round.drafts.len() + 1));
