@@ -49,7 +49,7 @@ pub use drafting::{Copied, DraftPick, DrafterKind, Drafting};
 pub use engine::{Ability, CountedRound, DraftCounts, DraftTotals, EngineInfo};
 pub use event::{Event, EventKind, ProbedDraft, StopReason};
 pub use grammar::{Grammar, GrammarKind, MaskedRow};
-pub use header::{Capabilities, DrafterInfo, Header, Listed, ModelInfo, TRACE_VERSION};
+pub use header::{Capabilities, DrafterInfo, Header, Listed, ModelInfo, TRACE_VERSION, VocabMethod};
 pub use lane::Lane;
 pub use lattice::{LatticeCandidate, LatticeColumn, MOST_CANDIDATES};
 pub use line::Head;
