@@ -33,6 +33,8 @@ pub struct Strings {
     target: Side,
     own: Side,
     shared: SharedVocab,
+    /// Own tokens of text by their bytes.
+    sorted: Vec<TokenId>,
 }
 
 /// A tokenizer.
@@ -67,7 +69,11 @@ impl Strings {
     /// # Errors
     /// When a tokenizer fails.
     pub fn new(target: Arc<TextCodec>, own: Arc<TextCodec>, shared: SharedVocab) -> Result<Self, ModelError> {
-        Ok(Self { target: Side::of(target)?, own: Side::of(own)?, shared })
+        let mut sorted: Vec<(&[u8], TokenId)> =
+            shared.own_text.iter().map(|(bytes, token)| (&**bytes, *token)).collect();
+        sorted.sort_unstable();
+        let sorted = sorted.into_iter().map(|(_, token)| token).collect();
+        Ok(Self { target: Side::of(target)?, own: Side::of(own)?, shared, sorted })
     }
 
     /// Whether the model can write a token of the target.
@@ -102,6 +108,18 @@ impl Strings {
             Some(piece) if !piece.bytes.is_empty() => Written::Text(&piece.bytes),
             _ => Written::Nothing,
         }
+    }
+
+    /// Bytes of an own token; of a control token its name.
+    #[must_use]
+    pub fn own_bytes(&self, own: TokenId) -> &[u8] {
+        self.own.codec.get(own).map_or(&[], |piece| &piece.bytes)
+    }
+
+    /// Own tokens of text that begin with these bytes and go on after them.
+    pub fn going_on<'a>(&'a self, bytes: &'a [u8]) -> impl Iterator<Item = TokenId> + 'a {
+        let first = self.sorted.partition_point(|own| self.own_bytes(*own) <= bytes);
+        self.sorted[first..].iter().copied().take_while(move |own| self.own_bytes(*own).starts_with(bytes))
     }
 
     /// Bytes of a token of the target.
@@ -267,7 +285,7 @@ impl OwnText {
     fn read_run(&mut self, strings: &Strings, (run, at): (&[TokenId], usize), goes_on: bool) -> Result<(), ModelError> {
         let bytes = strings.text_of(run);
         let new = strings.own_tokens(&bytes, goes_on)?;
-        let own_bytes = |own: &TokenId| strings.own.codec.get(*own).map_or(0, |piece| piece.bytes.len());
+        let own_bytes = |own: &TokenId| strings.own_bytes(*own).len();
         // a tokenizer may put a space before a text; a cut needs that all else is the same
         let added = new.iter().map(own_bytes).sum::<usize>().wrapping_sub(bytes.len());
         let (mut own_end, mut own) = (0, 0);

@@ -6,6 +6,10 @@
 //! does: a draw from the model's distribution over its own tokens would be worth less, since the rules could not divide by
 //! its probability.
 //!
+//! The target's text may end within a word of the model's: ` Fah`, where the model would write ` Fahrrad` as one token. After
+//! tokens that it never met in that order it drafts badly, so an own token that begins with the end of the text takes the
+//! place of those there if it is more probable (token healing: Lundberg, "The Art of Prompt Design", 2023).
+//!
 //! The last token of a text may become another one with more text, so a token is proposed once more text follows it, or
 //! when nothing more is drafted: then a wrong one costs a row, and to be sure would cost a pass.
 
@@ -22,6 +26,12 @@ use draftscope_protocol::{DeviceWork, Sampling, TokenId};
 
 /// Most passes for a draft: a token of the target may take several own ones, but an own token may also write nothing.
 const MOST_PASSES: usize = 4;
+
+/// Most own tokens at the end of the text that another one may replace.
+const MOST_HEALED: usize = 4;
+
+/// Most own tokens that are read together with logits for each.
+const MOST_UNREAD: usize = 32;
 
 /// Drafts text with another model.
 pub struct StringsDrafter {
@@ -40,6 +50,17 @@ struct Pending {
     own: Vec<(usize, f32)>,
     /// Tokens of the target for the text.
     tokens: Vec<TokenId>,
+}
+
+/// An own token in place of those that end the text.
+struct Healed {
+    token: TokenId,
+    /// The number of own tokens before it.
+    at: usize,
+    /// Its bytes that the text has.
+    written: usize,
+    /// Its probability, compared with that of the tokens that end the text.
+    chance: f32,
 }
 
 /// How drafting goes on after a proposal.
@@ -63,17 +84,20 @@ impl StringsDrafter {
     /// Drafts after the committed tokens and the drafts so far.
     fn draft_on(&mut self, ctx: &mut DraftCtx<'_>) -> Result<Next, ModelError> {
         let mut pending = Pending::after(ctx);
-        let own = self.text.follow(&self.strings, &pending.read)?;
-        if own.is_empty() || self.own.room(own.len()) == 0 {
-            return Ok(Next::End);
-        }
-        // without the last token, which must run for its logits
-        self.own.cut(self.own.len().min(own.len() - 1))?;
-        let mut out = self.own.follow(own)?;
+        let Some((out, mut healed)) = self.read(&pending.read)? else { return Ok(Next::End) };
+        let mut out = Some(out);
         for _ in 0..ctx.left() * MOST_PASSES {
             let Some(row) = out.take() else { break };
-            let (token, q) = self.best(&row, pending.read.len())?;
-            match self.strings.written(token) {
+            let (token, q, written) = match healed.take() {
+                Some(Healed { token, written, chance, .. }) => {
+                    (token, chance, Written::Text(&self.strings.own_bytes(token)[written..]))
+                }
+                None => {
+                    let (token, q) = self.best(&row, pending.read.len())?;
+                    (token, q, self.strings.written(token))
+                }
+            };
+            match written {
                 Written::Nothing => break,
                 Written::Control(control) => {
                     if let Some((sure, p_min)) = ctx.stops(q, None) {
@@ -111,12 +135,67 @@ impl StringsDrafter {
         }
     }
 
-    /// The most probable own token, and its probability.
-    fn best(&self, row: &Forward, position: usize) -> Result<(TokenId, f32), ModelError> {
-        let greedy = Sampler { sampling: Sampling::default() };
-        let row = LogitRow::of(row, 0, None).within(self.strings.own_len());
-        let q = greedy.distribution(&row, None, position)?;
+    /// Reads a text. Returns the pass that ran its last own token, and the own token that takes the place of the last ones;
+    /// `None` if there is no room.
+    fn read(&mut self, text: &[TokenId]) -> Result<Option<(Forward, Option<Healed>)>, ModelError> {
+        let own = self.text.follow(&self.strings, text)?.to_vec();
+        if own.is_empty() || self.own.room(own.len()) == 0 {
+            return Ok(None);
+        }
+        let healable = own.len().saturating_sub(MOST_HEALED).max(self.text.settled().len()).max(1);
+        self.own.agree(&own)?;
+        self.own.cut(self.own.len().min(healable - 1))?;
+        if own.len() - self.own.len() > MOST_UNREAD {
+            self.own.follow(&own[..healable - 1])?;
+        }
+        let first = self.own.len();
+        let Some(out) = self.own.run(&own[first..], 0, LogitRows::All)? else { return Ok(None) };
+        let healed = self.healed(&out, first, (&own, healable))?;
+        if let Some(Healed { at, .. }) = healed {
+            self.own.cut(at)?;
+        }
+        Ok(Some((out, healed)))
+    }
+
+    /// The own token that begins with the end of a text and is more probable than the tokens from `healable` on that end it.
+    fn healed(
+        &self,
+        out: &Forward,
+        first: usize,
+        (own, healable): (&[TokenId], usize),
+    ) -> Result<Option<Healed>, ModelError> {
+        let (mut reach, mut best): (f32, Option<Healed>) = (1.0, None);
+        for at in healable..own.len() {
+            let end: Vec<u8> = own[at..].iter().flat_map(|own| self.strings.own_bytes(*own)).copied().collect();
+            let also = self.strings.going_on(&end).chain([own[at]]);
+            let q = self.distribution(out, at - 1 - first, also, at)?;
+            for token in self.strings.going_on(&end) {
+                let chance = reach * q.prob(token);
+                if best.as_ref().is_none_or(|best| best.chance < chance) {
+                    best = Some(Healed { token, at, written: end.len(), chance });
+                }
+            }
+            reach *= q.prob(own[at]);
+        }
+        let likelier = best.filter(|best| best.chance > reach);
+        Ok(likelier.map(|best| Healed { chance: best.chance / (best.chance + reach), ..best }))
+    }
+
+    /// The most probable own token after the last row, and its probability.
+    fn best(&self, out: &Forward, position: usize) -> Result<(TokenId, f32), ModelError> {
+        let q = self.distribution(out, out.scored().saturating_sub(1), None, position)?;
         Ok((q.argmax(), q.prob(q.argmax())))
+    }
+
+    fn distribution(
+        &self,
+        out: &Forward,
+        row: usize,
+        also: impl IntoIterator<Item = TokenId>,
+        position: usize,
+    ) -> Result<Distribution, ModelError> {
+        let greedy = Sampler { sampling: Sampling::default() };
+        greedy.distribution(&LogitRow::of(out, row, None).within(self.strings.own_len()), also, position)
     }
 }
 
