@@ -12,11 +12,12 @@ use draftscope::engine;
 use draftscope::engine::grammar::{Constraint, Vocabulary};
 use draftscope::engine::identity::{Ending, answer, diagnose, distribution_test, sample};
 use draftscope::engine::speculate::decoder::Decoder;
-use draftscope::engine::speculate::drafter::NoDrafter;
+use draftscope::engine::speculate::drafter::{NoDrafter, StringsDrafter};
 use draftscope::model::load::{Loaded, OpenModel, load};
 use draftscope::model::other_vocab::SharedVocab;
 use draftscope::model::other_vocab::strings::{OwnText, Strings, Written};
 use draftscope::model::text::tokenizer::TextCodec;
+use draftscope::model::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, Rows};
 use draftscope::protocol::policy::Policy;
 use draftscope::protocol::{
     Costs, EventKind, Grammar, GrammarKind, Sampling, Settings, TokenId, VerifyRule, VocabMethod,
@@ -227,6 +228,73 @@ fn own_tokens_write_text_control_tokens_or_nothing() {
     assert_eq!(strings.count(), tiny::vocab_len() - 2);
 }
 
+/// A draft model that knows a text by heart, but only in the tokens that its own tokenizer makes of it.
+struct ByHeart {
+    spec: ModelSpec,
+    /// Own tokens of the text.
+    text: Vec<TokenId>,
+    cached: Vec<TokenId>,
+}
+
+impl Model for ByHeart {
+    fn spec(&self) -> &ModelSpec {
+        &self.spec
+    }
+    fn len(&self) -> usize {
+        self.cached.len()
+    }
+    fn forward(&mut self, tokens: &[TokenId], rows: LogitRows) -> Result<Forward, ModelError> {
+        let width = self.spec.info.vocab as usize;
+        let mut logits = Vec::new();
+        for (index, token) in tokens.iter().enumerate() {
+            self.cached.push(*token);
+            if rows != LogitRows::Last || index + 1 == tokens.len() {
+                let next = self.text.strip_prefix(&self.cached[..]).and_then(<[TokenId]>::first);
+                let next = next.copied().unwrap_or(TokenId(3 + u32::from(b'X' - b'!'))); // elsewhere it is lost
+                logits.extend((0..width).map(|id| if id == next.index() { 12.0 } else { 0.0 }));
+            }
+        }
+        Ok(Forward { logits: Rows::new(logits, width), hidden: Rows::default(), stats: Vec::new() })
+    }
+    fn checkpoint(&self) -> Result<Checkpoint, ModelError> {
+        Ok(Checkpoint { len: self.len() })
+    }
+    fn truncate(&mut self, len: usize, _: &Checkpoint) -> Result<(), ModelError> {
+        self.cached.truncate(len);
+        Ok(())
+    }
+    fn fork(&self) -> Result<Box<dyn Model>, ModelError> {
+        Ok(Box::new(Self { spec: self.spec.clone(), text: self.text.clone(), cached: self.cached.clone() }))
+    }
+}
+
+#[test]
+fn a_model_that_knows_a_text_drafts_it_wherever_the_targets_tokens_end() {
+    let files = [Tiny::with(1, tiny::with_sentence_piece), Tiny::new(1)];
+    let [of_target, of_own] = files.each_ref().map(Tiny::load);
+    let (target, own) = (of_target.codec, of_own.codec);
+    let strings = Strings::new(Arc::clone(&target), Arc::clone(&own), SharedVocab::of(&target, &own)).unwrap();
+    let text = " the inn é, in the thin inn: then, 😀 the other inn in the end. In the inn the thin end";
+    let (all, text) = (target.encode(&text[1..]).unwrap(), own.encode(text).unwrap());
+    assert!(all.len() > text.len() + 10, "the model's tokens are longer, so that the target's end within them");
+    let model = ByHeart { spec: of_own.target.spec().clone(), text, cached: Vec::new() };
+    let drafter = StringsDrafter::new(Box::new(model), Arc::new(strings));
+    let mut decoder = Decoder::new(of_target.target, Box::new(drafter), &settings("draft-model", 3));
+    // there and back, so that caches grow and are cut; nothing stands before the first word to predict it from
+    for at in (3..all.len() - 4).chain((3..all.len() - 4).rev().step_by(3)) {
+        decoder.prefill_to(1, &all[..at], Some(all[at]), &mut || true).unwrap();
+        let mut drafts = Vec::new();
+        let round = decoder.round(&mut |event| {
+            if let EventKind::Drafted { token, .. } = event {
+                drafts.push(token.id);
+            }
+            Duration::ZERO
+        });
+        round.unwrap();
+        assert_eq!(drafts, &all[at + 1..at + 4], "after {} tokens", at + 1);
+    }
+}
+
 #[test]
 fn the_method_follows_from_what_both_vocabularies_have_or_from_the_user() {
     let info = |other: fn(&mut Parts), method| {
@@ -245,7 +313,7 @@ fn the_method_follows_from_what_both_vocabularies_have_or_from_the_user() {
         assert!(method.is_none_or(|method| method == took) && says.contains(&format!("({})", took.name())), "{says}");
         assert!(
             says.contains("--vocab-method") == method.is_some()
-                && says.contains(" % of the tokens") == method.is_none()
+                && says.contains(" % of a text's tokens") == method.is_none()
         );
         assert!(says.contains(&format!("{} of the target's {} tokens", info.draft_vocab, tiny::vocab_len())), "{says}");
     }

@@ -228,20 +228,21 @@ impl OtherTokenizer {
 
     /// Which method it takes, why, and what it can draft.
     fn says(&self, file: &Path) -> String {
-        let percent = |share: f64| format!("{:.0} %", share * 100.0);
-        let of_vocab = percent(self.count as f64 / self.all.max(1) as f64);
+        let of_vocab = self.count as f64 * 100.0 / self.all.max(1) as f64;
+        let of_text = self.share * 100.0;
         let how = match self.method.name() {
             VocabMethod::Intersection => "it drafts tokens that both have (intersection)",
             VocabMethod::Strings => "it drafts text, of which the target's tokenizer makes tokens (strings)",
         };
-        let why = match self.is_chosen {
-            true => "as --vocab-method says".to_owned(),
-            false => format!("since both have {} of the tokens of a text", percent(self.share)),
+        let why = match (self.is_chosen, self.share >= ENOUGH) {
+            (true, _) => "as --vocab-method says".to_owned(),
+            (false, true) => format!("since {of_text:.1} % of a text's tokens are in both vocabularies"),
+            (false, false) => format!("since only {of_text:.1} % of a text's tokens are in both vocabularies"),
         };
         let (count, all) = (self.count, self.all);
         format!(
             "{} has another tokenizer than the target: {how}, {why}; it can draft {count} of the target's {all} tokens \
-             ({of_vocab}), and the text stays the target's",
+             ({of_vocab:.0} %), and the text stays the target's",
             file.display()
         )
     }
