@@ -22,7 +22,7 @@ fn pair(backend: Backend) -> (Box<dyn Model>, Box<dyn Model>) {
     let Loaded { target, draft_model, draft_form, warnings, .. } =
         open(&with_draft(&path("llama-deep"), folder.path(), backend));
     let (model, info) = draft_model.unwrap().unwrap();
-    assert!(matches!(draft_form, DraftForm::Masks(MASK)) && info.block == MAX_DRAFT_LEN.into());
+    assert!(matches!(draft_form, DraftForm::Masks(MASK)) && info.block == u64::from(MAX_DRAFT_LEN));
     assert!(info.name.ends_with(" (PARD)") && warnings.is_empty(), "{}, {warnings:?}", info.name);
     (target, model)
 }

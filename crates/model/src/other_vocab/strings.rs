@@ -264,10 +264,12 @@ impl OwnText {
             self.read_run(strings, (&rest[..len], at), goes_on)?;
             at += len;
             if len == MOST_RUN && at < tokens.len() {
-                match self.cuts.get(cuts..).and_then(<[Cut]>::last).copied() {
-                    // what follows it may belong to what is not read yet
-                    Some(last) => (at, _) = (last.read, self.own.truncate(last.own)),
-                    None => self.cut(at),
+                // what follows the last break may belong to what is not read yet
+                if let Some(last) = self.cuts.get(cuts..).and_then(<[Cut]>::last) {
+                    at = last.read;
+                    self.own.truncate(last.own);
+                } else {
+                    self.cut(at);
                 }
             }
         }
