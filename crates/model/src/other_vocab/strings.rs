@@ -137,16 +137,31 @@ impl Strings {
     /// # Errors
     /// When the tokenizer fails.
     pub fn continued(&self, before: &[TokenId], text: &[u8]) -> Result<Vec<TokenId>, ModelError> {
-        if let Some(from) = self.seam(before) {
-            let mut whole = self.text_of(&before[from..]);
-            whole.extend_from_slice(text);
-            let Some(whole) = complete(&whole) else { return Ok(Vec::new()) };
-            let tokens = self.target.go_on(whole)?;
-            if let Some(new) = tokens.strip_prefix(&before[from..]) {
-                return Ok(new.to_vec());
-            }
+        match self.joined(before, text)? {
+            Some(tokens) => Ok(tokens),
+            None => complete(text).map_or(Ok(Vec::new()), |text| self.target.go_on(text)),
         }
-        complete(text).map_or(Ok(Vec::new()), |text| self.target.go_on(text))
+    }
+
+    /// Whether the target, which wrote `before`, could have written it before this text: its tokenizer splits it so. If not,
+    /// the text hardly follows, since the target would have taken other tokens.
+    ///
+    /// # Errors
+    /// When the tokenizer fails.
+    pub fn joins(&self, before: &[TokenId], text: &[u8]) -> Result<bool, ModelError> {
+        Ok(self.joined(before, text)?.is_some())
+    }
+
+    /// Tokens for a text that follows `before`, if the tokenizer splits what stands there as the target did.
+    fn joined(&self, before: &[TokenId], text: &[u8]) -> Result<Option<Vec<TokenId>>, ModelError> {
+        let Some(from) = self.seam(before) else { return Ok(None) };
+        let mut whole = self.text_of(&before[from..]);
+        let written = whole.len();
+        whole.extend_from_slice(text);
+        // a character that is still incomplete says nothing
+        let Some(whole) = complete(&whole).filter(|whole| whole.len() >= written) else { return Ok(Some(Vec::new())) };
+        let tokens = self.target.go_on(whole)?;
+        Ok(tokens.strip_prefix(&before[from..]).map(<[TokenId]>::to_vec))
     }
 
     /// Where the tokenizer may begin to read before a text that follows these tokens.

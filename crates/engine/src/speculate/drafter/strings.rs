@@ -8,7 +8,9 @@
 //!
 //! The target's text may end within a word of the model's: ` Fah`, where the model would write ` Fahrrad` as one token. After
 //! tokens that it never met in that order it drafts badly, so an own token that begins with the end of the text takes the
-//! place of those there if it is more probable (token healing: Lundberg, "The Art of Prompt Design", 2023).
+//! place of those there if it is more probable (token healing: Lundberg, "The Art of Prompt Design", 2023). And where the target
+//! would have taken another token before a text, that text hardly follows: after ` a` there is no `nd`. So the first token that
+//! the model writes is the most probable one that the target's tokens before it join.
 //!
 //! The last token of a text may become another one with more text, so a token is proposed once more text follows it, or
 //! when nothing more is drafted: then a wrong one costs a row, and to be sure would cost a pass.
@@ -29,6 +31,9 @@ const MOST_PASSES: usize = 4;
 
 /// Most own tokens at the end of the text that another one may replace.
 const MOST_HEALED: usize = 4;
+
+/// Most own tokens that are tried where the target's tokens end.
+const MOST_TRIED: usize = 8;
 
 /// Most own tokens that are read together with logits for each.
 const MOST_UNREAD: usize = 32;
@@ -93,7 +98,7 @@ impl StringsDrafter {
                     (token, chance, Written::Text(&self.strings.own_bytes(token)[written..]))
                 }
                 None => {
-                    let (token, q) = self.best(&row, pending.read.len())?;
+                    let (token, q) = self.best(&row, &pending)?;
                     (token, q, self.strings.written(token))
                 }
             };
@@ -150,7 +155,7 @@ impl StringsDrafter {
         }
         let first = self.own.len();
         let Some(out) = self.own.run(&own[first..], 0, LogitRows::All)? else { return Ok(None) };
-        let healed = self.healed(&out, first, (&own, healable))?;
+        let healed = self.healed((&out, first), (&own, healable), text)?;
         if let Some(Healed { at, .. }) = healed {
             self.own.cut(at)?;
         }
@@ -160,30 +165,42 @@ impl StringsDrafter {
     /// The own token that begins with the end of a text and is more probable than the tokens from `healable` on that end it.
     fn healed(
         &self,
-        out: &Forward,
-        first: usize,
+        (out, first): (&Forward, usize),
         (own, healable): (&[TokenId], usize),
+        text: &[TokenId],
     ) -> Result<Option<Healed>, ModelError> {
-        let (mut reach, mut best): (f32, Option<Healed>) = (1.0, None);
+        let (mut reach, mut all) = (1.0, Vec::new());
         for at in healable..own.len() {
             let end: Vec<u8> = own[at..].iter().flat_map(|own| self.strings.own_bytes(*own)).copied().collect();
             let also = self.strings.going_on(&end).chain([own[at]]);
             let q = self.distribution(out, at - 1 - first, also, at)?;
-            for token in self.strings.going_on(&end) {
-                let chance = reach * q.prob(token);
-                if best.as_ref().is_none_or(|best| best.chance < chance) {
-                    best = Some(Healed { token, at, written: end.len(), chance });
-                }
-            }
+            let of = |token| Healed { token, at, written: end.len(), chance: reach * q.prob(token) };
+            all.extend(self.strings.going_on(&end).map(of));
             reach *= q.prob(own[at]);
         }
-        let likelier = best.filter(|best| best.chance > reach);
-        Ok(likelier.map(|best| Healed { chance: best.chance / (best.chance + reach), ..best }))
+        all.retain(|healed: &Healed| healed.chance > reach);
+        all.sort_by(|a, b| b.chance.total_cmp(&a.chance));
+        for healed in all.into_iter().take(MOST_TRIED) {
+            if self.strings.joins(text, &self.strings.own_bytes(healed.token)[healed.written..])? {
+                return Ok(Some(Healed { chance: healed.chance / (healed.chance + reach), ..healed }));
+            }
+        }
+        Ok(None)
     }
 
-    /// The most probable own token after the last row, and its probability.
-    fn best(&self, out: &Forward, position: usize) -> Result<(TokenId, f32), ModelError> {
-        let q = self.distribution(out, out.scored().saturating_sub(1), None, position)?;
+    /// The most probable own token after the last row, and its probability; at the beginning one that the text joins.
+    fn best(&self, out: &Forward, pending: &Pending) -> Result<(TokenId, f32), ModelError> {
+        let q = self.distribution(out, out.scored().saturating_sub(1), None, pending.read.len())?;
+        let tried = if pending.own.is_empty() { MOST_TRIED } else { 0 };
+        for (token, chance) in q.top(tried).0 {
+            let joins = match self.strings.written(token) {
+                Written::Text(bytes) => self.strings.joins(&pending.read, bytes)?,
+                Written::Control(_) | Written::Nothing => true,
+            };
+            if joins {
+                return Ok((token, chance));
+            }
+        }
         Ok((q.argmax(), q.prob(q.argmax())))
     }
 
