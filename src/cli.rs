@@ -38,13 +38,24 @@ pub use screen::{ConfigAction, LookArgs, ScreenArgs};
 pub use trace::{BenchArgs, DemoArgs, DiffArgs, ExportArgs, PlayArgs, ReplayArgs};
 pub use train::TrainArgs;
 pub(crate) use values::parse_draft_len;
-pub use values::{DraftLenArg, OutputArg, ReportArg, Threads, TraceTextArg};
+pub use values::{DraftLenArg, OutputArg, ReportArg, Threads, TraceTextArg, VocabMethodArg};
 
 use draftscope_tui::Pace;
 
 /// Options of our own engine that mean nothing where a server is asked.
-const OWN_ENGINE: [&str; 10] =
-    ["dtype", "device", "adapter", "backend", "threads", "ctx", "mtp", "think", "rollback", "draft_vocab"];
+const OWN_ENGINE: [&str; 11] = [
+    "dtype",
+    "device",
+    "adapter",
+    "backend",
+    "threads",
+    "ctx",
+    "mtp",
+    "think",
+    "rollback",
+    "draft_vocab",
+    "vocab_method",
+];
 
 /// What the exit status means.
 const STATUS: &str = "Exit status: 0 on success; 1 if a comparison or measurement found a difference that must not be \

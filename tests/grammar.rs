@@ -61,7 +61,6 @@ impl Case {
     fn new(seed: u64) -> Self {
         let files = Tiny::new(seed);
         let Loaded { target, codec, .. } = files.load();
-        let codec = Arc::new(codec);
         let vocabulary = Vocabulary::new(Arc::clone(&codec)).unwrap();
         Self { files, target, codec, vocabulary }
     }

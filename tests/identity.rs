@@ -17,7 +17,9 @@ use draftscope::model::load::Loaded;
 use draftscope::model::row_by_row::RowByRow;
 use draftscope::model::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec};
 use draftscope::protocol::policy::Policy;
-use draftscope::protocol::{Costs, DrafterKind, Leniency, Message, Sampling, Settings, Speaker, TokenId, VerifyRule};
+use draftscope::protocol::{
+    Costs, DrafterKind, Leniency, Message, Sampling, Settings, Speaker, TokenId, VerifyRule, VocabMethod,
+};
 
 /// The fault of a target.
 #[derive(Clone, Copy, PartialEq)]
@@ -211,6 +213,7 @@ fn with_twin(seed: u64) -> Loaded {
     let (files, twin) = (tiny::Tiny::new(seed), tiny::Tiny::with(seed, tiny::with_other_tokenizer));
     let mut recipe = files.recipe();
     (recipe.draft_model, recipe.draft_model_required) = (Some(twin.target), true);
+    recipe.vocab_method = Some(VocabMethod::Intersection);
     draftscope::model::load::load(&recipe, &mut |_, _, _| {}).unwrap()
 }
 

@@ -157,6 +157,7 @@ fn simulated_counts_equal_those_of_real_runs_on_the_real_model() {
         mtp: Some(real::mtp_fp8()),
         draft_model: None,
         draft_model_required: false,
+        vocab_method: None,
         rollback: None,
         draft_vocab: None,
         think: None,

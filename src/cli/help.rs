@@ -18,6 +18,7 @@ const EXPERT: &[&str] = &[
     "special_tokens",
     "rollback",
     "draft_vocab",
+    "vocab_method",
     "tree",
     "draft_pick",
     "p_min",

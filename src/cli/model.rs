@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::lab;
-use super::values::{Threads, model_name, parse_switch, parse_threads};
+use super::values::{Threads, VocabMethodArg, model_name, parse_switch, parse_threads, parse_vocab_method};
 use draftscope_model::options::{Backend, DeviceChoice, Dtype, Rollback};
 
 /// What to load and where to run it.
@@ -43,6 +43,10 @@ pub struct ModelArgs {
     /// A smaller model, at best with the same tokenizer; or the target's EAGLE-3 head, block drafter or Gemma 4 assistant
     #[arg(long, value_name = "MODEL", help_heading = "Drafting")]
     pub draft_model: Option<PathBuf>,
+    /// How a draft model with another tokenizer drafts: tokens that both vocabularies have (intersection), or text in its own
+    /// tokens (strings); auto takes the first if a text has few others
+    #[arg(long, value_name = "auto|intersection|strings", default_value = "auto", value_parser = parse_vocab_method, help_heading = "Drafting")]
+    pub vocab_method: VocabMethodArg,
     /// Folder of an MTP module (config.json and a .safetensors file) instead of the built-in one
     #[arg(long, value_name = "DIR", help_heading = "Drafting")]
     pub mtp: Option<PathBuf>,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use clap::builder::{OsStringValueParser, TypedValueParser};
+use draftscope_protocol::VocabMethod;
 use serde::{Serialize, Serializer};
 
 /// `--output`.
@@ -105,6 +106,20 @@ pub(super) fn parse_switch(text: &str) -> Result<bool, String> {
         "off" => Ok(false),
         _ => Err("it must be on or off".to_owned()),
     }
+}
+
+/// How a draft model with another tokenizer drafts; none for `auto`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VocabMethodArg(pub Option<VocabMethod>);
+
+pub(super) fn parse_vocab_method(text: &str) -> Result<VocabMethodArg, String> {
+    if text == "auto" {
+        return Ok(VocabMethodArg(None));
+    }
+    let method = VocabMethod::ALL.iter().find(|method| method.name() == text);
+    method
+        .map(|method| VocabMethodArg(Some(*method)))
+        .ok_or_else(|| "it must be auto, intersection or strings".to_owned())
 }
 
 pub(super) fn parse_threads(text: &str) -> Result<Threads, String> {

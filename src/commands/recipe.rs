@@ -49,6 +49,7 @@ pub(crate) fn recipe(args: &ModelArgs) -> Result<LoadOptions> {
         ctx_len: args.ctx.map(|ctx| ctx as usize),
         mtp,
         draft_model_required: args.draft_model.is_some(),
+        vocab_method: args.vocab_method.0,
         draft_model,
         rollback: args.rollback,
         draft_vocab: args.draft_vocab.as_deref().map(draft_vocab).transpose()?,

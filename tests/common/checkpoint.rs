@@ -70,6 +70,7 @@ pub fn recipe(path: PathBuf, backend: Backend) -> LoadOptions {
         mtp: None,
         draft_model: None,
         draft_model_required: false,
+        vocab_method: None,
         rollback: None,
         draft_vocab: None,
         think: None,

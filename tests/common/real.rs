@@ -112,6 +112,7 @@ fn recipe(backend: Backend, dtype: Dtype, mtp: ModuleFile) -> Option<LoadOptions
         mtp: Some(mtp),
         draft_model: None,
         draft_model_required: false,
+        vocab_method: None,
         rollback: None,
         draft_vocab: None,
         think: None,

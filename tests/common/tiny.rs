@@ -60,6 +60,7 @@ impl Tiny {
             mtp: Some(mtp(9)),
             draft_model: None,
             draft_model_required: false,
+            vocab_method: None,
             rollback: None,
             draft_vocab: None,
             think: None,
@@ -150,6 +151,47 @@ pub fn with_other_tokenizer(parts: &mut Parts) {
             *weight = QTensor::quantize(&rows, GgmlDType::F32).unwrap();
         }
     }
+}
+
+/// The same model with a SentencePiece tokenizer: a space begins every text, and characters without a token are bytes.
+pub fn with_sentence_piece(parts: &mut Parts) {
+    let texts = |names: Vec<String>| Value::Array(names.into_iter().map(Value::String).collect());
+    let bytes = (0..=255u8).map(|byte| format!("<0x{byte:02X}>"));
+    let pieces = ["▁", "t", "h", "th"].map(str::to_owned);
+    let names: Vec<String> =
+        ["<unk>", "<s>", "</s>"].map(str::to_owned).into_iter().chain(bytes).chain(pieces).collect();
+    let kind = |id: usize| Value::I32([2, 3, 3].get(id).copied().unwrap_or(if id < 259 { 6 } else { 1 }));
+    let kinds = (0..names.len()).map(kind).collect();
+    let scores = (0..names.len()).map(|id| Value::F32(-(id as f32))).collect();
+    // the row of a byte is that of the same byte
+    let own = vocabulary();
+    let table: HashMap<char, usize> = (0..=255u8).zip(byte_names()).map(|(byte, name)| (name, byte.into())).collect();
+    let row_of_byte = |byte: usize| {
+        own.iter().position(|name| {
+            let mut chars = name.chars();
+            chars.next().and_then(|first| table.get(&first)) == Some(&byte) && chars.next().is_none()
+        })
+    };
+    let rows =
+        (0..names.len()).map(|id| id.checked_sub(3).filter(|b| *b < 256).and_then(row_of_byte).unwrap_or(id) as u32);
+    let rows = Tensor::new(rows.collect::<Vec<_>>(), &Device::Cpu).unwrap();
+    parts.metadata.retain(|(key, _)| !key.starts_with("tokenizer."));
+    parts.metadata.extend([
+        ("tokenizer.ggml.model".to_owned(), Value::String("llama".into())),
+        ("tokenizer.ggml.tokens".to_owned(), texts(names)),
+        ("tokenizer.ggml.token_type".to_owned(), Value::Array(kinds)),
+        ("tokenizer.ggml.scores".to_owned(), Value::Array(scores)),
+    ]);
+    let embedding = parts.tensors.iter_mut().find(|(name, _)| name == "token_embd.weight").unwrap();
+    let weights = embedding.1.dequantize(&Device::Cpu).unwrap().index_select(&rows, 0).unwrap();
+    embedding.1 = QTensor::quantize(&weights, GgmlDType::F32).unwrap();
+}
+
+/// The letter of each byte in byte-level names.
+fn byte_names() -> impl Iterator<Item = char> {
+    let printable = |b: u32| matches!(b, 33..=126 | 161..=172 | 174..=255);
+    let mut moved = 0x100u32..;
+    (0..256u32).map(move |b| if printable(b) { b } else { moved.next().unwrap() }).map(|c| char::from_u32(c).unwrap())
 }
 
 /// Special tokens, all bytes in their printable form, then the results of the merges.

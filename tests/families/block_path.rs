@@ -3,7 +3,6 @@
 //! Reference values come from the classes of the package `speculators`, run as they are, and llama.cpp's converter wrote the
 //! GGUF file (see the README of the fixtures).
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use candle_core::quantized::gguf_file::Value;
@@ -152,7 +151,7 @@ fn constrained(settings: &Settings, vocabulary: &Vocabulary, pair: &Pair) -> (Ve
 #[test]
 fn a_grammar_masks_the_candidates_and_the_text_stays_that_of_plain_decoding() {
     let loaded = open(&with_draft(&path("llama-deep"), &path("dflash2"), Backend::Native));
-    let vocabulary = Vocabulary::new(Arc::new(loaded.codec)).unwrap();
+    let vocabulary = Vocabulary::new(loaded.codec).unwrap();
     let pair = FORMS[1].open();
     for temperature in [0.0, 0.9] {
         let sampling = Sampling { temperature, seed: 5, ..Sampling::default() };

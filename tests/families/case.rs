@@ -194,7 +194,7 @@ pub struct Opened {
     /// The module of depth 1 first.
     pub modules: Vec<Box<dyn DraftModule>>,
     pub info: Option<DrafterInfo>,
-    pub codec: TextCodec,
+    pub codec: std::sync::Arc<TextCodec>,
     pub template: Option<ChatTemplate>,
 }
 

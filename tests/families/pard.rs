@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use draftscope::engine::speculate::drafter::ModelDrafter;
+use draftscope::model::load::DraftForm;
 use draftscope::protocol::{DraftPick, Drafted, Drafting, EventKind, MAX_DRAFT_LEN, Sampling, Settings, VerifyRule};
 
 use crate::block::text;
@@ -18,10 +19,10 @@ const MASK: TokenId = TokenId(319);
 /// A target, and the same model as its draft model with a mask.
 fn pair(backend: Backend) -> (Box<dyn Model>, Box<dyn Model>) {
     let folder = spoiled("llama-deep", "set pard_token 319");
-    let Loaded { target, draft_model, draft_mask, warnings, .. } =
+    let Loaded { target, draft_model, draft_form, warnings, .. } =
         open(&with_draft(&path("llama-deep"), folder.path(), backend));
     let (model, info) = draft_model.unwrap().unwrap();
-    assert_eq!((draft_mask, info.block), (Some(MASK), MAX_DRAFT_LEN.into()));
+    assert!(matches!(draft_form, DraftForm::Masks(MASK)) && info.block == u64::from(MAX_DRAFT_LEN));
     assert!(info.name.ends_with(" (PARD)") && warnings.is_empty(), "{}, {warnings:?}", info.name);
     (target, model)
 }
@@ -142,5 +143,5 @@ fn a_mask_that_is_no_token_is_an_error_and_what_is_not_read_is_said() {
     assert!(loaded.warnings.iter().any(|warning| warning.contains("'warp_model.bin' (PARD-2) is not read")));
     let folder = spoiled("llama-deep", "set pard_token null");
     let loaded = open(&with_draft(&path("llama-deep"), folder.path(), Backend::Candle));
-    assert_eq!(loaded.draft_mask, None);
+    assert!(matches!(loaded.draft_form, DraftForm::OneByOne));
 }

@@ -11,9 +11,11 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::grammar::{Constraint, Vocabulary};
 use crate::speculate::SpecError;
 use crate::speculate::decoder::Decoder;
-use crate::speculate::drafter::{BlockDrafter, DrafterSet, ModelDrafter, MtpDrafter, WEIGHTLESS};
+use crate::speculate::drafter::{
+    BlockDrafter, Drafter, DrafterSet, ModelDrafter, MtpDrafter, StringsDrafter, WEIGHTLESS,
+};
 use draftscope_host::fatal::OutOfMemory;
-use draftscope_model::load::{Loaded, load};
+use draftscope_model::load::{DraftForm, Loaded, load};
 use draftscope_model::text::prompt as chat;
 use draftscope_model::text::template::ChatTemplate;
 use draftscope_model::text::tokenizer::TextCodec;
@@ -69,7 +71,6 @@ fn serve(
     })?;
     let (drafters, Loaded { target, codec, template, backend_notice, warnings, memory: account, .. }) =
         drafters(loaded);
-    let codec = Arc::new(codec);
     outbox.set_codec(Arc::clone(&codec));
     let constraint = constraint(config, &codec)?;
     let mut header = header(target.spec(), &drafters, config, outbox.started_unix_ms());
@@ -157,11 +158,12 @@ pub(super) fn drafters(mut loaded: Loaded) -> (Drafters, Loaded) {
     }
     match loaded.draft_model.take() {
         Some(Ok((model, info))) => {
-            let drafter = match loaded.draft_mask {
-                Some(mask) => ModelDrafter::in_one_pass(model, mask),
-                None => ModelDrafter::new(model),
+            let drafter: Box<dyn Drafter> = match std::mem::take(&mut loaded.draft_form) {
+                DraftForm::Masks(mask) => Box::new(ModelDrafter::in_one_pass(model, mask)),
+                DraftForm::OneByOne => Box::new(ModelDrafter::new(model)),
+                DraftForm::Strings(strings) => Box::new(StringsDrafter::new(model, strings)),
             };
-            drafter_set.add(DrafterKind::DraftModel, Box::new(drafter));
+            drafter_set.add(DrafterKind::DraftModel, drafter);
             infos.push(info);
         }
         Some(Err(reason)) => drafter_set.set_missing(DrafterKind::DraftModel, reason),

@@ -7,7 +7,7 @@ use candle_core::Device;
 use clap::ValueEnum;
 
 use crate::error::ModelError;
-use draftscope_protocol::TokenId;
+use draftscope_protocol::{TokenId, VocabMethod};
 
 /// What to load, and how.
 #[derive(Clone, Debug)]
@@ -35,6 +35,8 @@ pub struct LoadOptions {
     /// Whether a draft model (or a module named in its place) that cannot be used is an error; otherwise it is ignored
     /// with a notice.
     pub draft_model_required: bool,
+    /// How a draft model with another tokenizer drafts; `None` takes what fits the two.
+    pub vocab_method: Option<VocabMethod>,
     /// How rejected rows of recurrent layers are rolled back on the CPU; `None` is the usual way.
     pub rollback: Option<Rollback>,
     /// Tokens that a module from the target's own files may propose; `None` for all.
@@ -65,6 +67,7 @@ impl LoadOptions {
             mtp,
             draft_model: None,
             draft_model_required: false,
+            vocab_method: None,
             rollback: None,
             draft_vocab: None,
             device_memory: None,

@@ -5,6 +5,11 @@
 //! whoever makes a distribution of the logits. Verification judges by this distribution, so whatever the model drafts, the
 //! text stays the target's (token-level intersection: Timor et al., "Accelerating LLM Inference with Lossless Speculative
 //! Decoding Algorithms for Heterogeneous Vocabularies", arXiv:2502.05202).
+//!
+//! The other way to draft, by [`strings`], shares how the model reads the target's control tokens and single bytes.
+
+mod sample;
+pub mod strings;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -78,6 +83,16 @@ impl SharedVocab {
         self.other.len()
     }
 
+    /// Share of the tokens of a sample of prose and code that the model can draft, 0 to 1.
+    ///
+    /// # Errors
+    /// When the target's tokenizer fails.
+    pub fn share_of_text(&self, target: &TextCodec) -> Result<f64, ModelError> {
+        let tokens = target.encode(sample::TEXT)?;
+        let shared = tokens.iter().filter(|token| self.has(**token)).count();
+        Ok(shared as f64 / tokens.len().max(1) as f64)
+    }
+
     /// Whether the model can draft a token of the target.
     #[must_use]
     pub fn has(&self, token: TokenId) -> bool {
@@ -86,23 +101,41 @@ impl SharedVocab {
 
     /// Adds the own tokens that spell a token of the target; at least one.
     fn spell(&self, token: TokenId, into: &mut Vec<TokenId>) {
-        let Some(piece) = self.other.get(token.index()).filter(|piece| !piece.bytes.is_empty()) else {
-            into.push(TokenId(0)); // padding: what stands there matters to no one
-            return;
-        };
-        let named = || self.own_names.get(&*piece.bytes).or_else(|| self.own_ends.get(&token));
-        if let Some(own) = Some(piece).filter(|piece| piece.special).and_then(|_| named()) {
-            into.push(*own);
-            return;
-        }
-        let mut rest: &[u8] = &piece.bytes;
-        while !rest.is_empty() {
-            let lengths = (1..=rest.len().min(LONGEST)).rev();
-            let found = lengths.into_iter().find_map(|len| Some((len, *self.own_text.get(&rest[..len])?)));
-            let (len, own) = found.unwrap_or((1, TokenId(0)));
+        if let Some(own) = self.control(token) {
             into.push(own);
-            rest = &rest[len..];
+            return;
         }
+        match self.bytes(token) {
+            [] => into.push(TokenId(0)), // padding: what stands there matters to no one
+            bytes => into.extend(self.spelled(bytes).map(Option::unwrap_or_default)),
+        }
+    }
+
+    /// Whether a token of the target is a control token.
+    fn is_control(&self, token: TokenId) -> bool {
+        self.other.get(token.index()).is_some_and(|piece| piece.special)
+    }
+
+    /// The own token for a control token of the target, if there is one; otherwise its name is text.
+    fn control(&self, token: TokenId) -> Option<TokenId> {
+        let piece = self.other.get(token.index()).filter(|piece| piece.special)?;
+        self.own_names.get(&*piece.bytes).or_else(|| self.own_ends.get(&token)).copied()
+    }
+
+    /// The bytes of a token of the target; none of padding.
+    fn bytes(&self, token: TokenId) -> &[u8] {
+        self.other.get(token.index()).map_or(&[], |piece| &piece.bytes)
+    }
+
+    /// The longest own tokens of these bytes, one after the other; `None` for a byte that no own token has.
+    fn spelled<'a>(&'a self, mut rest: &'a [u8]) -> impl Iterator<Item = Option<TokenId>> + 'a {
+        std::iter::from_fn(move || {
+            let mut lengths = (1..=rest.len().min(LONGEST)).rev();
+            let found = lengths.find_map(|len| Some((len, *self.own_text.get(&rest[..len])?)));
+            let (len, own) = found.map_or((1, None), |(len, own)| (len, Some(own)));
+            rest = rest.get(len..)?;
+            Some(own)
+        })
     }
 }
 

@@ -147,6 +147,22 @@ pub struct DrafterInfo {
     /// Positions that one pass drafts together at most: a block drafter, a PARD model; 0 when tokens are drafted one after the other.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub block: u64,
+    /// How it drafts with another tokenizer than the target's; absent if it has the target's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vocab_method: Option<VocabMethod>,
+}
+
+named_enum! {
+    /// How a model with another tokenizer drafts.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[cfg_attr(test, derive(schemars::JsonSchema))]
+    #[serde(rename_all = "kebab-case")]
+    pub enum VocabMethod {
+        /// It drafts the tokens that both vocabularies have.
+        Intersection = "intersection",
+        /// It writes in its own tokens, and the target's tokenizer makes tokens of the text.
+        Strings = "strings",
+    }
 }
 
 impl DrafterInfo {
@@ -174,6 +190,7 @@ impl DrafterInfo {
             draft_vocab,
             context_vocab: 0,
             block: 0,
+            vocab_method: None,
         }
     }
 }

@@ -52,7 +52,7 @@ pub use event::{
     ProbedDraft, RoundStarted, Scored, StopReason,
 };
 pub use grammar::{Grammar, GrammarKind, MaskedRow};
-pub use header::{Capabilities, DrafterInfo, Header, Listed, ModelInfo, TRACE_VERSION};
+pub use header::{Capabilities, DrafterInfo, Header, Listed, ModelInfo, TRACE_VERSION, VocabMethod};
 pub use lane::Lane;
 pub use lattice::{LatticeCandidate, LatticeColumn, MOST_CANDIDATES};
 pub use line::Head;

@@ -33,6 +33,7 @@ pub fn header() -> Header {
             draft_vocab: 16_384,
             context_vocab: 0,
             block: 0,
+            vocab_method: None,
         }),
         drafters: Vec::new(),
         lossless: Some(true),

@@ -14,7 +14,7 @@ pub type HeaderDifference = (String, String, String);
 const LEFT_OUT: [&str; 5] = ["version", "started_unix_ms", "capabilities", "drafters", "lossless"];
 
 /// Fields that identify a model, listed before the rest of its card.
-const OF_MODELS: [&str; 6] = ["name", "file", "sha256", "dtype", "draft_vocab", "context_vocab"];
+const OF_MODELS: [&str; 7] = ["name", "file", "sha256", "dtype", "draft_vocab", "vocab_method", "context_vocab"];
 
 /// Objects whose fields are named without the object's name.
 const GROUPS: [&str; 3] = ["settings", "sampling", "drafting"];

@@ -118,7 +118,6 @@ fn bench(args: &IdentityArgs) -> Result<Bench> {
     let mut plain = Decoder::new(target.fork()?, Box::new(NoDrafter), &plain);
     let mut speculative = Decoder::new(target, Box::new(drafter_set), &settings);
     speculative.take_notices().iter().for_each(|notice| super::output::say(notice));
-    let codec = Arc::new(codec);
     let grammar = grammar.map(|grammar| constraint(grammar, &codec)).transpose()?;
     for decoder in [&mut plain, &mut speculative] {
         decoder.constrain(grammar.as_ref().map(|(_, constraint)| constraint.fork()));

@@ -1,25 +1,31 @@
 //! Loads a second, smaller model that drafts. If ids mean other tokens there than in the target, it drafts the tokens that
-//! both vocabularies have.
+//! both vocabularies have, or writes in its own tokens, whose text becomes tokens of the target.
 //!
 //! What is wrong with it is an error if it is required; otherwise a sentence, and decoding goes on without it.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::ModelError;
 use crate::drafters::core::Figures;
 use crate::error::clean;
 use crate::files::SideFiles;
 use crate::load::gguf_drafting::GgufDrafting;
-use crate::load::{DraftModel, Loaded, OpenModel, load as load_model, named_module};
+use crate::load::{DraftForm, DraftModel, Loaded, OpenModel, load as load_model, named_module};
 use crate::options::LoadOptions;
+use crate::other_vocab::strings::Strings;
 use crate::other_vocab::{OtherVocab, SharedVocab};
 use crate::text::tokenizer::TextCodec;
-use draftscope_protocol::{DrafterKind, MAX_DRAFT_LEN, MemoryAccount, TokenId};
+use crate::{Model, ModelError};
+use draftscope_protocol::{DrafterKind, MAX_DRAFT_LEN, MemoryAccount, TokenId, VocabMethod};
 
-/// The fewest tokens that a draft model with another vocabulary must share with the target, in percent of the target's.
+/// The fewest tokens of the target that a draft model with another vocabulary must be able to draft, in percent.
 const LEAST_SHARED: usize = 1;
+
+/// Share of the tokens of a text from which on those that both vocabularies have are drafted, and not strings: a draft ends
+/// at a token that only the target has (docs/drafters.md has what was measured).
+const ENOUGH: f64 = 0.95;
 
 /// What came of the option.
 pub(super) struct Outcome {
@@ -27,15 +33,15 @@ pub(super) struct Outcome {
     pub(super) model: Result<DraftModel, String>,
     /// What it takes in memory.
     pub(super) memory: Option<MemoryAccount>,
-    /// The token with which it drafts all positions in one pass.
-    pub(super) mask: Option<TokenId>,
+    /// How it drafts.
+    pub(super) form: DraftForm,
     /// What the user should know about it.
     pub(super) warning: Option<String>,
 }
 
 impl Outcome {
     fn none(why: String) -> Self {
-        Self { model: Err(why), memory: None, mask: None, warning: None }
+        Self { model: Err(why), memory: None, form: DraftForm::OneByOne, warning: None }
     }
 }
 
@@ -45,7 +51,7 @@ impl Outcome {
 /// Why the draft model cannot be used, if it is required.
 pub(super) fn load(
     options: &LoadOptions,
-    (codec, ctx_len, vocab): (&TextCodec, usize, u32),
+    (codec, ctx_len, vocab): (&Arc<TextCodec>, usize, u32),
     progress: &mut dyn FnMut(&str, u64, u64),
 ) -> Result<Option<Outcome>, ModelError> {
     let Some(file) = options.draft_model.as_deref() else {
@@ -80,10 +86,10 @@ pub(super) fn load(
 fn checked(
     options: &LoadOptions,
     file: &Path,
-    (codec, ctx_len, vocab): (&TextCodec, usize, u32),
+    (codec, ctx_len, vocab): (&Arc<TextCodec>, usize, u32),
 ) -> Result<Outcome, ModelError> {
     let opened = OpenModel::open(file)?;
-    let shared = shared(codec, &opened.codec()?, file)?;
+    let other = other(options.vocab_method, (codec, opened.codec()?), file)?;
     let longest = opened.transformer().context_length;
     let own = LoadOptions {
         target: file.to_owned(),
@@ -96,13 +102,17 @@ fn checked(
     };
     let Loaded { target: mut model, memory, .. } = load_model(&own, &mut |_, _, _| {})?;
     let mut drafts = model.spec().info.vocab as usize;
-    let mut mask = mask_of(file, model.spec().info.vocab)?;
-    let mut warning = mask.filter(|_| file.join(WARP).is_file()).map(|_| without_states(file));
-    if let Some(shared) = shared {
-        drafts = shared.count();
-        warning = Some(says(&shared, file) + if mask.is_some() { ONE_BY_ONE } else { "" });
-        mask = None;
-        model = Box::new(OtherVocab::new(model, shared, vocab));
+    let mask = mask_of(file, model.spec().info.vocab)?;
+    let mut form = mask.map_or(DraftForm::OneByOne, DraftForm::Masks);
+    let warning = match (mask, &other) {
+        (Some(_), None) if file.join(WARP).is_file() => Some(without_states(file)),
+        (_, None) => options.vocab_method.map(|_| SAME_TOKENIZER.to_owned()),
+        (mask, Some(other)) => Some(other.says(file) + if mask.is_some() { ONE_BY_ONE } else { "" }),
+    };
+    let method = other.as_ref().map(|other| other.method.name());
+    if let Some(other) = other {
+        drafts = other.count;
+        (model, form) = other.wrap(model, vocab);
     }
     let spec = model.spec();
     let figures = Figures {
@@ -114,11 +124,12 @@ fn checked(
         context_vocab: 0,
     };
     let mut info = figures.info(spec.info.name.clone());
-    if mask.is_some() {
+    info.vocab_method = method;
+    if matches!(form, DraftForm::Masks(_)) {
         info.name.push_str(" (PARD)");
         info.block = MAX_DRAFT_LEN.into();
     }
-    Ok(Outcome { model: Ok((model, info)), memory: Some(memory), mask, warning })
+    Ok(Outcome { model: Ok((model, info)), memory: Some(memory), form, warning })
 }
 
 /// Beside a PARD-2 model: what makes it read the target's states.
@@ -149,26 +160,90 @@ fn mask_of(file: &Path, vocab: u32) -> Result<Option<TokenId>, ModelError> {
     }
 }
 
-/// What the vocabularies share if ids mean other tokens in the draft model's; `None` if they mean the same.
-fn shared(target: &TextCodec, own: &TextCodec, file: &Path) -> Result<Option<SharedVocab>, ModelError> {
-    let Some(difference) = target.difference(own) else { return Ok(None) };
-    let shared = SharedVocab::of(target, own);
-    if shared.count() * 100 >= shared.target_len() * LEAST_SHARED {
-        return Ok(Some(shared));
+/// `--vocab-method` for a model that needs none.
+const SAME_TOKENIZER: &str = "--vocab-method is ignored: the draft model has the target's tokenizer";
+
+/// A draft model's vocabulary in which ids mean other tokens than in the target's, and how it drafts.
+struct OtherTokenizer {
+    method: Method,
+    /// Tokens of the target that it can draft, and all.
+    count: usize,
+    all: usize,
+    /// Share of a text's tokens that both vocabularies have, 0 to 1.
+    share: f64,
+    /// Whether the user chose the method.
+    is_chosen: bool,
+}
+
+/// The way to draft with another tokenizer, and what it needs.
+enum Method {
+    Intersection(SharedVocab),
+    Strings(Strings),
+}
+
+impl Method {
+    fn name(&self) -> VocabMethod {
+        match self {
+            Self::Intersection(_) => VocabMethod::Intersection,
+            Self::Strings(_) => VocabMethod::Strings,
+        }
+    }
+}
+
+/// How a draft model drafts with another tokenizer; `None` if ids mean the same.
+fn other(
+    chosen: Option<VocabMethod>,
+    (target, own): (&Arc<TextCodec>, TextCodec),
+    file: &Path,
+) -> Result<Option<OtherTokenizer>, ModelError> {
+    let Some(difference) = target.difference(&own) else { return Ok(None) };
+    let shared = SharedVocab::of(target, &own);
+    let (all, share) = (shared.target_len(), shared.share_of_text(target)?);
+    let usual = if share >= ENOUGH { VocabMethod::Intersection } else { VocabMethod::Strings };
+    let (count, method) = match chosen.unwrap_or(usual) {
+        VocabMethod::Intersection => (shared.count(), Method::Intersection(shared)),
+        VocabMethod::Strings => {
+            let strings = Strings::new(Arc::clone(target), Arc::new(own), shared)?;
+            (strings.count(), Method::Strings(strings))
+        }
+    };
+    if count * 100 >= all * LEAST_SHARED {
+        return Ok(Some(OtherTokenizer { method, count, all, share, is_chosen: chosen.is_some() }));
     }
     Err(ModelError::Unsupported(format!(
-        "{} has another vocabulary than the target ({difference}) and shares hardly any token with it; choose a draft model \
+        "{} has another vocabulary than the target ({difference}) and can draft hardly any of its tokens; choose a draft model \
          of the target's family",
         file.display()
     )))
 }
 
-fn says(shared: &SharedVocab, file: &Path) -> String {
-    let (count, all) = (shared.count(), shared.target_len());
-    let percent = count as f64 * 100.0 / all.max(1) as f64;
-    format!(
-        "{} has another tokenizer than the target: it drafts the {count} of the target's {all} tokens ({percent:.0} %) that \
-         both have, and the text stays the target's",
-        file.display()
-    )
+impl OtherTokenizer {
+    /// The model as the drafter runs it, and how.
+    fn wrap(self, model: Box<dyn Model>, vocab: u32) -> (Box<dyn Model>, DraftForm) {
+        match self.method {
+            Method::Intersection(shared) => (Box::new(OtherVocab::new(model, shared, vocab)), DraftForm::OneByOne),
+            Method::Strings(strings) => (model, DraftForm::Strings(Arc::new(strings))),
+        }
+    }
+
+    /// Which method it takes, why, and what it can draft.
+    fn says(&self, file: &Path) -> String {
+        let of_vocab = self.count as f64 * 100.0 / self.all.max(1) as f64;
+        let of_text = self.share * 100.0;
+        let how = match self.method.name() {
+            VocabMethod::Intersection => "it drafts tokens that both have (intersection)",
+            VocabMethod::Strings => "it drafts text, of which the target's tokenizer makes tokens (strings)",
+        };
+        let why = match (self.is_chosen, self.share >= ENOUGH) {
+            (true, _) => "as --vocab-method says".to_owned(),
+            (false, true) => format!("since {of_text:.1} % of a text's tokens are in both vocabularies"),
+            (false, false) => format!("since only {of_text:.1} % of a text's tokens are in both vocabularies"),
+        };
+        let (count, all) = (self.count, self.all);
+        format!(
+            "{} has another tokenizer than the target: {how}, {why}; it can draft {count} of the target's {all} tokens \
+             ({of_vocab:.0} %), and the text stays the target's",
+            file.display()
+        )
+    }
 }

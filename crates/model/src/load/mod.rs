@@ -26,10 +26,13 @@ pub mod preflight;
 mod server_flags;
 mod warnings;
 
+use std::sync::Arc;
+
 use crate::block_module::{BlockModule, LoadedModules};
 use crate::drafters::mtp;
 use crate::interfaces::{LoadContext, LoadedTarget, Modules, NoSharing, Progress};
 use crate::options::{DEFAULT_CTX, LoadOptions};
+use crate::other_vocab::strings::Strings;
 use crate::row_by_row::RowByRow;
 use crate::text::{template::ChatTemplate, tokenizer::TextCodec};
 use crate::{DraftModule, Model, ModelError};
@@ -47,7 +50,7 @@ pub struct Loaded {
     /// The target, its cache empty.
     pub target: Box<dyn Model>,
     /// Text to tokens and back.
-    pub codec: TextCodec,
+    pub codec: Arc<TextCodec>,
     /// The chat template, if the file has one; it may be one that does not run, which says so when it is rendered.
     pub template: Option<ChatTemplate>,
     /// The draft module, its cache empty, and its header entry.
@@ -58,8 +61,8 @@ pub struct Loaded {
     pub block: Option<(Box<dyn BlockModule>, DrafterInfo)>,
     /// The draft model, its cache empty, and its header entry; or why there is none.
     pub draft_model: Option<Result<DraftModel, String>>,
-    /// The token with which the draft model drafts all positions in one pass, if it was trained for that (PARD).
-    pub draft_mask: Option<TokenId>,
+    /// How the draft model drafts.
+    pub draft_form: DraftForm,
     /// Messages for the user, such as why there is no drafter.
     pub notice: Option<String>,
     /// Why another backend runs than one would expect.
@@ -73,6 +76,18 @@ pub struct Loaded {
 /// A second model that drafts.
 pub type DraftModel = (Box<dyn Model>, DrafterInfo);
 
+/// How a second model drafts.
+#[derive(Clone, Default)]
+pub enum DraftForm {
+    /// One token of the target after the other.
+    #[default]
+    OneByOne,
+    /// All positions in one pass, with this token in place of drafts: it was trained for that (PARD).
+    Masks(TokenId),
+    /// Text in its own tokens, of which the target's tokenizer makes tokens.
+    Strings(Arc<Strings>),
+}
+
 /// Loads the target and its drafters. `progress` is called with (what, done, total).
 ///
 /// # Errors
@@ -81,7 +96,7 @@ pub fn load(options: &LoadOptions, progress: &mut Progress<'_>) -> Result<Loaded
     progress("tokenizer", 0, 1);
     crate::thread_pool::start();
     let opened = OpenModel::open(&options.target)?;
-    let codec = opened.checked()?.with_special_names(options.special_tokens);
+    let codec = Arc::new(opened.checked()?.with_special_names(options.special_tokens));
     let most = opened.transformer().context_length;
     let template = opened.compile_template(&codec, options.think);
     let ctx_len = options.ctx_len.unwrap_or(DEFAULT_CTX.min(most));
@@ -124,8 +139,10 @@ pub fn load(options: &LoadOptions, progress: &mut Progress<'_>) -> Result<Loaded
     let beside = draft_model::load(&runs_on.of_draft_model(options), of_target, progress)?;
     let memory =
         beside.iter().filter_map(|beside| beside.memory.as_ref()).fold(memory, MemoryAccount::with_draft_model);
-    let draft_mask = beside.as_ref().and_then(|beside| beside.mask);
-    let (draft_model, of_draft_model) = beside.map_or((None, None), |beside| (Some(beside.model), beside.warning));
+    let (draft_model, draft_form, of_draft_model) = match beside {
+        Some(beside) => (Some(beside.model), beside.form, beside.warning),
+        None => (None, DraftForm::OneByOne, None),
+    };
     let (template, broken) = template.finish_or_why()?;
     let warnings = opened.warnings().into_iter().chain(broken.as_deref().map(warnings::template));
     let has_none = template.is_none() && broken.is_none();
@@ -142,7 +159,7 @@ pub fn load(options: &LoadOptions, progress: &mut Progress<'_>) -> Result<Loaded
         deeper,
         block,
         draft_model,
-        draft_mask,
+        draft_form,
         notice,
         backend_notice,
         warnings,

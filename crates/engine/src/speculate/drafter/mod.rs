@@ -5,6 +5,7 @@
 
 mod alternatives;
 mod block;
+mod cached_model;
 mod constrained;
 mod copier;
 mod draft_model;
@@ -15,6 +16,7 @@ mod ngram;
 mod oracle;
 mod random;
 mod stack;
+mod strings;
 mod suffix;
 #[cfg(test)]
 mod tests;
@@ -33,6 +35,7 @@ pub use mtp::MtpDrafter;
 pub use ngram::NgramDrafter;
 pub use oracle::{HumanDrafter, OracleDrafter};
 pub use random::RandomDrafter;
+pub use strings::StringsDrafter;
 pub use suffix::SuffixDrafter;
 
 use super::report::bare;

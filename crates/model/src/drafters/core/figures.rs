@@ -37,6 +37,7 @@ impl Figures<'_> {
             draft_vocab: self.draft_vocab as u32,
             context_vocab: self.context_vocab as u64,
             block: 0,
+            vocab_method: None,
         }
     }
 }

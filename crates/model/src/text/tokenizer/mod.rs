@@ -170,6 +170,11 @@ impl TextCodec {
         self.pieces.get(id.index()).cloned().unwrap_or_else(|| Piece::new(id, Vec::new()))
     }
 
+    /// A token with its bytes, if it is in the vocabulary.
+    pub(crate) fn get(&self, id: TokenId) -> Option<&Piece> {
+        self.pieces.get(id.index())
+    }
+
     /// Number of tokens; a model may have a few more rows, which are padding.
     #[must_use]
     pub fn len(&self) -> usize {

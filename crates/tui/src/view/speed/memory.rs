@@ -75,7 +75,8 @@ fn rows(screen: Screen, header: &Header) -> Vec<(&'static str, String)> {
             let proposes = match drafter.draft_vocab {
                 some if some > 0 && some < model.vocab => {
                     let besides = if drafter.context_vocab > 0 { " + text" } else { "" };
-                    format!(", {some}/{} tokens{besides}", model.vocab)
+                    let method = drafter.vocab_method.map_or(String::new(), |method| format!(" ({})", method.name()));
+                    format!(", {some}/{} tokens{besides}{method}", model.vocab)
                 }
                 _ => String::new(),
             };

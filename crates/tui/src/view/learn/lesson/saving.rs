@@ -114,6 +114,7 @@ mod tests {
             draft_vocab: 4096,
             context_vocab: 1024,
             block: 0,
+            vocab_method: None,
             ..DrafterInfo::weightless(draftscope_protocol::DrafterKind::Mtp, 4096)
         };
         assert_eq!(weights(&head, &module), Some(5_197_824.0));
