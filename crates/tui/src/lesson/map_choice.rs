@@ -31,9 +31,9 @@ impl Layer {
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
-            Self::DraftLen => "the k that pays; · none does",
-            Self::Speedup => "the speedup at that k",
-            Self::Energy => "energy of a token, plain = 1",
+            Self::DraftLen => "the k that pays; · none does; – no memory",
+            Self::Speedup => "the speedup at that k; – no memory",
+            Self::Energy => "energy of a token, plain = 1; – no memory",
         }
     }
 }
@@ -54,6 +54,12 @@ impl Default for MapChoice {
 }
 
 impl MapChoice {
+    /// The usual choice on hardware of this name; none if there is no such hardware.
+    pub(crate) fn on(name: &str) -> Option<Self> {
+        let hardware = HARDWARE.iter().position(|hardware| hardware.name == name)?;
+        Some(Self { hardware, ..Self::default() })
+    }
+
     pub(crate) fn map(&self) -> Map {
         Map {
             hardware: HARDWARE[self.hardware % HARDWARE.len()],

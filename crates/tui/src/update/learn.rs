@@ -329,7 +329,7 @@ pub(super) fn end_run(app: &mut App, time: &mut Timeline) -> Vec<Command> {
         app.toast = Some("the settings from before the lesson are back".to_owned());
         commands.extend(back);
     }
-    app.lesson.drafting = None;
+    (app.lesson.drafting, app.lesson.on_all) = (None, None);
     app.end_recording(time);
     commands
 }
