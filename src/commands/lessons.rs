@@ -22,6 +22,7 @@ const LESSONS: &[(&str, &[u8])] = &[
     lesson!("cost"),
     lesson!("round"),
     lesson!("slow"),
+    lesson!("threads"),
     lesson!("random"),
     lesson!("rules"),
     lesson!("confidence"),

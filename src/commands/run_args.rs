@@ -20,6 +20,7 @@ pub(crate) fn settings(model: &ModelArgs, decode: &DecodeArgs, baseline: Baselin
         draft_len,
         draft_len_mode,
         probe_depth: 0,
+        threads: 0,
         drafter: model.drafter.parse()?,
         drafting: drafting(&decode.lab)?,
         rule: decode.verify.parse()?,

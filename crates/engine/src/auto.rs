@@ -74,7 +74,7 @@ impl Auto {
         if self.policy.is_some() {
             return;
         }
-        let recalled = self.memory.recall(&self.key).filter(Costs::is_usable);
+        let recalled = self.memory.recall(&self.key).filter(|costs| costs.is_usable() && decoder.has_all_threads());
         // within an answer only single passes can be timed, and these cost less than passes in rounds
         let in_rounds = decoder.committed().is_empty();
         let recalled = recalled.filter(|costs| !in_rounds || are_still_valid(decoder, costs));
@@ -94,7 +94,7 @@ impl Auto {
 
     fn measure(&self, decoder: &mut Decoder, in_rounds: bool) -> Option<Costs> {
         let MeasuredCosts { costs, is_steady } = decoder.measure_costs(TIMING).ok()?;
-        if in_rounds && is_steady && costs.is_usable() {
+        if in_rounds && is_steady && costs.is_usable() && decoder.has_all_threads() {
             self.memory.remember(&self.key, &costs);
         }
         costs.is_usable().then_some(costs)

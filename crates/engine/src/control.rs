@@ -201,6 +201,7 @@ impl Control {
             Command::FinishPlain { plain } => self.plain = Some(plain),
             Command::SetBaseline { baseline } => self.change(outbox, |s| s.baseline = baseline),
             Command::SetRival { rival } => self.change(outbox, |s| s.rival = rival),
+            Command::SetThreads { threads } => self.change(outbox, |s| s.threads = threads),
             Command::SetMaxTokens { max_tokens } => self.change(outbox, |s| s.max_tokens = max_tokens),
         }
     }

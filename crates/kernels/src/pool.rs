@@ -38,6 +38,8 @@ const REGION: u64 = 1 << 32;
 pub struct Pool {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
+    /// Most threads that work in a region, set by [`Pool::limit`].
+    most: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -74,6 +76,8 @@ struct LoadContext {
     call: unsafe fn(*const (), usize),
     /// What the next region reads.
     next: Next,
+    /// Threads that work, the caller included: the first ones.
+    threads: usize,
 }
 
 // SAFETY: `job` is written only while no region is open and no worker is active, and read only by workers that have
@@ -101,6 +105,7 @@ impl Pool {
                     work: std::ptr::null(),
                     call: call::<fn(usize)>,
                     next: Next::default(),
+                    threads: 1,
                 }),
             }),
             spans: (0..threads.max(1)).map(|_| Line(Span::default())).collect(),
@@ -117,33 +122,40 @@ impl Pool {
         };
         // If a thread cannot be started, the pool works without it.
         let workers = (0..workers).map_while(|index| spawn(index).ok()).collect();
-        Self { shared, workers }
+        Self { shared, workers, most: AtomicUsize::new(usize::MAX) }
     }
 
     /// Threads that compute, including the caller.
     #[must_use]
     pub fn threads(&self) -> usize {
-        self.workers.len() + 1
+        (self.workers.len() + 1).min(self.most.load(Ordering::Relaxed))
+    }
+
+    /// Lets at most so many threads compute, at least one, from the next region on. The others stay parked.
+    pub fn limit(&self, most: usize) {
+        self.most.store(most.max(1), Ordering::Relaxed);
     }
 
     /// Calls `work` once for each of `0..items`, on any thread, and waits.
     pub fn run<F: Fn(usize) + Sync>(&self, items: usize, work: F) {
         let shared = &*self.shared;
         assert!(items <= span::MAX_ITEMS, "{items} items of work");
-        if items <= 1 || self.workers.is_empty() || shared.taken.swap(true, Ordering::Acquire) {
+        let threads = self.threads();
+        if items <= 1 || threads == 1 || shared.taken.swap(true, Ordering::Acquire) {
             return (0..items).for_each(work);
         }
         let next = std::mem::take(&mut *shared.soon.lock().unwrap_or_else(PoisonError::into_inner));
-        let job = LoadContext { work: std::ptr::from_ref(&work).cast(), call: call::<F>, next };
+        let job = LoadContext { work: std::ptr::from_ref(&work).cast(), call: call::<F>, next, threads };
         // SAFETY: we hold `taken`, the last region is closed and its workers have left.
         unsafe { *shared.region.0.job.get() = job };
-        let threads = shared.spans.len();
+        // a thread beyond the limit has nothing to do
+        let share = |thread: usize| thread.min(threads) * items / threads;
         for (thread, span) in shared.spans.iter().enumerate() {
-            span.0.set(&(thread * items / threads..(thread + 1) * items / threads));
+            span.0.set(&(share(thread)..share(thread + 1)));
         }
         // SeqCst, as are the worker's steps before parking: one of the two sees the other.
         shared.region.0.state.fetch_add(REGION + OPEN, Ordering::SeqCst);
-        self.wake();
+        self.wake(threads - 1);
         // `work` must outlive every worker's use of it, a panic here notwithstanding.
         let outcome = catch_unwind(AssertUnwindSafe(|| shared.take_items(0, job)));
         shared.close();
@@ -217,8 +229,8 @@ impl Pool {
         });
     }
 
-    fn wake(&self) {
-        for (worker, parked) in self.workers.iter().zip(&self.shared.parked) {
+    fn wake(&self, workers: usize) {
+        for (worker, parked) in self.workers.iter().zip(&self.shared.parked).take(workers) {
             if parked.load(Ordering::SeqCst) {
                 worker.thread().unpark();
             }
@@ -272,10 +284,13 @@ impl Shared {
             seen = region;
             // SAFETY: we are counted as active in an open region, so the job is complete and stays.
             let job = unsafe { *self.region.0.job.get() };
-            if catch_unwind(AssertUnwindSafe(|| self.take_items(index + 1, job))).is_err() {
-                self.panicked.store(true, Ordering::Relaxed);
+            walk = Walk::default();
+            if index + 1 < job.threads {
+                if catch_unwind(AssertUnwindSafe(|| self.take_items(index + 1, job))).is_err() {
+                    self.panicked.store(true, Ordering::Relaxed);
+                }
+                walk = Walk::new(job.next, index + 1, job.threads);
             }
-            walk = Walk::new(job.next, index + 1, self.spans.len());
             self.region.0.state.fetch_sub(1, Ordering::Release);
         }
     }
@@ -333,6 +348,20 @@ impl Drop for Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limited_pool_does_every_item_once() {
+        let pool = Pool::new(4);
+        for most in [1, 3, 2, 0, 9] {
+            pool.limit(most);
+            assert_eq!(pool.threads(), most.clamp(1, 4));
+            for len in [1, 2, 7, 100] {
+                let mut items = vec![0; len];
+                pool.each(&mut items, |_, item| *item += 1);
+                assert!(items.iter().all(|item| *item == 1), "{most} threads, {len} items");
+            }
+        }
+    }
 
     #[test]
     fn every_item_is_done_once_whatever_the_threads() {

@@ -155,6 +155,12 @@ pub trait Model {
         false
     }
 
+    /// Lets later passes, those of forks and of modules on the same weights included, run on at most so many threads; returns
+    /// how many that are. Their bits do not depend on it. Backends that have no such choice keep all.
+    fn limit_threads(&mut self, _most: usize) -> usize {
+        self.spec().threads
+    }
+
     /// Makes later passes return these hidden states. Early passes return only the normed state.
     ///
     /// # Errors

@@ -62,6 +62,10 @@ impl Model for RowByRow {
         self.inner.forward_early(tokens, layers)
     }
 
+    fn limit_threads(&mut self, most: usize) -> usize {
+        self.inner.limit_threads(most)
+    }
+
     fn set_tap(&mut self, tap: &Tap) -> Result<(), ModelError> {
         self.inner.set_tap(tap)
     }

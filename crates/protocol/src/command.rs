@@ -70,6 +70,11 @@ pub enum Command {
         /// The rival's settings; none runs no rival.
         rival: Option<Rival>,
     },
+    /// Change how many threads passes run on, from the next round on.
+    SetThreads {
+        /// As in [`super::Settings`].
+        threads: u16,
+    },
     /// Change the longest answer, at once.
     SetMaxTokens {
         /// In tokens.

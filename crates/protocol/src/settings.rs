@@ -212,6 +212,9 @@ pub struct Settings {
     /// position without verifying it, so that every k can be computed from the recording.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub probe_depth: u8,
+    /// Most threads that passes run on, to see what scarce compute does; 0 for all that were loaded.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub threads: u16,
     /// The drafter.
     pub drafter: DrafterKind,
     /// How it drafts.
@@ -239,6 +242,7 @@ impl Default for Settings {
             draft_len: 3,
             draft_len_mode: DraftLenMode::Fixed,
             probe_depth: 0,
+            threads: 0,
             drafter: DrafterKind::default(),
             drafting: Drafting::default(),
             rule: VerifyRule::default(),
@@ -301,9 +305,8 @@ impl Settings {
     }
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-fn is_zero(number: &u8) -> bool {
-    *number == 0
+fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
+    *number == T::default()
 }
 
 fn number<T: FromStr>(name: &'static str, value: &str) -> Result<T, SettingsError> {

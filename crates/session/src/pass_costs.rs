@@ -10,7 +10,7 @@ use serde::Serialize;
 use draftscope_protocol::{Costs, Lane};
 
 use super::stretches::{Local, Timed, passes, stretches};
-use super::{Round, Turn};
+use super::{Answer, Round, Turn};
 use draftscope_protocol::statistics::{Interval, mean_ratio, median};
 
 /// T(m): the cost of the target's pass over m rows.
@@ -72,7 +72,13 @@ impl PassCosts {
     /// `None` until such a pass and a round with drafts ran next to each other.
     #[must_use]
     pub fn of(turn: &Turn) -> Option<Self> {
-        let own = passes(turn.answer(Lane::Speculative));
+        Self::of_lane(turn, Lane::Speculative)
+    }
+
+    /// The same with the rounds of a rival in place of the run's own.
+    #[must_use]
+    pub fn of_lane(turn: &Turn, lane: Lane) -> Option<Self> {
+        let own = passes(turn.answer(lane));
         let (mut one, wide): (Vec<Timed>, Vec<Timed>) = own.iter().partition(|timed| timed.round.rows().len() == 1);
         one.extend(passes(turn.answer(Lane::Plain)).into_iter().filter(|timed| timed.round.rows().len() == 1));
         one.sort_by_key(|timed| timed.round.ended_after);
@@ -92,7 +98,7 @@ impl PassCosts {
         unmeasured.sort_unstable();
         unmeasured.dedup();
         unmeasured.retain(|rows| widths.iter().all(|cost| cost.rows != *rows));
-        let [draft_us, draft_pass_us, overhead_us] = outside(turn, &local).map(|part| part * one_us);
+        let [draft_us, draft_pass_us, overhead_us] = outside(turn.answer(lane), &local).map(|part| part * one_us);
         Some(Self { widths, unmeasured, draft_us, draft_pass_us, overhead_us, has_ceiling: turn.has_ceiling() })
     }
 
@@ -212,9 +218,9 @@ fn drafting(round: &Round, in_blocks: bool) -> Option<(Option<f64>, f64)> {
 
 /// A drafted token, a block drafter's pass, and the time of a round outside drafts and pass, in passes over one row near
 /// it: medians.
-fn outside(turn: &Turn, local: &Local<usize>) -> [f64; 3] {
-    let in_blocks = turn.answer(Lane::Speculative).rounds.iter().any(|round| round.is_block());
-    let whole = super::stretches::whole_rounds(turn.answer(Lane::Speculative));
+fn outside(answer: &Answer, local: &Local<usize>) -> [f64; 3] {
+    let in_blocks = answer.rounds.iter().any(|round| round.is_block());
+    let whole = super::stretches::whole_rounds(answer);
     let took = |timed: &Timed| {
         let at = whole.binary_search_by_key(&timed.round.ended_after, |whole| whole.round.ended_after).ok()?;
         Some(whole[at].us)

@@ -148,10 +148,18 @@
       const said = "The recorded run: “" + step.run.prompt + "”, k = " + step.run.k + ", drafter " + step.run.drafter + ", rule " + step.run.rule;
       section.append(make("p", said));
       if (step.run.page) {
-        const frame = make("iframe");
-        frame.title = said;
-        frame.srcdoc = step.run.page;
-        section.append(frame);
+        // the player shows what the next steps ask: it is opened by choice
+        const more = make("details");
+        more.className = "run";
+        more.append(make("summary", "Play it (shows what the next steps ask)"));
+        more.addEventListener("toggle", () => {
+          if (more.querySelector("iframe")) return;
+          const frame = make("iframe");
+          frame.title = said;
+          frame.srcdoc = step.run.page;
+          more.append(frame);
+        });
+        section.append(more);
       }
     }
     let show = null;

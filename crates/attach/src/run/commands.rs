@@ -68,7 +68,9 @@ impl Run<'_> {
                 let name = self.server.name();
                 self.outbox.notice(format!("{name} decodes nothing beside the answer"));
             }
-            Command::ProposeDraft { .. }
+            // those of the server are its own
+            Command::SetThreads { .. }
+            | Command::ProposeDraft { .. }
             | Command::SetSpeed { .. }
             | Command::SkipTo { .. }
             | Command::SkipToNext { .. }

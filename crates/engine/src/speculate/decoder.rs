@@ -114,6 +114,11 @@ impl Decoder {
         self.stop_rule = stop_rule;
     }
 
+    /// Whether passes run on all threads that were loaded: only then are their times those of the loaded model.
+    pub(crate) fn has_all_threads(&self) -> bool {
+        self.settings.threads == 0
+    }
+
     /// Whether drafts are trees: requested, and supported by the target.
     #[must_use]
     pub fn drafts_trees(&self) -> bool {

@@ -10,7 +10,7 @@ use super::content::{Hidden, Lesson, Panel, Step};
 use super::fact::Fact;
 use super::run::Run;
 use super::texts::BUNDLED;
-use crate::theory::{Slider, Sliders};
+use crate::theory::{HARDWARE, MapChoice, Slider, Sliders};
 
 /// Most words of a text on screen, and of the reply to a wrong choice.
 const MAX_WORDS: usize = 90;
@@ -187,6 +187,12 @@ fn run_fault(run: &Run) -> Option<(&'static str, String)> {
     if !(1..=MAX_DRAFT_LEN).contains(&run.k) {
         return Some(("run", format!("k is {}; it must lie between 1 and {MAX_DRAFT_LEN}", run.k)));
     }
+    if let Some(k) = run.against_k.filter(|k| *k > MAX_DRAFT_LEN) {
+        return Some(("run", format!("against_k is {k}; it must lie between 0 and {MAX_DRAFT_LEN}")));
+    }
+    if run.draft.is_some() && run.threads > 0 {
+        return Some(("run", "a draft of the user runs on all threads".to_owned()));
+    }
     if !(1..=MAX_TOKENS).contains(&run.tokens) {
         return Some(("run", format!("tokens is {}; it must lie between 1 and {MAX_TOKENS}", run.tokens)));
     }
@@ -203,7 +209,7 @@ fn run_fault(run: &Run) -> Option<(&'static str, String)> {
 }
 
 /// Recordings of lessons that are not named as their lesson.
-pub(crate) const BUNDLED_RECORDINGS: &[&str] = &["random", "rules", "confidence", "slow", "obama", "dial"];
+pub(crate) const BUNDLED_RECORDINGS: &[&str] = &["random", "rules", "confidence", "slow", "threads", "obama", "dial"];
 
 fn help_fault(step: &Step) -> Option<(&'static str, String)> {
     if step.hints.len() > MAX_HINTS {
@@ -251,6 +257,10 @@ fn panels_fault(lesson: &Lesson, index: usize) -> Option<(&'static str, String)>
     }
     if !step.after.is_empty() && step.choices.is_empty() {
         return Some(("after", "panels that come with an answer need a question".to_owned()));
+    }
+    if step.hardware.as_ref().is_some_and(|name| MapChoice::on(name).is_none()) {
+        let known: Vec<_> = HARDWARE.iter().map(|hardware| hardware.name).collect();
+        return Some(("hardware", format!("must be one of: {}", known.join(", "))));
     }
     let has_part = |part: &Hidden| step.show.iter().chain(&step.after).any(|panel| part.is_of(*panel));
     if !step.hides.iter().all(has_part) {

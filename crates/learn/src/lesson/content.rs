@@ -55,6 +55,8 @@ pub struct Step {
     pub after: Vec<Panel>,
     /// What the panels leave out: until the question is answered, or on the whole step where nothing is asked.
     pub hides: Vec<Hidden>,
+    /// Hardware that the map begins with here; none leaves the map as it was set.
+    pub hardware: Option<String>,
     /// What drawings show that is not taken from a run.
     pub example: Option<Example>,
     /// Where the statements come from: papers, pages or files of this repository.
@@ -163,6 +165,8 @@ pub enum Panel {
     Pass,
     /// Drawing: bytes and multiplications of passes over one row and over k + 1.
     Bytes,
+    /// Drawing: times of passes on all threads, and on fewer.
+    Threads,
     /// Drawing: the slots of the target's cache through a round.
     Slots,
     /// Drawing: p, q, min(1, p/q) and the residual.
@@ -187,7 +191,7 @@ pub enum Panel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Hidden {
-    /// Times and speedups measured in the run: of `bytes` and `sliders`.
+    /// Times and speedups measured in the run: of `bytes`, `threads` and `sliders`.
     Measured,
     /// The chance of acceptance, and the sums over all candidates: of `residual`.
     Chance,
@@ -202,7 +206,7 @@ impl Hidden {
     #[must_use]
     pub fn is_of(self, panel: Panel) -> bool {
         match self {
-            Self::Measured => matches!(panel, Panel::Bytes | Panel::Sliders),
+            Self::Measured => matches!(panel, Panel::Bytes | Panel::Threads | Panel::Sliders),
             Self::Chance | Self::LeftOver => panel == Panel::Residual,
             Self::Rollback => panel == Panel::Slots,
         }

@@ -24,6 +24,14 @@ pub enum Fact {
     OneRowMs,
     /// T(k + 1) in milliseconds.
     AllRowsMs,
+    /// Threads that the engine has loaded.
+    Threads,
+    /// Of a run on fewer threads: T(k + 1) ÷ T(1) on all of them.
+    RatioOnAll,
+    /// T(1) of that run ÷ T(1) on all threads.
+    OneRowSlower,
+    /// T(k + 1) of that run ÷ T(k + 1) on all threads.
+    AllRowsSlower,
     /// One drafted token ÷ T(1).
     DraftShare,
     /// The acceptance, the same at every position, from which on the run's k pays.
@@ -73,6 +81,10 @@ impl Fact {
         ("verify_ratio", Self::VerifyRatio),
         ("one_row_ms", Self::OneRowMs),
         ("all_rows_ms", Self::AllRowsMs),
+        ("threads", Self::Threads),
+        ("ratio_on_all", Self::RatioOnAll),
+        ("one_row_slower", Self::OneRowSlower),
+        ("all_rows_slower", Self::AllRowsSlower),
         ("draft_share", Self::DraftShare),
         ("break_even", Self::BreakEven),
         ("first_accepted", Self::FirstAccepted),
@@ -113,6 +125,7 @@ impl Fact {
             Self::Layers => header.model.layers.into(),
             Self::DraftVocab => drafter()?.draft_vocab.into(),
             Self::Vocab => header.model.vocab.into(),
+            Self::Threads => header.threads.into(),
             _ => return None,
         })
     }
@@ -120,7 +133,19 @@ impl Fact {
     /// Its value in the lesson's run, if it was measured.
     #[must_use]
     pub fn value(self, session: &Session, run: Option<&Run>) -> Option<f64> {
-        self.of_models(session).or_else(|| self.of_turn(run?.turn(session)?))
+        self.of_models(session).or_else(|| self.of_threads(session, run?)).or_else(|| self.of_turn(run?.turn(session)?))
+    }
+
+    /// Of a run on fewer threads, beside the same on all of them.
+    fn of_threads(self, session: &Session, run: &Run) -> Option<f64> {
+        let (here, all) = (run.turn(session)?, run.turn_on_all(session)?);
+        let slower = |fact: Self| Some(fact.of_turn(here)? / fact.of_turn(all)?);
+        match self {
+            Self::RatioOnAll => Self::VerifyRatio.of_turn(all),
+            Self::OneRowSlower => slower(Self::OneRowMs),
+            Self::AllRowsSlower => slower(Self::AllRowsMs),
+            _ => None,
+        }
     }
 
     fn of_turn(self, turn: &Turn) -> Option<f64> {
@@ -189,6 +214,9 @@ impl Fact {
                 format!("{:.0} %", value * 100.0)
             }
             Self::VerifyRatio
+            | Self::RatioOnAll
+            | Self::OneRowSlower
+            | Self::AllRowsSlower
             | Self::BreakEven
             | Self::TokensPerRound
             | Self::Speedup

@@ -54,6 +54,13 @@ pub struct Run {
     /// A rule that races beside on the same prompt.
     #[serde(default)]
     pub against: Option<VerifyRule>,
+    /// A k that races beside.
+    #[serde(default)]
+    pub against_k: Option<u8>,
+    /// Most threads that passes run on; 0 for all. With fewer than all the prompt is answered on all of them first, so that
+    /// both can be compared.
+    #[serde(default)]
+    pub threads: u16,
     /// The recording of this very run, played where there is no engine; lessons of the user have none.
     #[serde(default)]
     pub recording: Option<String>,
@@ -89,6 +96,7 @@ impl Run {
         let wanted = Settings {
             draft_len_mode: DraftLenMode::Fixed,
             draft_len: self.k.min(MAX_DRAFT_LEN),
+            threads: self.threads,
             drafter: if is_like_mtp { before.drafter } else { self.drafter },
             drafting: Drafting { dial: self.dial.unwrap_or(usual.drafting.dial), ..usual.drafting },
             rule: self.rule,
@@ -98,7 +106,18 @@ impl Run {
             baseline: Baseline::Race,
             ..*before
         };
-        Settings { rival: self.against.map(|rule| Rival { rule, ..Rival::like(&wanted) }), ..wanted }
+        Settings { rival: self.rival(&wanted), ..wanted }
+    }
+
+    /// What races beside, if anything.
+    fn rival(&self, wanted: &Settings) -> Option<Rival> {
+        let like = Rival::like(wanted);
+        let rival = Rival {
+            rule: self.against.unwrap_or(like.rule),
+            draft_len: self.against_k.unwrap_or(like.draft_len).min(MAX_DRAFT_LEN),
+            ..like
+        };
+        (self.against.is_some() || self.against_k.is_some()).then_some(rival)
     }
 
     /// Whether it ran and all its answers have come to their end.
@@ -111,13 +130,25 @@ impl Run {
     /// The newest turn of a session that ran this.
     #[must_use]
     pub fn turn<'a>(&self, session: &'a Session) -> Option<&'a Turn> {
+        self.turn_on(session, self.threads)
+    }
+
+    /// Of a run on fewer threads, the newest turn that answered the same prompt on all of them.
+    #[must_use]
+    pub fn turn_on_all<'a>(&self, session: &'a Session) -> Option<&'a Turn> {
+        self.turn_on(session, 0)
+    }
+
+    fn turn_on<'a>(&self, session: &'a Session, threads: u16) -> Option<&'a Turn> {
+        let races = |rival: Rival| (rival.rule, rival.draft_len);
         session.turns().iter().rev().find(|turn| {
             let begun = &turn.begun;
             turn.typed == self.prompt
                 && begun.draft_len == self.k
                 && begun.rule == self.rule
                 && begun.sampling.temperature == self.temperature
-                && begun.rival.map(|rival| rival.rule) == self.against
+                && begun.rival.map(races) == self.rival(begun).map(races)
+                && begun.threads == threads
                 && turn.branch.is_some() == self.draft.is_some()
         })
     }

@@ -47,6 +47,8 @@ fn a_mistake_is_named_with_line_and_field() {
         ("text = \"How much?\"", "text = \"How much?\"\ngoal = \"verdict\"", "line 9, text: a step has only one of"),
         ("answer = 2", "answer = ", "line 10"),
         ("k = 3", "k = 3, draft = \" a\"", "line 6, run: a draft of the user needs raw"),
+        ("k = 3", "k = 3, against_k = 16", "line 6, run: against_k is 16; it must lie between 0 and 15"),
+        ("answer = 2", "answer = 2\nhardware = \"x\"", "line 11, hardware: must be one of: H100 SXM, "),
         ("k = 3", "k = 3, recording = \"x\"", "line 6, run: there is no recording 'x'"),
     ] {
         let found = fault(from, to);

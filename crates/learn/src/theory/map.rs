@@ -199,6 +199,14 @@ mod tests {
     }
 
     #[test]
+    fn the_figures_of_the_lesson_are_those_of_the_map() {
+        let m2 = map(3, 0, 0.7);
+        assert_eq!(format!("{:.1}", m2.best(1, 1024).unwrap().speedup), "2.4");
+        assert_eq!(m2.best(64, 1024).unwrap().k, 0);
+        assert!(m2.best(64, 16_384).unwrap().speedup > 1.0);
+    }
+
+    #[test]
     fn rows_of_experts_read_more_weights_than_one() {
         let experts = map(0, 1, 0.7);
         assert!((experts.model.read(1.0) / 2.0 - (1.54e9 + 28.99e9 / 16.0)).abs() < 1e6, "3.35 billion a row");

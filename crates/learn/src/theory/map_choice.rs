@@ -39,9 +39,9 @@ impl Layer {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::DraftLen => "the k that pays; · none does",
-            Self::Speedup => "the speedup at that k",
-            Self::Energy => "energy of a token, plain = 1",
+            Self::DraftLen => "the k that pays; · none does; – no memory",
+            Self::Speedup => "the speedup at that k; – no memory",
+            Self::Energy => "energy of a token, plain = 1; – no memory",
         }
     }
 }
@@ -63,6 +63,13 @@ impl Default for MapChoice {
 }
 
 impl MapChoice {
+    /// The usual choice on hardware of this name; none if there is no such hardware.
+    #[must_use]
+    pub fn on(name: &str) -> Option<Self> {
+        let hardware = HARDWARE.iter().position(|hardware| hardware.name == name)?;
+        Some(Self { hardware, ..Self::default() })
+    }
+
     /// The map of what was chosen.
     #[must_use]
     pub fn map(&self) -> Map {

@@ -267,6 +267,12 @@ impl Model for NativeLlama {
         self.start(tokens, rows, Extent::of(self.weights.layers.len(), None))
     }
 
+    fn limit_threads(&mut self, most: usize) -> usize {
+        let pool = &self.weights.cpu.pool;
+        pool.limit(most);
+        pool.threads()
+    }
+
     fn forward_early(&mut self, tokens: &[TokenId], layers: usize) -> Result<Forward, ModelError> {
         if !self.recurrent.is_empty() {
             let why = "a model with recurrent states cannot stop after the first layers";

@@ -21,10 +21,12 @@ const TURNS: usize = 5;
 /// Prefetching is chosen if it takes less than this part of the time.
 const CLEARLY: f64 = 0.98;
 
-/// Chooses for a model that runs on one thread; with several, weights are always prefetched.
+/// Chooses for a model that runs on one thread; with several, weights are always prefetched, also while a
+/// [limit](crate::Model::limit_threads) leaves one of them.
 pub(crate) fn choose(model: &mut NativeLlama) {
     let Some(weights) = Arc::get_mut(&mut model.weights) else { return };
     if weights.cpu.pool.threads() > 1 {
+        weights.cpu.reads_ahead = true;
         return;
     }
     let mut fastest = [Duration::MAX; 2]; // without and with
@@ -69,7 +71,7 @@ mod tests {
     use draftscope_protocol::TokenId;
 
     #[test]
-    fn either_choice_gives_the_same_bits_and_several_threads_keep_theirs() {
+    fn either_choice_gives_the_same_bits_and_several_threads_always_prefetch() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tiny.gguf");
         std::fs::write(&path, tiny_gguf("")).unwrap();
@@ -82,7 +84,8 @@ mod tests {
         Arc::get_mut(&mut with.weights).unwrap().cpu.reads_ahead = true;
         choose(&mut chosen);
         choose(&mut many);
-        assert!(!many.weights.cpu.reads_ahead && chosen.is_empty());
+        assert!(many.weights.cpu.reads_ahead && chosen.is_empty());
+        assert_eq!(many.limit_threads(1), 1, "one of them prefetches, too");
         let expected = without.forward(&tokens[..1], LogitRows::All).unwrap().logits;
         for model in [&mut with, &mut chosen, &mut many] {
             assert!(model.forward(&tokens[..1], LogitRows::All).unwrap().logits == expected);

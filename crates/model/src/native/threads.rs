@@ -171,5 +171,8 @@ mod tests {
         let tokens = [3, 1, 4].map(TokenId);
         let logits = |model: &mut NativeLlama| model.forward(&tokens, LogitRows::All).unwrap().logits;
         assert!(logits(&mut chosen) == logits(&mut plain));
+        assert_eq!((plain.limit_threads(1), plain.spec().threads), (1, 4));
+        assert!(logits(&mut chosen) == logits(&mut plain), "a limit changes no bits");
+        assert_eq!(plain.limit_threads(usize::MAX), 4);
     }
 }

@@ -86,6 +86,8 @@ impl Player {
             self.act(Action::Open);
             if !run.hold {
                 self.act(Action::Follow);
+                // a recording sends nothing; the round of the user's draft is chosen
+                update::go_on_with_lesson(&mut self.app, &self.time);
             }
         }
         frames.extend(self.picture());

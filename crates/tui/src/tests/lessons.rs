@@ -218,6 +218,28 @@ fn a_draft_of_the_user_is_judged_from_the_last_token_of_the_prompt() {
 }
 
 #[test]
+fn a_run_on_one_thread_follows_the_same_on_all() {
+    let mut stage = Stage::new(&first_turn(), TuiOptions { page: Page::Learn, ..TuiOptions::default() });
+    open(&mut stage, 1);
+    let with_threads = |step: &Step| step.run.as_ref().is_some_and(|run| run.threads == 1);
+    let index = bundled()[1].lesson.step.iter().position(with_threads).unwrap();
+    stage.press(&"<Right>".repeat(index)).press("<Enter>");
+    assert!(stage.sent.contains(&Command::SetThreads { threads: 0 }), "all threads first: {:?}", stage.sent);
+    stage.apply(EventKind::Prompted { turn: 2, text: "Why is the sky blue?".to_owned(), branch: None });
+    assert!(update::go_on_with_lesson(&mut stage.app, &stage.time).is_empty(), "it is still under way");
+    stage.apply(EventKind::Finished { reason: StopReason::MaxTokens });
+    let commands = update::go_on_with_lesson(&mut stage.app, &stage.time);
+    assert!(commands.contains(&Command::SetThreads { threads: 1 }), "{commands:?}");
+    assert!(matches!(commands.last(), Some(Command::Generate { prompt: Prompt::Chat(_) })), "{commands:?}");
+    assert!(update::go_on_with_lesson(&mut stage.app, &stage.time).is_empty(), "once");
+    let wanted = stage.app.settings(stage.time.live());
+    stage.apply(EventKind::SettingsChanged { settings: wanted });
+    stage.sent.clear();
+    stage.press("<Esc>");
+    assert!(stage.sent.contains(&Command::SetThreads { threads: 0 }), "all of them again: {:?}", stage.sent);
+}
+
+#[test]
 fn the_round_that_judged_the_user_s_draft_is_shown() {
     let mut stage = demo();
     open(&mut stage, 0);
@@ -331,7 +353,7 @@ fn panels_of(stage: &mut Stage) -> String {
 #[test]
 fn no_panel_gives_an_answer_away() {
     for (lesson, steps, texts) in [
-        (1, 3, &["1.04 × T(1)", "T(4)  "][..]),
+        (1, 3, &["× T(1)", "T(4)  "][..]),
         (1, 5, &["of T(1)"]),
         (2, 9, &["after rollback", "rolled back"]),
         (4, 1, &["min(1, p/q) =", "left over: "]),
@@ -404,6 +426,7 @@ fn lessons_are_drawn_at_every_size() {
     for (lesson, keys, name) in [
         (0, "", "pass"),
         (1, "<Right><Enter><End>", "bytes"),
+        (1, "<Right><Right><Right><Right><Right><Right><Right><Right><Enter><End><Right><Right>", "threads"),
         (2, "<Enter><Right>......", "slots"),
         (4, "", "residual"),
         (4, "<Right><Right><Right><Right><Right><Right><Right><Right><Right><Down><Enter>", "histogram"),

@@ -14,6 +14,7 @@ pub(super) fn give_back(app: &mut App, live: &Session, lent: (Settings, Settings
     let wanted = Settings {
         draft_len: before.draft_len,
         draft_len_mode: before.draft_len_mode,
+        threads: before.threads,
         drafter: before.drafter,
         drafting: before.drafting,
         rule: before.rule,
@@ -33,6 +34,7 @@ fn owned(settings: &Settings) -> impl PartialEq + use<> {
     let Settings {
         draft_len,
         draft_len_mode,
+        threads,
         drafter,
         drafting,
         rule,
@@ -43,7 +45,7 @@ fn owned(settings: &Settings) -> impl PartialEq + use<> {
         rival,
         ..
     } = *settings;
-    (draft_len, draft_len_mode, drafter, drafting, rule, leniency, sampling, max_tokens, baseline, rival)
+    (draft_len, draft_len_mode, threads, drafter, drafting, rule, leniency, sampling, max_tokens, baseline, rival)
 }
 
 /// The commands for that.
@@ -62,5 +64,6 @@ pub(super) fn set(settings: &Settings) -> Vec<Command> {
         Command::SetMaxTokens { max_tokens: settings.max_tokens },
         Command::SetBaseline { baseline: settings.baseline },
         Command::SetRival { rival: settings.rival },
+        Command::SetThreads { threads: settings.threads },
     ]
 }

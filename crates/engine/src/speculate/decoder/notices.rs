@@ -24,6 +24,9 @@ const WARNINGS: &[Warning] = &[
 impl Decoder {
     pub(super) fn configure(&mut self, before: Option<&Settings>) {
         self.refuse_trees();
+        if before.map_or(0, |before| before.threads) != self.settings.threads {
+            self.limit_threads();
+        }
         self.drafter.configure(&self.settings);
         if let Err(error) = self.connect_hidden_states() {
             self.dismiss(&error);
@@ -33,6 +36,18 @@ impl Decoder {
             if applies(&self.settings) && !before.is_some_and(applies) {
                 self.notices.push((*message).to_owned());
             }
+        }
+    }
+
+    /// Lets passes run on as many threads as the settings say.
+    fn limit_threads(&mut self) {
+        let most = match self.settings.threads {
+            0 => usize::MAX,
+            threads => threads.into(),
+        };
+        let threads = self.target.limit_threads(most);
+        if threads > most {
+            self.notices.push(format!("this backend computes on {threads} threads; it cannot leave some of them out"));
         }
     }
 

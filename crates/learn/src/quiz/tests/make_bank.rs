@@ -63,7 +63,7 @@ fn settings() -> Vec<(&'static str, Settings)> {
         ..usual
     };
     let tree = Settings { drafting: Drafting { tree: Some(6), ..Drafting::default() }, ..usual };
-    let sure = Leniency { confidence: 0.9, ..Leniency::default() };
+    let sure = |confidence| Leniency { confidence, ..Leniency::default() };
     vec![
         ("exact", usual),
         ("tree", tree),
@@ -71,7 +71,10 @@ fn settings() -> Vec<(&'static str, Settings)> {
         ("rejection-2", drawn(2)),
         ("top-k", greedy(VerifyRule::TopK, Leniency::default())),
         ("confidence", greedy(VerifyRule::Confidence, Leniency::default())),
-        ("confidence-0.9", greedy(VerifyRule::Confidence, sure)),
+        ("confidence-0.3", greedy(VerifyRule::Confidence, sure(0.3))),
+        ("confidence-0.4", greedy(VerifyRule::Confidence, sure(0.4))),
+        ("confidence-0.5", greedy(VerifyRule::Confidence, sure(0.5))),
+        ("confidence-0.9", greedy(VerifyRule::Confidence, sure(0.9))),
         ("threshold", greedy(VerifyRule::Threshold, Leniency::default())),
     ]
 }

@@ -27,6 +27,8 @@ pub(crate) struct Study {
     /// The text that the user drafts, until the tokens of the prompt are known from a first turn: the number of turns
     /// before that one.
     pub(crate) drafting: Option<(String, usize)>,
+    /// A run on fewer threads is being answered on all of them first: the number of turns before that.
+    pub(crate) on_all: Option<usize>,
     /// The sliders of this step, and the chosen one.
     pub(crate) sliders: Sliders,
     pub(crate) slider: usize,
@@ -65,6 +67,8 @@ impl Study {
         (self.step, self.choice, self.is_revealed) = (step, 0, false);
         self.tried.clear();
         (self.hints, self.slider, self.scroll) = (0, 0, None);
+        let map = self.at(entries).and_then(|(_, step)| MapChoice::on(step.hardware.as_deref()?));
+        self.map = map.unwrap_or(self.map);
         let task = self.at(entries).and_then(|(_, step)| step.task.as_ref());
         if let Some(task) = task {
             self.sliders = task.start;

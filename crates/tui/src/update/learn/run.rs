@@ -78,18 +78,19 @@ fn start(app: &mut App, time: &mut Timeline, run: &Run, draft: Option<String>) -
     let before = app.requests.settings(time.live());
     app.begin_lesson_run(time);
     let mut wanted = run.settings(&before);
-    let lent = (app.learning.study.lent.map_or(before, |(first, _)| first), wanted);
-    if lent.0 != wanted && app.learning.study.lent.is_none() {
+    let own = app.learning.study.lent.map_or(before, |(own, _)| own);
+    if own != wanted && app.learning.study.lent.is_none() {
         app.toast = Some("the lesson has set what its run needs; leaving it sets yours back".to_owned());
     }
-    app.learning.study.lent = Some(lent);
     if let Some(text) = draft {
         app.learning.study.drafting = Some((text, time.live().turns().len()));
         (wanted.max_tokens, wanted.baseline) = (1, Baseline::Off);
     }
+    app.learning.study.on_all = (wanted.threads > 0).then_some(time.live().turns().len());
+    wanted.threads = 0;
+    app.learning.study.lent = Some((own, wanted));
     app.requests.want(time.live(), wanted);
-    let message = Message { role: Speaker::User, content: run.prompt.clone() };
-    let prompt = if run.raw { Prompt::Raw(run.prompt.clone()) } else { Prompt::Chat(vec![message]) };
+    let prompt = prompt_of(run);
     let mut commands = set(&wanted);
     let holds = run.hold;
     let generate = ask(app, time, prompt);
@@ -102,6 +103,11 @@ fn start(app: &mut App, time: &mut Timeline, run: &Run, draft: Option<String>) -
     app.learning.study.holds = holds;
     commands.push(generate);
     commands
+}
+
+fn prompt_of(run: &Run) -> Prompt {
+    let message = Message { role: Speaker::User, content: run.prompt.clone() };
+    if run.raw { Prompt::Raw(run.prompt.clone()) } else { Prompt::Chat(vec![message]) }
 }
 
 /// What sends a prompt of a lesson, which begins a conversation in the lesson's run.
@@ -117,19 +123,26 @@ fn ask(app: &mut App, time: &Timeline, prompt: Prompt) -> Command {
     Command::Generate { prompt }
 }
 
-/// Sends the second turn of a run with a draft of the user, once the first one has shown the tokens of the prompt: its
-/// anchor is the prompt's last token.
+/// Sends the second turn of a run that has two: with a draft of the user, once the first turn has shown the tokens of the
+/// prompt, whose last one is the anchor; on fewer threads, once it has answered on all of them.
 pub(crate) fn go_on(app: &mut App, time: &Timeline) -> Vec<Command> {
     show_judged(app, time);
     let live = time.live();
-    let Some((text, before)) = &app.learning.study.drafting else { return Vec::new() };
-    let Some(turn) = live.turns().get(*before).filter(|_| !app.learning.shows_recording() && !live.is_generating())
-    else {
+    let study = &app.learning.study;
+    let before = study.drafting.as_ref().map(|(_, before)| *before).or(study.on_all);
+    let first = before.and_then(|before| live.turns().get(before));
+    let Some(turn) = first.filter(|_| !app.learning.shows_recording() && !live.is_generating()) else {
         return Vec::new();
     };
-    let prompt = drafted(turn, text);
-    app.learning.study.drafting = None;
-    let Some((prompt, (_, wanted))) = prompt.zip(app.learning.study.lent) else { return Vec::new() };
+    let run = app.learning.run();
+    let prompt = match &study.drafting {
+        Some((text, _)) => drafted(turn, text),
+        None => run.map(prompt_of),
+    };
+    let set_for = run.zip(study.lent).map(|(run, (own, _))| (own, run.settings(&own)));
+    (app.learning.study.drafting, app.learning.study.on_all) = (None, None);
+    let Some((prompt, (own, wanted))) = prompt.zip(set_for) else { return Vec::new() };
+    app.learning.study.lent = Some((own, wanted));
     app.requests.want(live, wanted);
     let mut commands = set(&wanted);
     commands.push(ask(app, time, prompt));
@@ -166,7 +179,10 @@ mod tests {
             assert_eq!((wanted.max_tokens, wanted.sampling.seed, wanted.sampling.top_k), (run.tokens, run.seed, 0));
             // at a temperature of the user's, or under his rule, lanes would be compared whose draws are independent
             assert_eq!((wanted.sampling.temperature, wanted.rule), (run.temperature, run.rule), "{}", run.prompt);
-            assert_eq!(wanted.rival.map(|rival| rival.rule), run.against);
+            let races = |rival: draftscope_protocol::Rival| (rival.rule, rival.draft_len);
+            let raced = run.against.is_some() || run.against_k.is_some();
+            let race = raced.then(|| (run.against.unwrap_or(run.rule), run.against_k.unwrap_or(run.k)));
+            assert_eq!((wanted.rival.map(races), wanted.threads), (race, run.threads));
         }
     }
 }

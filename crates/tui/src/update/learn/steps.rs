@@ -117,7 +117,7 @@ pub(in crate::update) fn end_run(app: &mut App, time: &mut Timeline) -> Vec<Comm
         app.toast = Some("the settings from before the lesson are back".to_owned());
         commands.extend(back);
     }
-    app.learning.study.drafting = None;
+    (app.learning.study.drafting, app.learning.study.on_all) = (None, None);
     app.end_recording(time);
     commands
 }

@@ -114,6 +114,13 @@ fn parts(screen: Screen, level: Level) -> Vec<Part> {
         let role = if is_lossless { Role::Text } else { Role::Warning };
         parts.push(Part { role, ..Part::new(named(NAMES, "Rule"), rule) });
     }
+    if settings.threads > 0 || now.threads > 0 {
+        let value = match settings.threads {
+            0 => "all".to_owned(),
+            threads => threads.to_string(),
+        };
+        parts.push(Part::new("Threads", format!("{}{value}", arrow(settings.threads != now.threads))));
+    }
     let temperature = settings.sampling.temperature;
     if level >= GREEDY || (temperature > 0.0 && level >= WORDS) || settings.sampling != now.sampling {
         let value = format!("{}{temperature}", arrow(settings.sampling != now.sampling));

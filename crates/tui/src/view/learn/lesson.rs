@@ -14,6 +14,7 @@ mod saving;
 mod sliders;
 mod slots;
 mod text;
+mod threads;
 mod training;
 mod wiring;
 
@@ -157,6 +158,7 @@ fn size(panel: Option<Panel>) -> (u16, u16) {
         Some(Panel::Memory) => (4, 7),
         Some(Panel::Pass) => (7, 13),
         Some(Panel::Bytes) => (7, 11),
+        Some(Panel::Threads) => (10, 10),
         Some(Panel::Slots) => (8, 10),
         Some(Panel::Residual) => (7, 10),
         Some(Panel::Histogram) => (10, 13),
@@ -206,6 +208,7 @@ pub(in crate::view) fn drawing(screen: Screen, panel: Option<Panel>, area: Rect,
         None => before_the_run(screen, area, frame),
         Some(Panel::Pass) => pass::render(screen, area, frame),
         Some(Panel::Bytes) => bytes::render(screen, area, frame),
+        Some(Panel::Threads) => threads::render(screen, area, frame),
         Some(Panel::Slots) => slots::render(screen, area, frame),
         Some(Panel::Residual) => residual::render(screen, area, frame),
         Some(Panel::Histogram) => histogram::render(screen, area, frame),
@@ -227,6 +230,9 @@ fn before_the_run(screen: Screen, area: Rect, frame: &mut Frame) {
     let Some(run) = screen.app.learning.run() else { return };
     let is_here = screen.app.learning.step().is_some_and(|step| step.run.is_some());
     let text = match (is_here, screen.app.learning.study.is_revealed) {
+        (true, true) if run.threads > 0 => {
+            "It is answered on all threads first; then its rounds appear here.".to_owned()
+        }
         (true, true) => "The prompt is being read: its first round appears here.".to_owned(),
         (true, false) => format!("{} runs {}", screen.app.key(Action::Open), in_words(run)),
         _ => format!("Not run yet: {} goes back to the step that runs {}", screen.app.key(Action::Left), in_words(run)),
@@ -239,8 +245,15 @@ fn in_words(run: &Run) -> String {
     let raw = if run.raw { " as raw text" } else { "" };
     let temperature = if run.temperature > 0.0 { format!(", temperature {}", run.temperature) } else { String::new() };
     let against = run.against.map_or(String::new(), |rule| format!(" against {rule}"));
+    let k = run.against_k.map_or(run.k.to_string(), |other| format!("{} against {other}", run.k));
+    let threads = match run.threads {
+        0 => String::new(),
+        1 => " First on all threads, then on one.".to_owned(),
+        threads => format!(" First on all threads, then on {threads}."),
+    };
     format!(
-        "“{}”{raw}: k = {}, drafter {}, rule {}{temperature}{against}, {} tokens at most, raced against plain decoding.",
-        run.prompt, run.k, run.drafter, run.rule, run.tokens
+        "“{}”{raw}: k = {k}, drafter {}, rule {}{temperature}{against}, {} tokens at most, raced against plain \
+         decoding.{threads}",
+        run.prompt, run.drafter, run.rule, run.tokens
     )
 }

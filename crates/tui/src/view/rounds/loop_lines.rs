@@ -119,7 +119,7 @@ fn passed(_: Screen, round: &Round) -> String {
     let rows = match round.rows().len() {
         0 => return String::new(),
         1 => "1 row".to_owned(),
-        rows => format!("{rows} rows at once"),
+        rows => format!("{rows} rows"),
     };
     if round.verify_us() > 0 { format!("{rows}: {}", duration(round.verify_us())) } else { rows }
 }
@@ -130,7 +130,7 @@ fn accepts(_: Screen, round: &Round) -> String {
         return String::new();
     }
     match round.judged_by() {
-        VerifyRule::Exact => "exact: is it the token that the target picks?".to_owned(),
+        VerifyRule::Exact => "exact: is it the pick?".to_owned(),
         VerifyRule::Rejection => "rejection: u < p ÷ q?".to_owned(),
         VerifyRule::Block => "block: the longest beginning that passes".to_owned(),
         rule => format!("{rule}: {}", rule.label()),

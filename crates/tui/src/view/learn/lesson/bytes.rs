@@ -19,7 +19,8 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         return;
     };
     let run = screen.app.learning.run();
-    let k = run.map_or(screen.session.settings().draft_len, |run| run.k);
+    let first = || screen.app.learning.on_show()?.0.step.iter().find_map(|step| step.run.as_ref());
+    let k = run.or_else(first).map_or(screen.session.settings().draft_len, |run| run.k);
     let costs = run.and_then(|run| run.turn(screen.session)).and_then(|turn| turn.pass_costs());
     let line = |label: &str, share: f64, number: String| {
         let room = usize::from(inner.width).saturating_sub(LABEL + NUMBER + 1);

@@ -23,7 +23,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let head = batches.iter().map(|batch| format!("{batch:>COLUMN$}")).collect::<String>();
     lines.push(Line::styled(format!("{:<NAME$}{head}", "sequences"), screen.theme[Role::TextDim]));
     lines.extend(CONTEXTS.iter().map(|context| places(screen, *context, &batches)));
-    let legend = "rows: positions of each sequence; – does not fit into the memory of one device";
+    let legend = "rows: positions of each sequence; –: more than the memory of one device has room for";
     lines.extend(wrapped(legend, inner.width, screen.theme[Role::TextDim]));
     let model = "T(m) = the longer of bytes ÷ bandwidth and operations ÷ compute; a draft 0.05 of T(1)";
     lines.extend(wrapped(model, inner.width, screen.theme[Role::TextDim]));

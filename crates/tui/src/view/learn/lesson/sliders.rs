@@ -69,9 +69,9 @@ fn measured(screen: Screen) -> String {
     });
     match point {
         Some((turn, point)) => {
-            let speedup = turn.speedup().map_or(String::new(), |speedup| format!(", speedup {:.2}×", speedup.value));
+            let speedup = turn.speedup().map_or(String::new(), |speedup| format!(": {:.2}×", speedup.value));
             format!(
-                "Measured in turn {}: a = {:.2}, k = {}, a further row {:.2}, a draft {:.2} of T(1){speedup}.",
+                "Measured, turn {}: a {:.2}, k {}, row {:.2}, draft {:.2} of T(1){speedup}",
                 turn.number, point.acceptance, point.k, point.row, point.draft
             )
         }
