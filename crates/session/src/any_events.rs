@@ -67,7 +67,6 @@ fn kind() -> impl Strategy<Value = EventKind> {
                 index,
                 token: pieces.first().cloned().unwrap_or_default(),
                 q,
-                top: Prediction::default(),
                 row,
                 more: index % 2 == 1,
                 copied: (index % 3 == 1).then_some(draftscope_protocol::Copied { from: round, len: 2, chance: q }),

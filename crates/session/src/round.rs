@@ -1,4 +1,4 @@
-//! One round of a lane, filled in as its events arrive.
+//! One round of a lane, filled in as its events arrive, each of which it keeps whole.
 //!
 //! Invariant: a round may be incomplete at any point (live, or in a torn trace); a field without its event is empty or
 //! `None`, never a guess. In a chain `rows[i]` judges `drafts[i]` and row `drafts.len()` yields the bonus; in a tree

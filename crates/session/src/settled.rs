@@ -72,7 +72,7 @@ mod tests {
             body.iter().cloned().map(move |mut event| {
                 match &mut event.kind {
                     EventKind::Prompted { turn, .. } | EventKind::Prefilled(Prefilled { turn, .. }) => {
-                        *turn += times * 100
+                        *turn += times * 100;
                     }
                     _ => {}
                 }

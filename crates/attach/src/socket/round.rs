@@ -35,9 +35,7 @@ impl Round {
         let listed = tops.flat_map(|row| row.top.iter().map(|one| &one.piece));
         let pieces = listed.chain(&self.committed).chain(self.drafts.iter().map(|draft| &draft.token));
         let texts: usize = pieces.map(|piece| size_of::<Candidate>() + piece.bytes.len()).sum();
-        texts
-            + self.rows().len() * size_of::<Prediction>()
-            + self.drafts.len() * (size_of::<Drafted>() + size_of::<Judgement>())
+        texts + size_of_val(self.rows()) + self.drafts.len() * (size_of::<Drafted>() + size_of::<Judgement>())
     }
 
     /// The target's predictions, k + 1 of them; empty if they were not reported.

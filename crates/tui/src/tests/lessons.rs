@@ -287,7 +287,7 @@ fn answered(stage: &mut Stage, turn: u32) {
         let mut event = event.clone();
         match &mut event.kind {
             EventKind::Prompted { turn: number, .. } | EventKind::Prefilled(Prefilled { turn: number, .. }) => {
-                *number = turn
+                *number = turn;
             }
             _ => {}
         }
