@@ -18,13 +18,13 @@
 use std::sync::Arc;
 
 use super::cached_model::CachedModel;
-use super::{DraftCtx, Drafter, PassedOver, Stopped};
+use super::{DraftCtx, Drafter, PassedOver, bare};
 use crate::speculate::sampler::{LogitRow, Sampler};
 use draftscope_model::other_vocab::strings::{OwnText, Strings, Written};
 use draftscope_model::{Forward, LogitRows, Model, ModelError};
 use draftscope_protocol::distribution::Distribution;
 use draftscope_protocol::verify::Draft;
-use draftscope_protocol::{DeviceWork, Sampling, TokenId};
+use draftscope_protocol::{DeviceWork, DraftStopped, Sampling, TokenId};
 
 /// Most passes for a draft: a token of the target may take several own ones, but an own token may also write nothing.
 const MOST_PASSES: usize = 4;
@@ -106,7 +106,8 @@ impl StringsDrafter {
                 Written::Nothing => break,
                 Written::Control(control) => {
                     if let Some((sure, p_min)) = ctx.stops(q, None) {
-                        ctx.stopped = Some(Stopped { token: control, q: sure, p_min });
+                        ctx.stopped =
+                            Some(DraftStopped { token: bare(control), q: sure, p_min, ..DraftStopped::default() });
                         break;
                     }
                     return Ok(match pending.propose(ctx, &self.strings, 0) {
@@ -279,7 +280,7 @@ impl Pending {
     ) -> Result<(), ModelError> {
         let text = [&self.text, bytes].concat();
         let token = strings.continued(&self.read, &text)?.get(self.tokens.len()).copied();
-        ctx.stopped = token.map(|token| Stopped { token, q, p_min });
+        ctx.stopped = token.map(|token| DraftStopped { token: bare(token), q, p_min, ..DraftStopped::default() });
         Ok(())
     }
 }
