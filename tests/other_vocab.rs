@@ -20,7 +20,7 @@ use draftscope::model::text::tokenizer::TextCodec;
 use draftscope::model::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, Rows};
 use draftscope::protocol::policy::Policy;
 use draftscope::protocol::{
-    Costs, EventKind, Grammar, GrammarKind, Sampling, Settings, TokenId, VerifyRule, VocabMethod,
+    Costs, Drafted, EventKind, Grammar, GrammarKind, Sampling, Settings, TokenId, VerifyRule, VocabMethod,
 };
 
 /// The tokenizers of draft models: byte-level with other merges, and SentencePiece.
@@ -285,7 +285,7 @@ fn a_model_that_knows_a_text_drafts_it_wherever_the_targets_tokens_end() {
         decoder.prefill_to(1, &all[..at], Some(all[at]), &mut || true).unwrap();
         let mut drafts = Vec::new();
         let round = decoder.round(&mut |event| {
-            if let EventKind::Drafted { token, .. } = event {
+            if let EventKind::Drafted(Drafted { token, .. }) = event {
                 drafts.push(token.id);
             }
             Duration::ZERO
