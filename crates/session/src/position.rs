@@ -190,7 +190,7 @@ mod tests {
         round.rule = VerifyRule::Rejection;
         round.sampling.temperature = 1.0;
         let listed: f32 = residual(&round, 0).unwrap().left.top.iter().map(|candidate| candidate.prob).sum();
-        let row = round.rows[0].tail;
+        let row = round.rows()[0].tail;
         assert!(row > 0.0);
         for (all, tail) in [(listed + row / 2.0, row / 2.0), (listed / 2.0, 0.0), (2.0, row)] {
             round.verdict.as_mut().unwrap().left_over = Some(all);
@@ -198,7 +198,7 @@ mod tests {
             assert!((left.tail - tail).abs() < 1e-6 && !is_bound, "{all}: {}, not more than p has there", left.tail);
         }
         let not_judged = residual(&round, 1).unwrap();
-        assert_eq!(not_judged.left.tail, round.rows[1].tail, "another row than the one that was drawn from");
+        assert_eq!(not_judged.left.tail, round.rows()[1].tail, "another row than the one that was drawn from");
     }
 
     #[test]
