@@ -232,7 +232,7 @@ fn a_run_on_one_thread_follows_the_same_on_all() {
     assert!(commands.contains(&Command::SetThreads { threads: 1 }), "{commands:?}");
     assert!(matches!(commands.last(), Some(Command::Generate { prompt: Prompt::Chat(_) })), "{commands:?}");
     assert!(update::go_on_with_lesson(&mut stage.app, &stage.time).is_empty(), "once");
-    let wanted = stage.app.settings(stage.time.live());
+    let wanted = stage.app.requests.settings(stage.time.live());
     stage.apply(EventKind::SettingsChanged { settings: wanted });
     stage.sent.clear();
     stage.press("<Esc>");
