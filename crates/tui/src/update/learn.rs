@@ -6,7 +6,7 @@ mod run;
 use crate::app::App;
 use crate::app::learning::lesson_row::{ListRow, list_rows, row_of};
 use crate::app::learning::quiz::{Offer, Stage};
-use crate::app::learning::study::Study;
+use crate::app::learning::study::{Opened, Study};
 use crate::app::place::page::{Page, Pane};
 use crate::input::action::Action;
 use draftscope_learn::lesson::{Entry, Step, find};
@@ -36,11 +36,21 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Opti
         return list(app, time, action);
     };
     if app.place.pane != Pane::Lesson {
-        // the round has the keys, until one leaves it
-        return (action == Action::Leave && app.place.selected.is_none()).then(|| {
-            app.place.pane = Pane::Lesson;
-            Vec::new()
-        });
+        let asks = !step.choices.is_empty() && !app.learning.study.is_revealed;
+        match action {
+            Action::Leave => app.place.pane = Pane::Lesson,
+            // a question keeps its keys
+            Action::Up if asks => app.learning.study.choice = app.learning.study.choice.saturating_sub(1),
+            Action::Down if asks => app.learning.study.choose_next(step.choices.len()),
+            Action::Open if asks => return Some(enter(app, time, &step, 0)),
+            // the round has the others, until one leaves it
+            Action::Open => {
+                app.learning.study.opened = Some(opened(app, time));
+                return None;
+            }
+            _ => return None,
+        }
+        return Some(Vec::new());
     }
     if step.task.is_some() && move_slider(app, &step, action) {
         return Some(Vec::new());
@@ -51,10 +61,7 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Opti
     let steps = app.learning.study.at(&app.learning.lessons).map_or(1, |(lesson, _)| lesson.step.len());
     match action {
         Action::Up => app.learning.study.choice = app.learning.study.choice.saturating_sub(1),
-        Action::Down => {
-            let last = step.choices.len().saturating_sub(1);
-            app.learning.study.choice = (app.learning.study.choice + 1).min(last);
-        }
+        Action::Down => app.learning.study.choose_next(step.choices.len()),
         Action::PageUp | Action::PageDown => scroll(app, action == Action::PageUp),
         Action::Left => turn_to(app, time, app.learning.study.step.saturating_sub(1)),
         Action::Right => turn_to(app, time, (app.learning.study.step + 1).min(steps - 1)),
@@ -64,6 +71,25 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Opti
         _ => return None,
     }
     Some(Vec::new())
+}
+
+/// What the lesson shows now.
+fn opened(app: &App, time: &Timeline) -> Opened {
+    let moment = time.is_past().then(|| time.moment());
+    Opened { moment, round: app.place.selected, cell: app.place.cell }
+}
+
+/// Goes back from Inspect to the lesson, which shows what it showed before.
+pub(super) fn come_back(app: &mut App, time: &mut Timeline) {
+    app.go_to(Page::Learn);
+    app.place.pane = Pane::Lesson;
+    let Some(opened) = app.learning.study.opened.take() else { return };
+    match opened.moment {
+        Some(moment) => time.go_to(moment),
+        None if !time.live().is_generating() => time.follow(),
+        None => {}
+    }
+    (app.place.selected, app.place.cell) = (opened.round, opened.cell);
 }
 
 fn list(app: &mut App, time: &Timeline, action: Action) -> Option<Vec<Command>> {
@@ -205,9 +231,14 @@ fn turn_to(app: &mut App, time: &mut Timeline, step: usize) {
         .study
         .at(&app.learning.lessons)
         .is_some_and(|(_, step)| step.measured.as_ref().is_some_and(|measured| !measured.fact.is_of_round()));
+    let run = app.learning.study.run(&app.learning.lessons);
+    let judges_draft = run.is_some_and(|run| run.draft.is_some() && run.is_over(time.live()));
     if app.learning.shows_recording() && needs_all {
         time.follow(); // what is asked is about the whole recording
         app.clock.plays = false;
+    } else if judges_draft && !app.learning.shows_recording() {
+        time.follow(); // the step is about the round that judged the draft, whatever was looked at before
+        navigation::follow_live(app);
     }
     show_run(app, time);
 }

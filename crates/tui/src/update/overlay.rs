@@ -18,6 +18,9 @@ use draftscope_session::{Round, Session, Timeline, WhatIf, what_if};
 
 use super::{learn, marks, navigation, panels, quit, seek, settings, time};
 
+/// Rows that a key moves in a list which it moves by a page.
+const PAGE: usize = 10;
+
 /// The effect of an action on an overlay.
 pub(super) enum Done {
     /// The overlay handled it.
@@ -160,6 +163,8 @@ fn palette(app: &mut App, mut entry: LineInput, action: Action) -> Done {
     match action {
         Action::Up => entry.choice = entry.choice.saturating_sub(1),
         Action::Down => entry.choice = (entry.choice + 1).min(found.len().saturating_sub(1)),
+        Action::PageUp => entry.choice = entry.choice.saturating_sub(PAGE),
+        Action::PageDown => entry.choice = (entry.choice + PAGE).min(found.len().saturating_sub(1)),
         Action::Confirm => match found.get(entry.choice) {
             Some(chosen) => return Done::Run(*chosen),
             None => app.toast = Some("no action has that name".to_owned()),

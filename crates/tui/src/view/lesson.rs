@@ -17,8 +17,8 @@ mod text;
 mod training;
 mod wiring;
 
-use super::loop_lines;
 use super::prelude::*;
+use super::{loop_lines, status};
 use draftscope_learn::lesson::{Hidden, Panel, Run};
 
 /// Width from which the panels stand beside the words.
@@ -252,10 +252,14 @@ fn before_the_run(screen: Screen, area: Rect, frame: &mut Frame) {
 fn in_words(run: &Run) -> String {
     let raw = if run.raw { " as raw text" } else { "" };
     let temperature = if run.temperature > 0.0 { format!(", temperature {}", run.temperature) } else { String::new() };
-    let against = run.against.map_or(String::new(), |rule| format!(" against {rule}"));
+    let drafter = status::drafter_name(run.drafter);
+    let beside = match run.against {
+        Some(rule) => format!("A second run under {rule} races it, and plain decoding is timed beside both."),
+        None => "Plain decoding is timed beside it.".to_owned(),
+    };
     format!(
-        "“{}”{raw}: k = {}, drafter {}, rule {}{temperature}{against}, {} tokens at most, raced against plain decoding.",
-        run.prompt, run.k, run.drafter, run.rule, run.tokens
+        "“{}”{raw}: k = {}, drafter {drafter}, rule {}{temperature}, {} tokens at most. {beside}",
+        run.prompt, run.k, run.rule, run.tokens
     )
 }
 

@@ -33,6 +33,7 @@ mod input_line;
 mod ladder;
 mod ladder_grid;
 mod ladder_row;
+mod ladder_sums;
 mod lane_title;
 mod lattice;
 mod layout;

@@ -141,9 +141,6 @@ fn start(app: &mut App, time: &mut Timeline, run: &Run, draft: Option<String>) -
     app.begin_lesson_run(time);
     let mut wanted = run.settings(&before);
     let lent = (app.learning.study.lent.map_or(before, |(first, _)| first), wanted);
-    if lent.0 != wanted && app.learning.study.lent.is_none() {
-        app.toast = Some("the lesson has set what its run needs; leaving it sets yours back".to_owned());
-    }
     app.learning.study.lent = Some(lent);
     if let Some(text) = draft {
         app.learning.study.drafting = Some((text, time.live().turns().len()));
