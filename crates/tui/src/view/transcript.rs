@@ -16,6 +16,7 @@ use super::prelude::*;
 use super::transcript_blocks::{Block, TURNS};
 use super::transcript_cache::Laid;
 use super::transcript_layout::{lay_out, parts};
+use super::values::next_fate;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     // where nothing stands beside the answer, its title has the figure
@@ -193,7 +194,7 @@ pub(super) fn legend_of_lanes(screen: Screen, width: u16) -> Line<'static> {
 /// The same, and the key that leads to the last discarded draft.
 fn legend_and_way(screen: Screen, width: u16) -> Line<'static> {
     let key = screen.app.keymap.label(Context::Browse, Action::RejectPrevious);
-    let [long, short] = [format!("{key} leads to the last discarded"), format!("{key}: the last")];
+    let [long, short] = [format!("{key} leads to the last"), format!("{key}: the last")];
     let forms = [(0, 2, &*long), (0, 1, &short), (1, 1, &long), (1, 1, &short), (MARKS, 1, &short), (MARKS, 1, "")];
     noted(screen, width, (&forms, false))
 }
@@ -223,7 +224,7 @@ fn noted(screen: Screen, width: u16, (forms, marks): (&[(usize, usize, &str)], b
         }
         Line::from(spans)
     };
-    let fits = |line: &Line| line.to_string().trim_end().width() < width.into();
+    let fits = |line: &Line| line.to_string().trim_end().width() + 2 <= width.into();
     let last = forms.last().map(at).unwrap_or_default();
     forms.iter().map(at).find(fits).unwrap_or(last)
 }
@@ -236,14 +237,25 @@ struct Entry {
     count: Option<u64>,
 }
 
+/// What a round accepted and added past the end of the answer.
+fn unused(round: &Round) -> (u64, Option<Fate>) {
+    let next = round.next_index();
+    let accepted = round.path().filter(|index| Some(*index) != next && round.is_cut(*index));
+    (accepted.count() as u64, next.filter(|index| round.is_cut(*index)).map(|_| next_fate(round)))
+}
+
 fn entries(screen: Screen) -> Vec<Entry> {
     let answer = screen.turn().map(|turn| turn.answer(Lane::Speculative)).filter(|answer| answer.stats().rounds() > 0);
+    // tokens past the end of the answer are none of it
+    let last = answer.and_then(|answer| answer.rounds.last());
+    let (unused, unused_next) = last.map_or((0, None), |round| unused(round));
+    let next = |fate: Fate, count: u64| count.saturating_sub(u64::from(unused_next == Some(fate)));
     let count = |fate: Fate| {
         let stats = answer?.stats();
         Some(match fate {
-            Fate::Committed(Provenance::Accepted) => stats.accepted(),
-            Fate::Committed(Provenance::Bonus) => stats.bonus(),
-            Fate::Committed(Provenance::Recovered) => stats.recovered(),
+            Fate::Committed(Provenance::Accepted) => stats.accepted().saturating_sub(unused),
+            Fate::Committed(Provenance::Bonus) => next(fate, stats.bonus()),
+            Fate::Committed(Provenance::Recovered) => next(fate, stats.recovered()),
             _ => stats.discarded(),
         })
     };
