@@ -346,7 +346,6 @@ pub(in crate::view) fn verdict(screen: Screen, round: &Round, index: usize, widt
     let (fate, word) = match round.outcome(index) {
         Some(Outcome::Accepted) => (fate_of(round, index), "accepted"),
         Some(Outcome::Rejected) => (fate_of(round, index), "rejected"),
-        Some(Outcome::NotReached) if width < 14 => (fate_of(round, index), "unreached"),
         Some(Outcome::NotReached) => (fate_of(round, index), "not reached"),
         None if next && round.number() == 0 => (next_fate(round), "first"),
         None if next && round.drafts_unknown => (next_fate(round), "target's"),
@@ -366,6 +365,8 @@ pub(in crate::view) fn verdict(screen: Screen, round: &Round, index: usize, widt
     let text = match round.is_cut(index) {
         true if width < 20 => format!("{sign} unused"),
         true => format!("{sign} {word}, unused"),
+        // where it makes the word whole, the sign goes
+        false if (word.width()..word.width() + 2).contains(&width.saturating_sub(1)) => word.to_owned(),
         false => format!("{sign} {word}"),
     };
     TokenCell::word(text, undecorated(screen.theme[role]))
