@@ -1,34 +1,28 @@
 //! The share of drafts accepted, over an answer.
 
 use super::Turn;
-use super::stretches::whole_rounds;
 use draftscope_protocol::Lane;
 
 /// Rounds of a mean.
 pub const ACCEPTED_WINDOW: usize = 9;
 
 impl Turn {
-    /// Accepted ÷ drafted over the last [`ACCEPTED_WINDOW`] rounds, by the time in microseconds of the rounds so far, without
-    /// those that follow a wait: the clock of [`Turn::speedup_series`]. Rounds that draft nothing move the clock alone.
+    /// Accepted ÷ drafted over the last [`ACCEPTED_WINDOW`] rounds, by [`Turn::round_clock`] in microseconds. Rounds that
+    /// draft nothing move the clock alone.
     #[must_use]
     pub fn accepted_series(&self) -> Vec<(u64, f64)> {
-        let rounds = whole_rounds(self.answer(Lane::Speculative));
-        let counts: Vec<_> = rounds.iter().map(|timed| (timed.round.drafts.len(), timed.round.accepted())).collect();
-        let mut clock = 0.0;
-        let clocks: Vec<f64> = rounds
-            .iter()
-            .map(|timed| {
-                clock += timed.us;
-                clock
-            })
-            .collect();
+        let rounds = self.answer(Lane::Speculative).rounds.iter().zip(self.round_clock());
+        let (counts, clocks): (Vec<_>, Vec<_>) = rounds
+            .filter(|(round, _)| round.is_complete)
+            .map(|(round, clock)| ((round.drafts.len(), round.accepted()), *clock))
+            .unzip();
         let mean = |window: &[(usize, usize)]| {
             let (drafted, accepted) = window.iter().fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1));
             (drafted > 0).then(|| accepted as f64 / drafted as f64)
         };
         let ends = clocks.iter().skip(ACCEPTED_WINDOW - 1);
         let points = counts.windows(ACCEPTED_WINDOW).zip(ends);
-        points.filter_map(|(window, clock)| Some((*clock as u64, mean(window)?))).collect()
+        points.filter_map(|(window, clock)| Some((*clock, mean(window)?))).collect()
     }
 }
 

@@ -24,7 +24,12 @@ impl Session {
     /// The requested drafter, if it exists; `None` for plain decoding.
     #[must_use]
     pub fn drafter(&self) -> Option<DrafterKind> {
-        let asked = self.settings.drafter;
+        self.available(self.settings.drafter)
+    }
+
+    /// A drafter, if it exists; `None` for plain decoding.
+    #[must_use]
+    pub fn available(&self, asked: DrafterKind) -> Option<DrafterKind> {
         let header = self.header.as_ref()?;
         let there = header.drafters.iter().chain(&header.drafter).map(|info| info.kind);
         // one that an attached engine does not name is no chain of ours

@@ -250,7 +250,7 @@ fn sentence(costs: &Costs, acceptance: &[f64], best: Option<Worth>, limit: Optio
         Factor::Acceptance { position } => {
             format!("acceptance at position {position} ({halved:.2}× if half as many drafts were rejected there)")
         }
-        Factor::Verify => format!("the cost of verifying (half of what rows add: {halved:.2}×)"),
+        Factor::Verify => format!("the cost of verifying ({halved:.2}× if more rows cost half as much more)"),
         Factor::Draft => format!("the cost of drafting (half of it: {halved:.2}×)"),
         Factor::Overhead => format!("the work outside model passes (half of it: {halved:.2}×)"),
     };

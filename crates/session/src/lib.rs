@@ -45,6 +45,7 @@ mod recount;
 mod reported;
 mod round;
 pub mod round_at;
+mod round_clock;
 pub mod sent_prompt;
 mod settings_span;
 mod settled;

@@ -179,18 +179,20 @@ pub(super) struct Measured {
     passes: Option<PassCosts>,
     /// Speedup over time; computed for one page only.
     series: Memo<Vec<(u64, f64)>>,
+    /// The clock after each round; computed for curves only.
+    pub(super) clock: Memo<Vec<u64>>,
 }
 
 impl Measured {
     fn of(turn: &Turn) -> Self {
         let passes = PassCosts::of(turn);
         let trusted = |speedup: Speedup| speedup.trusted(turn.has_ceiling, passes.as_ref());
-        Self { spans: spans(turn, trusted), passes, series: Memo::default() }
+        Self { spans: spans(turn, trusted), passes, series: Memo::default(), clock: Memo::default() }
     }
 }
 
 impl Turn {
-    fn measured(&self) -> &Measured {
+    pub(super) fn measured(&self) -> &Measured {
         self.measured.get(|| Measured::of(self))
     }
 
@@ -265,8 +267,8 @@ impl Turn {
         (plain > 0.0).then(|| plain / (plain + own))
     }
 
-    /// Speedup over plain decoding after each stretch, over the last rounds with at least [`WINDOW`] tokens, by the
-    /// time in microseconds of the rounds so far, without those that follow a wait.
+    /// Speedup over plain decoding after each stretch, over the last rounds with at least [`WINDOW`] tokens, by
+    /// [`Turn::round_clock`] in microseconds. Rounds that followed a wait have no part in it.
     #[must_use]
     pub fn speedup_series(&self) -> &[(u64, f64)] {
         self.measured().series.get(|| if self.has_other_plain { Vec::new() } else { self.series() })
@@ -275,12 +277,8 @@ impl Turn {
     fn series(&self) -> Vec<(u64, f64)> {
         let (own, plain) = (whole_rounds(self.answer(Lane::Speculative)), whole_rounds(self.answer(Lane::Plain)));
         let local = Local::of(stretches(&own, &plain), class, |_| 1.0);
-        let mut clock = 0.0;
-        let mut clock_after = |timed: &Timed| {
-            clock += timed.us;
-            (timed.round.ended_after, clock as u64)
-        };
-        let clocks: std::collections::BTreeMap<u64, u64> = own.iter().map(&mut clock_after).collect();
+        let ends = self.answer(Lane::Speculative).rounds.iter().map(|round| round.ended_after);
+        let clocks: std::collections::BTreeMap<u64, u64> = ends.zip(self.round_clock().iter().copied()).collect();
         let (mut last, mut points) = (std::collections::VecDeque::new(), Vec::new());
         let (mut tokens, mut cost) = (0, 0.0);
         for stretch in &local.stretches {

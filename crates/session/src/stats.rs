@@ -61,13 +61,12 @@ impl LaneStats {
         Self { answers: 1, prefill_us: took_us, ..Self::default() }
     }
 
-    /// Adds a complete round; `in_thought` says whether its first token is thought.
-    pub(super) fn add(&mut self, round: &Round, in_thought: bool) {
+    /// Adds all of a complete round but its times; `in_thought` says whether its first token is thought.
+    pub(super) fn add_counts(&mut self, round: &Round, in_thought: bool) {
         let drafted = round.drafts.len();
         self.add_part(round, in_thought);
         self.rounds += 1;
         self.committed += round.committed().len() as u64;
-        self.add_times(round);
         self.add_device(round.device().map_or((0, RoundOnDevice::default()), |device| (1, device)));
         self.evidence.add(round);
         self.by_context.add(round);
@@ -108,7 +107,7 @@ impl LaneStats {
         }
     }
 
-    fn add_times(&mut self, round: &Round) {
+    pub(super) fn add_times(&mut self, round: &Round) {
         let took_us = round.clock_us().saturating_sub(self.clock_us);
         self.clock_us = self.clock_us.max(round.clock_us());
         if round.follows_wait {

@@ -187,6 +187,18 @@ impl App {
         self.place.page == Page::Learn && self.learning.step().is_some_and(|step| step.quiz)
     }
 
+    /// Whether the step of the lesson on show asks something that is not answered yet.
+    pub(crate) fn asks_in_lesson(&self) -> bool {
+        let step = self.learning.study.at(&self.learning.lessons).map(|(_, step)| step);
+        let asks = step.is_some_and(|step| !step.choices.is_empty() && !step.quiz);
+        self.place.page == Page::Learn && asks && !self.learning.study.is_revealed
+    }
+
+    /// Whether Inspect was opened from the lesson under way, so that the key that leaves goes back to it.
+    pub(crate) fn returns_to_lesson(&self) -> bool {
+        self.place.page == Page::Inspect && self.learning.study.opened.is_some()
+    }
+
     /// Whether the prompt takes the keys.
     pub(crate) fn is_typing(&self) -> bool {
         self.place.page == Page::Chat && self.place.pane == Pane::Prompt && !self.clock.is_recording

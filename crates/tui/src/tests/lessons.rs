@@ -260,11 +260,37 @@ fn the_wiring_of_a_drafter_that_shares_the_cache_is_its_own() {
 }
 
 #[test]
+fn a_question_keeps_its_keys_and_inspect_leads_back_to_the_lesson() {
+    let mut stage = demo();
+    open(&mut stage, 0);
+    stage.press("<Right><Right><Enter><End><Right><Tab>");
+    assert_ne!(stage.app.place.pane, Pane::Lesson, "the arrows go to the round");
+    stage.shows((100, 30), &["Enter answers", "a token", "back to these words", "Esc the lesson"]);
+    stage.press("<Right><Down>");
+    assert_eq!((stage.app.learning.study.choice, stage.app.place.page), (1, Page::Learn));
+    assert!(stage.app.place.cell.is_some(), "a token is selected, and the choice moved");
+    stage.press("<Enter>");
+    assert_eq!(stage.app.learning.study.tried, [1], "Enter answers");
+    stage.press("<Up><Enter>");
+    assert!(stage.app.learning.study.is_revealed);
+    let seen = |stage: &Stage| (stage.app.place.selected, stage.app.place.cell, stage.time.moment());
+    let before = seen(&stage);
+    stage.press("<Enter>").shows((80, 24), &["Esc the lesson"]);
+    assert_eq!(stage.app.place.page, Page::Inspect);
+    stage.press("<<");
+    assert_ne!(seen(&stage), before, "another moment is on show");
+    stage.press("<Esc>");
+    assert_eq!((stage.app.place.page, stage.app.place.pane), (Page::Learn, Pane::Lesson));
+    assert_eq!(seen(&stage), before, "the lesson shows what it showed");
+}
+
+#[test]
 fn a_lesson_is_no_part_of_the_conversation() {
     let mut stage = Stage::new(&first_turn(), TuiOptions { page: Page::Learn, ..TuiOptions::default() });
     let conversations = stage.app.talk.conversations.clone();
     open(&mut stage, 1);
-    stage.press("<Right><Enter>").shows((100, 30), &["leaving it sets yours back"]);
+    stage.press("<Right>").shows((140, 42), &["yours return"]);
+    stage.press("<Enter>");
     stage.apply(EventKind::Prompted { turn: 2, text: "Why is the sky blue?".to_owned(), branch: None });
     stage.apply(EventKind::Finished { reason: StopReason::Eos });
     stage.press("<Esc>1ihello<Enter>");

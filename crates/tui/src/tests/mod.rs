@@ -236,7 +236,7 @@ fn a_slowdown_is_said_plainly() {
     script.finish(Lane::Speculative, StopReason::Eos);
     let screen = Stage::of(&script).screen(160, 45);
     assert!(screen.contains("±0.01 the plain speed"), "{screen}");
-    assert!(screen.contains("= 1.00 tokens per round") && screen.contains("÷ time of 1.43 plain ones"), "{screen}");
+    assert!(screen.contains("= 1.00 tokens per round") && screen.contains("÷ time of 1.43 plain tokens"), "{screen}");
     let digits = crate::widgets::digits::rows("0.70×", false);
     assert!(digits.iter().all(|row| screen.contains(row.trim_end())), "{screen}");
 }
@@ -379,7 +379,7 @@ fn settings_keys_become_commands() {
             Command::SetBaseline { baseline: Baseline::PROBE },
         ]
     );
-    stage.shows((120, 40), &["→ k = 4"]);
+    stage.shows((120, 40), &["k = 3 → 4"]);
 }
 
 #[test]
@@ -420,7 +420,7 @@ fn split_asks_for_a_race_once() {
     let mut stage = Stage::of(&script).pressed("<F2>");
     let race = Command::SetBaseline { baseline: Baseline::Race };
     assert_eq!(stage.sent, std::slice::from_ref(&race));
-    stage.shows((120, 40), &["Plain → runs in full", "F2 ends the race"]);
+    stage.shows((120, 40), &["Plain timed beside → runs in full", "F2 ends the race"]);
     stage.press("<F2>");
     let before = Command::SetBaseline { baseline: Baseline::Probe(32) };
     assert_eq!(stage.sent, [race.clone(), before], "once more ends it");

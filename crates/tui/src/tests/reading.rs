@@ -287,3 +287,19 @@ fn the_speed_view_has_the_acceptance_of_thought_and_answer() {
     let screen = stage.screen(140, 42).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(screen.contains("Accepted in the thought: 100 % of drafts"), "{screen}");
 }
+
+#[test]
+fn the_key_says_where_discarded_drafts_are_that_no_line_in_view_shows() {
+    let mut script = Script::prompted("hi", "Hello");
+    script.round(&[(" a", 0.5)], &[(" b", 0.9), (" c", 0.9)]);
+    for _ in 0..400 {
+        script.round(&[(" a", 0.5)], &[(" a", 0.9), (" b", 0.9)]);
+    }
+    let mut stage = Stage::of(&script).pressed("<Esc>");
+    assert!(!stage.screen(80, 24).contains("the last"), "the answer goes on");
+    stage.apply(EventKind::Finished { reason: StopReason::Eos });
+    stage.shows((80, 24), &["disc 1 · N: the last", "two discarded"]);
+    stage.shows((100, 30), &["disc 1 · N leads to the last", "two discarded here"]);
+    stage.press("N");
+    assert!(!stage.screen(100, 30).contains("the last"), "it is in view");
+}

@@ -12,7 +12,7 @@ use crate::app::options::{FirstStart, Saver};
 use crate::app::place::page::Page;
 use crate::app::talk::starters::STARTERS;
 use crate::app::{Ask, Overlay};
-use draftscope_protocol::{Ability, EngineInfo};
+use draftscope_protocol::{Ability, EngineInfo, Settings};
 use draftscope_session::Stop;
 
 fn ramp() -> TuiOptions {
@@ -449,7 +449,35 @@ fn the_first_line_names_a_tree_and_p_min_when_they_are_set() {
     let mut settings = *stage.time.live().settings();
     (settings.drafting.tree, settings.drafting.p_min) = (Some(12), 0.35);
     stage.apply(EventKind::SettingsChanged { settings });
-    assert!(first(&mut stage).contains("tree 12, p-min 0.35"), "{}", first(&mut stage));
+    assert!(first(&mut stage).contains("no tree → tree 12, p-min 0 → 0.35"), "{}", first(&mut stage));
+}
+
+#[test]
+fn the_first_line_has_the_settings_of_the_answer_on_show() {
+    let mut stage = Stage::of(&conversation());
+    stage.apply(EventKind::Finished { reason: StopReason::Eos });
+    let first = |stage: &mut Stage| stage.screen(140, 42).lines().next().unwrap().to_owned();
+    let was = first(&mut stage);
+    assert!(was.contains("Rule exact (lossless") && !was.contains('→'), "{was}");
+    let before = *stage.time.live().settings();
+    let mut settings = Settings { rule: VerifyRule::Typical, draft_len: 5, ..before };
+    settings.sampling.temperature = 0.3;
+    stage.apply(EventKind::SettingsChanged { settings });
+    let now = first(&mut stage);
+    for part in ["k = 3 → 5", "exact (lossless) → typical (not lossless)", " 0 → 0.3"] {
+        assert!(now.contains(part), "{part}: the answer was written under what stands first: {now}");
+    }
+    // an answer under these, and then others again, as when a branch is left
+    stage.apply(EventKind::Prompted { turn: 3, text: "hi".to_owned(), branch: None });
+    assert!(first(&mut stage).contains("Rule typical (not lossless"), "{}", first(&mut stage));
+    stage.apply(EventKind::Finished { reason: StopReason::Eos });
+    stage.apply(EventKind::SettingsChanged { settings: before });
+    stage.app.requests.wanted = Some((settings, before)); // what was asked for is no longer what is shown
+    let left = first(&mut stage);
+    assert!(left.contains("typical (not lossless) → exact (lossless)") && left.contains("k = 5 → 3"), "{left}");
+    stage.press("<Tab><");
+    let past = first(&mut stage);
+    assert!(past.contains("◀ the past") && !past.contains('→'), "the past has its own settings: {past}");
 }
 
 #[test]

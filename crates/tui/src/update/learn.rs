@@ -7,6 +7,7 @@ pub(super) mod steps;
 use crate::app::App;
 use crate::app::learning::lesson_row::{ListRow, list_rows};
 use crate::app::learning::quiz::{Offer, Stage};
+use crate::app::learning::study::Opened;
 use crate::app::place::page::{Page, Pane};
 use crate::input::action::Action;
 use draftscope_learn::lesson::{Entry, Step, find};
@@ -36,11 +37,21 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Opti
         return list(app, time, action);
     };
     if app.place.pane != Pane::Lesson {
-        // the round has the keys, until one leaves it
-        return (action == Action::Leave && app.place.selected.is_none()).then(|| {
-            app.place.pane = Pane::Lesson;
-            Vec::new()
-        });
+        let asks = !step.choices.is_empty() && !app.learning.study.is_revealed;
+        match action {
+            Action::Leave => app.place.pane = Pane::Lesson,
+            // a question keeps its keys
+            Action::Up if asks => app.learning.study.choice = app.learning.study.choice.saturating_sub(1),
+            Action::Down if asks => app.learning.study.choose_next(step.choices.len()),
+            Action::Open if asks => return Some(enter(app, time, &step, 0)),
+            // the round has the others, until one leaves it
+            Action::Open => {
+                app.learning.study.opened = Some(opened(app, time));
+                return None;
+            }
+            _ => return None,
+        }
+        return Some(Vec::new());
     }
     if step.task.is_some() && move_slider(app, &step, action) {
         return Some(Vec::new());
@@ -51,10 +62,7 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Opti
     let steps = app.learning.on_show().map_or(1, |(lesson, _)| lesson.step.len());
     match action {
         Action::Up => app.learning.study.choice = app.learning.study.choice.saturating_sub(1),
-        Action::Down => {
-            let last = step.choices.len().saturating_sub(1);
-            app.learning.study.choice = (app.learning.study.choice + 1).min(last);
-        }
+        Action::Down => app.learning.study.choose_next(step.choices.len()),
         Action::PageUp | Action::PageDown => scroll(app, action == Action::PageUp),
         Action::Left => turn_to(app, time, app.learning.study.step.saturating_sub(1)),
         Action::Right => turn_to(app, time, (app.learning.study.step + 1).min(steps - 1)),
@@ -64,6 +72,25 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Opti
         _ => return None,
     }
     Some(Vec::new())
+}
+
+/// What the lesson shows now.
+fn opened(app: &App, time: &Timeline) -> Opened {
+    let moment = time.is_past().then(|| time.moment());
+    Opened { moment, round: app.place.selected, cell: app.place.cell }
+}
+
+/// Goes back from Inspect to the lesson, which shows what it showed before.
+pub(super) fn come_back(app: &mut App, time: &mut Timeline) {
+    app.go_to(Page::Learn);
+    app.place.pane = Pane::Lesson;
+    let Some(opened) = app.learning.study.opened.take() else { return };
+    match opened.moment {
+        Some(moment) => time.go_to(moment),
+        None if !time.live().is_generating() => time.follow(),
+        None => {}
+    }
+    (app.place.selected, app.place.cell) = (opened.round, opened.cell);
 }
 
 fn list(app: &mut App, time: &Timeline, action: Action) -> Option<Vec<Command>> {

@@ -115,6 +115,10 @@ pub fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command
             tour::begin(app, time);
             Vec::new()
         }
+        Action::Leave | Action::Open | Action::ViewLearn if app.returns_to_lesson() && !app.place.is_zoomed => {
+            learn::come_back(app, time);
+            Vec::new()
+        }
         Action::Demo => recording::demo(app, time),
         Action::Leave if app.learning.is_demo() => recording::demo(app, time),
         Action::DraftLenUp

@@ -100,10 +100,10 @@ fn open(app: &mut App, session: &Session, action: Action) -> bool {
 fn select_by(app: &mut App, session: &Session, action: Action) -> bool {
     let reject = |at: RoundAt| round_at(session, at).is_some_and(has_reject);
     match action {
-        Action::RoundPrevious => select(app, session, |_| true, false),
-        Action::RoundNext => select(app, session, |_| true, true),
-        Action::RejectPrevious => select(app, session, reject, false),
-        Action::RejectNext => select(app, session, reject, true),
+        Action::RoundPrevious => select(app, session, |_| true, (false, "round")),
+        Action::RoundNext => select(app, session, |_| true, (true, "round")),
+        Action::RejectPrevious => select(app, session, reject, (false, "round with a rejected draft")),
+        Action::RejectNext => select(app, session, reject, (true, "round with a rejected draft")),
         Action::TurnPrevious => turn(app, session, false),
         Action::TurnNext => turn(app, session, true),
         Action::Left => move_cell(app, session, false),
@@ -220,8 +220,8 @@ fn new_conversation(app: &mut App, session: &Session) {
     app.toast = Some("new conversation".to_owned());
 }
 
-/// Selects the nearest matching round; forward after the last one returns to live.
-fn select(app: &mut App, session: &Session, fits: impl Fn(RoundAt) -> bool, forward: bool) {
+/// Selects the nearest matching round, which the name describes; forward after the last one returns to live.
+fn select(app: &mut App, session: &Session, fits: impl Fn(RoundAt) -> bool, (forward, name): (bool, &str)) {
     let Some(live) = live_round(session) else {
         return;
     };
@@ -233,7 +233,7 @@ fn select(app: &mut App, session: &Session, fits: impl Fn(RoundAt) -> bool, forw
         Some(at) if at == live && forward => app.place.follow_live(),
         Some(at) => app.place.select(at, None),
         None if forward && live > from && fits(live) => app.place.follow_live(), // an answer without a round yet
-        None => app.toast = Some("there is none".to_owned()),
+        None => app.toast = Some(format!("there is no {} {name}", if forward { "later" } else { "earlier" })),
     }
 }
 

@@ -20,6 +20,9 @@ use super::done::{Done, below, keep};
 use super::sending::{can, unable};
 use super::{learn, marks, panels, quit, seek, time};
 
+/// Rows that a key moves in a list which it moves by a page.
+const PAGE: usize = 10;
+
 /// Handles a key that is not bound.
 pub(super) fn type_key(app: &mut App, time: &Timeline, key: KeyEvent) {
     let mut found = None;
@@ -123,6 +126,8 @@ fn palette(app: &mut App, mut entry: LineInput, action: Action) -> Done {
     match action {
         Action::Up => entry.choice = entry.choice.saturating_sub(1),
         Action::Down => entry.choice = (entry.choice + 1).min(found.len().saturating_sub(1)),
+        Action::PageUp => entry.choice = entry.choice.saturating_sub(PAGE),
+        Action::PageDown => entry.choice = (entry.choice + PAGE).min(found.len().saturating_sub(1)),
         Action::Confirm => match found.get(entry.choice) {
             Some(chosen) => return Done::Run(*chosen),
             None => app.toast = Some("no action has that name".to_owned()),

@@ -177,7 +177,7 @@ pub(super) fn reject(app: &mut App, time: &mut Timeline) -> Vec<Command> {
 /// Asks a recording to play up to a place, if it can.
 pub(super) fn ask(app: &mut App, time: &mut Timeline, landmark: Landmark) -> Vec<Command> {
     if !has_more(app) {
-        return app.say("there is none");
+        return app.say("there is no later one");
     }
     time.follow();
     app.clock.plays = false;

@@ -12,7 +12,7 @@ use crate::app::requests::Requests;
 use crate::app::talk::conversation::{self, Point};
 use crate::input::action::Action;
 use draftscope_protocol::{Command, Lane};
-use draftscope_session::round_at::{newest_token, round_at, rounds};
+use draftscope_session::round_at::{RoundAt, newest_token, round_at, rounds};
 use draftscope_session::{Moment, Phase, Round, Session, Stop, Timeline, Turn};
 
 use super::sending::{can_generate, cannot_send, watch};
@@ -313,8 +313,19 @@ pub(super) fn return_branch(app: &mut App, time: &Timeline) -> Vec<Command> {
     {
         commands.extend(wanted::give_back(app, live, lent).unwrap_or_default());
     }
-    commands.extend(resume(app, live, index, is_under_way));
+    let resumed = resume(app, live, index, is_under_way);
+    if resumed.is_empty() && !time.is_past() {
+        show_turn(app, live, left);
+    }
+    commands.extend(resumed);
     commands
+}
+
+/// Selects the last round of a turn, so that its answer and its figures are on show.
+fn show_turn(app: &mut App, live: &Session, number: u32) {
+    let Some(turn) = live.turns().iter().position(|turn| turn.number == number) else { return };
+    let round = live.turns()[turn].answer(Lane::Speculative).rounds.len().checked_sub(1);
+    navigation::choose(app, RoundAt { turn, round }, None);
 }
 
 /// Lets the answer continue that the branch at this index ended; `stops` says that the branch ends only now.

@@ -12,8 +12,8 @@ use crate::input::keymap::Context;
 use crate::look::display::{DisplayMode, Marks};
 use crate::look::theme::{Role, Theme};
 use crate::widgets::cell::cut;
-use draftscope_protocol::{EngineInfo, Lane};
-use draftscope_session::{PassId, Round, Session, Timeline, Turn};
+use draftscope_protocol::{EngineInfo, Lane, Settings};
+use draftscope_session::{PassId, Round, Session, SettingsSpan, Timeline, Turn};
 
 use super::panel::{Panel, boxed};
 use crate::view::chat::transcript_cache::TranscriptCache;
@@ -38,6 +38,27 @@ impl<'a> Screen<'a> {
     pub(super) fn turn(&self) -> Option<&'a Turn> {
         let selected = self.app.place.selected.and_then(|at| self.session.turns().get(at.turn));
         selected.or_else(|| self.session.turn().filter(|_| !self.app.begins_anew(self.session)))
+    }
+
+    /// The settings of the answer on show, in force at the selected round, else at the newest one; without an answer
+    /// those of the run.
+    pub(super) fn settings(&self) -> Settings {
+        let Some(turn) = self.turn() else { return *self.session.settings() };
+        let round = self.app.place.selected.and_then(|at| at.round);
+        let of_round = |span: &SettingsSpan| round.is_none_or(|round| span.rounds.start <= round);
+        let is_newest = turn.settings_spans().last().is_none_or(of_round);
+        if is_newest
+            && turn.answer(Lane::Speculative).finished.is_none()
+            && self.session.turn().is_some_and(|newest| newest.number == turn.number)
+        {
+            return *self.session.settings(); // it runs under these
+        }
+        let span = turn.settings_spans().iter().rfind(|span| of_round(span));
+        span.map_or(turn.begun, |span| Settings {
+            rival: turn.begun.rival,
+            baseline: turn.begun.baseline,
+            ..span.settings
+        })
     }
 
     /// The engine of somebody else, if one is attached.

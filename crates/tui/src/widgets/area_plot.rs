@@ -1,6 +1,6 @@
 //! A curve over time as an area on either side of a line: what is above it is gain, what is below it is loss.
 //!
-//! Invariant: nothing is drawn before the first point and after the last; ticks are round numbers; the line has its
+//! Invariant: no curve is drawn before the first point and after the last; ticks are round numbers; the line has its
 //! label at the left and its name at the right. Of a plot that is too small one row of blocks is left, with the line's
 //! value before it.
 
@@ -32,6 +32,8 @@ pub(crate) struct AreaPlot<'a> {
     pub(crate) points: &'a [(f64, f64)],
     /// Where the time ends; it begins at 0.
     pub(crate) end: f64,
+    /// Why there is no curve before the first point, the longest words first.
+    pub(crate) before: &'a [&'a str],
     /// The value of the line.
     pub(crate) base: f64,
     /// What the line is.
@@ -72,6 +74,7 @@ impl AreaPlot<'_> {
         self.lines(scale, plot, field, buffer);
         self.marks(field, buffer);
         self.dots(scale, field, buffer);
+        self.before(scale, field, buffer);
         if has_times {
             let row = Rect { y: plot.bottom(), height: 1, ..field };
             times(self.end, row, self.look.label, buffer);
@@ -129,6 +132,15 @@ impl AreaPlot<'_> {
             for y in field.top()..field.bottom() {
                 buffer.set_string(field.x + x.min(field.width - 1), y, "┊", self.look.label);
             }
+        }
+    }
+
+    /// The words in front of the curve, above the line.
+    fn before(&self, scale: Scale, field: Rect, buffer: &mut Buffer) {
+        let first = self.points.first().map_or(0.0, |point| point.0) / self.end.max(f64::MIN_POSITIVE);
+        let room = (first.clamp(0.0, 1.0) * f64::from(field.width)) as usize;
+        if let Some(words) = self.before.iter().find(|words| words.width() < room) {
+            buffer.set_string(field.x, field.y + scale.above.saturating_sub(1), words, self.look.label);
         }
     }
 
@@ -269,6 +281,7 @@ mod tests {
         let plot = AreaPlot {
             points,
             end: 2.0,
+            before: &[],
             base: 1.0,
             name: "plain decoding",
             label,

@@ -1,7 +1,8 @@
 //! Where the user is in the lessons.
 
 use draftscope_protocol::Settings;
-use draftscope_session::Session;
+use draftscope_session::round_at::RoundAt;
+use draftscope_session::{Moment, Session};
 
 use draftscope_learn::lesson::{Entry, Lesson, Run, Step};
 use draftscope_learn::theory::{MapChoice, Sliders};
@@ -38,6 +39,17 @@ pub(crate) struct Study {
     pub(crate) scroll: Option<usize>,
     /// Whether the presenter's notes are on show.
     pub(crate) shows_notes: bool,
+    /// What the lesson showed when a token of its round was opened.
+    pub(crate) opened: Option<Opened>,
+}
+
+/// What a lesson showed when a token was opened in Inspect: going back shows it again.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Opened {
+    /// The moment, if it was in the past.
+    pub(crate) moment: Option<Moment>,
+    pub(crate) round: Option<RoundAt>,
+    pub(crate) cell: Option<usize>,
 }
 
 impl Study {
@@ -60,6 +72,11 @@ impl Study {
             Some(measured) => measured.right(session, run),
             None => step.answer?.checked_sub(1),
         }
+    }
+
+    /// Chooses the next of so many choices.
+    pub(crate) fn choose_next(&mut self, choices: usize) {
+        self.choice = (self.choice + 1).min(choices.saturating_sub(1));
     }
 
     /// Begins a step.

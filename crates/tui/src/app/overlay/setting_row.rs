@@ -91,7 +91,7 @@ impl SettingRow {
 
     const fn texts(self) -> (&'static str, &'static str) {
         match self {
-            Self::Drafter => ("drafter", "who proposes; human is you"),
+            Self::Drafter => ("drafter", "who proposes the drafts; human: you type them"),
             Self::DraftLen => ("k, draft length", "draft tokens a round; 0 is plain decoding"),
             Self::Mode => ("k chosen by", "you, or the engine from what passes cost"),
             Self::Tree => ("tree", "drafts of a tree in all; off drafts a chain"),

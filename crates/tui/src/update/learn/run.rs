@@ -79,9 +79,6 @@ fn start(app: &mut App, time: &mut Timeline, run: &Run, draft: Option<String>) -
     app.begin_lesson_run(time);
     let mut wanted = run.settings(&before);
     let own = app.learning.study.lent.map_or(before, |(own, _)| own);
-    if own != wanted && app.learning.study.lent.is_none() {
-        app.toast = Some("the lesson has set what its run needs; leaving it sets yours back".to_owned());
-    }
     if let Some(text) = draft {
         app.learning.study.drafting = Some((text, time.live().turns().len()));
         (wanted.max_tokens, wanted.baseline) = (1, Baseline::Off);

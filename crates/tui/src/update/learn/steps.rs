@@ -35,9 +35,14 @@ pub(in crate::update) fn turn_to(app: &mut App, time: &mut Timeline, step: usize
         .learning
         .on_show()
         .is_some_and(|(_, step)| step.measured.as_ref().is_some_and(|measured| !measured.fact.is_of_round()));
+    let run = app.learning.run();
+    let judges_draft = run.is_some_and(|run| run.draft.is_some() && run.is_over(time.live()));
     if app.learning.shows_recording() && needs_all {
         time.follow(); // what is asked is about the whole recording
         app.clock.plays = false;
+    } else if judges_draft && !app.learning.shows_recording() {
+        time.follow(); // the step is about the round that judged the draft, whatever was looked at before
+        app.place.follow_live();
     }
     show_run(app, time);
 }

@@ -4,6 +4,7 @@
 
 use crate::app::Overlay;
 use crate::app::learning::quiz::Stage;
+use crate::app::place::page::Pane;
 use crate::view::prelude::*;
 
 /// Most lines of a message.
@@ -72,7 +73,7 @@ const PAIRS: &[(Action, Action, &str)] = &[
 
 fn hints(screen: Screen, context: Context, width: usize) -> Line<'static> {
     let mut spans: Vec<Span> = mode(screen, context).into_iter().collect();
-    let mut used: usize = spans.iter().map(Span::width).sum();
+    let mut hints: Vec<(Action, [Span; 2])> = Vec::new();
     let header = screen.session.header();
     let is_listed = header.is_some_and(|header| header.capabilities.listed.is_some());
     let is_apt = |action: &&Action| match action {
@@ -108,19 +109,50 @@ fn hints(screen: Screen, context: Context, width: usize) -> Line<'static> {
             None if *action == Action::NextDisplay => {
                 key(*action).map(|(key, _)| (key, format!("drafts: {}", screen.display().name())))
             }
+            None if *action == Action::Present && screen.app.place.presents => {
+                key(*action).map(|(key, _)| (key, "end presenter".to_owned()))
+            }
+            None if *action == Action::Open && screen.app.asks_in_lesson() => {
+                key(*action).map(|(key, _)| (key, "answer".to_owned()))
+            }
+            None if *action == Action::Leave && returns_to_lesson(screen, context) => {
+                key(*action).map(|(key, _)| (key, "the lesson".to_owned()))
+            }
             None => key(*action),
         };
         let Some((keys, desc)) = hint else { continue };
-        let (keys, desc) = (format!(" {keys} "), format!("{desc} "));
-        let wide = Span::raw(&keys).width() + Span::raw(&desc).width();
-        if used + wide > width {
-            break;
-        }
-        used += wide;
-        spans.push(Span::styled(keys, screen.theme[Role::Key]));
-        spans.push(Span::styled(desc, screen.theme[Role::TextDim]));
+        let keys = Span::styled(format!(" {keys} "), screen.theme[Role::Key]);
+        hints.push((*action, [keys, Span::styled(format!("{desc} "), screen.theme[Role::TextDim])]));
     }
+    let used = spans.iter().map(Span::width).sum();
+    spans.extend(fitting(hints, context, width.saturating_sub(used)));
     Line::from(spans)
+}
+
+/// As many hints as fit. The last ones go first; those that name the help and the way out go last.
+fn fitting(mut hints: Vec<(Action, [Span<'static>; 2])>, context: Context, width: usize) -> Vec<Span<'static>> {
+    let wide = |hints: &[(Action, [Span; 2])]| hints.iter().flat_map(|hint| &hint.1).map(Span::width).sum::<usize>();
+    while wide(&hints) > width
+        && let Some(last) = hints.iter().rposition(|hint| !stays(context, hint.0)).or(hints.len().checked_sub(1))
+    {
+        hints.remove(last);
+    }
+    hints.into_iter().flat_map(|hint| hint.1).collect()
+}
+
+/// Whether a hint names the help, a way out or, in the prompt, how to send.
+fn stays(context: Context, action: Action) -> bool {
+    use Action::{Follow, Help, Leave, Present, Quit, Send, StopOrQuit};
+    match action {
+        Leave => context != Context::Prompt,
+        _ => matches!(action, Follow | Help | Present | Quit | Send | StopOrQuit),
+    }
+}
+
+/// Whether the key that leaves goes to the lesson under way.
+fn returns_to_lesson(screen: Screen, context: Context) -> bool {
+    let is_beside = screen.app.place.page == Page::Learn && screen.app.place.pane != Pane::Lesson;
+    context == Context::Browse && (is_beside || screen.app.returns_to_lesson())
 }
 
 /// Whether the engine can do what the action needs: a key that only says that it cannot is no help.
@@ -146,11 +178,17 @@ fn mode(screen: Screen, context: Context) -> Option<Span<'static>> {
 
 /// In the lessons: what the list takes, a step of words, one that asks, and one whose run is on show.
 fn lessons(screen: Screen) -> &'static [Action] {
-    use Action::{BackRound, Down, Help, Leave, Open, PauseResume, StepPhase, StopOrQuit, Up, ViewChat};
+    use Action::{BackRound, Down, Help, Leave, Left, Open, PauseResume, Right, StepPhase, StopOrQuit, Up, ViewChat};
     let study = &screen.app.learning.study;
     let Some((_, step)) = study.at(&screen.app.learning.lessons) else {
         return &[Up, Down, Open, Help, ViewChat, StopOrQuit];
     };
+    if screen.app.place.pane != Pane::Lesson {
+        return match step.choices.is_empty() || study.is_revealed {
+            true => &[Left, Right, Open, Leave, BackRound, Help, StopOrQuit],
+            false => &[Left, Right, Up, Down, Open, Leave, Help, StopOrQuit], // the question keeps its keys
+        };
+    }
     let has_run = study.run(&screen.app.learning.lessons).is_some_and(|run| run.turn(screen.session).is_some());
     match step.choices.is_empty() && step.task.is_none() {
         _ if has_run => &[Up, Down, Open, Leave, PauseResume, StepPhase, BackRound, Help, StopOrQuit, ViewChat],
@@ -213,6 +251,9 @@ fn actions(context: Context, screen: Screen) -> &'static [Action] {
         Context::Watch => &[Up, Down, Help, Quit],
         Context::Browse | Context::Global if screen.app.place.page == Page::Learn => lessons(screen),
         Context::Browse | Context::Global if screen.app.place.presents => PRESENTER,
+        Context::Browse | Context::Global if screen.app.returns_to_lesson() => {
+            &[Leave, Left, Right, Up, Down, WhatIf, Help, StopOrQuit]
+        }
         Context::Browse | Context::Global if screen.app.learning.is_demo() => {
             &[PauseResume, Slower, Faster, StepPhase, BackRound, Leave, RejectNext, GoTo, Help, WhatIf, StopOrQuit]
         }
@@ -285,11 +326,11 @@ fn actions(context: Context, screen: Screen) -> &'static [Action] {
             Page::Rounds => {
                 &[Up, Down, NextFilter, RejectPrevious, RejectNext, Open, BackRound, WhatIf, Help, ViewChat, Quit]
             }
-            Page::Inspect => &[Left, Right, Up, Down, Open, WhatIf, BackRound, Help, ViewChat],
+            Page::Inspect => &[Left, Right, Up, Down, Open, WhatIf, BackRound, Help, ViewChat, Quit],
             Page::Speed => {
-                &[DraftLenDown, DraftLenUp, NextBaseline, Settings, FocusNext, Zoom, EditPrompt, Help, ViewChat]
+                &[DraftLenDown, DraftLenUp, NextBaseline, Settings, FocusNext, Zoom, EditPrompt, Help, ViewChat, Quit]
             }
-            Page::Compare => &[Versus, ToggleLossless, Up, Down, EditPrompt, Zoom, Help, ViewChat, ToggleSplit],
+            Page::Compare => &[Versus, ToggleLossless, Up, Down, EditPrompt, Zoom, Help, ViewChat, ToggleSplit, Quit],
             Page::Learn => lessons(screen),
         },
     }
@@ -302,7 +343,7 @@ fn quiz(screen: Screen) -> &'static [Action] {
     };
     match screen.app.learning.quiz.stage {
         Stage::Item if !screen.app.learning.quiz.is_answered() => {
-            &[MarkAccepted, MarkRejected, MarkNotReached, NextVerdict, Up, Down, Confirm, Leave, Help]
+            &[MarkAccepted, MarkRejected, MarkNotReached, Confirm, NextVerdict, Up, Down, Leave, Help]
         }
         Stage::Item => &[Confirm, OpenLesson, Leave, Help],
         Stage::Certificate => &[Save, OpenLesson, Up, Down, Leave, Help],

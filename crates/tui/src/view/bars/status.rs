@@ -1,7 +1,8 @@
 //! The top line: what runs, how it is set, what it is doing.
 //!
-//! Invariant: settings asked for and not yet in force carry a `→`. Where the line is short, words are shortened and
-//! parts left out from the least telling one on; the state, and a rule that changes the text, never are.
+//! Invariant: the settings are those of the answer on show, at the round on show; those that the next rounds or the
+//! next prompt will have instead follow a `→`. Where the line is short, words are shortened and parts left out from the
+//! least telling one on; the state, and whether the rule is lossless, never are.
 
 use crate::app::clock::pacing::round_number;
 use draftscope_protocol::{Ability, Baseline, DraftLenMode, DrafterKind, Settings, VerifyRule};
@@ -68,15 +69,33 @@ const EXPLAINED: Level = 7;
 const RULE_EXPLAINED: Level = 6;
 const NAMES: Level = 5;
 const GREEDY: Level = 4;
-const RULE: Level = 3;
+const RACE: Level = 3;
 const RIVAL: Level = 2;
 const WORDS: Level = 1;
 
+/// The settings on show, and those that come next; the same in the past, which nothing changes.
+struct Shown {
+    now: Settings,
+    next: Settings,
+}
+
+impl Shown {
+    fn of(screen: Screen) -> Self {
+        let now = screen.settings();
+        let next = if screen.time.is_past() { now } else { screen.app.requests.settings(screen.session) };
+        Self { now, next }
+    }
+
+    /// A part of the settings in words: what is in force, and what comes next if that is something else.
+    fn words(&self, of: impl Fn(&Settings) -> String) -> String {
+        let (now, next) = (of(&self.now), of(&self.next));
+        if now == next { now } else { format!("{now} → {next}") }
+    }
+}
+
 fn parts(screen: Screen, level: Level) -> Vec<Part> {
-    let settings = screen.app.requests.settings(screen.session);
-    let now = *screen.session.settings();
-    let waits = !screen.time.is_past();
-    let arrow = |changes: bool| if changes && waits { "→ " } else { "" };
+    let shown = Shown::of(screen);
+    let Shown { now, next } = &shown;
     let named = |from: Level, name: &'static str| if level >= from { name } else { "" };
     let mut parts = Vec::new();
     match screen.session.header() {
@@ -98,74 +117,73 @@ fn parts(screen: Screen, level: Level) -> Vec<Part> {
         parts.push(Part { role: Role::Warning, ..Part::new("", what.to_owned()) });
     }
     if screen.session.header().is_some() {
-        let drafts = drafts(screen, (&settings, &now), level, arrow);
-        parts.push(Part::new(named(WORDS, "Drafter"), drafts));
+        parts.push(Part::new(named(WORDS, "Drafter"), drafts(screen, &shown, level)));
     }
     if let Some(grammar) = screen.session.header().and_then(|header| header.grammar.as_ref()).filter(|_| level >= RIVAL)
     {
         parts.push(Part::new(named(NAMES, "Answer"), grammar.kind.noun().to_owned()));
     }
-    let is_lossless = settings.rule.is_lossless();
-    if level >= RULE || !is_lossless {
-        let rule = match screen.session.reports_rule() {
-            true => format!("{}{}", arrow(settings.rule != now.rule), rule(&settings, level)),
-            false => "set by the server".to_owned(),
-        };
-        let role = if is_lossless { Role::Text } else { Role::Warning };
-        parts.push(Part { role, ..Part::new(named(NAMES, "Rule"), rule) });
-    }
-    if settings.threads > 0 || now.threads > 0 {
-        let value = match settings.threads {
+    let rule = match screen.session.reports_rule() {
+        true if now.rule == next.rule => shown.words(|settings| rule(settings, level)),
+        true => shown.words(|settings| rule(settings, level.min(NAMES))),
+        false => "set by the server".to_owned(),
+    };
+    let is_lossless = now.rule.is_lossless() && next.rule.is_lossless();
+    let role = if is_lossless { Role::Text } else { Role::Warning };
+    parts.push(Part { role, ..Part::new(named(NAMES, "Rule"), rule) });
+    if now.threads > 0 || next.threads > 0 {
+        let threads = |settings: &Settings| match settings.threads {
             0 => "all".to_owned(),
             threads => threads.to_string(),
         };
-        parts.push(Part::new("Threads", format!("{}{value}", arrow(settings.threads != now.threads))));
+        parts.push(Part::new("Threads", shown.words(threads)));
     }
-    let temperature = settings.sampling.temperature;
-    if level >= GREEDY || (temperature > 0.0 && level >= WORDS) || settings.sampling != now.sampling {
-        let value = format!("{}{temperature}", arrow(settings.sampling != now.sampling));
+    let is_greedy = now.sampling.temperature <= 0.0 && now.sampling == next.sampling;
+    if level >= GREEDY || (!is_greedy && level >= WORDS) || now.sampling != next.sampling {
         let name = if level >= NAMES { "Temperature" } else { "T" };
-        parts.push(Part::new(name, value));
+        parts.push(Part::new(name, shown.words(|settings| settings.sampling.temperature.to_string())));
     }
-    if let Some(rival) = settings.rival.filter(|_| level >= RIVAL) {
-        let than = rival::difference(&rival.settings(&settings), &settings);
-        parts.push(Part::new("Rival", format!("{}{than}", arrow(settings.rival != now.rival))));
+    if (now.rival.is_some() || next.rival.is_some()) && level >= RIVAL {
+        let than = |settings: &Settings| {
+            let rival = settings.rival.map(|rival| rival::difference(&rival.settings(settings), settings));
+            rival.unwrap_or_else(|| "none".to_owned())
+        };
+        parts.push(Part::new("Rival", shown.words(than)));
     }
-    if level >= PLAIN || (level >= RULE && settings.baseline == Baseline::Race) {
-        let value = format!("{}{}", arrow(settings.baseline != now.baseline), baseline(settings.baseline));
-        parts.push(Part::new("Plain", value));
+    if level >= PLAIN || (level >= RACE && [now, next].iter().any(|settings| settings.baseline == Baseline::Race)) {
+        parts.push(Part::new("Plain", shown.words(|settings| baseline(settings.baseline))));
     }
     parts
 }
 
-/// The drafter, and how it drafts.
-fn drafts(
-    screen: Screen,
-    (settings, now): (&Settings, &Settings),
-    level: Level,
-    arrow: impl Fn(bool) -> &'static str,
-) -> String {
-    let drafter = match screen.session.drafter() {
-        _ if settings.drafter != now.drafter => format!("{}{}", arrow(true), drafter_name(settings.drafter)),
+/// The drafter, and how it drafts; what comes next after an arrow.
+fn drafts(screen: Screen, shown: &Shown, level: Level) -> String {
+    let kind = |settings: &Settings| match screen.session.available(settings.drafter) {
         Some(kind) => drafter_name(kind),
         None => "none".to_owned(),
     };
-    let mut words = vec![drafter];
-    let of_k = |settings: &Settings| (settings.draft_len, settings.draft_len_mode);
+    let mut words = vec![shown.words(kind)];
+    if words[0] == "none" {
+        return words.remove(0); // nothing is drafted
+    }
     let is_ours = screen.session.header().is_none_or(|header| header.can(Ability::SetDraftLen));
-    let k = if is_ours { k(settings, level) } else { "k set by the server".to_owned() };
-    words.push(format!("{}{k}", arrow(of_k(settings) != of_k(now))));
-    let (wanted, is) = (&settings.drafting, &now.drafting);
-    if let Some(tree) = tree(wanted.tree, is.tree) {
-        words.push(format!("{}{tree}", arrow(wanted.tree != is.tree)));
+    let (now, next) = (k(&shown.now, level), k(&shown.next, level));
+    words.push(match is_ours {
+        false => "k set by the server".to_owned(),
+        true if now == next => now,
+        true => format!("{} → {}", k(&shown.now, 0), next.trim_start_matches("k = ")),
+    });
+    let is_any = |of: fn(&Settings) -> bool| of(&shown.now) || of(&shown.next);
+    if is_any(|settings| settings.drafting.tree.is_some()) {
+        words.push(shown.words(|settings| tree(settings.drafting.tree)));
     }
-    if wanted.p_min > 0.0 || is.p_min > 0.0 {
-        let p_min = (wanted.p_min * 100.0).round() / 100.0;
-        words.push(format!("{}p-min {p_min}", arrow(wanted.p_min != is.p_min)));
+    if is_any(|settings| settings.drafting.p_min > 0.0) {
+        let p_min = |settings: &Settings| ((settings.drafting.p_min * 100.0).round() / 100.0).to_string();
+        words.push(format!("p-min {}", shown.words(p_min)));
     }
-    if settings.drafter == DrafterKind::Dial {
-        let drawing = if level >= WORDS { slider(wanted.dial) } else { String::new() };
-        words.push(format!("{}{drawing}{:.2} right", arrow(wanted.dial != is.dial), wanted.dial));
+    if shown.next.drafter == DrafterKind::Dial {
+        let drawing = if level >= WORDS { slider(shown.next.drafting.dial) } else { String::new() };
+        words.push(format!("{drawing}{} right", shown.words(|settings| format!("{:.2}", settings.drafting.dial))));
     }
     words.join(", ")
 }
@@ -178,7 +196,7 @@ fn slider(share: f32) -> String {
 }
 
 /// A drafter in words.
-fn drafter_name(kind: DrafterKind) -> String {
+pub(in crate::view) fn drafter_name(kind: DrafterKind) -> String {
     let simple = |kind: &DrafterKind| match kind {
         DrafterKind::Mtp => "module",
         DrafterKind::DraftModel => "second model",
@@ -198,17 +216,14 @@ fn drafter_name(kind: DrafterKind) -> String {
     if chain.is_empty() { "none".to_owned() } else { chain.join(if kind.stacks_copies() { " and " } else { " or " }) }
 }
 
-/// The drafted tree, or the one that is no longer drafted.
-fn tree(wanted: Option<u8>, is: Option<u8>) -> Option<String> {
-    match wanted {
-        Some(nodes) => Some(format!("tree {nodes}")),
-        None => is.map(|_| "no tree".to_owned()),
-    }
+/// The drafted tree.
+fn tree(nodes: Option<u8>) -> String {
+    nodes.map_or_else(|| "no tree".to_owned(), |nodes| format!("tree {nodes}"))
 }
 
 /// k; where the engine chooses, the most that a round may draft.
 fn k(settings: &Settings, level: Level) -> String {
-    let words = if level >= EXPLAINED { " tokens a round" } else { "" };
+    let words = if level >= EXPLAINED { " drafts a round" } else { "" };
     match (settings.draft_len_mode, settings.draft_len) {
         (DraftLenMode::Fixed, 0) => "k = 0".to_owned(),
         (DraftLenMode::Fixed, k) => format!("k = {k}{words}"),
@@ -217,7 +232,11 @@ fn k(settings: &Settings, level: Level) -> String {
     }
 }
 
+/// The rule, and always whether it is lossless.
 fn rule(settings: &Settings, level: Level) -> String {
+    if level < WORDS && settings.rule.is_lossless() {
+        return settings.rule.label().to_owned();
+    }
     let judges_trees = settings.drafting.tree.is_none() || settings.rule != VerifyRule::Block;
     let instead = if judges_trees { "" } else { "; trees: rejection" };
     let means = match settings.rule {

@@ -1,4 +1,5 @@
-//! The conversation: prompts, and answers in which every token shows its fate, with the number of each fate below.
+//! The conversation: prompts, and answers in which every token shows its fate, with the number of each fate below, and
+//! where the discarded drafts are if none is in view.
 //!
 //! Invariant: output tokens appear in order, joined into whole characters; shown discarded drafts are where they were,
 //! before the token that replaced them, or a sign with their number is there, and never break a line. This file decides which lines are in view, from where
@@ -15,20 +16,41 @@ use crate::view::chat::transcript_blocks::{Block, TURNS};
 use crate::view::chat::transcript_layout::{lay_out, parts};
 use crate::view::prelude::*;
 use crate::view::speed::hero;
+use crate::view::values::next_fate;
 
 pub(in crate::view) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     // where nothing stands beside the answer, its title has the figure
     let is_alone = area.width == frame.area().width;
     let mut right = if is_alone { hero::in_title(screen, area.width / 2) } else { Line::default() };
-    right.spans.extend(mode(screen).spans);
-    let panel = screen.panel(" Answer ").title_right(right).bottom(legend(screen, area.width));
-    let inner = framed(panel, area, frame);
-    if inner.is_empty() {
-        return;
-    }
-    let blocks = lay_out(screen, Lane::Speculative, inner.width);
-    let transcript = Transcript { screen, width: inner.width, blocks: &blocks };
-    let height = usize::from(inner.height);
+    let room = usize::from(area.width).saturating_sub(TITLE.width() + right.width() + 2);
+    right.spans.extend(mode(screen, room).spans);
+    // the panel has a line above the text and one below it
+    let (width, height) = (area.width.saturating_sub(2), usize::from(area.height.saturating_sub(FRAME + 1)));
+    let in_view = (width > 0 && height > 0).then(|| in_view(screen, (width, height)));
+    let hides = in_view.as_ref().is_some_and(|view| hides_discarded(screen, view, height));
+    let bottom = if hides { legend_and_way(screen, area.width) } else { legend(screen, area.width) };
+    let inner = framed(screen.panel(TITLE).title_right(right).bottom(bottom), area, frame);
+    let Some(InView { top, max_top, skip, parts }) = in_view else { return };
+    (hit_map.top, hit_map.max_top, hit_map.page) = (top, max_top, height);
+    mark(&parts, skip, inner, hit_map);
+    put(visible(&parts, skip, height), inner, frame);
+}
+
+const TITLE: &str = " Answer ";
+
+/// The part of the conversation in view.
+struct InView {
+    /// The first line in view, of all lines, and the last one that can be first.
+    top: usize,
+    max_top: usize,
+    /// The same of the lines of `parts`.
+    skip: usize,
+    parts: Vec<Laid>,
+}
+
+fn in_view(screen: Screen, (width, height): (u16, usize)) -> InView {
+    let blocks = lay_out(screen, Lane::Speculative, width);
+    let transcript = Transcript { screen, width, blocks: &blocks };
     let total: usize = blocks.iter().map(Block::lines).sum();
     let max_top = total.saturating_sub(height);
     let top = match (screen.app.place.scroll, transcript.selected_line()) {
@@ -37,10 +59,22 @@ pub(in crate::view) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit
         (Scroll::Top(top), _) => top.min(max_top),
         (Scroll::Selected, Some(line)) => line.saturating_sub(height / 2).min(max_top),
     };
-    (hit_map.top, hit_map.max_top, hit_map.page) = (top, max_top, height);
     let (before, parts) = transcript.parts_in(top, height);
-    mark(&parts, top - before, inner, hit_map);
-    put(visible(&parts, top - before, height), inner, frame);
+    InView { top, max_top, skip: top - before, parts }
+}
+
+/// Whether an answer that has ended has discarded drafts, and none of them is in view.
+fn hides_discarded(screen: Screen, view: &InView, height: usize) -> bool {
+    let Some(turn) = screen.turn().filter(|_| screen.display() != DisplayMode::Text) else { return false };
+    let answer = turn.answer(Lane::Speculative);
+    let has_discarded = |number: u32| {
+        let at = answer.rounds.partition_point(|round| round.round < number);
+        let round = answer.rounds.get(at).filter(|round| round.round == number);
+        round.is_some_and(|round| round.drafts.len() > round.accepted())
+    };
+    let lines = view.parts.iter().flat_map(|part| part.tags.iter()).skip(view.skip).take(height);
+    let mut rounds = lines.flatten().map(|tag| tag.round).filter(|round| *round > 0);
+    answer.finished.is_some() && answer.stats().discarded() > 0 && !rounds.any(has_discarded)
 }
 
 /// The blocks of the answer.
@@ -129,12 +163,15 @@ fn visible(laid: &[Laid], top: usize, height: usize) -> Vec<Line<'static>> {
     shown
 }
 
-/// What the answer shows of discarded drafts, and the key that changes it.
-fn mode(screen: Screen) -> Line<'static> {
+/// What the answer shows of discarded drafts, and the key that changes it; where there is room, what a sign says.
+fn mode(screen: Screen, room: usize) -> Line<'static> {
     let mode = screen.display();
     let mut spans = screen.hint(Action::NextDisplay, &format!("drafts: {}", mode.name()));
     if mode == DisplayMode::Signs {
         spans.push(Span::styled(format!("{} ", sample(screen)), undecorated(screen.theme[Role::TokenRejected])));
+        let room = room.saturating_sub(spans.iter().map(Span::width).sum());
+        let means = ["two discarded here ", "two discarded "].into_iter().find(|means| means.width() <= room);
+        spans.extend(means.map(|means| Span::styled(means, screen.dim_title())));
     }
     Line::from(spans)
 }
@@ -146,28 +183,50 @@ fn sample(screen: Screen) -> String {
 
 /// How many tokens of the shown turn had each fate, with the longest names that fit.
 pub(in crate::view) fn legend(screen: Screen, width: u16) -> Line<'static> {
+    noted(screen, width, (&[(0, 3, ""), (0, 1, ""), (1, 1, ""), (MARKS, 1, "")], false))
+}
+
+/// The same below lanes, whose discarded drafts stand beside the text after their mark.
+pub(in crate::view) fn legend_of_lanes(screen: Screen, width: u16) -> Line<'static> {
+    noted(screen, width, (&[(0, 3, ""), (0, 1, ""), (1, 1, ""), (MARKS, 1, "")], true))
+}
+
+/// The same, and the key that leads to the last discarded draft.
+fn legend_and_way(screen: Screen, width: u16) -> Line<'static> {
+    let key = screen.app.keymap.label(Context::Browse, Action::RejectPrevious);
+    let [long, short] = [format!("{key} leads to the last"), format!("{key}: the last")];
+    let forms = [(0, 2, &*long), (0, 1, &short), (1, 1, &long), (1, 1, &short), (MARKS, 1, &short), (MARKS, 1, "")];
+    noted(screen, width, (&forms, false))
+}
+
+/// A form of the legend that has marks for names.
+const MARKS: usize = 2;
+
+/// The first of these forms that fits: how long names are, the blanks between them, and what is said after them. Whether
+/// the mark of discarded drafts is always there.
+fn noted(screen: Screen, width: u16, (forms, marks): (&[(usize, usize, &str)], bool)) -> Line<'static> {
     let all = entries(screen);
-    let at = |(length, gap, note): (usize, usize, &str)| {
+    let at = |&(length, gap, note): &(usize, usize, &str)| {
         let mut spans = vec![Span::raw(" ")];
         // the rare mark is explained where there is room
         for entry in all.iter().filter(|entry| length == 0 || entry.role != Role::TokenDeparted) {
-            let is_always_shown = entry.mark == fate::UNDRAFTABLE;
+            let is_marked = marks && entry.role == Role::TokenRejected;
+            let is_always_shown = entry.mark == fate::UNDRAFTABLE || length == MARKS || is_marked;
             let mark = if screen.has_signs() || is_always_shown { entry.mark } else { "" };
             let style = screen.theme[entry.role];
             spans.push(Span::styled(mark, undecorated(style)));
-            spans.push(Span::styled(entry.names[length], style));
+            spans.push(Span::styled(entry.names.get(length).copied().unwrap_or_default(), style));
             let count = entry.count.map_or(String::new(), |count| format!(" {count}"));
             spans.push(Span::styled(format!("{count}{}", " ".repeat(gap)), screen.theme[Role::TextDim]));
         }
-        if !note.is_empty() && screen.display() == DisplayMode::Signs {
-            spans.push(Span::styled(sample(screen), undecorated(screen.theme[Role::TokenRejected])));
-            spans.push(Span::styled(format!(" {note}"), screen.theme[Role::TextDim]));
+        if !note.is_empty() {
+            spans.push(Span::styled(format!("· {note}"), screen.theme[Role::Key]));
         }
         Line::from(spans)
     };
-    let fits = |line: &Line| line.to_string().trim_end().width() < width.into();
-    let forms = [(0, 3, "two fell here"), (0, 2, "two here"), (0, 1, ""), (1, 1, "")];
-    forms.into_iter().map(at).find(fits).unwrap_or_else(|| at((1, 1, "")))
+    let fits = |line: &Line| line.to_string().trim_end().width() + 2 <= width.into();
+    let last = forms.last().map(at).unwrap_or_default();
+    forms.iter().map(at).find(fits).unwrap_or(last)
 }
 
 /// An entry of the legend.
@@ -178,14 +237,25 @@ struct Entry {
     count: Option<u64>,
 }
 
+/// What a round accepted and added past the end of the answer.
+fn unused(round: &Round) -> (u64, Option<Fate>) {
+    let next = round.next_index();
+    let accepted = round.path().filter(|index| Some(*index) != next && round.is_cut(*index));
+    (accepted.count() as u64, next.filter(|index| round.is_cut(*index)).map(|_| next_fate(round)))
+}
+
 fn entries(screen: Screen) -> Vec<Entry> {
     let answer = screen.turn().map(|turn| turn.answer(Lane::Speculative)).filter(|answer| answer.stats().rounds() > 0);
+    // tokens past the end of the answer are none of it
+    let last = answer.and_then(|answer| answer.rounds.last());
+    let (unused, unused_next) = last.map_or((0, None), |round| unused(round));
+    let next = |fate: Fate, count: u64| count.saturating_sub(u64::from(unused_next == Some(fate)));
     let count = |fate: Fate| {
         let stats = answer?.stats();
         Some(match fate {
-            Fate::Committed(Provenance::Accepted) => stats.accepted(),
-            Fate::Committed(Provenance::Bonus) => stats.bonus(),
-            Fate::Committed(Provenance::Recovered) => stats.recovered(),
+            Fate::Committed(Provenance::Accepted) => stats.accepted().saturating_sub(unused),
+            Fate::Committed(Provenance::Bonus) => next(fate, stats.bonus()),
+            Fate::Committed(Provenance::Recovered) => next(fate, stats.recovered()),
             _ => stats.discarded(),
         })
     };

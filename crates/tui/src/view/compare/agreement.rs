@@ -20,7 +20,21 @@ pub(in crate::view) fn meter(screen: Screen, beside: Lane, width: u16) -> Option
     let fits = text.width() + 2 <= width.into();
     let short = if agreement.divergence.is_some() { "differ after" } else { "identical:" };
     let text = if fits { text } else { format!(" {short} {number} ") };
-    Some(Line::styled(text, screen.theme[role]))
+    let mut line = Line::styled(text, screen.theme[role]);
+    let room = usize::from(width).saturating_sub(line.width() + 2);
+    let gaps = GAPS.iter().find(|words| agreement.divergence.is_some() && words.width() + 3 <= room);
+    line.spans.extend(gaps.map(|words| Span::styled(format!("· {words} "), screen.theme[Role::TextDim])));
+    Some(line)
+}
+
+/// Why lanes that differ have gaps, the longest words first.
+const GAPS: [&str; 3] = ["gaps keep equal tokens side by side", "gaps keep equal tokens level", "gaps align equals"];
+
+/// The same alone.
+pub(super) fn gaps(screen: Screen, beside: Lane, width: u16) -> Option<Line<'static>> {
+    screen.turn()?.agreement_with(beside)?.divergence?;
+    let words = GAPS.iter().find(|words| words.width() + 4 <= width.into())?;
+    Some(Line::styled(format!(" {words} "), screen.theme[Role::TextDim]))
 }
 
 /// So many tokens.

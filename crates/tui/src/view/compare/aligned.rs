@@ -37,9 +37,11 @@ pub(in crate::view) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit
         let area = Rect { x, width: if is_last { area.right() - x } else { width + 2 }, ..area };
         let block = screen.panel(title(screen, *lane, area.width));
         let bottom = match lane {
-            Lane::Speculative => Some(transcript::legend(screen, area.width)),
+            Lane::Speculative => Some(transcript::legend_of_lanes(screen, area.width)),
             // the table above says it
-            _ if screen.app.place.page == Page::Compare && !screen.app.place.is_zoomed => None,
+            _ if screen.app.place.page == Page::Compare && !screen.app.place.is_zoomed => {
+                agreement::gaps(screen, *lane, area.width)
+            }
             _ => agreement::meter(screen, *lane, area.width),
         };
         let block = match bottom {
@@ -235,8 +237,10 @@ impl<'a> Sheet<'a> {
             }
         }
         if left > 0 {
-            let sign = if spans.is_empty() { fate::mark(Fate::Rejected) } else { "+" };
-            spans.push(Span::styled(format!("{sign}{left}"), theme[Role::TextDim]));
+            // a number before the mark is no token after it
+            let text =
+                if spans.is_empty() { format!("{left}{}", fate::mark(Fate::Rejected)) } else { format!("+{left}") };
+            spans.push(Span::styled(text, theme[Role::TextDim]));
         }
         Line::from(spans)
     }

@@ -12,10 +12,16 @@ pub(in crate::view) fn title(screen: Screen, lane: Lane, width: u16) -> Line<'st
         let speed = number(turn.tokens_per_second(lane), 1);
         let speedup = turn.speedup_over(screen.beside()).filter(|_| lane == Lane::Speculative);
         let ratio = speedup.map_or(String::new(), |speedup| format!("· {speedup} "));
+        let bare = speedup.map_or(String::new(), |speedup| format!("{speedup} "));
         let (short, long) = (format!("{speed} tok/s "), format!("{speed} tok/s · {} ", duration(turn.decode_us(lane))));
-        let used: usize = spans.iter().map(Span::width).sum::<usize>() + ratio.width() + 2;
-        let fits = used + long.width() <= width.into();
-        spans.push(Span::styled(if fits { long } else { short }, screen.theme[Role::TextStrong]));
+        let used = spans.iter().map(Span::width).sum::<usize>() + 2;
+        // a figure is whole or not there
+        let forms = [(long, ratio.clone()), (short.clone(), ratio), (String::new(), bare), (short, String::new())];
+        let fits = |(speed, ratio): &(String, String)| {
+            used + speed.width() + ratio.width() <= width.into() && speed.width() + ratio.width() > 0
+        };
+        let (speed, ratio) = forms.into_iter().find(fits).unwrap_or_default();
+        spans.push(Span::styled(speed, screen.theme[Role::TextStrong]));
         let role = speedup.map_or(Role::Good, |speedup| role_of(&speedup));
         spans.push(Span::styled(ratio, screen.theme[role]));
     }

@@ -21,6 +21,9 @@ const VALUE: usize = 10;
 /// Least and greatest width of a bar.
 const BAR: (usize, usize) = (16, 60);
 
+/// Width from which on it is said that the speedup is still being measured.
+const WITH_NOTE: u16 = 90;
+
 /// Least height with its frame, so that the panel does not grow with the first tokens.
 const LEAST: u16 = 7;
 
@@ -79,6 +82,15 @@ fn table(screen: Screen, turn: &Turn, width: u16) -> Vec<Line<'static>> {
     if let Some(race) = race {
         let ahead = wrapped(&ahead(&lanes, race), width, screen.theme[Role::Text]);
         lines.extend(ahead);
+    }
+    let runs_on = |lane: Lane| {
+        let answer = turn.answer(lane);
+        !answer.tokens.is_empty() && answer.finished.is_none()
+    };
+    let has_room = width >= WITH_NOTE;
+    if has_room && turn.answer(Lane::Speculative).finished.is_some() && runs_on(Lane::Plain) {
+        let text = "plain decoding runs on to its end here, which measures the speedup anew";
+        lines.extend(wrapped(text, width, screen.theme[Role::TextDim]));
     }
     for lane in &beside {
         lines.extend(agreement(screen, turn, (&lanes, *lane), width));

@@ -18,6 +18,7 @@ mod threads;
 mod training;
 mod wiring;
 
+use crate::view::bars::status;
 use crate::view::learn::hidden::is_open;
 use crate::view::prelude::*;
 use crate::view::rounds::loop_lines;
@@ -244,16 +245,19 @@ fn before_the_run(screen: Screen, area: Rect, frame: &mut Frame) {
 fn in_words(run: &Run) -> String {
     let raw = if run.raw { " as raw text" } else { "" };
     let temperature = if run.temperature > 0.0 { format!(", temperature {}", run.temperature) } else { String::new() };
-    let against = run.against.map_or(String::new(), |rule| format!(" against {rule}"));
     let k = run.against_k.map_or(run.k.to_string(), |other| format!("{} against {other}", run.k));
     let threads = match run.threads {
         0 => String::new(),
         1 => " First on all threads, then on one.".to_owned(),
         threads => format!(" First on all threads, then on {threads}."),
     };
+    let drafter = status::drafter_name(run.drafter);
+    let beside = match run.against {
+        Some(rule) => format!("A second run under {rule} races it, and plain decoding is timed beside both."),
+        None => "Plain decoding is timed beside it.".to_owned(),
+    };
     format!(
-        "“{}”{raw}: k = {k}, drafter {}, rule {}{temperature}{against}, {} tokens at most, raced against plain \
-         decoding.{threads}",
-        run.prompt, run.drafter, run.rule, run.tokens
+        "“{}”{raw}: k = {k}, drafter {drafter}, rule {}{temperature}, {} tokens at most. {beside}{threads}",
+        run.prompt, run.rule, run.tokens
     )
 }

@@ -196,8 +196,10 @@ fn marks() -> Vec<(String, String, Role)> {
         (Fate::NotReached, "not reached: after a rejected one, never judged"),
         (Fate::Pending, "drafted, not judged yet"),
         (Fate::Refused, "refused: the drafter preferred it, the grammar forbids it"),
-        (Fate::Committed(Provenance::Plain), "the first token, or one of a round without drafts (in tables)"),
-        (Fate::Committed(Provenance::Kept), "taken over by a branch (in tables)"),
+        (
+            Fate::Committed(Provenance::Plain),
+            "in tables: the first token, one of a round without drafts, or one that a branch took over",
+        ),
     ];
     let kept = fate::LEGEND.iter().filter(|(fate, _)| matches!(fate, Fate::Committed(_)));
     let named = kept.map(|(fate, [name, ..])| (*fate, *name));
@@ -206,6 +208,9 @@ fn marks() -> Vec<(String, String, Role)> {
     marks.push((fate::DEPARTED.to_owned(), format!("accepted, {}", fate::DEPARTED_NAME), Role::TokenDeparted));
     let [undraftable, _] = fate::UNDRAFTABLE_NAMES;
     marks.push((fate::UNDRAFTABLE.to_owned(), format!("the target's token, {undraftable}"), Role::TokenRecovered));
+    let end = "a control token, such as the one that ends an answer".to_owned();
+    marks.push((fate::END.to_owned(), end, Role::Text));
+    marks.push((fate::fallen(2, false), "two discarded drafts were here".to_owned(), Role::TokenRejected));
     let forced = "accepted and forced: the grammar allowed no other token".to_owned();
     marks.push((fate::FORCED.to_owned(), forced, Role::TokenForced));
     marks

@@ -1,6 +1,7 @@
 //! The list of actions: the typed text, and the matching actions with their keys.
 //!
-//! Invariant: the list is the closed list of actions; the chosen one is always in view.
+//! Invariant: the list is the closed list of actions; the chosen one is always in view, and all that there is to say of it
+//! stands below the list.
 
 use crate::input::line_input::LineInput;
 
@@ -10,13 +11,26 @@ use crate::view::screens;
 /// Width of the keys.
 const KEYS: usize = 12;
 
+/// Lines for what the chosen one does.
+const ABOUT: u16 = 2;
+
 /// Width of the names.
 const NAME: usize = 20;
 
 pub(in crate::view) fn render(screen: Screen, entry: &LineInput, area: Rect, frame: &mut Frame) {
     let area = screens::centre(area, area.width.min(90), area.height.saturating_sub(4).min(22));
-    let inner = screen.over(screen.panel(" Actions "), area, frame);
     let found = entry.actions();
+    let page: &[Action] = &[Action::PageUp, Action::PageDown];
+    let keys = screen.keys(Context::Entry, &[(CHOOSE, "choose"), (&[Action::Confirm], "does it"), (LEAVE, "closes")]);
+    let pages = screen.keys(Context::Global, &[(page, "more")]);
+    let at = format!(" {} of {} ", (entry.choice + 1).min(found.len()), found.len());
+    let panel = screen.panel(" Actions ").title_right(Line::styled(at, screen.dim_title()));
+    let panel = panel.bottom(Line::styled(format!(" {keys} · {pages} "), screen.theme[Role::TextDim]));
+    let inner = screen.over(panel, area, frame);
+    let about = found.get(entry.choice).map_or("", |action| action.describe());
+    let about = wrapped(about, inner.width.saturating_sub(2), screen.theme[Role::Text]);
+    let [inner, below] = Layout::vertical([Constraint::Min(2), Constraint::Length(ABOUT)]).areas(inner);
+    put(about, Rect { x: below.x + 2, width: below.width.saturating_sub(2), ..below }, frame);
     let mut lines = vec![Line::from(vec![
         Span::styled(":", screen.theme[Role::Key]),
         Span::styled(format!("{}▏", entry.text()), screen.theme[Role::TextStrong]),

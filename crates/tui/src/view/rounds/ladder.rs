@@ -10,13 +10,16 @@ use draftscope_session::round_at::{RoundAt, round_at, rounds};
 use crate::view::prelude::*;
 use crate::view::rounds::ladder_grid::{GAP, Grid, LABEL, MARK};
 use crate::view::rounds::ladder_row::{all, header, row};
+use crate::view::rounds::ladder_sums::Sums;
 use crate::view::speed::hero;
 
 pub(in crate::view) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     let found: Vec<RoundAt> = fitting(screen);
     let title = format!(" Rounds: {} of {} · {} ", found.len(), count(screen), screen.app.place.filter.name());
     let room = area.width.saturating_sub(title.width() as u16 + 3);
-    let panel = screen.panel(title).title_right(hero::in_title(screen, room));
+    let sums = Sums::of(screen, &found);
+    let figure = hero::above_list(screen, sums.stats.mean_tokens_per_round(), sums.has_others, room);
+    let panel = screen.panel(title).title_right(figure);
     let inner = framed(panel, area, frame);
     if inner.is_empty() {
         return;
@@ -31,7 +34,7 @@ pub(in crate::view) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit
         return;
     }
     let has_sums = inner.height >= 8;
-    let [head, body, sums] = Layout::vertical([
+    let [head, body, foot] = Layout::vertical([
         Constraint::Length(u16::from(inner.height >= 3)),
         Constraint::Min(1),
         Constraint::Length(u16::from(has_sums)),
@@ -56,7 +59,7 @@ pub(in crate::view) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit
         }
     }
     put(lines, body, frame);
-    put(vec![all(screen, &grid)], sums, frame);
+    put(vec![all(screen, &grid, &sums)], foot, frame);
 }
 
 /// A line of the ladder.

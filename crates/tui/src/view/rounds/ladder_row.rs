@@ -6,6 +6,7 @@ use draftscope_session::round_at::RoundAt;
 
 use crate::view::prelude::*;
 use crate::view::rounds::ladder_grid::{GAP, Grid, LABEL, MARK, NUMBER, took};
+use crate::view::rounds::ladder_sums::Sums;
 use crate::view::screen::marked;
 use crate::view::values::{draft_p, draft_sign, fate_of, next_fate, next_sign, number, short};
 
@@ -25,7 +26,8 @@ pub(in crate::view) fn header(screen: Screen, grid: &Grid) -> Line<'static> {
     let number = |name: &str| format!("{name:>NUMBER$}");
     let mut text = fit(if is_more_left { "    # ‹" } else { "    #" }, LABEL);
     for position in grid.range() {
-        text.push_str(&fit(&format!("  draft {}", position + 1), MARK + grid.word));
+        let name = if MARK + grid.word < 9 { " draft" } else { "  draft" };
+        text.push_str(&fit(&format!("{name} {}", position + 1), MARK + grid.word));
         text.push_str(&if grid.has_q { number("q") } else { String::new() });
         text.push_str(&fit(&number("p"), NUMBER + GAP));
     }
@@ -198,11 +200,10 @@ fn times(screen: Screen, grid: &Grid, round: &Round) -> Vec<Span<'static>> {
     spans
 }
 
-/// The sums of the turn on show, and what the colours of the times are.
-pub(in crate::view) fn all(screen: Screen, grid: &Grid) -> Line<'static> {
-    let Some(turn) = screen.turn() else { return Line::default() };
-    let (stats, dim) = (turn.answer(Lane::Speculative).stats(), screen.theme[Role::TextDim]);
-    let mut spans = vec![Span::styled(fit("  all", LABEL), dim)];
+/// The sums of the rounds in the list, and what the colours of the times are.
+pub(in crate::view) fn all(screen: Screen, grid: &Grid, sums: &Sums) -> Line<'static> {
+    let (stats, dim) = (&sums.stats, screen.theme[Role::TextDim]);
+    let mut spans = vec![Span::styled(fit(sums.name, LABEL), dim)];
     let counts: Vec<_> = stats.accepted_per_pos().iter().zip(stats.offered_per_pos()).collect();
     let accepted = undecorated(screen.theme[Role::TokenAccepted]);
     for position in grid.range() {

@@ -91,7 +91,7 @@ fn row(screen: Screen, round: Option<&Round>, (index, line): (usize, &CodeLine),
     let [file, name] = line.source;
     let source = format!("{} · {name}", file.rsplit_once("src/").map_or(file, |(_, file)| file));
     let source = if width >= WITH_SOURCE { source } else { String::new() };
-    let room = rest.saturating_sub(source.width() + 1);
+    let room = rest.saturating_sub(source.width() + usize::from(!source.is_empty()));
     Line::from(vec![
         Span::styled(code, screen.theme[role]),
         Span::raw(" "),
@@ -130,9 +130,9 @@ fn accepts(_: Screen, round: &Round) -> String {
         return String::new();
     }
     match round.judged_by() {
-        VerifyRule::Exact => "exact: is it the pick?".to_owned(),
+        VerifyRule::Exact => "the target's own pick?".to_owned(),
         VerifyRule::Rejection => "rejection: u < p ÷ q?".to_owned(),
-        VerifyRule::Block => "block: the longest beginning that passes".to_owned(),
+        VerifyRule::Block => "block: the longest run".to_owned(),
         rule => format!("{rule}: {}", rule.label()),
     }
 }
@@ -142,8 +142,7 @@ fn kept(_: Screen, round: &Round) -> String {
         return String::new();
     }
     let rejected = (0..round.drafts.len()).find(|index| round.outcome(*index) == Some(Outcome::Rejected));
-    let end =
-        rejected.map_or(String::new(), |index| format!("; {} rejected", text::quoted(&round.drafts[index].token)));
+    let end = rejected.map_or(String::new(), |index| format!("; ✗ {}", text::quoted(&round.drafts[index].token)));
     format!("{} of {}{end}", round.accepted(), round.drafts.len())
 }
 

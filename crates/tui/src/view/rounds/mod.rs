@@ -4,6 +4,7 @@ pub(super) mod grammar;
 pub(super) mod ladder;
 pub(super) mod ladder_grid;
 pub(super) mod ladder_row;
+mod ladder_sums;
 pub(super) mod lattice;
 pub(super) mod loop_lines;
 pub(super) mod presenter;

@@ -77,7 +77,7 @@ fn in_lesson(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap
         };
         let heights = [Constraint::Length(1), Constraint::Length(boxes::height(lines)), Constraint::Min(0)];
         let [head, drawing, said] = Layout::vertical(heights).areas(area);
-        frame.render_widget(title(screen, round), head);
+        frame.render_widget(title(screen, round, head.width), head);
         boxes::render(screen, round, lines, drawing, (frame, hit_map));
         let story = wrapped(&story(screen, round), said.width.saturating_sub(2), screen.theme[Role::TextStrong]);
         put(story, inset(said), frame);
@@ -108,7 +108,7 @@ fn slide(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
         Constraint::Min(0),
     ])
     .areas(area);
-    let head_lines = vec![title(screen, round), answer(screen, round, head.width)];
+    let head_lines = vec![title(screen, round, head.width), answer(screen, round, head.width)];
     put(head_lines, head, frame);
     boxes::render(screen, round, lines, drawing, (frame, hit_map));
     put(story, inset(said), frame);
@@ -126,8 +126,8 @@ fn inset(area: Rect) -> Rect {
     Rect { x: area.x + 1, width: area.width.saturating_sub(1), ..area }
 }
 
-fn title(screen: Screen, round: &Round) -> Line<'static> {
-    round::title(screen, round).style(screen.theme[Role::PanelTitle])
+fn title(screen: Screen, round: &Round, width: u16) -> Line<'static> {
+    round::title(screen, round, width).style(screen.theme[Role::PanelTitle])
 }
 
 /// The end of the answer before the round, and what the round added to it.

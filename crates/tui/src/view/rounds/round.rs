@@ -4,6 +4,7 @@
 //! below explains one column, the selected one or the deciding one (the rejection, else the bonus).
 
 use crate::app::place::marks::mark_text;
+use crate::app::place::page::Pane;
 use draftscope_protocol::{NextKind, Outcome, Piece};
 use draftscope_session::{PassId, explain};
 
@@ -22,8 +23,18 @@ const LEAST: usize = 12;
 
 pub(in crate::view) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     let round = screen.app.round(screen.session);
-    let title = round.map_or_else(|| Line::from(" Round "), |round| title(screen, round));
-    let inner = framed(screen.panel(title), area, frame);
+    let room = area.width.saturating_sub(2);
+    let hidden = round.map_or(0, |round| Columns::of(screen, round, room).hidden_after());
+    let panel = match round {
+        Some(round) if hidden > 0 => {
+            let more = more_columns(screen, hidden);
+            let title = title(screen, round, room.saturating_sub(more.width() as u16 + 1));
+            screen.panel(title).title_right(more)
+        }
+        Some(round) => screen.panel(title(screen, round, room)),
+        None => screen.panel(" Round "),
+    };
+    let inner = framed(panel, area, frame);
     if inner.is_empty() {
         return;
     }
@@ -70,8 +81,20 @@ fn empty(screen: Screen, width: u16) -> Vec<Line<'static>> {
     wrapped(text, width, screen.theme[Role::TextDim])
 }
 
-/// Which round it is, and its outcome.
-pub(in crate::view) fn title(screen: Screen, round: &Round) -> Line<'static> {
+/// How many columns stand to the right of those in view, and the keys that lead there.
+fn more_columns(screen: Screen, count: usize) -> Line<'static> {
+    let is_beside = screen.app.place.page == Page::Learn && screen.app.place.pane == Pane::Lesson;
+    let pane = if is_beside { format!("{} ", screen.app.key(Action::FocusNext)) } else { String::new() };
+    let key = screen.app.keymap.binding(Context::Browse, Action::Right);
+    let key = key.map_or(String::new(), |binding| screen.app.keymap.first_key(binding));
+    Line::from(vec![
+        Span::styled(format!(" {pane}{key} "), screen.theme[Role::Key]),
+        Span::styled(format!("{count} more "), screen.dim_title()),
+    ])
+}
+
+/// Which round it is, and its outcome: as many words as fit.
+pub(in crate::view) fn title(screen: Screen, round: &Round, width: u16) -> Line<'static> {
     let place = match screen.app.place.selected {
         Some(_) => "selected",
         None if screen.session.turn().is_some_and(|turn| turn.number != round.turn) => "before",
@@ -91,17 +114,23 @@ pub(in crate::view) fn title(screen: Screen, round: &Round) -> Line<'static> {
     } else if round.verdict.is_some() && !round.drafts.is_empty() {
         text.push_str(&format!(" · {} of {} accepted", round.accepted(), round.drafts.len()));
     }
-    match round.committed().len() {
-        0 => {}
-        1 => text.push_str(" · 1 token committed"),
-        count => text.push_str(&format!(" · {count} tokens committed")),
-    }
+    let outcome = text.clone();
+    let committed = match round.committed().len() {
+        0 => String::new(),
+        1 => " · 1 token".to_owned(),
+        count => format!(" · {count} tokens"),
+    };
+    text.push_str(&committed);
+    text.push_str(if committed.is_empty() { "" } else { " committed" });
+    let plain = text.clone();
     if !marked(screen, round).is_empty() {
         let words = mark_text(screen.time.live().marks(), PassId::of(round));
         text.push_str(&format!(" · {}", cut(words.split_once(": ").map_or("", |said| said.1), 60)));
     }
-    text.push(' ');
-    Line::from(text)
+    let forms = [text, plain, format!("{outcome}{committed}"), outcome];
+    let last = forms.last().cloned().unwrap_or_default();
+    let found = forms.into_iter().find(|form| form.width() < width.into()).unwrap_or(last);
+    Line::from(format!("{found} "))
 }
 
 /// The columns that fit, and how wide each is.
@@ -126,7 +155,9 @@ impl Columns {
         (label, (least, greatest)): (usize, (usize, usize)),
     ) -> Self {
         let all = round.columns().max(1);
-        let room = usize::from(width).saturating_sub(label + 1).max(1);
+        let whole = usize::from(width).saturating_sub(label).max(1);
+        // a sign after the last column needs a place where there are more
+        let room = if whole / all >= least && (whole - 1) / all < least { whole } else { (whole - 1).max(1) };
         let width = (room / all).clamp(least, greatest);
         let count = (room / width).clamp(1, all);
         let focus = screen.app.place.cell.unwrap_or_else(|| round.deciding_column()).min(all - 1);
@@ -136,6 +167,11 @@ impl Columns {
 
     pub(in crate::view) fn range(&self) -> std::ops::Range<usize> {
         self.first..self.first + self.count
+    }
+
+    /// How many there are after those in view.
+    fn hidden_after(&self) -> usize {
+        self.all - self.range().end
     }
 }
 
@@ -248,8 +284,8 @@ fn header(screen: Screen, round: &Round, index: usize, width: usize) -> TokenCel
     } else {
         text
     };
-    let forms = [format!("{text} · after {at} tokens"), format!("{text} · after {at}")];
-    let text = forms.into_iter().find(|form| form.width() < width).unwrap_or(text);
+    let long = format!("{text} · after {at} tokens");
+    let text = if long.width() < width { long } else { text };
     TokenCell::word(text, screen.theme[Role::TextDim])
 }
 
@@ -310,7 +346,6 @@ pub(in crate::view) fn verdict(screen: Screen, round: &Round, index: usize, widt
     let (fate, word) = match round.outcome(index) {
         Some(Outcome::Accepted) => (fate_of(round, index), "accepted"),
         Some(Outcome::Rejected) => (fate_of(round, index), "rejected"),
-        Some(Outcome::NotReached) if width < 14 => (fate_of(round, index), "unreached"),
         Some(Outcome::NotReached) => (fate_of(round, index), "not reached"),
         None if next && round.number() == 0 => (next_fate(round), "first"),
         None if next && round.drafts_unknown => (next_fate(round), "target's"),
@@ -330,6 +365,8 @@ pub(in crate::view) fn verdict(screen: Screen, round: &Round, index: usize, widt
     let text = match round.is_cut(index) {
         true if width < 20 => format!("{sign} unused"),
         true => format!("{sign} {word}, unused"),
+        // where it makes the word whole, the sign goes
+        false if (word.width()..word.width() + 2).contains(&width.saturating_sub(1)) => word.to_owned(),
         false => format!("{sign} {word}"),
     };
     TokenCell::word(text, undecorated(screen.theme[role]))

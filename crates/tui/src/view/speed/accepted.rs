@@ -4,7 +4,7 @@ use crate::widgets::area_plot::AreaPlot;
 use draftscope_session::ACCEPTED_WINDOW;
 
 use crate::view::prelude::*;
-use crate::view::speed::speedup::look;
+use crate::view::speed::speedup::{end, look};
 
 /// Height of the panel.
 pub(in crate::view) const HEIGHT: u16 = 4 + FRAME;
@@ -24,7 +24,8 @@ pub(in crate::view) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let points: Vec<_> = series.iter().map(|(clock_us, share)| (*clock_us as f64 / 1e6, share * 100.0)).collect();
     let plot = AreaPlot {
         points: &points,
-        end: points.last().map_or(0.0, |last| last.0),
+        end: screen.turn().map_or(0.0, end),
+        before: &[],
         base: 0.0,
         name: "",
         label: |percent| format!("{percent:.0}%"),

@@ -5,6 +5,7 @@
 use draftscope_session::{ContextSlice, by_context};
 
 use crate::view::prelude::*;
+use crate::view::screen::listed;
 use crate::view::values::number;
 
 /// Height of the panel, and the least: the last rows are left out where there is no room.
@@ -48,7 +49,7 @@ pub(in crate::view) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         row("tok/round", column(&|slice| (number(slice.tokens_per_round, 2), None))),
         row("speedup", column(&|slice| (of_speedup(slice.speedup), slice.speedup.map(|speedup| speedup / best)))),
     ];
-    put(lines, inner, frame);
+    put(listed(screen, lines, inner), inner, frame);
 }
 
 /// Whether there is more than one range to compare.

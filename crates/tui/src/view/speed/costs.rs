@@ -53,7 +53,7 @@ fn table(screen: Screen, turn: &Turn, costs: &PassCosts, area: Rect) -> Vec<Line
     };
     if us > 0.0 {
         let share = costs.widths.first().map_or(0.0, |one| us / one.us);
-        lines.push(Line::styled(format!("{what}, this turn: {share:.2} of T(1)"), screen.theme[Role::Text]));
+        lines.push(Line::styled(format!("{what} (median): {share:.2} of T(1)"), screen.theme[Role::Text]));
     }
     lines.truncate(room); // a row that ends in dots would look like a number that is cut
     lines

@@ -16,10 +16,9 @@ type Part = (String, Role);
 
 /// The figure and its words, in the order of preference.
 struct Hero {
-    digits: String,
     role: Role,
-    /// Three lines beside the digits.
-    beside: Vec<[Vec<Part>; digits::ROWS]>,
+    /// The digits, and three lines beside them; a narrower number comes before fewer words.
+    beside: Vec<(String, [Vec<Part>; digits::ROWS])>,
     /// What stands below them, in the forms that go with those beside.
     below: Vec<Vec<Part>>,
     /// Why there is no speedup.
@@ -57,9 +56,9 @@ pub(in crate::view) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let taken = (digits::ROWS + below.len()) as u16;
     // where there is room, the figure has some around it
     let gap = u16::from(inner.height >= taken + 3);
-    let rows = digits::rows(&hero.digits, is_ascii);
-    let width = digits::width(&hero.digits, is_ascii) as u16;
-    let beside = beside(&hero, inner.width);
+    let (figure, beside) = beside(&hero, inner.width);
+    let rows = digits::rows(&figure, is_ascii);
+    let width = digits::width(&figure, is_ascii) as u16;
     let style = screen.theme[hero.role].patch(screen.theme[Role::Hero]);
     let lines = rows.into_iter().zip(beside).map(|(row, parts)| {
         let mut spans = vec![Span::styled(row, style), Span::raw("  ")];
@@ -85,20 +84,49 @@ pub(in crate::view) fn in_title(screen: Screen, room: u16) -> Line<'static> {
     if all.width() <= room.into() { all } else { title(screen, false) }
 }
 
+/// The same above a list of rounds: the tokens per round of those listed, and the speedup of the turn on show, which is
+/// named where the list has other rounds; without the speedup where there is no room for it.
+pub(super) fn above_list(screen: Screen, listed: Option<f64>, has_others: bool, room: u16) -> Line<'static> {
+    let Some(turn) = screen.turn().filter(|_| has_others) else { return in_title(screen, room) };
+    let tokens = listed.map_or_else(Vec::new, |mean| tokens_per_round(screen, mean));
+    let mut all = tokens.clone();
+    if let Some(speedup) = turn.speedup() {
+        all.push(Span::styled(format!("  turn {}:", turn.number), screen.dim_title()));
+        all.extend(in_words(screen, &speedup));
+    }
+    let all = Line::from(all);
+    if all.width() <= room.into() { all } else { Line::from(tokens) }
+}
+
 fn title(screen: Screen, has_tokens: bool) -> Line<'static> {
     let Some(turn) = screen.turn() else { return Line::default() };
     let mut spans = Vec::new();
     let mean = mean(turn);
     if let Some(mean) = mean.filter(|_| has_tokens || turn.speedup().is_none()) {
-        spans.push(Span::styled(format!(" {mean:.2}"), screen.theme[Role::TextStrong]));
-        spans.push(Span::styled(" tokens per round ", screen.dim_title()));
+        spans.extend(tokens_per_round(screen, mean));
     }
     if let Some(speedup) = turn.speedup() {
-        let style = screen.theme[role_of(&speedup)].patch(screen.theme[Role::Hero]);
-        spans.push(Span::styled(format!("  {} ±{:.2} ", figure(&speedup), speedup.margin()), style));
-        spans.extend(badge(screen).spans);
+        spans.extend(in_words(screen, &speedup));
     }
     Line::from(spans)
+}
+
+fn tokens_per_round(screen: Screen, mean: f64) -> Vec<Span<'static>> {
+    vec![
+        Span::styled(format!(" {mean:.2}"), screen.theme[Role::TextStrong]),
+        Span::styled(" tokens per round ", screen.dim_title()),
+    ]
+}
+
+/// A speedup in a title; beside a rival it says that it is the one over plain decoding.
+fn in_words(screen: Screen, speedup: &Speedup) -> Vec<Span<'static>> {
+    let style = screen.theme[role_of(speedup)].patch(screen.theme[Role::Hero]);
+    let mut spans = vec![Span::styled(format!("  {} ±{:.2} ", figure(speedup), speedup.margin()), style)];
+    if screen.beside() == Lane::Rival {
+        spans.push(Span::styled("over plain ", screen.dim_title()));
+    }
+    spans.extend(badge(screen).spans);
+    spans
 }
 
 /// A word for a figure that cannot be true, and the key that says why.
@@ -186,26 +214,36 @@ fn measured(screen: Screen, turn: &Turn, speedup: &Speedup, mean: f64) -> Hero {
     let (own, plain) = (speed(Lane::Speculative, 100.0), speed(Lane::Plain, 100.0));
     let margin = || strong(format!("±{:.2}", speedup.margin()));
     let cost = mean / speedup.value;
-    let is_typed = screen.session.settings().drafter == DrafterKind::Human;
+    let is_typed = screen.settings().drafter == DrafterKind::Human;
     let of = if is_typed { " without your time" } else { " the plain speed" };
     let wide = [
         vec![margin(), dim(of)],
         vec![dim("= "), strong(format!("{mean:.2} tokens per round"))],
-        vec![dim("÷ time of "), strong(format!("{cost:.2}")), dim(" plain ones")],
+        vec![dim("÷ time of "), strong(format!("{cost:.2}")), dim(" plain tokens")],
     ];
     let short = [
         vec![margin()],
         vec![strong(speed(Lane::Speculative, 10.0)), dim(" tok/s")],
         vec![strong(speed(Lane::Plain, 10.0)), dim(" plain")],
     ];
+    // without its sign as a large one, a figure is three columns narrower
+    let bare = vec![strong("× ".to_owned()), margin()];
+    let [_, own_speed, plain_speed] = short.clone();
+    let narrow = [bare.clone(), own_speed, plain_speed];
+    let least = [
+        bare,
+        vec![strong(speed(Lane::Speculative, 10.0)), dim(" t/s")],
+        vec![strong(speed(Lane::Plain, 10.0)), dim(" plain")],
+    ];
+    let digits = figure(speedup);
+    let without_sign = digits.trim_end_matches('×').to_owned();
     let (saved, needed) = (stats.committed().saturating_sub(stats.rounds()), stats.committed());
     let speeds = vec![strong(own), dim(" tokens/s, plain "), strong(plain)];
     let passes = vec![dim("   "), strong(saved.to_string()), dim(format!(" of {needed} passes saved"))];
     let tokens = |rest: String| vec![strong(format!("{mean:.2} tokens per round")), dim(rest)];
     Hero {
-        digits: figure(speedup),
         role: role_of(speedup),
-        beside: vec![wide, short],
+        beside: vec![(digits.clone(), wide), (digits, short), (without_sign.clone(), narrow), (without_sign, least)],
         below: vec![
             speeds.iter().cloned().chain(passes).collect(),
             speeds,
@@ -224,7 +262,7 @@ fn unmeasured(screen: Screen, turn: &Turn, mean: f64) -> Hero {
     let wide = [vec![strong("tokens per round".to_owned())], vec![dim(plain)], vec![dim(most)]];
     let narrow = [vec![strong("tokens".to_owned())], vec![strong("per round".to_owned())], vec![dim("plain: 1")]];
     let key = screen.app.key(Action::ViewCompare);
-    let why = match screen.session.settings().baseline {
+    let why = match screen.settings().baseline {
         Baseline::Off => "speedup: plain decoding is not measured".to_owned(),
         _ if is_over && turn.settings_spans().len() > 1 => {
             "speedup: too few measurements since the settings changed".to_owned()
@@ -235,18 +273,23 @@ fn unmeasured(screen: Screen, turn: &Turn, mean: f64) -> Hero {
         _ if screen.app.is_paced(screen.time.live()) => "speedup: once it runs at full speed".to_owned(),
         _ => "speedup: measuring plain decoding".to_owned(),
     };
-    Hero { digits: format!("{mean:.2}"), role: Role::TextStrong, beside: vec![wide, narrow], below: Vec::new(), why }
+    let digits = format!("{mean:.2}");
+    let beside = vec![(digits.clone(), wide), (digits, narrow)];
+    Hero { role: Role::TextStrong, beside, below: Vec::new(), why }
 }
 
 fn wide(parts: &[Part]) -> usize {
     parts.iter().map(|(text, _)| text.width()).sum()
 }
 
-/// The longest words that fit beside the digits.
-fn beside(hero: &Hero, width: u16) -> [Vec<Part>; digits::ROWS] {
-    let room = usize::from(width).saturating_sub(digits::width(&hero.digits, false).max(12) + 3);
-    let fits = |lines: &&[Vec<Part>; digits::ROWS]| lines.iter().all(|parts| wide(parts) <= room);
-    hero.beside.iter().find(fits).cloned().unwrap_or_default()
+/// The digits and the longest words that fit beside them.
+fn beside(hero: &Hero, width: u16) -> (String, [Vec<Part>; digits::ROWS]) {
+    let fits = |(digits, lines): &&(String, [Vec<Part>; digits::ROWS])| {
+        let room = usize::from(width).saturating_sub(digits::width(digits, false).max(12) + 3);
+        lines.iter().all(|parts| wide(parts) <= room)
+    };
+    let first = || hero.beside.first().map(|(digits, _)| (digits.clone(), Default::default()));
+    hero.beside.iter().find(fits).cloned().or_else(first).unwrap_or_default()
 }
 
 /// What stands below the digits: what is not beside them already, or why there is no speedup.
@@ -260,7 +303,7 @@ fn below(screen: Screen, hero: &Hero, width: u16) -> Vec<Line<'static>> {
         let why = wrapped(&hero.why, width.saturating_sub(1), screen.theme[Role::TextDim]);
         return why.into_iter().chain(since).collect();
     }
-    let has_tokens = wide(&beside(hero, width)[1]) > 15;
+    let has_tokens = wide(&beside(hero, width).1[1]) > 15;
     let forms = if has_tokens { &hero.below[..2] } else { &hero.below[2..] };
     let fits = |parts: &&Vec<Part>| wide(parts) < usize::from(width);
     let parts = forms.iter().find(fits).or(forms.last()).cloned().unwrap_or_default();

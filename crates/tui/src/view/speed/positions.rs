@@ -14,7 +14,7 @@ use crate::view::values::number;
 /// Height that shows every position, with its frame.
 pub(in crate::view) fn height(screen: Screen) -> u16 {
     let seen = stats(screen).map_or(0, |stats| stats.offered_per_pos().len());
-    let settings = screen.session.settings();
+    let settings = screen.settings();
     // the engine's k is the most that a round may draft, and most rounds draft less
     let meant = if settings.draft_len_mode == DraftLenMode::Fixed { settings.draft_len.into() } else { 1 };
     let k = seen.max(meant);

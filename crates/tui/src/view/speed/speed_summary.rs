@@ -14,8 +14,8 @@ pub(in crate::view) const HEIGHT: u16 = 6;
 
 pub(in crate::view) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let inner = framed(screen.panel(" What limits it "), area, frame);
-    let settings = screen.session.settings();
-    let text = screen.turn().and_then(|turn| words(turn, settings));
+    let settings = screen.settings();
+    let text = screen.turn().and_then(|turn| words(turn, &settings));
     let fits = |text: &str| wrapped(text, inner.width, screen.theme[Role::Text]).len() <= inner.height.into();
     let (mut text, role) = match text {
         Some((text, even)) => {
@@ -76,7 +76,7 @@ fn whole_session(screen: Screen) -> Option<String> {
 
 /// The cost of measuring plain decoding within the turn.
 fn sampled(screen: Screen, turn: &Turn) -> Option<String> {
-    let is_sampled = matches!(screen.session.settings().baseline, Baseline::Probe(_)) && !turn.is_whole(Lane::Plain);
+    let is_sampled = matches!(screen.settings().baseline, Baseline::Probe(_)) && !turn.is_whole(Lane::Plain);
     let share = turn.plain_share().filter(|_| is_sampled)?;
     Some(format!("measuring plain decoding took {:.0} % of the time", share * 100.0))
 }

@@ -1,7 +1,8 @@
 //! Speedup over the answer: gain above the line of plain decoding, loss below it.
 //!
 //! Invariant: rounds are compared with plain passes that ran next to them. Without any there is no axis and no line:
-//! until the speed is known, what came of each round stands in its place.
+//! until the speed is known, what came of each round stands in its place. The axis is the clock of the answer, so it ends
+//! where that ends; where it has no curve yet, it says why.
 
 use crate::widgets::area_plot::{AreaPlot, Look};
 use draftscope_session::WINDOW;
@@ -23,10 +24,10 @@ pub(in crate::view) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     }
     let name = Line::styled(format!(" mean of {WINDOW} tokens "), screen.dim_title());
     let inner = framed(screen.panel(" Speedup over the answer ").title_right(name), area, frame);
-    let end = points.last().map_or(0.0, |last| last.0);
     let plot = AreaPlot {
         points: &points,
-        end,
+        end: screen.turn().map_or(0.0, end),
+        before: screen.turn().map_or(&[], before),
         base: 1.0,
         name: "plain decoding",
         label,
@@ -47,14 +48,24 @@ fn points(turn: &Turn) -> Vec<(f64, f64)> {
     settled.iter().map(|(clock_us, speedup)| (*clock_us as f64 / 1e6, *speedup)).collect()
 }
 
-/// When other settings came into force, in the time of the rounds.
+/// Where the clock of the answer stands, in seconds.
+pub(super) fn end(turn: &Turn) -> f64 {
+    turn.round_clock().last().map_or(0.0, |us| *us as f64 / 1e6)
+}
+
+/// Why the curve does not begin with the answer, the longest words first.
+fn before(turn: &Turn) -> &'static [&'static str] {
+    match turn.answer(Lane::Speculative).rounds.first().is_some_and(|round| !round.is_timed()) {
+        true => &["slow rounds are not timed", "slow: not timed", "not timed", "slow"],
+        false => &["first measurements", "measuring", "start"],
+    }
+}
+
+/// When other settings came into force, on the clock of the answer.
 fn changes(turn: &Turn) -> Vec<f64> {
-    let spans = turn.settings_spans();
-    let before = spans.iter().scan(0, |us, span| {
-        *us += span.decode_us;
-        Some(*us as f64 / 1e6)
-    });
-    before.take(spans.len().saturating_sub(1)).collect()
+    let clock = turn.round_clock();
+    let starts = turn.settings_spans().iter().filter_map(|span| span.rounds.start.checked_sub(1));
+    starts.filter_map(|before| Some(*clock.get(before)? as f64 / 1e6)).collect()
 }
 
 /// A multiple as ticks name it.

@@ -51,14 +51,22 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         }
     }
     lines.push(row("", vec![("↓".to_owned(), Role::TextDim); columns.len()]));
+    // a number that would cut its word has a row of its own
+    let is_tight =
+        columns.iter().filter_map(|column| column.predicts.as_ref()).any(|(name, _)| name.width() + 6 > width);
     let predicted = |column: &Column| match &column.predicts {
+        Some((name, _)) if is_tight => (name.clone(), Role::Text),
         Some((name, p)) => {
-            let cell = TokenCell::token(name.clone(), Some(*p), Style::new()).spans(width, Style::new());
+            let cell = TokenCell::token(name.clone(), Some(*p), Style::new()).spans(width - 1, Style::new());
             (cell.iter().map(|span| span.content.as_ref()).collect(), Role::Text)
         }
         None => ("?".to_owned(), Role::TextDim),
     };
     lines.push(row("predicts", columns.iter().map(predicted).collect()));
+    if is_tight {
+        let number = |column: &Column| column.predicts.as_ref().map_or(String::new(), |(_, p)| format!("{p:.2}"));
+        lines.push(row("with p", columns.iter().map(|column| (number(column), Role::Text)).collect()));
+    }
     let note = if is_scored {
         "Each row predicts the token after its own; it sees nothing to its right."
     } else {

@@ -1,5 +1,6 @@
 //! The words of a step: what it says or asks, the choices, what was wrong with those taken, the hints and the notes.
 
+use crate::app::place::page::Pane;
 use crate::view::prelude::*;
 use draftscope_learn::lesson::{Lesson, Step, UNKNOWN, filled};
 
@@ -170,13 +171,23 @@ fn line(screen: Screen, index: usize, choice: &str, right: Option<usize>, width:
 fn keys(screen: Screen, lesson: &Lesson, step: &Step, asks: bool) -> String {
     let study = &screen.app.learning.study;
     let opens = match () {
-        () if step.run.is_some() && !study.is_revealed => "runs it",
+        () if step.run.is_some() && !study.is_revealed => {
+            "runs it with the lesson's settings (yours return when you leave)"
+        }
         () if asks && !study.is_revealed => "answers",
         () if step.goal.is_some() || step.task.is_some() => "checks it",
         () if study.step + 1 == lesson.step.len() => "ends the lesson",
         () => "goes on",
     };
     let mut hints: Vec<(&[Action], &str)> = Vec::new();
+    if screen.app.place.pane != Pane::Lesson {
+        match asks && !study.is_revealed {
+            true => hints.extend([(CHOOSE, "choose"), (&[Action::Open][..], "answers"), (CHANGE, "a token")]),
+            false => hints.extend([(CHANGE, "a token"), (&[Action::Open][..], "inspects it")]),
+        }
+        hints.push((LEAVE, "back to these words"));
+        return screen.keys(Context::Browse, &hints);
+    }
     if step.task.is_some() || step.sets_map() {
         hints.push((CHOOSE, "choose"));
         hints.push((&[Action::DraftLenDown, Action::DraftLenUp], "set"));
