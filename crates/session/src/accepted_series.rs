@@ -13,7 +13,7 @@ impl Turn {
     pub fn accepted_series(&self) -> Vec<(u64, f64)> {
         let rounds = self.answer(Lane::Speculative).rounds.iter().zip(self.round_clock());
         let (counts, clocks): (Vec<_>, Vec<_>) = rounds
-            .filter(|(round, _)| round.is_complete)
+            .filter(|(round, _)| round.is_complete())
             .map(|(round, clock)| ((round.drafts.len(), round.accepted()), *clock))
             .unzip();
         let mean = |window: &[(usize, usize)]| {

@@ -23,10 +23,10 @@ impl Turn {
         let (mut lane_us, mut clock) = (0, 0.0);
         let rounds = self.answer(Lane::Speculative).rounds.iter().enumerate();
         let after = rounds.map(|(index, round)| {
-            if round.is_complete {
-                let took = round.clock_us.saturating_sub(lane_us) as f64;
-                lane_us = lane_us.max(round.clock_us);
-                let expected = || speed(index).map_or(0.0, |speed| round.committed.len() as f64 * 1e6 / speed);
+            if round.is_complete() {
+                let took = round.clock_us().saturating_sub(lane_us) as f64;
+                lane_us = lane_us.max(round.clock_us());
+                let expected = || speed(index).map_or(0.0, |speed| round.committed().len() as f64 * 1e6 / speed);
                 clock += if round.is_timed() { took } else { expected() };
             }
             clock as u64

@@ -30,7 +30,7 @@ impl LaneStats {
     #[must_use]
     pub fn of_rounds<'a>(rounds: impl IntoIterator<Item = &'a Round>) -> Self {
         let mut sum = Self::default();
-        rounds.into_iter().filter(|round| round.is_complete).for_each(|round| sum.add_counts(round, false));
+        rounds.into_iter().filter(|round| round.is_complete()).for_each(|round| sum.add_counts(round, false));
         sum
     }
 

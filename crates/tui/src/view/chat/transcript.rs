@@ -68,8 +68,8 @@ fn hides_discarded(screen: Screen, view: &InView, height: usize) -> bool {
     let Some(turn) = screen.turn().filter(|_| screen.display() != DisplayMode::Text) else { return false };
     let answer = turn.answer(Lane::Speculative);
     let has_discarded = |number: u32| {
-        let at = answer.rounds.partition_point(|round| round.round < number);
-        let round = answer.rounds.get(at).filter(|round| round.round == number);
+        let at = answer.rounds.partition_point(|round| round.number() < number);
+        let round = answer.rounds.get(at).filter(|round| round.number() == number);
         round.is_some_and(|round| round.drafts.len() > round.accepted())
     };
     let lines = view.parts.iter().flat_map(|part| part.tags.iter()).skip(view.skip).take(height);
