@@ -325,7 +325,7 @@ pub(super) fn return_branch(app: &mut App, time: &Timeline) -> Vec<Command> {
 fn show_turn(app: &mut App, live: &Session, number: u32) {
     let Some(turn) = live.turns().iter().position(|turn| turn.number == number) else { return };
     let round = live.turns()[turn].answer(Lane::Speculative).rounds.len().checked_sub(1);
-    navigation::choose(app, RoundAt { turn, round }, None);
+    app.place.select(RoundAt { turn, round }, None);
 }
 
 /// Lets the answer continue that the branch at this index ended; `stops` says that the branch ends only now.

@@ -86,7 +86,7 @@ pub(in crate::view) fn in_title(screen: Screen, room: u16) -> Line<'static> {
 
 /// The same above a list of rounds: the tokens per round of those listed, and the speedup of the turn on show, which is
 /// named where the list has other rounds; without the speedup where there is no room for it.
-pub(super) fn above_list(screen: Screen, listed: Option<f64>, has_others: bool, room: u16) -> Line<'static> {
+pub(in crate::view) fn above_list(screen: Screen, listed: Option<f64>, has_others: bool, room: u16) -> Line<'static> {
     let Some(turn) = screen.turn().filter(|_| has_others) else { return in_title(screen, room) };
     let tokens = listed.map_or_else(Vec::new, |mean| tokens_per_round(screen, mean));
     let mut all = tokens.clone();
