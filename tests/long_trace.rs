@@ -93,7 +93,7 @@ fn memory_grows_by_less_than_a_kilobyte_an_event() {
 fn with_one_candidate(mut event: Event) -> Event {
     match &mut event.kind {
         EventKind::Drafted(Drafted { top, .. }) | EventKind::Prefilled(Prefilled { row: top, .. }) => {
-            top.top.truncate(1)
+            top.top.truncate(1);
         }
         EventKind::Scored(Scored { rows, .. }) => rows.iter_mut().for_each(|row| row.top.truncate(1)),
         _ => {}

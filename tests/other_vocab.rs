@@ -319,7 +319,7 @@ fn the_method_follows_from_what_both_vocabularies_have_or_from_the_user() {
     }
     let mut recipe = Tiny::new(2).recipe();
     let files = Tiny::new(2);
-    (recipe.target, recipe.draft_model) = (files.target.clone(), Some(files.target.clone()));
+    (recipe.target, recipe.draft_model) = (files.target.clone(), Some(files.target));
     recipe.vocab_method = Some(VocabMethod::Strings);
     let same = load(&recipe, &mut |_, _, _| {}).unwrap();
     assert!(
@@ -349,7 +349,7 @@ fn a_vocabulary_that_can_write_hardly_anything_is_refused() {
     };
     let (files, mute) = (Tiny::new(2), Tiny::with(2, silent));
     let mut recipe = files.recipe();
-    (recipe.draft_model, recipe.draft_model_required) = (Some(mute.target.clone()), true);
+    (recipe.draft_model, recipe.draft_model_required) = (Some(mute.target), true);
     for method in [None, Some(VocabMethod::Strings), Some(VocabMethod::Intersection)] {
         recipe.vocab_method = method;
         let error = load(&recipe, &mut |_, _, _| {}).err().unwrap().to_string();

@@ -201,7 +201,7 @@ fn times(screen: Screen, grid: &Grid, round: &Round) -> Vec<Span<'static>> {
 }
 
 /// The sums of the rounds in the list, and what the colours of the times are.
-pub(in crate::view) fn all(screen: Screen, grid: &Grid, sums: &Sums) -> Line<'static> {
+pub(super) fn all(screen: Screen, grid: &Grid, sums: &Sums) -> Line<'static> {
     let (stats, dim) = (&sums.stats, screen.theme[Role::TextDim]);
     let mut spans = vec![Span::styled(fit(sums.name, LABEL), dim)];
     let counts: Vec<_> = stats.accepted_per_pos().iter().zip(stats.offered_per_pos()).collect();
