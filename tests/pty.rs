@@ -603,16 +603,16 @@ fn measures_in_a_lesson(device: &[&str]) -> Terminal {
     let model = common::checkpoint::path("qwen35");
     let args = ["learn", "2", "--model", model.to_str().unwrap()];
     let mut terminal = Terminal::start(&[&args, device].concat(), &[]);
-    terminal.wait_for("1 of 8");
+    terminal.wait_for("1 of 11");
     terminal.wait_for("○ ready"); // the model is loaded
     terminal.press("\r");
     terminal.wait_for("Enter runs it");
     terminal.press("\r");
-    terminal.wait_for("2 of 8 ✓"); // both answers are whole
+    terminal.wait_for("2 of 11 ✓"); // both answers are whole
     terminal.wait_for("○ ready");
     assert!(!terminal.text().contains("× T(1)"), "the next step asks for it");
     terminal.press("\r");
-    terminal.wait_for("3 of 8");
+    terminal.wait_for("3 of 11");
     // which answer is right depends on the machine
     for wrong in 1..=4 {
         terminal.press("\r");

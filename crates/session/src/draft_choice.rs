@@ -14,17 +14,17 @@ impl Round {
                 let mut lattice = lattice.clone();
                 keep_first(&mut lattice.columns, most);
                 lattice.columns.iter_mut().for_each(|column| keep_first(&mut column.candidates, MOST_CANDIDATES));
-                self.lattice = Some(lattice);
+                self.lattice = Some(Box::new(lattice));
             }
             EventKind::Alternatives(alternatives) => {
                 let mut alternatives = alternatives.clone();
                 keep_first(&mut alternatives.worths, most);
-                self.alternatives = Some(alternatives);
+                self.alternatives = Some(Box::new(alternatives));
             }
             EventKind::Masked(masked) => {
                 let mut masked = masked.clone();
                 keep_first(&mut masked.rows, most);
-                self.masked = Some(masked);
+                self.masked = Some(Box::new(masked));
             }
             _ => {}
         }

@@ -11,7 +11,7 @@ use draftscope_protocol::{
 
 use super::Provenance;
 
-/// One draft + verify.
+/// One draft + verify. What few rounds have is boxed, since a long session keeps all its rounds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Round {
     /// How it began: its number, and k.
@@ -30,15 +30,15 @@ pub struct Round {
     /// Drafts so far.
     pub drafts: Vec<Drafted>,
     /// Where p-min ended the draft, if it did.
-    pub stopped: Option<DraftStopped>,
+    pub stopped: Option<Box<DraftStopped>>,
     /// Tokens that the grammar refused before the target saw them.
     pub refused: Vec<DraftRefused>,
     /// The candidates of each position that a selector chose at; `None` without one, and when they were dropped.
-    pub lattice: Option<Lattice>,
+    pub lattice: Option<Box<Lattice>>,
     /// What the alternatives of the round promised and cost; `None` without any.
-    pub alternatives: Option<Alternatives>,
+    pub alternatives: Option<Box<Alternatives>>,
     /// What the grammar did to each row, and its time; `None` without one.
-    pub masked: Option<Masked>,
+    pub masked: Option<Box<Masked>>,
     /// The target's row at every position, and the times of the pass; `None` until scored.
     pub scored: Option<Scored>,
     /// The rule's decision; `None` until judged.
@@ -52,7 +52,7 @@ pub struct Round {
     /// Number of events of the run before the one that ended it: orders the rounds of all lanes in time.
     pub ended_after: u64,
     /// What the drafter would have proposed; `None` outside a probe run.
-    pub probed: Option<Probed>,
+    pub probed: Option<Box<Probed>>,
     /// Whether the engine waited for a user within this round or right before it: its caches were cold, so its times
     /// enter no speed figure.
     pub follows_wait: bool,

@@ -182,7 +182,7 @@ impl Answer {
                 Some(if round.drafts.len() >= round.draft_len().into() { Phase::Verifying } else { Phase::Drafting })
             }
             EventKind::DraftStopped(stopped) => {
-                self.round_mut(stopped.round)?.stopped = Some(stopped.clone());
+                self.round_mut(stopped.round)?.stopped = Some(Box::new(stopped.clone()));
                 Some(Phase::Verifying)
             }
             EventKind::Lattice(Lattice { round, .. })
@@ -196,7 +196,7 @@ impl Answer {
                 let round = self.round_mut(probed.round)?;
                 let mut probed = probed.clone();
                 keep_first(&mut probed.drafts, MOST_ROWS);
-                round.probed = Some(probed);
+                round.probed = Some(Box::new(probed));
                 Some(Phase::Verifying)
             }
             EventKind::Scored(scored) => {

@@ -54,7 +54,7 @@ pub(super) fn played(settings: &Settings, probed: &[(String, Turn)], report: &Re
 /// Mean time of a draft in a probe run, in microseconds.
 pub(super) fn per_draft(probed: &[(String, Turn)]) -> f64 {
     let rounds = probed.iter().flat_map(|(_, turn)| &turn.answer(Lane::Speculative).rounds);
-    let probes = rounds.filter_map(|round| round.probed.as_ref());
+    let probes = rounds.filter_map(|round| round.probed.as_deref());
     let (drafted, took) =
         probes.fold((0u64, 0u64), |(n, us), probe| (n + probe.drafts.len() as u64, us + probe.took_us));
     took as f64 / drafted.max(1) as f64

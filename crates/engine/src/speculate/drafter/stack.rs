@@ -168,12 +168,12 @@ mod tests {
     #[test]
     fn a_long_match_is_copied_without_a_pass_and_may_exceed_k() {
         let (mut set, passes) = stacked(15, 3.0);
-        let line: Vec<u32> = (1..14).collect();
+        let line: Vec<u32> = (1..14).chain((1..14).rev()).collect();
         let drafts = draft(&mut set, &text(&[&line[..], &[0], &line[..]].concat()), 2, &settings());
         assert_eq!(passes.get(), 0);
         assert!(drafts.len() > 8 && drafts.iter().all(|draft| draft.copied.is_some()), "{drafts:?}");
         let places: Vec<_> = drafts.iter().map(|draft| draft.copied.unwrap()).collect();
-        assert_eq!((places[0].from, places[0].len, places[1].from, places[1].len), (13, 13, 14, 14));
+        assert_eq!((places[0].from, places[0].len, places[1].from, places[1].len), (26, 26, 27, 27));
         let (plain, _) =
             draft_with_stop_rule(&mut set, &text(&[&line[..], &[0], &line[..]].concat()), 0, &settings(), None);
         assert!(plain.is_empty(), "k = 0 is plain decoding");
