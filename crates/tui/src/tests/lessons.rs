@@ -167,9 +167,11 @@ fn a_goal_is_seen_and_hints_come_one_by_one() {
     assert_eq!(stage.app.learning.study.step, 1);
     stage.press("<Enter>").shows((100, 30), &["Hint 1: Press . once for each draft", "not done yet"]);
     stage.press("<Enter>").shows((100, 30), &["Hint 2: "]);
-    stage.press("....<Enter>");
+    stage.press("..<Tab><Left><Tab>");
+    assert!(stage.app.place.selected.is_some(), "a token of the first draft");
+    stage.press("..<Enter>");
     let screen = stage.screen(100, 30);
-    assert_eq!(stage.app.learning.study.step, 2, "{screen}");
+    assert_eq!((stage.app.learning.study.step, stage.app.place.selected), (2, None), "{screen}");
 }
 
 #[test]

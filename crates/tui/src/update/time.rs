@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::app::App;
 use crate::app::clock::pace::Pace;
 use crate::app::clock::pacing::round_number;
+use crate::app::place::page::Page;
 use crate::app::requests::Requests;
 use crate::app::talk::conversation::{self, Point};
 use crate::input::action::Action;
@@ -53,6 +54,9 @@ fn pause(app: &mut App, time: &Timeline) -> Vec<Command> {
 
 fn step(app: &mut App, time: &mut Timeline, stop: Stop) -> Vec<Command> {
     app.clock.plays = false;
+    if app.place.page == Page::Learn && app.learning.step().is_some_and(|step| step.goal.is_some()) {
+        app.place.follow_live(); // what is to be done is seen in the round that runs, whatever was selected before
+    }
     if time.is_past() {
         forward(time, stop);
         return Vec::new();
