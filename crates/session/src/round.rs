@@ -285,8 +285,8 @@ impl Round {
     /// Columns of the round's table: every draft (announced or received) and the one after them.
     #[must_use]
     pub fn columns(&self) -> usize {
-        let told = self.drafts.len().max(self.rows().len().saturating_sub(1));
-        if self.rows().is_empty() { told.max(self.draft_len().into()) + 1 } else { told + 1 }
+        let known = self.drafts.len().max(self.rows().len().saturating_sub(1));
+        if self.rows().is_empty() { known.max(self.draft_len().into()) + 1 } else { known + 1 }
     }
 
     /// Adds a draft. A gap is not filled: a draft after one is dropped.

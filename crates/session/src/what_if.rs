@@ -330,8 +330,8 @@ impl Case<'_> {
 
     fn piece(&self, index: usize, token: TokenId) -> Piece {
         let listed = self.round.rows().get(index).and_then(|row| row.top.iter().find(|c| c.piece.id == token));
-        let told = self.round.committed().iter().find(|piece| piece.id == token);
-        let piece = listed.map(|candidate| &candidate.piece).or(told);
+        let committed_piece = self.round.committed().iter().find(|piece| piece.id == token);
+        let piece = listed.map(|candidate| &candidate.piece).or(committed_piece);
         piece.cloned().unwrap_or_else(|| Piece::new(token, Vec::new()))
     }
 }

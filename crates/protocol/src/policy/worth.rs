@@ -19,8 +19,9 @@ pub struct Worth {
 
 impl Worth {
     /// Usual prices in passes over one row, where none were measured: for a fixed k, whose rounds must not change from run
-    /// to run. Rows are those of the default model on processors with AVX-512 (T(4) 1.18, T(8) 1.67, T(16) 3.1 times T(1)):
-    /// where rows cost less, few copies are lost; with the price of such machines, copies cost here more than they bring.
+    /// to run. They are those of the default model on processors with AVX-512: T(4) 1.18, T(8) 1.67, T(16) 3.1 times T(1), a
+    /// draft 4 to 6 %. Where rows cost less, few copies are lost. Too low a price loses more: copies then cost more than they
+    /// bring.
     #[must_use]
     pub const fn usual() -> Self {
         let mut rows = [0.16; ROWS];

@@ -61,7 +61,7 @@ fn steps_in_the_past_move_the_past_only() {
     for _ in 0..20 {
         stage.press(">");
     }
-    assert!(!stage.time.is_past(), "behind the last round is the present");
+    assert!(!stage.time.is_past(), "after the last round comes the present");
     assert!(stage.sent.is_empty());
     assert_eq!(stage.time.end(), end);
     stage.press("{,").shows((80, 24), &["this is the beginning"]);
@@ -146,7 +146,7 @@ fn a_new_answer_has_no_round_of_the_one_before() {
     stage.press("<S-Left>");
     assert_eq!(stage.app.round_index(stage.time.shown()).map(|at| at.turn), Some(0));
     stage.press("<S-Right>");
-    assert_eq!(stage.app.place.selected, None, "behind the last round is the newest answer");
+    assert_eq!(stage.app.place.selected, None, "after the last round comes the newest answer");
     // while its prompt is read
     let mut early = Stage::folded(&script.events[..=rounds], TuiOptions::default());
     early.shows((120, 40), &["(before)"]);
