@@ -46,7 +46,7 @@ fn serve(status: &'static str, body: Vec<u8>, stalls: bool) -> (String, Seen) {
 
 fn driver(url: &str) -> Driver {
     let second = Duration::from_secs(1);
-    let patience = Patience { connect: second, answer: 3 * second, silence: 2 * second };
+    let patience = Patience { connect: 30 * second, answer: 6 * second, silence: 3 * second };
     let headers = vec![("Authorization".to_owned(), "Bearer s3cret".to_owned())];
     let access = Access { headers, ..Access::default() };
     let config = AttachConfig { access, patience, ..AttachConfig::new(url, Settings::default()) };

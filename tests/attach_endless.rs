@@ -104,10 +104,10 @@ fn blank_lines_without_end_end_the_answer() {
 #[test]
 fn a_body_that_comes_byte_by_byte_is_given_up() {
     let second = Duration::from_secs(1);
-    let patience = Patience { connect: 5 * second, answer: 5 * second, silence: second / 2 };
+    let patience = Patience { connect: 5 * second, answer: 5 * second, silence: 2 * second };
     let client = Client::new(&drip(), Access::default(), patience).unwrap();
     let began = Instant::now();
     let error = client.get("/props").unwrap_err().to_string();
     assert!(error.contains("sends its answer too slowly"), "{error}");
-    assert!(began.elapsed() < 20 * second, "{:?}", began.elapsed());
+    assert!(began.elapsed() < 60 * second, "{:?}", began.elapsed());
 }

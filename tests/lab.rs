@@ -218,10 +218,20 @@ fn the_header_names_the_drafters_and_whether_the_rule_is_lossless() {
     }
 }
 
-/// Events of a source until it pauses again.
+/// Events of a source that runs one phase and pauses again. Notes show how far it has come, however slow it is.
 fn until_paused(source: &mut Source) -> Vec<EventKind> {
-    std::thread::sleep(std::time::Duration::from_millis(150));
-    std::iter::from_fn(|| source.events.try_recv().ok()).map(|event| event.kind).collect()
+    let mut step = Vec::new();
+    loop {
+        let had_phase = step.iter().any(is_phase);
+        source.commands.send(Command::Note { text: String::from("?"), round: None, turn: None }).unwrap();
+        step.extend(std::iter::from_fn(|| match source.events.blocking_recv().unwrap().kind {
+            EventKind::Noted { .. } => None,
+            kind => Some(kind),
+        }));
+        if had_phase {
+            return step; // what follows the phase would have come before the second note
+        }
+    }
 }
 
 /// Whether this event ends a phase of the round.

@@ -281,8 +281,10 @@ fn asked((routes, lines): (Routes, &str), settings: Settings) -> (Driver, Outcom
     let path = folder.path().join("s");
     let listener = UnixListener::bind(&path).unwrap();
     let lines = lines.to_owned();
+    let (connected, is_connected) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let (mut connection, _) = listener.accept().unwrap();
+        connected.send(()).unwrap();
         // an engine reports a step once the request has arrived
         while !seen.lock().unwrap().iter().any(|(head, _)| head.contains("/completion")) {
             std::thread::sleep(Duration::from_millis(1));
@@ -292,7 +294,8 @@ fn asked((routes, lines): (Routes, &str), settings: Settings) -> (Driver, Outcom
     });
     let socket = Some(path.to_str().unwrap().parse().unwrap());
     let mut driver = Driver::new(spawn(AttachConfig { socket, ..AttachConfig::new(&url, settings) }).unwrap());
-    std::thread::sleep(Duration::from_millis(300)); // until it has connected
+    is_connected.recv().unwrap();
+    std::thread::sleep(Duration::from_millis(200)); // until the reader has noted it
     let outcome = driver.answer(Prompt::Raw("one two three".to_owned()));
     let notices = driver.session().notices().map(str::to_owned).collect();
     (driver, outcome, notices)

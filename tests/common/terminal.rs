@@ -18,6 +18,8 @@ pub(crate) struct Screen {
     output: Receiver<Vec<u8>>,
     child: Box<dyn Child + Send + Sync>,
     screen: vt100::Parser,
+    /// The last bytes that the program wrote: a query may come in two parts.
+    last: Vec<u8>,
     _state: tempfile::TempDir,
 }
 
@@ -59,11 +61,12 @@ impl Screen {
             output,
             child,
             screen: vt100::Parser::new(rows.try_into().unwrap(), cols.try_into().unwrap(), 0),
+            last: Vec::new(),
             _state: state,
         }
     }
 
-    /// Writes keys as a terminal sends them, on a thread of its own: the program may read them late.
+    /// Writes keys as a terminal sends them.
     pub(crate) fn press(&mut self, keys: &str) {
         self.keys.write_all(keys.as_bytes()).unwrap();
         self.keys.flush().unwrap();
@@ -112,11 +115,18 @@ impl Screen {
     /// Shows what the program wrote, and answers queries of the cursor's position and of colours.
     fn take(&mut self, bytes: &[u8]) {
         self.screen.process(bytes);
-        let asks = |query: &[u8]| bytes.windows(query.len()).any(|part| part == query);
-        if asks(b"\x1b[6n") {
+        let before = self.last.len();
+        self.last.extend_from_slice(bytes);
+        let asks = |query: &[u8]| {
+            let from = before.saturating_sub(query.len() - 1);
+            self.last[from..].windows(query.len()).any(|part| part == query)
+        };
+        let (place, colours) = (asks(b"\x1b[6n"), asks(b"\x1b[c"));
+        self.last.drain(..self.last.len().saturating_sub(8));
+        if place {
             self.press("\u{1b}[1;1R");
         }
-        if asks(b"\x1b[c") {
+        if colours {
             self.press("\u{1b}]10;rgb:eeee/eeee/eeee\u{1b}\\\u{1b}]11;rgb:1111/1111/1111\u{1b}\\\u{1b}[?62;22c");
         }
     }

@@ -146,18 +146,22 @@ mod tests {
         let (sender, lines) = sync_channel(WAITING);
         let request = Request { path: "/".to_owned(), body: serde_json::Value::Null, prompt: Vec::new() };
         start(&client, request, Lane::Speculative, sender).unwrap();
-        let (mut before, mut now) = (0, 1);
-        while now != before {
-            thread::sleep(Duration::from_millis(400));
-            (before, now) = (now, sent.load(Ordering::Acquire));
-        }
+        let settled = || {
+            let (mut now, mut quiet) = (0, 0);
+            while quiet < 20 {
+                thread::sleep(Duration::from_millis(20)); // often, so that the other threads get to run meanwhile
+                let before = std::mem::replace(&mut now, sent.load(Ordering::Acquire));
+                quiet = if now == before { quiet + 1 } else { 0 };
+            }
+            now
+        };
+        let now = settled();
         // beside the lines, the system's buffers of both ends are full
         assert!((32..=64 + 24).contains(&now), "{now} MiB");
         for _ in 0..8 {
             assert!(lines.recv().unwrap().line.unwrap().unwrap().starts_with(':'));
         }
-        thread::sleep(Duration::from_millis(400));
-        assert!(sent.load(Ordering::Acquire) > now, "there is room again");
+        assert!(settled() > now, "there is room again");
         drop(lines);
         server.join().unwrap(); // hangs here if the connection stays open
     }

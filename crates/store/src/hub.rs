@@ -273,7 +273,7 @@ mod tests {
         let started = Instant::now();
         let error = Mirror::start(0).pull(dir.path()).unwrap_err();
         assert!(error.contains("no answer for 2 s"), "{error}");
-        assert!(started.elapsed() < Duration::from_secs(10));
+        assert!(started.elapsed() < Duration::from_secs(50), "well before the server would end");
     }
 
     #[test]

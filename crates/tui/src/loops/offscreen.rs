@@ -130,7 +130,7 @@ mod tests {
     use draftscope_protocol::{Command, EventKind, Lane, StopReason};
     use draftscope_session::fixture::Script;
 
-    /// A source that answers with an event every half millisecond for a while.
+    /// A source that answers with an event every half millisecond for a while, and with 30 rounds at least.
     fn busy(lasting: Duration) -> Source {
         let (commands, asked) = channel();
         let (tell, events) = tokio::sync::mpsc::unbounded_channel();
@@ -140,8 +140,9 @@ mod tests {
             while !matches!(asked.recv(), Ok(Command::Generate { .. }) | Err(_)) {}
             let began = Instant::now();
             script.prompt("go on", "It");
-            let mut sent = 1;
-            while began.elapsed() < lasting {
+            let (mut sent, mut rounds) = (1, 0);
+            while began.elapsed() < lasting || rounds < 30 {
+                rounds += 1;
                 script.round(&[(" a", 0.5), (" b", 0.4)], &[(" a", 0.6), (" c", 0.5), (" d", 0.9)]);
                 for event in &script.events[sent..] {
                     let _ = tell.send(event.clone());
