@@ -193,7 +193,7 @@ fn notices_of(sent: &[u8], enough: impl Fn(&[String]) -> bool) -> Vec<String> {
             let _ = stream.unwrap().write_all(&sent);
         }
     });
-    let feed = Feed::start(path.to_str().unwrap().parse().unwrap()).unwrap();
+    let feed = Feed::start(path.to_str().unwrap().parse().unwrap(), Duration::from_secs(1)).unwrap();
     let mut notices = Vec::new();
     let until = Instant::now() + Duration::from_secs(20);
     while !enough(&notices) && Instant::now() < until {
@@ -219,7 +219,7 @@ fn garbage_and_huge_lines_cost_one_sentence_each() {
 fn a_plugin_that_is_gone_and_comes_back_is_read_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
-    let feed = Feed::start(path.to_str().unwrap().parse().unwrap()).unwrap();
+    let feed = Feed::start(path.to_str().unwrap().parse().unwrap(), Duration::from_secs(1)).unwrap();
     let wait_for = |text: &str| {
         let until = Instant::now() + Duration::from_secs(20);
         while Instant::now() < until {
@@ -293,7 +293,10 @@ fn asked((routes, lines): (Routes, &str), settings: Settings) -> (Driver, Outcom
         std::thread::sleep(Duration::from_secs(30));
     });
     let socket = Some(path.to_str().unwrap().parse().unwrap());
-    let mut driver = Driver::new(spawn(AttachConfig { socket, ..AttachConfig::new(&url, settings) }).unwrap());
+    let mut driver = Driver::new(
+        spawn(AttachConfig { socket, round_wait: Duration::from_secs(8), ..AttachConfig::new(&url, settings) })
+            .unwrap(),
+    );
     is_connected.recv().unwrap();
     std::thread::sleep(Duration::from_millis(200)); // until the reader has noted it
     let outcome = driver.answer(Prompt::Raw("one two three".to_owned()));

@@ -168,7 +168,9 @@ fn a_dropped_rival_ends_before_anything_else_is_computed() {
     let rival = Rival { draft_len: 4, drafter: DrafterKind::Ngram, ..Rival::like(&settings()) };
     let oracle = Settings { drafter: DrafterKind::Oracle, max_tokens: 400, rival: Some(rival), ..settings() };
     let mut source = engine::spawn(EngineConfig { recipe: files.recipe(), settings: oracle, grammar: None }).unwrap();
+    source.commands.send(Command::Pause).unwrap(); // a held-up test would let the rival come to its end
     source.commands.send(Command::Generate { prompt: Prompt::Raw("the thin inn".into()) }).unwrap();
+    (0..3).for_each(|_| source.commands.send(Command::StepRound).unwrap());
     let mut next = |wanted: &dyn Fn(&draftscope::protocol::Event) -> bool| loop {
         let event = source.events.blocking_recv().unwrap();
         if wanted(&event) {
@@ -177,6 +179,7 @@ fn a_dropped_rival_ends_before_anything_else_is_computed() {
     };
     next(&|event| event.lane == Lane::Rival && matches!(event.kind, EventKind::Committed(_)));
     source.commands.send(Command::SetRival { rival: None }).unwrap();
+    source.commands.send(Command::Resume).unwrap();
     next(&|event| matches!(event.kind, EventKind::SettingsChanged { .. }));
     // the engine reads it between two phases, and an oracle while it computes the plain answer
     source.commands.send(Command::Note { text: "now".into(), round: None, turn: None }).unwrap();

@@ -26,6 +26,8 @@ pub struct AttachConfig {
     pub plain: Option<PlainServer>,
     /// The socket of the engine's plugin, which reports every round whole.
     pub socket: Option<Address>,
+    /// How long a step of an answer waits for the round that the plugin reports of it.
+    pub round_wait: Duration,
     /// Whether the target's predictions are asked after every answer.
     pub probe: bool,
     /// Settings at the start; those of drafting are the server's own.
@@ -58,6 +60,7 @@ impl AttachConfig {
             access,
             plain: None,
             socket: None,
+            round_wait: ROUND_WAIT,
             probe: false,
             settings,
             grammar: None,
@@ -69,6 +72,9 @@ impl AttachConfig {
 /// How long to wait for a server that may have a long prompt to process.
 pub const PATIENCE: Patience =
     Patience { connect: Duration::from_secs(5), answer: Duration::from_secs(600), silence: Duration::from_secs(120) };
+
+/// How long a step waits for its round, which may arrive after the step's chunk.
+const ROUND_WAIT: Duration = Duration::from_secs(1);
 
 /// How long to wait for what a server answers at once.
 pub(super) const QUICK: Patience =

@@ -71,7 +71,7 @@ fn serve(config: &AttachConfig, inbox: Receiver<Command>, outbox: &mut Outbox) -
     }
     notices.extend(grammar::announce(config.grammar.as_ref(), &mut header));
     let settings = header.settings;
-    let plugin = Plugin::start(config.socket.as_ref(), &header)?;
+    let plugin = Plugin::start(config, &header)?;
     let can_ask_rows = header.can(Ability::AskRows);
     outbox.send(EventKind::Started { header: Box::new(header) });
     notices.into_iter().for_each(|message| outbox.notice(message));

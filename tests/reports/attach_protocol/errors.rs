@@ -234,7 +234,7 @@ fn a_signal_ends_a_run_whose_server_says_nothing_and_leaves_no_empty_recording()
             let status = child.wait().unwrap();
             let code = status.code().or(status.signal().map(|signal| 128 + signal));
             assert!(!status.success() && (signal != "TERM" || code == Some(143)), "{command:?} {signal}: {status}");
-            assert!(began.elapsed() < Duration::from_secs(10), "{command:?} {signal}");
+            assert!(began.elapsed() < Duration::from_secs(50), "{command:?} {signal}: long before its patience ends");
             assert!(!trace.exists(), "{command:?} {signal}: an empty recording is left");
             drop(waits);
         }

@@ -203,7 +203,7 @@ fn comments_alone_end_an_answer_after_the_patience() {
     let began = std::time::Instant::now();
     run(&["run", "--attach", &drip, "--prompt", "x", "--patience", "1"])
         .fails(&["no part of the answer for 1 s", "--patience"]);
-    assert!(began.elapsed().as_secs() < 10);
+    assert!(began.elapsed().as_secs() < 60);
 }
 
 #[test]

@@ -18,9 +18,6 @@ use super::read;
 use super::round::Round;
 use super::store::Store;
 
-/// How long a step waits for its round, which may arrive after the step's chunk.
-const PATIENCE: Duration = Duration::from_secs(1);
-
 /// After so many steps without a round none is waited for, until one is found again.
 const MAX_MISSES: u32 = 3;
 
@@ -34,6 +31,8 @@ pub struct Feed {
     /// The request of the answer under way, once one fits.
     request: Option<String>,
     misses: u32,
+    /// How long a step waits for its round.
+    round_wait: Duration,
 }
 
 /// Reads a plugin; a panic becomes a sentence, and nobody waits for the plugin any longer.
@@ -44,16 +43,17 @@ fn follow(store: &Store, read: impl FnOnce()) {
 }
 
 impl Feed {
-    /// Reads the plugin at `address` from now on, also after it was gone.
+    /// Reads the plugin at `address` from now on, also after it was gone. A step of an answer waits for its round so
+    /// long.
     ///
     /// # Errors
     /// When the system cannot start a thread.
-    pub fn start(address: Address) -> io::Result<Self> {
+    pub fn start(address: Address, round_wait: Duration) -> io::Result<Self> {
         let store = Arc::new(Store::default());
         let shared = Arc::clone(&store);
         let follow = move || follow(&shared, || read::follow(&address, &shared));
         thread::Builder::new().name("attach-plugin".into()).spawn(follow)?;
-        Ok(Self { store, request: None, misses: 0 })
+        Ok(Self { store, request: None, misses: 0, round_wait })
     }
 
     /// An answer begins: what was reported before is of other requests.
@@ -109,7 +109,7 @@ impl Feed {
                 }
                 state.arrived()
             };
-            if !self.store.wait(seen, PATIENCE) {
+            if !self.store.wait(seen, self.round_wait) {
                 self.misses += 1;
                 return None;
             }

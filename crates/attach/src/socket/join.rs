@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::config::AttachConfig;
 use crate::names::Names;
 use crate::server::{Line, Reader};
 use crate::step::Part;
 use draftscope_protocol::{CountedRound, Header, VerifyRule};
 
-use super::address::Address;
 use super::feed::Feed;
 
 /// The plugin of a run's engine, shared by its answers.
@@ -18,13 +18,14 @@ pub(crate) struct Plugin {
 }
 
 impl Plugin {
-    /// Reads the plugin at this address, if there is one.
+    /// Reads the run's plugin, if there is one.
     ///
     /// # Errors
     /// When the system cannot start a thread.
-    pub(crate) fn start(address: Option<&Address>, header: &Header) -> Result<Option<Arc<Self>>, String> {
-        let Some(address) = address else { return Ok(None) };
-        let feed = Feed::start(address.clone()).map_err(|error| format!("cannot read {address}: {error}"))?;
+    pub(crate) fn start(config: &AttachConfig, header: &Header) -> Result<Option<Arc<Self>>, String> {
+        let Some(address) = &config.socket else { return Ok(None) };
+        let feed = Feed::start(address.clone(), config.round_wait)
+            .map_err(|error| format!("cannot read {address}: {error}"))?;
         let is_live = header.engine.as_ref().is_none_or(|engine| engine.draft_counts.is_live());
         Ok(Some(Arc::new(Self { feed: Mutex::new(feed), is_live })))
     }

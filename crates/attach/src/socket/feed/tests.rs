@@ -52,7 +52,7 @@ fn feed(requests: Vec<(&str, Vec<Round>)>) -> Feed {
         .into_iter()
         .map(|(request, rounds)| Waiting { request: request.to_owned(), rounds: rounds.into() })
         .collect();
-    Feed { store, request: None, misses: 0 }
+    Feed { store, request: None, misses: 0, round_wait: std::time::Duration::from_secs(1) }
 }
 
 fn step(accepted: usize, tokens: &[u32], clock_us: u64) -> Step {
