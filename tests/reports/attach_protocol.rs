@@ -42,7 +42,12 @@ impl Ran {
 
 /// A command of the program without the user's environment.
 fn draftscope(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_draftscope"));
+    const PROGRAM: &str = env!("CARGO_BIN_EXE_draftscope");
+    // what started the tests may ignore some signals, as nohup does
+    let mut command = Command::new(if cfg!(target_os = "linux") { "env" } else { PROGRAM });
+    if cfg!(target_os = "linux") {
+        command.args(["--default-signal", PROGRAM]);
+    }
     command.args(args).stdin(std::process::Stdio::null());
     for name in
         ["DRAFTSCOPE_API_KEY", "DRAFTSCOPE_PLAIN_API_KEY", "DRAFTSCOPE_MODEL", "DRAFTSCOPE_SOCKET", "RUST_BACKTRACE"]
