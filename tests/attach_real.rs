@@ -13,7 +13,8 @@ use std::process::Command;
 use draftscope::attach::{AttachConfig, PlainServer, spawn};
 use draftscope::headless::{Driver, Outcome};
 use draftscope::http::Access;
-use draftscope::protocol::{Baseline, Lane, Prompt, Sampling, Settings, StopReason};
+use draftscope::protocol::stream::Consumer;
+use draftscope::protocol::{Baseline, Event, EventKind, Lane, Prompt, Sampling, Settings, StopReason};
 use llama_wheel::{Running, free_port, python};
 
 struct Server {
@@ -96,21 +97,38 @@ fn rounds_equal_the_server_s_own_totals_on_fifty_answers() {
     }
 }
 
+/// Kills a server once an answer has some rounds.
+struct Killer {
+    server: u32,
+    rounds: usize,
+}
+
+impl Consumer for Killer {
+    fn name(&self) -> &str {
+        "a test"
+    }
+    fn event(&mut self, event: &Event) -> std::io::Result<()> {
+        self.rounds += usize::from(matches!(event.kind, EventKind::Committed(_)));
+        if self.rounds == 3 {
+            Command::new("kill").args(["-9", &self.server.to_string()]).status()?;
+        }
+        Ok(())
+    }
+    fn finish(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 #[test]
 fn a_killed_server_breaks_the_answer_off_and_the_next_prompt_connects_anew() {
     let Some(python) = python() else { return };
     let port = free_port();
     let mut server = Server::start(&python, "ngram-simple", port);
     let mut driver = driver(&server.url, 1500, 0.0);
-    let pid = server.running.child.id();
-    let killer = std::thread::spawn(move || {
-        std::thread::sleep(std::time::Duration::from_secs(3));
-        Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap();
-    });
+    driver.add(Box::new(Killer { server: server.running.child.id(), rounds: 0 }));
     let Outcome::Failed(why) = driver.answer(Prompt::Raw("Once upon a time".to_owned())) else {
         panic!("the server was killed in mid-answer");
     };
-    killer.join().unwrap();
     server.running.kill();
     assert!(why.starts_with("the answer broke off: ") && !why.contains('\n'), "{why}");
     let answer = driver.session().turn().unwrap().answer(Lane::Speculative).clone();
@@ -133,7 +151,7 @@ fn predictions_are_asked_afterwards_and_agree_with_the_greedy_text() {
     let mut rows = 0;
     while rows < 12 {
         let event = source.events.blocking_recv().unwrap();
-        rows += usize::from(matches!(event.kind, draftscope::protocol::EventKind::RowAsked { .. }));
+        rows += usize::from(matches!(event.kind, EventKind::RowAsked { .. }));
         session.apply(&event);
     }
     let answer = session.turn().unwrap().answer(Lane::Speculative);
