@@ -2,6 +2,7 @@
 //!
 //! The first table redraws a finished state. In the second an answer streams at 500 tokens a second: each frame first takes the
 //! events of a sixtieth of a second, then is drawn. Both include the difference to the frame before and its escape codes.
+//! `-- Speed 10000` measures one page, or one length, or both.
 
 #![allow(clippy::unwrap_used)] // a benchmark that cannot go on should stop
 
@@ -35,8 +36,13 @@ const TOKENS_OF_A_FRAME: usize = 9;
 fn main() {
     println!("{:<8} {:>8}  {:>22}  {:>22}", "", "", "redrawn, ms", "streaming, ms");
     println!("{:<8} {:>8}  {:>10} {:>11}  {:>10} {:>11}", "page", "tokens", "median", "95 %", "median", "95 %");
-    for length in LENGTHS {
-        for page in PAGES {
+    let asked: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let is_asked = |all: &[String], one: &str| {
+        !all.iter().any(|name| asked.contains(name)) || asked.iter().any(|name| name == one)
+    };
+    let (lengths, pages) = (LENGTHS.map(|length| length.to_string()), PAGES.map(|page| format!("{page:?}")));
+    for length in LENGTHS.into_iter().filter(|length| is_asked(&lengths, &length.to_string())) {
+        for page in PAGES.into_iter().filter(|page| is_asked(&pages, &format!("{page:?}"))) {
             let mut stage = Stage::new(page, length);
             let (median, most) = stage.measure(|_| ());
             let (streaming, most_streaming) = stage.measure(|stage| stage.write(TOKENS_OF_A_FRAME));

@@ -241,8 +241,9 @@ impl Work<'_> {
     fn key(&self, stretch: usize, turn: &Turn, pen: Option<&Rc<Pen>>) -> Key {
         let app = self.screen.app;
         let rounds = stretch * STRETCH..self.answer.rounds.len().min((stretch + 1) * STRETCH);
+        let numbers = self.answer.rounds.get(rounds.clone()).and_then(|rounds| Some((rounds.first()?, rounds.last()?)));
         let of_stretch =
-            |number: &u32| self.answer.rounds[rounds.clone()].iter().any(|round| round.number() == *number);
+            |number: &u32| numbers.is_some_and(|(first, last)| (first.number()..=last.number()).contains(number));
         Key {
             run: self.screen.time.runs(),
             turn: self.index,
