@@ -515,6 +515,33 @@ fn text_is_dark_on_a_light_terminal() {
     }
 }
 
+#[test]
+fn the_theme_follows_the_terminals_background_when_it_gets_the_focus() {
+    for theme in [None, Some("nord")] {
+        let recording = bundled("code");
+        let mut args = vec!["replay", &recording, "--paused"];
+        args.extend(theme.into_iter().flat_map(|theme| ["--theme", theme]));
+        let mut terminal = Terminal::start(&args, &[]);
+        terminal.wait_for("It takes no prompt.");
+        assert!(brightest(terminal.screen.screen()) > 0xb0, "{theme:?}");
+        assert_eq!(terminal.count("\u{1b}[?1004h"), usize::from(theme.is_none()), "focus is reported where it counts");
+        for light in [true, false] {
+            terminal.light = light;
+            terminal.press("\u{1b}[I");
+            if theme.is_none() {
+                terminal.wait("the other theme", |screen| (brightest(screen) < 0xb0) == light);
+            }
+        }
+        // keys are read as before
+        terminal.press("?");
+        terminal.wait_for("Here, on the page Chat");
+        assert!(brightest(terminal.screen.screen()) > 0xb0, "{theme:?}");
+        terminal.press("qq");
+        assert_eq!(terminal.ends(), 0);
+        assert!(terminal.count("\u{1b}[?1004l") > 0, "focus is no longer reported");
+    }
+}
+
 /// A live engine with a tiny model, started in this folder.
 fn tiny(files: &common::tiny::Tiny, folder: &std::path::Path, more: &[&str]) -> Terminal {
     live(&files.target, folder, more)

@@ -27,9 +27,11 @@ pub(crate) fn can_draw() -> bool {
 /// How any screen looks: options, and the user's keys and themes.
 pub(crate) fn look(args: &LookArgs, files: &UserFiles) -> TuiOptions {
     let options = TuiOptions::from_env();
-    let fitting = || if options.no_color { None } else { tui::fitting_theme() };
+    let asks = args.theme.is_none() && !options.no_color;
+    let fitting = if asks { tui::fitting_theme() } else { None };
     TuiOptions {
-        theme: args.theme.clone().or_else(fitting),
+        theme: args.theme.clone(),
+        fitting_theme: fitting.map(str::to_owned),
         themes: files.themes.clone(),
         keymap: files.keymap.clone(),
         ascii: args.ascii || options.ascii,

@@ -10,7 +10,11 @@ impl Turn {
     /// Accepted ÷ drafted over the last [`ACCEPTED_WINDOW`] rounds, by [`Turn::round_clock`] in microseconds. Rounds that
     /// draft nothing move the clock alone.
     #[must_use]
-    pub fn accepted_series(&self) -> Vec<(u64, f64)> {
+    pub fn accepted_series(&self) -> &[(u64, f64)] {
+        self.measured().accepted.get(|| self.accepted_over_time())
+    }
+
+    fn accepted_over_time(&self) -> Vec<(u64, f64)> {
         let rounds = self.answer(Lane::Speculative).rounds.iter().zip(self.round_clock());
         let (counts, clocks): (Vec<_>, Vec<_>) = rounds
             .filter(|(round, _)| round.is_complete())

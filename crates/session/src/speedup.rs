@@ -181,13 +181,15 @@ pub(super) struct Measured {
     series: Memo<Vec<(u64, f64)>>,
     /// The clock after each round; computed for curves only.
     pub(super) clock: Memo<Vec<u64>>,
+    /// The share of drafts accepted over time; computed for one page only.
+    pub(super) accepted: Memo<Vec<(u64, f64)>>,
 }
 
 impl Measured {
     fn of(turn: &Turn) -> Self {
         let passes = PassCosts::of(turn);
         let trusted = |speedup: Speedup| speedup.trusted(turn.has_ceiling, passes.as_ref());
-        Self { spans: spans(turn, trusted), passes, series: Memo::default(), clock: Memo::default() }
+        Self { spans: spans(turn, trusted), passes, ..Self::default() }
     }
 }
 

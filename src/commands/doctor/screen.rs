@@ -17,7 +17,8 @@ pub(super) fn checks(options: &TuiOptions, parsed: &Parsed) -> Vec<Check> {
     }
     let look = &parsed.cli.chat.screen.look;
     let modes = terminal_modes();
-    let theme = look.theme.clone().or_else(|| if options.no_color { None } else { fitting_theme() });
+    let fitting = || if options.no_color { None } else { fitting_theme().map(str::to_owned) };
+    let theme = look.theme.clone().or_else(fitting);
     vec![
         size(crossterm::terminal::size().ok(), modes.synchronized),
         colors(options, theme.as_deref()),

@@ -21,7 +21,7 @@ pub(crate) mod place;
 pub(crate) mod requests;
 pub(crate) mod talk;
 
-use draftscope_protocol::Command;
+use draftscope_protocol::{Command, Lane};
 use draftscope_session::round_at::{RoundAt, live_round, round_at};
 use draftscope_session::{Round, Session, Timeline};
 
@@ -36,6 +36,7 @@ use options::TuiOptions;
 pub(crate) use overlay::Overlay;
 use place::Place;
 pub(crate) use place::Scroll;
+use place::filter::has_reject;
 use place::hit_map::HitMap;
 use place::page::{Page, Pane};
 pub(crate) use requests::{Ask, Awaiting};
@@ -221,14 +222,30 @@ impl App {
         self.keymap.label(typing.map_or(Context::Browse, |_| Context::Prompt), action)
     }
 
-    /// The index of the shown round: the selected one, else the newest.
+    /// The index of the shown round: the selected one, else the newest; below an answer that has ended, the last one with a
+    /// rejection.
     pub(crate) fn round_index(&self, session: &Session) -> Option<RoundAt> {
         let selected = self.place.selected.filter(|at| round_at(session, *at).is_some());
-        selected.or_else(|| live_round(session).filter(|_| !self.begins_anew(session)))
+        selected.or_else(|| {
+            let live = live_round(session).filter(|_| !self.begins_anew(session))?;
+            let shows_end = self.place.page == Page::Chat && !self.place.presents;
+            Some(last_rejection(session, live.turn).filter(|_| shows_end).unwrap_or(live))
+        })
     }
 
     /// The shown round.
     pub(crate) fn round<'a>(&self, session: &'a Session) -> Option<&'a Round> {
         round_at(session, self.round_index(session)?)
     }
+}
+
+/// Rounds before the end of an answer in which a rejection is near enough to be on show there.
+const NEAR_END: usize = 100;
+
+/// The last round with a rejection of an answer that has ended: what was discarded, and why.
+fn last_rejection(session: &Session, turn: usize) -> Option<RoundAt> {
+    let answer = session.turns().get(turn)?.answer(Lane::Speculative);
+    let near = answer.rounds.iter().enumerate().rev().take(NEAR_END);
+    let found = near.filter(|_| answer.finished.is_some()).find(|(_, round)| has_reject(round));
+    found.map(|(round, _)| RoundAt { turn, round: Some(round) })
 }

@@ -153,6 +153,9 @@ pub struct TuiOptions {
     pub raw: bool,
     /// Name of a theme; else `default`, which is dark, or `mono` when `no_color`.
     pub theme: Option<String>,
+    /// Name of the theme that fits the terminal's background, if it reports it: used where no theme is named. The screen then
+    /// follows that background.
+    pub fitting_theme: Option<String>,
     /// Themes of the user: name and text of the file. They may replace bundled ones.
     pub themes: Vec<(String, String)>,
     /// Text of the user's keymap, whose lines precede the bundled ones.

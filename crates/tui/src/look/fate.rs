@@ -38,15 +38,10 @@ pub(crate) const GRAMMAR: [[&str; 2]; 2] = [["forced", "forced"], ["refused", "r
 /// Stands for a control token, such as the end of an answer.
 pub(crate) const END: &str = "■";
 
-/// The sign of so many discarded drafts, after the token before which they fell.
-pub(crate) fn fallen(count: usize, is_ascii: bool) -> String {
-    const DIGITS: [&str; 9] = ["¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹"];
-    let digit = count.checked_sub(1).and_then(|at| DIGITS.get(at));
-    match (digit, is_ascii) {
-        (Some(_), true) => format!("{{{count}}}"),
-        (None, true) => "{+}".to_owned(),
-        (digit, false) => digit.map_or("⁺", |digit| digit).to_owned(),
-    }
+/// The sign of so many discarded drafts, before the token that replaced them. Its mark and its ground keep the number from
+/// being read as part of the text.
+pub(crate) fn fallen(count: usize) -> String {
+    format!("{}{count}", mark(Fate::Rejected))
 }
 
 /// The style of a fate.
@@ -90,6 +85,8 @@ pub(crate) const fn sign(fate: Fate) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use ratatui::style::Modifier;
+
     use super::*;
     use crate::look::theme::Theme;
 
@@ -122,9 +119,14 @@ mod tests {
     }
 
     #[test]
-    fn a_sign_counts_what_fell() {
-        let signs = [1, 2, 9, 10, 40].map(|count| (fallen(count, false), fallen(count, true)));
-        assert_eq!(signs.clone().map(|sign| sign.0), ["¹", "²", "⁹", "⁺", "⁺"]);
-        assert_eq!(signs.map(|sign| sign.1), ["{1}", "{2}", "{9}", "{+}", "{+}"]);
+    fn a_number_of_drafts_stands_out_from_the_text_of_every_theme() {
+        assert_eq!([1, 2, 10].map(fallen), ["✗1", "✗2", "✗10"]);
+        for name in Theme::names() {
+            let (theme, _) = Theme::bundled(name).unwrap();
+            let (sign, ground) = (theme[Role::TokenCounted], theme[Role::Text].bg);
+            let is_reversed = sign.add_modifier.contains(Modifier::REVERSED);
+            assert!(is_reversed || (sign.bg.is_some() && sign.bg != ground), "{name}: a ground of its own");
+            assert!(!sign.add_modifier.contains(Modifier::CROSSED_OUT), "{name}: the number itself is not discarded");
+        }
     }
 }

@@ -61,6 +61,8 @@ roles! {
     TokenBonus = "token.bonus",
     /// Rejected draft.
     TokenRejected = "token.rejected",
+    /// Number of discarded drafts that the text leaves out.
+    TokenCounted = "token.rejected.counted",
     /// Token that the grammar forbade before it became a draft.
     TokenRefused = "token.rejected.refused",
     /// Draft after a rejected one.

@@ -8,7 +8,7 @@ use crate::app::Ask;
 use crate::input::action::Action;
 use crate::other_screens::diff::Compared;
 use crate::terminal::input::LONG;
-use crate::terminal::{Guard, Stage as _, TuiError, draw_whole, end_on_hangup, inputs_within};
+use crate::terminal::{Guard, Stage as _, TuiError, Wants, draw_whole, end_on_hangup, inputs_within};
 use crate::view;
 
 impl Compared {
@@ -18,7 +18,7 @@ impl Compared {
     /// When the terminal cannot be set up, drawn to or read. It is restored in every case.
     pub fn run(mut self) -> Result<(), TuiError> {
         end_on_hangup()?;
-        let mut guard = Guard::enter(!self.app.options.no_mouse)?;
+        let mut guard = Guard::enter(Wants { mouse: !self.app.options.no_mouse, focus: false })?;
         while !self.quits() {
             self.draw(&mut guard)?;
             for input in inputs_within(LONG)? {

@@ -19,7 +19,7 @@ use crossterm::event::{Event as Input, KeyEventKind, MouseButton, MouseEvent, Mo
 use futures::Stream;
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
-use tokio::sync::watch::Receiver;
+use tokio::sync::watch::{self, Receiver};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use draftscope_protocol::stream::{Dropped, FanOut, Source};
@@ -32,7 +32,7 @@ use crate::app::options::{TuiOptions, UserLook};
 use crate::app::talk::conversation;
 use crate::input::action::Action;
 use crate::terminal::input::{inputs, is_gone};
-use crate::terminal::{Guard, HANGUP, Stage, TuiError, asked_to_end, die_of, draw_whole, take_panic};
+use crate::terminal::{Guard, HANGUP, Stage, TuiError, Wants, asked_to_end, die_of, draw_whole, take_panic};
 use crate::update;
 use crate::view::View;
 use waiting::{changed, next_input};
@@ -84,6 +84,8 @@ pub(crate) struct EventLoop {
     dropped: Vec<Dropped>,
     /// What the user's files say, when they change.
     look: Option<Receiver<UserLook>>,
+    /// The theme that fits the terminal's background, each time it reports that.
+    fitting: Option<Receiver<Option<&'static str>>>,
     /// The title of the window; empty before a model is known.
     title: String,
     /// Printed after the terminal is restored: where the session was saved.
@@ -108,13 +110,21 @@ impl EventLoop {
             draws: 0,
             dropped: Vec::new(),
             look,
+            fitting: None,
             title: String::new(),
             farewell: None,
         }
     }
 
-    pub(crate) fn wants_mouse(&self) -> bool {
-        !self.app.options.no_mouse
+    fn wants(&self) -> Wants {
+        Wants { mouse: !self.app.options.no_mouse, focus: self.app.options.fitting_theme.is_some() }
+    }
+
+    /// Where the theme that fits the terminal's background is sent; none where it is not to be followed.
+    fn follow_background(&mut self) -> Option<watch::Sender<Option<&'static str>>> {
+        let (sender, fitting) = watch::channel(None);
+        self.fitting = self.wants().focus.then_some(fitting);
+        self.fitting.is_some().then_some(sender)
     }
 
     /// The source's own run, also while a recording or a lesson's run is shown.
@@ -186,6 +196,7 @@ impl EventLoop {
                     self.follow_up();
                 },
                 look = changed(&mut self.look) => self.app.reload(look),
+                fitting = changed(&mut self.fitting) => fitting.into_iter().for_each(|name| self.app.fit_background(name)),
                 () = sleep_until(next_frame), if is_dirty => continue,
             }
             update::veil(&self.app, &mut self.time);
@@ -364,9 +375,10 @@ pub fn run(source: Source, options: TuiOptions, consumers: FanOut) -> Result<End
     let mut event_loop = EventLoop::new(source, options, consumers);
     let signal = runtime.block_on(async {
         let (listening, end) = asked_to_end()?;
-        let mut guard = Guard::enter(event_loop.wants_mouse())?;
+        let mut guard = Guard::enter(event_loop.wants())?;
+        let fitting = event_loop.follow_background();
         let shown = tokio::select! {
-            shown = event_loop.show(&mut guard, inputs()?, |_| false) => shown.map(|()| None),
+            shown = event_loop.show(&mut guard, inputs(fitting)?, |_| false) => shown.map(|()| None),
             () = end => Ok(Some(Some(listening.signal()).filter(|signal| *signal != 0).unwrap_or(HANGUP))),
         };
         // drawing may fail before the hang-up is reported

@@ -9,7 +9,7 @@ use draftscope_protocol::ServerSample;
 
 use crate::app::Ask;
 use crate::other_screens::fleet::FleetView;
-use crate::terminal::{Guard, Stage as _, TuiError, draw_whole, end_on_hangup, inputs_within};
+use crate::terminal::{Guard, Stage as _, TuiError, Wants, draw_whole, end_on_hangup, inputs_within};
 use crate::view;
 
 /// Longest time in which a sample is not looked at.
@@ -22,7 +22,7 @@ impl FleetView {
     /// When the terminal cannot be set up, drawn to or read. It is restored in every case.
     pub fn run(mut self, samples: &Receiver<ServerSample>) -> Result<bool, TuiError> {
         end_on_hangup()?;
-        let mut guard = Guard::enter(!self.app.options.no_mouse)?;
+        let mut guard = Guard::enter(Wants { mouse: !self.app.options.no_mouse, focus: false })?;
         let (mut is_new, mut passed) = (true, Instant::now());
         while !self.quits() {
             is_new |= self.receive(samples);

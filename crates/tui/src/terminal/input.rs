@@ -17,6 +17,9 @@ use std::time::Duration;
 use crossterm::event::{Event, poll, read};
 use futures::{Stream, StreamExt, future, stream};
 use tokio::sync::mpsc::{Receiver, channel};
+use tokio::sync::watch;
+
+use super::background::fitting_theme;
 
 /// Longest wait for an input. Its end has no effect but another wait.
 pub(crate) const LONG: Duration = Duration::from_secs(24 * 60 * 60);
@@ -40,8 +43,20 @@ pub(crate) fn next_inputs(wait: Duration) -> io::Result<Vec<Event>> {
 }
 
 /// Keys, mouse, pastes and sizes, read on a thread of its own until the stream is dropped. The stream's end is an error.
-pub(crate) fn inputs() -> io::Result<impl Stream<Item = io::Result<Event>> + Unpin> {
-    inputs_of(|| next_inputs(LONG))
+/// Each time the terminal gets the focus, the theme that fits its background is sent to `fitting`: most people change
+/// between dark and light in another window. The reports of mode 2031 cannot be used, since crossterm takes the keys after one
+/// for its rest.
+pub(crate) fn inputs(
+    fitting: Option<watch::Sender<Option<&'static str>>>,
+) -> io::Result<impl Stream<Item = io::Result<Event>> + Unpin> {
+    inputs_of(move || {
+        let inputs = next_inputs(LONG)?;
+        if let Some(fitting) = fitting.as_ref().filter(|_| inputs.contains(&Event::FocusGained)) {
+            // this thread alone reads the terminal, so that the answer comes to it
+            fitting.send_replace(fitting_theme());
+        }
+        Ok(inputs)
+    })
 }
 
 fn inputs_of(

@@ -19,7 +19,10 @@ use std::time::Duration;
 
 use crossterm::clipboard::CopyToClipboard;
 use crossterm::cursor::Show;
-use crossterm::event::{DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture, Event};
+use crossterm::event::{
+    DisableBracketedPaste, DisableFocusChange, DisableMouseCapture, EnableBracketedPaste, EnableFocusChange,
+    EnableMouseCapture, Event,
+};
 use crossterm::style::Print;
 use crossterm::terminal::{
     BeginSynchronizedUpdate, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen, SetTitle,
@@ -85,17 +88,25 @@ pub(crate) struct Guard {
     /// Never dropped: ratatui would show the cursor, as [`restore`] does, and print an error to a terminal that is
     /// gone, which panics.
     pub(crate) terminal: ManuallyDrop<Terminal<CrosstermBackend<Stdout>>>,
-    mouse: bool,
+    wants: Wants,
+}
+
+/// What the terminal is asked to report besides keys and pastes.
+#[derive(Clone, Copy)]
+pub(crate) struct Wants {
+    pub(crate) mouse: bool,
+    /// That it got the focus, or lost it.
+    pub(crate) focus: bool,
 }
 
 impl Guard {
-    pub(crate) fn enter(mouse: bool) -> io::Result<Self> {
+    pub(crate) fn enter(wants: Wants) -> io::Result<Self> {
         let viewport = Viewport::Fixed(checked_area()?);
         hook_panics(thread::current().id());
         let backend = CrosstermBackend::new(stdout());
-        let entered = take_over(mouse).and_then(|()| Terminal::with_options(backend, TerminalOptions { viewport }));
+        let entered = take_over(wants).and_then(|()| Terminal::with_options(backend, TerminalOptions { viewport }));
         match entered {
-            Ok(terminal) => Ok(Self { terminal: ManuallyDrop::new(terminal), mouse }),
+            Ok(terminal) => Ok(Self { terminal: ManuallyDrop::new(terminal), wants }),
             Err(error) => {
                 restore();
                 Err(error)
@@ -121,13 +132,16 @@ pub(crate) fn draw_whole<W: Write>(
     drawn
 }
 
-/// Raw mode, the alternate screen, whole pastes and, if wanted, the mouse.
-fn take_over(mouse: bool) -> io::Result<()> {
+/// Raw mode, the alternate screen, whole pastes and, if wanted, the mouse and the focus.
+fn take_over(wants: Wants) -> io::Result<()> {
     ACTIVE.store(true, Ordering::SeqCst);
     fatal::screen_is_taken();
     enable_raw_mode()?;
     execute!(stdout(), KEEP_TITLE, EnterAlternateScreen, EnableBracketedPaste)?;
-    if mouse { execute!(stdout(), EnableMouseCapture) } else { Ok(()) }
+    if wants.focus {
+        execute!(stdout(), EnableFocusChange)?;
+    }
+    if wants.mouse { execute!(stdout(), EnableMouseCapture) } else { Ok(()) }
 }
 
 impl Stage for Guard {
@@ -154,7 +168,7 @@ impl Stage for Guard {
     fn suspend(&mut self) -> io::Result<()> {
         restore();
         signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGTSTP)?;
-        take_over(self.mouse)?;
+        take_over(self.wants)?;
         // a new one knows nothing of the screen and draws all of it
         self.terminal = ManuallyDrop::new(Terminal::new(CrosstermBackend::new(stdout()))?);
         Ok(())
@@ -184,6 +198,7 @@ fn restore() {
             stdout(),
             EndSynchronizedUpdate,
             DisableMouseCapture,
+            DisableFocusChange,
             DisableBracketedPaste,
             LeaveAlternateScreen,
             RESTORE_TITLE,

@@ -94,6 +94,11 @@ fn every_lesson_is_played_to_its_end_on_its_recordings() {
             let step = step(&stage);
             looks_right(&mut stage, false);
             if let Some(run) = &step.run {
+                let screen = stage.screen(140, 42);
+                let top = screen.lines().next().unwrap();
+                let is_drafted = stage.time.live().available(run.drafter).is_some();
+                let k = format!("k = {}", run.k);
+                assert!(!is_drafted || top.contains(&k), "before the run that {} begins: {top}", entry.name);
                 stage.press("<Enter>");
                 assert!(stage.app.learning.aside.is_some(), "{}: {:?}", entry.name, stage.app.toast);
                 if !run.hold {

@@ -479,7 +479,7 @@ fn scrolling_up_leaves_the_end_and_end_returns() {
 #[test]
 fn discarded_drafts_can_be_shown_and_hidden() {
     let mut stage = Stage::of(&first_turn());
-    stage.shows((120, 40), &["The³ sky is blue because"]);
+    stage.shows((120, 40), &["The ✗3sky is blue because"]);
     stage.walk((120, 40), &[("<Tab>d", "The color of the sky is"), ("d", "The sky is blue because")]);
 }
 

@@ -47,7 +47,7 @@ fn marks_stand_in_for_missing_colours_or_where_they_are_asked_for() {
     for (options, has_marks) in all {
         let shown = format!("{options:?}");
         let screen = browse(&first_turn(), options).screen(120, 40);
-        let has = |sky: &str| ["The³", "The{3}"].iter().any(|the| screen.contains(&format!("{the} {sky} is blue")));
+        let has = |sky: &str| ["✗3", "!3"].iter().any(|sign| screen.contains(&format!("The {sign}{sky} is blue")));
         assert_eq!((has("sky"), has("↻sky") || has("~sky")), (!has_marks, has_marks), "{shown}\n{screen}");
     }
 }
@@ -68,20 +68,20 @@ fn discarded_drafts_give_way_to_a_sign_as_the_next_round_begins() {
         Stage::folded(&script.events[..=found.unwrap()], TuiOptions::default())
     };
     assert!(answer(&mut at(1, true)).contains("The color of the sky"));
-    assert!(answer(&mut at(2, false)).contains("The³ sky"));
+    assert!(answer(&mut at(2, false)).contains("The ✗3sky"));
     let mut ended = browse(&script, TuiOptions::default());
     ended.press("<S-Left><S-Left><S-Left><S-Left><S-Left><S-Left><S-Left>");
     assert_eq!(ended.app.place.selected, Some(RoundAt { turn: 0, round: Some(0) }));
     assert!(answer(&mut ended).contains("The color of the sky is blue because"), "the selected round shows its drafts");
     ended.press("<S-Right>");
-    assert!(answer(&mut ended).contains("The³ sky is blue because"));
+    assert!(answer(&mut ended).contains("The ✗3sky is blue because"));
 }
 
 #[test]
 fn plain_text_renders_markdown_and_no_display_shows_a_control_token() {
     let mut stage = browse(&markdown(), TuiOptions::default());
     let raw = answer(&mut stage);
-    assert!(raw.contains("## Two\n- **bold**\n- `code`\nend¹■"), "{raw}");
+    assert!(raw.contains("## Two\n- **bold**\n- `code`\nend of■"), "{raw}");
     stage.press("d");
     let marked = answer(&mut stage);
     assert!(marked.contains("## Two") && marked.contains('■'), "{marked}");
@@ -107,10 +107,10 @@ fn discarded_drafts_are_struck_while_an_answer_is_read_along_and_signs_after_it(
     assert!(struck.starts_with("color of the "), "{struck}");
     slow.shows((80, 24), &["d drafts: all"]);
     let mut fast = at(running, Pace::Full);
-    assert!(answer(&mut fast).contains("The³ sky is blue"), "{}", answer(&mut fast));
-    fast.shows((80, 24), &["d drafts: signs ²"]);
+    assert!(answer(&mut fast).contains("The ✗3sky is blue"), "{}", answer(&mut fast));
+    fast.shows((80, 24), &["d drafts: signs ✗2"]);
     let mut ended = at(script.events.len(), Pace::Ramp);
-    assert!(answer(&mut ended).contains("The³ sky is blue"), "it is over: {}", answer(&mut ended));
+    assert!(answer(&mut ended).contains("The ✗3sky is blue"), "it is over: {}", answer(&mut ended));
 }
 
 /// The text of all cells of a frame with a modifier, in order; other text between two of them is a space.
@@ -123,9 +123,11 @@ fn words_with(stage: &mut Stage, modifier: Modifier) -> String {
 #[test]
 fn the_key_cycles_signs_all_and_none_and_both_title_and_key_bar_say_which() {
     let mut stage = browse(&first_turn(), TuiOptions::default());
-    for (mode, text) in
-        [("signs", "The³ sky is blue because"), ("all", "The color of the sky is"), ("none", "The sky is blue because")]
-    {
+    for (mode, text) in [
+        ("signs", "The ✗3sky is blue because"),
+        ("all", "The color of the sky is"),
+        ("none", "The sky is blue because"),
+    ] {
         let screen = stage.screen(120, 40);
         assert_eq!(screen.matches(&format!("d drafts: {mode}")).count(), 2, "{screen}");
         assert!(answer(&mut stage).contains(text), "{mode}: {}", answer(&mut stage));
@@ -175,17 +177,45 @@ fn the_line_below_the_answer_counts_every_fate() {
 fn a_sign_selects_the_draft_that_was_rejected() {
     let mut stage = browse(&first_turn(), TuiOptions::default());
     let screen = stage.screen(80, 24);
-    let (y, line) = screen.lines().enumerate().find(|(_, line)| line.contains("The³ sky")).expect(&screen);
-    let x = line[..line.find('³').unwrap()].width();
+    let (y, line) = screen.lines().enumerate().find(|(_, line)| line.contains("The ✗3sky")).expect(&screen);
+    let x = line[..line.find("✗3").unwrap()].width();
     stage.draw(80, 24);
     update::click(&mut stage.app, &mut stage.time, x as u16, y as u16);
     assert_eq!((stage.app.place.selected, stage.app.place.cell), (Some(RoundAt { turn: 0, round: Some(0) }), Some(0)));
 }
 
 #[test]
+fn an_answer_that_has_ended_shows_its_last_discarded_drafts_and_why() {
+    let mut script = first_turn();
+    script.events.retain(|event| !matches!(event.kind, EventKind::Finished { .. }));
+    script.round(&[(" is", 0.6), (" full", 0.5)], &[(" is", 0.9), (" full", 0.8), (".", 0.9)]);
+    for (width, height) in [(80, 24), (100, 30), (140, 42)] {
+        let mut running = browse(&script, TuiOptions::default());
+        running.shows((width, height), &["Round 8 (live)", "enters the ✗3Earth is full."]);
+    }
+    script.finish(Lane::Speculative, StopReason::Eos);
+    for (width, height) in [(80, 24), (100, 30), (140, 42)] {
+        let mut stage = browse(&script, TuiOptions::default());
+        let texts = ["Round 7 (last rejection)", "✗ rejected", "the atmosphere, it Earth", "'·Earth' 0.47 over"];
+        stage.shows((width, height), &texts);
+    }
+    let mut stage = browse(&script, TuiOptions::default());
+    assert!(words_with(&mut stage, Modifier::CROSSED_OUT).contains("atmosphere, it "));
+    stage.press("<S-Left>").shows((100, 30), &["Round 7 (selected)"]);
+    stage.press("<S-Left>").shows((100, 30), &["Round 6 (selected)", "enters the ✗3Earth is full."]);
+    stage.press("<S-Right><S-Right>").shows((100, 30), &["Round 7 (last rejection)"]);
+    stage.press("3");
+    assert_eq!(
+        stage.app.round_index(stage.time.shown()),
+        Some(RoundAt { turn: 0, round: Some(7) }),
+        "not on other pages"
+    );
+}
+
+#[test]
 fn trees_stand_beside_the_text() {
     let mut stage = browse(&panels::trees(), TuiOptions::default());
-    for sentence in ["Look the sea² is"; 2] {
+    for sentence in ["Look the sea ✗2is"; 2] {
         let screen = stage.screen(120, 40);
         assert!(screen.contains("Tree of round 1") && screen.matches("├─✗").count() == 2, "drawn once: {screen}");
         let text = answer(&mut stage);
@@ -248,7 +278,7 @@ fn thinking() -> Script {
 fn a_thought_is_folded_until_the_key_opens_it() {
     let mut stage = browse(&thinking(), TuiOptions::default());
     let folded = answer(&mut stage);
-    assert!(folded.contains("▸ thought, 12 tokens (x opens it)\nBecause of¹ scattering"), "{folded}");
+    assert!(folded.contains("▸ thought, 12 tokens (x opens it)\nBecause of it scattering"), "{folded}");
     assert!(!folded.contains("light"), "{folded}");
     let mut stage = stage.pressed("x");
     let open = answer(&mut stage);

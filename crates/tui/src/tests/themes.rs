@@ -122,8 +122,15 @@ const DIM: [Role; 8] = [
 ];
 
 /// What no selected cell contains, or what has a ground of its own.
-const NEVER_SELECTED: [Role; 6] =
-    [Role::PanelBorder, Role::PlotAxis, Role::PlotRest, Role::PlotPredicted, Role::TokenPending, Role::Badge];
+const NEVER_SELECTED: [Role; 7] = [
+    Role::PanelBorder,
+    Role::PlotAxis,
+    Role::PlotRest,
+    Role::PlotPredicted,
+    Role::TokenPending,
+    Role::TokenCounted,
+    Role::Badge,
+];
 
 /// The themes with colours of their own: 16 colours are the terminal's.
 fn own_colours() -> impl Iterator<Item = Theme> {

@@ -226,7 +226,9 @@ fn select(app: &mut App, session: &Session, fits: impl Fn(RoundAt) -> bool, (for
         return;
     };
     let from = app.round_index(session).unwrap_or(live);
-    let is_behind = |at: &RoundAt| if forward { *at > from } else { *at < from };
+    // the first press backward selects a round that is on show without having been selected
+    let is_own = |at: &RoundAt| *at == from && from != live && app.place.selected.is_none();
+    let is_behind = |at: &RoundAt| if forward { *at > from } else { *at < from || is_own(at) };
     let mut all = rounds(session).filter(|at| is_behind(at) && fits(*at));
     let found = if forward { all.next() } else { all.next_back() };
     match found {

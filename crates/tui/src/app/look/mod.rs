@@ -31,6 +31,16 @@ impl App {
         self.toast = Some(if warnings.is_empty() { read.to_owned() } else { warnings.join(" · ") });
     }
 
+    /// Takes the theme that fits the terminal's background by now, unless another one was chosen.
+    pub(crate) fn fit_background(&mut self, fitting: &str) {
+        let follows = self.options.fitting_theme.as_deref() == Some(&*self.theme().name);
+        let found = self.themes().0.iter().position(|theme| theme.name == fitting).filter(|_| follows);
+        if let Some(index) = found {
+            self.options.fitting_theme = Some(fitting.to_owned());
+            self.choose_theme(index);
+        }
+    }
+
     /// The theme in use.
     #[must_use]
     pub fn theme(&self) -> &Theme {
@@ -64,6 +74,23 @@ mod tests {
 
     fn app() -> App {
         App::new(TuiOptions { theme: Some("nord".to_owned()), ..TuiOptions::default() })
+    }
+
+    #[test]
+    fn the_theme_follows_the_background_until_the_user_chooses_one() {
+        let fitting = Some("default".to_owned());
+        let mut app = App::new(TuiOptions { fitting_theme: fitting, ..TuiOptions::default() });
+        for fitting in ["light", "default", "light"] {
+            app.fit_background(fitting);
+            assert_eq!(app.theme().name, fitting);
+        }
+        app.turn_theme(true);
+        let chosen = app.theme().name.clone();
+        app.fit_background("default");
+        assert_eq!(app.theme().name, chosen);
+        let mut named = self::app();
+        named.fit_background("light");
+        assert_eq!(named.theme().name, "nord", "an option chose it");
     }
 
     #[test]

@@ -26,7 +26,8 @@ impl ThemeSet {
             themes.push(theme);
         }
         let themes: Vec<Theme> = themes.into_iter().map(|theme| theme.at(depth)).collect();
-        let wanted = if options.no_color { "mono" } else { options.theme.as_deref().unwrap_or("default") };
+        let named = options.theme.as_deref().or(options.fitting_theme.as_deref());
+        let wanted = if options.no_color { "mono" } else { named.unwrap_or("default") };
         let chosen = themes.iter().position(|theme| theme.name == wanted);
         if chosen.is_none() {
             let names: Vec<_> = themes.iter().map(|theme| theme.name.as_str()).collect();

@@ -7,8 +7,6 @@ use crossterm::event::Event as Input;
 use futures::{FutureExt, Stream, StreamExt};
 use tokio::sync::watch::Receiver;
 
-use crate::app::options::UserLook;
-
 /// Most inputs that are taken at once.
 const MAX_WAITING: usize = 1 << 16;
 
@@ -29,12 +27,12 @@ pub(super) async fn next_input(
     waiting.pop_front()
 }
 
-/// Waits until the user's files change; for ever if nobody looks at them any more.
-pub(super) async fn changed(look: &mut Option<Receiver<UserLook>>) -> UserLook {
-    if let Some(files) = look
-        && files.changed().await.is_ok()
+/// Waits until what somebody looks at changes; for ever if nobody looks any more.
+pub(super) async fn changed<T: Clone>(watched: &mut Option<Receiver<T>>) -> T {
+    if let Some(watched) = watched
+        && watched.changed().await.is_ok()
     {
-        return files.borrow_and_update().clone();
+        return watched.borrow_and_update().clone();
     }
     std::future::pending().await
 }

@@ -1,8 +1,9 @@
 //! The top line: what runs, how it is set, what it is doing.
 //!
 //! Invariant: the settings are those of the answer on show, at the round on show; those that the next rounds or the
-//! next prompt will have instead follow a `→`. Where the line is short, words are shortened and parts left out from the
-//! least telling one on; the state, and whether the rule is lossless, never are.
+//! next prompt will have instead follow a `→`. Before a lesson's run they are those of that run. Where the line is short,
+//! words are shortened and parts left out from the least telling one on; the state, and whether the rule is lossless,
+//! never are.
 
 use crate::app::clock::pacing::round_number;
 use draftscope_protocol::{Ability, Baseline, DraftLenMode, DrafterKind, Settings, VerifyRule};
@@ -83,7 +84,8 @@ impl Shown {
     fn of(screen: Screen) -> Self {
         let now = screen.settings();
         let next = if screen.time.is_past() { now } else { screen.app.requests.settings(screen.session) };
-        Self { now, next }
+        let of_lesson = lesson_settings(screen, &next);
+        Self { now: of_lesson.unwrap_or(now), next: of_lesson.unwrap_or(next) }
     }
 
     /// A part of the settings in words: what is in force, and what comes next if that is something else.
@@ -91,6 +93,14 @@ impl Shown {
         let (now, next) = (of(&self.now), of(&self.next));
         if now == next { now } else { format!("{now} → {next}") }
     }
+}
+
+/// The settings of the run that a lesson's step is about to begin, or has begun without a token so far.
+fn lesson_settings(screen: Screen, before: &Settings) -> Option<Settings> {
+    let learning = &screen.app.learning;
+    let begins = learning.step()?.run.is_some() && !learning.study.is_revealed;
+    let is_new = begins || (learning.aside.is_some() && screen.turn().is_none());
+    learning.run().filter(|_| screen.app.place.page == Page::Learn && is_new).map(|run| run.settings(before))
 }
 
 fn parts(screen: Screen, level: Level) -> Vec<Part> {

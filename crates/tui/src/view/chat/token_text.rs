@@ -40,10 +40,9 @@ pub(in crate::view) fn push(screen: Screen, token: TranscriptToken, look: Look, 
     let style = chosen(screen, style_of(screen, &token), look);
     match token.fate {
         Fate::Committed(_) => {
-            sign(screen, pen);
             pen.flow.tag(round_of(&token), token.column);
             let text = pen.joiner.push(token.piece.text_bytes());
-            committed(screen, token, (&text, style, look), &mut pen.flow);
+            committed(screen, token, (&text, style, look), pen);
             pen.drafts = pen.joiner.clone();
         }
         _ if look.discarded == Discarded::Counted => {
@@ -77,8 +76,7 @@ pub(in crate::view) fn sign(screen: Screen, pen: &mut Pen) {
     let Fallen { count, place } = std::mem::take(&mut pen.fallen);
     if count > 0 {
         pen.flow.tag(place.0, place.1);
-        let style = undecorated(screen.theme[Role::TokenRejected]);
-        pen.flow.push(&fate::fallen(count, screen.app.options.ascii), style);
+        pen.flow.push(&fate::fallen(count), screen.theme[Role::TokenCounted]);
     }
 }
 
@@ -88,14 +86,18 @@ pub(in crate::view) fn chosen(screen: Screen, style: Style, look: Look) -> Style
     if look.is_chosen { style.add_modifier(Modifier::REVERSED) } else { style }
 }
 
-fn committed(screen: Screen, token: TranscriptToken, (text, style, look): (&str, Style, Look), flow: &mut Flow) {
+/// Between the spaces of a token and its word stands what fell before it.
+fn committed(screen: Screen, token: TranscriptToken, (text, style, look): (&str, Style, Look), pen: &mut Pen) {
     let mark = match token {
         TranscriptToken { departs: true, .. } => fate::DEPARTED,
         TranscriptToken { forced: true, .. } => fate::FORCED,
         _ => fate::mark(token.fate),
     };
     let inner = text.trim_start_matches(' ');
-    flow.push(&text[..text.len() - inner.len()], undecorated(style));
+    pen.flow.push(&text[..text.len() - inner.len()], undecorated(style));
+    sign(screen, pen);
+    let flow = &mut pen.flow;
+    flow.tag(round_of(&token), token.column);
     if token.undraftable {
         flow.push(fate::UNDRAFTABLE, undecorated(style));
     } else if screen.has_signs() {

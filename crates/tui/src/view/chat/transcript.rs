@@ -168,17 +168,12 @@ fn mode(screen: Screen, room: usize) -> Line<'static> {
     let mode = screen.display();
     let mut spans = screen.hint(Action::NextDisplay, &format!("drafts: {}", mode.name()));
     if mode == DisplayMode::Signs {
-        spans.push(Span::styled(format!("{} ", sample(screen)), undecorated(screen.theme[Role::TokenRejected])));
+        spans.extend([Span::styled(fate::fallen(2), screen.theme[Role::TokenCounted]), Span::raw(" ")]);
         let room = room.saturating_sub(spans.iter().map(Span::width).sum());
         let means = ["two discarded here ", "two discarded "].into_iter().find(|means| means.width() <= room);
         spans.extend(means.map(|means| Span::styled(means, screen.dim_title())));
     }
     Line::from(spans)
-}
-
-/// The sign of two discarded drafts.
-fn sample(screen: Screen) -> String {
-    fate::fallen(2, screen.app.options.ascii)
 }
 
 /// How many tokens of the shown turn had each fate, with the longest names that fit.

@@ -29,6 +29,8 @@ pub(in crate::view) struct Key {
     /// The turn left, the tokens taken over, and whether the last of them is forced.
     pub(in crate::view) branch: Option<(u32, u32, bool)>,
     pub(in crate::view) stretch: usize,
+    /// Numbers of its rounds whose discarded drafts are in the text.
+    pub(in crate::view) drafted: [Option<u32>; 2],
     /// Rounds in it: the last stretch may have fewer.
     pub(in crate::view) rounds: usize,
     pub(in crate::view) lane: Lane,

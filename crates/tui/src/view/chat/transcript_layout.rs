@@ -93,7 +93,8 @@ fn turns_laid_out(screen: Screen, lane: Lane, (first, turns): (usize, &[Turn]), 
         let chosen = screen.app.place.selected.filter(|at| at.turn == index && lane == Lane::Speculative);
         let selected = chosen.map(|at| at.round);
         let answer = turn.answer(lane);
-        let drafted = rounds_with_drafts(answer, selected);
+        let on_show = screen.app.round_index(screen.session).filter(|at| at.turn == index && lane == Lane::Speculative);
+        let drafted = rounds_with_drafts(answer, on_show.and_then(|at| at.round));
         let folded = folded(screen, answer, selected);
         let display = screen.display_of(turn);
         let work = Work { screen, lane, index, width, answer, selected, display, drafted, folded };
@@ -137,11 +138,11 @@ fn of(turn: usize, lines: (Vec<Line<'static>>, Vec<Vec<Tagged>>), selected: Opti
     Laid { turn, lines: lines.0.into(), tags: lines.1.into(), selected }
 }
 
-/// The rounds of an answer whose discarded drafts are always in the text: the running one and the selected one.
-fn rounds_with_drafts(answer: &Answer, selected: Option<Option<usize>>) -> [Option<u32>; 2] {
+/// The rounds of an answer whose discarded drafts are always in the text: the running one and the one on show.
+fn rounds_with_drafts(answer: &Answer, on_show: Option<usize>) -> [Option<u32>; 2] {
     let live = answer.rounds.last().filter(|_| answer.finished.is_none());
-    let chosen = selected.flatten().and_then(|at| answer.rounds.get(at));
-    [live, chosen].map(|round| round.map(|round| round.number()))
+    let shown = on_show.and_then(|at| answer.rounds.get(at));
+    [live, shown].map(|round| round.map(|round| round.number()))
 }
 
 impl Work<'_> {
@@ -239,12 +240,17 @@ impl Work<'_> {
 
     fn key(&self, stretch: usize, turn: &Turn, pen: Option<&Rc<Pen>>) -> Key {
         let app = self.screen.app;
+        let rounds = stretch * STRETCH..self.answer.rounds.len().min((stretch + 1) * STRETCH);
+        let numbers = self.answer.rounds.get(rounds.clone()).and_then(|rounds| Some((rounds.first()?, rounds.last()?)));
+        let of_stretch =
+            |number: &u32| numbers.is_some_and(|(first, last)| (first.number()..=last.number()).contains(number));
         Key {
             run: self.screen.time.runs(),
             turn: self.index,
             branch: turn.branch.map(|branch| (branch.turn, branch.kept, branch.forced)),
             stretch,
-            rounds: self.answer.rounds.len().min((stretch + 1) * STRETCH) - stretch * STRETCH,
+            drafted: self.drafted.map(|round| round.filter(of_stretch)),
+            rounds: rounds.len(),
             lane: self.lane,
             width: self.width,
             theme: self.screen.theme.name.clone(),

@@ -6,6 +6,7 @@
 use crate::app::place::marks::mark_text;
 use crate::app::place::page::Pane;
 use draftscope_protocol::{NextKind, Outcome, Piece};
+use draftscope_session::round_at::{live_round, round_at};
 use draftscope_session::{PassId, explain};
 
 use crate::view::prelude::*;
@@ -99,6 +100,7 @@ pub(in crate::view) fn title(screen: Screen, round: &Round, width: u16) -> Line<
         Some(_) => "selected",
         None if screen.session.turn().is_some_and(|turn| turn.number != round.turn) => "before",
         None if screen.time.is_past() => "earlier",
+        None if !is_newest(screen, round) => "last rejection",
         None if screen.app.is_busy(screen.time.live()) => "live",
         None => "last",
     };
@@ -131,6 +133,12 @@ pub(in crate::view) fn title(screen: Screen, round: &Round, width: u16) -> Line<
     let last = forms.last().cloned().unwrap_or_default();
     let found = forms.into_iter().find(|form| form.width() < width.into()).unwrap_or(last);
     Line::from(format!("{found} "))
+}
+
+/// Whether no round of the shown session comes after this one.
+fn is_newest(screen: Screen, round: &Round) -> bool {
+    let newest = live_round(screen.session).and_then(|at| round_at(screen.session, at));
+    newest.is_none_or(|newest| (newest.turn, newest.number()) == (round.turn, round.number()))
 }
 
 /// The columns that fit, and how wide each is.

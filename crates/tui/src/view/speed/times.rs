@@ -81,14 +81,16 @@ fn legend(screen: Screen, width: u16) -> Line<'static> {
 
 /// The newest complete rounds, oldest first.
 fn parts(answer: &Answer, count: usize) -> Vec<(u32, Parts)> {
-    let done: Vec<_> = answer.rounds.iter().filter(|round| round.is_complete()).collect();
-    let first = done.len().saturating_sub(count);
-    let shown = done[first..].iter().enumerate().map(|(i, round)| {
-        let before = (first + i).checked_sub(1).map_or(0, |before| done[before].clock_us());
+    let mut done = answer.rounds.iter().rev().filter(|round| round.is_complete()).peekable();
+    let mut shown = Vec::new();
+    while let Some(round) = done.next_if(|_| shown.len() < count) {
+        let before = done.peek().map_or(0, |before| before.clock_us());
         let took = round.clock_us().saturating_sub(before);
-        (round.number(), split([round.draft_us(), round.verify_us(), round.sample_us(), round.rollback_us()], took))
-    });
-    shown.collect()
+        let parts = [round.draft_us(), round.verify_us(), round.sample_us(), round.rollback_us()];
+        shown.push((round.number(), split(parts, took)));
+    }
+    shown.reverse();
+    shown
 }
 
 fn mean(answer: &Answer) -> Option<Parts> {
