@@ -8,7 +8,7 @@ use std::io::{ErrorKind, Write};
 use anyhow::Result;
 use draftscope::headless::{Driver, Outcome, Summary, write_json_pretty};
 use draftscope::protocol::stream::Dropped;
-use draftscope::protocol::{DraftLenMode, DrafterKind, Lane, Settings, VerifyRule};
+use draftscope::protocol::{DraftLenMode, DrafterKind, Lane, Settings, VerifyRule, counted};
 use draftscope::session::text::printable;
 
 /// Prints the result of the newest race on standard error.
@@ -28,9 +28,11 @@ pub(crate) fn report_rival(driver: &Driver) {
     }
     match turn.agreement_with(Lane::Rival) {
         Some(agreement) if agreement.divergence.is_none() => {
-            eprintln!("draftscope: both wrote the same {} tokens", agreement.identical);
+            eprintln!("draftscope: both wrote the same {}", counted(agreement.identical, "token"));
         }
-        Some(agreement) => eprintln!("draftscope: they differ after {} identical tokens", agreement.identical),
+        Some(agreement) => {
+            eprintln!("draftscope: they differ after {}", counted(agreement.identical, "identical token"))
+        }
         None => {}
     }
 }
@@ -123,8 +125,10 @@ pub(crate) fn report_notices_before(driver: &Driver, reported: &mut u64, last: O
 pub(crate) fn departures(run: &Summary) -> Option<String> {
     let first = run.first_departure.map_or(String::new(), |at| format!(", the first at token {}", at + 1));
     let (count, tokens) = (run.departures, run.output_tokens);
-    let text =
-        format!("not lossless: {count} of {tokens} tokens accepted that the target would not have picked{first}");
+    let text = format!(
+        "not lossless: {count} of {} accepted that the target would not have picked{first}",
+        counted(tokens as usize, "token")
+    );
     (run.lossless == Some(false)).then_some(text)
 }
 

@@ -5,9 +5,11 @@
 
 use crate::app::place::marks::mark_text;
 use crate::app::place::page::Pane;
+use draftscope_learn::lesson::Hidden;
 use draftscope_protocol::{NextKind, Outcome, Piece};
 use draftscope_session::{PassId, explain};
 
+use crate::view::learn::hidden::hides;
 use crate::view::prelude::*;
 use crate::view::rounds::grammar;
 use crate::view::rounds::token_cell::TokenCell;
@@ -117,8 +119,7 @@ pub(in crate::view) fn title(screen: Screen, round: &Round, width: u16) -> Line<
     let outcome = text.clone();
     let committed = match round.committed().len() {
         0 => String::new(),
-        1 => " · 1 token".to_owned(),
-        count => format!(" · {count} tokens"),
+        count => format!(" · {}", counted(count, "token")),
     };
     text.push_str(&committed);
     text.push_str(if committed.is_empty() { "" } else { " committed" });
@@ -175,7 +176,29 @@ impl Columns {
     }
 }
 
+/// Height that shows all of the round on show, with its frame.
+pub(in crate::view) fn height(screen: Screen, width: u16) -> u16 {
+    let width = width.saturating_sub(2);
+    let lines = match screen.app.round(screen.session) {
+        Some(round) => said(screen, round, Rect { width, height: u16::MAX, ..Rect::default() }).len() + 1,
+        None => empty(screen, width).len(),
+    };
+    lines as u16 + FRAME
+}
+
 fn table(screen: Screen, round: &Round, inner: Rect) -> Vec<Line<'static>> {
+    let mut lines = said(screen, round, inner);
+    // at the bottom, where the sentence leaves room
+    let last = usize::from(inner.height).saturating_sub(1);
+    if lines.len() <= last {
+        lines.resize(last, Line::default());
+        lines.push(times(screen, round, inner.width));
+    }
+    lines
+}
+
+/// The columns, and the sentences below them.
+fn said(screen: Screen, round: &Round, inner: Rect) -> Vec<Line<'static>> {
     let columns = Columns::of(screen, round, inner.width);
     let mut lines = Vec::new();
     if inner.height >= 7 {
@@ -184,7 +207,7 @@ fn table(screen: Screen, round: &Round, inner: Rect) -> Vec<Line<'static>> {
     lines.push(row(screen, &columns, "draft  q", |i| draft(screen, round, i)));
     lines.push(row(screen, &columns, "target p", |i| target(screen, round, i)));
     lines.push(row(screen, &columns, "verdict", |i| verdict(screen, round, i, columns.width)));
-    if let Some(finding) = explain(round, columns.focus) {
+    if let Some(finding) = explain(round, columns.focus).filter(|_| !hides_reason(screen, round, columns.focus)) {
         let role = if finding.near_tie { Role::Warning } else { Role::Text };
         let text = format!("{}{}", place(round, columns.focus), finding.text);
         lines.extend(wrapped(&text, inner.width, screen.theme[role]));
@@ -193,13 +216,13 @@ fn table(screen: Screen, round: &Round, inner: Rect) -> Vec<Line<'static>> {
     if let Some(text) = screen.session.stats(Lane::Speculative).evidence().sentence() {
         lines.extend(wrapped(&text, inner.width, screen.theme[Role::Warning]));
     }
-    // at the bottom, where the sentence leaves room
-    let last = usize::from(inner.height).saturating_sub(1);
-    if lines.len() <= last {
-        lines.resize(last, Line::default());
-        lines.push(times(screen, round, inner.width));
-    }
     lines
+}
+
+/// Whether a step of a lesson asks what the sentence about a column says.
+fn hides_reason(screen: Screen, round: &Round, index: usize) -> bool {
+    let is_later = round.outcome(index) == Some(Outcome::NotReached);
+    hides(screen, Hidden::Reason) || (is_later && hides(screen, Hidden::NotReached))
 }
 
 /// Where the round's time went, as far as events report it: each draft step if there is room, else their sum, and the
@@ -216,7 +239,7 @@ fn times(screen: Screen, round: &Round, width: u16) -> Line<'static> {
     let steps: Vec<_> = round.drafts.iter().map(|d| format!("{:.1}", d.took_us as f64 / 1e3)).collect();
     let mut tail = Vec::new();
     if !round.rows().is_empty() {
-        let rows = if round.rows().len() == 1 { "1 row".to_owned() } else { format!("{} rows", round.rows().len()) };
+        let rows = counted(round.rows().len(), "row");
         tail.push(format!("verify {rows} {}", duration(round.verify_us())));
         tail.push(format!("sample {}", duration(round.sample_us())));
     }
@@ -284,7 +307,7 @@ fn header(screen: Screen, round: &Round, index: usize, width: usize) -> TokenCel
     } else {
         text
     };
-    let long = format!("{text} · after {at} tokens");
+    let long = format!("{text} · after {}", counted(at as usize, "token"));
     let text = if long.width() < width { long } else { text };
     TokenCell::word(text, screen.theme[Role::TextDim])
 }
@@ -294,7 +317,11 @@ pub(in crate::view) fn draft(screen: Screen, round: &Round, index: usize) -> Tok
     let dim = screen.theme[Role::TextDim];
     match round.drafts.get(index) {
         Some(draft) => {
-            let (role, _) = draft_sign(round, index);
+            let is_later = round.outcome(index) == Some(Outcome::NotReached);
+            let role = match is_later && hides(screen, Hidden::NotReached) {
+                true => Role::Text,
+                false => draft_sign(round, index).0,
+            };
             let fate = fate_of(round, index);
             let style = grammar::tinted(screen, (draft.forced, fate), screen.theme[role]);
             TokenCell::token(text::inline(&draft.token), draft.q, style)
@@ -346,6 +373,9 @@ pub(in crate::view) fn verdict(screen: Screen, round: &Round, index: usize, widt
     let (fate, word) = match round.outcome(index) {
         Some(Outcome::Accepted) => (fate_of(round, index), "accepted"),
         Some(Outcome::Rejected) => (fate_of(round, index), "rejected"),
+        Some(Outcome::NotReached) if hides(screen, Hidden::NotReached) => {
+            return TokenCell::word("?".to_owned(), screen.theme[Role::TextDim]);
+        }
         Some(Outcome::NotReached) => (fate_of(round, index), "not reached"),
         None if next && round.number() == 0 => (next_fate(round), "first"),
         None if next && round.drafts_unknown => (next_fate(round), "target's"),

@@ -17,15 +17,20 @@ const OF_TEXT: f64 = 8.5;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let inner = framed(screen.panel(" What the draft module takes in memory "), area, frame);
+    put(content(screen, inner.width), inner, frame);
+}
+
+/// All lines in so many columns.
+pub(super) fn content(screen: Screen, width: u16) -> Vec<Line<'static>> {
     let found = screen.session.header().and_then(|header| Some((header, module(header)?)));
     let lines = match found {
-        Some((header, module)) => drawn(screen, header, module, inner.width),
+        Some((header, module)) => drawn(screen, header, module, width),
         None => {
             let text = "The figures of the draft module stand here once a run has begun with one.";
-            wrapped(text, inner.width, screen.theme[Role::TextDim])
+            wrapped(text, width, screen.theme[Role::TextDim])
         }
     };
-    put(lines, inner, frame);
+    lines
 }
 
 /// The drafter with weights of its own.
