@@ -385,6 +385,20 @@ fn the_round_that_judged_the_user_s_draft_is_shown() {
 }
 
 #[test]
+fn the_answer_to_a_draft_of_the_user_does_not_repeat_the_end_of_its_prompt() {
+    let mut stage = demo();
+    open(&mut stage, 3);
+    let run = bundled()[3].lesson.step.iter().rposition(|step| step.run.is_some()).unwrap();
+    stage.press(&"<Right>".repeat(run)).press("<Enter><End>1");
+    let screen = stage.screen(140, 42);
+    let session = stage.time.shown();
+    let turn = session.turn().unwrap();
+    assert!(session.begins_in_prompt(turn, Lane::Speculative), "{screen}");
+    let written = turn.answer(Lane::Speculative).tokens.len() - 1;
+    assert!(screen.contains(&format!("└ {written} tokens")) && !screen.contains("Barack Obama's"), "{screen}");
+}
+
+#[test]
 fn the_wiring_of_a_drafter_that_shares_the_cache_is_its_own() {
     let mut stage = demo();
     open(&mut stage, 5);
