@@ -600,12 +600,9 @@ fn without_a_model_the_error_names_what_needs_none() {
         [("DRAFTSCOPE_CACHE", folder), ("HF_HOME", folder), ("HF_HUB_CACHE", folder), ("DRAFTSCOPE_OFFLINE", "1")];
     for (arguments, next) in [(&["learn"][..], "draftscope demo --learn plays"), (&[], "draftscope demo plays")] {
         let mut terminal = Terminal::start(arguments, &environment);
-        terminal.wait_for("The engine has stopped");
-        terminal.wait_for(next);
-        terminal.press("\u{3}");
         assert_eq!(terminal.ends(), 2);
-        let written = String::from_utf8_lossy(&terminal.written).replace("\r\n", " ");
-        assert!(written.rsplit("\u{1b}[?1049l").next().unwrap().contains(next), "{written}");
+        let written = String::from_utf8_lossy(&terminal.written);
+        assert!(written.contains(next), "{written}");
     }
 }
 

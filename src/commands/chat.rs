@@ -39,7 +39,8 @@ fn live(args: &ChatArgs, files: &UserFiles) -> Result<ExitCode> {
         without_engine: Some(WITHOUT_MODEL.to_owned()),
         ..terminal::screen(&args.screen, files)
     };
-    let source = super::engine::start_on_screen(&args.rival, &args.model, &args.decode, grammar, baseline)?;
+    let source = super::engine::start_on_screen(&args.rival, &args.model, &args.decode, grammar, baseline)
+        .map_err(|error| super::output::without_model(error, WITHOUT_MODEL))?;
     terminal::show(source, options, recorder)
 }
 

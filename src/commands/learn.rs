@@ -56,7 +56,8 @@ pub(crate) fn run(args: &LearnArgs, files: &UserFiles) -> Result<ExitCode> {
         ..terminal::look(&args.look, files)
     };
     // after the options, which ask the terminal through standard error: calls into GPU drivers may redirect it
-    let source = super::engine::start(&args.model, &args.decode, None, Baseline::PROBE)?;
+    let source = super::engine::start(&args.model, &args.decode, None, Baseline::PROBE)
+        .map_err(|error| super::output::without_model(error, WITHOUT_MODEL))?;
     terminal::show(source, options, None)
 }
 

@@ -10,6 +10,7 @@ use draftscope::headless::{Driver, Outcome, Summary, write_json_pretty};
 use draftscope::protocol::stream::Dropped;
 use draftscope::protocol::{DraftLenMode, DrafterKind, Lane, Settings, VerifyRule, counted};
 use draftscope::session::text::printable;
+use draftscope::store::StoreError;
 
 /// Prints the result of the newest race on standard error.
 pub(crate) fn report_rival(driver: &Driver) {
@@ -119,6 +120,15 @@ pub(crate) fn report_notices_before(driver: &Driver, reported: &mut u64, last: O
     let first = kept.len().saturating_sub(usize::try_from(new).unwrap_or(usize::MAX));
     kept[first..].iter().filter(|notice| Some(**notice) != last).for_each(|notice| say(notice));
     *reported = session.notices_seen();
+}
+
+/// An error of finding a model, with what can be done without one.
+pub(crate) fn without_model(error: anyhow::Error, other: &str) -> anyhow::Error {
+    let is_missing = |error: &StoreError| matches!(error, StoreError::NoSource(_) | StoreError::Repo { .. });
+    match error.chain().any(|cause| cause.downcast_ref().is_some_and(is_missing)) {
+        true => anyhow::anyhow!("{error}\nOr without a model: {other}"),
+        false => error,
+    }
 }
 
 /// How far a rule that is not lossless changed the text; none under a lossless rule.

@@ -245,7 +245,7 @@ impl Hidden {
 }
 
 /// What drawings show that no run gave.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Example {
     /// Tokens that a pass reads, or candidates.
@@ -305,6 +305,9 @@ impl Lesson {
         let Some(shown) = self.step.get(step) else { return false };
         let is_open = !shown.asks() || !is_answered;
         let next = self.step[step + 1..].iter().find(|step| step.asks());
+        // what is asked of another example is not what this one shows
+        let is_same = |next: &&Step| !part.is_of(Panel::Residual) || next.example == shown.example;
+        let next = next.filter(is_same);
         (is_open && shown.hides.contains(&part)) || next.is_some_and(|next| next.hides.contains(&part))
     }
 

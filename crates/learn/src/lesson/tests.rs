@@ -97,6 +97,9 @@ fn what_a_question_hides_is_hidden_from_the_question_before_on() {
     let hides = |step, is_answered| lesson.hides(step, is_answered, Hidden::Measured);
     assert!(hides(0, true) && hides(1, false), "the run, and the question");
     assert!(!hides(1, true) && !hides(2, false) && !lesson.hides(0, true, Hidden::Chance));
+    // of an example, only where both steps show the same one
+    let sampling = &bundled()[4].lesson;
+    assert!(sampling.hides(0, true, Hidden::LeftOver) && !sampling.hides(8, true, Hidden::Chance));
 }
 
 #[test]

@@ -5,12 +5,11 @@
 
 use crate::app::place::marks::mark_text;
 use crate::app::place::page::Pane;
-use draftscope_learn::lesson::Hidden;
 use draftscope_protocol::{NextKind, Outcome, Piece};
 use draftscope_session::{PassId, explain};
 
-use crate::view::learn::hidden::hides;
 use crate::view::prelude::*;
+use crate::view::rounds::asked::{hides_count, hides_fate, hides_reason};
 use crate::view::rounds::grammar;
 use crate::view::rounds::token_cell::TokenCell;
 use crate::view::rounds::tree;
@@ -113,7 +112,7 @@ pub(in crate::view) fn title(screen: Screen, round: &Round, width: u16) -> Line<
     }
     if round.drafts_unknown {
         text.push_str(" · drafts not reported");
-    } else if round.verdict.is_some() && !round.drafts.is_empty() {
+    } else if round.verdict.is_some() && !round.drafts.is_empty() && !hides_count(screen, round) {
         text.push_str(&format!(" · {} of {} accepted", round.accepted(), round.drafts.len()));
     }
     let outcome = text.clone();
@@ -219,12 +218,6 @@ fn said(screen: Screen, round: &Round, inner: Rect) -> Vec<Line<'static>> {
     lines
 }
 
-/// Whether a step of a lesson asks what the sentence about a column says.
-fn hides_reason(screen: Screen, round: &Round, index: usize) -> bool {
-    let is_later = round.outcome(index) == Some(Outcome::NotReached);
-    hides(screen, Hidden::Reason) || (is_later && hides(screen, Hidden::NotReached))
-}
-
 /// Where the round's time went, as far as events report it: each draft step if there is room, else their sum, and the
 /// smallest parts only if they fit.
 fn times(screen: Screen, round: &Round, width: u16) -> Line<'static> {
@@ -317,11 +310,8 @@ pub(in crate::view) fn draft(screen: Screen, round: &Round, index: usize) -> Tok
     let dim = screen.theme[Role::TextDim];
     match round.drafts.get(index) {
         Some(draft) => {
-            let is_later = round.outcome(index) == Some(Outcome::NotReached);
-            let role = match is_later && hides(screen, Hidden::NotReached) {
-                true => Role::Text,
-                false => draft_sign(round, index).0,
-            };
+            let is_asked = hides_fate(screen, round, index);
+            let role = if is_asked { Role::Text } else { draft_sign(round, index).0 };
             let fate = fate_of(round, index);
             let style = grammar::tinted(screen, (draft.forced, fate), screen.theme[role]);
             TokenCell::token(text::inline(&draft.token), draft.q, style)
@@ -373,7 +363,7 @@ pub(in crate::view) fn verdict(screen: Screen, round: &Round, index: usize, widt
     let (fate, word) = match round.outcome(index) {
         Some(Outcome::Accepted) => (fate_of(round, index), "accepted"),
         Some(Outcome::Rejected) => (fate_of(round, index), "rejected"),
-        Some(Outcome::NotReached) if hides(screen, Hidden::NotReached) => {
+        Some(_) if hides_fate(screen, round, index) => {
             return TokenCell::word("?".to_owned(), screen.theme[Role::TextDim]);
         }
         Some(Outcome::NotReached) => (fate_of(round, index), "not reached"),

@@ -108,8 +108,10 @@ fn small(screen: Screen, width: u16) -> Vec<String> {
 }
 
 /// The same of the few lines.
-const SMALL_STATE: [(&str, &str); 2] =
-    [("the target's hidden state at that place", "?"), ("in place of the hidden state", "in its place")];
+const SMALL_STATE: [(&str, &str); 2] = [
+    ("the target's hidden state at that place", "?                                      "),
+    ("in place of the hidden state", "in its place"),
+];
 
 /// The block, the cache that it reads, and d.
 fn sizes(screen: Screen) -> [String; 3] {
