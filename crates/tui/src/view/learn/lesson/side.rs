@@ -3,9 +3,8 @@
 //! Invariant: nothing is cut unseen. Where a panel is cut, is left out, or is a window on a longer text, a line below the
 //! panels names the key that shows them over the whole page, where every panel is shown in full, one after the other.
 
-use super::{
-    bytes, heads, histogram, map, panels, pass, residual, saving, sliders, slots, threads, training, what_runs, wiring,
-};
+use super::shown::{panels, what_runs};
+use super::{bytes, heads, histogram, map, pass, residual, saving, sliders, slots, threads, training, wiring};
 use crate::view::prelude::*;
 use crate::view::rounds::{loop_lines, round};
 use crate::view::speed::{costs, memory};
