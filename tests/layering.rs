@@ -102,6 +102,7 @@ const LEARN: &[Layer] = &[
         "lesson",
         &[
             "lesson",
+            "lesson::answers",
             "lesson::check",
             "lesson::content",
             "lesson::fact",

@@ -627,6 +627,20 @@ fn a_lesson_runs_on_the_cpu_and_shows_its_figures() {
     leaves(&mut terminal);
 }
 
+#[test]
+fn without_a_model_the_error_names_what_needs_none() {
+    let nothing = tempfile::tempdir().unwrap();
+    let folder = nothing.path().to_str().unwrap();
+    let environment =
+        [("DRAFTSCOPE_CACHE", folder), ("HF_HOME", folder), ("HF_HUB_CACHE", folder), ("DRAFTSCOPE_OFFLINE", "1")];
+    for (arguments, next) in [(&["learn"][..], "draftscope demo --learn plays"), (&[], "draftscope demo plays")] {
+        let mut terminal = Terminal::start(arguments, &environment);
+        assert_eq!(terminal.ends(), 2);
+        let written = String::from_utf8_lossy(&terminal.written);
+        assert!(written.contains(next), "{written}");
+    }
+}
+
 /// Quits; the user's own session has nothing to save, since the run is the lesson's.
 fn leaves(terminal: &mut Terminal) {
     terminal.press("\u{3}");

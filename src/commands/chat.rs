@@ -16,6 +16,9 @@ use super::prompts::{Division, Prompts, label};
 use super::signals::StopSignal;
 use super::terminal;
 
+/// What needs no engine, as an error on the screen names it.
+const WITHOUT_MODEL: &str = "draftscope demo plays recordings of the real engine, without a model and without network";
+
 pub(crate) fn run(args: &ChatArgs, files: &UserFiles) -> Result<ExitCode> {
     if terminal::can_draw() && !args.per_line { live(args, files) } else { plain(args) }
 }
@@ -33,9 +36,11 @@ fn live(args: &ChatArgs, files: &UserFiles) -> Result<ExitCode> {
         autosave: args.autosave,
         is_recorded: args.trace.trace.is_some(),
         tour: super::first_start::first_start(),
+        without_engine: Some(WITHOUT_MODEL.to_owned()),
         ..terminal::screen(&args.screen, files)
     };
-    let source = super::engine::start_on_screen(&args.rival, &args.model, &args.decode, grammar, baseline)?;
+    let source = super::engine::start_on_screen(&args.rival, &args.model, &args.decode, grammar, baseline)
+        .map_err(|error| super::output::without_model(error, WITHOUT_MODEL))?;
     terminal::show(source, options, recorder)
 }
 

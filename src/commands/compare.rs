@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use draftscope::cli::{CompareArgs, OutputArg};
 use draftscope::headless::{CompareSummary, Described, Driver, FirstRun, Outcome, Spread, Summary};
-use draftscope::protocol::{Baseline, Lane, StopReason};
+use draftscope::protocol::{Baseline, Lane, StopReason, counted};
 use draftscope::session::text::one_line;
 use draftscope::session::{Answer, Speedup, Turn};
 
@@ -132,7 +132,7 @@ fn report(summary: &CompareSummary, no_speedup: Option<&str>) -> String {
     super::output::draftable(s).into_iter().for_each(|share| line(format!("vocabulary   {share}")));
     match &summary.first_divergence {
         None if summary.identical.is_none() => {}
-        None => line(format!("identical    yes, {} tokens", s.output_tokens)),
+        None => line(format!("identical    yes, {}", counted(s.output_tokens as usize, "token"))),
         Some(d) => {
             let text = |piece: &Option<draftscope::protocol::Piece>| match piece {
                 Some(piece) => draftscope::session::text::quoted(piece),
@@ -183,5 +183,7 @@ fn lane(name: &str, summary: &Summary, (speed, range): (Option<f64>, Option<Spre
         || "no round was needed".to_owned(),
         |s| format!("{:.1} tokens/s ({:.1}–{:.1})", speed.unwrap_or(s.median), s.min, s.max),
     );
-    format!("{name:<12} {speed}, {} tokens in {} rounds", summary.output_tokens, summary.run.rounds)
+    let [tokens, rounds] = [(summary.output_tokens, "token"), (summary.run.rounds, "round")]
+        .map(|(count, noun)| counted(count as usize, noun));
+    format!("{name:<12} {speed}, {tokens} in {rounds}")
 }

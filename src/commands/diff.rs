@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use draftscope::cli::DiffArgs;
 use draftscope::host::config::UserFiles;
-use draftscope::protocol::{FIRST_DIGESTED, Lane, RunSummary};
+use draftscope::protocol::{FIRST_DIGESTED, Lane, RunSummary, counted};
 use draftscope::session::text::{one_line, quoted};
 use draftscope::session::trace::Events;
 use draftscope::session::{Diff, FirstDifference, Session, Side, TurnDiff};
@@ -137,7 +137,7 @@ fn verdict(turn: &TurnDiff) -> String {
     let prompt = if turn.same_prompt { "" } else { " (the prompts differ)" };
     let [a, b] = turn.tokens;
     match &turn.divergence {
-        _ if turn.is_same() => format!("turn {}: identical, {a} tokens{prompt}", turn.turn),
+        _ if turn.is_same() => format!("turn {}: identical, {}{prompt}", turn.turn, counted(a, "token")),
         Some(difference) => {
             let tie = if difference.near_tie { ", a near tie" } else { "" };
             format!("turn {}: first difference at token {}{tie}{prompt}", turn.turn, difference.index + 1)

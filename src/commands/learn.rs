@@ -10,12 +10,16 @@ use draftscope::export::{lesson_pages, quiz_pages};
 use draftscope::host::config::UserFiles;
 use draftscope::host::file_access;
 use draftscope::learn::lesson::{self, Entry};
-use draftscope::protocol::Baseline;
+use draftscope::protocol::{Baseline, counted};
 use draftscope::session::text::printable;
 use draftscope::tui::TuiOptions;
 
 use super::output::{print, say};
 use super::{files, lesson_notes, lessons, terminal};
+
+/// What needs no engine, as an error names it.
+const WITHOUT_MODEL: &str =
+    "draftscope demo --learn plays recordings of the same runs, without a model and without network";
 
 /// Largest lesson that is read, in bytes.
 const MAX_BYTES: u64 = 64 << 10;
@@ -48,10 +52,12 @@ pub(crate) fn run(args: &LearnArgs, files: &UserFiles) -> Result<ExitCode> {
         recordings: Some(lessons::lessons()),
         lessons: files.lessons.clone(),
         progress: lessons::progress(),
+        without_engine: Some(WITHOUT_MODEL.to_owned()),
         ..terminal::look(&args.look, files)
     };
     // after the options, which ask the terminal through standard error: calls into GPU drivers may redirect it
-    let source = super::engine::start(&args.model, &args.decode, None, Baseline::PROBE)?;
+    let source = super::engine::start(&args.model, &args.decode, None, Baseline::PROBE)
+        .map_err(|error| super::output::without_model(error, WITHOUT_MODEL))?;
     terminal::show(source, options, None)
 }
 
@@ -74,7 +80,7 @@ fn check(path: &Path) -> Result<ExitCode> {
     let shown = path.display();
     let text = file_access::read_text(path, MAX_BYTES).with_context(|| format!("cannot read {shown}"))?;
     let lesson = lesson::check(&text).map_err(|error| anyhow::anyhow!("{shown}: {error}"))?;
-    print(format_args!("{}: {} steps, no mistake found", printable(&shown.to_string()), lesson.step.len()))?;
+    print(format_args!("{}: {}, no mistake found", printable(&shown.to_string()), counted(lesson.step.len(), "step")))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -8,8 +8,9 @@ use std::io::{ErrorKind, Write};
 use anyhow::Result;
 use draftscope::headless::{Driver, Outcome, Summary, write_json_pretty};
 use draftscope::protocol::stream::Dropped;
-use draftscope::protocol::{DraftLenMode, DrafterKind, Lane, Settings, VerifyRule};
+use draftscope::protocol::{DraftLenMode, DrafterKind, Lane, Settings, VerifyRule, counted};
 use draftscope::session::text::printable;
+use draftscope::store::StoreError;
 
 /// Prints the result of the newest race on standard error.
 pub(crate) fn report_rival(driver: &Driver) {
@@ -28,9 +29,11 @@ pub(crate) fn report_rival(driver: &Driver) {
     }
     match turn.agreement_with(Lane::Rival) {
         Some(agreement) if agreement.divergence.is_none() => {
-            eprintln!("draftscope: both wrote the same {} tokens", agreement.identical);
+            eprintln!("draftscope: both wrote the same {}", counted(agreement.identical, "token"));
         }
-        Some(agreement) => eprintln!("draftscope: they differ after {} identical tokens", agreement.identical),
+        Some(agreement) => {
+            eprintln!("draftscope: they differ after {}", counted(agreement.identical, "identical token"))
+        }
         None => {}
     }
 }
@@ -119,12 +122,23 @@ pub(crate) fn report_notices_before(driver: &Driver, reported: &mut u64, last: O
     *reported = session.notices_seen();
 }
 
+/// An error of finding a model, with what can be done without one.
+pub(crate) fn without_model(error: anyhow::Error, other: &str) -> anyhow::Error {
+    let is_missing = |error: &StoreError| matches!(error, StoreError::NoSource(_) | StoreError::Repo { .. });
+    match error.chain().any(|cause| cause.downcast_ref().is_some_and(is_missing)) {
+        true => anyhow::anyhow!("{error}\nOr without a model: {other}"),
+        false => error,
+    }
+}
+
 /// How far a rule that is not lossless changed the text; none under a lossless rule.
 pub(crate) fn departures(run: &Summary) -> Option<String> {
     let first = run.first_departure.map_or(String::new(), |at| format!(", the first at token {}", at + 1));
     let (count, tokens) = (run.departures, run.output_tokens);
-    let text =
-        format!("not lossless: {count} of {tokens} tokens accepted that the target would not have picked{first}");
+    let text = format!(
+        "not lossless: {count} of {} accepted that the target would not have picked{first}",
+        counted(tokens as usize, "token")
+    );
     (run.lossless == Some(false)).then_some(text)
 }
 

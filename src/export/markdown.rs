@@ -2,7 +2,7 @@
 
 use std::io;
 
-use draftscope_protocol::{Lane, RunSummary, VerifyRule};
+use draftscope_protocol::{Lane, RunSummary, VerifyRule, counted};
 use draftscope_session::trace::Recording;
 use draftscope_session::{PartStats, Session, Speedup, Turn, explain, text};
 
@@ -27,7 +27,10 @@ pub(super) fn write(session: &Session, recording: &Recording, out: Out<'_>) -> i
             ("target sha256", sha(header.model.sha256.as_ref())),
             ("drafter", drafter),
             ("drafter sha256", sha(header.drafter.as_ref().and_then(|d| d.sha256.as_ref()))),
-            ("device", format!("{}, {}, {} threads", header.device, header.backend, header.threads)),
+            (
+                "device",
+                format!("{}, {}, {}", header.device, header.backend, counted(header.threads as usize, "thread")),
+            ),
             ("dtype", header.dtype.clone()),
             (
                 "k, rule",
@@ -151,7 +154,8 @@ fn turn(turn: &Turn, out: Out<'_>) -> io::Result<()> {
     let answer = turn.answer(Lane::Speculative);
     writeln!(out, "\n## Turn {}\n\nPrompt:\n", turn.number)?;
     fenced(&turn.typed, out)?;
-    writeln!(out, "\nAnswer, {} tokens in {} rounds:\n", answer.tokens.len(), answer.stats().rounds())?;
+    let (tokens, rounds) = (answer.tokens.len(), answer.stats().rounds() as usize);
+    writeln!(out, "\nAnswer, {} in {}:\n", counted(tokens, "token"), counted(rounds, "round"))?;
     fenced(&answer.text(), out)?;
     let rejected = answer.rounds.iter().filter_map(|round| {
         let index =

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use draftscope_protocol::stream::Consumer;
-use draftscope_protocol::{Event, EventKind, Lane, Prefilled};
+use draftscope_protocol::{Event, EventKind, Lane, Prefilled, counted};
 use draftscope_session::sent_prompt::SentPrompt;
 
 /// Writes each prompt with its template, special tokens in double brackets, before its answer.
@@ -27,7 +27,12 @@ impl<W: Write> Consumer for SentPrompts<W> {
             writeln!(self.0, "draftscope: the engine does not report the tokens of its prompt")?;
             return self.0.flush();
         }
-        writeln!(self.0, "draftscope: the model gets these {count} tokens, special ones in ⟨ ⟩:\n{}\n", sent.marked())?;
+        writeln!(
+            self.0,
+            "draftscope: the model gets {}, special ones in ⟨ ⟩:\n{}\n",
+            counted(count, "token"),
+            sent.marked()
+        )?;
         self.0.flush()
     }
 

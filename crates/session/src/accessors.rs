@@ -4,6 +4,17 @@ use super::{Loading, Phase, Session, Turn};
 use draftscope_protocol::{Costs, DrafterKind, EngineInfo, Header, Lane, Settings};
 
 impl Session {
+    /// Whether the first token of a turn's answer is the last one of its prompt: of a turn that judges a draft of the user, which
+    /// begins at that token. It is no part of what was written.
+    #[must_use]
+    pub fn begins_in_prompt(&self, turn: &Turn, lane: Lane) -> bool {
+        let Some(branch) = turn.branch.filter(|branch| branch.kept == 0) else { return false };
+        let Some(first) = self.turns().iter().find(|other| other.number == branch.turn) else { return false };
+        let (whole, own) = (&first.answer(Lane::Speculative).prompt, turn.answer(lane));
+        let begins = own.tokens.first().map(|token| token.piece.id);
+        whole.split_last().is_some_and(|(last, before)| Some(*last) == begins && own.prompt == before)
+    }
+
     /// The run's header, once it has begun.
     #[must_use]
     pub fn header(&self) -> Option<&Header> {

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use draftscope::engine::measure::{CostCurve, DeviceCost};
+use draftscope::protocol::counted;
 use draftscope::session::account::tested;
 
 use super::{Measured, Report};
@@ -28,11 +29,10 @@ pub(super) fn cost(cost: &CostCurve) -> String {
     let mut out = Lines(String::new());
     let plain = cost.verify[0];
     out.add(format!(
-        "{}, {} thread{}, {} positions in the cache",
+        "{}, {}, {} in the cache",
         cost.backend,
-        cost.threads,
-        if cost.threads == 1 { "" } else { "s" },
-        cost.ctx
+        counted(cost.threads as usize, "thread"),
+        counted(cost.ctx as usize, "position")
     ));
     let host = cost.bandwidth_share.zip(cost.memory_bandwidth).zip(cost.read_share);
     let read = host.map_or_else(String::new, |((share, bandwidth), read_share)| {

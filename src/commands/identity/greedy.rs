@@ -6,7 +6,7 @@ use anyhow::Result;
 use draftscope::cli::{DraftLenArg, IdentityArgs};
 use draftscope::engine::identity::{Diagnosis, Ending, Rate, Record, Side, answer, diagnose_under};
 use draftscope::model::text::tokenizer::TextCodec;
-use draftscope::protocol::{DrafterKind, TokenId};
+use draftscope::protocol::{DrafterKind, TokenId, counted};
 use draftscope::session::text::{one_line, quoted};
 use serde::Serialize;
 
@@ -70,10 +70,10 @@ pub(super) fn run(args: &IdentityArgs, bench: &mut Bench, prompts: &[String]) ->
         prompts_diverged += u64::from(report.differences.len() > before);
         if (number + 1) % 20 == 0 {
             eprintln!(
-                "draftscope: {} of {} prompts, {} differences",
+                "draftscope: {} of {}, {}",
                 number + 1,
-                prompts.len(),
-                report.differences.len()
+                counted(prompts.len(), "prompt"),
+                counted(report.differences.len(), "difference")
             );
         }
     }
@@ -158,11 +158,11 @@ pub(super) fn text(report: &Report, codec: &TextCodec) -> String {
         difference_lines(difference, codec).into_iter().for_each(&mut line);
     }
     if report.differences.len() > SHOWN {
-        line(format!("… and {} more differences", report.differences.len() - SHOWN));
+        line(format!("… and {}", counted(report.differences.len() - SHOWN, "more difference")));
     }
     line(String::new());
     let mode = if report.row_by_row { ", verified one row at a time" } else { "" };
-    line(format!("{} tokens compared{mode}", report.tokens));
+    line(format!("{} compared{mode}", counted(report.tokens as usize, "token")));
     line(format!("runs that differ     {}", rate(&report.divergence)));
     line(format!("prompts that differ  {}", rate(&report.prompts_diverged)));
     out

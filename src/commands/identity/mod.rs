@@ -23,6 +23,7 @@ use draftscope::model::text::tokenizer::TextCodec;
 use draftscope::protocol::policy::Policy;
 use draftscope::protocol::{
     Baseline, DrafterKind, Drafting, Grammar, Message, ModelInfo, Sampling, Settings, Speaker, TokenId, VerifyRule,
+    counted,
 };
 use serde::Serialize;
 
@@ -56,10 +57,10 @@ pub(crate) fn run(args: &IdentityArgs) -> Result<ExitCode> {
         return write(args.output, &bench.described(&report), &reference::text(&report), true);
     }
     eprintln!(
-        "draftscope: {} prompts × {} draft lengths × {} drafters",
-        prompts.len(),
-        args.k.len(),
-        bench.drafters.len()
+        "draftscope: {} × {} × {}",
+        counted(prompts.len(), "prompt"),
+        counted(args.k.len(), "draft length"),
+        counted(bench.drafters.len(), "drafter")
     );
     if args.temperature > 0.0 {
         let report = distributions::run(args, &mut bench, &prompts)?;

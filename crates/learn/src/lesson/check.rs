@@ -4,8 +4,9 @@
 
 use std::fmt;
 
-use draftscope_protocol::{MAX_DRAFT_LEN, Sampling};
+use draftscope_protocol::{DrafterKind, MAX_DRAFT_LEN, Sampling, counted};
 
+use super::answers;
 use super::content::{Hidden, Lesson, Panel, Step};
 use super::fact::Fact;
 use super::run::Run;
@@ -110,10 +111,10 @@ fn step_fault(lesson: &Lesson, index: usize) -> Option<(&'static str, String)> {
     if step.text.trim().is_empty() && !step.quiz {
         return Some(("text", "must not be empty".to_owned()));
     }
-    let texts = [("text", &step.text), ("reveal", &step.reveal), ("notes", &step.notes)];
+    let texts = [("text", &step.text), ("recorded", &step.recorded), ("reveal", &step.reveal), ("notes", &step.notes)];
     let too_long = texts.into_iter().find(|(_, text)| words(text) > MAX_WORDS);
     if let Some((field, text)) = too_long {
-        return Some((field, format!("has {} words, at most {MAX_WORDS} fit", words(text))));
+        return Some((field, format!("has {}, at most {MAX_WORDS} fit", counted(words(text), "word"))));
     }
     for (field, text) in texts {
         if let Some(word) = unknown_fact(text) {
@@ -123,8 +124,10 @@ fn step_fault(lesson: &Lesson, index: usize) -> Option<(&'static str, String)> {
     }
     choices_fault(step)
         .or_else(|| step.run.as_ref().and_then(run_fault))
+        .or_else(|| recorded_fault(step))
         .or_else(|| help_fault(step))
         .or_else(|| panels_fault(lesson, index))
+        .or_else(|| answers::shown_early(lesson, index))
 }
 
 /// A word in braces that names no number.
@@ -211,6 +214,20 @@ fn run_fault(run: &Run) -> Option<(&'static str, String)> {
 /// Recordings of lessons that are not named as their lesson.
 pub(crate) const BUNDLED_RECORDINGS: &[&str] = &["random", "rules", "confidence", "slow", "threads", "obama", "dial"];
 
+/// A draft of the user and a dial need an engine: where a recording plays, the step must say something else.
+fn recorded_fault(step: &Step) -> Option<(&'static str, String)> {
+    let needs_engine = |run: &Run| run.draft.is_some() || run.drafter == DrafterKind::Dial;
+    let run = step.run.as_ref().filter(|run| run.recording.is_some());
+    if run.is_some_and(needs_engine) && step.recorded.trim().is_empty() {
+        return Some((
+            "run",
+            "only an engine takes a draft or turns a dial: recorded says what a recording does".to_owned(),
+        ));
+    }
+    (run.is_none() && !step.recorded.is_empty())
+        .then(|| ("recorded", "is for a step whose run has a recording".to_owned()))
+}
+
 fn help_fault(step: &Step) -> Option<(&'static str, String)> {
     if step.hints.len() > MAX_HINTS {
         return Some(("hints", format!("at most {MAX_HINTS} hints")));
@@ -244,10 +261,7 @@ fn panels_fault(lesson: &Lesson, index: usize) -> Option<(&'static str, String)>
     if step.task.is_some() && !step.show.contains(&Panel::Sliders) {
         return Some(("show", "a task needs the panel sliders".to_owned()));
     }
-    let needs_run = |panel: &Panel| {
-        let of_run = [Panel::Answer, Panel::Loop, Panel::Lanes, Panel::Costs, Panel::Dial, Panel::Distributions];
-        of_run.contains(panel)
-    };
+    let needs_run = |panel: &Panel| panel.is_of_run() && *panel != Panel::Round;
     if step.show.iter().chain(&step.after).any(needs_run) && lesson.run_at(index).is_none() {
         return Some(("show", "a panel of a run needs a step with a run before".to_owned()));
     }

@@ -31,6 +31,8 @@ pub struct Lesson {
 pub struct Step {
     /// What it says or asks, in at most 90 words.
     pub text: String,
+    /// The same where no engine runs it, but its recording plays: of a step that asks for what only an engine can do.
+    pub recorded: String,
     /// The answers to choose from; none if nothing is asked.
     pub choices: Vec<Choice>,
     /// The right one, from 1.
@@ -53,7 +55,8 @@ pub struct Step {
     pub show: Vec<Panel>,
     /// Panels that join them once the question is answered.
     pub after: Vec<Panel>,
-    /// What the panels leave out: until the question is answered, or on the whole step where nothing is asked.
+    /// What the panels leave out: from the step after the question before this one on, until this one is answered; on the
+    /// whole step where nothing is asked.
     pub hides: Vec<Hidden>,
     /// Hardware that the map begins with here; none leaves the map as it was set.
     pub hardware: Option<String>,
@@ -116,7 +119,7 @@ pub enum Goal {
     Verdict,
     /// Step until the round's tokens are committed.
     Committed,
-    /// Step until a draft of the round on show is rejected.
+    /// Step until a draft of the round on show is rejected, and the round committed.
     Rejected,
     /// Go back in time.
     Past,
@@ -187,18 +190,41 @@ pub enum Panel {
     Sliders,
 }
 
+impl Panel {
+    /// Whether it shows nothing but a run.
+    #[must_use]
+    pub const fn is_of_run(self) -> bool {
+        matches!(
+            self,
+            Self::Answer | Self::Round | Self::Loop | Self::Lanes | Self::Costs | Self::Dial | Self::Distributions
+        )
+    }
+}
+
 /// A part of a panel that would give an answer away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Hidden {
     /// Times and speedups measured in the run: of `bytes`, `threads` and `sliders`.
     Measured,
+    /// How far the texts agree, and how fast they came: of `lanes`.
+    Agreement,
+    /// Speedups at other acceptances than the measured one: of `dial`.
+    Predicted,
     /// The chance of acceptance, and the sums over all candidates: of `residual`.
     Chance,
     /// What is left over of p: of `residual`.
     LeftOver,
     /// The slots after the rollback: of `slots`.
     Rollback,
+    /// What became of the drafts after the first rejected one: of `round` and `slots`.
+    NotReached,
+    /// The sentence that says why a draft was kept or not: of `round`.
+    Reason,
+    /// What the module reads besides the newest token: of `wiring`.
+    State,
+    /// Which KV cache the module reads: of `wiring`.
+    Cache,
 }
 
 impl Hidden {
@@ -207,14 +233,19 @@ impl Hidden {
     pub fn is_of(self, panel: Panel) -> bool {
         match self {
             Self::Measured => matches!(panel, Panel::Bytes | Panel::Threads | Panel::Sliders),
+            Self::Agreement => panel == Panel::Lanes,
+            Self::Predicted => panel == Panel::Dial,
             Self::Chance | Self::LeftOver => panel == Panel::Residual,
             Self::Rollback => panel == Panel::Slots,
+            Self::NotReached => matches!(panel, Panel::Round | Panel::Slots),
+            Self::Reason => panel == Panel::Round,
+            Self::State | Self::Cache => panel == Panel::Wiring,
         }
     }
 }
 
 /// What drawings show that no run gave.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Example {
     /// Tokens that a pass reads, or candidates.
@@ -230,6 +261,18 @@ pub struct Example {
 }
 
 impl Step {
+    /// Whether it is a question.
+    #[must_use]
+    pub const fn asks(&self) -> bool {
+        !self.choices.is_empty()
+    }
+
+    /// What it says or asks of an engine, or of a recording.
+    #[must_use]
+    pub fn words(&self, is_recorded: bool) -> &str {
+        if is_recorded && !self.recorded.is_empty() { &self.recorded } else { &self.text }
+    }
+
     /// Whether the user chooses rows of the map here and sets them: not where a question has the keys.
     #[must_use]
     pub fn sets_map(&self) -> bool {
@@ -256,6 +299,18 @@ impl Lesson {
         self.step.get(..=step)?.iter().rev().find_map(|step| step.run.as_ref())
     }
 
+    /// What the panels of a step leave out: what its question asks until it is answered, and what the next question asks.
+    #[must_use]
+    pub fn hides(&self, step: usize, is_answered: bool, part: Hidden) -> bool {
+        let Some(shown) = self.step.get(step) else { return false };
+        let is_open = !shown.asks() || !is_answered;
+        let next = self.step[step + 1..].iter().find(|step| step.asks());
+        // what is asked of another example is not what this one shows
+        let is_same = |next: &&Step| !part.is_of(Panel::Residual) || next.example == shown.example;
+        let next = next.filter(is_same);
+        (is_open && shown.hides.contains(&part)) || next.is_some_and(|next| next.hides.contains(&part))
+    }
+
     /// Index of the step that has this run.
     #[must_use]
     pub fn step_of_run(&self, step: usize) -> Option<usize> {
@@ -268,8 +323,9 @@ impl Lesson {
         let (Some(shown), run) = (self.step.get(step), self.run_at(step)) else { return ShownStep::default() };
         let fill = |text: &str| filled(text, session, run);
         let measured = shown.measured.as_ref().and_then(|measured| measured.right(session, run));
+        let is_recorded = session.header().is_some_and(|header| !header.capabilities.can_generate);
         ShownStep {
-            text: fill(&shown.text),
+            text: fill(shown.words(is_recorded)),
             choices: shown.choices.iter().map(|choice| (fill(&choice.text), fill(&choice.why))).collect(),
             right: measured.or_else(|| shown.answer?.checked_sub(1)),
             reveal: fill(&shown.reveal),
@@ -287,7 +343,7 @@ impl Lesson {
             let choices = step.choices.iter_mut().flat_map(|choice| [&mut choice.text, &mut choice.why]);
             let lists = step.hints.iter_mut().chain(&mut step.source);
             let tokens = step.example.iter_mut().flat_map(|example| &mut example.tokens);
-            let single = [&mut step.text, &mut step.reveal, &mut step.notes];
+            let single = [&mut step.text, &mut step.recorded, &mut step.reveal, &mut step.notes];
             choices.chain(lists).chain(tokens).chain(single).for_each(clean);
         }
         self

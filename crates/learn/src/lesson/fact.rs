@@ -255,17 +255,30 @@ pub fn grouped(number: u64) -> String {
 pub fn filled(text: &str, session: &Session, run: Option<&Run>) -> String {
     let mut out = text.trim().to_owned();
     for (name, fact) in Fact::ALL {
-        let wanted = format!("{{{name}}}");
-        if out.contains(&wanted) {
-            out = out.replace(&wanted, &fact.shown(session, run));
+        if out.contains(&format!("{{{name}}}")) {
+            out = put_in(&out, name, &fact.shown(session, run));
         }
     }
     out
 }
 
+/// A text with a number in place of its name; one token is no "1 tokens".
+fn put_in(text: &str, name: &str, shown: &str) -> String {
+    let wanted = format!("{{{name}}}");
+    let text = if shown == "1" { text.replace(&format!("{wanted} tokens"), "1 token") } else { text.to_owned() };
+    text.replace(&wanted, shown)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_token_is_singular() {
+        let text = "equal for {tokens} tokens of {tokens}";
+        assert_eq!(put_in(text, "tokens", "1"), "equal for 1 token of 1");
+        assert_eq!(put_in(text, "tokens", "12"), "equal for 12 tokens of 12");
+    }
 
     #[test]
     fn large_numbers_are_grouped() {

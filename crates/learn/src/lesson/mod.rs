@@ -5,6 +5,7 @@
 //!   a file of the user    ──┘           └──► Run: the prompt and the settings that a step rests on
 //! ```
 
+mod answers;
 mod check;
 mod content;
 mod fact;

@@ -58,6 +58,62 @@ fn a_mistake_is_named_with_line_and_field() {
     assert_eq!(fault("text = \"How much?\"", &long), "line 9, text: has 91 words, at most 90 fit");
 }
 
+/// A run, then a question about a measured number.
+fn measured(shown: &str, asked: &str) -> Result<Lesson, LessonError> {
+    let text = GOOD.replace("k = 3 }\n", &format!("k = 3 }}\nshow = [{shown}]\n"));
+    let text =
+        text.replace("answer = 2\n", &format!("measured = {{ fact = \"verify_ratio\", bounds = [2] }}\n{asked}\n"));
+    check(&text.replace("text = \"two\"", "text = \"two\"\nwhy = \"Not two.\""))
+}
+
+#[test]
+fn a_panel_that_shows_what_a_question_asks_is_found_in_its_step_and_in_those_before() {
+    let early = |shown, asked| measured(shown, asked).unwrap_err().to_string();
+    let bytes = "show = [\"bytes\"]";
+    let hidden = "show = [\"bytes\"]\nhides = [\"measured\"]";
+    assert_eq!(
+        early("", bytes),
+        "line 12, show: step 2 shows the measured number in the panel bytes: hides needs 'measured'"
+    );
+    assert!(
+        early("\"costs\"", hidden).ends_with(
+            "step 1 shows the measured number in the panel costs: leave that panel out, or move it to after"
+        )
+    );
+    assert!(
+        early("\"costs\"", "after = [\"costs\"]")
+            .ends_with("after: step 1 shows the panel costs before this question is answered")
+    );
+    assert!(measured("\"bytes\", \"round\"", hidden).is_ok());
+    assert!(measured("\"round\"", "after = [\"costs\", \"bytes\"]").is_ok());
+    let explains = fault("answer = 2", "answer = 2\nshow = [\"memory\"]");
+    assert_eq!(explains, "line 11, show: the panel memory answers questions: move it to after");
+}
+
+#[test]
+fn what_a_question_hides_is_hidden_from_the_question_before_on() {
+    let hidden = "show = [\"bytes\"]\nhides = [\"measured\"]";
+    let lesson = measured("\"bytes\"", hidden).unwrap();
+    let hides = |step, is_answered| lesson.hides(step, is_answered, Hidden::Measured);
+    assert!(hides(0, true) && hides(1, false), "the run, and the question");
+    assert!(!hides(1, true) && !hides(2, false) && !lesson.hides(0, true, Hidden::Chance));
+    // of an example, only where both steps show the same one
+    let sampling = &bundled()[4].lesson;
+    assert!(sampling.hides(0, true, Hidden::LeftOver) && !sampling.hides(8, true, Hidden::Chance));
+}
+
+#[test]
+fn a_recording_needs_words_of_its_own_where_only_an_engine_can_do_it() {
+    let own = "raw = true, draft = \" a\", recording = \"positions\" }";
+    let with = |words: &str| GOOD.replace("k = 3 }", &format!("k = 3, {own}{words}"));
+    assert!(check(&with("")).unwrap_err().to_string().starts_with("line 6, run: only an engine takes a draft"));
+    let lesson = check(&with("\nrecorded = \"It plays.\"")).unwrap();
+    assert_eq!([false, true].map(|is_recorded| lesson.step[0].words(is_recorded)), ["Enter runs it.", "It plays."]);
+    assert_eq!(lesson.step[1].words(true), "How much?");
+    let idle = GOOD.replace("k = 3 }", "k = 3 }\nrecorded = \"It plays.\"");
+    assert_eq!(check(&idle).unwrap_err().to_string(), "line 7, recorded: is for a step whose run has a recording");
+}
+
 #[test]
 fn control_characters_do_not_reach_the_screen() {
     let lesson = check(&GOOD.replace("How much?", "How \\u001b[2Jmuch?")).unwrap();

@@ -77,8 +77,8 @@ impl Belief {
         match self {
             Self::AfterRejection | Self::OtherBranch => ("round", 8),
             Self::All | Self::SecondBest => ("round", 4),
-            Self::BonusAfterRejection | Self::WrongName => ("round", 5),
-            Self::NothingAdded => ("round", 6),
+            Self::BonusAfterRejection | Self::WrongName => ("round", 6),
+            Self::NothingAdded => ("round", 5),
             Self::KeptDraft => ("round", 10),
             Self::TargetThreshold => ("lossless", 1),
             Self::Rank => ("lossless", 5),

@@ -39,9 +39,9 @@ impl Layer {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::DraftLen => "the k that pays; · none does; – no memory",
-            Self::Speedup => "the speedup at that k; – no memory",
-            Self::Energy => "energy of a token, plain = 1; – no memory",
+            Self::DraftLen => "the k that pays; · none does",
+            Self::Speedup => "the speedup at that k",
+            Self::Energy => "energy of a token, plain = 1",
         }
     }
 }

@@ -21,7 +21,7 @@ pub(crate) mod place;
 pub(crate) mod requests;
 pub(crate) mod talk;
 
-use draftscope_protocol::{Command, Lane};
+use draftscope_protocol::{Ability, Command, Lane};
 use draftscope_session::round_at::{RoundAt, live_round, round_at};
 use draftscope_session::{Round, Session, Timeline};
 
@@ -183,9 +183,21 @@ impl App {
         }
     }
 
+    /// What can be done instead, where the engine has failed before it began.
+    pub(crate) fn without_engine(&self, live: &Session) -> Option<&str> {
+        self.options.without_engine.as_deref().filter(|_| live.header().is_none())
+    }
+
     /// Whether the quiz is on show.
     pub(crate) fn is_quiz(&self) -> bool {
         self.place.page == Page::Learn && self.learning.step().is_some_and(|step| step.quiz)
+    }
+
+    /// Whether runs of lessons are played from recordings, because no engine on show can run them.
+    pub(crate) fn plays_lessons(&self, live: &Session) -> bool {
+        let Some(header) = live.header() else { return self.learning.shows_recording() };
+        let runs = header.capabilities.can_generate && header.can(Ability::Lessons) && self.requests.lost.is_none();
+        self.learning.shows_recording() || !runs
     }
 
     /// Whether the step of the lesson on show asks something that is not answered yet.
@@ -195,9 +207,9 @@ impl App {
         self.place.page == Page::Learn && asks && !self.learning.study.is_revealed
     }
 
-    /// Whether Inspect was opened from the lesson under way, so that the key that leaves goes back to it.
+    /// Whether the page on show was opened from the lesson under way, so that the key that leaves goes back to it.
     pub(crate) fn returns_to_lesson(&self) -> bool {
-        self.place.page == Page::Inspect && self.learning.study.opened.is_some()
+        self.place.page != Page::Learn && self.learning.study.opened.is_some()
     }
 
     /// Whether the prompt takes the keys.

@@ -204,6 +204,8 @@ pub struct TuiOptions {
     pub lessons: Vec<(String, String)>,
     /// The lesson to begin with, by its number or name.
     pub lesson: Option<String>,
+    /// What can be done without an engine: shown where the engine cannot begin.
+    pub without_engine: Option<String>,
     /// Keeps what was done in the lessons.
     pub progress: Option<KeptProgress>,
     /// Keeps results of the quiz and writes its certificate.

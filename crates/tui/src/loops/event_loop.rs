@@ -139,7 +139,12 @@ impl EventLoop {
 
     /// How the run ended.
     pub(crate) fn ended(self) -> Ended {
-        let failure = self.own().live().failure().map(str::to_owned).or(self.app.requests.lost);
+        let live = self.own().live();
+        let failure = live.failure().map(str::to_owned).or_else(|| self.app.requests.lost.clone());
+        let failure = failure.map(|why| match self.app.without_engine(live) {
+            Some(other) => format!("{why}; {other}"),
+            None => why,
+        });
         let incomplete = || self.dropped.into_iter().next().map_or(Ended::Quit, Ended::Incomplete);
         failure.map_or_else(incomplete, Ended::Failed)
     }
@@ -239,7 +244,7 @@ impl EventLoop {
     /// Asks for what follows from what has happened: the second turn of a lesson, and the end of plain decoding where both
     /// answers are on show.
     fn follow_up(&mut self) {
-        let mut commands = update::go_on_with_lesson(&mut self.app, &self.time);
+        let mut commands = update::go_on_with_lesson(&mut self.app, &mut self.time);
         commands.extend(update::finish_plain(&mut self.app, &self.time));
         self.send(commands);
     }

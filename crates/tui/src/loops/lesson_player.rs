@@ -87,7 +87,7 @@ impl Player {
             if !run.hold {
                 self.act(Action::Follow);
                 // a recording sends nothing; the round of the user's draft is chosen
-                update::go_on_with_lesson(&mut self.app, &self.time);
+                update::go_on_with_lesson(&mut self.app, &mut self.time);
             }
         }
         frames.extend(self.picture());
@@ -130,7 +130,7 @@ impl Player {
     /// The panels beside the words, without the rows that stay blank.
     fn picture(&self) -> Option<Buffer> {
         let (time, app, view) = (&self.time, &self.app, &self.view);
-        let rows = view.lesson_panel_rows(time, app);
+        let rows = view.lesson_panel_rows(time, app, self.columns);
         if rows == 0 {
             return None;
         }

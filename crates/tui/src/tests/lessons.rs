@@ -67,6 +67,17 @@ fn reach(stage: &mut Stage, goal: Goal) {
     panic!("{goal:?} was not reached: {}", stage.screen(100, 30));
 }
 
+/// Takes one choice after the other until the question of the step on show is answered.
+fn answer(stage: &mut Stage) {
+    for _ in 0..step(stage).choices.len() {
+        stage.press("<Enter>");
+        if stage.app.learning.study.is_revealed {
+            return;
+        }
+        stage.press("<Down>");
+    }
+}
+
 /// No panel is blank, no number is missing that the step rests on, and nothing is left of the file's own marks.
 fn looks_right(stage: &mut Stage, is_measured: bool) {
     for (width, height) in SIZES {
@@ -180,6 +191,130 @@ fn a_goal_is_seen_and_hints_come_one_by_one() {
 }
 
 #[test]
+fn the_footer_says_what_enter_does() {
+    let mut stage = demo();
+    stage.shows((80, 24), &["Enter begin"]);
+    open(&mut stage, 2);
+    stage.walk(
+        (80, 24),
+        &[
+            ("", "Enter run "),
+            ("<Enter><Up>", "Enter go on"),
+            ("<Enter>", "Enter check"),
+            ("<Right><Right>", "Enter answer"),
+        ],
+    );
+    stage.press("<Right><Right><Right><Right><Right><Right><Right>").shows((80, 24), &["Enter end the lesson"]);
+    assert!(!stage.screen(80, 24).contains("Enter open"));
+}
+
+#[test]
+fn where_the_words_do_not_fit_the_keys_that_scroll_are_named() {
+    for entry in bundled().iter().enumerate().filter(|(_, entry)| entry.name != "quiz") {
+        let mut stage = demo();
+        open(&mut stage, entry.0);
+        for number in 1..=entry.1.lesson.step.len() {
+            for answer in 0..2 {
+                if answer == 1 {
+                    self::answer(&mut stage);
+                }
+                for (width, height) in SIZES {
+                    let screen = stage.screen(width, height);
+                    let is_cut = stage.app.place.hit_map.lesson_max > 0;
+                    assert!(
+                        !is_cut || screen.contains("PgUp PgDn more"),
+                        "{} {number} at {width}: {screen}",
+                        entry.1.name
+                    );
+                }
+            }
+            stage.press("<Right>");
+        }
+    }
+}
+
+/// Draws a step and looks for what its panels cut: there has to be a key that shows all of it, and then nothing is cut.
+fn nothing_is_cut_unseen(stage: &mut Stage, place: &str) {
+    for (width, height) in SIZES {
+        drop(crate::view::cuts::taken());
+        let screen = stage.screen(width, height);
+        let cuts = crate::view::cuts::taken();
+        assert!(cuts.is_empty() || screen.contains("z shows all"), "{place} at {width} is cut: {cuts:?}\n{screen}");
+        if screen.contains("z shows all") {
+            stage.press("z");
+            for _ in 0..4 {
+                drop(crate::view::cuts::taken());
+                let screen = stage.screen(width, height);
+                let cuts = crate::view::cuts::taken();
+                assert!(cuts.is_empty() && screen.contains("z the words"), "{place} at {width}: {cuts:?}\n{screen}");
+                stage.press("<PageDown>");
+            }
+            stage.press("<Esc>");
+            assert_eq!((stage.app.place.is_zoomed, stage.app.place.page), (false, Page::Learn), "{place}");
+        }
+    }
+}
+
+#[test]
+fn no_panel_is_cut_without_a_key_that_shows_all_of_it() {
+    for (index, entry) in bundled().iter().enumerate().filter(|(_, entry)| entry.name != "quiz") {
+        let mut stage = demo();
+        open(&mut stage, index);
+        for number in 1..=entry.lesson.step.len() {
+            let place = format!("{} step {number}", entry.name);
+            nothing_is_cut_unseen(&mut stage, &place);
+            let step = step(&stage);
+            if let Some(run) = &step.run {
+                stage.press("<Enter>").press(if run.hold { "......" } else { "<End>" });
+            }
+            answer(&mut stage);
+            nothing_is_cut_unseen(&mut stage, &format!("{place}, answered"));
+            stage.press("<Right>");
+        }
+    }
+}
+
+#[test]
+fn figures_of_models_are_those_of_the_lesson_s_recording_before_and_after_its_run() {
+    let mut stage = demo();
+    open(&mut stage, 1);
+    let megabytes = |stage: &mut Stage| {
+        let screen = stage.screen(140, 42);
+        let line =
+            screen.lines().find(|line| line.contains("4 rows") && line.contains(" MB")).unwrap_or_default().to_owned();
+        line.split_whitespace().rev().nth(2).map(str::to_owned)
+    };
+    let before = megabytes(&mut stage);
+    assert_eq!(before.as_deref(), Some("96.6"), "{}", stage.screen(140, 42));
+    stage.press("<Right><Enter><End><Left>");
+    assert_eq!(megabytes(&mut stage), before);
+    stage.press("<Esc><Esc>");
+    assert!(stage.app.learning.aside.is_none(), "the recording that was on show is back");
+}
+
+#[test]
+fn a_recording_asks_for_nothing_that_only_an_engine_can_do() {
+    for (index, entry) in bundled().iter().enumerate() {
+        for (number, step) in entry.lesson.step.iter().enumerate().filter(|(_, step)| !step.recorded.is_empty()) {
+            let keys = "<Right>".repeat(number);
+            let shown = |stage: &mut Stage| {
+                open(stage, index);
+                stage.press(&keys).screen(90, 60).split_whitespace().collect::<Vec<_>>().join(" ")
+            };
+            let begin = |text: &str| text.split_whitespace().skip(20).take(4).collect::<Vec<_>>().join(" ");
+            assert_ne!(begin(&step.text), begin(&step.recorded));
+            assert!(shown(&mut demo()).contains("Only a running"), "{} {number}", entry.name);
+            let options = TuiOptions { page: Page::Learn, ..TuiOptions::default() };
+            assert!(
+                !shown(&mut Stage::new(&first_turn(), options)).contains("Only a running"),
+                "{} {number}",
+                entry.name
+            );
+        }
+    }
+}
+
+#[test]
 fn notes_and_sources_are_for_the_presenter() {
     let mut stage = demo();
     open(&mut stage, 0);
@@ -213,15 +348,15 @@ fn a_draft_of_the_user_is_judged_from_the_last_token_of_the_prompt() {
         ..Prefilled::default()
     });
     stage.apply(kind);
-    assert!(update::go_on_with_lesson(&mut stage.app, &stage.time).is_empty(), "it is still under way");
+    assert!(update::go_on_with_lesson(&mut stage.app, &mut stage.time).is_empty(), "it is still under way");
     stage.apply(EventKind::Finished { reason: StopReason::MaxTokens });
-    let commands = update::go_on_with_lesson(&mut stage.app, &stage.time);
+    let commands = update::go_on_with_lesson(&mut stage.app, &mut stage.time);
     let Some(Command::Generate { prompt: Prompt::Branch(from) }) = commands.last() else {
         panic!("{commands:?} after {before} commands");
     };
     assert_eq!(from.tokens, prompt.iter().map(|piece| piece.id).collect::<Vec<_>>());
     assert_eq!(from.again.as_ref().map(|again| again.text.as_str()), Some(" States of America"));
-    assert!(update::go_on_with_lesson(&mut stage.app, &stage.time).is_empty(), "once");
+    assert!(update::go_on_with_lesson(&mut stage.app, &mut stage.time).is_empty(), "once");
 }
 
 #[test]
@@ -233,12 +368,12 @@ fn a_run_on_one_thread_follows_the_same_on_all() {
     stage.press(&"<Right>".repeat(index)).press("<Enter>");
     assert!(stage.sent.contains(&Command::SetThreads { threads: 0 }), "all threads first: {:?}", stage.sent);
     stage.apply(EventKind::Prompted { turn: 2, text: "Why is the sky blue?".to_owned(), branch: None });
-    assert!(update::go_on_with_lesson(&mut stage.app, &stage.time).is_empty(), "it is still under way");
+    assert!(update::go_on_with_lesson(&mut stage.app, &mut stage.time).is_empty(), "it is still under way");
     stage.apply(EventKind::Finished { reason: StopReason::MaxTokens });
-    let commands = update::go_on_with_lesson(&mut stage.app, &stage.time);
+    let commands = update::go_on_with_lesson(&mut stage.app, &mut stage.time);
     assert!(commands.contains(&Command::SetThreads { threads: 1 }), "{commands:?}");
     assert!(matches!(commands.last(), Some(Command::Generate { prompt: Prompt::Chat(_) })), "{commands:?}");
-    assert!(update::go_on_with_lesson(&mut stage.app, &stage.time).is_empty(), "once");
+    assert!(update::go_on_with_lesson(&mut stage.app, &mut stage.time).is_empty(), "once");
     let wanted = stage.app.requests.settings(stage.time.live());
     stage.apply(EventKind::SettingsChanged { settings: wanted });
     stage.sent.clear();
@@ -255,14 +390,30 @@ fn the_round_that_judged_the_user_s_draft_is_shown() {
 }
 
 #[test]
+fn the_answer_to_a_draft_of_the_user_does_not_repeat_the_end_of_its_prompt() {
+    let mut stage = demo();
+    open(&mut stage, 3);
+    let run = bundled()[3].lesson.step.iter().rposition(|step| step.run.is_some()).unwrap();
+    stage.press(&"<Right>".repeat(run)).press("<Enter><End>1");
+    let screen = stage.screen(140, 42);
+    let session = stage.time.shown();
+    let turn = session.turn().unwrap();
+    assert!(session.begins_in_prompt(turn, Lane::Speculative), "{screen}");
+    let written = turn.answer(Lane::Speculative).tokens.len() - 1;
+    assert!(screen.contains(&format!("└ {written} tokens")) && !screen.contains("Barack Obama's"), "{screen}");
+}
+
+#[test]
 fn the_wiring_of_a_drafter_that_shares_the_cache_is_its_own() {
     let mut stage = demo();
     open(&mut stage, 5);
     stage.shows((140, 42), &["norm                       norm", "projection: 2 d → d", "shared head"]);
     stage.press("<Right><Right><Right><Right>");
-    let drawn =
-        ["2 d → its own width", "some layers with queries only", "projected to d, for the next", "its own head"];
+    let drawn = ["2 d → its own width", "projected to d, for the next", "its own head"];
     stage.shows((140, 42), &drawn);
+    assert!(!stage.screen(140, 42).contains("queries only"), "that is asked");
+    answer(&mut stage);
+    stage.shows((140, 42), &["some layers with queries only"]);
     assert!(!stage.screen(140, 42).contains("norm                       norm"));
 }
 
@@ -289,6 +440,26 @@ fn a_question_keeps_its_keys_and_inspect_leads_back_to_the_lesson() {
     stage.press("<Esc>");
     assert_eq!((stage.app.place.page, stage.app.place.pane), (Page::Learn, Pane::Lesson));
     assert_eq!(seen(&stage), before, "the lesson shows what it showed");
+}
+
+#[test]
+fn every_page_that_a_step_opens_leads_back_to_the_place_in_the_lesson() {
+    // the lines of the loop, a token of the round, each page by its key, a page from a page
+    for keys in ["C<Enter>", "C", "<Tab><Enter>", "1", "2", "3", "4", "5", "2<Enter>", "5."] {
+        let mut stage = demo();
+        open(&mut stage, 2);
+        stage.press("<Enter>......<Right>");
+        let seen = |stage: &Stage| {
+            (stage.time.moment(), stage.app.place.selected, stage.app.place.cell, stage.app.learning.study.step)
+        };
+        let before = seen(&stage);
+        assert!(stage.time.is_past(), "the recording is held");
+        stage.press(keys);
+        assert_ne!(stage.app.place.page, Page::Learn, "{keys}");
+        stage.shows((80, 24), &["Esc the lesson"]).press("<Esc>");
+        assert_eq!((stage.app.place.page, stage.app.place.pane), (Page::Learn, Pane::Lesson), "{keys}");
+        assert_eq!(seen(&stage), before, "{keys}");
+    }
 }
 
 #[test]
@@ -395,6 +566,22 @@ fn no_panel_gives_an_answer_away() {
         (4, 9, &["Σ"]),
         (6, 4, &["speedup 0.", "0.41×"]),
         (3, 12, &["Obama 0."]),
+        (3, 4, &["identical", "tok/s"]),
+        (2, 7, &["not reached"]),
+        (2, 8, &["not reached", "of 3 accepted"]),
+        (2, 9, &["stays"]),
+        (4, 7, &["u 0."]),
+        (4, 8, &["u 0."]),
+        (5, 1, &["hidden state"]),
+        (5, 2, &["hidden state"]),
+        (5, 4, &["knowing draft 1", "own KV cache"]),
+        (5, 5, &["own KV cache", "queries only", "drafter KV"]),
+        (5, 6, &["FP8, 1 byte", "drafter weights"]),
+        (5, 8, &["loss 2"]),
+        (5, 9, &["knowing draft 1"]),
+        (6, 3, &["T(1)", "speedup 0."]),
+        (6, 7, &["▒▒▒"]),
+        (6, 11, &["sequences"]),
     ] {
         let mut stage = demo();
         open(&mut stage, lesson);

@@ -193,6 +193,19 @@ fn loading_and_failing_are_screens() {
 }
 
 #[test]
+fn where_no_engine_begins_the_failure_names_what_needs_none() {
+    let other = "draftscope demo --learn needs no model";
+    let options = || TuiOptions { without_engine: Some(other.to_owned()), ..TuiOptions::default() };
+    let failed = EventKind::Failed { message: "there is no network".to_owned() };
+    let mut stage = Stage::new(&Script::default(), options());
+    stage.apply(failed.clone());
+    stage.shows((60, 16), &["there is no network", other, "quits."]);
+    let mut stage = Stage::new(&first_turn(), options());
+    stage.apply(failed);
+    assert!(!stage.screen(60, 16).contains(other), "this engine had begun");
+}
+
+#[test]
 fn a_small_screen_says_so() {
     let mut stage = Stage::of(&conversation());
     assert_eq!(stage.screen(59, 16).lines().next(), Some("too small: 59×16, needs 60×16"));

@@ -36,6 +36,9 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Opti
         app.place.pane = Pane::Lesson;
         return list(app, time, action);
     };
+    if app.place.is_zoomed && turn_panels(app, &step, action) {
+        return Some(Vec::new());
+    }
     if app.place.pane != Pane::Lesson {
         let asks = !step.choices.is_empty() && !app.learning.study.is_revealed;
         match action {
@@ -44,12 +47,7 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Opti
             Action::Up if asks => app.learning.study.choice = app.learning.study.choice.saturating_sub(1),
             Action::Down if asks => app.learning.study.choose_next(step.choices.len()),
             Action::Open if asks => return Some(enter(app, time, &step, 0)),
-            // the round has the others, until one leaves it
-            Action::Open => {
-                app.learning.study.opened = Some(opened(app, time));
-                return None;
-            }
-            _ => return None,
+            _ => return None, // the round has the others, until one leaves it
         }
         return Some(Vec::new());
     }
@@ -74,13 +72,49 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Opti
     Some(Vec::new())
 }
 
-/// What the lesson shows now.
-fn opened(app: &App, time: &Timeline) -> Opened {
-    let moment = time.is_past().then(|| time.moment());
-    Opened { moment, round: app.place.selected, cell: app.place.cell }
+/// Whether an action is about the panels that have the whole page: it turns to others, or gives the page back. The arrows scroll
+/// their text.
+fn turn_panels(app: &mut App, step: &Step, action: Action) -> bool {
+    let panel = &mut app.learning.study.panel;
+    let last = (step.show.len() + step.after.len()).saturating_sub(1);
+    match action {
+        Action::PageDown => *panel = (*panel + 1).min(last),
+        Action::PageUp => *panel = panel.saturating_sub(1),
+        Action::Leave => app.place.is_zoomed = false,
+        Action::Up => app.place.scroll_to(app.place.hit_map.top.saturating_sub(1)),
+        Action::Down => app.place.scroll_to(app.place.hit_map.top + 1),
+        _ => return false,
+    }
+    true
 }
 
-/// Goes back from Inspect to the lesson, which shows what it showed before.
+/// What the step on show shows now; none where no step is on show.
+pub(super) fn place(app: &App, time: &Timeline) -> Option<Opened> {
+    let is_on_show = app.place.page == Page::Learn && app.learning.step().is_some_and(|step| !step.quiz);
+    let moment = time.is_past().then(|| time.moment());
+    is_on_show.then(|| Opened { moment, round: app.place.selected, cell: app.place.cell })
+}
+
+/// Remembers the place in the lesson if another page was opened from it.
+pub(super) fn note_page(app: &mut App, place: Option<Opened>) {
+    if app.place.page == Page::Learn || app.learning.study.lesson.is_none() {
+        app.learning.study.opened = None;
+    } else if place.is_some() {
+        app.learning.study.opened = place;
+    }
+}
+
+/// Whether an action on another page goes back to the lesson that opened it.
+pub(super) fn leads_back(app: &App, action: Action) -> bool {
+    let goes = match action {
+        Action::Leave => !app.is_typing(),
+        Action::Open => app.place.page == Page::Inspect,
+        _ => true,
+    };
+    goes && app.returns_to_lesson() && !app.place.is_zoomed
+}
+
+/// Goes back from another page to the lesson, which shows what it showed before.
 pub(super) fn come_back(app: &mut App, time: &mut Timeline) {
     app.go_to(Page::Learn);
     app.place.pane = Pane::Lesson;

@@ -84,8 +84,16 @@ pub fn paste(app: &mut App, time: &mut Timeline, text: &str) {
     app.talk.editor.paste(text);
 }
 
-/// Performs an action.
+/// Performs an action. A page that was opened from a step of a lesson leads back to it.
 pub fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command> {
+    let step = learn::place(app, time);
+    let commands = perform(app, time, action);
+    learn::note_page(app, step);
+    learn::steps::show_models(app, time);
+    commands
+}
+
+fn perform(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command> {
     app.toast = None;
     if app.place.overlay.is_some() {
         match overlay::update(app, time, action) {
@@ -115,7 +123,7 @@ pub fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command
             tour::begin(app, time);
             Vec::new()
         }
-        Action::Leave | Action::Open | Action::ViewLearn if app.returns_to_lesson() && !app.place.is_zoomed => {
+        Action::Leave | Action::Open | Action::ViewLearn if learn::leads_back(app, action) => {
             learn::come_back(app, time);
             Vec::new()
         }

@@ -7,10 +7,17 @@ use draftscope_protocol::{Command, Lane};
 use draftscope_session::Timeline;
 use draftscope_session::round_at::RoundAt;
 
-use super::{seek, tour};
+use super::{learn, seek, tour};
 
 /// A click at a cell of the screen.
 pub(crate) fn click(app: &mut App, time: &mut Timeline, x: u16, y: u16) -> Vec<Command> {
+    let step = learn::place(app, time);
+    let commands = act(app, time, x, y);
+    learn::note_page(app, step);
+    commands
+}
+
+fn act(app: &mut App, time: &mut Timeline, x: u16, y: u16) -> Vec<Command> {
     if app.place.overlay.is_some() {
         return Vec::new();
     }

@@ -10,13 +10,16 @@ use super::prelude::*;
 use crate::view::chat::prompt;
 use crate::view::compare::table;
 use crate::view::inspect::numbers;
-use crate::view::learn::lesson;
+use crate::view::learn::lesson::{self, Areas};
 use crate::view::rounds::{lattice, loop_lines, presenter, round};
 use crate::view::speed::speed_page;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     if screen.app.place.presents {
         presenter::render(screen, area, frame, hit_map);
+        return;
+    }
+    if screen.app.place.is_zoomed && zooms_lesson(screen, area, frame, hit_map) {
         return;
     }
     if screen.app.place.is_zoomed {
@@ -130,7 +133,17 @@ fn compare(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) 
 }
 
 fn learn(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
-    let (words, beside) = lesson::areas(screen, area);
+    let Areas { words, panels, more } = lesson::areas(screen, area);
     pane(screen, Pane::Lesson, words, (frame, hit_map));
-    beside.into_iter().for_each(|side| learn_panel(screen, side, frame, hit_map));
+    panels.into_iter().for_each(|side| learn_panel(screen, side, frame, hit_map));
+    more.into_iter().for_each(|area| lesson::more(screen, area, frame));
+}
+
+/// Draws the panels of a step over the whole page; whether there are any.
+fn zooms_lesson(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) -> bool {
+    let zoomed = (screen.app.place.page == Page::Learn).then(|| lesson::zoomed(screen, area)).flatten();
+    let Some((panels, below, keys)) = zoomed else { return false };
+    panels.into_iter().for_each(|side| learn_panel(screen, side, frame, hit_map));
+    put(vec![keys], below, frame);
+    true
 }

@@ -46,6 +46,8 @@ use learn::lesson;
 pub(super) use other_screens::diff::render as diff;
 pub(super) use other_screens::fleet::render as fleet;
 use overlays::{exports, help, palette, quit, rival, sent_prompt, settings, themes, tour, what_if, why};
+#[cfg(test)]
+pub(crate) use panel::cuts;
 pub use screen::MIN_SIZE;
 use screen::Screen;
 
@@ -80,9 +82,10 @@ impl View {
         hit_map
     }
 
-    /// Rows that show all panels beside the words of the lesson's step on show, without sliders; 0 if there is none.
-    pub(super) fn lesson_panel_rows(&self, time: &Timeline, app: &App) -> u16 {
-        lesson::picture_rows(self.screen(time, app))
+    /// Rows that show all panels beside the words of the lesson's step on show in so many columns, without sliders; 0 if
+    /// there is none.
+    pub(super) fn lesson_panel_rows(&self, time: &Timeline, app: &App, columns: u16) -> u16 {
+        lesson::picture_rows(self.screen(time, app), columns)
     }
 
     /// Draws these panels over the whole frame.

@@ -118,5 +118,35 @@ fn join(area: Rect, (has_left, border): (bool, Style), buffer: &mut Buffer) {
 
 /// Draws lines into an area. What does not fit ends in `…`.
 pub(super) fn put(lines: Vec<Line<'static>>, area: Rect, frame: &mut Frame) {
+    #[cfg(test)]
+    cuts::note(&lines, area);
     frame.render_widget(Paragraph::new(cut_lines(lines, area.width, area.height)), area);
+}
+
+/// What was cut while a test drew.
+#[cfg(test)]
+pub(crate) mod cuts {
+    use std::cell::RefCell;
+
+    use unicode_width::UnicodeWidthStr;
+
+    use super::{Line, Rect};
+
+    thread_local! {
+        static CUTS: RefCell<Vec<(Rect, String)>> = const { RefCell::new(Vec::new()) };
+    }
+
+    pub(super) fn note(lines: &[Line], area: Rect) {
+        let is_cut = lines.len() > area.height.into()
+            || lines.iter().any(|line| line.to_string().trim_end().width() > area.width.into());
+        let last = || lines.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+        if is_cut && !area.is_empty() {
+            CUTS.with_borrow_mut(|cuts| cuts.push((area, last())));
+        }
+    }
+
+    /// All cuts since the last call.
+    pub(crate) fn taken() -> Vec<(Rect, String)> {
+        CUTS.with_borrow_mut(std::mem::take)
+    }
 }

@@ -15,7 +15,7 @@ pub(super) use crate::look::theme::Role;
 pub(super) use crate::widgets::bars::bar;
 pub(super) use crate::widgets::cell::{cut, fit, undecorated};
 pub(super) use crate::widgets::flow::{Flow, wrapped};
-pub(super) use draftscope_protocol::Lane;
+pub(super) use draftscope_protocol::{Lane, counted};
 pub(super) use draftscope_session::{Fate, Provenance, Round, Turn, text};
 
 pub(super) use super::panel::{FRAME, boxed, framed, put};

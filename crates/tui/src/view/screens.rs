@@ -36,9 +36,15 @@ pub(super) fn failure(screen: Screen, area: Rect, frame: &mut Frame) {
 fn failed(screen: Screen, message: &str, area: Rect, frame: &mut Frame) {
     let width = area.width.min(76);
     let mut lines = wrapped(&text::printable(message), width.saturating_sub(4), screen.theme[Role::Text]);
-    let most = usize::from(area.height).saturating_sub(4).max(1);
+    let mut other = Vec::new();
+    if let Some(text) = screen.app.without_engine(screen.time.live()) {
+        other.push(Line::default());
+        other.extend(wrapped(text, width.saturating_sub(4), screen.theme[Role::Text]));
+    }
+    let most = usize::from(area.height).saturating_sub(4 + other.len()).max(1);
     lines = footer::without_middle(lines, most, screen.theme[Role::Text]);
     lines.push(Line::default());
+    lines.extend(other);
     let quit = screen.app.keymap.binding(Context::Browse, Action::StopOrQuit);
     let keys = quit.map_or(String::new(), |binding| screen.app.keymap.keys(binding));
     lines.push(Line::styled(format!("{keys} quits."), screen.theme[Role::TextDim]));

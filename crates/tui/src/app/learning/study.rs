@@ -37,13 +37,15 @@ pub(crate) struct Study {
     pub(crate) map: MapChoice,
     /// Lines of the text above the panel; none keeps its newest part in view.
     pub(crate) scroll: Option<usize>,
+    /// The first panel on show where the step's panels have the whole page.
+    pub(crate) panel: usize,
     /// Whether the presenter's notes are on show.
     pub(crate) shows_notes: bool,
-    /// What the lesson showed when a token of its round was opened.
+    /// What the lesson showed when another page was opened from it.
     pub(crate) opened: Option<Opened>,
 }
 
-/// What a lesson showed when a token was opened in Inspect: going back shows it again.
+/// What a lesson showed when another page was opened: going back shows it again.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Opened {
     /// The moment, if it was in the past.
@@ -83,7 +85,7 @@ impl Study {
     pub(crate) fn begin(&mut self, step: usize, entries: &[Entry]) {
         (self.step, self.choice, self.is_revealed) = (step, 0, false);
         self.tried.clear();
-        (self.hints, self.slider, self.scroll) = (0, 0, None);
+        (self.hints, self.slider, self.scroll, self.panel) = (0, 0, None, 0);
         let map = self.at(entries).and_then(|(_, step)| MapChoice::on(step.hardware.as_deref()?));
         self.map = map.unwrap_or(self.map);
         let task = self.at(entries).and_then(|(_, step)| step.task.as_ref());

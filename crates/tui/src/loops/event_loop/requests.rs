@@ -7,7 +7,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::app::{Ask, Overlay};
 use crate::terminal::Stage;
-use draftscope_protocol::{Command, Lane};
+use draftscope_protocol::{Command, Lane, counted};
 
 use super::EventLoop;
 
@@ -26,7 +26,7 @@ impl EventLoop {
                 Ask::Copy(text) => {
                     stage.copy(&text)?;
                     let count = text.chars().count();
-                    self.app.toast = Some(format!("{count} characters sent to the terminal's clipboard"));
+                    self.app.toast = Some(format!("{} sent to the terminal's clipboard", counted(count, "character")));
                 }
                 Ask::Save => self.app.toast = Some(self.save().unwrap_or_else(|error| error)),
                 Ask::SaveAndQuit => self.save_and_quit(),

@@ -35,7 +35,8 @@ fn is_seen(app: &App, time: &Timeline, goal: Goal) -> bool {
         Goal::Scored => !round.rows().is_empty(),
         Goal::Verdict => round.verdict.is_some(),
         Goal::Committed => round.is_complete(),
-        Goal::Rejected => round.first_discarded().is_some(),
+        // what is rolled back is seen only once the round is committed
+        Goal::Rejected => round.first_discarded().is_some() && round.is_complete(),
         Goal::NotReached => app.place.cell.and_then(|cell| round.outcome(cell)) == Some(Outcome::NotReached),
         Goal::Past | Goal::Finished => false,
     }

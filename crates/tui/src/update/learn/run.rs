@@ -5,12 +5,12 @@ use crate::app::{App, Overlay};
 use crate::input::action::Action;
 use crate::input::line_input::LineInput;
 use draftscope_learn::lesson::{Run, drafted};
-use draftscope_protocol::{Ability, Baseline, Command, Message, Prompt, Speaker};
+use draftscope_protocol::{Baseline, Command, Message, Prompt, Speaker};
 use draftscope_session::Timeline;
 
-use super::steps::{show_judged, tick};
+use super::steps::{show_judged, show_models, tick};
 use crate::update::recording::show;
-use crate::update::sending::{can, cannot_send, watch};
+use crate::update::sending::{cannot_send, watch};
 use crate::update::wanted::set;
 
 /// Plays the recording of a step.
@@ -40,9 +40,7 @@ fn replay(app: &mut App, time: &mut Timeline, run: &Run) {
 
 /// Runs a step's prompt; where nothing can be sent, plays its recording. A text to draft is asked for first.
 pub(super) fn begin(app: &mut App, time: &mut Timeline, run: &Run) -> Vec<Command> {
-    let has_engine =
-        !app.learning.shows_recording() && can(time.live(), Ability::Lessons) && app.requests.lost.is_none();
-    if !has_engine && (app.learning.shows_recording() || time.live().header().is_some()) {
+    if app.plays_lessons(time.live()) {
         replay(app, time, run);
         return Vec::new();
     }
@@ -122,7 +120,8 @@ fn ask(app: &mut App, time: &Timeline, prompt: Prompt) -> Command {
 
 /// Sends the second turn of a run that has two: with a draft of the user, once the first turn has shown the tokens of the
 /// prompt, whose last one is the anchor; on fewer threads, once it has answered on all of them.
-pub(crate) fn go_on(app: &mut App, time: &Timeline) -> Vec<Command> {
+pub(crate) fn go_on(app: &mut App, time: &mut Timeline) -> Vec<Command> {
+    show_models(app, time);
     show_judged(app, time);
     let live = time.live();
     let study = &app.learning.study;

@@ -6,7 +6,7 @@ use crate::app::learning::study::Study;
 use crate::app::place::page::{Page, Pane};
 use crate::update::wanted::give_back;
 use draftscope_learn::lesson::find;
-use draftscope_protocol::{Command, Lane};
+use draftscope_protocol::{Capabilities, Command, Event, EventKind, Lane};
 use draftscope_session::Timeline;
 use draftscope_session::round_at::{RoundAt, round_at};
 
@@ -45,6 +45,23 @@ pub(in crate::update) fn turn_to(app: &mut App, time: &mut Timeline, step: usize
         app.place.follow_live();
     }
     show_run(app, time);
+}
+
+/// Where runs of lessons are played, puts a run without turns on show that has the models of the lesson's first recording:
+/// a figure before its run is the one that the run shows, whatever else is on show in this program.
+pub(in crate::update) fn show_models(app: &mut App, time: &mut Timeline) {
+    let is_wanted = app.learning.study.lesson.is_some() && app.learning.aside.is_none() && app.clock.is_recording;
+    let Some((lesson, _)) = app.learning.on_show().filter(|_| is_wanted) else { return };
+    let name = lesson.step.iter().find_map(|step| step.run.as_ref()?.recording.as_deref());
+    let read = name.zip(app.options.recordings.as_ref()).and_then(|(name, recordings)| (recordings.0)(name).ok());
+    let begins = |event: &Event| matches!(event.kind, EventKind::Started { .. });
+    let Some(mut begun) = read.and_then(|events| events.into_iter().find(begins)) else { return };
+    if let EventKind::Started { header } = &mut begun.kind {
+        header.capabilities = Capabilities::default();
+    }
+    let mut run = Timeline::new();
+    run.apply(begun);
+    app.show_recording(time, run);
 }
 
 /// Selects a round of the step's run where a round of something else is on show.
@@ -123,6 +140,7 @@ pub(in crate::update) fn end_run(app: &mut App, time: &mut Timeline) -> Vec<Comm
         commands.extend(back);
     }
     (app.learning.study.drafting, app.learning.study.on_all) = (None, None);
+    app.learning.study.opened = None; // its moment and its round were those of the run
     app.end_recording(time);
     commands
 }

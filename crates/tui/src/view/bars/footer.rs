@@ -112,8 +112,8 @@ fn hints(screen: Screen, context: Context, width: usize) -> Line<'static> {
             None if *action == Action::Present && screen.app.place.presents => {
                 key(*action).map(|(key, _)| (key, "end presenter".to_owned()))
             }
-            None if *action == Action::Open && screen.app.asks_in_lesson() => {
-                key(*action).map(|(key, _)| (key, "answer".to_owned()))
+            None if *action == Action::Open && screen.app.place.page == Page::Learn => {
+                key(*action).map(|(key, _)| (key, enter_in_lessons(screen).to_owned()))
             }
             None if *action == Action::Leave && returns_to_lesson(screen, context) => {
                 key(*action).map(|(key, _)| (key, "the lesson".to_owned()))
@@ -174,6 +174,20 @@ fn mode(screen: Screen, context: Context) -> Option<Span<'static>> {
         _ => return None,
     };
     Some(Span::styled(says, screen.theme[Role::PanelFocused]))
+}
+
+/// What the key that opens does in the lessons.
+fn enter_in_lessons(screen: Screen) -> &'static str {
+    let study = &screen.app.learning.study;
+    let Some((lesson, step)) = study.at(&screen.app.learning.lessons) else { return "begin" };
+    match () {
+        () if screen.app.asks_in_lesson() => "answer",
+        () if screen.app.place.pane != Pane::Lesson => "inspect",
+        () if step.run.is_some() && !study.is_revealed => "run",
+        () if step.goal.is_some() || step.task.is_some() => "check",
+        () if study.step + 1 == lesson.step.len() => "end the lesson",
+        () => "go on",
+    }
 }
 
 /// In the lessons: what the list takes, a step of words, one that asks, and one whose run is on show.
@@ -251,9 +265,10 @@ fn actions(context: Context, screen: Screen) -> &'static [Action] {
         Context::Watch => &[Up, Down, Help, Quit],
         Context::Browse | Context::Global if screen.app.place.page == Page::Learn => lessons(screen),
         Context::Browse | Context::Global if screen.app.place.presents => PRESENTER,
-        Context::Browse | Context::Global if screen.app.returns_to_lesson() => {
-            &[Leave, Left, Right, Up, Down, WhatIf, Help, StopOrQuit]
-        }
+        Context::Browse | Context::Global if screen.app.returns_to_lesson() => match screen.app.place.page {
+            Page::Inspect => &[Leave, Left, Right, Up, Down, WhatIf, Help, StopOrQuit],
+            _ => &[Leave, Up, Down, Open, PauseResume, StepPhase, BackRound, Help, StopOrQuit],
+        },
         Context::Browse | Context::Global if screen.app.learning.is_demo() => {
             &[PauseResume, Slower, Faster, StepPhase, BackRound, Leave, RejectNext, GoTo, Help, WhatIf, StopOrQuit]
         }

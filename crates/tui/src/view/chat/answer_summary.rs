@@ -5,10 +5,10 @@ use crate::view::values::number;
 use draftscope_protocol::StopReason;
 use draftscope_session::Answer;
 
-/// The line's words.
-pub(in crate::view) fn text(answer: &Answer, turn: &Turn, lane: Lane, reason: StopReason) -> String {
+/// The line's words, for an answer that wrote so many tokens.
+pub(in crate::view) fn text((answer, tokens): (&Answer, usize), turn: &Turn, lane: Lane, reason: StopReason) -> String {
     let speed = number(turn.tokens_per_second(lane), 1);
-    let mut text = format!("└ {} tokens", answer.tokens.len());
+    let mut text = format!("└ {}", counted(tokens, "token"));
     if let Some(mean) = answer.stats().mean_tokens_per_round().filter(|_| lane != Lane::Plain) {
         text.push_str(&format!(" · {mean:.2} tokens per round"));
     }

@@ -37,13 +37,15 @@ fn now(screen: Screen) -> String {
     let name = |index: usize| round.drafts.get(index).map_or(String::new(), |draft| text::inline(&draft.token));
     match session.phase(Lane::Speculative) {
         Phase::Drafting if round.drafts.is_empty() => {
-            format!("draft: the drafter guesses {} tokens", round.draft_len())
+            format!("draft: the drafter guesses {}", counted(round.draft_len().into(), "token"))
         }
         Phase::Drafting | Phase::Verifying if !round.drafts.is_empty() => {
             let (made, last) = (round.drafts.len(), name(round.drafts.len() - 1));
             format!("draft: token {made} of {}, '{last}'", made.max(round.draft_len().into()))
         }
-        Phase::Judging => format!("verify: one pass of the target over {} positions", round.rows().len()),
+        Phase::Judging => {
+            format!("verify: one pass of the target over {}", counted(round.rows().len(), "position"))
+        }
         Phase::Committing => verdict(round, &name),
         Phase::Between if round.committed().len() == 1 => "commit: 1 token is output".to_owned(),
         Phase::Between => format!("commit: {} tokens are output", round.committed().len()),

@@ -26,7 +26,7 @@ fn asks(screen: Screen, count: u8) -> String {
     let stats = screen.turn().map(|turn| turn.answer(Lane::Speculative).stats());
     let score = stats.map_or(String::new(), |s| format!(" · so far {} of {} accepted", s.accepted(), s.drafted()));
     let mark = if screen.app.place.has_focus(Pane::Prompt) { " ▸" } else { "" };
-    format!(" You are the drafter: up to {count} tokens{score}{mark} ")
+    format!(" You are the drafter: up to {}{score}{mark} ", counted(count.into(), "token"))
 }
 
 /// The word at the end of the answer that the draft would continue, as it is typed.

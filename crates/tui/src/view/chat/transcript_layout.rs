@@ -285,7 +285,12 @@ impl Work<'_> {
         let number = self.selected_number();
         let mut selected = None;
         let rounds = stretch * STRETCH..((stretch + 1) * STRETCH).min(self.answer.rounds.len());
+        let turn = screen.session.turns().get(self.index);
+        let mut in_prompt = turn.is_some_and(|turn| stretch == 0 && screen.session.begins_in_prompt(turn, self.lane));
         for token in self.answer.transcript_between(rounds) {
+            if std::mem::take(&mut in_prompt) {
+                continue; // the prompt above has it
+            }
             let is_selected = number == Some(token_text::round_of(&token));
             let is_chosen = is_selected && screen.app.place.cell == Some(token.column);
             if is_selected && selected.is_none() {
@@ -377,7 +382,8 @@ fn caption(screen: Screen, turn: &Turn, lane: Lane, flow: &mut Flow) {
     let Some(reason) = answer.finished else {
         return;
     };
-    flow.push(&answer_summary::text(answer, turn, lane, reason), screen.theme[Role::TextDim]);
+    let tokens = answer.tokens.len() - usize::from(screen.session.begins_in_prompt(turn, lane));
+    flow.push(&answer_summary::text((answer, tokens), turn, lane, reason), screen.theme[Role::TextDim]);
     flow.end_line();
 }
 

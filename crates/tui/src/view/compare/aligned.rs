@@ -10,12 +10,14 @@ use ratatui::buffer::Buffer;
 use crate::app::Scroll;
 use crate::app::place::hit_map::PREFILL;
 use crate::app::place::page::Page;
+use draftscope_learn::lesson::Hidden;
 use draftscope_protocol::Baseline;
 
 use crate::view::chat::transcript;
 use crate::view::compare::agreement;
 use crate::view::compare::aligned_layout::{Aligned, Key};
 use crate::view::compare::lane_title::title;
+use crate::view::learn::hidden::hides;
 use crate::view::prelude::*;
 use crate::view::values::fate_of;
 
@@ -42,6 +44,7 @@ pub(in crate::view) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit
             _ if screen.app.place.page == Page::Compare && !screen.app.place.is_zoomed => {
                 agreement::gaps(screen, *lane, area.width)
             }
+            _ if hides(screen, Hidden::Agreement) => None,
             _ => agreement::meter(screen, *lane, area.width),
         };
         let block = match bottom {

@@ -1,14 +1,16 @@
 //! The name of a lane, with its speed.
 
+use crate::view::learn::hidden::hides;
 use crate::view::overlays::rival;
 use crate::view::prelude::*;
 use crate::view::values::{duration, number, role_of};
+use draftscope_learn::lesson::Hidden;
 
 /// The title of a lane that stands beside others.
 pub(in crate::view) fn title(screen: Screen, lane: Lane, width: u16) -> Line<'static> {
     let (name, role) = name(screen, lane, width);
     let mut spans = vec![Span::styled(format!(" {name} "), screen.theme[role])];
-    if let Some(turn) = screen.turn() {
+    if let Some(turn) = screen.turn().filter(|_| !hides(screen, Hidden::Agreement)) {
         let speed = number(turn.tokens_per_second(lane), 1);
         let speedup = turn.speedup_over(screen.beside()).filter(|_| lane == Lane::Speculative);
         let ratio = speedup.map_or(String::new(), |speedup| format!("· {speedup} "));

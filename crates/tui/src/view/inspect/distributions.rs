@@ -83,7 +83,7 @@ fn no_draft(round: &Round) -> &'static str {
 
 fn targets(screen: Screen, round: &Round, column: usize, area: Rect, frame: &mut Frame) {
     let asked = if round.is_asked { ", asked afterwards" } else { "" };
-    let title = format!(" Target's p after {} tokens{asked} ", position(round, column));
+    let title = format!(" Target's p after {}{asked} ", counted(position(round, column) as usize, "token"));
     let room = area.width.saturating_sub(title.width() as u16 + 3);
     let inner = framed(screen.panel(title).title_right(hero::in_title(screen, room)), area, frame);
     let is_reported = |row: &&Prediction| !row.top.is_empty() || screen.engine().is_none();

@@ -11,6 +11,7 @@ pub(in crate::view) fn is_open(screen: Screen) -> bool {
 
 /// Whether the panels leave this part out now.
 pub(in crate::view) fn hides(screen: Screen, part: Hidden) -> bool {
-    let step = screen.app.learning.step();
-    step.is_some_and(|step| step.hides.contains(&part) && (step.choices.is_empty() || is_open(screen)))
+    let study = &screen.app.learning.study;
+    let lesson = screen.app.learning.on_show().filter(|_| screen.app.place.page == Page::Learn);
+    lesson.is_some_and(|(lesson, _)| lesson.hides(study.step, study.is_revealed, part))
 }

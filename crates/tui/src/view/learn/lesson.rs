@@ -11,6 +11,8 @@ mod map;
 mod pass;
 mod residual;
 mod saving;
+mod shown;
+mod side;
 mod sliders;
 mod slots;
 mod text;
@@ -18,11 +20,13 @@ mod threads;
 mod training;
 mod wiring;
 
-use crate::view::bars::status;
 use crate::view::learn::hidden::is_open;
 use crate::view::prelude::*;
-use crate::view::rounds::loop_lines;
-use draftscope_learn::lesson::{Panel, Run};
+use draftscope_learn::lesson::Panel;
+
+use self::shown::{panels, what_runs};
+
+pub(in crate::view) use side::{Side, more, picture_rows, pictured, zoomed};
 
 /// Width from which the panels stand beside the words.
 const WIDE: u16 = 96;
@@ -33,8 +37,12 @@ const WORDS: (u16, u16) = (44, 62);
 /// Least height of the words above panels.
 const LEAST: u16 = 7;
 
-/// A panel beside the words; none stands for a run that has not begun.
-pub(in crate::view) type Side = (Option<Panel>, Rect);
+/// Where the words stand, the panels beside them, and the line below these, if not all of them fits.
+pub(in crate::view) struct Areas {
+    pub(in crate::view) words: Rect,
+    pub(in crate::view) panels: Vec<Side>,
+    pub(in crate::view) more: Option<Rect>,
+}
 
 /// The words of the step on show, or the list of lessons.
 pub(in crate::view) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
@@ -45,38 +53,40 @@ pub(in crate::view) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit
     }
 }
 
-/// Where the words stand, and the panels beside them.
-pub(in crate::view) fn areas(screen: Screen, area: Rect) -> (Rect, Vec<Side>) {
+/// Places the words, and the panels beside or below them.
+pub(in crate::view) fn areas(screen: Screen, area: Rect) -> Areas {
     let panels = panels(screen);
-    let presents = screen.app.place.presents;
+    let none = Areas { words: area, panels: Vec::new(), more: None };
     if panels.is_empty() {
-        return (area, Vec::new());
+        return none;
     }
     if area.width >= WIDE {
-        let panels = with_answer(screen, panels, area.height);
         let width = (area.width * 2 / 5).clamp(WORDS.0, WORDS.1);
         let [words, side] = Layout::horizontal([Constraint::Length(width), Constraint::Min(0)]).areas(area);
-        return (words, stacked(&panels, side, presents));
+        let panels = with_answer(screen, panels, side);
+        let (panels, more) = side::stacked(screen, &panels, side);
+        return Areas { words, panels, more };
     }
-    let least = size(panels[0]).0;
+    let least = side::least(panels[0]);
     let wanted = height(screen, area.width);
     let room = area.height.saturating_sub(least);
     if room < LEAST {
-        return (area, Vec::new());
+        return none;
     }
     let [words, side] = Layout::vertical([Constraint::Length(wanted.min(room)), Constraint::Min(0)]).areas(area);
-    (words, stacked(&panels, side, presents))
+    let (panels, more) = side::stacked(screen, &panels, side);
+    Areas { words, panels, more }
 }
 
 /// The panels, and the answer of the run below them where they leave that much room. Its speed would give away what a
 /// question asks, or the one after a run.
-fn with_answer(screen: Screen, mut panels: Vec<Option<Panel>>, height: u16) -> Vec<Option<Panel>> {
-    let used = panels.iter().fold(0_u16, |used, panel| used.saturating_add(size(*panel).1));
+fn with_answer(screen: Screen, mut panels: Vec<Option<Panel>>, area: Rect) -> Vec<Option<Panel>> {
+    let used = panels.iter().fold(0_u16, |used, panel| used.saturating_add(side::wanted(screen, *panel, area.width)));
     let has_text = panels.iter().any(|panel| matches!(panel, Some(Panel::Answer | Panel::Lanes)));
     let has_run = screen.app.learning.run().and_then(|run| run.turn(screen.session)).is_some();
     let step = screen.app.learning.step();
     let tells = is_open(screen) || step.is_some_and(|step| step.run.is_some());
-    if has_run && !tells && !has_text && height >= used.saturating_add(LEAST) {
+    if has_run && !tells && !has_text && area.height >= used.saturating_add(LEAST) {
         panels.push(Some(Panel::Answer));
     }
     panels
@@ -90,117 +100,6 @@ pub(in crate::view) fn height(screen: Screen, width: u16) -> u16 {
         .on_show()
         .map_or(0, |(lesson, step)| text::body(screen, lesson, step, width.saturating_sub(2)).len());
     u16::try_from(lines).unwrap_or(u16::MAX).saturating_add(2)
-}
-
-/// The panels of the step on show, as far as there is something to show.
-fn panels(screen: Screen) -> Vec<Option<Panel>> {
-    let Some((_, step)) = screen.app.learning.on_show() else { return Vec::new() };
-    if step.quiz {
-        return Vec::new(); // a round would give an answer away
-    }
-    let usual = [Panel::Round];
-    let run = screen.app.learning.run();
-    let shown = if step.show.is_empty() && run.is_some() { &usual[..] } else { &step.show };
-    let has_run = run.and_then(|run| run.turn(screen.session)).is_some();
-    let answered = if is_open(screen) { &[][..] } else { &step.after };
-    let all = answered.iter().chain(shown);
-    let mut panels: Vec<Option<Panel>> =
-        all.map(|panel| Some(*panel).filter(|panel| has_run || !is_of_run(*panel))).collect();
-    let first = panels.iter().position(Option::is_none);
-    let mut index = 0;
-    panels.retain(|panel| {
-        index += 1;
-        panel.is_some() || Some(index - 1) == first
-    });
-    panels
-}
-
-/// Rows of a picture for a panel that takes what is left.
-const PICTURED: u16 = 14;
-
-/// The panels that a picture of the step shows: not sliders, which a picture cannot move.
-fn for_picture(screen: Screen) -> Vec<Option<Panel>> {
-    let mut panels = panels(screen);
-    panels.retain(|panel| panel.is_some_and(|panel| panel != Panel::Sliders));
-    panels
-}
-
-/// Rows that show all of them.
-pub(in crate::view) fn picture_rows(screen: Screen) -> u16 {
-    let rows = |panel| if size(panel).1 == u16::MAX { PICTURED } else { size(panel).1 };
-    for_picture(screen).into_iter().map(rows).sum()
-}
-
-/// Their places.
-pub(in crate::view) fn pictured(screen: Screen, area: Rect) -> Vec<Side> {
-    stacked(&for_picture(screen), area, false)
-}
-
-/// Whether a panel shows nothing but a run.
-fn is_of_run(panel: Panel) -> bool {
-    matches!(
-        panel,
-        Panel::Answer | Panel::Round | Panel::Loop | Panel::Lanes | Panel::Costs | Panel::Dial | Panel::Distributions
-    )
-}
-
-/// Least and wanted height, with the frame; u16::MAX takes what is left.
-fn size(panel: Option<Panel>) -> (u16, u16) {
-    const ALL: u16 = u16::MAX;
-    match panel {
-        None => (5, 7),
-        Some(Panel::Answer) => (5, ALL),
-        Some(Panel::Round) => (6, 9),
-        Some(Panel::Loop) => (loop_lines::HEIGHT, loop_lines::HEIGHT),
-        Some(Panel::Lanes) => (7, ALL),
-        Some(Panel::Costs) => (5, 8),
-        Some(Panel::Dial) => (7, 11),
-        Some(Panel::Distributions) => (8, ALL),
-        Some(Panel::Memory) => (4, 7),
-        Some(Panel::Pass) => (7, 13),
-        Some(Panel::Bytes) => (7, 11),
-        Some(Panel::Threads) => (10, 10),
-        Some(Panel::Slots) => (8, 10),
-        Some(Panel::Residual) => (7, 10),
-        Some(Panel::Histogram) => (10, 13),
-        Some(Panel::Map) => (11, map::HEIGHT),
-        Some(Panel::Wiring) => (9, 19),
-        Some(Panel::Heads) => (9, 12),
-        Some(Panel::Saving) => (9, 12),
-        Some(Panel::Training) => (9, 13),
-        Some(Panel::Sliders) => (9, 14),
-    }
-}
-
-/// Panels from top to bottom: those that fit with their least height, the first ones first; what is left goes to the
-/// first that wants more. A presenter's round takes what it can get.
-fn stacked(panels: &[Option<Panel>], area: Rect, presents: bool) -> Vec<Side> {
-    let mut left = area.height;
-    let mut heights = Vec::new();
-    for panel in panels {
-        let least = size(*panel).0;
-        if least > left && !heights.is_empty() {
-            break;
-        }
-        heights.push(least.min(left));
-        left -= least.min(left);
-    }
-    for (panel, height) in panels.iter().zip(&mut heights) {
-        let wanted = if presents && *panel == Some(Panel::Round) { u16::MAX } else { size(*panel).1 };
-        let more = wanted.saturating_sub(*height).min(left);
-        *height += more;
-        left -= more;
-    }
-    if let Some(last) = heights.last_mut() {
-        *last += left;
-    }
-    let mut y = area.y;
-    let place = |(panel, height): (&Option<Panel>, u16)| {
-        let placed = Rect { y, height, ..area };
-        y += height;
-        (*panel, placed)
-    };
-    panels.iter().zip(heights).map(place).collect()
 }
 
 /// Draws a panel that is a drawing, or what stands for a run that has not begun.
@@ -225,39 +124,7 @@ pub(in crate::view) fn drawing(screen: Screen, panel: Option<Panel>, area: Rect,
     }
 }
 
-/// What will run, in words.
 fn before_the_run(screen: Screen, area: Rect, frame: &mut Frame) {
     let inner = framed(screen.panel(" The run "), area, frame);
-    let Some(run) = screen.app.learning.run() else { return };
-    let is_here = screen.app.learning.step().is_some_and(|step| step.run.is_some());
-    let text = match (is_here, screen.app.learning.study.is_revealed) {
-        (true, true) if run.threads > 0 => {
-            "It is answered on all threads first; then its rounds appear here.".to_owned()
-        }
-        (true, true) => "The prompt is being read: its first round appears here.".to_owned(),
-        (true, false) => format!("{} runs {}", screen.app.key(Action::Open), in_words(run)),
-        _ => format!("Not run yet: {} goes back to the step that runs {}", screen.app.key(Action::Left), in_words(run)),
-    };
-    put(wrapped(&text, inner.width, screen.theme[Role::TextDim]), inner, frame);
-}
-
-/// A run's prompt and settings.
-fn in_words(run: &Run) -> String {
-    let raw = if run.raw { " as raw text" } else { "" };
-    let temperature = if run.temperature > 0.0 { format!(", temperature {}", run.temperature) } else { String::new() };
-    let k = run.against_k.map_or(run.k.to_string(), |other| format!("{} against {other}", run.k));
-    let threads = match run.threads {
-        0 => String::new(),
-        1 => " First on all threads, then on one.".to_owned(),
-        threads => format!(" First on all threads, then on {threads}."),
-    };
-    let drafter = status::drafter_name(run.drafter);
-    let beside = match run.against {
-        Some(rule) => format!("A second run under {rule} races it, and plain decoding is timed beside both."),
-        None => "Plain decoding is timed beside it.".to_owned(),
-    };
-    format!(
-        "“{}”{raw}: k = {k}, drafter {drafter}, rule {}{temperature}, {} tokens at most. {beside}{threads}",
-        run.prompt, run.rule, run.tokens
-    )
+    put(what_runs(screen, inner.width), inner, frame);
 }

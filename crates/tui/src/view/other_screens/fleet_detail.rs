@@ -199,7 +199,7 @@ fn slots(screen: Screen, server: &Watched, area: Rect, frame: &mut Frame) {
             return Line::styled(format!("{:>3} idle", slot.id), screen.theme[Role::TextDim]);
         }
         let request = slot.task.map_or(String::new(), |task| format!("#{task}"));
-        let decoded = slot.decoded.map_or(String::new(), |tokens| format!("{tokens} tokens"));
+        let decoded = slot.decoded.map_or(String::new(), |tokens| counted(tokens as usize, "token"));
         let speed = server.slot_speed(slot).map_or(String::new(), |speed| format!(", {speed:.0}/s"));
         let text = format!("{:>3} {request:<5} {decoded}{speed}  {drafts}", slot.id);
         Line::styled(cut(&text, inner.width.into()), screen.theme[Role::StatusActive])

@@ -10,8 +10,7 @@ pub(in crate::view) fn render(screen: Screen, scroll: usize, area: Rect, frame: 
     let sent = screen.session.sent_prompt();
     let title = match sent.tokens() {
         0 => " The prompt as the model gets it ".to_owned(),
-        1 => " The prompt as the model gets it: 1 token ".to_owned(),
-        count => format!(" The prompt as the model gets it: {count} tokens "),
+        count => format!(" The prompt as the model gets it: {} ", counted(count, "token")),
     };
     let hint = screen.keys(Context::Panel, &[(CHOOSE, "scroll"), (LEAVE, "closes")]);
     let block = screen.panel(title).bottom(Line::styled(format!(" {hint} "), screen.theme[Role::TextDim]));

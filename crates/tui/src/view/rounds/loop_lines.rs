@@ -118,8 +118,7 @@ fn newest_draft(_: Screen, round: &Round) -> String {
 fn passed(_: Screen, round: &Round) -> String {
     let rows = match round.rows().len() {
         0 => return String::new(),
-        1 => "1 row".to_owned(),
-        rows => format!("{rows} rows"),
+        rows => counted(rows, "row"),
     };
     if round.verify_us() > 0 { format!("{rows}: {}", duration(round.verify_us())) } else { rows }
 }
@@ -161,16 +160,14 @@ fn cut_off(_: Screen, round: &Round) -> String {
     }
     match round.drafts.len() - round.accepted() {
         0 => "nothing to remove".to_owned(),
-        1 => "1 row removed".to_owned(),
-        rows => format!("{rows} rows removed"),
+        rows => format!("{} removed", counted(rows, "row")),
     }
 }
 
 fn committed(_: Screen, round: &Round) -> String {
     match round.committed().len() {
         0 => String::new(),
-        1 => "1 token, from one pass".to_owned(),
-        tokens => format!("{tokens} tokens, from one pass"),
+        tokens => format!("{}, from one pass", counted(tokens, "token")),
     }
 }
 

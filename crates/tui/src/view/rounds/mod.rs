@@ -1,5 +1,6 @@
 //! The Rounds page and presenter mode: the ladder, one round as a table, a tree or boxes, the lines of the loop.
 
+mod asked;
 pub(super) mod grammar;
 pub(super) mod ladder;
 pub(super) mod ladder_grid;

@@ -23,11 +23,12 @@ use crate::app::place::page::Page;
 use crate::look::fate;
 use crate::look::theme::Role;
 use crate::widgets::flow::wrapped;
-use draftscope_learn::lesson::Panel;
-use draftscope_protocol::Lane;
+use draftscope_learn::lesson::{Hidden, Panel};
+use draftscope_protocol::{Lane, counted};
 use draftscope_session::{Fate, Provenance, Round, Turn, explain, text};
 
 use crate::view::chat::prompt;
+use crate::view::learn::hidden::hides;
 use crate::view::learn::lesson;
 use crate::view::panel::put;
 use crate::view::panes::learn_panel;
@@ -66,9 +67,9 @@ pub(in crate::view) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit
 
 /// The lesson, and beside or below its words the drawings, and the round as large as there is room.
 fn in_lesson(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
-    let (words, beside) = lesson::areas(screen, area);
-    lesson::render(screen, words, frame, hit_map);
-    for (panel, area) in beside {
+    let areas = lesson::areas(screen, area);
+    lesson::render(screen, areas.words, frame, hit_map);
+    for (panel, area) in areas.panels {
         let round = screen.app.round(screen.session).filter(|_| panel == Some(Panel::Round));
         let lines = [3, 2, 1].into_iter().find(|lines| boxes::height(*lines) < area.height);
         let (Some(round), Some(lines)) = (round, lines) else {
@@ -79,7 +80,9 @@ fn in_lesson(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap
         let [head, drawing, said] = Layout::vertical(heights).areas(area);
         frame.render_widget(title(screen, round, head.width), head);
         boxes::render(screen, round, lines, drawing, (frame, hit_map));
-        let story = wrapped(&story(screen, round), said.width.saturating_sub(2), screen.theme[Role::TextStrong]);
+        let is_asked = hides(screen, Hidden::Reason) || hides(screen, Hidden::NotReached);
+        let story = if is_asked { String::new() } else { story(screen, round) };
+        let story = wrapped(&story, said.width.saturating_sub(2), screen.theme[Role::TextStrong]);
         put(story, inset(said), frame);
     }
 }
@@ -186,7 +189,7 @@ fn story(screen: Screen, round: &Round) -> String {
     }
     let accepted = round.accepted();
     let tokens = if round.is_complete() && !round.is_partial { round.committed().len() } else { accepted + 1 };
-    let yields = if tokens == 1 { "1 token".to_owned() } else { format!("{tokens} tokens") };
+    let yields = counted(tokens, "token");
     match accepted {
         _ if drafts == 0 && round.drafts_unknown => {
             "One token from one pass of the target; the server does not report whether drafts were rejected.".to_owned()
@@ -196,7 +199,7 @@ fn story(screen: Screen, round: &Round) -> String {
         }
         _ if drafts == 0 => "No draft in this round: one pass of the target gives one token.".to_owned(),
         _ if tokens != accepted + 1 => {
-            format!("{accepted} of {drafts} drafts accepted, and the answer ends: {yields}.")
+            format!("{accepted} of {} accepted, and the answer ends: {yields}.", counted(drafts, "draft"))
         }
         0 => format!("The first draft is rejected, the target's own token takes its place: {yields} from one pass."),
         _ if accepted == drafts => {

@@ -10,6 +10,7 @@ use draftscope_session::round_at::{live_round, round_at};
 use draftscope_session::{PassId, explain};
 
 use crate::view::prelude::*;
+use crate::view::rounds::asked::{hides_count, hides_fate, hides_reason};
 use crate::view::rounds::grammar;
 use crate::view::rounds::token_cell::TokenCell;
 use crate::view::rounds::tree;
@@ -113,14 +114,13 @@ pub(in crate::view) fn title(screen: Screen, round: &Round, width: u16) -> Line<
     }
     if round.drafts_unknown {
         text.push_str(" · drafts not reported");
-    } else if round.verdict.is_some() && !round.drafts.is_empty() {
+    } else if round.verdict.is_some() && !round.drafts.is_empty() && !hides_count(screen, round) {
         text.push_str(&format!(" · {} of {} accepted", round.accepted(), round.drafts.len()));
     }
     let outcome = text.clone();
     let committed = match round.committed().len() {
         0 => String::new(),
-        1 => " · 1 token".to_owned(),
-        count => format!(" · {count} tokens"),
+        count => format!(" · {}", counted(count, "token")),
     };
     text.push_str(&committed);
     text.push_str(if committed.is_empty() { "" } else { " committed" });
@@ -183,7 +183,29 @@ impl Columns {
     }
 }
 
+/// Height that shows all of the round on show, with its frame.
+pub(in crate::view) fn height(screen: Screen, width: u16) -> u16 {
+    let width = width.saturating_sub(2);
+    let lines = match screen.app.round(screen.session) {
+        Some(round) => said(screen, round, Rect { width, height: u16::MAX, ..Rect::default() }).len() + 1,
+        None => empty(screen, width).len(),
+    };
+    lines as u16 + FRAME
+}
+
 fn table(screen: Screen, round: &Round, inner: Rect) -> Vec<Line<'static>> {
+    let mut lines = said(screen, round, inner);
+    // at the bottom, where the sentence leaves room
+    let last = usize::from(inner.height).saturating_sub(1);
+    if lines.len() <= last {
+        lines.resize(last, Line::default());
+        lines.push(times(screen, round, inner.width));
+    }
+    lines
+}
+
+/// The columns, and the sentences below them.
+fn said(screen: Screen, round: &Round, inner: Rect) -> Vec<Line<'static>> {
     let columns = Columns::of(screen, round, inner.width);
     let mut lines = Vec::new();
     if inner.height >= 7 {
@@ -192,7 +214,7 @@ fn table(screen: Screen, round: &Round, inner: Rect) -> Vec<Line<'static>> {
     lines.push(row(screen, &columns, "draft  q", |i| draft(screen, round, i)));
     lines.push(row(screen, &columns, "target p", |i| target(screen, round, i)));
     lines.push(row(screen, &columns, "verdict", |i| verdict(screen, round, i, columns.width)));
-    if let Some(finding) = explain(round, columns.focus) {
+    if let Some(finding) = explain(round, columns.focus).filter(|_| !hides_reason(screen, round, columns.focus)) {
         let role = if finding.near_tie { Role::Warning } else { Role::Text };
         let text = format!("{}{}", place(round, columns.focus), finding.text);
         lines.extend(wrapped(&text, inner.width, screen.theme[role]));
@@ -200,12 +222,6 @@ fn table(screen: Screen, round: &Round, inner: Rect) -> Vec<Line<'static>> {
     lines.extend(grammar::lines(screen, round, columns.focus, inner.width));
     if let Some(text) = screen.session.stats(Lane::Speculative).evidence().sentence() {
         lines.extend(wrapped(&text, inner.width, screen.theme[Role::Warning]));
-    }
-    // at the bottom, where the sentence leaves room
-    let last = usize::from(inner.height).saturating_sub(1);
-    if lines.len() <= last {
-        lines.resize(last, Line::default());
-        lines.push(times(screen, round, inner.width));
     }
     lines
 }
@@ -224,7 +240,7 @@ fn times(screen: Screen, round: &Round, width: u16) -> Line<'static> {
     let steps: Vec<_> = round.drafts.iter().map(|d| format!("{:.1}", d.took_us as f64 / 1e3)).collect();
     let mut tail = Vec::new();
     if !round.rows().is_empty() {
-        let rows = if round.rows().len() == 1 { "1 row".to_owned() } else { format!("{} rows", round.rows().len()) };
+        let rows = counted(round.rows().len(), "row");
         tail.push(format!("verify {rows} {}", duration(round.verify_us())));
         tail.push(format!("sample {}", duration(round.sample_us())));
     }
@@ -292,7 +308,7 @@ fn header(screen: Screen, round: &Round, index: usize, width: usize) -> TokenCel
     } else {
         text
     };
-    let long = format!("{text} · after {at} tokens");
+    let long = format!("{text} · after {}", counted(at as usize, "token"));
     let text = if long.width() < width { long } else { text };
     TokenCell::word(text, screen.theme[Role::TextDim])
 }
@@ -302,7 +318,8 @@ pub(in crate::view) fn draft(screen: Screen, round: &Round, index: usize) -> Tok
     let dim = screen.theme[Role::TextDim];
     match round.drafts.get(index) {
         Some(draft) => {
-            let (role, _) = draft_sign(round, index);
+            let is_asked = hides_fate(screen, round, index);
+            let role = if is_asked { Role::Text } else { draft_sign(round, index).0 };
             let fate = fate_of(round, index);
             let style = grammar::tinted(screen, (draft.forced, fate), screen.theme[role]);
             TokenCell::token(text::inline(&draft.token), draft.q, style)
@@ -354,6 +371,9 @@ pub(in crate::view) fn verdict(screen: Screen, round: &Round, index: usize, widt
     let (fate, word) = match round.outcome(index) {
         Some(Outcome::Accepted) => (fate_of(round, index), "accepted"),
         Some(Outcome::Rejected) => (fate_of(round, index), "rejected"),
+        Some(_) if hides_fate(screen, round, index) => {
+            return TokenCell::word("?".to_owned(), screen.theme[Role::TextDim]);
+        }
         Some(Outcome::NotReached) => (fate_of(round, index), "not reached"),
         None if next && round.number() == 0 => (next_fate(round), "first"),
         None if next && round.drafts_unknown => (next_fate(round), "target's"),

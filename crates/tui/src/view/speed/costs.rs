@@ -13,7 +13,17 @@ pub(in crate::view) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     if inner.is_empty() {
         return;
     }
-    let lines = match screen.turn().and_then(|turn| Some((turn, turn.pass_costs()?))) {
+    put(content(screen, inner), inner, frame);
+}
+
+/// Height that shows all of it, with its frame.
+pub(in crate::view) fn height(screen: Screen, width: u16) -> u16 {
+    let area = Rect { width: width.saturating_sub(2), height: u16::MAX, ..Rect::default() };
+    content(screen, area).len() as u16 + FRAME
+}
+
+fn content(screen: Screen, inner: Rect) -> Vec<Line<'static>> {
+    match screen.turn().and_then(|turn| Some((turn, turn.pass_costs()?))) {
         Some((turn, costs)) => table(screen, turn, costs, inner),
         None => {
             let text = match screen.engine() {
@@ -24,8 +34,7 @@ pub(in crate::view) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
             };
             wrapped(text, inner.width, screen.theme[Role::TextDim])
         }
-    };
-    put(lines, inner, frame);
+    }
 }
 
 /// A line a width: as many as fit, one row and the current width first, then the cost of a draft.

@@ -4,10 +4,12 @@
 //! Invariant: a column is measured or predicted, and looks it; predictions are those of [`Account`], beyond the deepest
 //! draft that was tested none.
 
+use draftscope_learn::lesson::Hidden;
 use draftscope_protocol::{DraftLenMode, DrafterKind};
 use draftscope_session::SettingsSpan;
 use draftscope_session::account::{Account, speedup_at};
 
+use crate::view::learn::hidden::hides;
 use crate::view::prelude::*;
 
 /// Least and usual height of the panel.
@@ -83,6 +85,8 @@ fn worths(screen: Screen, axis: Axis, room: usize) -> Vec<Worth> {
         Axis::Acceptance(k) => by_acceptance(turn.settings_spans().last(), &account, k, room),
     };
     worths.retain(|worth| worth.speedup.is_finite());
+    let shows_all = !hides(screen, Hidden::Predicted);
+    worths.retain(|worth| worth.is_measured || shows_all);
     worths.truncate(room);
     worths
 }
@@ -135,6 +139,10 @@ pub(in crate::view) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let inner = framed(screen.panel(axis.title()).title_right(legend), area, frame);
     let room = usize::from(inner.width.saturating_sub(MARGIN) / axis.column());
     let worths = worths(screen, axis, room);
+    if worths.is_empty() && hides(screen, Hidden::Predicted) {
+        let text = "The speedup at each acceptance stands here once the question is answered.";
+        put(wrapped(text, inner.width, screen.theme[Role::TextDim]), inner, frame);
+    }
     if inner.height < 3 || worths.is_empty() {
         return;
     }

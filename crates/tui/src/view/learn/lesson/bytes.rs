@@ -13,23 +13,30 @@ const NUMBER: usize = 22;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let inner = framed(screen.panel(" What a pass costs: one row, and all rows of a round "), area, frame);
-    let Some(header) = screen.session.header().filter(|_| !inner.is_empty()) else {
+    let mut lines = content(screen, inner.width);
+    // times are what the lesson is about: where not all fits, they stay
+    let over = lines.len().saturating_sub(inner.height.into());
+    put(lines.split_off(over), inner, frame);
+}
+
+/// All lines in so many columns.
+pub(super) fn content(screen: Screen, width: u16) -> Vec<Line<'static>> {
+    let Some(header) = screen.session.header() else {
         let text = "The numbers of the target stand here as soon as a run has begun.";
-        put(wrapped(text, inner.width, screen.theme[Role::TextDim]), inner, frame);
-        return;
+        return wrapped(text, width, screen.theme[Role::TextDim]);
     };
     let run = screen.app.learning.run();
     let first = || screen.app.learning.on_show()?.0.step.iter().find_map(|step| step.run.as_ref());
     let k = run.or_else(first).map_or(screen.session.settings().draft_len, |run| run.k);
     let costs = run.and_then(|run| run.turn(screen.session)).and_then(|turn| turn.pass_costs());
     let line = |label: &str, share: f64, number: String| {
-        let room = usize::from(inner.width).saturating_sub(LABEL + NUMBER + 1);
+        let room = usize::from(width).saturating_sub(LABEL + NUMBER + 1);
         let mut spans = vec![Span::styled(fit(label, LABEL), screen.theme[Role::TextDim])];
         spans.extend(bar(share, room, screen.theme[Role::PhaseVerify], screen.theme[Role::PlotRest]));
         spans.push(Span::styled(format!(" {}", fit(&number, NUMBER)), screen.theme[Role::Text]));
         Line::from(spans)
     };
-    let caption = |text: &str| Line::styled(cut(text, inner.width.into()), screen.theme[Role::PanelTitle]);
+    let caption = |text: &str| Line::styled(cut(text, width.into()), screen.theme[Role::PanelTitle]);
     let rows = u32::from(k) + 1;
     let all = format!("{rows} rows");
     let megabytes = header.model.weight_bytes as f64 / 1e6;
@@ -57,16 +64,14 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         }
         None if is_disturbed => {
             let text = format!("T(1) and T({rows}) are not known on this busy machine: other work disturbed the run.");
-            lines.extend(wrapped(&text, inner.width, screen.theme[Role::TextDim]));
+            lines.extend(wrapped(&text, width, screen.theme[Role::TextDim]));
         }
         None => {
             let text = format!("T(1) and T({rows}), the times of these passes, are not measured yet.");
-            lines.extend(wrapped(&text, inner.width, screen.theme[Role::TextDim]));
+            lines.extend(wrapped(&text, width, screen.theme[Role::TextDim]));
         }
     }
-    // times are what the lesson is about: where not all fits, they stay
-    let over = lines.len().saturating_sub(inner.height.into());
-    put(lines.split_off(over), inner, frame);
+    lines
 }
 
 /// Bits that a weight takes, with its share of the scales; none for a dtype that is not listed.

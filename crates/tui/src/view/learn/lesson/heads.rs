@@ -22,24 +22,23 @@ const HEADS: [&str; 5] = [
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let inner = framed(screen.panel(" How the second draft is made "), area, frame);
-    let width = CHAIN.iter().chain(&HEADS).map(|line| line.width()).max().unwrap_or(0) as u16;
-    let drawn = |lines: [&'static str; 5]| {
-        let last = lines.len() - 1;
-        let role = |index| match index {
-            0 => Role::PanelTitle,
-            index if index == last => Role::TextStrong,
-            _ => Role::Text,
-        };
-        let lines = lines.into_iter().enumerate().map(|(index, line)| Line::styled(line, screen.theme[role(index)]));
-        lines.collect::<Vec<_>>()
+    put(content(screen, inner.width), inner, frame);
+}
+
+/// All lines in so many columns: both drawings beside each other where they fit.
+pub(super) fn content(screen: Screen, width: u16) -> Vec<Line<'static>> {
+    let widest = CHAIN.iter().chain(&HEADS).map(|line| line.width()).max().unwrap_or(0);
+    let style = |index| match index {
+        0 => screen.theme[Role::PanelTitle],
+        index if index + 1 == CHAIN.len() => screen.theme[Role::TextStrong],
+        _ => screen.theme[Role::Text],
     };
-    let is_wide = inner.width > 2 * width;
-    let [first, second] = if is_wide {
-        Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(inner)
-    } else {
-        let gap = u16::from(inner.height > 10);
-        Layout::vertical([Constraint::Length(5 + gap), Constraint::Min(0)]).areas(inner)
-    };
-    put(drawn(CHAIN), first, frame);
-    put(drawn(HEADS), second, frame);
+    let drawn = |drawing: [&'static str; 5]| drawing.into_iter().enumerate().map(move |(i, line)| (line, style(i)));
+    let line = |(line, style): (&'static str, Style)| Line::styled(line, style);
+    if usize::from(width) <= 2 * widest {
+        return drawn(CHAIN).map(line).chain([Line::default()]).chain(drawn(HEADS).map(line)).collect();
+    }
+    let half = usize::from(width) / 2;
+    let both = drawn(CHAIN).zip(drawn(HEADS));
+    both.map(|((left, style), (right, _))| Line::styled(format!("{}{right}", fit(left, half)), style)).collect()
 }

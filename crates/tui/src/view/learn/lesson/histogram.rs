@@ -17,11 +17,16 @@ const SHARE: usize = 5;
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let title = format!(" {} draws at one position, under each rule: an example ", grouped(DRAWS as u64));
     let inner = framed(screen.panel(title), area, frame);
+    put(content(screen, inner.width), inner, frame);
+}
+
+/// All lines in so many columns.
+pub(super) fn content(screen: Screen, width: u16) -> Vec<Line<'static>> {
     let step = screen.app.learning.step();
     let Some(example) = step.and_then(|step| step.example.as_ref()).filter(|example| !example.p.is_empty()) else {
-        return;
+        return Vec::new();
     };
-    let cell = (usize::from(inner.width).saturating_sub(NAME + TAIL) / example.p.len()).max(SHARE + 3);
+    let cell = (usize::from(width).saturating_sub(NAME + TAIL) / example.p.len()).max(SHARE + 3);
     let row = |name: &str, shares: &[f64], tail: String, (role, bars): (Role, Role)| {
         let mut spans = vec![Span::styled(fit(name, NAME), screen.theme[role])];
         for share in shares {
@@ -34,7 +39,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let names: String = example.tokens.iter().map(|token| fit(token, cell)).collect();
     let heading = format!("{}{names}{}", fit("", NAME), "accepted");
     let mut lines = vec![
-        Line::styled(cut(&heading, inner.width.into()), screen.theme[Role::TextDim]),
+        Line::styled(cut(&heading, width.into()), screen.theme[Role::TextDim]),
         row("target's p", &example.p, String::new(), (Role::PanelTitle, Role::PlotBar)),
     ];
     for tally in tallies(&example.p, &example.q) {
@@ -44,11 +49,8 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         lines.push(row(&name, &tally.shares, tail(&tally, agrees), roles));
     }
     let note = "≠ differs from p by more than chance explains (three standard errors).";
-    let note = wrapped(note, inner.width, screen.theme[Role::TextDim]);
-    if lines.len() + note.len() <= inner.height.into() {
-        lines.extend(note);
-    }
-    put(lines, inner, frame);
+    lines.extend(wrapped(note, width, screen.theme[Role::TextDim]));
+    lines
 }
 
 /// How often drafts were accepted, and whether the text follows p.

@@ -59,7 +59,7 @@ fn lesson(screen: Screen, index: usize) -> (bool, String, String) {
     let state = match done {
         0 => String::new(),
         _ if done >= steps => "done".to_owned(),
-        _ => format!("{done} of {steps} steps"),
+        _ => format!("{done} of {}", counted(steps, "step")),
     };
     let own = if entry.is_own { " (yours)" } else { "" };
     (done >= steps, format!("{} {}{own}", index + 1, entry.lesson.title), state)

@@ -10,24 +10,25 @@ use draftscope_learn::theory::{BATCHES, Best, CONTEXTS, Layer, MapRow};
 const NAME: usize = 12;
 const COLUMN: usize = 6;
 
-/// Height of the panel.
-pub(super) const HEIGHT: u16 = (MapRow::ALL.len() + CONTEXTS.len() + 4) as u16 + FRAME;
-
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let inner = framed(screen.panel(" Calculated, not measured: where speculation pays "), area, frame);
-    let width = usize::from(inner.width);
+    put(content(screen, inner.width), inner, frame);
+}
+
+/// All lines in so many columns.
+pub(super) fn content(screen: Screen, width: u16) -> Vec<Line<'static>> {
     let mut lines: Vec<Line> = MapRow::ALL.iter().enumerate().map(|(index, row)| choice(screen, index, *row)).collect();
-    let room = width.saturating_sub(NAME) / COLUMN;
+    let room = usize::from(width).saturating_sub(NAME) / COLUMN;
     let every = if room >= BATCHES.len() { 1 } else { 2 };
     let batches: Vec<u32> = BATCHES.iter().copied().step_by(every).collect();
     let head = batches.iter().map(|batch| format!("{batch:>COLUMN$}")).collect::<String>();
     lines.push(Line::styled(format!("{:<NAME$}{head}", "sequences"), screen.theme[Role::TextDim]));
     lines.extend(CONTEXTS.iter().map(|context| places(screen, *context, &batches)));
     let legend = "rows: positions of each sequence; –: more than the memory of one device has room for";
-    lines.extend(wrapped(legend, inner.width, screen.theme[Role::TextDim]));
+    lines.extend(wrapped(legend, width, screen.theme[Role::TextDim]));
     let model = "T(m) = the longer of bytes ÷ bandwidth and operations ÷ compute; a draft 0.05 of T(1)";
-    lines.extend(wrapped(model, inner.width, screen.theme[Role::TextDim]));
-    put(lines, inner, frame);
+    lines.extend(wrapped(model, width, screen.theme[Role::TextDim]));
+    lines
 }
 
 /// A row of what can be set.

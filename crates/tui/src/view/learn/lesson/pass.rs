@@ -19,17 +19,29 @@ struct Column {
 }
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
-    let (title, columns) = match of_round(screen) {
-        Some(columns) => (" One pass, every position: the round on show ", columns),
-        None => (" One pass, every position ", of_example(screen)),
+    let title = match of_round(screen) {
+        Some(_) => " One pass, every position: the round on show ",
+        None => " One pass, every position ",
     };
     let inner = framed(screen.panel(title), area, frame);
-    if inner.is_empty() || columns.is_empty() {
+    let all = content(screen, inner.width);
+    // without the mask where there is no room for it
+    let is_short = all.len() > inner.height.into();
+    put(if is_short { drawn(screen, inner.width, false) } else { all }, inner, frame);
+}
+
+/// All lines in so many columns.
+pub(super) fn content(screen: Screen, width: u16) -> Vec<Line<'static>> {
+    drawn(screen, width, true)
+}
+
+fn drawn(screen: Screen, room: u16, with_mask: bool) -> Vec<Line<'static>> {
+    let columns = of_round(screen).unwrap_or_else(|| of_example(screen));
+    if columns.is_empty() {
         let text = "A column for each position of the pass stands here as soon as a round has begun.";
-        put(wrapped(text, inner.width, screen.theme[Role::TextDim]), inner, frame);
-        return;
+        return wrapped(text, room, screen.theme[Role::TextDim]);
     }
-    let width = (usize::from(inner.width).saturating_sub(LABEL) / columns.len()).clamp(6, 18);
+    let width = (usize::from(room).saturating_sub(LABEL) / columns.len()).clamp(6, 18);
     let row = |label: &str, cells: Vec<(String, Role)>| {
         let mut spans = vec![Span::styled(fit(label, LABEL), screen.theme[Role::TextDim])];
         let cell =
@@ -42,8 +54,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         row("row", (0..columns.len()).map(|index| (index.to_string(), Role::TextDim)).collect()),
         row("reads", columns.iter().map(|column| (column.reads.clone(), Role::TextStrong)).collect()),
     ];
-    // the mask, where there is room for it
-    if usize::from(inner.height) >= columns.len() + 6 {
+    if with_mask {
         for (index, seen) in columns.iter().enumerate() {
             let sees = (0..columns.len()).map(|at| if at >= index { ("■", Role::Good) } else { ("·", Role::TextDim) });
             let label = cut(&format!("sees {}", seen.reads), LABEL - 1);
@@ -73,8 +84,8 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         "Each row will predict the token after its own; it sees nothing to its right."
     };
     lines.push(Line::default());
-    lines.extend(wrapped(note, inner.width, screen.theme[Role::TextDim]));
-    put(lines, inner, frame);
+    lines.extend(wrapped(note, room, screen.theme[Role::TextDim]));
+    lines
 }
 
 /// Anchor and drafts of the lesson's round on show, with what the target's rows said.

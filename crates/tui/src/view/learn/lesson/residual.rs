@@ -13,10 +13,15 @@ const TAIL: usize = 31;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let inner = framed(screen.panel(" p, q, min(1, p/q) and max(0, p − q): an example "), area, frame);
+    put(content(screen, inner.width), inner, frame);
+}
+
+/// All lines in so many columns.
+pub(super) fn content(screen: Screen, width: u16) -> Vec<Line<'static>> {
     let step = screen.app.learning.step();
-    let Some(example) = step.and_then(|step| step.example.as_ref()) else { return };
+    let Some(example) = step.and_then(|step| step.example.as_ref()) else { return Vec::new() };
     let left: f64 = example.p.iter().zip(&example.q).map(|(p, q)| (p - q).max(0.0)).sum();
-    let room = usize::from(inner.width).saturating_sub(NAME + TAIL + 4).max(4);
+    let room = usize::from(width).saturating_sub(NAME + TAIL + 4).max(4);
     let line = |name: &str, letter: &str, share: f64, tail: String, role: Role| {
         let mut spans = vec![
             Span::styled(fit(name, NAME), screen.theme[Role::TextStrong]),
@@ -49,9 +54,9 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
             ),
             k => side_by_side(example, k.into()),
         };
-        lines.extend(wrapped(&said, inner.width, screen.theme[Role::TextDim]));
+        lines.extend(wrapped(&said, width, screen.theme[Role::TextDim]));
     }
-    put(lines, inner, frame);
+    lines
 }
 
 /// How often a draft is accepted by two lossless rules and by one that is not.

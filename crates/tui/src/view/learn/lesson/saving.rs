@@ -17,15 +17,20 @@ const OF_TEXT: f64 = 8.5;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let inner = framed(screen.panel(" What the draft module takes in memory "), area, frame);
+    put(content(screen, inner.width), inner, frame);
+}
+
+/// All lines in so many columns.
+pub(super) fn content(screen: Screen, width: u16) -> Vec<Line<'static>> {
     let found = screen.session.header().and_then(|header| Some((header, module(header)?)));
     let lines = match found {
-        Some((header, module)) => drawn(screen, header, module, inner.width),
+        Some((header, module)) => drawn(screen, header, module, width),
         None => {
             let text = "The figures of the draft module stand here once a run has begun with one.";
-            wrapped(text, inner.width, screen.theme[Role::TextDim])
+            wrapped(text, width, screen.theme[Role::TextDim])
         }
     };
-    put(lines, inner, frame);
+    lines
 }
 
 /// The drafter with weights of its own.
@@ -69,8 +74,8 @@ fn drawn(screen: Screen, header: &Header, module: &DrafterInfo, width: u16) -> V
             let text = format!("projection and block: about {:.1} million weights", weights / 1e6);
             lines.extend(say(&text, Role::PanelTitle));
             let most = (2.0 * weights).max(own);
-            lines.push(line("BF16, 2 bytes", 2.0 * weights / most, format!("about {}", megabytes(2.0 * weights))));
-            lines.push(line("FP8, 1 byte", weights / most, format!("about {}", megabytes(weights))));
+            lines.push(line("BF16, 2 bytes", 2.0 * weights / most, about(2.0 * weights)));
+            lines.push(line("FP8, 1 byte", weights / most, about(weights)));
             lines.push(line(&format!("loaded: {}", module.dtype), own / most, megabytes(own)));
             let rows = module.weight_bytes as f64 - own;
             if rows > 0.0 {
@@ -98,6 +103,12 @@ fn drawn(screen: Screen, header: &Header, module: &DrafterInfo, width: u16) -> V
     lines
 }
 
+/// A size that is calculated, with two digits: its bytes have a few vectors besides the weights that it is calculated from.
+fn about(bytes: f64) -> String {
+    let megabytes = bytes / 1e6;
+    if megabytes < 9.95 { format!("about {megabytes:.1} MB") } else { format!("about {megabytes:.0} MB") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,6 +129,12 @@ mod tests {
             ..DrafterInfo::weightless(draftscope_protocol::DrafterKind::Mtp, 4096)
         };
         assert_eq!(weights(&head, &module), Some(5_197_824.0));
+        // with its norms: the sizes are those that the lesson names
+        let with_norms = DrafterInfo { weight_bytes: 5_368_320, ..module.clone() };
+        for module in [&module, &with_norms] {
+            let sizes = weights(&head, module).map(|weights| [about(weights), about(2.0 * weights)]);
+            assert_eq!(sizes, Some(["about 5.2 MB".to_owned(), "about 10 MB".to_owned()]));
+        }
         assert_eq!(weights(&head, &DrafterInfo { dtype: "unknown".to_owned(), ..module }), None);
     }
 }

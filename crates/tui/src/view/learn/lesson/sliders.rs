@@ -17,7 +17,11 @@ const FIXED: usize = 2;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let inner = framed(screen.panel(" Calculated: what a round yields and costs "), area, frame);
-    let width = usize::from(inner.width);
+    put(content(screen, inner.width), inner, frame);
+}
+
+/// All lines in so many columns.
+pub(super) fn content(screen: Screen, width: u16) -> Vec<Line<'static>> {
     let point = screen.app.learning.study.sliders;
     let task = screen.app.learning.step().and_then(|step| step.task.as_ref());
     let mut lines: Vec<Line> = Slider::ALL
@@ -29,7 +33,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
             let marker = if is_chosen { "▸" } else { " " };
             let role = if is_free { Role::TextStrong } else { Role::TextDim };
             let mut spans = vec![Span::styled(fit(&format!("{marker} {}", slider.name()), NAME), screen.theme[role])];
-            let room = width.saturating_sub(NAME + VALUE + FIXED + 1);
+            let room = usize::from(width).saturating_sub(NAME + VALUE + FIXED + 1);
             spans.extend(bar(point.share(slider), room, screen.theme[Role::PlotBar], screen.theme[Role::PlotRest]));
             let fixed = if is_free { "" } else { " ·" };
             spans.push(Span::styled(format!(" {}{fixed}", fit(&point.shown(slider), VALUE)), screen.theme[role]));
@@ -41,12 +45,12 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         format!("E = 1 + a + … + a^k = {:.2} tokens a round", point.tokens()),
         format!("cost = T(k + 1) + k·d = {:.2} plain tokens", point.cost()),
     ];
-    lines.extend(sums.map(|text| Line::styled(cut(&text, width), screen.theme[Role::Text])));
-    lines.push(result(screen, &point, width));
+    lines.extend(sums.map(|text| Line::styled(cut(&text, width.into()), screen.theme[Role::Text])));
+    lines.push(result(screen, &point, width.into()));
     if !hides(screen, Hidden::Measured) {
-        lines.extend(wrapped(&measured(screen), inner.width, screen.theme[Role::TextDim]));
+        lines.extend(wrapped(&measured(screen), width, screen.theme[Role::TextDim]));
     }
-    put(lines, inner, frame);
+    lines
 }
 
 /// E ÷ cost, as a factor and in per cent.

@@ -12,15 +12,20 @@ const LABEL: usize = 16;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let inner = framed(screen.panel(" Slots of the target's KV cache "), area, frame);
+    put(content(screen, inner.width), inner, frame);
+}
+
+/// All lines in so many columns.
+pub(super) fn content(screen: Screen, width: u16) -> Vec<Line<'static>> {
     let lines = match round(screen) {
-        Some(round) => drawn(screen, round, inner.width),
+        Some(round) => drawn(screen, round, width),
         None => {
             let text = "Each position of the text has a slot with its keys and values. A round adds one for the anchor and \
                 one for each draft; the drawing shows them as soon as a round is under way.";
-            wrapped(text, inner.width, screen.theme[Role::TextDim])
+            wrapped(text, width, screen.theme[Role::TextDim])
         }
     };
-    put(lines, inner, frame);
+    lines
 }
 
 /// The round on show, if it has drafts and is of the lesson's run.
@@ -63,6 +68,7 @@ fn drawn(screen: Screen, round: &Round, width: u16) -> Vec<Line<'static>> {
     }
     if round.verdict.is_some() {
         let judged = |index: usize| match index.checked_sub(1) {
+            None if hides(screen, Hidden::Rollback) => ("–".to_owned(), dim),
             None => ("stays".to_owned(), dim),
             Some(draft) => {
                 let cell = verdict(screen, round, draft, cell);
@@ -74,14 +80,13 @@ fn drawn(screen: Screen, round: &Round, width: u16) -> Vec<Line<'static>> {
     if round.is_complete() && !hides(screen, Hidden::Rollback) {
         let after = |index: usize| if kept(index) { filled(index) } else { empty(index) };
         lines.push(row("after rollback", "▒▒▒▒▒", (0..=round.drafts.len()).map(after).collect()));
-        let slots = |count: usize| if count == 1 { "1 slot".to_owned() } else { format!("{count} slots") };
         let (stay, gone) = (round.accepted() + 1, round.drafts.len() - round.accepted());
         // short enough for one line at 80 columns
         let next = round
             .committed()
             .last()
             .map_or(String::new(), |piece| format!("; the next anchor {} is in no slot yet", text::quoted(piece)));
-        let said = format!("{} of {} stay, {gone} rolled back{next}.", stay, slots(round.drafts.len() + 1));
+        let said = format!("{} of {} stay, {gone} rolled back{next}.", stay, counted(round.drafts.len() + 1, "slot"));
         lines.push(Line::default());
         lines.extend(wrapped(&said, width, screen.theme[Role::Text]));
     }

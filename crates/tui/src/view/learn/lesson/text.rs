@@ -12,10 +12,6 @@ pub(super) fn render(screen: Screen, (lesson, step): (&Lesson, &Step), area: Rec
     let study = &screen.app.learning.study;
     let title = titled(screen, lesson, area.width.saturating_sub(2));
     let mut block = screen.panel(title.unwrap_or_else(|| place(screen, lesson)));
-    let score = score(screen, lesson);
-    if !score.is_empty() {
-        block = block.bottom(Line::styled(score, screen.theme[Role::TextStrong]));
-    }
     let width = area.width.saturating_sub(2);
     let mut lines = body(screen, lesson, step, width);
     let room = usize::from(area.height.saturating_sub(2));
@@ -30,9 +26,16 @@ pub(super) fn render(screen: Screen, (lesson, step): (&Lesson, &Step), area: Rec
     hit_map.lesson_max = last;
     let is_fresh = !study.is_revealed && study.tried.is_empty() && study.hints == 0;
     let top = study.scroll.unwrap_or(if is_fresh { 0 } else { last }).min(last);
+    let mut score = score(screen, lesson);
     if last > 0 {
         let keys = screen.keys(Context::Browse, &[(&[Action::PageUp, Action::PageDown], "more")]);
-        block = block.bottom_right(Line::styled(format!(" {keys} "), screen.theme[Role::Key]));
+        let keys = format!(" {keys} ");
+        // the keys stay where not both fit: without them the rest is lost
+        score = Some(score).filter(|score| score.width() + keys.width() <= width.into()).unwrap_or_default();
+        block = block.bottom_right(Line::styled(keys, screen.theme[Role::Key]));
+    }
+    if !score.is_empty() {
+        block = block.bottom(Line::styled(score, screen.theme[Role::TextStrong]));
     }
     let inner = framed(block, area, frame);
     let lines: Vec<Line> = lines.into_iter().skip(top).take(room).collect();
@@ -81,7 +84,8 @@ pub(super) fn body(screen: Screen, lesson: &Lesson, step: &Step, width: u16) -> 
     if titled(screen, lesson, width).is_none() {
         lines.extend(wrapped(&lesson.title, width, screen.theme[Role::PanelTitle]));
     }
-    lines.extend(wrapped(&fill(&step.text), width, screen.theme[Role::Text]));
+    let is_recorded = screen.app.plays_lessons(screen.time.live());
+    lines.extend(wrapped(&fill(step.words(is_recorded)), width, screen.theme[Role::Text]));
     lines.push(Line::default());
     let right = study.is_revealed.then(|| study.right_choice(step, screen.session, run)).flatten();
     for (index, choice) in choices.iter().enumerate() {
@@ -194,8 +198,12 @@ fn keys(screen: Screen, lesson: &Lesson, step: &Step, asks: bool) -> String {
     } else if asks && !study.is_revealed {
         hints.push((CHOOSE, "choose"));
     }
-    let rest: [(&[Action], &str); 4] =
-        [(&[Action::Open], opens), (CHANGE, "steps"), (&[Action::RejectNext], "notes"), (LEAVE, "to the lessons")];
+    let rest: [(&[Action], &str); 4] = [
+        (&[Action::Open], opens),
+        (CHANGE, "steps"),
+        (&[Action::RejectNext], "notes and sources"),
+        (LEAVE, "to the lessons"),
+    ];
     hints.extend(rest);
     screen.keys(Context::Browse, &hints)
 }

@@ -15,12 +15,16 @@ const NUMBER: usize = 24;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let inner = framed(screen.panel(" What passes cost, by the number of threads "), area, frame);
+    put(content(screen, inner.width), inner, frame);
+}
+
+/// All lines in so many columns.
+pub(super) fn content(screen: Screen, width: u16) -> Vec<Line<'static>> {
     let run = screen.app.learning.run();
     let all = screen.session.header().map(|header| u16::try_from(header.threads).unwrap_or(u16::MAX));
     let Some(((run, all), false)) = run.zip(all).map(|known| (known, hides(screen, Hidden::Measured))) else {
         let text = "Times of passes on all threads, and on fewer, stand here once they are measured.";
-        put(wrapped(text, inner.width, screen.theme[Role::TextDim]), inner, frame);
-        return;
+        return wrapped(text, width, screen.theme[Role::TextDim]);
     };
     let mut groups = vec![(run.threads.min(all), run.turn(screen.session).map(widths))];
     if all > run.threads {
@@ -35,15 +39,15 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         lines.push(Line::styled(format!("on {threads} {noun}{alone}"), screen.theme[Role::PanelTitle]));
         match widths {
             Some(widths) if !widths.is_empty() => {
-                lines.extend(widths.iter().map(|cost| line(screen, cost, longest, inner.width)));
+                lines.extend(widths.iter().map(|cost| line(screen, cost, longest, width)));
             }
             found => {
                 let why = if found.is_some() { "other work disturbed the run" } else { "not measured yet" };
-                lines.extend(wrapped(why, inner.width, screen.theme[Role::TextDim]));
+                lines.extend(wrapped(why, width, screen.theme[Role::TextDim]));
             }
         }
     }
-    put(lines, inner, frame);
+    lines
 }
 
 /// Passes over one row, and the widths of both lanes that draft; none if other work disturbed them.

@@ -25,15 +25,24 @@ const LATER: [&str; 4] = [
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let inner = framed(screen.panel(" MTP in training "), area, frame);
+    put(content(screen, inner.width), inner, frame);
+}
+
+/// All lines in so many columns.
+pub(super) fn content(screen: Screen, width: u16) -> Vec<Line<'static>> {
+    // a drawing is as wide as it is, its sentences are not
     let drawn = |lines: &[&'static str]| {
-        let role = |index| if index == 0 { Role::PanelTitle } else { Role::Text };
-        let lines = lines.iter().enumerate().map(|(index, line)| Line::styled(*line, screen.theme[role(index)]));
-        lines.collect::<Vec<_>>()
+        let line = |(index, line): (usize, &&'static str)| {
+            let style = screen.theme[if index == 0 { Role::PanelTitle } else { Role::Text }];
+            let is_whole = line.width() <= width.into();
+            if is_whole { vec![Line::styled(*line, style)] } else { wrapped(line.trim_start(), width, style) }
+        };
+        lines.iter().enumerate().flat_map(line).collect::<Vec<_>>()
     };
-    let sizes = wrapped(&sizes(screen), inner.width, screen.theme[Role::TextDim]);
-    let gap = || (inner.height > 11).then(Line::default);
-    let lines = drawn(&TOGETHER).into_iter().chain(gap()).chain(drawn(&LATER)).chain(gap()).chain(sizes);
-    put(lines.collect(), inner, frame);
+    let sizes = wrapped(&sizes(screen), width, screen.theme[Role::TextDim]);
+    let gap = || std::iter::once(Line::default());
+    let lines = drawn(&TOGETHER).into_iter().chain(gap()).chain(drawn(&LATER)).chain(gap()).chain(sizes).collect();
+    lines
 }
 
 /// What a second loss costs, in the sizes of the loaded models.
@@ -43,5 +52,5 @@ fn sizes(screen: Screen) -> String {
     let module = saving::module(header).and_then(|module| saving::weights(header, module));
     let module =
         module.map_or(String::new(), |weights| format!(", the module about {:.1} million weights", weights / 1e6));
-    format!("Here: the target has {layers} blocks in {megabytes:.1} MB{module}.")
+    format!("Here: the target has {} in {megabytes:.1} MB{module}.", counted(layers as usize, "block"))
 }

@@ -2,14 +2,29 @@
 //!
 //! Invariant: sizes are those of the header; without one the drawing has letters only.
 
+use crate::view::learn::hidden::hides;
 use crate::view::prelude::*;
+use draftscope_learn::lesson::Hidden;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let inner = framed(screen.panel(" An MTP module "), area, frame);
-    let lines = if usize::from(inner.height) >= LARGE.len() { large(screen) } else { small(screen, inner.width) };
-    let lines: Vec<Line> =
-        lines.into_iter().map(|line| Line::styled(cut(&line, inner.width.into()), screen.theme[Role::Text])).collect();
-    put(lines, inner, frame);
+    let is_large = usize::from(inner.height) >= LARGE.len() && inner.width >= WIDTH;
+    put(if is_large { styled(screen, large(screen)) } else { content(screen, inner.width) }, inner, frame);
+}
+
+/// Height that draws it large, with its frame.
+pub(super) const WANTED: u16 = LARGE.len() as u16 + FRAME;
+
+/// Width of the large drawing.
+pub(super) const WIDTH: u16 = 66;
+
+/// All lines of the small one in so many columns.
+pub(super) fn content(screen: Screen, width: u16) -> Vec<Line<'static>> {
+    styled(screen, small(screen, width))
+}
+
+fn styled(screen: Screen, lines: Vec<String>) -> Vec<Line<'static>> {
+    lines.into_iter().map(|line| Line::styled(line, screen.theme[Role::Text])).collect()
 }
 
 /// The drawing; words in braces are filled in.
@@ -56,8 +71,17 @@ fn large(screen: Screen) -> Vec<String> {
         let other = SHARING.iter().filter(|_| shares);
         other.fold(line, |line, (usual, own)| line.replace(usual, own))
     };
-    LARGE.iter().map(drawn).collect()
+    let lines = LARGE.iter().map(drawn);
+    if !hides(screen, Hidden::State) {
+        return lines.collect();
+    }
+    let hidden = |line: String| STATE.iter().fold(line, |line, (shown, asked)| line.replace(shown, asked));
+    lines.map(hidden).collect()
 }
+
+/// What a question leaves open of the drawing: what the module reads besides the token.
+const STATE: [(&str, &str); 3] =
+    [("the target's hidden state", "?"), (" from which it was made", ""), ("place of the hidden state", "its place")];
 
 /// The same in a few lines.
 fn small(screen: Screen, width: u16) -> Vec<String> {
@@ -77,14 +101,26 @@ fn small(screen: Screen, width: u16) -> Vec<String> {
              next draft: the module's own output in place of the hidden state {d}"
         )
     };
+    let asks = hides(screen, Hidden::State);
+    let text =
+        if asks { SMALL_STATE.iter().fold(text, |text, (shown, asked)| text.replace(shown, asked)) } else { text };
     wrapped(&text, width, Style::default()).iter().map(ToString::to_string).collect()
 }
+
+/// The same of the few lines.
+const SMALL_STATE: [(&str, &str); 2] = [
+    ("the target's hidden state at that place", "?                                      "),
+    ("in place of the hidden state", "in its place"),
+];
 
 /// The block, the cache that it reads, and d.
 fn sizes(screen: Screen) -> [String; 3] {
     let header = screen.session.header();
     let module = header.and_then(|h| h.drafters.iter().chain(&h.drafter).find(|d| d.weight_bytes > 0));
     let d = header.map_or(String::new(), |header| format!("(here d = {})", header.model.d_model));
+    if hides(screen, Hidden::Cache) {
+        return ["one block or more".to_owned(), "attention: which KV cache?".to_owned(), d];
+    }
     if shares_cache(screen) {
         return ["some layers with queries only".to_owned(), "that read the target's KV cache".to_owned(), d];
     }
