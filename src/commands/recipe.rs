@@ -14,7 +14,7 @@ use draftscope::model::load::gguf_drafting::GgufDrafting;
 use draftscope::model::load::named_module::{kind_in, kind_of};
 use draftscope::model::load::preflight::preflight;
 use draftscope::model::options::{DraftVocab, LoadOptions, ModuleFile};
-use draftscope::protocol::{DrafterKind, TokenId};
+use draftscope::protocol::{DrafterKind, Settings, TokenId};
 use draftscope::session::text::printable;
 use draftscope::store::{Store, StoreError, Terminal, sidecars};
 use sha2::{Digest, Sha256};
@@ -24,9 +24,9 @@ const MTP_WEIGHTS: &[u8] = include_bytes!("../../assets/mtp/smollm2-135m/mtp.fp8
 const MTP_CONFIG: &[u8] = include_bytes!("../../assets/mtp/smollm2-135m/config.json");
 const MTP_NAME: &str = "smollm2-135m-mtp-9 (fp8)";
 
-/// What the arguments load. A draft model that cannot be used is an error; on a screen, where another one can be chosen,
+/// What the arguments load for a run that begins with these settings. A draft model that cannot be used is an error; on a screen, where another one can be chosen,
 /// the caller makes it a notice.
-pub(crate) fn recipe(args: &ModelArgs) -> Result<LoadOptions> {
+pub(crate) fn recipe(args: &ModelArgs, settings: &Settings) -> Result<LoadOptions> {
     // loaded for every drafter, so that the user can switch to it
     let mtp = if args.drafter == DrafterKind::None.name() { None } else { Some(mtp_recipe(args.mtp.as_deref())?) };
     let store = store();
@@ -50,6 +50,7 @@ pub(crate) fn recipe(args: &ModelArgs) -> Result<LoadOptions> {
         mtp,
         draft_model_required: args.draft_model.is_some(),
         vocab_method: args.vocab_method.0,
+        divides_by_q: settings.divides_by_q(),
         draft_model,
         rollback: args.rollback,
         draft_vocab: args.draft_vocab.as_deref().map(draft_vocab).transpose()?,

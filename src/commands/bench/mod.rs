@@ -97,7 +97,7 @@ fn try_files(args: &BenchArgs) -> Result<()> {
 
 /// Tokens of a text for the model that is measured.
 fn tokens_of(args: &BenchArgs, text: &str) -> Result<usize> {
-    let codec = OpenModel::open(&super::recipe::recipe(&args.model)?.target)?.codec()?;
+    let codec = OpenModel::open(&super::recipe::recipe(&args.model, &Settings::default())?.target)?.codec()?;
     Ok(codec.encode(text)?.len())
 }
 
@@ -241,7 +241,8 @@ fn measure(
     samples: &mut BTreeMap<Case, Vec<Sample>>,
 ) -> Result<Measured> {
     let (drafter, mut reported) = (plan.model.drafter.as_str(), 0);
-    let recipe = super::recipe::recipe(&plan.model)?;
+    let loads_for = plan.cases.iter().min_by_key(|case| case.divides_by_q());
+    let recipe = super::recipe::recipe(&plan.model, loads_for.unwrap_or(&plan.settings))?;
     let mut driver = Driver::new(super::engine::spawn(recipe, plan.settings, plan.grammar.clone())?);
     stop.watch(&mut driver);
     let warm_up = suite.first().context("the suite holds no prompts")?;

@@ -107,7 +107,7 @@ fn bench(args: &IdentityArgs) -> Result<Bench> {
     super::run_args::nobody_to_ask(&args.model)?;
     let settings = settings(args)?;
     let grammar = super::grammar::read(&args.grammar)?;
-    let recipe = super::recipe::recipe(&args.model)?;
+    let recipe = super::recipe::recipe(&args.model, &settings)?;
     let loaded = load(&recipe, &mut |_, _, _| {})?;
     let drafters = drafters(args, &loaded)?;
     let (drafter_set, Loaded { target, codec, template, .. }) = engine::drafter_set(loaded);
