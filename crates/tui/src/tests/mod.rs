@@ -397,6 +397,9 @@ fn the_first_line_says_who_chooses_k() {
     let script = Script::started_with(|head| head.settings.draft_len_mode = DraftLenMode::Auto);
     assert!(Stage::of(&script).screen(120, 40).contains("Drafter module, k ≤ 3 (auto) "));
     assert!(Stage::of(&first_turn()).screen(120, 40).contains("Drafter module, k = 3 "));
+    // k does not limit copies
+    let script = Script::started_with(|head| head.settings.drafter = DrafterKind::DEFAULT);
+    assert!(Stage::of(&script).screen(200, 60).contains("Drafter copies and module, k = 3 besides copies "));
 }
 
 #[test]
