@@ -24,8 +24,8 @@ const MTP_WEIGHTS: &[u8] = include_bytes!("../../assets/mtp/smollm2-135m/mtp.fp8
 const MTP_CONFIG: &[u8] = include_bytes!("../../assets/mtp/smollm2-135m/config.json");
 const MTP_NAME: &str = "smollm2-135m-mtp-9 (fp8)";
 
-/// What the arguments load for a run that begins with these settings. A draft model that cannot be used is an error; on a screen, where another one can be chosen,
-/// the caller makes it a notice.
+/// What the arguments load for a run that begins with these settings. A draft model that cannot be used is an error; on a
+/// screen, where another one can be chosen, the caller makes it a notice.
 pub(crate) fn recipe(args: &ModelArgs, settings: &Settings) -> Result<LoadOptions> {
     // loaded for every drafter, so that the user can switch to it
     let mtp = if args.drafter == DrafterKind::None.name() { None } else { Some(mtp_recipe(args.mtp.as_deref())?) };
@@ -64,8 +64,8 @@ pub(crate) fn recipe(args: &ModelArgs, settings: &Settings) -> Result<LoadOption
 /// The drafter in a file beside the target, if one runs and the target has no module of its own; those that do not run
 /// are named.
 fn sidecar(target: &Path, args: &ModelArgs) -> Option<PathBuf> {
-    let is_left_open = args.drafter == DrafterKind::Mtp.name() && args.mtp.is_none();
-    let found = if is_left_open { sidecars(target) } else { Vec::new() };
+    let drafts_by_module = args.drafter.split('+').any(|kind| kind == DrafterKind::Mtp.name());
+    let found = if drafts_by_module && args.mtp.is_none() { sidecars(target) } else { Vec::new() };
     if found.is_empty() || GgufDrafting::read(target).is_none_or(|target| target.modules > 0) {
         return None;
     }

@@ -136,7 +136,7 @@ fn a_mask_that_is_no_token_is_an_error_and_what_is_not_read_is_said() {
         let folder = spoiled("llama-deep", &format!("set pard_token {value}"));
         let loaded = open(&with_draft(&path("llama-deep"), folder.path(), Backend::Candle));
         let why = one_sentence(loaded.draft_model.unwrap().err().unwrap());
-        assert!(why.starts_with("no draft model, decoding plainly: ") && why.contains(says), "{why}");
+        assert!(why.contains(says), "{why}");
     }
     let folder = spoiled("llama-deep", "set pard_token 319; write warp_model.bin x");
     let loaded = open(&with_draft(&path("llama-deep"), folder.path(), Backend::Candle));

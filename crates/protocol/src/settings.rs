@@ -243,7 +243,7 @@ impl Default for Settings {
             draft_len_mode: DraftLenMode::Fixed,
             probe_depth: 0,
             threads: 0,
-            drafter: DrafterKind::default(),
+            drafter: DrafterKind::DEFAULT,
             drafting: Drafting::default(),
             rule: VerifyRule::default(),
             leniency: Leniency::default(),

@@ -292,7 +292,8 @@ fn is_there(drafter: DrafterKind, header: Option<&Header>) -> Result<()> {
 }
 
 fn no_drafter(drafter: DrafterKind) -> String {
-    format!("the drafter {drafter} cannot draft here: its model is not loaded; choose another, or name its model")
+    let another = if drafter.stacks_copies() { "--drafter suffix, which copies alone" } else { "another" };
+    format!("the drafter {drafter} cannot draft here: its model is not loaded; choose {another}, or name its model")
 }
 
 /// Asks all turns of a prompt, each after the answer to the one before, and shows every answer to `measured`.

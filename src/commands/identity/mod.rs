@@ -161,7 +161,8 @@ fn drafters(args: &IdentityArgs, loaded: &Loaded) -> Result<Vec<DrafterKind>> {
     let names = if args.drafters.is_empty() { vec![args.model.drafter.clone()] } else { args.drafters.clone() };
     let kinds: Vec<DrafterKind> = names.iter().map(|name| name.parse()).collect::<Result<_, _>>()?;
     if let Some(kind) = kinds.iter().find(|kind| kind.chain().is_empty() || !kind.chain().iter().all(is_there)) {
-        bail!("the drafter {kind} cannot draft here: its model is not loaded, or it needs a person; choose another");
+        let another = if kind.stacks_copies() { "--drafter suffix, which copies alone" } else { "another" };
+        bail!("the drafter {kind} cannot draft here: its model is not loaded, or it needs a person; choose {another}");
     }
     Ok(kinds)
 }

@@ -61,10 +61,7 @@ pub(super) fn load(
         return Ok(None);
     };
     if let Some(kind) = named_module::kind_in(file) {
-        let why = format!(
-            "no draft model, decoding plainly: --draft-model names {}, which drafts as --drafter mtp",
-            kind.title()
-        );
+        let why = format!("--draft-model names {}, which drafts as --drafter mtp", kind.title());
         return Ok(Some(Outcome::none(why)));
     }
     if let Some(role) = GgufDrafting::read(file).map(|drafting| drafting.role).filter(|role| role.is_drafter()) {
@@ -75,14 +72,14 @@ pub(super) fn load(
         );
         return match options.draft_model_required {
             true => Err(ModelError::DraftModel(Box::new(ModelError::Unsupported(what)))),
-            false => Ok(Some(Outcome::none(format!("no draft model, decoding plainly: {what}")))),
+            false => Ok(Some(Outcome::none(what))),
         };
     }
     progress("draft model", 0, 1);
     match checked(options, file, (codec, ctx_len, vocab)) {
         Ok(outcome) => Ok(Some(outcome)),
         Err(error) if options.draft_model_required => Err(ModelError::DraftModel(Box::new(error))),
-        Err(error) => Ok(Some(Outcome::none(format!("no draft model, decoding plainly: {error}")))),
+        Err(error) => Ok(Some(Outcome::none(error.to_string()))),
     }
 }
 
@@ -199,13 +196,13 @@ impl Method {
             Self::Intersection(_) => VocabMethod::Intersection,
             Self::Strings(_) => VocabMethod::Strings,
         }
+    }
+}
+
 /// The method for two vocabularies that share this part of a text's tokens.
 fn usual(share: f64, divides_by_q: bool) -> VocabMethod {
     let enough = if divides_by_q { ENOUGH_WITH_Q } else { ENOUGH };
     if share >= enough { VocabMethod::Intersection } else { VocabMethod::Strings }
-}
-
-    }
 }
 
 /// How a draft model drafts with another tokenizer; `None` if ids mean the same.
@@ -270,6 +267,9 @@ impl OtherTokenizer {
             "{} has another tokenizer than the target: {how}, {why}; it can draft {count} of the target's {all} tokens \
              ({of_vocab:.0} %), and the text stays the target's",
             file.display()
+        )
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -282,8 +282,5 @@ mod tests {
         for (share, methods) in [(0.96, [tokens; 2]), (0.94, [text, tokens]), (0.89, [text; 2])] {
             assert_eq!([usual(share, false), usual(share, true)], methods, "{share}");
         }
-    }
-}
-        )
     }
 }

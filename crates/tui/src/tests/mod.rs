@@ -34,8 +34,8 @@ use crate::app::place::{hit_map, page};
 use crate::look::theme;
 use any_events::any_events;
 use draftscope_protocol::{
-    Baseline, Capabilities, Command, DraftLenMode, Event, EventKind, Lane, Message, Prompt, Speaker, StopReason,
-    VerifyRule,
+    Baseline, Capabilities, Command, DraftLenMode, DrafterKind, Event, EventKind, Lane, Message, Prompt, Speaker,
+    StopReason, VerifyRule,
 };
 use draftscope_session::Timeline;
 use draftscope_session::fixture::{Script, conversation, first_turn, header};
