@@ -92,8 +92,11 @@ fn one_name_of_the_default_drafter_stands_everywhere() {
     let drafter = |args: &[&str]| parse(&[], args).model_args_mut().unwrap().drafter.clone();
     let default = DrafterKind::DEFAULT.name();
     assert_eq!(Settings::default().drafter, DrafterKind::DEFAULT);
-    for command in ["chat", "run", "compare", "verify-identity", "bench", "learn"] {
+    for command in ["chat", "verify-identity", "bench", "learn"] {
         assert_eq!(drafter(&["draftscope", command]), default, "{command}");
+    }
+    for command in ["run", "compare"] {
+        assert_eq!(drafter(&["draftscope", command, "--prompt", "x"]), default, "{command}");
     }
     assert_eq!(drafter(&["draftscope"]), default);
     assert!(TEMPLATE.contains(&format!("\n# drafter = \"{default}\"")), "the file that config init writes");

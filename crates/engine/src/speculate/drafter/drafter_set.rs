@@ -86,9 +86,7 @@ impl DrafterSet {
 
     /// Asks one member for drafts.
     fn draft_with(&mut self, kind: DrafterKind, ctx: &mut DraftCtx<'_>) {
-        let selected = std::mem::replace(&mut self.kind, kind);
-        self.each(true, |drafter| drafter.draft(ctx));
-        self.kind = selected;
+        self.each_of(kind.chain(), |drafter| drafter.draft(ctx));
     }
 
     /// What copies the text.
@@ -114,20 +112,26 @@ impl DrafterSet {
         }
     }
 
-    /// Calls `act` for all members, or for the active ones; a member that fails is switched off.
-    fn each(&mut self, active_only: bool, mut act: impl FnMut(&mut dyn Drafter) -> Result<(), ModelError>) {
+    /// Calls `act` for all members; one that fails is switched off.
+    fn each(&mut self, act: impl FnMut(&mut dyn Drafter) -> Result<(), ModelError>) {
+        let all: Vec<DrafterKind> = self.members.iter().map(|member| member.kind).collect();
+        self.each_of(&all, act);
+    }
+
+    /// The same for the active ones.
+    fn each_active(&mut self, act: impl FnMut(&mut dyn Drafter) -> Result<(), ModelError>) {
+        self.each_of(self.kind.chain(), act);
+    }
+
+    fn each_of(&mut self, kinds: &[DrafterKind], mut act: impl FnMut(&mut dyn Drafter) -> Result<(), ModelError>) {
         let (active, mut failed) = (self.kind.chain(), Vec::new());
-        for member in &mut self.members {
-            let is_active = active.contains(&member.kind);
+        for member in self.members.iter_mut().filter(|member| kinds.contains(&member.kind)) {
             let Ok(drafter) = &mut member.drafter else {
                 continue;
             };
-            if active_only && !is_active {
-                continue;
-            }
             if let Err(error) = act(drafter.as_mut()) {
                 let reason = format!("the drafter {} failed and is switched off: {error}", member.kind);
-                failed.extend(is_active.then(|| reason.clone()));
+                failed.extend(active.contains(&member.kind).then(|| reason.clone()));
                 member.drafter = Err(reason);
             }
         }
@@ -196,7 +200,7 @@ impl Drafter for DrafterSet {
 
     fn reread(&mut self, tokens: &[TokenId], hidden: &Rows) -> Result<(), ModelError> {
         let all = self.tap.clone();
-        self.each(false, |drafter| match drafter.wants_reread() {
+        self.each(|drafter| match drafter.wants_reread() {
             true => drafter.reread(tokens, own_states(drafter, &all, hidden)?.as_ref()),
             false => Ok(()),
         });
@@ -205,17 +209,17 @@ impl Drafter for DrafterSet {
 
     fn observe(&mut self, tokens: &[TokenId], hidden: &Rows) -> Result<(), ModelError> {
         let all = self.tap.clone();
-        self.each(false, |drafter| drafter.observe(tokens, own_states(drafter, &all, hidden)?.as_ref()));
+        self.each(|drafter| drafter.observe(tokens, own_states(drafter, &all, hidden)?.as_ref()));
         Ok(())
     }
 
     fn settle(&mut self, committed: &[TokenId]) -> Result<(), ModelError> {
-        self.each(true, |drafter| drafter.settle(committed));
+        self.each_active(|drafter| drafter.settle(committed));
         Ok(())
     }
 
     fn rewind(&mut self, len: usize) -> Result<(), ModelError> {
-        self.each(false, |drafter| drafter.rewind(len));
+        self.each(|drafter| drafter.rewind(len));
         Ok(())
     }
 
@@ -235,7 +239,7 @@ impl Drafter for DrafterSet {
     }
 
     fn offer(&mut self, tokens: &[TokenId]) {
-        self.each(true, |drafter| {
+        self.each_active(|drafter| {
             drafter.offer(tokens);
             Ok(())
         });
@@ -248,7 +252,7 @@ impl Drafter for DrafterSet {
             let why = self.why_missing();
             self.notices.extend(why);
         }
-        self.each(true, |drafter| {
+        self.each_active(|drafter| {
             drafter.configure(settings);
             Ok(())
         });
