@@ -40,6 +40,7 @@ pub use train::TrainArgs;
 pub(crate) use values::parse_draft_len;
 pub use values::{DraftLenArg, OutputArg, ReportArg, Threads, TraceTextArg, VocabMethodArg};
 
+use draftscope_protocol::DrafterKind;
 use draftscope_tui::Pace;
 
 /// Options of our own engine that mean nothing where a server is asked.
@@ -105,6 +106,8 @@ pub enum CliCommand {
     Compare(CompareArgs),
     /// Explain the speed: what passes cost here, what drafts are worth, which k is best
     #[command(after_help = EXPLAIN_NOTE)]
+    // it explains what the module's drafts are worth; copies are no chain of k drafts
+    #[command(mut_arg("drafter", |arg| arg.default_value(DrafterKind::Mtp.name())))]
     Explain(ExplainArgs),
     /// Check that speculation does not change the output (text or distribution)
     #[command(after_help = "The exit status is 1 if the output with and without drafts differs.")]

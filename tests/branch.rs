@@ -19,7 +19,13 @@ fn driver(files: &Tiny, settings: Settings) -> Driver {
 }
 
 fn settings() -> Settings {
-    Settings { draft_len: 3, max_tokens: 40, baseline: Baseline::Off, ..Settings::default() }
+    Settings {
+        draft_len: 3,
+        max_tokens: 40,
+        baseline: Baseline::Off,
+        drafter: draftscope::protocol::DrafterKind::Mtp,
+        ..Settings::default()
+    }
 }
 
 fn answer(turn: &Turn) -> &Answer {

@@ -219,7 +219,11 @@ fn drafters_of_every_kind_beside_a_model_are_recognised() {
         // they were made for a deeper target, so this one decodes without them
         let (success, said) = run(&[]);
         assert!(success && said.contains(&format!("{name} lies beside the model and drafts for it")), "{said}");
-        assert!(said.contains("no drafter, decoding plainly: the ") && said.contains("another target"), "{said}");
+        assert!(
+            said.contains("no draft module, only copies of repeated text are drafted: the ")
+                && said.contains("another target"),
+            "{said}"
+        );
         let (success, said) = run(&["--draft-model", &file(name).display().to_string()]);
         assert!(!success && said.contains("another target"), "what is named must draft: {said}");
         let info = json_of(&mut hub.draftscope(&["models", "info", &file(name).display().to_string(), "--json"]));

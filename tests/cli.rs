@@ -70,7 +70,7 @@ fn refuses(command: &mut Command, what: &str) {
 #[test]
 fn a_summary_is_consistent_and_agrees_with_text_and_events() {
     let files = Files::new();
-    let summary = json(files.run().args(["-k", "4", "--output", "summary"]));
+    let summary = json(files.run().args(["--drafter", "mtp", "-k", "4", "--output", "summary"]));
     let number = |name: &str| summary[name].as_u64().unwrap_or_else(|| panic!("{name}: {summary}"));
     let list =
         |name: &str| -> Vec<u64> { summary[name].as_array().unwrap().iter().map(|v| v.as_u64().unwrap()).collect() };
@@ -84,13 +84,20 @@ fn a_summary_is_consistent_and_agrees_with_text_and_events() {
     let decode = summary["decode_seconds"].as_f64().unwrap();
     assert!((parts.iter().sum::<f64>() - decode).abs() < 1e-6 && parts.iter().all(|p| *p > 0.0), "{summary}");
 
-    let text = files.run().args(["-k", "4"]).assert().success().get_output().stdout.clone();
+    let text = files.run().args(["--drafter", "mtp", "-k", "4"]).assert().success().get_output().stdout.clone();
     assert_eq!(
         String::from_utf8(text).unwrap().trim_end_matches('\n'),
         summary["text"].as_str().unwrap().trim_end_matches('\n')
     );
 
-    let events = files.run().args(["-k", "4", "--output", "jsonl"]).assert().success().get_output().stdout.clone();
+    let events = files
+        .run()
+        .args(["--drafter", "mtp", "-k", "4", "--output", "jsonl"])
+        .assert()
+        .success()
+        .get_output()
+        .stdout
+        .clone();
     let events: Vec<Json> =
         events.split(|b| *b == b'\n').filter(|l| !l.is_empty()).map(|l| serde_json::from_slice(l).unwrap()).collect();
     assert_eq!(events[0]["type"], "started");
@@ -233,8 +240,18 @@ fn a_trace_has_the_event_stream_and_is_not_overwritten() {
 fn compare_measures_both_lanes_and_finds_them_identical() {
     let files = Files::new();
     let mut command = files.command("compare");
-    let summary =
-        json(command.args(["--prompt", "the inn", "--max-tokens", "48", "--repeat", "2", "--output", "summary"]));
+    let summary = json(command.args([
+        "--prompt",
+        "the inn",
+        "--max-tokens",
+        "48",
+        "--repeat",
+        "2",
+        "--drafter",
+        "mtp",
+        "-o",
+        "summary",
+    ]));
     assert_eq!(summary["identical"], true);
     assert_eq!(summary["first_divergence"], Json::Null);
     assert_eq!(summary["repeats"], 2);
@@ -410,8 +427,11 @@ fn a_module_of_another_target_is_reported() {
     let files = Files::new();
     let mut command = draftscope();
     command.args(["run", "--prompt", "the", "--max-tokens", "4", "--model"]).arg(&files.tiny.target);
-    // the built-in module is the default model's
-    command.assert().success().stderr(predicate::str::contains("no drafter, decoding plainly"));
+    // the built-in module is the default model's: what is left drafts
+    let copies = "no draft module, only copies of repeated text are drafted: ";
+    command.assert().success().stderr(predicate::str::contains(copies));
+    command.args(["--drafter", "mtp"]);
+    command.assert().success().stderr(predicate::str::contains("no drafter, decoding plainly: "));
     let other = files.path("other");
     fs::create_dir(&other).unwrap();
     fs::write(other.join("config.json"), include_str!("../assets/mtp/smollm2-135m/config.json")).unwrap();
@@ -683,7 +703,7 @@ fn options_without_effect_are_reported() {
     warns(&["--drafter", "ngram", "--tree", "4"], "--tree has no effect: the drafter ngram drafts chains");
     let target = files.tiny.target.to_string_lossy().into_owned();
     warns(&["--raw", "--system", "Be brief."], "--system does nothing here");
-    warns(&["--draft-model", &target], "--draft-model is loaded and drafts nothing: the drafter is mtp");
+    warns(&["--draft-model", &target], "--draft-model is loaded and drafts nothing: the drafter is suffix+mtp");
     let explain = |options: &[&str], what: &'static str| {
         let mut command = files.command("explain");
         command.args(["--turns", "3", "--costs-only"]).args(options);

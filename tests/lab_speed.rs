@@ -158,6 +158,7 @@ fn simulated_counts_equal_those_of_real_runs_on_the_real_model() {
         draft_model: None,
         draft_model_required: false,
         vocab_method: None,
+        divides_by_q: false,
         rollback: None,
         draft_vocab: None,
         think: None,

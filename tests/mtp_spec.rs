@@ -82,7 +82,12 @@ fn modules_for(depths: usize, vocab: Vec<i64>) -> ModuleFile {
 }
 
 fn settings(mtp: MtpOverride) -> Settings {
-    Settings { draft_len: 3, drafting: Drafting { mtp, ..Drafting::default() }, ..Settings::default() }
+    Settings {
+        draft_len: 3,
+        drafting: Drafting { mtp, ..Drafting::default() },
+        drafter: draftscope::protocol::DrafterKind::Mtp,
+        ..Settings::default()
+    }
 }
 
 fn prompt() -> Vec<TokenId> {

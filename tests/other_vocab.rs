@@ -297,18 +297,26 @@ fn a_model_that_knows_a_text_drafts_it_wherever_the_targets_tokens_end() {
 
 #[test]
 fn the_method_follows_from_what_both_vocabularies_have_or_from_the_user() {
-    let info = |other: fn(&mut Parts), method| {
-        let loaded = loaded(2, other, method);
+    let info = |other: fn(&mut Parts), method, divides_by_q| {
+        let (files, twin) = (Tiny::new(2), Tiny::with(2, other));
+        let mut recipe = files.recipe();
+        (recipe.draft_model, recipe.vocab_method, recipe.divides_by_q) = (Some(twin.target), method, divides_by_q);
+        let loaded = load(&recipe, &mut |_, _, _| {}).unwrap();
         let says = loaded.warnings.iter().find(|warning| warning.contains("another tokenizer")).cloned();
         (loaded.draft_model.unwrap().unwrap().1, says.unwrap_or_default())
     };
     // the tiny vocabulary has few words, so the twin's one other name counts for much
-    for (other, method) in [
+    for (other, method, divides_by_q) in [
         (tiny::with_sentence_piece as fn(&mut Parts), None),
         (tiny::with_other_tokenizer, Some(VocabMethod::Strings)),
         (tiny::with_other_tokenizer, Some(VocabMethod::Intersection)),
-    ] {
-        let (info, says) = info(other, method);
+    ]
+    .into_iter()
+    .flat_map(|(other, method)| [(other, method, false), (other, method, true)])
+    {
+        let (info, says) = info(other, method, divides_by_q);
+        let by_q = divides_by_q && method.is_none() && info.vocab_method == Some(VocabMethod::Intersection);
+        assert_eq!(says.contains("the rule divides by the probability of a draft"), by_q, "{says}");
         let took = info.vocab_method.unwrap();
         assert!(method.is_none_or(|method| method == took) && says.contains(&format!("({})", took.name())), "{says}");
         assert!(

@@ -260,6 +260,27 @@ fn native_speculation_gives_the_plain_text_for_every_prompt_and_k() {
     }
 }
 
+/// Rounds of the default drafter follow from the text and from fixed costs, so that they are the same in every run.
+#[test]
+fn the_default_drafter_writes_the_same_rounds_in_every_run() {
+    let answers = || {
+        let (target, drafter_set) = drafter_set()?;
+        let settings = Settings { draft_len: 2, ..Settings::default() };
+        let mut decoder = Decoder::new(target, Box::new(drafter_set), &settings);
+        let mut answer = |golden: &real::Golden| {
+            // it is asked again for what it wrote before, so that there is much to copy
+            let text = [&golden.prompt_ids[..], &golden.output_ids[..24], &golden.prompt_ids[..]].concat();
+            run(&mut decoder, &ids(&text), 40)
+        };
+        Some(real::golden().iter().step_by(5).map(&mut answer).collect::<Vec<_>>())
+    };
+    let (Some(first), Some(second)) = (answers(), answers()) else { return };
+    assert_eq!(first, second);
+    let rounds = || first.iter().flat_map(|(_, rounds)| rounds).map(|(drafts, _)| drafts.len());
+    assert!(rounds().any(|drafts| drafts > 2), "copies are more than k");
+    assert!(rounds().any(|drafts| drafts == 2), "the module drafts k");
+}
+
 /// The module and the draft model on the native backend; the draft model is the target's own file.
 fn drafter_set() -> Option<(Box<dyn Model>, DrafterSet)> {
     let loaded = real::load_native_with_draft_model()?;

@@ -16,7 +16,9 @@ use draftscope::session::trace::{RecordOptions, Recorder, Recording, TextPolicy}
 use draftscope::session::{Session, Turn};
 
 fn settings() -> Settings {
-    Settings { draft_len: 2, max_tokens: 60, baseline: Baseline::Off, ..Settings::default() }
+    // drafts of the module: most copies are what the target would write itself
+    let drafter = DrafterKind::Mtp;
+    Settings { draft_len: 2, drafter, max_tokens: 60, baseline: Baseline::Off, ..Settings::default() }
 }
 
 fn driver(files: &Tiny, settings: Settings) -> Driver {

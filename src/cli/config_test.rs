@@ -4,6 +4,7 @@ use std::path::Path;
 
 use clap::{CommandFactory, FromArgMatches};
 use draftscope_host::config::{KEYS, TEMPLATE, UserFiles, with_defaults};
+use draftscope_protocol::{DrafterKind, Settings};
 
 use super::{Cli, CliCommand};
 
@@ -84,4 +85,25 @@ fn the_template_names_every_key_and_its_defaults_are_valid() {
     assert!(KEYS.iter().all(|key| named.contains(key)), "{named:?}");
     let (_, warnings) = with_defaults(Cli::command(), &files.entries);
     assert_eq!(warnings, Vec::<String>::new());
+}
+
+#[test]
+fn one_name_of_the_default_drafter_stands_everywhere() {
+    let drafter = |args: &[&str]| parse(&[], args).model_args_mut().unwrap().drafter.clone();
+    let default = DrafterKind::DEFAULT.name();
+    assert_eq!(Settings::default().drafter, DrafterKind::DEFAULT);
+    for command in ["chat", "verify-identity", "bench", "learn"] {
+        assert_eq!(drafter(&["draftscope", command]), default, "{command}");
+    }
+    for command in ["run", "compare"] {
+        assert_eq!(drafter(&["draftscope", command, "--prompt", "x"]), default, "{command}");
+    }
+    assert_eq!(drafter(&["draftscope"]), default);
+    assert!(TEMPLATE.contains(&format!("\n# drafter = \"{default}\"")), "the file that config init writes");
+    // it explains the module
+    assert_eq!(drafter(&["draftscope", "explain"]), "mtp");
+    assert_eq!(drafter(&["draftscope", "explain", "--drafter", default]), default);
+    let files = read("drafter = \"ngram\"\n");
+    let cli = parse(&files.entries, &["draftscope"]);
+    assert_eq!(cli.chat.model.drafter, "ngram");
 }

@@ -8,6 +8,7 @@ use clap::Args;
 use super::lab;
 use super::values::{Threads, VocabMethodArg, model_name, parse_switch, parse_threads, parse_vocab_method};
 use draftscope_model::options::{Backend, DeviceChoice, Dtype, Rollback};
+use draftscope_protocol::DrafterKind;
 
 /// What to load and where to run it.
 #[derive(Clone, Debug, Args)]
@@ -37,8 +38,8 @@ pub struct ModelArgs {
     /// Context length in tokens [default: 4096, or the model's own if shorter]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(16..))]
     pub ctx: Option<u32>,
-    /// What drafts; with a lossless rule the output is the same
-    #[arg(long, value_name = "NAME", default_value = "mtp", value_parser = lab::drafters(), help_heading = "Drafting")]
+    /// What drafts; with a lossless rule the text stays
+    #[arg(long, value_name = "NAME", default_value = DrafterKind::DEFAULT.name(), value_parser = lab::drafters(), help_heading = "Drafting")]
     pub drafter: String,
     /// A smaller model, at best with the same tokenizer; or the target's EAGLE-3 head, block drafter or Gemma 4 assistant
     #[arg(long, value_name = "MODEL", help_heading = "Drafting")]

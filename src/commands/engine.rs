@@ -18,7 +18,8 @@ pub(crate) fn start(
     grammar: Option<Grammar>,
     baseline: Baseline,
 ) -> Result<Source> {
-    let (settings, recipe) = (settings(model, decode, baseline)?, recipe(model)?);
+    let settings = settings(model, decode, baseline)?;
+    let recipe = recipe(model, &settings)?;
     has_its_drafters(&recipe, &settings)?;
     spawn(recipe, settings, grammar)
 }
@@ -67,7 +68,7 @@ fn recipe_against(
 ) -> Result<(LoadOptions, Settings)> {
     let mut settings = settings(model, decode, baseline)?;
     settings.rival = rival.rival.as_deref().map(|text| Rival::parse(text, &settings)).transpose()?;
-    let mut recipe = recipe(model)?;
+    let mut recipe = recipe(model, &settings)?;
     let drafts_by_mtp = settings.rival.is_some_and(|rival| rival.drafter.chain().contains(&DrafterKind::Mtp));
     if recipe.mtp.is_none() && drafts_by_mtp {
         recipe.mtp = Some(mtp_recipe(model.mtp.as_deref())?);

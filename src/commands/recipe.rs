@@ -14,7 +14,7 @@ use draftscope::model::load::gguf_drafting::GgufDrafting;
 use draftscope::model::load::named_module::{kind_in, kind_of};
 use draftscope::model::load::preflight::preflight;
 use draftscope::model::options::{DraftVocab, LoadOptions, ModuleFile};
-use draftscope::protocol::{DrafterKind, TokenId};
+use draftscope::protocol::{DrafterKind, Settings, TokenId};
 use draftscope::session::text::printable;
 use draftscope::store::{Store, StoreError, Terminal, sidecars};
 use sha2::{Digest, Sha256};
@@ -24,9 +24,9 @@ const MTP_WEIGHTS: &[u8] = include_bytes!("../../assets/mtp/smollm2-135m/mtp.fp8
 const MTP_CONFIG: &[u8] = include_bytes!("../../assets/mtp/smollm2-135m/config.json");
 const MTP_NAME: &str = "smollm2-135m-mtp-9 (fp8)";
 
-/// What the arguments load. A draft model that cannot be used is an error; on a screen, where another one can be chosen,
-/// the caller makes it a notice.
-pub(crate) fn recipe(args: &ModelArgs) -> Result<LoadOptions> {
+/// What the arguments load for a run that begins with these settings. A draft model that cannot be used is an error; on a
+/// screen, where another one can be chosen, the caller makes it a notice.
+pub(crate) fn recipe(args: &ModelArgs, settings: &Settings) -> Result<LoadOptions> {
     // loaded for every drafter, so that the user can switch to it
     let mtp = if args.drafter == DrafterKind::None.name() { None } else { Some(mtp_recipe(args.mtp.as_deref())?) };
     let store = store();
@@ -50,6 +50,7 @@ pub(crate) fn recipe(args: &ModelArgs) -> Result<LoadOptions> {
         mtp,
         draft_model_required: args.draft_model.is_some(),
         vocab_method: args.vocab_method.0,
+        divides_by_q: settings.divides_by_q(),
         draft_model,
         rollback: args.rollback,
         draft_vocab: args.draft_vocab.as_deref().map(draft_vocab).transpose()?,
@@ -63,8 +64,8 @@ pub(crate) fn recipe(args: &ModelArgs) -> Result<LoadOptions> {
 /// The drafter in a file beside the target, if one runs and the target has no module of its own; those that do not run
 /// are named.
 fn sidecar(target: &Path, args: &ModelArgs) -> Option<PathBuf> {
-    let is_left_open = args.drafter == DrafterKind::Mtp.name() && args.mtp.is_none();
-    let found = if is_left_open { sidecars(target) } else { Vec::new() };
+    let drafts_by_module = args.drafter.split('+').any(|kind| kind == DrafterKind::Mtp.name());
+    let found = if drafts_by_module && args.mtp.is_none() { sidecars(target) } else { Vec::new() };
     if found.is_empty() || GgufDrafting::read(target).is_none_or(|target| target.modules > 0) {
         return None;
     }

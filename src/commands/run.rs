@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use draftscope::cli::{OutputArg, RunArgs};
 use draftscope::headless::{Described, Driver, Outcome, SentPrompts, Summary, Text};
-use draftscope::protocol::{Baseline, Lane, StopReason};
+use draftscope::protocol::{Baseline, Header, Lane, StopReason};
 use serde::Serialize;
 
 use super::signals::StopSignal;
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
             let own = &summary.figures.own;
             let sentences = [
                 super::output::departures(own),
-                super::output::draftable(own),
+                super::output::draftable(own).filter(|_| has_other_tokenizer(summary.header.as_ref())),
                 cut_short(own),
                 own.contradiction.clone(),
             ];
@@ -93,6 +93,11 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         bail!(stop.stopped());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether a draft model with another tokenizer is loaded, whose worth follows from the share of tokens that it has.
+fn has_other_tokenizer(header: Option<&Header>) -> bool {
+    header.is_some_and(|header| header.drafters.iter().any(|drafter| drafter.vocab_method.is_some()))
 }
 
 /// A warning that the answer ended because the context is full.

@@ -71,6 +71,7 @@ pub fn recipe(path: PathBuf, backend: Backend) -> LoadOptions {
         draft_model: None,
         draft_model_required: false,
         vocab_method: None,
+        divides_by_q: false,
         rollback: None,
         draft_vocab: None,
         think: None,

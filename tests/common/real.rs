@@ -113,6 +113,7 @@ fn recipe(backend: Backend, dtype: Dtype, mtp: ModuleFile) -> Option<LoadOptions
         draft_model: None,
         draft_model_required: false,
         vocab_method: None,
+        divides_by_q: false,
         rollback: None,
         draft_vocab: None,
         think: None,

@@ -61,6 +61,7 @@ impl Tiny {
             draft_model: None,
             draft_model_required: false,
             vocab_method: None,
+            divides_by_q: false,
             rollback: None,
             draft_vocab: None,
             think: None,

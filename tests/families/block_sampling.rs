@@ -109,7 +109,13 @@ impl Bench {
 }
 
 fn settings(rule: VerifyRule) -> Settings {
-    Settings { draft_len: 3, rule, sampling: SAMPLING, ..Settings::default() }
+    Settings {
+        draft_len: 3,
+        rule,
+        sampling: SAMPLING,
+        drafter: draftscope::protocol::DrafterKind::Mtp,
+        ..Settings::default()
+    }
 }
 
 #[test]

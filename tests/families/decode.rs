@@ -29,7 +29,12 @@ pub fn settings(k: u8) -> Settings {
 }
 
 pub fn with_conventions(k: u8, mtp: MtpOverride) -> Settings {
-    Settings { draft_len: k, drafting: Drafting { mtp, ..Drafting::default() }, ..Settings::default() }
+    Settings {
+        draft_len: k,
+        drafting: Drafting { mtp, ..Drafting::default() },
+        drafter: draftscope::protocol::DrafterKind::Mtp,
+        ..Settings::default()
+    }
 }
 
 pub fn with_tree(k: u8, nodes: u8) -> Settings {

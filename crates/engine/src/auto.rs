@@ -133,7 +133,7 @@ impl Auto {
         let Some(policy) = &mut self.policy else {
             return;
         };
-        policy.set_drafter(settings.drafter);
+        policy.set_drafter(decoder.usable_drafter());
         if !was_active {
             policy.resume(settings.draft_len.into());
         }

@@ -130,8 +130,9 @@ pub(super) struct Drafters {
 }
 
 impl Drafters {
-    /// Description of a drafter. Of drafters in turn, the last one has the weights.
+    /// Description of a drafter. Of two drafters the last one has the weights; if it is missing, the first one drafts alone.
     fn info(&self, kind: DrafterKind) -> Option<DrafterInfo> {
+        let kind = self.drafter_set.usable(kind);
         let own = self.infos.iter().find(|info| Some(&info.kind) == kind.chain().last());
         own.map(|info| DrafterInfo { kind, ..info.clone() })
     }
@@ -172,8 +173,8 @@ pub(super) fn drafters(mut loaded: Loaded) -> (Drafters, Loaded) {
     (Drafters { drafter_set, infos }, loaded)
 }
 
-const NO_MTP: &str = "no MTP module is loaded, decoding plainly: start again without --drafter none";
-const NO_DRAFT_MODEL: &str = "no draft model is loaded, decoding plainly: start again with --draft-model FILE";
+const NO_MTP: &str = "no MTP module is loaded; start again without --drafter none";
+const NO_DRAFT_MODEL: &str = "no draft model is loaded; start again with --draft-model FILE";
 
 fn tokens_of(
     prompt: &Prompt,

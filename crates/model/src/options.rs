@@ -37,6 +37,9 @@ pub struct LoadOptions {
     pub draft_model_required: bool,
     /// How a draft model with another tokenizer drafts; `None` takes what fits the two.
     pub vocab_method: Option<VocabMethod>,
+    /// Whether drafts are drawn and the rule divides by their probability q: then drafts with a q are worth more than certain
+    /// ones, which counts where the method is open.
+    pub divides_by_q: bool,
     /// How rejected rows of recurrent layers are rolled back on the CPU; `None` is the usual way.
     pub rollback: Option<Rollback>,
     /// Tokens that a module from the target's own files may propose; `None` for all.
@@ -68,6 +71,7 @@ impl LoadOptions {
             draft_model: None,
             draft_model_required: false,
             vocab_method: None,
+            divides_by_q: false,
             rollback: None,
             draft_vocab: None,
             device_memory: None,

@@ -16,7 +16,7 @@ macro_rules! drafters {
     ($($(#[$doc:meta])* $kind:ident = $name:literal, $help:literal $(, also after $($first:ident = $first_name:literal),+)?;)+) => {
         /// The drafter, which proposes the draft tokens. It affects only the speed if the rule is lossless; the rule
         /// decides the text.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[cfg_attr(test, derive(schemars::JsonSchema))]
         #[serde(try_from = "String", into = "&'static str")]
         pub enum DrafterKind {
@@ -30,6 +30,11 @@ macro_rules! drafters {
         }
 
         impl DrafterKind {
+            /// Drafts if the user chooses no drafter: the draft module, and copies where they promise more. Lessons and
+            /// `explain` are about the module and choose `mtp`.
+            pub const DEFAULT: Self =
+                Self::Joined(&Joined { name: "suffix+mtp", chain: &[Self::Suffix, Self::Mtp] });
+
             /// Every kind, in the order help lists them.
             pub const ALL: &'static [Self] = &[
                 $(Self::$kind,)+
@@ -112,7 +117,6 @@ impl Joined {
 drafters! {
     /// A draft module that reads the target's hidden states: MTP, a stack of MTP modules, EAGLE-3, a block drafter, or
     /// an assistant.
-    #[default]
     Mtp = "mtp", "the draft module: MTP, a stack of MTP modules, an EAGLE-3 head, a block drafter, or an assistant",
         also after Ngram = "ngram", Suffix = "suffix";
     /// A second, smaller model with the same tokenizer and its own cache.
@@ -265,6 +269,7 @@ mod tests {
             assert_eq!(kind.stacks_copies(), kind.name().starts_with("suffix+"));
             assert_eq!(serde_json::from_str::<DrafterKind>(&format!("\"{kind}\"")).unwrap(), *kind);
         }
+        assert!(DrafterKind::ALL.contains(&DrafterKind::DEFAULT));
         for pick in DraftPick::ALL {
             assert_eq!(pick.name().parse(), Ok(*pick));
             assert_eq!(serde_json::to_string(pick).unwrap(), format!("\"{}\"", pick.name()));

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{DrafterKind, Drafting, Lane, Leniency, VerifyRule};
+use super::{DraftPick, DrafterKind, Drafting, Lane, Leniency, VerifyRule};
 
 /// Longest draft of a round, in tokens. Verification runs one row more.
 pub const MAX_DRAFT_LEN: u8 = 15;
@@ -243,7 +243,7 @@ impl Default for Settings {
             draft_len_mode: DraftLenMode::Fixed,
             probe_depth: 0,
             threads: 0,
-            drafter: DrafterKind::default(),
+            drafter: DrafterKind::DEFAULT,
             drafting: Drafting::default(),
             rule: VerifyRule::default(),
             leniency: Leniency::default(),
@@ -261,6 +261,13 @@ impl Settings {
     #[must_use]
     pub fn shapes_drafts(&self) -> bool {
         self.drafting.tree.is_some() || self.draft_len_mode == DraftLenMode::Auto || self.drafter.stacks_copies()
+    }
+
+    /// Whether drafts are drawn and the rule divides by the probability q that they were drawn with.
+    #[must_use]
+    pub fn divides_by_q(&self) -> bool {
+        let is_drawn = !self.sampling.is_greedy() && self.drafting.pick == DraftPick::Sample;
+        is_drawn && matches!(self.rule, VerifyRule::Rejection | VerifyRule::Block)
     }
 
     /// Whether rounds under both can share figures: everything that shapes a round is the same. Where the engine chooses
@@ -414,6 +421,19 @@ mod tests {
         ] {
             let error = parse(text).unwrap_err().to_string();
             assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_rule_divides_by_q_where_drafts_are_drawn() {
+        let drawn = Sampling { temperature: 1.0, ..Sampling::default() };
+        let of = |rule, sampling| Settings { rule, sampling, ..Settings::default() };
+        for rule in VerifyRule::ALL {
+            let divides = [VerifyRule::Rejection, VerifyRule::Block].contains(rule);
+            assert_eq!(of(*rule, drawn).divides_by_q(), divides, "{rule}");
+            assert!(!of(*rule, Sampling::default()).divides_by_q(), "{rule}");
+            let drafting = Drafting { pick: DraftPick::Argmax, ..Drafting::default() };
+            assert!(!Settings { drafting, ..of(*rule, drawn) }.divides_by_q(), "the most probable draft is certain");
         }
     }
 

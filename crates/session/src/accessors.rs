@@ -32,20 +32,26 @@ impl Session {
         &self.settings
     }
 
-    /// The requested drafter, if it exists; `None` for plain decoding.
+    /// The requested drafter, as far as it exists; `None` for plain decoding.
     #[must_use]
     pub fn drafter(&self) -> Option<DrafterKind> {
         self.available(self.settings.drafter)
     }
 
-    /// A drafter, if it exists; `None` for plain decoding.
+    /// A drafter, as far as it exists: of two the first one drafts alone where the second is missing. `None` for plain
+    /// decoding.
     #[must_use]
     pub fn available(&self, asked: DrafterKind) -> Option<DrafterKind> {
         let header = self.header.as_ref()?;
-        let there = header.drafters.iter().chain(&header.drafter).map(|info| info.kind);
+        let is_there = |wanted: &DrafterKind| {
+            header.drafters.iter().chain(&header.drafter).any(|info| info.kind == *wanted || info.kind == asked)
+        };
         // one that an attached engine does not name is no chain of ours
         let own = asked.chain().last().or((asked == DrafterKind::Unknown).then_some(&asked))?;
-        there.into_iter().any(|kind| kind == *own || kind == asked).then_some(asked)
+        if is_there(own) {
+            return Some(asked);
+        }
+        asked.chain().first().copied().filter(is_there)
     }
 
     /// Most draft tokens that the engine waits for the person to type; `None` if it does not wait.

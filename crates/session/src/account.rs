@@ -74,10 +74,12 @@ pub struct Account {
 }
 
 /// `a_j` for j = 1, 2, …: among rounds that were to draft j tokens and accepted the first j − 1, the share that
-/// accepted draft j. A round whose drafter proposed nothing counts as a rejected draft.
+/// accepted draft j. A round whose drafter proposed nothing counts as a rejected draft. Copies after k drafts are left out: they
+/// are made only where they promise much, so their share says nothing of the rounds without them.
 #[must_use]
 pub fn accepted(stats: &LaneStats) -> Vec<f64> {
-    let pairs = stats.accepted_per_pos().iter().zip(stats.reached_per_pos());
+    let most = if stats.copies().drafted > 0 { stats.longest_asked() } else { usize::MAX };
+    let pairs = stats.accepted_per_pos().iter().zip(stats.reached_per_pos()).take(most);
     pairs.map(|(accepted, reached)| *accepted as f64 / (*reached).max(1) as f64).collect()
 }
 
@@ -261,7 +263,9 @@ fn sentence(costs: &Costs, acceptance: &[f64], best: Option<Worth>, limit: Optio
 mod tests {
     use super::*;
     use crate::Round;
-    use draftscope_protocol::{Drafted, Judgement, NextKind, Outcome, Piece, RoundStarted, TokenId, Verification};
+    use draftscope_protocol::{
+        Copied, Drafted, Judgement, NextKind, Outcome, Piece, RoundStarted, TokenId, Verification,
+    };
 
     fn costs() -> Costs {
         Costs {
@@ -351,6 +355,13 @@ mod tests {
             stats.add(&round(draft_len, kept), false);
         }
         assert_eq!(accepted(&stats), [0.75, 1.0], "the second draft was accepted wherever the first was");
+        // copies follow k drafts where they promise much: what they bring is no acceptance of a longer draft
+        let copied = Copied { from: 3, len: 9, chance: Some(0.9) };
+        let mut long = round(5, 5);
+        long.started.draft_len = 2;
+        long.drafts[2..].iter_mut().for_each(|draft| draft.copied = Some(copied));
+        stats.add(&long, false);
+        assert_eq!((stats.accepted_per_pos().len(), accepted(&stats)), (5, vec![0.8, 1.0]));
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub fn header() -> Header {
         }),
         drafters: Vec::new(),
         lossless: Some(true),
-        settings: Settings { baseline: Baseline::Race, ..Settings::default() },
+        settings: Settings { drafter: DrafterKind::Mtp, baseline: Baseline::Race, ..Settings::default() },
         ctx_len: 2048,
         grammar: None,
         memory: None,

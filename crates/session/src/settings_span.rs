@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_speedup_is_that_of_the_settings_in_force() {
-        let now = Settings { draft_len: 2, baseline: draftscope_protocol::Baseline::Race, ..Settings::default() };
+        let now = Settings { draft_len: 2, ..crate::fixture::header().settings };
         let session = changed(now);
         let turn = &session.turns()[0];
         let [before, after] = turn.settings_spans() else { panic!("{:?}", turn.settings_spans()) };
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn what_shapes_no_round_does_not_split_an_answer() {
-        let same = Settings { max_tokens: 9, ..Settings::default() };
+        let same = Settings { max_tokens: 9, ..crate::fixture::header().settings };
         assert_eq!(changed(same).turns()[0].settings_spans().len(), 1);
         let chosen = |draft_len| Settings { draft_len, draft_len_mode: DraftLenMode::Auto, ..Settings::default() };
         assert!(chosen(2).makes_rounds_like(&chosen(5)) && !chosen(3).makes_rounds_like(&Settings::default()));
@@ -181,7 +181,7 @@ mod tests {
             }
             if turn == 0 {
                 script.finish(Lane::Speculative, draftscope_protocol::StopReason::Eos);
-                let settings = Settings { draft_len: 1, ..Settings::default() };
+                let settings = Settings { draft_len: 1, ..crate::fixture::header().settings };
                 script.push(Lane::Speculative, EventKind::SettingsChanged { settings });
             }
         }

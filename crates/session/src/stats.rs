@@ -290,6 +290,11 @@ impl LaneStats {
         &self.accepted_per_pos
     }
 
+    /// The largest k of its rounds.
+    pub(super) fn longest_asked(&self) -> usize {
+        self.longest_asked as usize
+    }
+
     /// Rounds with drafts by accepted count: index 0 to the longest draft.
     #[must_use]
     pub fn acceptance_histogram(&self) -> &[u64] {

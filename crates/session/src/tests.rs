@@ -276,6 +276,16 @@ fn the_drafter_at_work_is_one_that_is_there() {
     let EventKind::Started { header } = &mut script.events[0].kind else { panic!() };
     header.drafters.push(DrafterInfo::weightless(DrafterKind::DraftModel, 9));
     assert_eq!(drafter(&script), Some(DrafterKind::DraftModel));
+    // of two drafters, the one that is there
+    let settings = Settings { drafter: DrafterKind::DEFAULT, ..Settings::default() };
+    script.push(Lane::Speculative, EventKind::SettingsChanged { settings });
+    assert_eq!(drafter(&script), Some(DrafterKind::DEFAULT));
+    let EventKind::Started { header } = &mut script.events[0].kind else { panic!() };
+    header.drafter = Some(DrafterInfo::weightless(DrafterKind::Suffix, 9));
+    assert_eq!(drafter(&script), Some(DrafterKind::Suffix), "a model without a module");
+    let EventKind::Started { header } = &mut script.events[0].kind else { panic!() };
+    header.drafter = None;
+    assert_eq!(drafter(&script), None);
 }
 
 #[test]

@@ -97,7 +97,7 @@ fn try_files(args: &BenchArgs) -> Result<()> {
 
 /// Tokens of a text for the model that is measured.
 fn tokens_of(args: &BenchArgs, text: &str) -> Result<usize> {
-    let codec = OpenModel::open(&super::recipe::recipe(&args.model)?.target)?.codec()?;
+    let codec = OpenModel::open(&super::recipe::recipe(&args.model, &Settings::default())?.target)?.codec()?;
     Ok(codec.encode(text)?.len())
 }
 
@@ -241,7 +241,8 @@ fn measure(
     samples: &mut BTreeMap<Case, Vec<Sample>>,
 ) -> Result<Measured> {
     let (drafter, mut reported) = (plan.model.drafter.as_str(), 0);
-    let recipe = super::recipe::recipe(&plan.model)?;
+    let loads_for = plan.cases.iter().min_by_key(|case| case.divides_by_q());
+    let recipe = super::recipe::recipe(&plan.model, loads_for.unwrap_or(&plan.settings))?;
     let mut driver = Driver::new(super::engine::spawn(recipe, plan.settings, plan.grammar.clone())?);
     stop.watch(&mut driver);
     let warm_up = suite.first().context("the suite holds no prompts")?;
@@ -291,7 +292,8 @@ fn is_there(drafter: DrafterKind, header: Option<&Header>) -> Result<()> {
 }
 
 fn no_drafter(drafter: DrafterKind) -> String {
-    format!("the drafter {drafter} cannot draft here: its model is not loaded; choose another, or name its model")
+    let another = if drafter.stacks_copies() { "--drafter suffix, which copies alone" } else { "another" };
+    format!("the drafter {drafter} cannot draft here: its model is not loaded; choose {another}, or name its model")
 }
 
 /// Asks all turns of a prompt, each after the answer to the one before, and shows every answer to `measured`.

@@ -75,7 +75,7 @@ pub(super) fn run(args: &BenchArgs, suite: &[(String, String)]) -> Result<ExitCo
     let base = super::super::run_args::settings(&args.model, &args.decode, Baseline::Off)?;
     let settings = Settings { max_tokens: base.max_tokens.min(ANSWER_TOKENS), ..base };
     let source = super::super::engine::spawn(
-        super::super::recipe::recipe(&args.model)?,
+        super::super::recipe::recipe(&args.model, &settings)?,
         settings,
         super::super::grammar::read(&args.grammar)?,
     )?;

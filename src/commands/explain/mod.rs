@@ -114,8 +114,8 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
         bail!(NO_GRAMMAR);
     }
     let suite = openings(&suite(args.suite.as_deref())?);
-    let recipe = super::recipe::recipe(&args.model)?;
     let settings = settings(args)?;
+    let recipe = super::recipe::recipe(&args.model, &settings)?;
     super::run_args::report_short_answers(&args.decode);
     ignored_options::ignored(args).iter().for_each(|warning| super::output::say(warning));
     if let Some(choices) = &args.race {

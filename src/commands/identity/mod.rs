@@ -108,7 +108,7 @@ fn bench(args: &IdentityArgs) -> Result<Bench> {
     super::run_args::nobody_to_ask(&args.model)?;
     let settings = settings(args)?;
     let grammar = super::grammar::read(&args.grammar)?;
-    let recipe = super::recipe::recipe(&args.model)?;
+    let recipe = super::recipe::recipe(&args.model, &settings)?;
     let loaded = load(&recipe, &mut |_, _, _| {})?;
     let drafters = drafters(args, &loaded)?;
     let (drafter_set, Loaded { target, codec, template, .. }) = engine::drafter_set(loaded);
@@ -162,7 +162,8 @@ fn drafters(args: &IdentityArgs, loaded: &Loaded) -> Result<Vec<DrafterKind>> {
     let names = if args.drafters.is_empty() { vec![args.model.drafter.clone()] } else { args.drafters.clone() };
     let kinds: Vec<DrafterKind> = names.iter().map(|name| name.parse()).collect::<Result<_, _>>()?;
     if let Some(kind) = kinds.iter().find(|kind| kind.chain().is_empty() || !kind.chain().iter().all(is_there)) {
-        bail!("the drafter {kind} cannot draft here: its model is not loaded, or it needs a person; choose another");
+        let another = if kind.stacks_copies() { "--drafter suffix, which copies alone" } else { "another" };
+        bail!("the drafter {kind} cannot draft here: its model is not loaded, or it needs a person; choose {another}");
     }
     Ok(kinds)
 }

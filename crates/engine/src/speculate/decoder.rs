@@ -16,7 +16,7 @@ mod probe;
 use std::time::Duration;
 
 use super::SpecError;
-use super::drafter::{Drafter, NoDrafter};
+use super::drafter::{Drafter, NoDrafter, OwnToken};
 use super::report::{Stopwatch, bare, drafted, micros, prediction};
 use super::sampler::Sampler;
 use crate::grammar::Constraint;
@@ -25,8 +25,8 @@ use draftscope_protocol::policy::DraftStopRule;
 use draftscope_protocol::random::SeededDraws;
 use draftscope_protocol::verify::{Draft, OfRound, RoundCtx, verifier};
 use draftscope_protocol::{
-    Committed, DeviceWork, EventKind, MAX_DRAFT_LEN, RoundOnDevice, RoundStarted, Sampling, Scored, Settings, TokenId,
-    Verification, VerifyRule,
+    Committed, DeviceWork, DrafterKind, EventKind, MAX_DRAFT_LEN, RoundOnDevice, RoundStarted, Sampling, Scored,
+    Settings, TokenId, Verification, VerifyRule,
 };
 
 pub use calibrate::{MeasuredCosts, TIMED_ROWS, TIMING};
@@ -125,6 +125,11 @@ impl Decoder {
         self.settings.drafting.tree.is_some()
     }
 
+    /// What of the requested drafter is there.
+    pub(crate) fn usable_drafter(&self) -> DrafterKind {
+        self.drafter.usable(self.settings.drafter)
+    }
+
     /// Gives the drafter tokens from another source: a person's draft, or all committed tokens followed by the rest of
     /// the plain answer.
     pub fn offer(&mut self, tokens: &[TokenId]) {
@@ -218,7 +223,9 @@ impl Decoder {
         watch.exclude(emit(EventKind::Scored(Scored { round, rows, verify_us, sample_us })));
 
         let mut verdict = verifier(self.settings.rule).verify(&self.round_ctx(draft_len), &drafts, &target);
-        verdict.next_in_draft_vocab = self.drafter.has_token(verdict.next);
+        let vocab = self.target.spec().info.vocab as usize;
+        let own = OwnToken { token: verdict.next, text: &self.committed, vocab };
+        verdict.next_in_draft_vocab = self.drafter.has_token(own);
         let kept = kept_rows(&verdict); // anchor + accepted drafts stay
         let mut committed: Vec<TokenId> = kept[1..].iter().map(|row| input[*row]).collect();
         committed.push(verdict.next);

@@ -14,7 +14,7 @@ use draftscope_session::{Session, Turn};
 const TOKENS: u32 = 56;
 
 /// A prompt with settings.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Run {
     /// The prompt.
@@ -24,8 +24,8 @@ pub struct Run {
     pub raw: bool,
     /// k.
     pub k: u8,
-    /// The drafter.
-    #[serde(default)]
+    /// The drafter: the draft module alone, unless the run says otherwise, since lessons count the k drafts of a round.
+    #[serde(default = "module")]
     pub drafter: DrafterKind,
     /// How many of its drafts are right, if the drafter is the dial: 0 to 1.
     #[serde(default)]
@@ -70,6 +70,10 @@ const fn usual_tokens() -> u32 {
     TOKENS
 }
 
+const fn module() -> DrafterKind {
+    DrafterKind::Mtp
+}
+
 /// The prompt that has a text of the user judged from the last token of a turn's prompt on; none where that turn has no
 /// tokens.
 #[must_use]
@@ -91,13 +95,11 @@ impl Run {
     #[must_use]
     pub fn settings(&self, before: &Settings) -> Settings {
         let usual = Settings::default();
-        // another draft module than MTP is what the user loaded: it stays
-        let is_like_mtp = self.drafter == DrafterKind::Mtp && before.drafter.chain().contains(&DrafterKind::Mtp);
         let wanted = Settings {
             draft_len_mode: DraftLenMode::Fixed,
             draft_len: self.k.min(MAX_DRAFT_LEN),
             threads: self.threads,
-            drafter: if is_like_mtp { before.drafter } else { self.drafter },
+            drafter: self.drafter,
             drafting: Drafting { dial: self.dial.unwrap_or(usual.drafting.dial), ..usual.drafting },
             rule: self.rule,
             leniency: self.leniency,

@@ -193,7 +193,7 @@ fn lessons_of_the_user_follow_the_bundled_ones() {
 
 #[test]
 fn numbers_are_those_of_the_lesson_s_own_run() {
-    let run = Run { prompt: "Why is the sky blue?".to_owned(), k: 3, ..Run::default() };
+    let run: Run = toml::from_str("prompt = \"Why is the sky blue?\"\nk = 3").unwrap();
     let mut session = Session::new();
     assert_eq!(filled(" {speedup} ", &session, Some(&run)), "(not measured yet)");
     first_turn().events.iter().for_each(|event| session.apply(event));

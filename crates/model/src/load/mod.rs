@@ -63,7 +63,7 @@ pub struct Loaded {
     pub draft_model: Option<Result<DraftModel, String>>,
     /// How the draft model drafts.
     pub draft_form: DraftForm,
-    /// Messages for the user, such as why there is no drafter.
+    /// Why there is no draft module.
     pub notice: Option<String>,
     /// Why another backend runs than one would expect.
     pub backend_notice: Option<String>,
@@ -167,7 +167,7 @@ pub fn load(options: &LoadOptions, progress: &mut Progress<'_>) -> Result<Loaded
     })
 }
 
-/// What drafts, and why nothing does.
+/// The module that drafts, or why there is none.
 type Drafting = (Option<LoadedModules>, Option<String>);
 
 /// Loads the modules that draft: the one that `--draft-model` names, else the target's own, else a module file.
@@ -176,12 +176,11 @@ fn draft_modules(
     requested: Requested,
     target: &dyn LoadedTarget,
 ) -> Result<Drafting, ModelError> {
-    let plain = |error: ModelError| format!("no drafter, decoding plainly: {error}");
     if let Some(named) = requested {
         return match named.and_then(|module| module.load(target, context)) {
             Ok(modules) => Ok((Some(modules), None)),
             Err(error) if context.options.draft_model_required => Err(ModelError::DraftModel(Box::new(error))),
-            Err(error) => Ok((None, Some(plain(error)))),
+            Err(error) => Ok((None, Some(error.to_string()))),
         };
     }
     let Some(file) = &context.options.mtp else {
@@ -193,7 +192,7 @@ fn draft_modules(
     let modules = target.own_modules(context).unwrap_or_else(|| module_file(context, target));
     Ok(match modules {
         Ok(modules) => (Some(modules.into()), None),
-        Err(error) => (None, Some(plain(error))),
+        Err(error) => (None, Some(error.to_string())),
     })
 }
 

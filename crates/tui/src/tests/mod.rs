@@ -34,8 +34,8 @@ use crate::app::place::{hit_map, page};
 use crate::look::theme;
 use any_events::any_events;
 use draftscope_protocol::{
-    Baseline, Capabilities, Command, DraftLenMode, Event, EventKind, Lane, Message, Prompt, Speaker, StopReason,
-    VerifyRule,
+    Baseline, Capabilities, Command, DraftLenMode, DrafterKind, Event, EventKind, Lane, Message, Prompt, Speaker,
+    StopReason, VerifyRule,
 };
 use draftscope_session::Timeline;
 use draftscope_session::fixture::{Script, conversation, first_turn, header};
@@ -410,6 +410,9 @@ fn the_first_line_says_who_chooses_k() {
     let script = Script::started_with(|head| head.settings.draft_len_mode = DraftLenMode::Auto);
     assert!(Stage::of(&script).screen(120, 40).contains("Drafter module, k ≤ 3 (auto) "));
     assert!(Stage::of(&first_turn()).screen(120, 40).contains("Drafter module, k = 3 "));
+    // k does not limit copies
+    let script = Script::started_with(|head| head.settings.drafter = DrafterKind::DEFAULT);
+    assert!(Stage::of(&script).screen(200, 60).contains("Drafter copies and module, k = 3 besides copies "));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::*;
 use crate::app::place::page::Page;
 use crate::app::{Ask, Overlay};
-use draftscope_protocol::{Continuation, Drafted, Prefilled, RoundStarted, VerifyRule};
+use draftscope_protocol::{Continuation, Drafted, DrafterInfo, Prefilled, RoundStarted, VerifyRule};
 use draftscope_session::{Provenance, Stop};
 
 fn browse(script: &Script) -> Stage {
@@ -322,6 +322,21 @@ fn settings_are_turned_in_the_panel() {
     let stage = browse(&first_turn()).pressed("o<Down><Right><Down><Down><Down><Down><Down><Right><Esc>");
     let sampling = draftscope_protocol::Sampling { temperature: 0.1, ..Default::default() };
     assert_eq!(stage.sent, [Command::SetDraftLen { draft_len: 4 }, Command::SetSampling { sampling }]);
+}
+
+#[test]
+fn the_panel_offers_every_drafter_that_is_there_joined_ones_too() {
+    let mut script = first_turn();
+    script.head(|head| {
+        head.settings.drafter = DrafterKind::DEFAULT;
+        head.drafters = vec![DrafterInfo::weightless(DrafterKind::Suffix, 9)];
+    });
+    let stage = browse(&script).pressed("o<Right><Right><Right><Right><Left>");
+    let took = stage.sent.iter().map(|command| match command {
+        Command::SetDrafter { drafter } => drafter.name(),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(took.collect::<Vec<_>>(), ["none", "mtp", "suffix", "suffix+mtp", "suffix"]);
 }
 
 #[test]

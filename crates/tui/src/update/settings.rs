@@ -96,8 +96,8 @@ pub(super) fn hold_against(app: &mut App, time: &mut Timeline) -> Vec<Command> {
 
 /// The drafters that can be selected, plain decoding included.
 fn drafters(session: &Session) -> Vec<DrafterKind> {
-    let there = session.header().map(|header| header.drafters.iter().map(|info| info.kind)).into_iter().flatten();
-    there.chain([DrafterKind::None]).collect()
+    let is_there = |kind: &DrafterKind| kind.chain().iter().all(|simple| session.available(*simple).is_some());
+    DrafterKind::ALL.iter().filter(|kind| is_there(kind)).copied().collect()
 }
 
 /// Changes a row of the panel: a setting of the run, or one of the screen.

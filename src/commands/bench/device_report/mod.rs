@@ -15,7 +15,7 @@ use draftscope::engine::measure::{CostCurve, MAX_ROWS, measure};
 use draftscope::export::{try_file, write_file};
 use draftscope::model::ModelError;
 use draftscope::model::options::DeviceChoice;
-use draftscope::protocol::Header;
+use draftscope::protocol::{Header, Settings};
 use serde::Serialize;
 
 use super::super::run_args::ANSWER_TOKENS;
@@ -135,7 +135,7 @@ pub(super) fn run(args: &BenchArgs, suite: &[SuitePrompt]) -> Result<ExitCode> {
 fn figures(args: &BenchArgs, model: &ModelArgs, suite: &[SuitePrompt], stop: &StopSignal) -> Result<DeviceFigures> {
     let asked = model.device.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
     super::super::output::say(&format!("--device {asked}: timing passes"));
-    let recipe = super::super::recipe::recipe(model)?;
+    let recipe = super::super::recipe::recipe(model, &Settings::default())?;
     let costs = match measure(&recipe, POSITIONS, TURNS) {
         Err(ModelError::ContextFull { ctx_len, .. }) if ctx_len > MAX_ROWS => {
             measure(&recipe, ctx_len - MAX_ROWS, TURNS)

@@ -77,7 +77,8 @@ pub(super) fn run(args: &IdentityArgs, bench: &mut Bench, prompts: &[String], na
 
 #[cfg(feature = "reference")]
 fn load(args: &IdentityArgs) -> Result<Box<dyn Reference>> {
-    candle::load(&super::super::recipe::recipe(&args.model)?.target)
+    let settings = draftscope::protocol::Settings::default();
+    candle::load(&super::super::recipe::recipe(&args.model, &settings)?.target)
 }
 
 #[cfg(not(feature = "reference"))]

@@ -8,7 +8,7 @@
 //! compared with that. Under a grammar each position is masked as the path to it is chosen, so q is also then what the token
 //! was drawn from.
 
-use super::{DraftCtx, Drafter};
+use super::{DraftCtx, Drafter, OwnToken};
 use draftscope_model::block_module::{BlockModule, Candidates};
 use draftscope_model::{Forward, ModelError, Rows, Tap};
 use draftscope_protocol::verify::Draft;
@@ -93,6 +93,11 @@ fn prediction(row: Vec<f32>) -> Forward {
 }
 
 impl Drafter for BlockDrafter {
+    fn has_token(&self, own: OwnToken<'_>) -> Option<bool> {
+        let vocab = self.module.draft_vocab();
+        (vocab.len() < own.vocab).then(|| vocab.contains(&own.token))
+    }
+
     fn tap(&self) -> Tap {
         self.module.tap()
     }

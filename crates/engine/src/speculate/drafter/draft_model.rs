@@ -4,7 +4,7 @@
 //! known yet. Its drafts are independent: the token at a position does not know the one before it.
 
 use super::cached_model::CachedModel;
-use super::{DraftCtx, Drafter};
+use super::{DraftCtx, Drafter, OwnToken};
 use draftscope_model::{Forward, LogitRows, Model, ModelError, Rows};
 use draftscope_protocol::verify::Draft;
 use draftscope_protocol::{DeviceWork, TokenId};
@@ -76,8 +76,8 @@ impl Drafter for ModelDrafter {
         self.own.device_work()
     }
 
-    fn has_token(&self, token: TokenId) -> Option<bool> {
-        self.own.writes(token)
+    fn has_token(&self, own: OwnToken<'_>) -> Option<bool> {
+        self.own.writes(own.token)
     }
 
     fn settle(&mut self, committed: &[TokenId]) -> Result<(), ModelError> {

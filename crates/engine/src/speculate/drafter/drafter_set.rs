@@ -1,14 +1,14 @@
 //! All drafters of a run; one of them, or several in turn, are active.
 //!
 //! Invariant: every member observes all committed tokens, so any of them can draft in the next round. Members that run
-//! a model do so only when they draft. A member that fails is switched off, with a notice. Selecting a missing drafter
-//! gives plain decoding and a notice with the reason.
+//! a model do so only when they draft. A member that fails is switched off, with a notice. Of two drafters one may be missing:
+//! then the other one drafts alone. Selecting a missing drafter gives plain decoding. In both cases a notice gives the reason.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use super::copier::Copier;
-use super::{DraftCtx, Drafter, WEIGHTLESS};
+use super::{DraftCtx, Drafter, OwnToken, WEIGHTLESS};
 use draftscope_model::{ModelError, Rows, Tap};
 use draftscope_protocol::{DeviceWork, DrafterKind, Settings, TokenId};
 
@@ -43,7 +43,7 @@ impl DrafterSet {
         self.put(kind, Ok(drafter));
     }
 
-    /// Notes why a drafter is missing: one sentence with what to do.
+    /// Notes why a drafter is missing, and what to do. A notice says what that leaves.
     pub fn set_missing(&mut self, kind: DrafterKind, reason: String) {
         self.put(kind, Err(reason));
     }
@@ -53,16 +53,40 @@ impl DrafterSet {
         self.members.push(Member { kind, drafter });
     }
 
-    /// Whether a drafter of this kind is active.
-    fn is_active(&self, kind: DrafterKind) -> bool {
-        self.kind.chain().contains(&kind)
+    /// Whether a drafter of this kind is there.
+    fn is_there(&self, kind: DrafterKind) -> bool {
+        self.members.iter().any(|member| member.kind == kind && member.drafter.is_ok())
+    }
+
+    /// What the missing one of the active drafters leaves, for a notice.
+    fn what_is_left(&self) -> Option<&'static str> {
+        let left = self.kind.chain().iter().find(|kind| self.is_there(**kind))?;
+        Some(match left {
+            DrafterKind::Suffix => "only copies of repeated text are drafted",
+            DrafterKind::Ngram => "only n-gram lookup drafts",
+            _ => "only the other drafter drafts",
+        })
+    }
+
+    /// Why an active drafter is missing, and what that leaves.
+    fn why_missing(&self) -> Option<String> {
+        let is_active = |member: &&Member| self.kind.chain().contains(&member.kind);
+        let missing = self.members.iter().filter(is_active).find_map(|member| {
+            let reason = member.drafter.as_ref().err()?;
+            Some((member.kind, reason))
+        });
+        let (kind, reason) = missing?;
+        Some(match (self.what_is_left(), kind) {
+            (None, _) => format!("no drafter, decoding plainly: {reason}"),
+            (Some(left), DrafterKind::Mtp) => format!("no draft module, {left}: {reason}"),
+            (Some(left), DrafterKind::DraftModel) => format!("no draft model, {left}: {reason}"),
+            (Some(left), _) => format!("{left}: {reason}"),
+        })
     }
 
     /// Asks one member for drafts.
     fn draft_with(&mut self, kind: DrafterKind, ctx: &mut DraftCtx<'_>) {
-        let selected = std::mem::replace(&mut self.kind, kind);
-        self.each(true, |drafter| drafter.draft(ctx));
-        self.kind = selected;
+        self.each_of(kind.chain(), |drafter| drafter.draft(ctx));
     }
 
     /// What copies the text.
@@ -88,24 +112,32 @@ impl DrafterSet {
         }
     }
 
-    /// Calls `act` for all members, or for the active ones; a member that fails is switched off.
-    fn each(&mut self, active_only: bool, mut act: impl FnMut(&mut dyn Drafter) -> Result<(), ModelError>) {
-        let active = self.kind.chain();
-        for member in &mut self.members {
-            let is_active = active.contains(&member.kind);
+    /// Calls `act` for all members; one that fails is switched off.
+    fn each(&mut self, act: impl FnMut(&mut dyn Drafter) -> Result<(), ModelError>) {
+        let all: Vec<DrafterKind> = self.members.iter().map(|member| member.kind).collect();
+        self.each_of(&all, act);
+    }
+
+    /// The same for the active ones.
+    fn each_active(&mut self, act: impl FnMut(&mut dyn Drafter) -> Result<(), ModelError>) {
+        self.each_of(self.kind.chain(), act);
+    }
+
+    fn each_of(&mut self, kinds: &[DrafterKind], mut act: impl FnMut(&mut dyn Drafter) -> Result<(), ModelError>) {
+        let (active, mut failed) = (self.kind.chain(), Vec::new());
+        for member in self.members.iter_mut().filter(|member| kinds.contains(&member.kind)) {
             let Ok(drafter) = &mut member.drafter else {
                 continue;
             };
-            if active_only && !is_active {
-                continue;
-            }
             if let Err(error) = act(drafter.as_mut()) {
                 let reason = format!("the drafter {} failed and is switched off: {error}", member.kind);
-                if is_active {
-                    self.notices.push_back(format!("{reason}; decoding continues without drafts"));
-                }
+                failed.extend(active.contains(&member.kind).then(|| reason.clone()));
                 member.drafter = Err(reason);
             }
+        }
+        for reason in failed {
+            let left = self.what_is_left().unwrap_or("decoding continues without drafts");
+            self.notices.push_back(format!("{reason}; {left}"));
         }
     }
 }
@@ -135,12 +167,22 @@ impl Drafter for DrafterSet {
         Ok(Box::new(Self { members, kind: self.kind, notices: VecDeque::new(), tap: self.tap.clone() }))
     }
 
-    /// Copies beside a drafter can be any token of the text, so that a chain with them lacks none.
-    fn has_token(&self, token: TokenId) -> Option<bool> {
-        let active = self.kind.chain();
-        let drafters = self.members.iter().filter(|member| active.contains(&member.kind));
-        let known: Option<Vec<bool>> = drafters.map(|member| member.drafter.as_ref().ok()?.has_token(token)).collect();
-        known.filter(|known| !known.is_empty()).map(|known| known.contains(&true))
+    fn usable(&self, asked: DrafterKind) -> DrafterKind {
+        match asked.chain() {
+            [first, second] if !self.is_there(*second) && self.is_there(*first) => *first,
+            [first, second] if !self.is_there(*first) && self.is_there(*second) => *second,
+            _ => asked,
+        }
+    }
+
+    /// Copies beside a drafter can be any token of the text; alone they have no vocabulary.
+    fn has_token(&self, own: OwnToken<'_>) -> Option<bool> {
+        let active = self.usable(self.kind).chain();
+        let copies = |kind: &DrafterKind| matches!(kind, DrafterKind::Suffix | DrafterKind::Ngram);
+        let drafters = self.members.iter().filter(|member| active.contains(&member.kind) && !copies(&member.kind));
+        let known: Option<Vec<bool>> = drafters.map(|member| member.drafter.as_ref().ok()?.has_token(own)).collect();
+        let known = known.filter(|known| !known.is_empty())?;
+        Some(known.contains(&true) || (active.iter().any(copies) && own.text.contains(&own.token)))
     }
 
     fn device_work(&self) -> Option<DeviceWork> {
@@ -158,7 +200,7 @@ impl Drafter for DrafterSet {
 
     fn reread(&mut self, tokens: &[TokenId], hidden: &Rows) -> Result<(), ModelError> {
         let all = self.tap.clone();
-        self.each(false, |drafter| match drafter.wants_reread() {
+        self.each(|drafter| match drafter.wants_reread() {
             true => drafter.reread(tokens, own_states(drafter, &all, hidden)?.as_ref()),
             false => Ok(()),
         });
@@ -167,17 +209,17 @@ impl Drafter for DrafterSet {
 
     fn observe(&mut self, tokens: &[TokenId], hidden: &Rows) -> Result<(), ModelError> {
         let all = self.tap.clone();
-        self.each(false, |drafter| drafter.observe(tokens, own_states(drafter, &all, hidden)?.as_ref()));
+        self.each(|drafter| drafter.observe(tokens, own_states(drafter, &all, hidden)?.as_ref()));
         Ok(())
     }
 
     fn settle(&mut self, committed: &[TokenId]) -> Result<(), ModelError> {
-        self.each(true, |drafter| drafter.settle(committed));
+        self.each_active(|drafter| drafter.settle(committed));
         Ok(())
     }
 
     fn rewind(&mut self, len: usize) -> Result<(), ModelError> {
-        self.each(false, |drafter| drafter.rewind(len));
+        self.each(|drafter| drafter.rewind(len));
         Ok(())
     }
 
@@ -197,7 +239,7 @@ impl Drafter for DrafterSet {
     }
 
     fn offer(&mut self, tokens: &[TokenId]) {
-        self.each(true, |drafter| {
+        self.each_active(|drafter| {
             drafter.offer(tokens);
             Ok(())
         });
@@ -206,10 +248,11 @@ impl Drafter for DrafterSet {
     fn configure(&mut self, settings: &Settings) {
         let changed = self.kind != settings.drafter;
         self.kind = settings.drafter;
-        let selected = self.members.iter().filter(|member| changed && self.is_active(member.kind));
-        let reasons: Vec<String> = selected.filter_map(|member| member.drafter.as_ref().err().cloned()).collect();
-        self.notices.extend(reasons);
-        self.each(true, |drafter| {
+        if changed {
+            let why = self.why_missing();
+            self.notices.extend(why);
+        }
+        self.each_active(|drafter| {
             drafter.configure(settings);
             Ok(())
         });

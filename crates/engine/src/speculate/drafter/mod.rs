@@ -48,6 +48,17 @@ use draftscope_protocol::{
     DeviceWork, DraftPick, DraftStopped, DrafterKind, Drafting, LatticeColumn, Settings, TokenId,
 };
 
+/// The token that the target added to a round.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnToken<'a> {
+    /// The token.
+    pub token: TokenId,
+    /// The committed tokens before the round.
+    pub text: &'a [TokenId],
+    /// Number of the target's tokens.
+    pub vocab: usize,
+}
+
 /// Makes a drafter.
 type New = fn() -> Box<dyn Drafter>;
 
@@ -74,9 +85,14 @@ pub trait Drafter {
         None
     }
 
-    /// Whether its vocabulary has a token, so that it could draft it; `None` if that has every token of the target, or is not
-    /// what limits it.
-    fn has_token(&self, _token: TokenId) -> Option<bool> {
+    /// What of the requested drafter is there: one of two may be missing.
+    fn usable(&self, asked: DrafterKind) -> DrafterKind {
+        asked
+    }
+
+    /// Whether its vocabulary has the target's own token of a round, so that it could draft it; `None` if that has every token of
+    /// the target, or is not what limits it.
+    fn has_token(&self, _own: OwnToken<'_>) -> Option<bool> {
         None
     }
 

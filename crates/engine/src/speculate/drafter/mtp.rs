@@ -13,7 +13,7 @@ mod stage;
 
 pub(super) use self::reach::Reach;
 use self::stage::Stage;
-use super::{DraftCtx, Drafter, tree};
+use super::{DraftCtx, Drafter, OwnToken, tree};
 use draftscope_model::{DraftModule, Forward, LogitRows, Model, ModelError, Rows, Tap};
 use draftscope_protocol::{DeviceWork, MtpSpec, Pairing, Settings, TokenId};
 
@@ -179,6 +179,13 @@ impl Drafter for MtpDrafter {
 
     fn device_work(&self) -> Option<DeviceWork> {
         self.stages.iter().filter_map(|stage| stage.module.device_work()).reduce(DeviceWork::and)
+    }
+
+    /// Tokens of the text join the vocabulary when their slot is run, so those that wait for it count as well.
+    fn has_token(&self, own: OwnToken<'_>) -> Option<bool> {
+        let vocab = self.stages.first()?.module.draft_vocab();
+        let waiting = &self.observed[self.observed.len().saturating_sub(self.states.len())..];
+        (vocab.len() < own.vocab).then(|| vocab.contains(&own.token) || waiting.contains(&own.token))
     }
 
     fn tap(&self) -> Tap {

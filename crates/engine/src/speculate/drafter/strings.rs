@@ -18,7 +18,7 @@
 use std::sync::Arc;
 
 use super::cached_model::CachedModel;
-use super::{DraftCtx, Drafter, PassedOver, bare};
+use super::{DraftCtx, Drafter, OwnToken, PassedOver, bare};
 use crate::speculate::sampler::{LogitRow, Sampler};
 use draftscope_model::other_vocab::strings::{OwnText, Strings, Written};
 use draftscope_model::{Forward, LogitRows, Model, ModelError};
@@ -315,8 +315,8 @@ impl Drafter for StringsDrafter {
         self.own.device_work()
     }
 
-    fn has_token(&self, token: TokenId) -> Option<bool> {
-        Some(self.strings.has(token))
+    fn has_token(&self, own: OwnToken<'_>) -> Option<bool> {
+        Some(self.strings.has(own.token))
     }
 
     fn settle(&mut self, committed: &[TokenId]) -> Result<(), ModelError> {

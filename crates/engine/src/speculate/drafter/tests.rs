@@ -419,7 +419,7 @@ fn the_second_drafter_drafts_only_if_the_first_finds_nothing() {
     let (tokens, states) = numbers(12, 5);
     let mut drafter_set = DrafterSet::default();
     drafter_set.add(DrafterKind::Mtp, Box::new(MtpDrafter::new(fake(0))));
-    drafter_set.set_missing(DrafterKind::DraftModel, "no draft model".into());
+    drafter_set.set_missing(DrafterKind::DraftModel, "why".into());
     drafter_set.configure(&settings("ngram+mtp".parse().unwrap()));
     drafter_set.observe(&tokens[1..], &Rows::new(states.clone(), 1)).unwrap();
     let fresh: Vec<TokenId> = (0..4).map(TokenId).collect();
@@ -432,7 +432,7 @@ fn the_second_drafter_drafts_only_if_the_first_finds_nothing() {
     drafter_set.configure(&settings(DrafterKind::DraftModel));
     drafter_set.configure(&settings(DrafterKind::DraftModel));
     assert!(draft(&mut drafter_set, &repeated, 2, &Settings::default()).is_empty());
-    assert_eq!(drafter_set.notice().as_deref(), Some("no draft model"));
+    assert_eq!(drafter_set.notice().as_deref(), Some("no drafter, decoding plainly: why"));
     assert_eq!(drafter_set.notice(), None);
     // an inactive drafter has observed all tokens, too
     drafter_set.configure(&settings(DrafterKind::Mtp));
@@ -440,6 +440,66 @@ fn the_second_drafter_drafts_only_if_the_first_finds_nothing() {
     assert_eq!(late, reference_chain(1, &tokens, &states, 3));
     drafter_set.configure(&settings(DrafterKind::None));
     assert!(draft(&mut drafter_set, &repeated, 2, &Settings::default()).is_empty());
+}
+
+#[test]
+fn of_two_drafters_the_one_that_is_there_drafts_and_a_notice_says_so() {
+    let repeated: Vec<TokenId> = (0..12).chain(0..9).map(TokenId).collect();
+    for (asked, says, usable) in [
+        ("suffix+mtp", "no draft module, only copies of repeated text are drafted: why", DrafterKind::Suffix),
+        ("ngram+mtp", "no draft module, only n-gram lookup drafts: why", DrafterKind::Ngram),
+        ("suffix+draft-model", "no draft model, only copies of repeated text are drafted: why", DrafterKind::Suffix),
+        ("mtp", "no drafter, decoding plainly: why", DrafterKind::Mtp),
+    ] {
+        let mut drafter_set = DrafterSet::default();
+        drafter_set.set_missing(DrafterKind::Mtp, "why".into());
+        drafter_set.set_missing(DrafterKind::DraftModel, "why".into());
+        let drafter: DrafterKind = asked.parse().unwrap();
+        let settings = Settings { drafter, ..Settings::default() };
+        drafter_set.configure(&settings);
+        assert_eq!((drafter_set.notice().as_deref(), drafter_set.usable(drafter)), (Some(says), usable), "{asked}");
+        let drafts = draft(&mut drafter_set, &repeated, 2, &settings);
+        assert_eq!(drafts.first().map(|draft| draft.token), (usable != drafter).then_some(TokenId(9)), "{asked}");
+        drafter_set.configure(&settings);
+        assert_eq!(drafter_set.notice(), None, "{asked}: said once");
+    }
+    let mut whole = DrafterSet::default();
+    whole.add(DrafterKind::Mtp, Box::new(FailingDrafter(1)));
+    assert_eq!(whole.usable(DrafterKind::DEFAULT), DrafterKind::DEFAULT);
+    // a module that fails while it runs leaves the copies
+    let settings = Settings::default();
+    whole.configure(&settings);
+    draft(&mut whole, &[TokenId(3)], 2, &settings);
+    let says = whole.notice().unwrap();
+    assert!(says.contains("mtp failed") && says.ends_with("; only copies of repeated text are drafted"), "{says}");
+    assert!(draft(&mut whole, &repeated, 2, &settings).iter().all(|draft| draft.copied.is_some()));
+}
+
+#[test]
+fn a_token_outside_of_vocabulary_and_text_could_not_be_drafted() {
+    let tokens = [TokenId(1)];
+    let own = |token: u32, vocab| OwnToken { token: TokenId(token), text: &tokens, vocab };
+    let trimmed = VOCAB as usize + 50;
+    let mut module = MtpDrafter::new(fake(0));
+    assert_eq!(module.has_token(own(3, VOCAB as usize)), None, "it has every token");
+    assert_eq!([3, VOCAB + 7].map(|token| module.has_token(own(token, trimmed))), [Some(true), Some(false)]);
+    // a token of the text that waits for its slot joins the vocabulary there
+    module.observe(&[TokenId(VOCAB + 7)], &Rows::new(vec![0.0], 1)).unwrap();
+    assert_eq!(module.has_token(own(VOCAB + 7, trimmed)), Some(true));
+    assert_eq!(fake_block().0.has_token(own(VOCAB + 7, trimmed)), Some(false));
+    // copies beside the module have what the text has; alone they have no vocabulary
+    let text = [TokenId(VOCAB + 9)];
+    let copied = OwnToken { token: TokenId(VOCAB + 9), text: &text, vocab: trimmed };
+    for (drafter, has) in
+        [("mtp", Some(false)), ("suffix+mtp", Some(true)), ("ngram+mtp", Some(true)), ("suffix", None)]
+    {
+        let mut drafter_set = DrafterSet::default();
+        drafter_set.add(DrafterKind::Mtp, Box::new(MtpDrafter::new(fake(0))));
+        drafter_set.configure(&Settings { drafter: drafter.parse().unwrap(), ..Settings::default() });
+        assert_eq!(drafter_set.has_token(copied), has, "{drafter}");
+        let lacks = drafter_set.has_token(OwnToken { text: &[], ..copied });
+        assert_eq!(lacks, has.map(|_| false), "{drafter}");
+    }
 }
 
 /// Fails at its second draft.

@@ -12,7 +12,8 @@ use super::{Belief, SIMPLE, Shown};
 use draftscope_engine::EngineConfig;
 use draftscope_model::options::{LoadOptions, ModuleFile};
 use draftscope_protocol::{
-    Baseline, Drafting, Leniency, Message, NextKind, Piece, Prediction, Prompt, Sampling, Settings, Speaker, VerifyRule,
+    Baseline, DrafterKind, Drafting, Leniency, Message, NextKind, Piece, Prediction, Prompt, Sampling, Settings,
+    Speaker, VerifyRule,
 };
 use draftscope_session::Round;
 use draftscope_session::drive::{Driver, Outcome as Answered};
@@ -55,7 +56,8 @@ fn recipe() -> LoadOptions {
 
 /// The settings of the runs, by name.
 fn settings() -> Vec<(&'static str, Settings)> {
-    let usual = Settings { draft_len: 3, max_tokens: 90, baseline: Baseline::Off, ..Settings::default() };
+    let (drafter, baseline) = (DrafterKind::Mtp, Baseline::Off);
+    let usual = Settings { draft_len: 3, drafter, max_tokens: 90, baseline, ..Settings::default() };
     let greedy = |rule, leniency| Settings { rule, leniency, ..usual };
     let drawn = |seed| Settings {
         rule: VerifyRule::Rejection,

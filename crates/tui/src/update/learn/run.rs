@@ -153,9 +153,10 @@ mod tests {
     #[test]
     fn a_run_sets_all_that_its_questions_rest_on() {
         let drafting = Drafting { tree: Some(8), p_min: 0.5, ..Drafting::default() };
-        let before = Settings {
+        // also after the default drafter, copies beside the module: lessons count the k drafts of a round
+        let before = |drafter| Settings {
             baseline: Baseline::Off,
-            drafter: DrafterKind::Ngram,
+            drafter,
             drafting,
             draft_len_mode: DraftLenMode::Auto,
             max_tokens: 77,
@@ -166,7 +167,8 @@ mod tests {
         let steps = bundled().into_iter().flat_map(|entry| entry.lesson.step);
         let runs: Vec<_> = steps.filter_map(|step| step.run).collect();
         assert!(runs.len() > 4, "{}", runs.len());
-        for run in runs {
+        let drafters = [DrafterKind::Ngram, DrafterKind::DEFAULT];
+        for (run, before) in runs.iter().flat_map(|run| drafters.map(|drafter| (run, before(drafter)))) {
             let wanted = run.settings(&before);
             assert_eq!((wanted.draft_len_mode, wanted.draft_len), (DraftLenMode::Fixed, run.k), "{}", run.prompt);
             let dial = run.dial.unwrap_or(Drafting::default().dial);

@@ -233,7 +233,11 @@ fn tree(nodes: Option<u8>) -> String {
 
 /// k; where the engine chooses, the most that a round may draft.
 fn k(settings: &Settings, level: Level) -> String {
-    let words = if level >= EXPLAINED { " drafts a round" } else { "" };
+    let words = match settings.drafter.stacks_copies() {
+        _ if level < EXPLAINED => "",
+        true => " besides copies",
+        false => " drafts a round",
+    };
     match (settings.draft_len_mode, settings.draft_len) {
         (DraftLenMode::Fixed, 0) => "k = 0".to_owned(),
         (DraftLenMode::Fixed, k) => format!("k = {k}{words}"),

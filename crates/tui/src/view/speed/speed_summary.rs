@@ -2,6 +2,8 @@
 //!
 //! Invariant: the sentences follow from `session::account`'s account of the shown turn, from its own rounds.
 
+use std::cmp::Ordering;
+
 use draftscope_protocol::{Baseline, DraftLenMode, Settings};
 use draftscope_session::account::{Account, Worth};
 
@@ -133,7 +135,12 @@ fn words(turn: &Turn, settings: &Settings) -> Option<(String, String)> {
         return Some((tree(turn, &account, round)?, String::new()));
     }
     let mut rounds = answer.rounds.iter().filter(|round| round.is_complete());
-    if rounds.any(|round| round.drafts.len() < round.draft_len().into()) {
+    let differs = |round: &Round| match round.drafts.len().cmp(&round.draft_len().into()) {
+        Ordering::Less => true,
+        Ordering::Equal => false,
+        Ordering::Greater => settings.drafter.stacks_copies(),
+    };
+    if rounds.any(|round| differs(round)) {
         return Some((ended(turn, &account, settings)?, String::new()));
     }
     let count = answer.stats().rounds();
@@ -158,8 +165,8 @@ fn tree(turn: &Turn, account: &Account, round: &Round) -> Option<String> {
     ))
 }
 
-/// The account covers drafts of one length; for drafts that end earlier, or that the drafter lacks, only measurements
-/// are stated.
+/// The account covers drafts of one length; for drafts that end earlier, that the drafter lacks, or that copies follow, only
+/// measurements are stated.
 fn ended(turn: &Turn, account: &Account, settings: &Settings) -> Option<String> {
     let stats = turn.answer(Lane::Speculative).stats();
     let drafts = stats.drafted() as f64 / stats.rounds().max(1) as f64;
@@ -170,6 +177,9 @@ fn ended(turn: &Turn, account: &Account, settings: &Settings) -> Option<String> 
     let why = match settings.draft_len_mode {
         DraftLenMode::Auto => {
             "The engine ends each draft where the drafter's probabilities promise less than another token costs"
+        }
+        DraftLenMode::Fixed if settings.drafter.stacks_copies() => {
+            "Copies of repeated text join the k drafts, or replace them, where they promise more than their rows cost"
         }
         DraftLenMode::Fixed => "Drafts are shorter than k where the drafter has nothing more to offer",
     };
