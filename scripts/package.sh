@@ -72,8 +72,8 @@ build_tarball() {
     (cd dist && sha256sum -- draftscope-"$VERSION"-*.whl "$NAME.tar.gz" > SHA256SUMS)
 }
 
-# Every crate as cargo would upload it. Links must have become files, and what a crate includes must be in it. Crates of
-# this repository are taken from each other's packages, since no registry has them.
+# Every crate as cargo would upload it. No crate may be missing, links must have become files, and each must hold the licence
+# and the files that it includes. Crates of this repository are taken from each other's packages, since no registry has them.
 pack_crates() {
     rm -rf "$WORK/crates" "$WORK/unpacked-crates"
     mkdir -p "$WORK/unpacked-crates"
@@ -82,9 +82,11 @@ pack_crates() {
     for crate in "$WORK"/crates/package/*.crate; do
         tar -C "$WORK/unpacked-crates" -xzf "$crate"
     done
-    python3 - "$WORK/unpacked-crates" << 'END'
+    python3 - "$WORK/unpacked-crates" "$VERSION" << 'END'
 import pathlib, re, sys
 root = pathlib.Path(sys.argv[1]).resolve()
+members = ["draftscope", *("draftscope-" + manifest.parent.name for manifest in pathlib.Path("crates").glob("*/Cargo.toml"))]
+missing = [name for name in members if not (root / f"{name}-{sys.argv[2]}" / "LICENSE").is_file()]
 links = [path for path in root.rglob("*") if path.is_symlink()]
 absent, count = [], 0
 for crate in root.iterdir():
@@ -97,8 +99,9 @@ for crate in root.iterdir():
             included = (source.parent / name).resolve()
             if not included.is_file() or crate not in included.parents:
                 absent.append(f"{source.relative_to(root)}: {name}")
-if links or absent or not count:
-    sys.exit("\n".join(["not as they should be:", *map(str, links), *absent]))
+if links or absent or missing or not count:
+    missing = [f"{name}: no crate, or none with LICENSE" for name in missing]
+    sys.exit("\n".join(["not as they should be:", *map(str, links), *absent, *missing]))
 print(f"{len(list(root.iterdir()))} crates, {count} included files")
 END
 }
