@@ -215,6 +215,54 @@ fn a_broken_link_and_a_broken_anchor_are_noticed() {
     assert!(["one-two", "--k-auto", "one-two-1"].iter().all(|anchor| headings.contains(*anchor)), "{headings:?}");
 }
 
+/// Files and folders that a text names in backticks and the repository lacks. A path begins at the top, or in a folder that the
+/// same section names; `NAME` stands for any name.
+fn missing_paths(text: &str) -> Vec<String> {
+    let mut missing = Vec::new();
+    let mut bases = BTreeSet::new();
+    for line in prose(text) {
+        if line.starts_with('#') {
+            bases = BTreeSet::from([root().to_owned()]);
+        }
+        for word in line.split('`').skip(1).step_by(2).flat_map(str::split_whitespace).filter(|word| is_path(word)) {
+            let known = word.split_once("NAME").map_or(word, |(folder, _)| folder);
+            let Some(found) = bases.iter().map(|base| base.join(known)).find(|path| path.exists()) else {
+                missing.push(word.to_owned());
+                continue;
+            };
+            bases.extend(found.parent().map(Path::to_owned));
+            bases.extend(found.is_dir().then_some(found));
+        }
+    }
+    missing
+}
+
+/// Whether a word in backticks is a path of the repository.
+fn is_path(word: &str) -> bool {
+    let is_file = [".rs", ".py", ".sh", ".md", ".toml"].iter().any(|end| word.ends_with(end));
+    let is_plain = word.chars().all(|c| c.is_alphanumeric() || "._-/".contains(c)) && !word.starts_with('/');
+    is_plain && (word.contains('/') || is_file)
+}
+
+#[test]
+fn every_path_that_contributors_are_sent_to_exists() {
+    for document in ["CONTRIBUTING.md", "docs/architecture.md"] {
+        let text = read(document);
+        assert_eq!(missing_paths(&text), [""; 0], "{document} names files that are not there");
+        assert!(text.matches(".rs`").count() > 5, "{document}: no paths were found");
+    }
+}
+
+#[test]
+fn a_path_that_does_not_exist_is_noticed() {
+    let here = "## A\n`src/cli.rs`, `cli/NAME.rs` and `crates/tui/src/`: `view/layout.rs`, `cargo test`\n";
+    assert_eq!(missing_paths(here), [""; 0]);
+    assert_eq!(
+        missing_paths(&format!("{here}## B\n`layout.rs` `src/moved.rs --all`\n")),
+        ["layout.rs", "src/moved.rs"]
+    );
+}
+
 #[test]
 fn the_summary_lists_every_page_once() {
     let mut listed = links(&read("docs/SUMMARY.md"));
