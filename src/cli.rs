@@ -6,6 +6,7 @@
 #![allow(missing_docs)] // a flattened group is described where it is declared; a test checks the options
 
 mod attach;
+mod decode;
 mod doctor;
 mod generate;
 mod grammar;
@@ -15,6 +16,7 @@ mod lab;
 mod learn;
 mod model;
 mod pairing;
+mod recording;
 mod sample;
 mod screen;
 mod trace;
@@ -26,6 +28,8 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 pub use attach::{AccessArgs, AttachArgs, ConnectArgs, SamplingOf};
+pub use decode::DecodeArgs;
+use decode::OWN_ENGINE;
 pub use doctor::DoctorArgs;
 pub use generate::GenerateArgs;
 pub use grammar::GrammarArgs;
@@ -33,6 +37,7 @@ pub use identity::IdentityArgs;
 pub use lab::LabArgs;
 pub use learn::LearnArgs;
 pub use model::ModelArgs;
+pub use recording::TraceArgs;
 pub use sample::SampleArgs;
 pub use screen::{ConfigAction, LookArgs, ScreenArgs};
 pub use trace::{BenchArgs, DemoArgs, DiffArgs, ExportArgs, PlayArgs, ReplayArgs};
@@ -42,21 +47,6 @@ pub use values::{DraftLenArg, OutputArg, ReportArg, Threads, TraceTextArg, Vocab
 
 use draftscope_protocol::DrafterKind;
 use draftscope_tui::Pace;
-
-/// Options of our own engine that mean nothing where a server is asked.
-const OWN_ENGINE: [&str; 11] = [
-    "dtype",
-    "device",
-    "adapter",
-    "backend",
-    "threads",
-    "ctx",
-    "mtp",
-    "think",
-    "rollback",
-    "draft_vocab",
-    "vocab_method",
-];
 
 /// What the exit status means.
 const STATUS: &str = "Exit status: 0 on success; 1 if a comparison or measurement found a difference that must not be \
@@ -166,23 +156,6 @@ pub enum CliCommand {
     },
 }
 
-/// How to speculate and how to pick tokens.
-#[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Sampling")]
-pub struct DecodeArgs {
-    /// Draft length: tokens drafted per round, 0 (plain decoding) to 15; auto chooses, round by round, what promises
-    /// the most tokens/s
-    #[arg(short, long = "draft-len", value_name = "auto|K", default_value_t = DraftLenArg::DEFAULT, value_parser = parse_draft_len, allow_negative_numbers = true, help_heading = "Drafting", display_order = 0)]
-    pub k: DraftLenArg,
-    /// How drafts are judged; exact, rejection and block are lossless, the others change the text
-    #[arg(long, value_name = "RULE", default_value = "exact", value_parser = lab::rules(), help_heading = "Drafting", display_order = 1)]
-    pub verify: String,
-    #[command(flatten)]
-    pub sample: SampleArgs,
-    #[command(flatten)]
-    pub lab: LabArgs,
-}
-
 /// Settings that race beside those of the run.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Drafting")]
@@ -190,21 +163,6 @@ pub struct RivalArgs {
     /// Race other settings on the same prompt, such as k=4,rule=rejection
     #[arg(long, value_name = "NAME=VALUE,…")]
     pub rival: Option<String>,
-}
-
-/// Where to record to.
-#[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Recording")]
-pub struct TraceArgs {
-    /// Record all events to this file as JSON lines; compressed if it ends in .zst
-    #[arg(long, value_name = "FILE")]
-    pub trace: Option<PathBuf>,
-    /// Prompts and answers in the recording, and in the events that --output jsonl writes: as they are, or as digests
-    #[arg(long, value_enum, default_value_t = TraceTextArg::Full)]
-    pub trace_text: TraceTextArg,
-    /// Replace the file if it exists
-    #[arg(long)]
-    pub force: bool,
 }
 
 /// Options of `chat`.

@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
 
 use commands::config::Parsed;
+use commands::exit_code::ERROR;
 use draftscope::cli::CliCommand;
 use draftscope::host::fatal::{NotingAllocator, OutOfMemory};
 use draftscope::model::text::template::process;
@@ -15,9 +16,6 @@ use draftscope::model::text::template::process;
 /// Notes what the system refuses, so that a program that runs out of memory says so.
 #[global_allocator]
 static MEMORY: NotingAllocator = NotingAllocator;
-
-/// Exit status of an error; 1 means that a comparison found a difference.
-const ERROR: u8 = 2;
 
 /// How many threads candle and its pool use.
 const THREADS: &str = "RAYON_NUM_THREADS";
@@ -108,7 +106,7 @@ fn run(parsed: &Parsed) -> anyhow::Result<ExitCode> {
         Some(CliCommand::Learn(args)) => commands::learn::run(args, files),
         Some(CliCommand::Export(args)) => commands::export::run(args),
         Some(CliCommand::Diff(args)) => commands::diff::run(args, files),
-        Some(CliCommand::Bench(args)) => commands::bench::run(args),
+        Some(CliCommand::Bench(args)) => commands::bench::start::run(args),
         Some(CliCommand::Generate(args)) => commands::generate::run(args),
         Some(CliCommand::Train(args)) => commands::train::run(args),
         Some(CliCommand::Models { action }) => commands::models::run(action.clone()),

@@ -144,6 +144,7 @@ const COMMANDS: &[Layer] = &[
             "closed_stdout",
             "costs",
             "engine",
+            "exit_code",
             "files",
             "grammar",
             "first_start",
@@ -462,23 +463,120 @@ fn rooms_of_learn_follow_their_layers() {
     check("learn", LEARN);
 }
 
-/// Crates in which no file may import another in a circle.
-const WITHOUT_CIRCLES: [&str; 2] = ["learn", "tui"];
+/// Files that still import each other in a circle: a module, and files below it (`mod` is its own). The lists may only get
+/// shorter: a file that is in no circle any more must leave them.
+const IN_CIRCLES: &[(&str, &[&str])] = &[
+    (
+        "engine::speculate::drafter",
+        &[
+            "mod",
+            "block",
+            "constrained",
+            "draft_model",
+            "drafter_set",
+            "early_exit",
+            "mtp",
+            "mtp::reach",
+            "mtp::stage",
+            "ngram",
+            "oracle",
+            "random",
+            "strings",
+            "suffix",
+            "tree",
+        ],
+    ),
+    ("model::load", &["mod", "draft_model"]),
+    (
+        "model::native",
+        &[
+            "answers",
+            "attention",
+            "cache",
+            "delta",
+            "feed",
+            "inputs",
+            "latent",
+            "layer",
+            "mixer",
+            "normer",
+            "pass",
+            "tree",
+        ],
+    ),
+];
+
+/// What arrows lead to from a place, in any number of steps.
+fn reached_from<'a>(from: &'a str, arrows: &BTreeMap<&'a str, BTreeSet<&'a str>>) -> BTreeSet<&'a str> {
+    let (mut reached, mut left) = (BTreeSet::new(), vec![from]);
+    while let Some(at) = left.pop() {
+        left.extend(arrows[at].iter().copied().filter(|to| reached.insert(*to)));
+    }
+    reached
+}
+
+/// The circles of files of a crate, or of the program (``), each with the files that it leads through. A path belongs to the file
+/// of its longest module, so naming an item where another file exports it counts as naming that file.
+fn circles_of(name: &str, files: &[(String, Vec<String>)]) -> Vec<BTreeSet<String>> {
+    let is_own = |path: &str| match name {
+        "" => !CRATES.iter().any(|other| is_in(path, other)),
+        name => is_in(path, name),
+    };
+    let own = || files.iter().filter(|(module, _)| is_own(module));
+    let file_of =
+        |path: &str| own().map(|(module, _)| module.as_str()).filter(|m| is_own(path) && is_in(path, m)).max();
+    let mut arrows: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (module, imports) in own() {
+        let named = imports.iter().filter_map(|path| file_of(path)).filter(|other| other != module);
+        arrows.entry(module).or_default().extend(named);
+    }
+    let reached: BTreeMap<&str, BTreeSet<&str>> =
+        arrows.keys().map(|from| (*from, reached_from(from, &arrows))).collect();
+    let circle = |from: &str| -> BTreeSet<String> {
+        reached[from].iter().filter(|to| reached[**to].contains(from)).map(|to| (*to).to_owned()).collect()
+    };
+    let all: BTreeSet<_> = reached.keys().map(|from| circle(from)).filter(|circle| !circle.is_empty()).collect();
+    all.into_iter().collect()
+}
 
 #[test]
-fn no_file_of_these_crates_is_in_a_circle() {
-    for name in WITHOUT_CIRCLES {
-        let files: Vec<_> = sources().iter().map(|source| (module_of(&source.file), &source.imports)).collect();
-        let of_crate = || files.iter().filter(|(module, _)| is_in(module, name));
-        let file_of = |path: &str| of_crate().map(|(module, _)| module.as_str()).filter(|m| is_in(path, m)).max();
-        let mut arrows: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-        for (module, imports) in of_crate() {
-            let named = imports.iter().filter_map(|path| file_of(path)).filter(|other| other != module);
-            arrows.insert(module, named.collect());
-        }
-        assert!(arrows.len() > 20, "{name}: {} files", arrows.len());
-        assert_eq!(circle(&arrows), None, "files of {name} import each other in a circle");
-    }
+fn no_file_is_in_a_circle() {
+    let files: Vec<_> = sources().iter().map(|source| (module_of(&source.file), source.imports.clone())).collect();
+    let circles: Vec<_> = CRATES.iter().chain([&""]).flat_map(|name| circles_of(name, &files)).collect();
+    let path =
+        |(folder, file): (&str, &&str)| if *file == "mod" { folder.to_owned() } else { format!("{folder}::{file}") };
+    let listed = IN_CIRCLES.iter().flat_map(|(folder, files)| files.iter().map(move |file| (*folder, file)));
+    let known: BTreeSet<String> = listed.map(path).collect();
+    let new: Vec<_> = circles.iter().filter(|circle| !circle.is_subset(&known)).collect();
+    assert!(new.is_empty(), "these files import each other in a circle: {new:?}");
+    let left: BTreeSet<String> = circles.into_iter().flatten().collect();
+    let open: Vec<_> = known.difference(&left).collect();
+    assert!(open.is_empty(), "in no circle any more, so take them out of IN_CIRCLES: {open:?}");
+}
+
+#[test]
+fn circles_are_found_through_exports_and_full_paths() {
+    let file = |name: &str, code: &str| (module_of(name), imports_of(name, code));
+    let fine = [
+        file("tui/mod.rs", "mod a; mod b; pub use a::A; pub use b::B;"),
+        file("tui/a.rs", "use crate::tui::b::B;"),
+        file("tui/b.rs", "fn f() { std::fs::read(x) }"),
+    ];
+    let with = |index: usize, code: &str| {
+        let mut files = fine.to_vec();
+        files[index].1 = imports_of(["tui/mod.rs", "tui/a.rs", "tui/b.rs"][index], code);
+        circles_of("tui", &files).into_iter().map(|files| files.into_iter().collect::<Vec<_>>().join(" ")).collect()
+    };
+    let circles: Vec<String> = with(2, "");
+    assert_eq!(circles, [""; 0], "a module that exports what its files define is in no circle");
+    let through_export: Vec<String> = with(1, "use super::B;");
+    assert_eq!(through_export, ["tui tui::a"]);
+    let full_path: Vec<String> = with(2, "fn f() { crate::tui::a::g() }");
+    assert_eq!(full_path, ["tui::a tui::b"]);
+    let by_module: Vec<String> = with(2, "use crate::tui;\nfn f() { tui::a::g() }");
+    assert_eq!(by_module, ["tui tui::a tui::b"]);
+    let of_tests: Vec<String> = with(2, "#[cfg(test)] mod t { use crate::tui::a::A; }");
+    assert_eq!(of_tests, [""; 0]);
 }
 
 #[test]

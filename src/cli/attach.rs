@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{GrammarArgs, SampleArgs, ScreenArgs, TraceArgs};
+use super::grammar::GrammarArgs;
+use super::recording::TraceArgs;
+use super::sample::SampleArgs;
+use super::screen::ScreenArgs;
 use draftscope_attach::Api;
 use draftscope_attach::socket::address::Address;
 use draftscope_tui::Pace;

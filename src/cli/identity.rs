@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::grammar::GrammarArgs;
+use super::model::ModelArgs;
 use super::values::parse_drafting_len;
-use super::{DraftLenArg, GrammarArgs, ModelArgs, ReportArg};
+use super::values::{DraftLenArg, ReportArg};
 
 /// Options of `verify-identity`.
 #[derive(Clone, Debug, Args)]

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{DecodeArgs, LookArgs, ModelArgs};
+use super::decode::DecodeArgs;
+use super::model::ModelArgs;
+use super::screen::LookArgs;
 
 /// Options of `learn`.
 #[derive(Clone, Debug, Args)]

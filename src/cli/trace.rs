@@ -4,9 +4,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{
-    ConnectArgs, DecodeArgs, DraftLenArg, GrammarArgs, LookArgs, ModelArgs, ScreenArgs, TraceArgs, parse_draft_len,
-};
+use super::attach::ConnectArgs;
+use super::decode::DecodeArgs;
+use super::grammar::GrammarArgs;
+use super::model::ModelArgs;
+use super::recording::TraceArgs;
+use super::screen::{LookArgs, ScreenArgs};
+use super::values::{DraftLenArg, parse_draft_len};
 use crate::export::Format;
 
 /// How a recording plays.
@@ -150,7 +154,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "FILE")]
     pub baseline: Option<PathBuf>,
     /// Ask this server in place of an engine of our own
-    #[arg(long, value_name = "URL", conflicts_with_all = ["k", "verify", "drafter", "draft_model", "ks", "rules", "drafters", "screen"], conflicts_with_all = super::OWN_ENGINE)]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["k", "verify", "drafter", "draft_model", "ks", "rules", "drafters", "screen"], conflicts_with_all = super::decode::OWN_ENGINE)]
     pub attach: Option<String>,
     #[command(flatten)]
     pub connect: ConnectArgs,

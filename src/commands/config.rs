@@ -39,7 +39,7 @@ fn report(error: &clap::Error) -> ! {
     match printed {
         Err(failed) if failed.kind() != ErrorKind::BrokenPipe => {
             super::output::say(&super::closed_stdout::explain(&failed));
-            std::process::exit(crate::ERROR.into())
+            std::process::exit(super::exit_code::ERROR.into())
         }
         _ => std::process::exit(error.exit_code()),
     }

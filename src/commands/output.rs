@@ -32,7 +32,7 @@ pub(crate) fn report_rival(driver: &Driver) {
             eprintln!("draftscope: both wrote the same {}", counted(agreement.identical, "token"));
         }
         Some(agreement) => {
-            eprintln!("draftscope: they differ after {}", counted(agreement.identical, "identical token"))
+            eprintln!("draftscope: they differ after {}", counted(agreement.identical, "identical token"));
         }
         None => {}
     }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use draftscope_host::file_access;
 
-use super::WriteError;
+use super::error::WriteError;
 
 /// The output that a format writes to.
 pub(super) type Out<'a> = &'a mut dyn Write;

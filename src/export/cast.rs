@@ -13,8 +13,10 @@ use serde_json::json;
 use draftscope_session::trace::Recording;
 
 use super::atomic_file::Out;
+use super::error::WriteError;
+use super::json_line::write_json;
+use super::options::ExportOptions;
 use super::screen::{self, LAST};
-use super::{ExportOptions, WriteError, write_json};
 
 /// Hides the cursor and clears the screen.
 const BEGIN: &str = "\u{1b}[?25l\u{1b}[2J\u{1b}[H";

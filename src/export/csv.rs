@@ -7,7 +7,8 @@ use draftscope_protocol::{Lane, Outcome, Piece};
 use draftscope_session::{Round, Session, Turn};
 
 use super::atomic_file::Out;
-use super::{WriteError, escaped};
+use super::error::WriteError;
+use super::json_line::escaped;
 
 /// `position` is the index of the draft in its round, from 0. In a tree, `row` is the target's row that judges it,
 /// `parent` the draft that it continues (empty for the anchor) and `depth` the number of drafts between it and the

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use draftscope_session::trace::Recording;
 
+use super::error::WriteError;
+use super::options::ExportOptions;
 use super::screen::{self, LAST};
 use super::svg;
-use super::{ExportOptions, WriteError};
 
 /// The list of all frames.
 const LIST: &str = "frames.txt";

@@ -16,7 +16,7 @@ use draftscope_session::trace::Recording;
 use draftscope_session::{Answer, Fate, Figure, Provenance, Round, Session, Speedup, TranscriptToken, Turn, explain};
 
 use super::page_frame::Parts;
-use super::{changed, rivals};
+use super::run_settings::{changed, rivals};
 
 /// What the page adds to the frame.
 pub(super) const PARTS: Parts = Parts {

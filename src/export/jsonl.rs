@@ -2,8 +2,8 @@
 
 use draftscope_session::trace::Recording;
 
-use super::WriteError;
 use super::atomic_file::Out;
+use super::error::WriteError;
 
 pub(super) fn write(recording: &Recording, out: Out<'_>) -> Result<(), WriteError> {
     let mut reader = recording.reader()?;

@@ -8,8 +8,9 @@ use ratatui::buffer::Buffer;
 use draftscope_learn::lesson::Lesson;
 use draftscope_tui::PlayedStep;
 
+use super::error::ExportError;
 use super::page_frame::{Parts, escaped};
-use super::{ExportError, lessons, svg};
+use super::{lesson_page, svg};
 
 /// What the page adds to the frame.
 const PARTS: Parts = Parts { body: "{{markup}}", style: include_str!("page/sheet.css"), script: "" };
@@ -27,7 +28,7 @@ pub(super) struct Played<'a> {
 /// # Errors
 /// When it is no text.
 pub(super) fn page(title: &str, markup: &str) -> Result<String, ExportError> {
-    lessons::text(|out| PARTS.write(title, None, (markup, &()), out))
+    lesson_page::text(|out| PARTS.write(title, None, (markup, &()), out))
 }
 
 /// Texts, questions and drawings.
@@ -84,5 +85,8 @@ fn element(name: &str, class: &str, text: &str) -> String {
 /// A drawing with its text, for those who do not see it.
 fn drawing(drawing: &Buffer) -> String {
     let text = escaped(&svg::lines(drawing).join("\n"));
-    format!("<div class=\"scroll\"><img class=\"drawing\" src=\"{}\" alt=\"{text}\"></div>", lessons::image(drawing))
+    format!(
+        "<div class=\"scroll\"><img class=\"drawing\" src=\"{}\" alt=\"{text}\"></div>",
+        lesson_page::image(drawing)
+    )
 }

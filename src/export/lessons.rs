@@ -4,12 +4,9 @@
 //! Invariant: a page loads nothing ([`super::page_frame`]). Drawings are pictures of the program's own panels, drawn by its
 //! own code at that step of the lesson; numbers are those of the recording in the page.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use ratatui::buffer::Buffer;
 use serde_json::{Value, json};
 
@@ -19,10 +16,10 @@ use draftscope_session::Session;
 use draftscope_session::trace::Recording;
 use draftscope_tui::{Recordings, play_lesson};
 
-#[cfg(test)]
-use super::page_frame;
+use super::error::ExportError;
+use super::lesson_page::{image, text};
 use super::page_frame::Parts;
-use super::{ExportError, atomic_file, html, lesson_sheet, svg};
+use super::{atomic_file, html, lesson_sheet, svg};
 
 /// What the page adds to the frame.
 const PARTS: Parts = Parts {
@@ -104,17 +101,6 @@ fn player(run: &Run, read: Read) -> Result<Option<String>, ExportError> {
     text(|out| html::write(&session, &recording, out)).map(Some)
 }
 
-/// A page as text.
-pub(super) fn text(write: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> Result<String, ExportError> {
-    let mut page = Vec::new();
-    write(&mut page).map_err(unwritten)?;
-    String::from_utf8(page).map_err(|error| unwritten(io::Error::other(error)))
-}
-
-fn unwritten(source: io::Error) -> ExportError {
-    ExportError::Write { path: PathBuf::from("a lesson's page"), source }
-}
-
 /// The events of the recordings, for the lesson to play.
 fn recordings(read: Read) -> Recordings {
     Recordings(Rc::new(move |name: &str| {
@@ -122,11 +108,6 @@ fn recordings(read: Read) -> Recordings {
         let events = recording.reader().and_then(|reader| reader.collect::<Result<Vec<_>, _>>());
         events.map_err(|error| error.to_string())
     }))
-}
-
-/// A drawing as the address of an image.
-pub(super) fn image(drawing: &Buffer) -> String {
-    format!("data:image/svg+xml;base64,{}", STANDARD.encode(svg::svg(drawing)))
 }
 
 /// Drawings, each once.
@@ -177,6 +158,7 @@ fn page(played: &lesson_sheet::Played, read: Read) -> Result<String, ExportError
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::export::page_frame;
     use draftscope_learn::lesson::{bundled, check};
 
     fn read(name: &str) -> Option<Recording> {

@@ -7,7 +7,7 @@ use draftscope_session::trace::Recording;
 use draftscope_session::{PartStats, Session, Speedup, Turn, explain, text};
 
 use super::atomic_file::Out;
-use super::{changed, rivals};
+use super::run_settings::{changed, rivals};
 
 /// Formats one figure of a lane's summary.
 type Figure<'a> = &'a dyn Fn(&RunSummary) -> String;

@@ -4,20 +4,26 @@
 //! recording can act as code: control characters are replaced by pictures, and text is escaped for its format. Every
 //! number comes from the session; nothing is measured here.
 
+mod as_replayed;
 mod atomic_file;
 mod bench;
 mod cast;
 mod colors;
 mod csv;
+mod error;
 mod frames;
 mod html;
+mod json_line;
 mod jsonl;
+mod lesson_page;
 mod lesson_sheet;
 mod lessons;
 mod markdown;
+mod options;
 mod page_frame;
 mod perfetto;
 mod png;
+mod run_settings;
 mod screen;
 #[cfg(feature = "specspecs")]
 mod specspecs;
@@ -28,44 +34,19 @@ mod vllm;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use clap::ValueEnum;
 use ratatui::buffer::Buffer;
 
-use draftscope_protocol::{Event, EventKind, Header, Lane, Settings};
+use draftscope_session::Session;
 use draftscope_session::trace::{Recording, TraceError};
-use draftscope_session::{Session, header_diff, text};
 
+use as_replayed::as_replayed;
 pub use bench::bench_page;
+pub use error::ExportError;
+use error::WriteError;
 pub use lessons::{Read, lesson_pages, quiz_pages};
-
-/// Settings that every report shows.
-const ALWAYS_SHOWN: [&str; 5] = ["drafter", "k", "rule", "temperature", "seed"];
-
-/// The settings that differ from the defaults, except those in [`ALWAYS_SHOWN`]; none if there are none.
-fn changed(header: &Header) -> Option<String> {
-    let usual = Header { settings: Settings::default(), ..header.clone() };
-    let others = header_diff(&usual, header).into_iter().filter(|(name, ..)| !ALWAYS_SHOWN.contains(&name.as_str()));
-    let others: Vec<String> = others.map(|(name, _, value)| format!("{name} {value}")).collect();
-    (!others.is_empty()).then(|| others.join(", "))
-}
-
-/// The rival's settings: up to four combinations of k, rule and temperature that its rounds used, then its drafter.
-fn rivals(session: &Session) -> String {
-    let rounds = session.turns().iter().flat_map(|turn| &turn.answer(Lane::Rival).rounds);
-    let mut parts: Vec<String> = Vec::new();
-    for round in rounds {
-        let one =
-            format!("k = {}, {}, temperature {}", round.draft_len(), round.judged_by(), round.sampling.temperature);
-        if parts.len() < 4 && !parts.contains(&one) {
-            parts.push(one);
-        }
-    }
-    let rival = session.settings().rival.or_else(|| session.header()?.settings.rival);
-    parts.extend(rival.map(|rival| format!("drafts by {}", rival.drafter)));
-    parts.join("; ")
-}
+pub use options::ExportOptions;
 
 /// Export formats, in the order in which help and screen list them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -125,76 +106,6 @@ impl Format {
         let named = Self::value_variants().iter().find(|format| name.ends_with(format.ending())).copied();
         named.or(is_copy.then_some(Self::Jsonl))
     }
-}
-
-/// Options of an export.
-#[derive(Clone, Debug)]
-pub struct ExportOptions {
-    /// Replace an existing file or folder.
-    pub force: bool,
-    /// The moment that a picture shows, since the start of the run; none is the end.
-    pub at: Option<Duration>,
-    /// Columns and rows of the screen.
-    pub size: (u16, u16),
-    /// Theme of the screen; none is the default one.
-    pub theme: Option<String>,
-    /// Longest wait between two frames of a film.
-    pub idle_limit: Duration,
-}
-
-impl Default for ExportOptions {
-    fn default() -> Self {
-        Self { force: false, at: None, size: (120, 40), theme: None, idle_limit: Duration::from_secs(2) }
-    }
-}
-
-/// Why an export failed. No part of it remains on disk.
-#[derive(Debug, thiserror::Error)]
-pub enum ExportError {
-    /// A file or folder of this name exists.
-    #[error("{} exists already; choose another name or add --force to replace it", .0.display())]
-    Exists(PathBuf),
-    /// The output cannot be written.
-    #[error("cannot write {}: {source}", path.display())]
-    Write {
-        /// The output.
-        path: PathBuf,
-        /// Reason.
-        source: io::Error,
-    },
-    /// The recording cannot be read.
-    #[error(transparent)]
-    Trace(#[from] TraceError),
-    /// The existing file or folder was not written by this program; it stays unchanged.
-    #[error("{} is not replaced, because {why}; choose another name with --out", path.display())]
-    InTheWay {
-        /// The file or folder.
-        path: PathBuf,
-        /// Reason.
-        why: String,
-    },
-    /// A folder cannot be written to standard output.
-    #[error("this format makes a folder, and only a file can go to standard output; name a folder with --out")]
-    Folder,
-    /// The recording contains nothing that the format shows.
-    #[error("the recording contains no {0}, so there is nothing to export")]
-    Nothing(&'static str),
-    /// The format needs a feature that this program was built without.
-    #[error("this program was built without {0}; build it with `cargo install --path . --features {0}`")]
-    NotBuilt(&'static str),
-}
-
-/// Why writing failed, before the path is added: see [`ExportError`].
-#[derive(Debug, thiserror::Error)]
-enum WriteError {
-    #[error(transparent)]
-    Io(#[from] io::Error),
-    #[error(transparent)]
-    Trace(#[from] TraceError),
-    #[error("{0}")]
-    InTheWay(String),
-    #[error("nothing")]
-    Nothing(&'static str),
 }
 
 /// Writes a recording in another format.
@@ -271,18 +182,6 @@ pub fn try_file(path: &Path, force: bool) -> Result<(), ExportError> {
     tempfile::tempfile_in(folder).map(drop).map_err(failed)
 }
 
-impl WriteError {
-    fn at(self, to: &Path) -> ExportError {
-        match self {
-            Self::Io(source) if source.kind() == io::ErrorKind::AlreadyExists => ExportError::Exists(to.to_owned()),
-            Self::Io(source) => ExportError::Write { path: to.to_owned(), source },
-            Self::Trace(error) => ExportError::Trace(error),
-            Self::InTheWay(why) => ExportError::InTheWay { path: to.to_owned(), why },
-            Self::Nothing(what) => ExportError::Nothing(what),
-        }
-    }
-}
-
 fn write(
     recording: &Recording,
     format: Format,
@@ -312,30 +211,4 @@ fn fold_into(mut session: Session, recording: &Recording) -> Result<Session, Tra
         session.apply(&as_replayed(event?, recording));
     }
     Ok(session)
-}
-
-/// The event as a replay would send it: its header says that the source takes no prompts.
-fn as_replayed(mut event: Event, recording: &Recording) -> Event {
-    if let EventKind::Started { header } = &mut event.kind {
-        header.capabilities.can_generate = false;
-        header.capabilities.ends_at_us = Some(recording.ends_at_us());
-        header.capabilities.turns = recording.turns().clone();
-    }
-    event
-}
-
-/// Writes a JSON value and a newline.
-fn write_json(out: &mut dyn Write, value: &impl serde::Serialize) -> io::Result<()> {
-    writeln!(out, "{}", escaped(&serde_json::to_string(value)?))
-}
-
-/// Escapes all control characters in one line of JSON: serde_json escapes only those below U+0020.
-fn escaped(json: &str) -> String {
-    json.chars().fold(String::with_capacity(json.len()), |mut out, c| {
-        match text::picture(c) {
-            Some(_) => out.push_str(&format!("\\u{:04x}", u32::from(c))),
-            None => out.push(c),
-        }
-        out
-    })
 }

@@ -11,7 +11,8 @@ use draftscope_session::text::quoted;
 use draftscope_session::trace::Recording;
 
 use super::atomic_file::Out;
-use super::{WriteError, escaped};
+use super::error::WriteError;
+use super::json_line::escaped;
 
 const DRAFTER: u32 = 1;
 const TARGET: u32 = 2;

@@ -13,7 +13,9 @@ use draftscope_session::Timeline;
 use draftscope_session::trace::Recording;
 use draftscope_tui::{self as tui, Action, App, ColorDepth, TuiOptions, View};
 
-use super::{ExportOptions, WriteError, as_replayed};
+use super::as_replayed::as_replayed;
+use super::error::WriteError;
+use super::options::ExportOptions;
 
 /// Shortest time between two frames.
 const FRAME: Duration = Duration::from_micros(66_667);

@@ -22,7 +22,7 @@ use draftscope_protocol::{Committed, EventKind, Lane, Outcome, TokenId};
 use draftscope_session::trace::Recording;
 use draftscope_session::{Answer, Round, Session};
 
-use super::WriteError;
+use super::error::WriteError;
 
 const SEQUENCES: &str = "message schema {
   optional binary run_id (STRING);

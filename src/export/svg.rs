@@ -4,6 +4,7 @@
 //! character is escaped, and one that XML forbids becomes U+FFFD.
 
 use std::io;
+use unicode_width::UnicodeWidthStr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,14 +12,14 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::Modifier;
-use unicode_width::UnicodeWidthStr;
 
 use draftscope_session::trace::Recording;
 
 use super::atomic_file::Out;
 use super::colors::{self, DARK, css};
+use super::error::WriteError;
+use super::options::ExportOptions;
 use super::screen::{self, Stage};
-use super::{ExportOptions, WriteError};
 
 /// Width and height of a cell in pixels: those of the bundled font at 16 pixels.
 const CELL: (f32, f32) = (8.0, 20.0);

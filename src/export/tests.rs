@@ -11,8 +11,9 @@ use serde_json::Value;
 
 use super::*;
 use draftscope_protocol::stream::Consumer;
-use draftscope_protocol::{DrafterKind, Lane, Rival, Settings, StopReason};
+use draftscope_protocol::{DrafterKind, Event, EventKind, Lane, Rival, Settings, StopReason};
 use draftscope_session::fixture::{Script, departing, first_turn};
+use draftscope_session::text;
 use draftscope_session::trace::{RecordOptions, Recorder};
 
 /// Closes a script block, sets the clipboard, clears the screen, and names a placeholder of the page's template.

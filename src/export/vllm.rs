@@ -6,7 +6,8 @@ use draftscope_protocol::{Lane, StopReason};
 use draftscope_session::{Session, Turn};
 
 use super::atomic_file::Out;
-use super::{WriteError, write_json};
+use super::error::WriteError;
+use super::json_line::write_json;
 
 pub(super) fn write(session: &Session, out: Out<'_>) -> Result<(), WriteError> {
     let answered: Vec<&Turn> =

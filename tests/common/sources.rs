@@ -60,11 +60,16 @@ pub(crate) fn bare_code(code: &str) -> String {
     without_tests(&tokens(code)).0.join(" ").replace(" :: ", "::")
 }
 
-/// Tokens outside `#[cfg(test)]` items, and the names of the modules declared by those items.
+/// Tokens outside `#[cfg(test)]` items and `#[cfg_attr(test, …)]`, and the names of the modules declared by those items.
 pub(crate) fn without_tests<'a>(tokens: &[&'a str]) -> (Vec<&'a str>, Vec<&'a str>) {
     const TEST: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
+    const TEST_ATTRIBUTE: [&str; 6] = ["#", "[", "cfg_attr", "(", "test", ","];
     let (mut kept, mut modules, mut at) = (Vec::new(), Vec::new(), 0);
     while at < tokens.len() {
+        if tokens[at..].starts_with(&TEST_ATTRIBUTE) {
+            at += attribute_length(&tokens[at..]);
+            continue;
+        }
         if !tokens[at..].starts_with(&TEST) {
             kept.push(tokens[at]);
             at += 1;
@@ -78,6 +83,16 @@ pub(crate) fn without_tests<'a>(tokens: &[&'a str]) -> (Vec<&'a str>, Vec<&'a st
         at = end;
     }
     (kept, modules)
+}
+
+/// Number of tokens of the attribute at the beginning.
+fn attribute_length(tokens: &[&str]) -> usize {
+    let mut depth = 0;
+    let ends = |token: &&str| {
+        depth += i32::from(*token == "[") - i32::from(*token == "]");
+        depth == 0 && *token == "]"
+    };
+    tokens.iter().position(ends).map_or(tokens.len(), |end| end + 1)
 }
 
 /// Number of tokens of the item at the beginning, its other attributes included: up to a semicolon or to the

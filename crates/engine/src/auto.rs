@@ -13,8 +13,8 @@ use draftscope_protocol::{
 };
 
 use super::control::Control;
+use super::cost_memory::{CostKey, CostMemory};
 use super::outbox::Outbox;
-use super::{CostKey, CostMemory};
 
 /// Longest time to spend on checking remembered costs.
 const CHECK: Duration = Duration::from_millis(200);

@@ -26,10 +26,11 @@ use draftscope_protocol::{
 };
 
 use super::auto::Auto;
+use super::config::EngineConfig;
 use super::control::{Control, Job};
+use super::cost_memory::CostMemory;
 use super::outbox::Outbox;
 use super::turn::{Task, Turn, refuse};
-use super::{CostMemory, EngineConfig};
 
 /// Runs the engine to its end.
 pub(super) fn run(

@@ -29,11 +29,6 @@ pub use self::mapped::Mapping;
 pub use self::refused_memory::NotingAllocator;
 pub use draftscope_kernels::OutOfMemory;
 
-/// Ends a frame that is half drawn; restores mouse, focus and paste mode, window title, screen and cursor.
-#[cfg(unix)]
-const RESTORE: &[u8] =
-    b"\x1b[?2026l\x1b[?1006l\x1b[?1015l\x1b[?1003l\x1b[?1002l\x1b[?1000l\x1b[?1004l\x1b[?2004l\x1b[23;0t\x1b[?1049l\x1b[?25h";
-
 /// Installs the handler of fatal signals and the hook of panics for this process. Called once, in `main`.
 pub fn install() {
     panics::install();

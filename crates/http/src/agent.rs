@@ -4,8 +4,8 @@ use ureq::Agent;
 use ureq::tls::TlsConfig;
 use ureq::unversioned::transport::{Connector as _, DefaultConnector};
 
-use super::Patience;
 use super::first_byte::FirstByte;
+use super::patience::Patience;
 use super::proxy::Route;
 use super::resolver::Lookup;
 

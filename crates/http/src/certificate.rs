@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use rustls::CertificateError;
 use ureq::tls::{PemItem, RootCerts, parse_pem};
 
-use super::HttpError;
+use super::error::HttpError;
 
 /// The variable that names a file of authorities, as OpenSSL and curl read it.
 pub const CA_VARIABLE: &str = "SSL_CERT_FILE";

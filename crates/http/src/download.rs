@@ -8,7 +8,9 @@ use std::io::Read;
 use ureq::http::{HeaderMap, HeaderValue, Uri};
 use ureq::{Body, BodyReader};
 
-use super::{Client, HttpError, agent, proxy, redirect};
+use super::client::Client;
+use super::error::HttpError;
+use super::{agent, proxy, redirect};
 
 /// Most redirects that are followed.
 const MAX_REDIRECTS: usize = 5;
@@ -129,7 +131,8 @@ mod tests {
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
-    use super::super::{Access, Patience};
+    use super::super::client::Access;
+    use super::super::patience::Patience;
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);

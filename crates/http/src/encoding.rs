@@ -6,7 +6,8 @@ use flate2::read::{MultiGzDecoder, ZlibDecoder};
 use ureq::Body;
 use ureq::http::Response;
 
-use super::{Client, HttpError};
+use super::HttpError;
+use super::client::Client;
 
 impl Client {
     /// The body of an answer, decompressed.

@@ -98,7 +98,9 @@ mod tests {
 
     use serde_json::json;
 
-    use super::super::{Access, Client, HttpError, Patience};
+    use super::super::HttpError;
+    use super::super::client::{Access, Client};
+    use super::super::patience::Patience;
     use super::*;
 
     /// What a request gets from a server that sends these pieces, each after so many milliseconds: the lines, and why

@@ -2,7 +2,10 @@
 
 use std::io::{BufRead, BufReader, Read};
 
-use super::{Client, HttpError};
+use serde_json::Value;
+
+use super::client::{Answer, Client};
+use super::error::HttpError;
 
 /// Longest line of a stream, in bytes.
 pub const MAX_LINE: usize = 1 << 20;
@@ -53,5 +56,16 @@ impl Lines {
         }
         let text = || self.client.secrets.mask(String::from_utf8_lossy(&line).into_owned());
         Ok((has_end || !line.is_empty()).then(text))
+    }
+}
+
+impl Client {
+    /// Posts JSON and reads the answer line by line.
+    ///
+    /// # Errors
+    /// See [`HttpError`].
+    pub fn post_lines(&self, path: &str, body: &Value) -> Result<Lines, HttpError> {
+        let response = self.request(path, Some(body), Answer::Lines)?;
+        Ok(Lines::new(self.body(response)?, self.clone()))
     }
 }

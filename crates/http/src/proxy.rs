@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use ureq::Proxy;
 use ureq::http::Uri;
 
-use super::HttpError;
+use super::error::HttpError;
 
 /// Most entries of `NO_PROXY` that are read.
 const MAX_ENTRIES: usize = 1024;

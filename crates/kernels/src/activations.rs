@@ -6,10 +6,12 @@
 //! Invariant: a block depends only on its own 32 values, so rows do not affect each other.
 
 use crate::{
-    PROMPT_ROWS,
     form::BLOCK,
     simd::{LANES, Lanes},
 };
+
+/// Most rows of a pass over a prompt: enough that reading weights, and converting keys and values, costs little a row.
+pub const PROMPT_ROWS: usize = 128;
 
 /// Thirty-two activations as integers: `scale · code`.
 #[repr(C)]

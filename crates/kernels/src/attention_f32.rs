@@ -8,12 +8,9 @@
 
 use std::{cell::RefCell, ops::Range};
 
-use crate::{
-    Isa,
-    attention_partial::{HEAD_EXTRA, clear, join, power},
-    isa::Kernel,
-    simd::{self, Aligned, LANES, Lanes, part, put},
-};
+use crate::attention_partial::{HEAD_EXTRA, clear, join, power};
+use crate::isa::{Isa, Kernel};
+use crate::simd::{self, Aligned, LANES, Lanes, part, put};
 
 /// Positions whose keys, or values, are in a cache while all queries read them.
 pub const HEAD_SEGMENT: usize = 64;

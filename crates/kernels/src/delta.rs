@@ -5,11 +5,8 @@
 //! first-level cache, go through all rows there, and are written back: memory delivers the state once a pass, not once a
 //! row. Invariant: a row goes through the same operations in the same order whatever rows run with it.
 
-use crate::{
-    Isa,
-    isa::Kernel,
-    simd::{self, LANES, Lanes, part, put, silu},
-};
+use crate::isa::{Isa, Kernel};
+use crate::simd::{self, LANES, Lanes, part, put, silu};
 
 /// Added to the sum of squares of a query or key before its root divides it.
 const SMALL: f32 = 1e-6;

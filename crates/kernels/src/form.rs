@@ -5,10 +5,13 @@
 //! minima; blocks of 256 are described in [`super_block`](crate::super_block). A form stores its encodings exactly:
 //! packing does not round. Tiles follow each other; missing rows are zero.
 
-use crate::{simd::LANES, super_block};
+use crate::simd::LANES;
 
 /// Weights along k that share an activation scale, and weights in most blocks.
 pub const BLOCK: usize = 32;
+
+/// Weights of a row in a block of a super form.
+pub(crate) const WEIGHTS: usize = 256;
 
 /// `kvalues_iq4nl` of ggml, plus 128.
 const IQ4: [u8; 16] = [1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241];
@@ -92,7 +95,7 @@ impl Form {
 
     /// Weights of a row in a block.
     pub const fn weights(self) -> usize {
-        if self.is_super() { super_block::WEIGHTS } else { BLOCK }
+        if self.is_super() { WEIGHTS } else { BLOCK }
     }
 
     /// Where scales begin in a block of 32.

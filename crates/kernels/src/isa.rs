@@ -40,7 +40,7 @@ macro_rules! kernels {
     ($($kernel:ty => $output:ty),* $(,)?) => {
         $(impl $kernel {
             /// Runs it with the instructions of `isa`.
-            pub fn run_on(self, isa: $crate::Isa) -> $output {
+            pub fn run_on(self, isa: $crate::isa::Isa) -> $output {
                 isa.run(self)
             }
         })*

@@ -26,6 +26,7 @@ mod avx2;
 mod avx512;
 mod delta;
 mod dot;
+mod dot_steps;
 mod elementwise;
 mod encoding;
 mod form;
@@ -53,7 +54,7 @@ pub use out_of_memory::OutOfMemory;
 pub use pool::Pool;
 pub use stream::Stream;
 
-pub use activations::{Acts, Column, Operand};
+pub use activations::{Acts, Column, Operand, PROMPT_ROWS};
 pub use attention::{MAX_HEAD_DIM, PARTIAL_EXTRA, Queries, SEGMENT, SLAB, Stretch, attend, rows_at_once};
 pub use attention_f32::{HEAD_CHUNK, HEAD_SEGMENT, HeadAttention, HeadRows, ScoreRule};
 pub use attention_join::Join;
@@ -72,9 +73,6 @@ pub use simd::LANES;
 
 /// Rows that one pass over the weights can serve, except over a prompt.
 pub const MAX_ROWS: usize = 16;
-
-/// Most rows of a pass over a prompt: enough that reading weights, and converting keys and values, costs little a row.
-pub const PROMPT_ROWS: usize = 128;
 
 isa::kernels! {
     AddNormed<'_> => (),

@@ -11,7 +11,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use crate::OutOfMemory;
+use crate::out_of_memory::OutOfMemory;
 use crate::simd::LANES;
 
 /// Size and alignment of a huge page; also the size of a chunk, unless an allocation is larger.

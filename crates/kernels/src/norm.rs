@@ -5,8 +5,7 @@
 //! whatever `m` is.
 
 use crate::{
-    PROMPT_ROWS,
-    activations::{Acts, Column},
+    activations::{Acts, Column, PROMPT_ROWS},
     isa::Kernel,
     simd::{self, LANES, Lanes},
 };

@@ -19,14 +19,12 @@
 
 use half::f16;
 
+use crate::form::WEIGHTS;
 use crate::{
     encoding::Encoding,
     form::{BLOCK, Form},
     simd::LANES,
 };
-
-/// Weights of a row in a block.
-pub(crate) const WEIGHTS: usize = 256;
 
 /// Parts of a block, of [`BLOCK`] weights each.
 pub(crate) const PARTS: usize = WEIGHTS / BLOCK;

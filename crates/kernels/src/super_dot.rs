@@ -4,13 +4,11 @@
 //! add up one after the other, each with one scale and min, or two: `d · scale` is exact, so a part's share has the
 //! bits that it would have with scales in `f32`.
 
-use crate::{
-    activations::Block,
-    dot::{add_entries, bytes_at, close, open, prefetch},
-    form::{BLOCK, Form, Layout},
-    simd::{LANES, Lanes, OPEN_CODES},
-    super_block::{HIGHS, NUMBERS, STRIP, XS_HIGHS, XS_NUMBERS},
-};
+use crate::activations::Block;
+use crate::dot_steps::{add_entries, bytes_at, close, open, prefetch};
+use crate::form::{BLOCK, Form, Layout};
+use crate::simd::{LANES, Lanes, OPEN_CODES};
+use crate::super_block::{HIGHS, NUMBERS, STRIP, XS_HIGHS, XS_NUMBERS};
 
 /// Words of four codes in a part.
 const WORDS: usize = BLOCK / 4;

@@ -2,7 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Baseline, Branch, DrafterKind, Drafting, Leniency, Rival, Sampling, TokenId, VerifyRule};
+use super::branch::Branch;
+use super::drafting::{DrafterKind, Drafting};
+use super::rule::{Leniency, VerifyRule};
+use super::settings::{Baseline, Rival, Sampling};
+use super::token::TokenId;
 
 /// A request to a source, which obeys it between two phases of a round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

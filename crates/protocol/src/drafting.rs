@@ -7,8 +7,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::settings::{named, within};
-use super::{MAX_DRAFT_LEN, MtpOverride, SettingsError};
+use super::mtp::MtpOverride;
+use super::settings_error::{MAX_DRAFT_LEN, SettingsError, named, within};
 
 /// Defines [`DrafterKind`] from one row per drafter: its documentation, its name, its line in the help and, optionally,
 /// others that it can be joined with: `ngram`, which is tried first, and `suffix`, which is weighed against it.

@@ -14,7 +14,16 @@ use serde::{Deserialize, Serialize};
 pub use draft::{Alternatives, DraftRefused, DraftStopped, Drafted, Lattice, Probed, ProbedDraft};
 pub use round::{Committed, Masked, Prefilled, RoundStarted, Scored};
 
-use super::{Branch, Costs, CountedRound, Header, Lane, Prediction, RunSummary, Settings, Verification};
+use super::branch::Branch;
+use super::costs::Costs;
+use super::engine::CountedRound;
+use super::header::Header;
+use super::lane::Lane;
+use super::settings::Settings;
+use super::summary::RunSummary;
+use super::token::Prediction;
+use super::turn_times::TurnEdge;
+use super::verdict::Verification;
 
 /// One event. Events are ordered by `seq`. [`Event::of_line`] reads one back.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -238,6 +247,18 @@ events! {
         /// Written by a newer version; readers skip it.
         #[serde(other)]
         Unknown,
+    }
+}
+
+impl EventKind {
+    /// What the event says about the extent of its turn; none for one between turns, or one that changes nothing.
+    #[must_use]
+    pub const fn turn_edge(&self) -> Option<TurnEdge> {
+        match self {
+            Self::Prompted { .. } => Some(TurnEdge::Begins),
+            Self::Prefilled(_) | Self::Committed(_) | Self::Finished { .. } => Some(TurnEdge::Lasts),
+            _ => None,
+        }
     }
 }
 

@@ -2,7 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Ability, DrafterKind, EngineInfo, GpuInfo, Grammar, MemoryAccount, Settings, TurnTimes};
+use super::device::GpuInfo;
+use super::drafting::DrafterKind;
+use super::engine::{Ability, EngineInfo};
+use super::grammar::Grammar;
+use super::memory::MemoryAccount;
+use super::settings::Settings;
+use super::turn_times::TurnTimes;
 
 /// Version of the trace format that this program writes. It rises when an older reader would misread a newer file. From
 /// version 2 on a run that ended normally has an `ended` line; from version 4 on an id may be null, and `p` and `q` of a

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Piece, TokenId};
+use super::token::{Piece, TokenId};
 
 /// Most candidates of a column.
 pub const MOST_CANDIDATES: usize = 16;

@@ -32,6 +32,7 @@ mod private;
 pub mod random;
 mod rule;
 mod settings;
+mod settings_error;
 pub mod statistics;
 pub mod stream;
 mod summary;
@@ -64,10 +65,8 @@ pub use mtp::{
 };
 pub use private::Private;
 pub use rule::{Departure, Leniency, VerifyRule};
-pub use settings::{
-    Baseline, DraftLenMode, LEAST_TEMPERATURE, MAX_DRAFT_LEN, PROBE_WEIGHT, Rival, SPARSE_WEIGHT, Sampling, Settings,
-    SettingsError, named,
-};
+pub use settings::{Baseline, DraftLenMode, LEAST_TEMPERATURE, PROBE_WEIGHT, Rival, SPARSE_WEIGHT, Sampling, Settings};
+pub use settings_error::{MAX_DRAFT_LEN, SettingsError, named};
 pub use summary::RunSummary;
 pub use token::{Candidate, FIRST_DIGESTED, Piece, Prediction, TokenBytes, TokenId};
 pub use turn_times::{TurnEdge, TurnTimes};

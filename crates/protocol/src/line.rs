@@ -12,7 +12,8 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Error;
 
 use super::event::Kind;
-use super::{Event, EventKind, Lane};
+use super::event::{Event, EventKind};
+use super::lane::Lane;
 
 /// The fields that every line has besides its payload.
 #[derive(Debug, PartialEq, Eq, Deserialize)]

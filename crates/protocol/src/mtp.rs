@@ -9,8 +9,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::SettingsError;
-use super::settings::named;
+use super::settings_error::{SettingsError, named};
 
 named_enum! {
     /// Which of the target's hidden states a settled slot reads.

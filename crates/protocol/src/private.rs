@@ -1,9 +1,7 @@
 //! What of an event reveals the text, for recordings without it.
 
-use super::{
-    Committed, DraftRefused, DraftStopped, Drafted, EventKind, Lattice, Piece, Prediction, Prefilled, Probed, Scored,
-    TokenId,
-};
+use super::event::{Committed, DraftRefused, DraftStopped, Drafted, EventKind, Lattice, Prefilled, Probed, Scored};
+use super::token::{Piece, Prediction, TokenId};
 
 /// A part of an event that reveals the text.
 pub enum Private<'a> {

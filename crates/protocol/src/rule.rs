@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::settings::within;
-use super::{SettingsError, TokenId};
+use super::settings_error::{SettingsError, within};
+use super::token::TokenId;
 
 named_enum! {
     /// How drafts are judged.

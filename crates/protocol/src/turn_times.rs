@@ -2,8 +2,6 @@
 
 use std::ops::Range;
 
-use super::EventKind;
-
 /// Turns whose times are kept: far more than people type.
 const MAX_TURNS: usize = 1 << 16;
 
@@ -17,16 +15,6 @@ pub enum TurnEdge {
 }
 
 impl TurnEdge {
-    /// Of an event; none for one between turns, or one that changes nothing.
-    #[must_use]
-    pub const fn of(kind: &EventKind) -> Option<Self> {
-        match kind {
-            EventKind::Prompted { .. } => Some(Self::Begins),
-            EventKind::Prefilled(_) | EventKind::Committed(_) | EventKind::Finished { .. } => Some(Self::Lasts),
-            _ => None,
-        }
-    }
-
     /// Of an event by its name in a trace.
     #[must_use]
     pub fn of_name(kind: &str) -> Option<Self> {

@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::rule::Departure;
+use super::token::TokenId;
 use super::token::finite;
-use super::{Departure, TokenId};
 
 /// Result of judging one draft token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::DraftTotals;
+use super::engine::DraftTotals;
 
 /// Sums since a server started; of several models or engines at one address, over all of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

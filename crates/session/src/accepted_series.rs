@@ -1,6 +1,6 @@
 //! The share of drafts accepted, over an answer.
 
-use super::Turn;
+use super::turn::Turn;
 use draftscope_protocol::Lane;
 
 /// Rounds of a mean.

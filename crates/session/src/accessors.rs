@@ -1,7 +1,10 @@
 //! What a session says of the run: its header, settings, turns and state.
 
-use super::{Loading, Phase, Session, Turn};
-use draftscope_protocol::{Costs, DrafterKind, EngineInfo, Header, Lane, Settings};
+use super::chosen::ChosenDraftLen;
+use super::fold::Session;
+use super::sent_prompt::SentPrompt;
+use super::{Loading, Phase, Turn};
+use draftscope_protocol::{Costs, DraftLenMode, DrafterKind, EngineInfo, Header, Lane, Settings};
 
 impl Session {
     /// Whether the first token of a turn's answer is the last one of its prompt: of a turn that judges a draft of the user, which
@@ -135,5 +138,17 @@ impl Session {
     #[must_use]
     pub fn events(&self) -> u64 {
         self.events
+    }
+
+    /// The k that the engine chose last; `None` if the user sets k.
+    #[must_use]
+    pub fn chosen(&self) -> Option<&ChosenDraftLen> {
+        self.chosen.as_ref().filter(|_| self.settings.draft_len_mode == DraftLenMode::Auto)
+    }
+
+    /// The newest prompt as the model gets it.
+    #[must_use]
+    pub fn sent_prompt(&self) -> &SentPrompt {
+        &self.sent
     }
 }

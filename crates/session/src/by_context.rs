@@ -6,7 +6,7 @@
 //! Invariant: the cells are equally wide from position 0 on and at most [`CELLS`]; when a position lies beyond them, pairs
 //! of neighbours become one. So the memory is bounded, and nothing depends on how long an answer will be.
 
-use super::{LaneStats, Round};
+use super::round::Round;
 use draftscope_protocol::statistics::median;
 
 /// Most cells.
@@ -126,6 +126,41 @@ impl ByContext {
             self.add_at(index as u64 * other.width, cell);
         }
     }
+
+    /// At most `most` ranges, equally wide, that cover the positions of a lane's rounds; T(1) and the speedup also from those of
+    /// the lane beside it.
+    pub(super) fn slices(&self, beside: &Self, most: usize) -> Vec<ContextSlice> {
+        let (mut all, mut plain) = (self.clone(), beside.clone());
+        all.merge(&ByContext { width: plain.width, cells: Vec::new() });
+        while plain.width < all.width {
+            plain.widen();
+        }
+        for (cell, beside) in all.cells.iter_mut().zip(&plain.cells) {
+            cell.merge(&beside.as_plain());
+        }
+        let Some(first) = all.cells.iter().position(|cell| cell.rounds > 0) else { return Vec::new() };
+        let band = (BAND / all.width).max(1) as usize;
+        let unit = if all.cells.len() - first > 2 * band { band } else { 1 };
+        let first = first / unit * unit;
+        let count = unit * (all.cells.len() - first).div_ceil(unit).div_ceil(most.max(1)).max(1);
+        let per = |above: f64, below: u64| (below > 0).then(|| above / below as f64);
+        let slice = |(index, cells): (usize, &[Cell])| {
+            let sum = merged(cells);
+            let from = (first + index * count) as u64 * all.width;
+            ContextSlice {
+                from,
+                to: from + cells.len() as u64 * all.width - 1,
+                accepted_share: per(sum.accepted as f64, sum.drafted),
+                tokens_per_round: per(sum.tokens as f64, sum.rounds),
+                one_row_us: median(sum.one_row_us.iter().map(|us| f64::from(*us)).collect()),
+                drafted_us: median(sum.drafted_us.iter().map(|us| f64::from(*us)).collect()),
+                speedup: per(sum.timed.0 as f64, sum.timed.1)
+                    .zip(per(sum.plain.0 as f64, sum.plain.1))
+                    .and_then(|(own, plain)| (own > 0.0 && plain > 0.0).then(|| own / plain)),
+            }
+        };
+        all.cells[first..].chunks(count).enumerate().map(slice).collect()
+    }
 }
 
 fn merged(cells: &[Cell]) -> Cell {
@@ -154,43 +189,6 @@ pub struct ContextSlice {
     pub speedup: Option<f64>,
 }
 
-/// At most `most` ranges, equally wide, that cover the positions of a lane's rounds; T(1) and the speedup also from those of
-/// the lane beside it.
-#[must_use]
-pub fn by_context(own: &LaneStats, beside: &LaneStats, most: usize) -> Vec<ContextSlice> {
-    let mut all = own.by_context.clone();
-    let mut plain = beside.by_context.clone();
-    all.merge(&ByContext { width: plain.width, cells: Vec::new() });
-    while plain.width < all.width {
-        plain.widen();
-    }
-    for (cell, beside) in all.cells.iter_mut().zip(&plain.cells) {
-        cell.merge(&beside.as_plain());
-    }
-    let Some(first) = all.cells.iter().position(|cell| cell.rounds > 0) else { return Vec::new() };
-    let band = (BAND / all.width).max(1) as usize;
-    let unit = if all.cells.len() - first > 2 * band { band } else { 1 };
-    let first = first / unit * unit;
-    let count = unit * (all.cells.len() - first).div_ceil(unit).div_ceil(most.max(1)).max(1);
-    let per = |above: f64, below: u64| (below > 0).then(|| above / below as f64);
-    let slice = |(index, cells): (usize, &[Cell])| {
-        let sum = merged(cells);
-        let from = (first + index * count) as u64 * all.width;
-        ContextSlice {
-            from,
-            to: from + cells.len() as u64 * all.width - 1,
-            accepted_share: per(sum.accepted as f64, sum.drafted),
-            tokens_per_round: per(sum.tokens as f64, sum.rounds),
-            one_row_us: median(sum.one_row_us.iter().map(|us| f64::from(*us)).collect()),
-            drafted_us: median(sum.drafted_us.iter().map(|us| f64::from(*us)).collect()),
-            speedup: per(sum.timed.0 as f64, sum.timed.1)
-                .zip(per(sum.plain.0 as f64, sum.plain.1))
-                .and_then(|(own, plain)| (own > 0.0 && plain > 0.0).then(|| own / plain)),
-        }
-    };
-    all.cells[first..].chunks(count).enumerate().map(slice).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,9 +198,9 @@ mod tests {
     }
 
     fn slices(cells: &[(u64, Cell)], most: usize) -> Vec<ContextSlice> {
-        let mut own = LaneStats::default();
-        cells.iter().for_each(|(position, cell)| own.by_context.add_at(*position, cell));
-        by_context(&own, &LaneStats::default(), most)
+        let mut own = ByContext::default();
+        cells.iter().for_each(|(position, cell)| own.add_at(*position, cell));
+        own.slices(&ByContext::default(), most)
     }
 
     #[test]
@@ -232,14 +230,13 @@ mod tests {
 
     #[test]
     fn over_a_long_context_the_ranges_are_bands_of_512_positions() {
-        let (mut own, mut plain) = (LaneStats::default(), LaneStats::default());
+        let (mut own, mut plain) = (ByContext::default(), ByContext::default());
         for position in (700..3000).step_by(4) {
             let slow = if position < 2048 { 10 } else { 20 };
-            own.by_context
-                .add_at(position, &Cell { tokens: 3, timed: (3, slow), drafted_us: vec![8], ..cell(2, 2, &[]) });
-            plain.by_context.add_at(position, &Cell { tokens: 1, timed: (1, 5), ..cell(0, 0, &[4]) });
+            own.add_at(position, &Cell { tokens: 3, timed: (3, slow), drafted_us: vec![8], ..cell(2, 2, &[]) });
+            plain.add_at(position, &Cell { tokens: 1, timed: (1, 5), ..cell(0, 0, &[4]) });
         }
-        let found = by_context(&own, &plain, 5);
+        let found = own.slices(&plain, 5);
         let rounded = |speedup: f64| (speedup * 100.0).round();
         let shown: Vec<_> = found.iter().map(|s| (s.from, s.to, s.speedup.map(rounded))).collect();
         let bands = [(512, 1023), (1024, 1535), (1536, 2047), (2048, 2559), (2560, 3071)];
@@ -248,17 +245,17 @@ mod tests {
         assert_eq!(shown, expected);
         let first = found[0];
         assert_eq!((first.tokens_per_round, first.one_row_us, first.drafted_us), (Some(3.0), Some(4.0), Some(8.0)));
-        let wider: Vec<_> = by_context(&own, &plain, 2).iter().map(|s| (s.from, s.to)).collect();
+        let wider: Vec<_> = own.slices(&plain, 2).iter().map(|s| (s.from, s.to)).collect();
         assert_eq!(wider, [(512, 2047), (2048, 3071)], "as many bands in each as fit");
-        assert_eq!(by_context(&own, &LaneStats::default(), 5)[0].speedup, None, "nothing was decoded plainly");
+        assert_eq!(own.slices(&ByContext::default(), 5)[0].speedup, None, "nothing was decoded plainly");
     }
 
     #[test]
     fn t1_is_measured_in_the_lane_beside() {
-        let (mut own, mut plain) = (LaneStats::default(), LaneStats::default());
-        own.by_context.add_at(9, &cell(2, 1, &[]));
-        (0..500).for_each(|position| plain.by_context.add_at(position, &cell(0, 0, &[30])));
-        let found = by_context(&own, &plain, 4);
+        let (mut own, mut plain) = (ByContext::default(), ByContext::default());
+        own.add_at(9, &cell(2, 1, &[]));
+        (0..500).for_each(|position| plain.add_at(position, &cell(0, 0, &[30])));
+        let found = own.slices(&plain, 4);
         assert_eq!((found.len(), found[0].one_row_us, found[0].accepted_share), (1, Some(30.0), Some(0.5)));
     }
 }

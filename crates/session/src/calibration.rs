@@ -2,7 +2,7 @@
 //!
 //! Invariant: only drafts that were tested count, and only those whose q the drafter stated; a copy has none.
 
-use super::{LaneStats, Round};
+use super::round::Round;
 use draftscope_protocol::Outcome;
 
 /// Number of ranges of q, all equally wide.
@@ -71,14 +71,6 @@ impl Calibration {
             sum.accepted = sum.accepted.saturating_add(part.accepted);
             sum.sum += part.sum;
         }
-    }
-}
-
-impl LaneStats {
-    /// Tested drafts by the drafter's probability.
-    #[must_use]
-    pub fn calibration(&self) -> &Calibration {
-        &self.calibration
     }
 }
 

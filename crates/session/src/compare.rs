@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use draftscope_protocol::{Lane, Piece, StopReason};
 
-use super::{Answer, Turn};
+use super::turn::{Answer, Turn};
 
 /// How far the two answers of a turn agree.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,7 +12,8 @@
 
 use draftscope_protocol::{Outcome, VerifyRule};
 
-use super::{NEAR_TIE, Round};
+use super::findings::NEAR_TIE;
+use super::round::Round;
 
 /// α: how often the sentence may be wrong about an honest engine, in a whole run.
 pub(super) const ALPHA: f64 = 1e-5;

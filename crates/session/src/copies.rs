@@ -1,6 +1,6 @@
 //! Statistics of drafts by source: how many were copied from the text, and how many of these were accepted.
 
-use super::Round;
+use super::round::Round;
 use draftscope_protocol::Outcome;
 
 /// Drafts that were copied from the text.

@@ -7,8 +7,11 @@ use serde::Serialize;
 
 use draftscope_protocol::{Candidate, Lane, Piece, Prediction, RunSummary};
 
+use super::fate::Provenance;
+use super::findings::NEAR_TIE;
+use super::fold::Session;
 use super::header_diff::{HeaderDifference, header_diff};
-use super::{Answer, NEAR_TIE, Provenance, Session, Turn};
+use super::turn::{Answer, Turn};
 
 /// Two runs, compared.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -1,6 +1,8 @@
 //! Whether other work on the machine made a turn's figures impossible, in words.
 
-use super::{Lane, PassCosts, Turn};
+use draftscope_protocol::Lane;
+
+use super::{PassCosts, Turn};
 
 impl Turn {
     /// Why nothing can be predicted from what was measured in this turn: its figures are impossible, since other work on

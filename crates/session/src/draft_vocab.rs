@@ -1,6 +1,6 @@
 //! How much of the output a drafter could have drafted at all, where its vocabulary lacks tokens of the target.
 
-use super::{LaneStats, Round};
+use super::round::Round;
 
 /// Tokens committed in rounds that report whether the drafter's vocabulary has the target's own.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -32,14 +32,5 @@ impl DraftVocab {
     /// Tokens that the vocabulary has ÷ tokens.
     pub(super) fn share(self) -> Option<f64> {
         (self.written > 0).then(|| self.written.saturating_sub(self.lacking) as f64 / self.written as f64)
-    }
-}
-
-impl LaneStats {
-    /// Committed tokens that the drafter's vocabulary lacks; `None` where the drafter has all of the target's, or it is not
-    /// known.
-    #[must_use]
-    pub fn undraftable(&self) -> Option<u64> {
-        self.draft_vocab.lacking()
     }
 }

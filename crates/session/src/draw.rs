@@ -4,7 +4,7 @@ use draftscope_protocol::VerifyRule;
 use draftscope_protocol::random::{Purpose, SeededDraws};
 use draftscope_protocol::verify::{OfRound, RoundCtx};
 
-use super::Round;
+use super::round::Round;
 
 /// The uniform draw, 0 to 1, that belongs to draft `index` of a chain, whether it was judged or not. None at
 /// temperature 0, in a tree, under `block`, and where a recorded draw is not the run's own (an attached engine).

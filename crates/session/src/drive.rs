@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use crate::Session;
+use crate::fold::Session;
 use draftscope_protocol::stream::{Consumer, Dropped, FanOut, Source};
 use draftscope_protocol::{Baseline, Command, EventKind, Lane, Prompt, Settings, StopReason};
 

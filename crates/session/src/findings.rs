@@ -5,7 +5,8 @@
 
 use draftscope_protocol::{Candidate, Judgement, NextKind, Outcome, Piece, Prediction, VerifyRule};
 
-use super::{Round, text::quoted};
+use super::round::Round;
+use super::text::quoted;
 
 /// Two best candidates closer than this (in probability) are called a near tie.
 pub const NEAR_TIE: f32 = 0.05;

@@ -2,7 +2,7 @@
 //!
 //! Verdicts follow the `exact` rule from the rows given, times are made up but plausible.
 
-use crate::Session;
+use crate::fold::Session;
 use draftscope_protocol::{
     Alternatives, Baseline, Candidate, Capabilities, Committed, Counters, Departure, Drafted, DrafterInfo, DrafterKind,
     Event, EventKind, Header, Judgement, Lane, ModelInfo, NextKind, NodeWorth, Outcome, Piece, Prediction, Prefilled,
@@ -401,7 +401,7 @@ mod tests {
         for event in conversation().events {
             let line = serde_json::to_value(&event).unwrap();
             let name = line["type"].as_str().unwrap();
-            assert_eq!(TurnEdge::of(&event.kind), TurnEdge::of_name(name), "{name}");
+            assert_eq!(event.kind.turn_edge(), TurnEdge::of_name(name), "{name}");
             edges += usize::from(TurnEdge::of_name(name).is_some());
         }
         assert!(edges > 10);

@@ -4,21 +4,10 @@
 //! [`LISTED_ROUNDS`] those that the round table shows, and older ones none. In a session for a page, the first rounds of the
 //! speculative lane keep their candidates. So an event of a long session takes a few hundred bytes, whatever it recorded.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, LazyLock};
 
 use draftscope_protocol::Lane;
-
-use super::{Answer, FULL_ROUNDS, Round, Session, Settled};
-
-/// The answer of a lane that has not run, shared by all turns.
-static EMPTY: LazyLock<Arc<Answer>> = LazyLock::new(Arc::default);
-
-/// Answers of a turn in which no lane has run.
-pub(super) fn no_answers() -> [Arc<Answer>; Lane::ALL.len()] {
-    std::array::from_fn(|_| Arc::clone(&EMPTY))
-}
 
 /// Rounds that keep the candidates of the round table.
 pub const LISTED_ROUNDS: usize = 1 << 14;
@@ -88,38 +77,5 @@ impl fmt::Debug for KeptRounds {
     }
 }
 
-impl Session {
-    /// Drops all turns but the newest, whose number and the run's statistics stay. For a run whose answers are needed only
-    /// until the next prompt. Does nothing while an answer is being written.
-    pub fn drop_old_turns(&mut self) {
-        if self.is_generating() {
-            return;
-        }
-        let Some(newest) = self.turns.pop() else { return };
-        for lane in Lane::ALL {
-            let old = self.turns.iter().map(|turn| turn.answer(*lane).stats());
-            old.for_each(|stats| self.dropped[lane.index()].merge(stats));
-            self.lanes[lane.index()].turn = None;
-        }
-        self.settled = Settled::default();
-        self.typed_bytes = newest.typed.len();
-        self.numbers = Arc::new(BTreeMap::from([(newest.number, 0)]));
-        self.kept = self.kept.emptied();
-        self.turns = vec![newest];
-    }
-
-    /// A round of this lane has begun: drops candidates of rounds that are old now.
-    pub(super) fn release_old_rounds(&mut self, lane: Lane) {
-        let Some(turn) = self.lanes[lane.index()].turn else { return };
-        let round = self.turns[turn].answer(lane).rounds.len().saturating_sub(1);
-        let [shrunk, stripped] = self.kept.begin(Place { turn: turn as u32, lane, round: round as u32 });
-        for (place, release) in [(shrunk, Round::shrink as fn(&mut Round)), (stripped, Round::strip)] {
-            let Some(Place { turn, lane, round }) = place else { continue };
-            let Some(turn) = self.turns.get_mut(turn as usize) else { continue };
-            let answer = Arc::make_mut(&mut turn.answers[lane.index()]);
-            if let Some(round) = answer.rounds.get_mut(round as usize) {
-                release(Arc::make_mut(round));
-            }
-        }
-    }
-}
+/// Rounds per answer that keep every candidate; older ones keep what the round table shows.
+pub const FULL_ROUNDS: usize = 2048;

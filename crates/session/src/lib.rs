@@ -8,6 +8,7 @@ mod accepted_series;
 mod accessors;
 pub mod account;
 mod align;
+mod answer_thought;
 mod by_context;
 mod calibration;
 mod chosen;
@@ -27,14 +28,20 @@ mod findings;
 #[doc(hidden)]
 pub mod fixture;
 mod fleet;
+mod fold;
 mod header_diff;
 mod kept_rounds;
+mod lane_parts;
 mod loading;
+mod marking;
 mod marks;
+mod measured;
+mod measured_costs;
 mod memo;
 mod moment;
 mod most_tokens;
 mod notices;
+mod old_turns;
 mod partial;
 mod pass_costs;
 mod phase;
@@ -50,6 +57,7 @@ pub mod sent_prompt;
 mod settings_span;
 mod settled;
 mod slots;
+mod span_figures;
 mod speed_series;
 mod speedup;
 mod stats;
@@ -61,21 +69,12 @@ mod timeline;
 pub mod trace;
 mod transcript;
 mod turn;
+mod turn_speedup;
 mod what_if;
-
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use draftscope_protocol::{Ability, Costs, Event, EventKind, Header, Lane, Settings};
-
-use kept_rounds::KeptRounds;
-use memo::Memo;
-use notices::Notices;
-use settled::Settled;
 
 pub use accepted_series::ACCEPTED_WINDOW;
 pub use align::{Pair, align};
-pub use by_context::{ContextSlice, by_context};
+pub use by_context::ContextSlice;
 pub use calibration::{Calibration, Q_RANGES, QRange};
 pub use chosen::ChosenDraftLen;
 pub use compare::{Agreement, Divergence, Race};
@@ -87,8 +86,10 @@ pub use draw::draw_for;
 pub use fate::{Fate, Provenance};
 pub use findings::{Finding, NEAR_TIE, explain};
 pub use fleet::{Alert, Fired, Fleet, Latency, Rates, Share, WatchLine, Watched};
+pub use fold::Session;
 pub use header_diff::{HeaderDifference, header_diff};
-pub use kept_rounds::LISTED_ROUNDS;
+pub use kept_rounds::{FULL_ROUNDS, LISTED_ROUNDS};
+pub use lane_parts::by_context;
 pub use loading::Loading;
 pub use marks::{MAX_MARKS, Mark, PassId};
 pub use moment::{Moment, Stop};
@@ -107,232 +108,6 @@ pub use timeline::{Timeline, TurnSpan};
 pub use transcript::TranscriptToken;
 pub use turn::{Answer, Token, Turn};
 pub use what_if::{Reply, WhatIf, what_if};
-
-/// Turns kept, and bytes of their prompts: far more than people type, and than a suite has.
-const MAX_TURNS: usize = 1 << 16;
-const MAX_TYPED: usize = 64 << 20;
-
-/// Rounds per answer that keep every candidate; older ones keep what the round table shows.
-pub const FULL_ROUNDS: usize = 2048;
-
-/// The CPU backend that reads every weight once a pass, so that several rows never take less time than one.
-const NATIVE: &str = "native";
-
-/// Everything that happened in a run so far.
-#[derive(Clone, Debug, Default)]
-pub struct Session {
-    header: Option<Box<Header>>,
-    settings: Settings,
-    turns: Vec<Turn>,
-    /// Index of each turn by its number.
-    numbers: Arc<BTreeMap<u32, usize>>,
-    kept: KeptRounds,
-    /// Statistics of turns that were dropped, by lane.
-    dropped: [LaneStats; Lane::ALL.len()],
-    /// Those of the first turns, which nothing works on any more.
-    settled: Settled,
-    sent: Arc<sent_prompt::SentPrompt>,
-    /// Of all prompts.
-    typed_bytes: usize,
-    lanes: [LaneState; Lane::ALL.len()],
-    paused: bool,
-    loading: Option<Loading>,
-    failure: Option<String>,
-    notices: Notices,
-    events: u64,
-    costs: Option<Costs>,
-    /// Tokens of the draft that the person is asked for.
-    asked: Option<u8>,
-    chosen: Option<ChosenDraftLen>,
-    marks: Vec<Mark>,
-    /// Of the newest event.
-    last: (u64, u64),
-    ended: bool,
-}
-
-/// Where a lane stands.
-#[derive(Clone, Copy, Debug, Default)]
-struct LaneState {
-    phase: Phase,
-    /// Index of the turn it works on.
-    turn: Option<usize>,
-    /// Whether the engine has waited since this lane last ended a round.
-    is_cold: bool,
-}
-
-impl Session {
-    /// A session to which nothing has happened.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// A session for a screen: rounds that ended long ago keep fewer candidates, and those before [`LISTED_ROUNDS`] none.
-    #[must_use]
-    pub fn for_screen() -> Self {
-        Self { kept: KeptRounds::newest(), ..Self::default() }
-    }
-
-    /// A session for a page of so many rounds: later ones and those of other lanes keep no candidates.
-    #[must_use]
-    pub fn of_first_rounds(rounds: usize) -> Self {
-        Self { kept: KeptRounds::first(rounds), ..Self::default() }
-    }
-
-    /// Takes the next event. Events about a round or turn that was never announced change nothing.
-    pub fn apply(&mut self, event: &Event) {
-        if matches!(event.kind, EventKind::Started { .. }) {
-            *self = Self { kept: self.kept.emptied(), ..Self::default() }; // a run begins, also one that is played again
-        }
-        self.events = self.events.saturating_add(1);
-        self.last = (event.seq, event.at_us);
-        match &event.kind {
-            EventKind::Loading { stage, done, total } => {
-                self.loading = Some(Loading { stage: stage.clone(), done: *done, total: *total });
-            }
-            EventKind::Started { header } => {
-                self.settings = header.settings;
-                self.header = Some(header.clone());
-                self.loading = None;
-            }
-            EventKind::SettingsChanged { settings } => self.change(*settings),
-            EventKind::CostsKnown { costs, .. } => self.costs = Some(costs.clone()),
-            EventKind::DraftLenChosen { .. } => self.choose(&event.kind),
-            EventKind::DraftAsked { draft_len } => self.asked = Some(*draft_len),
-            EventKind::Paused => {
-                self.paused = true;
-                let is_cold = self.waits();
-                self.lanes.iter_mut().for_each(|lane| lane.is_cold |= is_cold);
-            }
-            EventKind::Resumed => self.paused = false,
-            EventKind::Notice { message } => self.notices.add(message.clone()),
-            EventKind::Failed { message } => self.fail(message.clone()),
-            EventKind::Noted { .. } | EventKind::Bookmarked { .. } => self.mark(event),
-            EventKind::Ended { .. } => self.ended = true,
-            _ => self.apply_to_lane(event.lane, &event.kind),
-        }
-    }
-
-    fn change(&mut self, settings: Settings) {
-        let before = std::mem::replace(&mut self.settings, settings);
-        let is_running = self.lanes[Lane::Speculative.index()].phase != Phase::Idle;
-        if is_running
-            && !before.makes_rounds_like(&settings)
-            && let Some(answer) = self.working_answer(Lane::Speculative)
-        {
-            answer.change(settings);
-        }
-    }
-
-    fn apply_to_lane(&mut self, lane: Lane, kind: &EventKind) {
-        if lane == Lane::Speculative {
-            self.asked = None; // whatever comes next, the round has gone on
-        }
-        match kind {
-            EventKind::Prompted { turn, text, branch } => {
-                let Some(index) = self.turn_index(*turn) else { return };
-                self.typed_bytes = self.typed_bytes.saturating_add(text.len());
-                if self.typed_bytes <= MAX_TYPED {
-                    self.turns[index].typed.clone_from(text);
-                }
-                self.settle_turns();
-                self.turns[index].branch = *branch;
-                self.turns[index].begun = self.settings;
-                self.lanes[lane.index()] =
-                    LaneState { phase: Phase::Prefilling, turn: Some(index), ..self.lanes[lane.index()] };
-            }
-            EventKind::Prefilled(prefilled) => {
-                let Some(index) = self.turn_index(prefilled.turn) else { return };
-                self.keep_sent(lane, &prefilled.prompt);
-                self.settled.unsettle(index);
-                let kept = self.turns[index].branch.map_or(0, |branch| branch.kept as usize);
-                let mut answer = Answer::prefilled(prefilled, kept, &self.settings.of_lane(lane));
-                if lane == Lane::Speculative && self.engine().is_some_and(|engine| !engine.draft_counts.is_live()) {
-                    answer.leave_uncounted();
-                }
-                if !self.turns[index].begun.makes_rounds_like(&self.settings) {
-                    answer.change(self.settings); // since the prompt was sent
-                }
-                self.turns[index].answers[lane.index()] = Arc::new(answer);
-                self.turns[index].measured = Memo::default();
-                self.turns[index].is_attached = self.engine().is_some();
-                self.turns[index].has_other_plain = self.engine().is_some_and(|engine| engine.no_speedup.is_some());
-                self.turns[index].has_ceiling = self.header.as_ref().is_some_and(|header| has_ceiling(&header.backend));
-                self.lanes[lane.index()] =
-                    LaneState { phase: Phase::Between, turn: Some(index), is_cold: self.waits() };
-            }
-            EventKind::RowAsked { turn, index, row } => {
-                let Some(turn) = self.turns.iter_mut().rfind(|known| known.number == *turn) else { return };
-                Arc::make_mut(&mut turn.answers[lane.index()]).set_row(*index as usize, row.clone());
-            }
-            EventKind::LaneContinued { turn } => self.go_on(lane, *turn),
-            EventKind::Finished { reason } => {
-                if let Some(answer) = self.working_answer(lane) {
-                    answer.finished = Some(*reason);
-                }
-                self.lanes[lane.index()].phase = Phase::Idle;
-            }
-            _ => self.apply_to_answer(lane, kind),
-        }
-    }
-
-    fn apply_to_answer(&mut self, lane: Lane, kind: &EventKind) {
-        let (settings, seq) = (self.settings.of_lane(lane), self.events);
-        let is_cold = self.lanes[lane.index()].is_cold;
-        let waits = self.waits();
-        let Some(answer) = self.working_answer(lane) else {
-            return;
-        };
-        if is_cold {
-            answer.note_wait(); // before a commit, which enters the figures
-        }
-        let phase = answer.apply(kind, &settings, seq);
-        if is_cold {
-            answer.note_wait(); // the round that begins
-        }
-        if phase.is_some() && matches!(kind, EventKind::RoundStarted(_)) {
-            self.release_old_rounds(lane);
-        }
-        if let Some(phase) = phase {
-            let lane = &mut self.lanes[lane.index()];
-            lane.phase = phase;
-            // the next round finds the caches in the state in which this one left them
-            lane.is_cold &= waits || phase != Phase::Between;
-        }
-    }
-
-    /// Whether the engine waits. An engine that cannot pause goes on, and only the display waits.
-    fn waits(&self) -> bool {
-        self.paused && self.header.as_ref().is_none_or(|header| header.can(Ability::Pause))
-    }
-
-    fn working_answer(&mut self, lane: Lane) -> Option<&mut Answer> {
-        let index = self.lanes[lane.index()].turn?;
-        self.settled.unsettle(index);
-        let turn = self.turns.get_mut(index)?;
-        turn.measured = Memo::default();
-        Some(Arc::make_mut(&mut turn.answers[lane.index()]))
-    }
-
-    /// Index of the turn with this number; opens it if it is new and there are not too many.
-    fn turn_index(&mut self, number: u32) -> Option<usize> {
-        if let Some(index) = self.numbers.get(&number) {
-            return Some(*index);
-        }
-        (self.turns.len() < MAX_TURNS).then(|| {
-            Arc::make_mut(&mut self.numbers).insert(number, self.turns.len());
-            self.turns.push(Turn::new(number));
-            self.turns.len() - 1
-        })
-    }
-
-    fn fail(&mut self, message: String) {
-        self.failure = Some(message);
-        for lane in &mut self.lanes {
-            lane.phase = Phase::Idle;
-        }
-    }
-}
 
 #[cfg(test)]
 mod noise;

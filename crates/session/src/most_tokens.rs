@@ -1,6 +1,8 @@
 //! How many tokens a round can commit.
 
-use super::{Lane, Round, Turn};
+use draftscope_protocol::Lane;
+
+use super::{Round, Turn};
 
 impl Round {
     /// The longest chain of drafts that it has or is to have.

@@ -13,8 +13,8 @@ use draftscope_protocol::{
     Scored, Settings, StopReason, TokenId,
 };
 
-use super::Session;
 use super::fixture::header;
+use super::fold::Session;
 
 /// Uniform in [from, to).
 fn uniform(rng: &mut ChaCha8Rng, from: f64, to: f64) -> f64 {
@@ -195,7 +195,7 @@ fn turn(session: &mut Session, number: u32, seed: u64, busy: Option<f64>, weight
 /// A session that ran natively.
 fn native() -> Session {
     let mut session = Session::new();
-    let header = Box::new(draftscope_protocol::Header { backend: super::NATIVE.to_owned(), ..header() });
+    let header = Box::new(draftscope_protocol::Header { backend: super::pass_costs::NATIVE.to_owned(), ..header() });
     session.apply(&Event { seq: 0, at_us: 0, lane: Lane::Speculative, kind: EventKind::Started { header } });
     session
 }
@@ -284,7 +284,7 @@ fn impossible(backend: &str) -> Session {
 
 #[test]
 fn what_cannot_be_is_disturbed_on_the_cpu_and_remarked_elsewhere() {
-    let native = impossible(super::NATIVE);
+    let native = impossible(super::pass_costs::NATIVE);
     let speedup = native.speedup().unwrap();
     assert!(speedup.low > speedup.tokens_per_round && speedup.is_disturbed());
     assert!(speedup.note().unwrap().contains("send the prompt again"));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use draftscope_protocol::{Committed, Event, EventKind, Lane};
 
-use super::Session;
+use super::fold::Session;
 
 impl Session {
     /// Applies only the first tokens of a commit: what was written at a moment within it.

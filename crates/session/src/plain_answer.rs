@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use draftscope_protocol::{Lane, PlainAnswer, StopReason};
 
-use super::{LaneState, Phase, Session, Turn};
+use super::fold::{LaneState, Session};
+use super::{Phase, Turn};
 
 impl Session {
     /// Whether a lane may continue its answer; the run's own never does.

@@ -5,7 +5,7 @@
 
 use draftscope_protocol::{Candidate, Outcome, Prediction, VerifyRule};
 
-use super::Round;
+use super::round::Round;
 
 /// Numbers of one column of a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -8,8 +8,9 @@ use draftscope_protocol::{
     Committed, CountedRound, Drafted, Piece, Prediction, RoundStarted, Scored, TokenId, Verification, VerifyRule,
 };
 
+use super::fold::Session;
 use super::round::provenance;
-use super::{Answer, LaneStats, Phase, Round, Session};
+use super::{Answer, LaneStats, Phase, Round};
 
 /// A committed token, and what is known of it.
 struct Known {
@@ -212,8 +213,8 @@ impl LaneStats {
 
 #[cfg(test)]
 mod tests {
-    use crate::Session;
     use crate::fixture::header;
+    use crate::fold::Session;
     use draftscope_protocol::{
         Candidate, Committed, CountedRound, DraftCounts, EngineInfo, Event, EventKind, Lane, Piece, Prediction,
         Prefilled, RoundStarted, Scored, TokenId,

@@ -9,7 +9,7 @@ use draftscope_protocol::{
     Outcome, Piece, Prediction, Probed, RoundStarted, Sampling, Scored, TokenId, Verification, VerifyRule,
 };
 
-use super::Provenance;
+use super::fate::Provenance;
 
 /// One draft + verify. What few rounds have is boxed, since a long session keeps all its rounds.
 #[derive(Clone, Debug, Default, PartialEq)]

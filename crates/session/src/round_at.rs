@@ -2,7 +2,8 @@
 
 use draftscope_protocol::Lane;
 
-use super::{Round, Session};
+use super::Round;
+use super::fold::Session;
 
 /// A round of the speculative lane, by indices; `None` is the prompt's pass, which yielded the first token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

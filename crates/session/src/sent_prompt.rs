@@ -1,11 +1,9 @@
 //! The prompt as the model gets it: its text with the names of special tokens, which a template or a tokenizer adds.
 
 use std::ops::Range;
-use std::sync::Arc;
 
-use draftscope_protocol::{Lane, Piece};
+use draftscope_protocol::Piece;
 
-use super::Session;
 use super::text::{Joiner, printable};
 
 /// What encloses a special token where there are no colours.
@@ -66,21 +64,6 @@ impl SentPrompt {
         self.parts()
             .map(|(text, special)| if special { format!("{open}{text}{close}") } else { text.to_owned() })
             .collect()
-    }
-}
-
-impl Session {
-    /// The newest prompt as the model gets it.
-    #[must_use]
-    pub fn sent_prompt(&self) -> &SentPrompt {
-        &self.sent
-    }
-
-    /// Keeps the prompt of a `prefilled` event; other lanes get the same one.
-    pub(super) fn keep_sent(&mut self, lane: Lane, prompt: &[Piece]) {
-        if lane == Lane::Speculative {
-            self.sent = Arc::new(SentPrompt::new(prompt));
-        }
     }
 }
 

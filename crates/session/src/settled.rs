@@ -6,13 +6,13 @@
 
 use draftscope_protocol::Lane;
 
-use super::{LaneStats, Phase, Session};
+use super::stats::LaneStats;
 
 /// Sums over the first turns of a session, by lane.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Settled {
-    turns: usize,
-    sums: [LaneStats; Lane::ALL.len()],
+    pub(super) turns: usize,
+    pub(super) sums: [LaneStats; Lane::ALL.len()],
 }
 
 impl Settled {
@@ -24,37 +24,13 @@ impl Settled {
     }
 }
 
-impl Session {
-    /// A prompt came: sums the turns before the newest one, and before those that a lane still works on.
-    pub(super) fn settle_turns(&mut self) {
-        let busy = self.lanes.iter().filter(|lane| lane.phase != Phase::Idle).filter_map(|lane| lane.turn);
-        let until = busy.chain([self.turns.len().saturating_sub(1)]).min().unwrap_or(0);
-        for turn in self.turns.iter().take(until).skip(self.settled.turns) {
-            for lane in Lane::ALL {
-                self.settled.sums[lane.index()].merge(turn.answer(*lane).stats());
-            }
-        }
-        self.settled.turns = self.settled.turns.max(until);
-    }
-
-    /// Statistics of a lane over the whole session.
-    #[must_use]
-    pub fn stats(&self, lane: Lane) -> LaneStats {
-        let mut sum = self.dropped[lane.index()].clone();
-        sum.merge(&self.settled.sums[lane.index()]);
-        for turn in self.turns.iter().skip(self.settled.turns) {
-            sum.merge(turn.answer(lane).stats());
-        }
-        sum
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::super::fixture::conversation;
     use super::*;
+    use crate::fold::Session;
     use draftscope_protocol::{Event, EventKind, Prefilled};
 
     /// The sums without anything settled.

@@ -5,7 +5,8 @@
 
 use draftscope_protocol::{Lane, StopReason, TokenId};
 
-use super::{Answer, Turn, align};
+use super::align;
+use super::turn::{Answer, Turn};
 
 /// One place of the answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

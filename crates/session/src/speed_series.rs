@@ -1,6 +1,6 @@
 //! The speed of an answer over its time.
 
-use super::Answer;
+use super::turn::Answer;
 
 /// One point of a speed curve: the state after a round.
 #[derive(Clone, Copy, Debug, PartialEq)]

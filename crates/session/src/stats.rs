@@ -7,9 +7,13 @@
 use draftscope_protocol::{NextKind, RoundOnDevice, RunSummary};
 
 use super::by_context::ByContext;
+use super::calibration::Calibration;
+use super::contradiction::Evidence;
+use super::copies::Copies;
 use super::draft_vocab::DraftVocab;
+use super::round::Round;
 use super::sums::{count, merge_lists, ratio};
-use super::{Calibration, Copies, Evidence, PartStats, Round};
+use super::thought::PartStats;
 
 /// Sums over the complete rounds of a lane.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -400,10 +404,11 @@ impl LaneStats {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Turn;
     use super::super::account::Account;
     use super::super::fixture::{Script, first_turn};
-    use super::super::{Session, Turn};
     use crate::fixture::fold;
+    use crate::fold::Session;
     use draftscope_protocol::{Committed, Drafted, Event, EventKind, Lane, RoundStarted, Scored};
 
     /// Enough rounds and plain passes for every figure.

@@ -6,7 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Answer, Round};
+use super::round::Round;
+use super::turn::Answer;
 use draftscope_protocol::statistics::{LEAST, median};
 
 /// Most rounds on either side of the other lane's passes, and most passes, in a stretch: what is farther away says

@@ -1,7 +1,5 @@
 //! Sums and quotients of counts.
 
-use super::{LaneStats, Round};
-
 /// A quotient; none by zero.
 pub(super) fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
@@ -22,21 +20,5 @@ pub(super) fn merge_lists(into: &mut Vec<u64>, from: &[u64]) {
     }
     for (sum, part) in into.iter_mut().zip(from) {
         *sum = sum.saturating_add(*part);
-    }
-}
-
-impl LaneStats {
-    /// The sums of these rounds alone, without times.
-    #[must_use]
-    pub fn of_rounds<'a>(rounds: impl IntoIterator<Item = &'a Round>) -> Self {
-        let mut sum = Self::default();
-        rounds.into_iter().filter(|round| round.is_complete()).for_each(|round| sum.add_counts(round, false));
-        sum
-    }
-
-    /// Adds a complete round; `in_thought` says whether its first token is thought.
-    pub(super) fn add(&mut self, round: &Round, in_thought: bool) {
-        self.add_times(round);
-        self.add_counts(round, in_thought);
     }
 }

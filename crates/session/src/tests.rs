@@ -9,9 +9,9 @@ use super::fixture::{Script, conversation, first_turn, fold, header, piece, tree
 use super::*;
 use any_events::any_events;
 use draftscope_protocol::{
-    Candidate, Committed, DraftRefused, DraftStopped, Drafted, DrafterInfo, DrafterKind, Judgement, Lattice,
-    LatticeCandidate, LatticeColumn, MOST_CANDIDATES, NextKind, Outcome, Piece, Prediction, RoundStarted, Scored,
-    Settings, StopReason, TokenId, Verification, VerifyRule,
+    Candidate, Committed, DraftRefused, DraftStopped, Drafted, DrafterInfo, DrafterKind, Event, EventKind, Judgement,
+    Lane, Lattice, LatticeCandidate, LatticeColumn, MOST_CANDIDATES, NextKind, Outcome, Piece, Prediction,
+    RoundStarted, Scored, Settings, StopReason, TokenId, Verification, VerifyRule,
 };
 
 fn committed(session: &Session, lane: Lane) -> Vec<(String, Provenance)> {

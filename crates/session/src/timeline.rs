@@ -8,9 +8,9 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use draftscope_protocol::{Committed, Event, EventKind, Lane, Prefilled, TurnEdge, TurnTimes};
+use draftscope_protocol::{Committed, Event, EventKind, Lane, Prefilled, TurnTimes};
 
-use super::Session;
+use super::fold::Session;
 use super::moment::{Moment, Stop, bytes, tokens_of};
 
 /// Rounds between two snapshots. Each snapshot copies the tokens of a running answer, so few snapshots keep a long one
@@ -103,7 +103,7 @@ impl Timeline {
         }
         self.live.apply(&event);
         let ends_round = matches!(event.kind, EventKind::Committed(_));
-        if TurnEdge::of(&event.kind).is_some_and(|edge| self.turns.add(edge, event.at_us)) {
+        if event.kind.turn_edge().is_some_and(|edge| self.turns.add(edge, event.at_us)) {
             self.prompts.push(self.end());
         }
         if self.forgets {

@@ -5,7 +5,8 @@ use std::ops::Range;
 use draftscope_protocol::{Outcome, Piece};
 
 use super::fate::{Fate, Provenance};
-use super::{Answer, Round, Token};
+use super::round::Round;
+use super::turn::{Answer, Token};
 
 /// One token of a transcript that also contains discarded drafts.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -4,7 +4,7 @@
 //! round commits, from its verdict and the length of the commit (a stop rule may have cut it). Discarded drafts are not
 //! stored twice: [`Answer::transcript`] interleaves them.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use draftscope_protocol::{
     Alternatives, Branch, Committed, DraftRefused, EventKind, Lane, Lattice, Masked, NextKind, Piece, Prediction,
@@ -12,11 +12,14 @@ use draftscope_protocol::{
 };
 
 use super::fate::Provenance;
+use super::kept_rounds::FULL_ROUNDS;
+use super::measured::Measured;
 use super::memo::Memo;
-use super::round::{keep_first, provenance};
-use super::speedup::Measured;
+use super::phase::Phase;
+use super::round::{Round, keep_first, provenance};
+use super::stats::LaneStats;
+use super::text;
 use super::thought::ThoughtScan;
-use super::{FULL_ROUNDS, LaneStats, Phase, Round, text};
 
 /// Most rows of a pass, and so most drafts of a round: a draft's number is a byte.
 const MOST_ROWS: usize = 257;
@@ -69,7 +72,7 @@ impl Turn {
             typed: String::new(),
             branch: None,
             begun: Settings::default(),
-            answers: super::kept_rounds::no_answers(),
+            answers: no_answers(),
             has_ceiling: false,
             is_attached: false,
             has_other_plain: false,
@@ -314,4 +317,12 @@ impl Answer {
         out.push_str(&joiner.finish());
         out
     }
+}
+
+/// The answer of a lane that has not run, shared by all turns.
+pub(super) static EMPTY: LazyLock<Arc<Answer>> = LazyLock::new(Arc::default);
+
+/// Answers of a turn in which no lane has run.
+pub(super) fn no_answers() -> [Arc<Answer>; Lane::ALL.len()] {
+    std::array::from_fn(|_| Arc::clone(&EMPTY))
 }

@@ -5,15 +5,14 @@
 //! Unfinished files are in `.partial/`, belong to the process that has `.lock`, and are rubbish once
 //! no process has it. [`super::fetch`] does the fetching.
 
+use etcetera::BaseStrategy;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use etcetera::BaseStrategy;
-
-use super::StoreError;
 use super::check::{self, Mismatch};
 use super::entry::{ModelEntry, Removed, Status};
-use super::fetch::RESUMABLE;
+use super::error::StoreError;
+
 use super::gguf_choice;
 use super::known_model::{self, KnownModel};
 use super::lock::Lock;
@@ -271,6 +270,9 @@ fn paths_in(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).into_iter().flatten();
     entries.filter_map(|entry| Some(entry.ok()?.path())).collect()
 }
+
+/// Directory under the scratch directory in which the hub source keeps a partial download between two tries.
+pub(super) const RESUMABLE: &str = "hub";
 
 #[cfg(test)]
 mod tests {

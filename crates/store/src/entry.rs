@@ -9,7 +9,7 @@ use std::time::Duration;
 use indicatif::DecimalBytes;
 use serde::Serialize;
 
-use super::fetch::SourceKind;
+use super::source_kind::SourceKind;
 
 /// A model that is known, in the cache, or both.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

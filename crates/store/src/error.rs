@@ -3,6 +3,7 @@
 //! Invariant: each message names the cause and the next step. [`SourceError`] is why one source did
 //! not deliver; [`StoreError`] is what the caller sees after all of them were tried.
 
+use super::known_model::KNOWN;
 use std::fmt::{self, Display};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -172,4 +173,9 @@ pub(super) enum SourceError {
         /// Why.
         source: io::Error,
     },
+}
+
+pub(super) fn unknown(name: &str) -> StoreError {
+    let known: Vec<_> = KNOWN.iter().map(|model| model.name).collect();
+    StoreError::Unknown { name: name.to_owned(), known: known.join(", ") }
 }

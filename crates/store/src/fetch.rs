@@ -4,56 +4,22 @@
 //! rename, after size and sha256 are checked and the file is on disk. If anything fails, the file
 //! under the final name stays as it was. [`super::hub`] and [`super::pip`] get the bytes.
 
-use std::fmt::{self, Display};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::Path;
-use std::str::FromStr;
 use std::time::Instant;
 
 use indicatif::DecimalBytes;
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tempfile::TempPath;
 
-use super::Store;
-use super::cache::Cache;
+use super::cache::{Cache, RESUMABLE};
 use super::check::{self, Mismatch};
 use super::entry::{Pulled, Status};
 use super::error::{Attempt, Exhausted, SourceError, StoreError};
 use super::known_model::KnownModel;
 use super::progress::Progress;
-
-/// The kinds of places a model comes from, in the order in which they are asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SourceKind {
-    /// The Hugging Face Hub.
-    Hub,
-    /// A Python package, through pip.
-    Pip,
-}
-
-impl Display for SourceKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Hub => "hub",
-            Self::Pip => "pip",
-        })
-    }
-}
-
-impl FromStr for SourceKind {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "hub" => Ok(Self::Hub),
-            "pip" => Ok(Self::Pip),
-            _ => Err(format!("no source '{text}'; it is hub or pip")),
-        }
-    }
-}
+use super::source_kind::SourceKind;
 
 /// How to pull.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -145,7 +111,8 @@ impl Intake {
 
 /// Brings a model into the cache, from the first source that delivers it, unless a correct file is there.
 pub(super) fn pull(
-    Store { cache, sources, .. }: &Store,
+    cache: &Cache,
+    sources: &[Box<dyn ModelSource>],
     model: &KnownModel,
     options: PullOptions,
     progress: &mut dyn Progress,
@@ -180,9 +147,6 @@ pub(super) fn pull(
         sha256: model.sha256.to_owned(),
     })))
 }
-
-/// Directory under the scratch directory in which the hub source keeps a partial download between two tries.
-pub(super) const RESUMABLE: &str = "hub";
 
 /// Why a source did not deliver.
 enum FetchError {

@@ -9,13 +9,15 @@ use std::time::Duration;
 
 use draftscope_http::{Access, Client, HttpError, Patience, has_proxy};
 
+use super::cache::RESUMABLE;
 use super::error::SourceError;
-use super::fetch::{Delivery, ModelSource, RESUMABLE, SourceKind};
+use super::fetch::{Delivery, ModelSource};
 use super::hub_cache::{HubCache, HubRepo, RepoInfo, is_commit};
 use super::hub_file::HubFile;
 use super::known_model::KnownModel;
 use super::progress::Progress;
 use super::reach;
+use super::source_kind::SourceKind;
 
 /// Address of the hub, unless `HF_ENDPOINT` names another.
 const ENDPOINT: &str = "https://huggingface.co";

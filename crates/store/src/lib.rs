@@ -29,22 +29,25 @@ mod repo_gguf;
 mod repo_name;
 mod side;
 mod sidecar;
+mod source_kind;
 #[cfg(test)]
 mod tests;
 
 pub use cache::Cache;
 pub use entry::{ModelEntry, ModelTable, Pulled, Removed, Status};
 pub use error::{Attempt, Exhausted, StoreError};
-pub use fetch::{PullOptions, SourceKind};
+pub use fetch::PullOptions;
 pub use known_model::{DEFAULT, HubPlace, KNOWN, KnownModel, WheelPlace};
 pub use progress::{Progress, Terminal};
 pub use recommended::{RecommendedDraft, RecommendedDrafter, RecommendedModel, recommended, recommended_models};
 pub use repo::Preflight;
 pub use sidecar::{sidecar_kind, sidecars};
+pub use source_kind::SourceKind;
 
 use indicatif::DecimalBytes;
 
 use address::Address;
+use error::unknown;
 use fetch::ModelSource;
 use repo::Repos;
 use repo_name::RepoName;
@@ -264,7 +267,7 @@ impl Store {
         options: PullOptions,
         progress: &mut dyn Progress,
     ) -> Result<Pulled, StoreError> {
-        fetch::pull(self, model, options, progress)
+        fetch::pull(&self.cache, &self.sources, model, options, progress)
     }
 
     /// All known models and all other files in the cache; see [`ModelTable`]. Reads no contents, and removes what an
@@ -331,7 +334,7 @@ fn in_folder(folder: &Path) -> Result<PathBuf, StoreError> {
     let choices = gguf_choice::choices(files.iter().map(|(name, bytes)| (name.as_str(), *bytes)));
     match choices.as_slice() {
         [] => Ok(folder.to_owned()),
-        _ if has(repo::CONFIG) && has_weights() => Ok(folder.to_owned()),
+        _ if has(side::CONFIG) && has_weights() => Ok(folder.to_owned()),
         [one] => Ok(folder.join(one.name())),
         several => Err(StoreError::Folder {
             path: folder.to_owned(),
@@ -359,9 +362,4 @@ fn switched_on(name: &str) -> Option<String> {
     let value = std::env::var(name).ok()?;
     let is_off = ["", "0", "no", "off", "false"].iter().any(|off| value.trim().eq_ignore_ascii_case(off));
     (!is_off).then(|| format!("{name} is set"))
-}
-
-fn unknown(name: &str) -> StoreError {
-    let known: Vec<_> = KNOWN.iter().map(|model| model.name).collect();
-    StoreError::Unknown { name: name.to_owned(), known: known.join(", ") }
 }

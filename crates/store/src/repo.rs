@@ -4,29 +4,24 @@
 //! so programs share what they fetch. Invariant: a returned folder is complete, and all its files are of one
 //! commit. A complete folder is used without asking the hub. One process at a time fetches a repository.
 
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
-
 use etcetera::BaseStrategy;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use draftscope_host::file_access;
 use draftscope_http::HttpError;
 
-use super::StoreError;
-use super::check;
-use super::error::SourceError;
+use super::error::{SourceError, StoreError};
 use super::hub::Hub;
 use super::hub_cache::{HubCache, HubRepo, Sibling};
 use super::lock::Lock;
 use super::progress::Progress;
 use super::repo_name::{RepoName, Wanted};
-use super::side;
+use super::side::{CONFIG, is_head};
+use super::{check, side};
 
 /// Judges a folder whose weights are not there yet; the error is the reason why its model is not supported.
 pub type Preflight = fn(&Path) -> Result<(), String>;
-
-pub(super) const CONFIG: &str = "config.json";
 const TOKENIZER: &str = "tokenizer.json";
 pub(super) const SINGLE: &str = "model.safetensors";
 /// Weights of older draft heads.
@@ -119,7 +114,7 @@ impl Repos {
         (force, sha256): (bool, Option<&str>),
         progress: &mut dyn Progress,
     ) -> Result<(PathBuf, bool), StoreError> {
-        let name = name.ok_or_else(|| super::unknown(title))?;
+        let name = name.ok_or_else(|| super::error::unknown(title))?;
         let (path, fetched) = self.pull(&name, force, progress)?;
         if let Some(sha256) = sha256.filter(|_| fetched)
             && check::sha256_of(&path).is_ok_and(|found| found != sha256)
@@ -300,17 +295,6 @@ fn is_complete(folder: &Path) -> bool {
     let weights = has(SINGLE) || sharded();
     let head = || is_head(&folder.join(CONFIG));
     has(CONFIG) && ((weights && has(TOKENIZER)) || ((weights || has(TORCH)) && head()))
-}
-
-/// Whether a `config.json` is that of a draft head, which reads its target's tokens.
-pub(super) fn is_head(config: &Path) -> bool {
-    let named = |text: &serde_json::Value| text.as_str().is_some_and(|text| text.to_lowercase().contains("eagle"));
-    side::json(config).is_some_and(|config| {
-        config["draft_vocab_size"].is_u64()
-            || config["model_type"].as_str().is_some_and(|kind| kind.ends_with("_assistant"))
-            || named(&config["speculators_model_type"])
-            || config["architectures"].as_array().is_some_and(|all| all.iter().any(named))
-    })
 }
 
 /// Names of the shards that an index lists; none when it is no index, or names files elsewhere.

@@ -6,9 +6,10 @@ use super::error::SourceError;
 use super::gguf_choice::{self, Choice};
 use super::hub_cache::{HubCache, Sibling};
 use super::progress::Progress;
-use super::repo::{CONFIG, INDEX, Repos, SINGLE, TORCH};
+use super::repo::{INDEX, Repos, SINGLE, TORCH};
 use super::repo_name::{RepoName, Wanted, is_plain_path};
 use super::side;
+use super::side::CONFIG;
 use super::sidecar::sidecar_kind;
 
 /// Files without which a repository is no model folder.

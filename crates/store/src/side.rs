@@ -10,8 +10,6 @@ use serde_json::Value;
 
 use draftscope_host::file_access;
 
-use super::repo::{CONFIG, is_head};
-
 /// Files that are fetched if a repository has them.
 pub(super) const FILES: [&str; 5] = [GENERATION, TOKENIZER_CONFIG, "tokenizer.json", TEMPLATE, "chat_template.json"];
 const GENERATION: &str = "generation_config.json";
@@ -59,6 +57,19 @@ fn has_template(snapshot: &Path) -> bool {
 /// The value in a JSON file; none when it is no JSON or too large.
 pub(super) fn json(path: &Path) -> Option<Value> {
     serde_json::from_slice(&file_access::read_regular(path, MAX_JSON).ok()?).ok()
+}
+
+pub(super) const CONFIG: &str = "config.json";
+
+/// Whether a `config.json` is that of a draft head, which reads its target's tokens.
+pub(super) fn is_head(config: &Path) -> bool {
+    let named = |text: &serde_json::Value| text.as_str().is_some_and(|text| text.to_lowercase().contains("eagle"));
+    json(config).is_some_and(|config| {
+        config["draft_vocab_size"].is_u64()
+            || config["model_type"].as_str().is_some_and(|kind| kind.ends_with("_assistant"))
+            || named(&config["speculators_model_type"])
+            || config["architectures"].as_array().is_some_and(|all| all.iter().any(named))
+    })
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Whether acceptance changed since an earlier report: over the same answers, and by position.
 
-use super::report::{Case, ENOUGH, Row};
+use super::row::{Case, ENOUGH, Row};
 
 /// How acceptance changed, answer by answer: the same prompts, in the same order.
 pub(super) struct AcceptanceChange {

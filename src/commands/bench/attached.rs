@@ -2,10 +2,11 @@
 //!
 //! Prompts of a given depth of the context are made with the server's own count of tokens where it reports one.
 
+use anyhow::Context;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use draftscope::cli::{BenchArgs, SampleArgs};
 use draftscope::headless::Driver;
 use draftscope::host::Taskbar;
@@ -13,18 +14,13 @@ use draftscope::protocol::{DrafterInfo, Header};
 
 use super::super::run_args::ANSWER_TOKENS;
 use super::super::signals::StopSignal;
-use super::super::suite::SuitePrompt;
-use super::ALL;
+use super::super::suite::{ALL, SuitePrompt};
 use super::depth;
-use super::report::{Case, SERVER};
+use super::row::{Case, FIRST, SERVER};
 use super::sample::{Sample, prompt_tokens};
 
 /// The prompt before all others, which is none of a suite: a drafter may remember it.
 const WARM_UP: &str = "Count from one to eight.";
-
-/// Ends the category of answers to prompts that the server had not met before in this run; the category itself has these
-/// and later ones.
-pub(super) const FIRST: &str = ", first";
 
 /// What a drafter that may remember means for the rows.
 const REMEMBERS: &str = "this server may draft from earlier answers: the prompts of later repeats are varied, and the first \
@@ -48,7 +44,7 @@ fn tokens_of(driver: &mut Driver, common: (&BenchArgs, &StopSignal), text: &str)
     let about = (text.len() as f64 / BYTES_PER_TOKEN) as usize;
     let Some(before) = counted(driver) else { return Ok(about) };
     let part: String = text.split_inclusive('\n').take(COUNTED).collect();
-    match super::answer(driver, common, &[], &part) {
+    match super::conversation::answer(driver, common, &[], &part) {
         Err(error) if common.1.is_set() => return Err(error),
         Err(_) => return Ok(about), // such as for a short context
         Ok(()) => {}
@@ -70,7 +66,7 @@ pub(super) fn measure(
     let grammar = super::super::grammar::read(&args.grammar)?;
     let mut driver = Driver::new(super::super::attach::start(url, model, &args.connect, &sample, grammar)?);
     stop.watch(&mut driver);
-    super::answer(&mut driver, (args, stop), &[], WARM_UP)?;
+    super::conversation::answer(&mut driver, (args, stop), &[], WARM_UP)?;
     let suite = match &*args.context {
         [] => Cow::Borrowed(suite),
         depths => Cow::Owned(depth::at_depths(suite, depths, |text| tokens_of(&mut driver, (args, stop), text))?),
@@ -92,7 +88,7 @@ pub(super) fn measure(
                 continue;
             }
             let turns = if is_again { varied(&prompt.turns, repeat) } else { prompt.turns.clone() };
-            let asked = super::converse(&mut driver, (args, stop), &turns, |driver, turn| {
+            let asked = super::conversation::converse(&mut driver, (args, stop), &turns, |driver, turn| {
                 super::super::output::report_new_notices(driver, &mut reported);
                 let measured = Sample::of(turn, args.connect.plain_url.is_some());
                 let drafter = driver.session().header().and_then(|header| header.drafter.as_ref());

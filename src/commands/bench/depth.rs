@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use anyhow::{Result, bail};
 
 use super::super::suite::SuitePrompt;
-use super::report::{Case, Row};
+use super::row::{Case, Row};
 
 /// Name of the category of prompts at a depth, before the depth in tokens.
 const CATEGORY: &str = "context";

@@ -1,84 +1,44 @@
 //! `draftscope bench`: measures prompt categories × drafter × rule × k. Every answer races plain decoding on the same
 //! engine, repeats are interleaved, and the report has spreads and a comparison with a saved baseline.
 
+use anyhow::Context;
 mod acceptance;
 mod attached;
+mod conversation;
 mod depth;
 mod device_report;
+mod figures;
 mod matrix;
 mod report;
+mod row;
 mod sample;
 mod screen;
+pub(crate) mod start;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use draftscope::cli::{BenchArgs, DecodeArgs, ModelArgs};
 use draftscope::export::{bench_page, try_file, write_file};
-use draftscope::headless::{Driver, Outcome};
-use draftscope::host::Taskbar;
-use draftscope::host::file_access;
+use draftscope::headless::Driver;
+use draftscope::host::{Taskbar, file_access};
 use draftscope::model::load::OpenModel;
-use draftscope::protocol::{
-    Baseline, Command, DraftLenMode, DrafterKind, Grammar, Header, Lane, Message, Prompt, Settings, Speaker,
-};
-use draftscope::session::Turn;
+use draftscope::protocol::{Baseline, Command, DraftLenMode, DrafterKind, Grammar, Header, Settings};
 use sha2::{Digest, Sha256};
 
 use super::run_args::ANSWER_TOKENS;
 use super::signals::StopSignal;
-use super::suite::{ALL, SuitePrompt, openings};
-use report::{Case, Report, Row, against, csv, is_worse, table};
+use super::suite::{ALL, SuitePrompt};
+use conversation::{answer, converse};
+use report::{Report, against, csv, is_worse, table};
+use row::{Case, Row};
 use sample::Sample;
 
 /// Tokens of a prompt and its template beside the context before it.
 const PROMPT_TOKENS: u32 = 512;
-
-pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
-    let suite = suite(args)?;
-    super::run_args::report_short_answers(&args.decode);
-    if args.screen {
-        return screen::run(args, &openings(&suite));
-    }
-    if args.report.is_some() {
-        return device_report::run(args, &suite);
-    }
-    let baseline = args.baseline.as_deref().map(read).transpose()?;
-    try_files(args)?;
-    if args.attach.is_some() {
-        let (mut samples, stop) = (BTreeMap::new(), StopSignal::listen()?);
-        let header = attached::measure((args, &stop), &suite, &mut samples)?;
-        let rows = samples.into_iter().map(|(case, samples)| Row::of(case, &samples)).collect();
-        return finish(args, &suite, (header, rows), baseline.as_ref());
-    }
-    let suite = match &*args.context {
-        [] => suite,
-        depths => depth::at_depths(&suite, depths, |text| tokens_of(args, text))?,
-    };
-    // errors in the arguments of any drafter are reported before the first one is measured
-    let plans: Vec<DrafterCases> =
-        or(&args.drafters, &args.model.drafter).into_iter().map(|name| plan(args, name)).collect::<Result<_>>()?;
-    let mut samples = BTreeMap::new();
-    let (mut header, stop) = (None, StopSignal::listen()?);
-    let rows = |samples: BTreeMap<Case, Vec<Sample>>| -> Vec<Row> {
-        samples.into_iter().map(|(case, samples)| Row::of(case, &samples)).collect()
-    };
-    for plan in &plans {
-        match measure((args, &stop), plan, &suite, &mut samples) {
-            Ok(measured) => header = measured.header.or(header),
-            Err(error) if samples.is_empty() => return Err(error),
-            Err(error) => {
-                // print the finished cases, but write no files, which would look complete
-                io::stdout().lock().write_all(table(&rows(samples)).as_bytes())?;
-                return Err(error);
-            }
-        }
-    }
-    finish(args, &suite, (header, rows(samples)), baseline.as_ref())
-}
 
 /// Finds out before anything is measured whether the report's files can be written.
 fn try_files(args: &BenchArgs) -> Result<()> {
@@ -108,7 +68,9 @@ fn finish(
     (header, mut rows): (Option<Header>, Vec<Row>),
     baseline: Option<&Report>,
 ) -> Result<ExitCode> {
-    let is_sum = |row: &Row| row.case.category.strip_suffix(attached::FIRST).unwrap_or(&row.case.category) == ALL;
+    let is_sum = |row: &Row| {
+        row.case.category.strip_suffix(crate::commands::bench::row::FIRST).unwrap_or(&row.case.category) == ALL
+    };
     rows.retain(|row| args.context.is_empty() || !is_sum(row)); // depths have nothing in common
     depth::sort(&mut rows);
     let report = Report {
@@ -294,39 +256,4 @@ fn is_there(drafter: DrafterKind, header: Option<&Header>) -> Result<()> {
 fn no_drafter(drafter: DrafterKind) -> String {
     let another = if drafter.stacks_copies() { "--drafter suffix, which copies alone" } else { "another" };
     format!("the drafter {drafter} cannot draft here: its model is not loaded; choose {another}, or name its model")
-}
-
-/// Asks all turns of a prompt, each after the answer to the one before, and shows every answer to `measured`.
-fn converse(
-    driver: &mut Driver,
-    common: (&BenchArgs, &StopSignal),
-    turns: &[String],
-    mut measured: impl FnMut(&Driver, &Turn),
-) -> Result<()> {
-    let mut before = Vec::new();
-    for said in turns {
-        answer(driver, common, &before, said)?;
-        let turn = driver.session().turn().context("nothing was measured; please report this")?;
-        measured(driver, turn);
-        before.push(Message { role: Speaker::User, content: said.clone() });
-        before.push(Message { role: Speaker::Assistant, content: turn.answer(Lane::Speculative).text() });
-    }
-    Ok(())
-}
-
-/// Asks for an answer to `said` after the messages before it.
-fn answer(driver: &mut Driver, (args, stop): (&BenchArgs, &StopSignal), before: &[Message], said: &str) -> Result<()> {
-    let prompt = if args.decode.sample.raw {
-        Prompt::Raw(said.to_owned())
-    } else {
-        let mut messages = super::run_args::conversation(&args.decode.sample, said.to_owned());
-        let last = messages.len().saturating_sub(1);
-        messages.splice(last..last, before.iter().cloned());
-        Prompt::Chat(messages)
-    };
-    match driver.answer(prompt) {
-        Outcome::Answered => Ok(()),
-        Outcome::Stopped => bail!(stop.stopped()),
-        Outcome::Failed(message) => bail!(message),
-    }
 }

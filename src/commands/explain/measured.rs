@@ -157,7 +157,7 @@ pub(super) fn race(
 ) -> Result<Measured> {
     let k = usize::from(settings.draft_len);
     let mut driver = Driver::new(super::super::engine::spawn(recipe.clone(), settings, None)?);
-    super::ask(&mut driver, args, &suite[0].1)?; // warm-up; after it the engine has allocated its memory
+    super::asking::ask(&mut driver, args, &suite[0].1)?; // warm-up; after it the engine has allocated its memory
     let mut in_turns = InTurns::new(recipe, k);
     let mut taken = Vec::new();
     for ((_, text), (_, turn)) in suite.iter().zip(probed) {
@@ -167,7 +167,7 @@ pub(super) fn race(
         in_turns.as_mut().map_or(Ok(()), |in_turns| in_turns.go_to(middle))?;
         let mut time = || in_turns.as_mut().map_or(Ok(()), |in_turns| in_turns.time(&mut around));
         time()?;
-        super::ask(&mut driver, args, text)?;
+        super::asking::ask(&mut driver, args, text)?;
         time()?;
         taken.push(around);
     }
@@ -196,9 +196,9 @@ fn costs(taken: Option<&Taken>, cost: &CostCurve, (k, fast): (usize, &LaneStats)
         verify_us: match taken {
             Some(taken) => {
                 let medians = taken.passes.iter().map(|times| Timing::of(times.clone()).median_us).collect();
-                if super::is_native(cost) { at_least_one_row(medians) } else { medians }
+                if super::asking::is_native(cost) { at_least_one_row(medians) } else { medians }
             }
-            None => super::verify_us(cost),
+            None => super::asking::verify_us(cost),
         },
         draft_us,
         draft_pass_us,
@@ -208,7 +208,7 @@ fn costs(taken: Option<&Taken>, cost: &CostCurve, (k, fast): (usize, &LaneStats)
 }
 
 fn measured(draft_len: u8, turns: &[Turn], predicted: Option<&Predicted>, timed_in_turns: bool) -> Measured {
-    let [plain, fast] = [Lane::Plain, Lane::Speculative].map(|lane| super::total(turns.iter(), lane));
+    let [plain, fast] = [Lane::Plain, Lane::Speculative].map(|lane| super::points::total(turns.iter(), lane));
     let own_us = |turn: &Turn| turn.answer(Lane::Speculative).stats().decode_us();
     let speedup = Speedup::over_turns(turns.iter().filter_map(|turn| Some((turn.speedup()?, own_us(turn)))));
     let fast_speed = fast.tokens_per_second();

@@ -4,38 +4,35 @@
 //! position; from these, every k, p-min and the automatic choice are simulated. A race at the best k, which times passes
 //! again, then checks the prediction.
 
+mod asking;
 mod ignored_options;
 mod measured;
+mod points;
 mod race;
+mod report;
 mod text;
 mod tree;
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, anyhow, bail};
-use draftscope::cli::{ExplainArgs, ReportArg};
+use anyhow::{Result, anyhow, bail};
+use draftscope::cli::ExplainArgs;
 use draftscope::engine::measure::{self, CostCurve};
-use draftscope::headless::{Described, Driver, Outcome};
+use draftscope::headless::Described;
 use draftscope::model::ModelError;
-use draftscope::model::options::LoadOptions;
-use draftscope::protocol::{
-    Baseline, Costs, DraftLenMode, DrafterKind, Drafting, Header, Lane, Prompt, Settings, VerifyRule,
-};
+use draftscope::protocol::{Baseline, Costs, DraftLenMode, DrafterKind, Drafting, Lane, Settings, VerifyRule};
+use draftscope::session::Turn;
 use draftscope::session::account::{Account, Worth, acceptance};
-use draftscope::session::classes::{ClassTally, by_class};
+use draftscope::session::classes::by_class;
 use draftscope::session::probe::{ProbeRun, RankTally, Simulated, automatic};
-use draftscope::session::{LaneStats, Turn, at_least_one_row, has_ceiling};
-use serde::Serialize;
 
 use super::run_args::ANSWER_TOKENS;
-use super::suite::{Openings, openings, suite};
-use measured::Measured;
-use tree::{Tree, per_draft};
-
-/// Depth of the probe run's chains, and the longest k that is simulated.
-const LONGEST: u8 = 8;
+use super::suite::{openings, suite};
+use asking::{answer, is_native, verify_us, write};
+use points::{LONGEST, all, curve, fastest, point, recordings};
+use report::{Confidence, InCategory, Report};
+use tree::per_draft;
 
 /// Values of p-min that are simulated at the best k.
 const P_MINS: [f32; 6] = [0.0, 0.1, 0.2, 0.3, 0.5, 0.7];
@@ -43,63 +40,6 @@ const P_MINS: [f32; 6] = [0.0, 0.1, 0.2, 0.3, 0.5, 0.7];
 /// Why nothing is predicted under a grammar.
 const NO_GRAMMAR: &str = "explain predicts from drafts that each cost a pass of the drafter, and tokens that a grammar forces cost \
                           none; race draft lengths under it with --race, or run bench";
-
-/// All measurements and their results.
-#[derive(Serialize)]
-struct Report {
-    cost: CostCurve,
-    /// Why nothing is predicted from these times; none if they are possible.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    disturbed: Option<String>,
-    /// The formulas with measured costs and the acceptance of the probe run.
-    account: Account,
-    /// Every k, simulated from the probe run.
-    simulated: Vec<Point>,
-    /// The automatic choice of k, simulated round by round.
-    automatic: Point,
-    /// The best k with each value of p-min.
-    p_min: Vec<Confidence>,
-    /// How often the drafter's candidates contained the target's choice, by depth.
-    ranks: Vec<RankTally>,
-    /// First drafts by class of the target's token.
-    by_class: Vec<ClassTally>,
-    by_category: BTreeMap<String, InCategory>,
-    /// A tree of drafts, simulated; none if none was requested.
-    tree: Option<Tree>,
-    measured: Option<Measured>,
-}
-
-/// One k over the whole suite.
-#[derive(Serialize)]
-struct Point {
-    /// k; none for the automatic choice.
-    draft_len: Option<usize>,
-    tokens_per_round: Option<f64>,
-    tokens_per_second: Option<f64>,
-    /// Speed ÷ that of k = 0 with the same costs.
-    speedup: Option<f64>,
-    counts: Simulated,
-}
-
-/// The best k, with drafts that end where q is below `p_min`.
-#[derive(Serialize)]
-struct Confidence {
-    p_min: f32,
-    drafted: u64,
-    accepted: u64,
-    tokens_per_second: Option<f64>,
-}
-
-/// One category of the suite.
-#[derive(Serialize)]
-struct InCategory {
-    /// First drafts that equal the target's choice ÷ positions.
-    first_draft: Option<f64>,
-    /// The k with the most tokens per second with the measured costs.
-    best_draft_len: Option<usize>,
-    tokens_per_round: Option<f64>,
-    speedup: Option<f64>,
-}
 
 pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
     super::run_args::nobody_to_ask(&args.model)?;
@@ -159,14 +99,6 @@ fn no_room(args: &ExplainArgs, error: ModelError) -> anyhow::Error {
     }
 }
 
-fn write<T: Serialize>(output: ReportArg, value: &T, as_text: fn(&T) -> String) -> Result<ExitCode> {
-    match output {
-        ReportArg::Text => io::stdout().lock().write_all(as_text(value).as_bytes())?,
-        ReportArg::Summary => super::output::print_json(value)?,
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
 /// The settings that a probe run can simulate: greedy chains under the rule exact.
 fn settings(args: &ExplainArgs) -> Result<Settings> {
     let base = super::run_args::settings(&args.model, &args.decode, Baseline::Off)?;
@@ -177,42 +109,6 @@ fn settings(args: &ExplainArgs) -> Result<Settings> {
         drafting: Drafting { tree: None, p_min: 0.0, ..base.drafting },
         ..base
     })
-}
-
-fn prompt(args: &ExplainArgs, text: &str) -> Prompt {
-    if args.decode.sample.raw {
-        Prompt::Raw(text.to_owned())
-    } else {
-        Prompt::Chat(super::run_args::conversation(&args.decode.sample, text.to_owned()))
-    }
-}
-
-/// A run over the suite: its header, and category and turn of each prompt.
-type Answered = (Option<Header>, Vec<(String, Turn)>);
-
-/// Answers every prompt. One prompt runs first as warm-up.
-fn answer(recipe: &LoadOptions, settings: Settings, args: &ExplainArgs, suite: &Openings) -> Result<Answered> {
-    let mut driver = Driver::new(super::engine::spawn(recipe.clone(), settings, None)?);
-    for (_, text) in suite.iter().take(1).chain(suite) {
-        ask(&mut driver, args, text)?;
-    }
-    super::output::report_notices(&driver, &Outcome::Answered);
-    let turns = driver.session().turns().iter().skip(1).cloned();
-    let turns = suite.iter().map(|(category, _)| category.clone()).zip(turns).collect();
-    Ok((driver.session().header().cloned(), turns))
-}
-
-fn ask(driver: &mut Driver, args: &ExplainArgs, text: &str) -> Result<()> {
-    match driver.answer(prompt(args, text)) {
-        Outcome::Failed(message) => bail!(message),
-        Outcome::Answered | Outcome::Stopped => Ok(()),
-    }
-}
-
-fn total<'a>(turns: impl Iterator<Item = &'a Turn>, lane: Lane) -> LaneStats {
-    let mut sum = LaneStats::default();
-    turns.for_each(|turn| sum.merge(turn.answer(lane).stats()));
-    sum
 }
 
 /// Medians of the curve. Overhead is the time of the probe's plain rounds outside passes and chains. The time of a draft
@@ -231,17 +127,6 @@ fn costs(cost: &CostCurve, probed: &[(String, Turn)]) -> Costs {
     }
 }
 
-/// Medians of T(m), at least T(1) where less is impossible.
-fn verify_us(cost: &CostCurve) -> Vec<f64> {
-    let medians = cost.verify.iter().map(|timing| timing.median_us).collect();
-    if is_native(cost) { at_least_one_row(medians) } else { medians }
-}
-
-/// Whether no pass over several rows can cost less than one over one row.
-fn is_native(cost: &CostCurve) -> bool {
-    cost.backend.split(' ').next().is_some_and(has_ceiling)
-}
-
 /// What is said instead of a prediction where a pass over several rows took less than one over one row by more than the
 /// spread of both, though that is impossible.
 fn disturbed(cost: &CostCurve) -> Option<String> {
@@ -253,48 +138,6 @@ fn disturbed(cost: &CostCurve) -> Option<String> {
         below + 1,
         cost.verify[below].median_us / one.median_us,
     ))
-}
-
-impl Report {
-    /// Leaves out what would be predicted from times that cannot be.
-    fn without_predictions(mut self, why: String) -> Self {
-        let points = self.simulated.iter_mut().chain([&mut self.automatic]);
-        points.for_each(|point| (point.tokens_per_second, point.speedup) = (None, None));
-        self.p_min.iter_mut().for_each(|stop| stop.tokens_per_second = None);
-        self.by_category.values_mut().for_each(|of| (of.best_draft_len, of.speedup) = (None, None));
-        self.account = Account { worths: Vec::new(), best: 0, limit: None, sentence: why.clone(), ..self.account };
-        self.disturbed = Some(why);
-        self
-    }
-}
-
-fn recordings<'a>(turns: impl Iterator<Item = &'a Turn>) -> Result<Vec<ProbeRun>> {
-    let recordings = turns.map(|turn| ProbeRun::of(turn.answer(Lane::Speculative)));
-    recordings.collect::<Option<_>>().context("the probe run was cut short; please report this")
-}
-
-fn all(recordings: &[ProbeRun], play: impl Fn(&ProbeRun) -> Simulated) -> Simulated {
-    let mut sum = Simulated::default();
-    recordings.iter().for_each(|recording| sum.merge(&play(recording)));
-    sum
-}
-
-/// Every k from 0 on, with these costs.
-fn curve(recordings: &[ProbeRun], costs: &Costs) -> Vec<Point> {
-    let plain = all(recordings, |r| r.fixed(0, 0.0)).tokens_per_second(costs);
-    let counts = (0..=usize::from(LONGEST)).map(|k| (Some(k), all(recordings, |r| r.fixed(k, 0.0))));
-    counts.map(|(k, counts)| point(k, counts, costs, plain)).collect()
-}
-
-fn point(draft_len: Option<usize>, counts: Simulated, costs: &Costs, plain: Option<f64>) -> Point {
-    let speed = counts.tokens_per_second(costs);
-    let speedup = speed.zip(plain).map(|(speed, plain)| speed / plain);
-    Point { draft_len, tokens_per_round: counts.tokens_per_round(), tokens_per_second: speed, speedup, counts }
-}
-
-fn fastest(curve: &[Point]) -> Option<&Point> {
-    let known = curve.iter().filter(|point| point.speedup.is_some());
-    known.reduce(|best, point| if point.speedup > best.speedup { point } else { best })
 }
 
 fn report(cost: CostCurve, probed: &[(String, Turn)]) -> Result<Report> {

@@ -4,6 +4,8 @@
 //! that all choices meet the same states of the machine and none always follows the same other one. A prompt's time is
 //! the median of its repeats, so that a moment with other load on the machine has no influence.
 
+use rand_chacha::rand_core::RngCore;
+use rand_chacha::rand_core::SeedableRng;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -16,12 +18,11 @@ use draftscope::model::options::LoadOptions;
 use draftscope::protocol::{Command, DraftLenMode, Grammar, Lane, Settings, TokenId};
 use draftscope::session::LaneStats;
 use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{RngCore, SeedableRng};
 use serde::Serialize;
 
 use super::super::output::say;
 use super::super::suite::Openings;
-use super::{prompt, write};
+use super::asking::{prompt, write};
 
 /// The result of the race.
 #[derive(Serialize)]

@@ -6,7 +6,8 @@ use draftscope::engine::measure::{CostCurve, DeviceCost};
 use draftscope::protocol::counted;
 use draftscope::session::account::tested;
 
-use super::{Measured, Report};
+use super::measured::Measured;
+use super::report::Report;
 
 /// Lines of a report.
 struct Lines(String);
@@ -31,8 +32,8 @@ pub(super) fn cost(cost: &CostCurve) -> String {
     out.add(format!(
         "{}, {}, {} in the cache",
         cost.backend,
-        counted(cost.threads as usize, "thread"),
-        counted(cost.ctx as usize, "position")
+        counted(cost.threads, "thread"),
+        counted(cost.ctx, "position")
     ));
     let host = cost.bandwidth_share.zip(cost.memory_bandwidth).zip(cost.read_share);
     let read = host.map_or_else(String::new, |((share, bandwidth), read_share)| {

@@ -6,21 +6,9 @@ use anyhow::{Result, bail};
 use draftscope::cli::ExplainArgs;
 use draftscope::protocol::{Costs, DrafterKind, Drafting, Lane, Settings};
 use draftscope::session::Turn;
-use serde::Serialize;
 
-use super::{LONGEST, Point, Report, all, point, recordings};
-
-/// The simulation of a tree at every position, from a separate probe run.
-#[derive(Serialize)]
-pub(super) struct Tree {
-    /// Most nodes of a tree.
-    pub(super) nodes: u8,
-    /// k: most drafts in one path.
-    pub(super) depth: u8,
-    /// Time of a tree ÷ its nodes, in microseconds.
-    pub(super) node_us: f64,
-    pub(super) point: Point,
-}
+use super::points::{LONGEST, Tree, all, point, recordings};
+use super::report::Report;
 
 /// The settings of a probe run with trees; none if none are requested.
 pub(super) fn settings(args: &ExplainArgs, run: &Settings) -> Result<Option<Settings>> {

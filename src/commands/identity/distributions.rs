@@ -9,7 +9,7 @@ use draftscope::protocol::{DrafterKind, Settings};
 use draftscope::session::text::one_line;
 use serde::Serialize;
 
-use super::Bench;
+use super::bench::Bench;
 
 /// All comparisons.
 #[derive(Serialize)]

@@ -1,30 +1,24 @@
 //! `draftscope verify-identity`: checks that the output is the same with and without drafts, and explains a difference.
 
+use anyhow::Context;
+mod bench;
 mod distributions;
 mod greedy;
 mod reference;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
-use draftscope::cli::{DraftLenArg, IdentityArgs, ReportArg};
+use anyhow::{Result, bail};
+use bench::{Bench, constraint};
+use draftscope::cli::{IdentityArgs, ReportArg};
 use draftscope::engine;
-use draftscope::engine::grammar::{Constraint, Vocabulary};
-use draftscope::engine::speculate::decoder::{Decoder, TIMING};
+use draftscope::engine::speculate::decoder::Decoder;
 use draftscope::engine::speculate::drafter::NoDrafter;
 use draftscope::model::Model;
 use draftscope::model::load::{Loaded, load};
 use draftscope::model::row_by_row::RowByRow;
-use draftscope::model::text::prompt;
-use draftscope::model::text::template::ChatTemplate;
-use draftscope::model::text::tokenizer::TextCodec;
-use draftscope::protocol::policy::Policy;
-use draftscope::protocol::{
-    Baseline, DrafterKind, Drafting, Grammar, Message, ModelInfo, Sampling, Settings, Speaker, TokenId, VerifyRule,
-    counted,
-};
+use draftscope::protocol::{Baseline, DrafterKind, Drafting, Sampling, Settings, counted};
 use serde::Serialize;
 
 /// Exit status when the modes differ.
@@ -32,21 +26,6 @@ const DIFFERENT: u8 = 1;
 
 /// 200 prompts in all categories.
 const PROMPTS: &str = include_str!("../../../assets/prompts/identity.toml");
-
-/// Both modes over one model, and what to try on them.
-struct Bench {
-    plain: Decoder,
-    speculative: Decoder,
-    /// The same model with an empty cache, for computing positions again.
-    fresh: Box<dyn Model>,
-    codec: Arc<TextCodec>,
-    template: Option<ChatTemplate>,
-    model: ModelInfo,
-    drafters: Vec<DrafterKind>,
-    settings: Settings,
-    /// What answers must match, as it is written, and at work.
-    grammar: Option<(Grammar, Constraint)>,
-}
 
 pub(crate) fn run(args: &IdentityArgs) -> Result<ExitCode> {
     let prompts = prompts(args)?;
@@ -77,18 +56,6 @@ fn write(output: ReportArg, report: &impl Serialize, text: &str, is_same: bool) 
         ReportArg::Summary => super::output::print_json(report)?,
     }
     Ok(if is_same { ExitCode::SUCCESS } else { ExitCode::from(DIFFERENT) })
-}
-
-/// A report, with its model and rule.
-#[derive(Serialize)]
-struct Described<'a, T> {
-    model: &'a ModelInfo,
-    rule: VerifyRule,
-    /// What every answer had to match, in both modes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    grammar: Option<Grammar>,
-    #[serde(flatten)]
-    report: &'a T,
 }
 
 /// As many prompts as requested, spread evenly, so that every category occurs.
@@ -126,12 +93,6 @@ fn bench(args: &IdentityArgs) -> Result<Bench> {
     Ok(Bench { plain, speculative, fresh, codec, template, model, drafters, settings, grammar })
 }
 
-/// The grammar for this tokenizer.
-fn constraint(grammar: Grammar, codec: &Arc<TextCodec>) -> Result<(Grammar, Constraint)> {
-    let constraint = Constraint::new(&Vocabulary::new(Arc::clone(codec))?, &grammar)?;
-    Ok((grammar, constraint))
-}
-
 fn settings(args: &IdentityArgs) -> Result<Settings> {
     let sampling =
         Sampling { temperature: args.temperature, top_k: args.top_k, top_p: args.top_p, ..Sampling::default() };
@@ -166,63 +127,4 @@ fn drafters(args: &IdentityArgs, loaded: &Loaded) -> Result<Vec<DrafterKind>> {
         bail!("the drafter {kind} cannot draft here: its model is not loaded, or it needs a person; choose {another}");
     }
     Ok(kinds)
-}
-
-/// A drafter with a k, and the policy that chooses k if it is automatic.
-struct Trial {
-    drafter: DrafterKind,
-    k: DraftLenArg,
-    policy: Option<Policy>,
-}
-
-impl Bench {
-    fn described<'a, T>(&'a self, report: &'a T) -> Described<'a, T> {
-        let grammar = self.grammar.as_ref().map(|(grammar, _)| grammar.shortened());
-        Described { model: &self.model, rule: self.settings.rule, grammar, report }
-    }
-
-    /// Every drafter with every k. Called before anything is decoded, so that whole rounds can be timed.
-    fn trials(&mut self, ks: &[DraftLenArg]) -> Result<Vec<Trial>> {
-        let pairs: Vec<_> = self.drafters.iter().flat_map(|drafter| ks.iter().map(|k| (*drafter, *k))).collect();
-        let trial = |(drafter, k)| {
-            let policy = (k == DraftLenArg::Auto).then(|| self.policy(drafter)).transpose()?;
-            Ok(Trial { drafter, k, policy })
-        };
-        pairs.into_iter().map(trial).collect()
-    }
-
-    fn policy(&mut self, drafter: DrafterKind) -> Result<Policy> {
-        if self.settings.drafting.tree.is_some() {
-            bail!("with a draft tree there is no automatic choice of k; give numbers with -k");
-        }
-        self.speculative.set(&Settings { drafter, ..self.settings });
-        let costs = self.speculative.measure_costs(TIMING)?.costs;
-        if !costs.is_usable() {
-            bail!("passes could not be timed here, so there is no automatic k; give numbers with -k");
-        }
-        Ok(Policy::new(costs, 0))
-    }
-}
-
-impl Trial {
-    /// Settings of its runs; an automatic k is set round by round.
-    fn settings(&self, base: &Settings) -> Settings {
-        let draft_len = match self.k {
-            DraftLenArg::Fixed(draft_len) => draft_len,
-            DraftLenArg::Auto => base.draft_len,
-        };
-        Settings { drafter: self.drafter, draft_len, ..*base }
-    }
-}
-
-impl Bench {
-    fn tokens(&self, text: &str, raw: bool) -> Result<Vec<TokenId>> {
-        let ctx_len = self.plain.target().spec().ctx_len;
-        if raw {
-            self.codec.check_length(text, ctx_len)?;
-            return Ok(self.codec.encode_raw(text)?);
-        }
-        let message = Message { role: Speaker::User, content: text.to_owned() };
-        Ok(prompt::tokens_of(&self.codec, self.template.as_ref(), &[message], ctx_len)?)
-    }
 }

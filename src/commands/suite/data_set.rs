@@ -4,10 +4,11 @@
 //! (`role` and `content`, as the data set's own script writes them); others are ignored.
 //! Source: <https://huggingface.co/datasets/nvidia/SPEED-Bench>, and AIPerf's tutorial on it.
 
-use anyhow::{Context, Result, bail};
+use anyhow::Context;
+use anyhow::{Result, bail};
 use serde::Deserialize;
 
-use super::{SuitePrompt, any, check};
+use super::prompt::{SuitePrompt, any, check};
 
 /// The first bytes of a Parquet file.
 pub(super) const PARQUET_MARK: &[u8] = b"PAR1";

@@ -1,16 +1,19 @@
 //! Suites: prompts by category, built in or from a file.
 
+use anyhow::Context;
 mod data_set;
 #[cfg(feature = "specspecs")]
 mod parquet;
+mod prompt;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use draftscope::host::config::toml_error;
 use draftscope::host::file_access;
-use draftscope::session::text::printable;
+pub(crate) use prompt::{ALL, SuitePrompt};
+use prompt::{MOST_TEXT, any, check};
 use serde::Deserialize;
 
 /// Prompts of one category.
@@ -27,26 +30,8 @@ enum Turns {
     Several(Vec<String>),
 }
 
-/// Category of all prompts together.
-pub(crate) const ALL: &str = "all";
-
 /// Name of the built-in suite with the categories of SPEED-Bench.
 const SPEED: &str = "speed";
-
-/// A prompt, and the category that it counts in.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SuitePrompt {
-    pub(crate) category: String,
-    /// What the user says, turn after turn; at least one, none of them empty.
-    pub(crate) turns: Vec<String>,
-}
-
-impl SuitePrompt {
-    /// What the user says first.
-    pub(crate) fn opening(&self) -> &str {
-        self.turns.first().map_or("", String::as_str)
-    }
-}
 
 /// (Category, prompt) pairs.
 pub(crate) type Openings = Vec<(String, String)>;
@@ -74,9 +59,6 @@ pub(crate) fn suite(path: Option<&Path>) -> Result<Vec<SuitePrompt>> {
     let prompts = if bytes.starts_with(data_set::PARQUET_MARK) { parquet(path) } else { parse(bytes) };
     prompts.with_context(|| format!("the suite {} cannot be used", path.display()))
 }
-
-/// Longest file of prompts, in bytes: SPEED-Bench's longest split has 110 MB.
-const MOST_TEXT: u64 = 256 << 20;
 
 /// The text of a file of prompts.
 pub(crate) fn text(path: &Path) -> std::io::Result<String> {
@@ -126,29 +108,6 @@ pub(crate) fn parse_suite(text: &str) -> Result<Vec<SuitePrompt>> {
         }
     }
     any(prompts)
-}
-
-/// The prompts, if there are any.
-fn any(prompts: Vec<SuitePrompt>) -> Result<Vec<SuitePrompt>> {
-    if prompts.is_empty() {
-        bail!("the suite has no prompts");
-    }
-    Ok(prompts)
-}
-
-/// Rejects names that a table cannot show, and empty prompts; `place` says where the prompt stands.
-fn check(prompt: &SuitePrompt, place: impl Fn() -> String) -> Result<()> {
-    let name = prompt.category.as_str();
-    if name == ALL {
-        bail!("a category is called '{ALL}', which is the name of the sum over categories; rename it");
-    }
-    if name.trim().is_empty() || name.contains(char::is_control) {
-        bail!("a category is called '{}', which a table cannot show; rename it", printable(name));
-    }
-    if prompt.turns.is_empty() || prompt.turns.iter().any(|turn| turn.trim().is_empty()) {
-        bail!("{} is empty; type some text", place());
-    }
-    Ok(())
 }
 
 #[cfg(test)]

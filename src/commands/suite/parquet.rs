@@ -2,12 +2,12 @@
 
 use std::fs::File;
 
-use anyhow::{Context, Result, bail};
-use parquet::file::reader::{FileReader, SerializedFileReader};
+use anyhow::{Result, bail};
+use parquet::file::reader::SerializedFileReader;
 use parquet::record::{Field, Row};
 
 use super::data_set::{ChatLine, DataRow, MOST_ROWS, collect};
-use super::{MOST_TEXT, SuitePrompt};
+use super::prompt::{MOST_TEXT, SuitePrompt};
 
 /// The prompts of a table.
 ///

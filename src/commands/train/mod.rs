@@ -3,10 +3,12 @@
 //! PyTorch does the training; this module starts it with the right model, folders and binary, and shows what
 //! its JSON lines say. A finished step is not repeated, so the same command continues after a stop.
 
+use anyhow::Context;
+use std::io::IsTerminal;
 mod progress;
 mod work_dir;
 
-use std::io::{self, BufRead, BufReader, IsTerminal};
+use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::atomic::Ordering;
@@ -14,7 +16,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use draftscope::cli::TrainArgs;
 use draftscope::host::Taskbar;
 use draftscope::model::files::ModelFiles;
@@ -25,9 +27,7 @@ use progress::StepProgress;
 use work_dir::WorkNote;
 
 use super::signals::StopSignal;
-
-/// Name of the run under the working folder.
-const RUN: &str = "module";
+use work_dir::RUN;
 
 /// A module starts as a copy of the target's last block.
 const INIT: &str = "train.init=layer";

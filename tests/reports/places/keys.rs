@@ -1,8 +1,6 @@
 //! Text in the prompt box whose size changes, and the characters that a screen is drawn with.
 #![cfg(unix)]
 
-use std::time::Duration;
-
 use crate::common::tiny::Tiny;
 use crate::terminal::Screen;
 

@@ -3,7 +3,7 @@
 //! Generation continues from tokens that are already in the cache, so it cannot render the conversation again each
 //! turn. Instead it splits the template's text once.
 
-use super::GenerateError;
+use super::error::GenerateError;
 use draftscope_model::text::template::ChatTemplate;
 use draftscope_protocol::{Message, Speaker};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::GenerateError;
+use super::error::GenerateError;
 use super::frame::Frame;
 use super::sequence::{Role, Sequence, Setting};
 use super::shard::{self, Plan, Shard};

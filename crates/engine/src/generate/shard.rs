@@ -11,12 +11,13 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use half::f16;
-use safetensors::{Dtype, tensor::TensorView};
+use safetensors::Dtype;
+use safetensors::tensor::TensorView;
 use serde::{Deserialize, Serialize};
 
 use draftscope_host::file_access::temporary_file_in;
 
-use super::GenerateError;
+use super::error::GenerateError;
 use super::sequence::Finished;
 use super::task::Task;
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use super::GenerateError;
+use super::error::GenerateError;
 use draftscope_protocol::LEAST_TEMPERATURE;
 
 /// Most bytes of a line.

@@ -8,9 +8,11 @@ use draftscope_protocol::{Grammar, TokenId};
 use llguidance::toktrie::SimpleVob;
 use llguidance::{TokenParser, panic_utils};
 
+use super::error::GrammarError;
 use super::limits::reason;
+use super::mask::Mask;
 use super::source::compile;
-use super::{GrammarError, Mask, Vocabulary};
+use super::vocabulary::Vocabulary;
 
 /// Follows an answer and the drafts after it, and says which tokens may come next.
 pub struct Constraint {

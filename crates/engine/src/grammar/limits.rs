@@ -34,3 +34,9 @@ pub(super) fn reason(error: &dyn std::fmt::Display) -> String {
     let plain = line.chars().filter(|c| !c.is_control()).take(LONGEST).collect::<String>();
     if line.chars().count() > LONGEST { format!("{plain}…") } else { plain }
 }
+
+/// Most bytes of a grammar's text.
+pub const MOST_BYTES: usize = 1 << 20;
+
+/// Most lines of a grammar in Lark, which has a rule on each at most.
+pub(super) const MOST_LINES: usize = 20_000;

@@ -6,6 +6,7 @@
 //! a hostile grammar ends in a sentence.
 
 mod constraint;
+mod error;
 mod gbnf;
 mod limits;
 mod mask;
@@ -15,36 +16,8 @@ mod tests;
 mod vocabulary;
 
 pub use constraint::Constraint;
+pub use error::GrammarError;
+pub use limits::MOST_BYTES;
 pub use mask::Mask;
-pub use source::{MOST_BYTES, check};
+pub use source::check;
 pub use vocabulary::Vocabulary;
-
-/// Why a grammar cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum GrammarError {
-    /// The grammar is wrong, or needs more than the limits allow.
-    #[error("the {noun} cannot be used: {why}")]
-    Invalid {
-        /// What it is.
-        noun: &'static str,
-        /// The cause.
-        why: String,
-    },
-    /// No text matches.
-    #[error("the {noun} allows no text at all; change it so that an answer exists")]
-    AllowsNothing {
-        /// What it is.
-        noun: &'static str,
-    },
-    /// The text that an answer goes on from does not match.
-    #[error("the answer cannot go on from here: its {noun} forbids the token {at} of the part that is kept")]
-    Broken {
-        /// What it is.
-        noun: &'static str,
-        /// Number of the token, from 1.
-        at: usize,
-    },
-    /// The tokenizer lacks what grammars need.
-    #[error("this model's tokenizer cannot be used with a grammar: {0}")]
-    Vocabulary(String),
-}

@@ -6,15 +6,9 @@ use llguidance::toktrie::{ApproximateTokEnv, InferenceCapabilities};
 use llguidance::{ParserFactory, TokenParser};
 use serde_json::{Value, json};
 
-use super::GrammarError;
+use super::error::GrammarError;
 use super::gbnf::{is_gbnf, to_lark};
-use super::limits::{limits, reason};
-
-/// Most bytes of a grammar's text.
-pub const MOST_BYTES: usize = 1 << 20;
-
-/// Most lines of a grammar in Lark, which has a rule on each at most.
-pub(super) const MOST_LINES: usize = 20_000;
+use super::limits::{MOST_BYTES, MOST_LINES, limits, reason};
 
 /// Stack of the thread that makes a parser. Only what is used takes memory.
 const STACK_BYTES: usize = 256 << 20;

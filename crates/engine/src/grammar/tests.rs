@@ -2,7 +2,8 @@
 
 use draftscope_protocol::{Grammar, GrammarKind};
 
-use super::{GrammarError, check};
+use super::check;
+use super::error::GrammarError;
 
 fn checked(kind: GrammarKind, text: &str) -> Result<(), GrammarError> {
     check(&Grammar { kind, text: text.to_owned() })

@@ -7,7 +7,7 @@ use draftscope_protocol::TokenId;
 use llguidance::toktrie::{InferenceCapabilities, TokEnv, TokRxInfo, TokTrie, TokenizerEnv};
 use llguidance::{ParserFactory, panic_utils};
 
-use super::GrammarError;
+use super::error::GrammarError;
 use super::limits::{limits, reason};
 
 /// Longest token in bytes; longer ones are never allowed.

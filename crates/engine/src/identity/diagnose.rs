@@ -8,7 +8,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::Record;
+use super::record::Record;
 use crate::grammar::{Constraint, Mask};
 use crate::speculate::SpecError;
 use draftscope_model::{Forward, LogitRows, Model};

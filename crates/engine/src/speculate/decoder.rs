@@ -9,6 +9,7 @@ mod constrain;
 mod drafting;
 mod fork;
 mod hidden_states;
+mod measured_costs;
 mod notices;
 mod prefill;
 mod probe;
@@ -29,7 +30,7 @@ use draftscope_protocol::{
     Settings, TokenId, Verification, VerifyRule,
 };
 
-pub use calibrate::{MeasuredCosts, TIMED_ROWS, TIMING};
+pub use measured_costs::{MeasuredCosts, TIMED_ROWS, TIMING};
 
 /// Receives each event. Returns the time for which it paused the round, which no clock counts.
 pub type Emit<'a> = dyn FnMut(EventKind) -> Duration + 'a;

@@ -4,11 +4,10 @@
 //! applies min-p before top-k); the rest is renormalised. At temperature 0 the largest logit is taken, the first of
 //! equal ones, and the probabilities are those at temperature 1, for display only.
 
-mod masked;
+mod forbidden;
+pub mod masked;
 
 use multiversion::multiversion;
-
-pub use masked::Masked;
 
 use draftscope_model::{BEST_LOGITS, Best, Forward, ModelError, RowStats, STRETCH};
 use draftscope_protocol::argmax::{Largest, largest};
@@ -108,7 +107,7 @@ impl Sampler {
         let scale = 1.0 / self.sampling.temperature;
         let mut weights = weights(row.logits, stats.max, scale);
         if let Some(words) = words {
-            masked::put_in_forbidden(&mut weights, words, 0.0);
+            forbidden::put_in_forbidden(&mut weights, words, 0.0);
         }
         let (total, argmax) = (sum(&weights), row.token(stats.argmax as usize));
         if row.vocab.is_none() && self.sampling.keeps_all() {
@@ -233,7 +232,7 @@ fn best_indices((logits, words): (&[f32], Option<&[u32]>), peaks: &[f32], n: usi
         }
         let stretch = &logits[start..logits.len().min(start + STRETCH)];
         let stretch = match words {
-            Some(words) => masked::allowed_stretch(stretch, words, start, &mut copy),
+            Some(words) => forbidden::allowed_stretch(stretch, words, start, &mut copy),
             None => stretch,
         };
         best.search(stretch, start);

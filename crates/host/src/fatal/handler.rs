@@ -13,10 +13,13 @@ use rustix::fs::{Mode, OFlags};
 use rustix::stdio::{dup2_stderr, stderr, stdin, stdout};
 use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcsetattr};
 
-use super::RESTORE;
 use super::asking::ASKING;
 use super::child::is_ignored;
 use super::mapped::is_mapped;
+
+/// Ends a frame that is half drawn; restores mouse, focus and paste mode, window title, screen and cursor.
+const RESTORE: &[u8] =
+    b"\x1b[?2026l\x1b[?1006l\x1b[?1015l\x1b[?1003l\x1b[?1002l\x1b[?1000l\x1b[?1004l\x1b[?2004l\x1b[23;0t\x1b[?1049l\x1b[?25h";
 
 /// Signals of errors in the process, and that of a file that grows beyond its limit.
 const ERRORS: [c_int; 8] = [

@@ -4,7 +4,7 @@
 //! comes first if it can be that of a model.
 
 use crate::error::clean;
-use crate::files::GgufFile;
+use crate::files::gguf::GgufFile;
 use draftscope_host::file_access::split_stem;
 
 /// The name of a GGUF file's model: from the file's name, else from `general.basename`, `general.size_label` and
@@ -56,6 +56,14 @@ fn is_quantisation(word: &str) -> bool {
 fn is_specific(stem: &str) -> bool {
     let is_digest = stem.len() >= 32 && stem.bytes().all(|byte| byte.is_ascii_hexdigit());
     !is_digest && stem.contains(char::is_alphabetic) && stem.contains(|c: char| c.is_ascii_digit())
+}
+
+impl GgufFile {
+    /// The name of the model, as people write it.
+    #[must_use]
+    pub fn name(&self) -> String {
+        of_gguf(self)
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Name of the weights of a GGUF file: its file type, or the dtype of most of its weights.
 
-use crate::files::TensorType;
+use crate::files::tensor_type::TensorType;
 
 /// `general.file_type` as in `llama_ftype` of llama.cpp's `llama.h`: number, name, and the type of most of the matrices.
 /// A name that is also that of a type is written in lower case, as types are; the others name mixtures.

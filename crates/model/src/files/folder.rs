@@ -14,9 +14,13 @@ use safetensors::tensor::TensorInfo;
 
 use crate::ModelError;
 use crate::error::name_of;
-use crate::files::{
-    ConfigJson, Layout, LoadedTensor, Shard, SideFiles, Stored, TensorNames, folder_kind, fp8, quantisation,
-};
+use crate::files::config_json::ConfigJson;
+use crate::files::loaded::LoadedTensor;
+use crate::files::shard::Shard;
+use crate::files::side_files::SideFiles;
+use crate::files::stored::Stored;
+use crate::files::tensor_names::{Layout, TensorNames};
+use crate::files::{folder_kind, fp8, quantisation};
 use draftscope_protocol::TokenId;
 
 /// An open folder.

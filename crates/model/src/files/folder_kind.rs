@@ -2,12 +2,14 @@
 //!
 //! Invariant: only what was found in the folder is asserted.
 
+use crate::ModelError;
 use std::path::Path;
 
 use serde_json::Value;
 
 use crate::error::clean;
-use crate::files::{SideFiles, unfinished};
+use crate::files::side_files::SideFiles;
+use crate::files::unfinished;
 
 /// Most files of a folder that are looked at.
 const MAX_FILES: usize = 10_000;
@@ -127,6 +129,22 @@ pub(super) fn without_tokenizer(files: &SideFiles) -> String {
             )
         }
         _ => format!("{path} has no tokenizer.json, and no other file of a tokenizer; download tokenizer.json too"),
+    }
+}
+
+impl SideFiles {
+    /// `config.json`.
+    ///
+    /// # Errors
+    /// If it is missing or cannot be read.
+    pub fn config(&self) -> Result<Vec<u8>, ModelError> {
+        self.json("config.json")?.ok_or_else(|| ModelError::Unsupported(without_config(self)))
+    }
+
+    /// Why a folder without `tokenizer.json` does not run: what there is in its place, and the next step.
+    #[must_use]
+    pub fn without_tokenizer(&self) -> ModelError {
+        ModelError::Unsupported(without_tokenizer(self))
     }
 }
 

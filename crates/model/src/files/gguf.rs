@@ -12,16 +12,15 @@ use std::path::{Path, PathBuf};
 use candle_core::quantized::gguf_file::{Content, Value, VersionedMagic};
 use draftscope_kernels::Encoding;
 
+use super::gguf_start::MAX_HEADER;
 use crate::ModelError;
 use crate::catch_panic::catch_panic;
-use crate::files::gguf_parts::{self, Part};
 use crate::files::gguf_tensors::{self, TensorEntry};
-use crate::files::{
-    LoadedTensor, Mapped, Stored, TensorType, display_name, file_type, gguf_start, gguf_values, unfinished,
-};
-
-/// Longest header, in bytes: vocabularies of 256,000 tokens take some 20 MB.
-pub(super) const MAX_HEADER: usize = 128 << 20;
+use crate::files::loaded::LoadedTensor;
+use crate::files::mapped::Mapped;
+use crate::files::stored::Stored;
+use crate::files::tensor_type::TensorType;
+use crate::files::{file_type, gguf_start, unfinished, whole_number};
 
 /// Most values in a header, each 32 bytes in memory: such vocabularies have some 2 million, lengths included.
 const MAX_READS: u32 = 20_000_000;
@@ -99,17 +98,7 @@ pub struct GgufFile {
 }
 
 impl GgufFile {
-    /// Opens a file and reads its header; tensors stay on disk. They may have types that do not run:
-    /// [`GgufFile::check_types`]. From any part of a split file all its parts are opened.
-    ///
-    /// # Errors
-    /// [`ModelError::Read`] if it cannot be opened, [`ModelError::Corrupt`] if it is not a complete GGUF file,
-    /// [`ModelError::Split`] if parts of a split file are missing or do not belong together.
-    pub fn open(path: &Path) -> Result<Self, ModelError> {
-        gguf_parts::joined(Self::open_part(path)?)
-    }
-
-    /// The same, but of a split file only this part, whose header lists the tensors of that part.
+    /// As [`GgufFile::open`], but of a split file only this part, whose header lists the tensors of that part.
     ///
     /// # Errors
     /// As [`GgufFile::open`].
@@ -137,7 +126,7 @@ impl GgufFile {
             what => corrupt(crate::error::clean(what)),
         })?;
         let alignment =
-            content.metadata.get("general.alignment").and_then(gguf_values::whole).unwrap_or(ALIGNMENT).max(1);
+            content.metadata.get("general.alignment").and_then(whole_number::whole).unwrap_or(ALIGNMENT).max(1);
         let data = (position + length as u64).checked_next_multiple_of(alignment).unwrap_or(u64::MAX);
         Ok(Self { path: path.to_owned(), metadata: content.metadata, tensors, parts: vec![Part { file, data }] })
     }
@@ -233,12 +222,6 @@ impl GgufFile {
         let blocks = matrices("blk.");
         let matrices = if blocks.is_empty() { matrices("") } else { blocks };
         file_type::name(self.number("general.file_type"), &matrices)
-    }
-
-    /// The name of the model, as people write it.
-    #[must_use]
-    pub fn name(&self) -> String {
-        display_name::of_gguf(self)
     }
 
     /// Bytes of a tensor; `None` if there is no such tensor.
@@ -364,6 +347,13 @@ fn unreadable(error: &candle_core::Error) -> String {
         what if what.contains("fill whole buffer") => "it is truncated".to_owned(),
         what => crate::error::clean(what),
     }
+}
+
+/// The bytes of one file.
+pub(super) struct Part {
+    pub(super) file: Mapped,
+    /// Where tensors begin.
+    pub(super) data: u64,
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use crate::ModelError;
 use crate::error::clean;
-use crate::files::{GgufFile, Mapped};
+use crate::files::gguf::GgufFile;
 use draftscope_host::file_access::{part_name, split_part};
 
 /// Most parts: the largest models have a few hundred.
@@ -19,13 +19,6 @@ const MAX_PARTS: u64 = 4096;
 
 /// Most files of a folder that are looked at for renamed parts.
 const MAX_FILES: usize = 4096;
-
-/// The bytes of one file.
-pub(super) struct Part {
-    pub(super) file: Mapped,
-    /// Where tensors begin.
-    pub(super) data: u64,
-}
 
 impl GgufFile {
     /// How many files it consists of.
@@ -279,6 +272,18 @@ fn has_magic(path: &Path) -> bool {
     let mut magic = [0; 4];
     let read = |mut file: File| file.read_exact(&mut magic);
     draftscope_host::file_access::open_regular(path).and_then(read).is_ok() && magic == *b"GGUF"
+}
+
+impl GgufFile {
+    /// Opens a file and reads its header; tensors stay on disk. They may have types that do not run:
+    /// [`GgufFile::check_types`]. From any part of a split file all its parts are opened.
+    ///
+    /// # Errors
+    /// [`ModelError::Read`] if it cannot be opened, [`ModelError::Corrupt`] if it is not a complete GGUF file,
+    /// [`ModelError::Split`] if parts of a split file are missing or do not belong together.
+    pub fn open(path: &Path) -> Result<Self, ModelError> {
+        joined(Self::open_part(path)?)
+    }
 }
 
 #[cfg(test)]

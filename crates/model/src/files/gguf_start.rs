@@ -4,12 +4,10 @@ use std::path::Path;
 
 use crate::ModelError;
 use crate::files::foreign::Foreign;
-use crate::files::gguf::MAX_HEADER;
+
+use super::unfinished::EMPTY;
 use crate::files::gguf_scan::{self, Fault};
 use crate::files::{shard, unfinished};
-
-/// What is wrong with an empty file.
-pub(super) const EMPTY: &str = "it is empty (0 bytes)";
 
 /// Checks magic, version, byte order and the keys of the header.
 ///
@@ -64,6 +62,9 @@ pub(super) fn cut_off(path: &Path, len: usize) -> String {
     let why = unfinished::clause(path).map_or_else(String::new, |why| format!("; {why}"));
     format!("it is cut off at {len} bytes, within its header{why}")
 }
+
+/// Longest header, in bytes: vocabularies of 256,000 tokens take some 20 MB.
+pub(super) const MAX_HEADER: usize = 128 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -5,7 +5,8 @@
 
 use std::collections::HashMap;
 
-use crate::files::{LoadedTensor, TensorType};
+use crate::files::loaded::LoadedTensor;
+use crate::files::tensor_type::TensorType;
 
 /// `GGML_MAX_DIMS`.
 const MAX_DIMS: u32 = 4;

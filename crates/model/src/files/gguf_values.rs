@@ -2,8 +2,9 @@
 
 use candle_core::quantized::gguf_file::Value;
 
+use super::whole_number::whole;
 use crate::ModelError;
-use crate::files::GgufFile;
+use crate::files::gguf::GgufFile;
 
 impl GgufFile {
     /// A metadata value.
@@ -84,17 +85,5 @@ impl GgufFile {
             Value::Array(values) => Ok(values),
             _ => Err(ModelError::Metadata(format!("'{key}' is not a list"))),
         }
-    }
-}
-
-/// A value of any integer type as a whole number; `None` for other values. candle's conversions build an error for each
-/// type that does not match, tens of thousands for the token types of a vocabulary.
-pub(crate) fn whole(value: &Value) -> Option<u64> {
-    match *value {
-        Value::I8(number) => u64::try_from(number).ok(),
-        Value::I16(number) => u64::try_from(number).ok(),
-        Value::I32(number) => u64::try_from(number).ok(),
-        Value::I64(number) => u64::try_from(number).ok(),
-        _ => value.to_u64().ok(),
     }
 }

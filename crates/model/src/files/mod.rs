@@ -27,13 +27,12 @@ mod tensor_names;
 mod tensor_source;
 mod tensor_type;
 mod unfinished;
+mod whole_number;
 
 pub use config_json::ConfigJson;
 pub use folder::Folder;
 pub use gguf::GgufFile;
-pub(crate) use gguf_values::whole;
 pub use loaded::{LoadedTensor, MatrixForm};
-pub(crate) use mapped::Mapped;
 pub use model_files::ModelFiles;
 pub(crate) use shard::Shard;
 pub use side_files::SideFiles;
@@ -42,4 +41,6 @@ pub use tensor_names::{
     Layout, NORMED_TWICE, TensorNames, block_name, block_part, expert_part, llama_name, llama_part, part_name, renamed,
 };
 pub use tensor_source::TensorSource;
-pub(crate) use tensor_type::{TensorType, candle_dtype};
+#[cfg(test)]
+pub(crate) use tensor_type::candle_dtype;
+pub(crate) use whole_number::whole;

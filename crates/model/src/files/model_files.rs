@@ -9,7 +9,10 @@ use std::path::Path;
 use draftscope_kernels::Encoding;
 
 use crate::ModelError;
-use crate::files::{Folder, GgufFile, LoadedTensor, Stored};
+use crate::files::folder::Folder;
+use crate::files::gguf::GgufFile;
+use crate::files::loaded::LoadedTensor;
+use crate::files::stored::Stored;
 use draftscope_protocol::TokenId;
 
 /// A model on disk.

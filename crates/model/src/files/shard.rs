@@ -13,8 +13,10 @@ use serde_json::Value;
 use crate::ModelError;
 use crate::error::clean;
 use crate::files::foreign::Foreign;
-use crate::files::gguf_start::EMPTY;
-use crate::files::{Mapped, SideFiles, folder_kind, unfinished};
+use crate::files::mapped::Mapped;
+use crate::files::side_files::SideFiles;
+use crate::files::unfinished::EMPTY;
+use crate::files::{folder_kind, unfinished};
 
 /// Most shards that an index may list.
 const MAX_SHARDS: usize = 4096;

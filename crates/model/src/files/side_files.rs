@@ -6,7 +6,6 @@
 use std::path::{Path, PathBuf};
 
 use crate::ModelError;
-use crate::files::folder_kind;
 use crate::files::foreign::Foreign;
 use draftscope_host::file_access;
 
@@ -63,20 +62,6 @@ impl SideFiles {
             Some(foreign) => Err(foreign.error(&path)),
             None => Ok(Some(bytes)),
         }
-    }
-
-    /// `config.json`.
-    ///
-    /// # Errors
-    /// If it is missing or cannot be read.
-    pub fn config(&self) -> Result<Vec<u8>, ModelError> {
-        self.json("config.json")?.ok_or_else(|| ModelError::Unsupported(folder_kind::without_config(self)))
-    }
-
-    /// Why a folder without `tokenizer.json` does not run: what there is in its place, and the next step.
-    #[must_use]
-    pub fn without_tokenizer(&self) -> ModelError {
-        ModelError::Unsupported(folder_kind::without_tokenizer(self))
     }
 
     /// The chat template: a file of its own, or a key of `tokenizer_config.json`.

@@ -9,7 +9,7 @@ use half::{bf16, f16};
 use rayon::prelude::*;
 
 use crate::ModelError;
-use crate::files::candle_dtype;
+use crate::files::tensor_type::candle_dtype;
 use draftscope_host::fatal::OutOfMemory;
 
 /// Fewest blocks that a thread encodes at once.

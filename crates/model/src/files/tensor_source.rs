@@ -1,7 +1,8 @@
 //! Tensors by name, wherever they are stored.
 
 use crate::ModelError;
-use crate::files::{ModelFiles, Stored};
+use crate::files::model_files::ModelFiles;
+use crate::files::stored::Stored;
 use draftscope_protocol::TokenId;
 
 /// What loading reads tensors from: the files of a model, or those of a draft module.

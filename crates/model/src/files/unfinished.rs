@@ -72,6 +72,9 @@ pub(super) fn hole(there: u64, size: usize) -> String {
     format!("{there} of its {size} bytes are on disk and the end is a hole, as in an unfinished download")
 }
 
+/// What is wrong with an empty file.
+pub(super) const EMPTY: &str = "it is empty (0 bytes)";
+
 #[cfg(test)]
 mod tests {
     use super::*;

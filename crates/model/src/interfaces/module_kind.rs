@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::ModelError;
 use crate::block_module::LoadedModules;
 use crate::files::GgufFile;
-use crate::interfaces::{FamilyConfig, LoadContext, LoadedTarget};
+use crate::interfaces::family::{FamilyConfig, LoadContext, LoadedTarget};
 
 /// A kind of draft module in files of its own, which replaces the MTP module.
 pub trait ModuleKind: Sync {

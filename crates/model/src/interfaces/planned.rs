@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::ModelError;
 use crate::files::{ConfigJson, Folder, GgufFile, ModelFiles, TensorNames};
-use crate::interfaces::{Drafting, Family, FamilyConfig, Names, NoSharing};
+use crate::interfaces::family::{Drafting, Family, FamilyConfig, Names, NoSharing};
 use crate::nn::{GgufKeys, TransformerConfig};
 use crate::plan::{DraftPlan, Plan};
 

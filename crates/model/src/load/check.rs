@@ -7,7 +7,8 @@ use std::path::Path;
 
 use crate::ModelError;
 use crate::interfaces::{Backend, LoadContext};
-use crate::load::{OpenModel, on_reference::OnReference};
+use crate::load::on_reference::OnReference;
+use crate::load::open::OpenModel;
 use crate::options::LoadOptions;
 use crate::text::tokenizer::TextCodec;
 use draftscope_protocol::TokenId;

@@ -10,7 +10,7 @@ use crate::ModelSpec;
 use crate::draft_tokens::CONTEXT_VOCAB;
 use crate::files::{LoadedTensor, MatrixForm, ModelFiles};
 use crate::interfaces::LoadContext;
-use crate::load::OpenModel;
+use crate::load::open::OpenModel;
 use crate::memory::MemoryNeed;
 use crate::native::{account, threads};
 use crate::options::{Backend, DeviceChoice, Dtype, LoadOptions, ModuleFile, Rollback, WeightType};

@@ -3,16 +3,14 @@
 //! Keys and values of the rows lie after those of the context, where the next block overwrites them. Invariant: rows attend one
 //! by one, so a row's bits depend on what it sees alone.
 
-use super::{
-    attention::Attention,
-    cache::LayerCache,
-    layer::{BlockShape, Layer, Scratch},
-    load::unsupported,
-    matrix::Matrix,
-    mixer::Mixer,
-    pass::{HeadOut, Partials, Pass},
-    rule::Rule,
-};
+use super::attention::Attention;
+use super::cache::LayerCache;
+use super::layer::{BlockShape, Layer, Scratch};
+use super::matrix::Matrix;
+use super::mixer::Mixer;
+use super::parts::unsupported;
+use super::pass::{HeadOut, Partials, Pass};
+use super::rule::Rule;
 use crate::ModelError;
 use crate::plan::Sight;
 use draftscope_kernels::{Acts, LANES, PARTIAL_EXTRA, Queries, SEGMENT, attend};

@@ -5,20 +5,17 @@
 
 use std::sync::Arc;
 
-use super::{
-    llama::Weights,
-    load::Loader,
-    matrix::{Matrix, Part, RowOrder},
-    module::Head,
-    module_target::ModuleTarget,
-    tensors::Tensors,
-};
-use crate::ModelError;
-use crate::draft_tokens::DraftTokens;
-use crate::files::{Stored, TensorSource};
-use crate::plan;
 use draftscope_kernels::{Encoding, LANES};
 use draftscope_protocol::TokenId;
+
+use super::llama::Weights;
+use super::load::Loader;
+use super::matrix::{Matrix, Part, RowOrder};
+use super::module_target::ModuleTarget;
+use super::tensors::Tensors;
+use crate::draft_tokens::DraftTokens;
+use crate::files::{Stored, TensorSource};
+use crate::{ModelError, plan};
 
 /// A head.
 #[derive(Debug)]
@@ -135,6 +132,9 @@ fn rows_of(target: &Weights, rows: &[usize], exact: bool) -> Result<Matrix, Mode
     let part = Part { encoding: codes.encoding(), rows: rows.len(), bytes: codes.bytes(), order: RowOrder::Stored };
     Ok(Matrix::pack(&target.cpu, head.k(), &[part]))
 }
+
+/// A head, its tokens, and the bytes that only it takes.
+pub(crate) type Head = (DraftHead, DraftTokens, usize);
 
 #[cfg(test)]
 mod tests {

@@ -9,22 +9,21 @@
 use std::sync::Arc;
 
 use super::cache::{AngleTable, KvCache};
+use super::head;
 use super::layer::{BlockShape, Next, Scratch};
-use super::load::Source;
-use super::matrix::Cpu;
+
 use super::mixer::Memories;
 use super::pass::Pass;
 use super::recurrent::{Call, Recurrent};
 use super::tree::Tree;
 pub(crate) use super::weights::Weights;
-use super::{head, load, read_ahead, threads};
 use crate::native::hidden_tap::States;
 use crate::options::Rollback;
 use crate::shared_kv::SharedKv;
 use crate::{
     Checkpoint, ExpertsMet, Forward, LogitRows, Model, ModelError, ModelSpec, RowPool, RowStats, Rows, Tap, check_path,
 };
-use draftscope_kernels::{Acts, Isa, LANES, MAX_ROWS, PROMPT_ROWS, Pool};
+use draftscope_kernels::{Acts, LANES, MAX_ROWS, PROMPT_ROWS};
 use draftscope_protocol::TokenId;
 
 /// Most bytes that attention's partial results may take, unless those of [`MAX_ROWS`] rows take more.
@@ -68,33 +67,6 @@ pub struct NativeLlama {
 }
 
 impl NativeLlama {
-    /// Reads a model, for `ctx_len` positions and `threads` threads, including the caller; `None` measures how many pay
-    /// off.
-    ///
-    /// # Errors
-    /// If the file cannot be read, is damaged, or contains a model that this backend does not run.
-    pub fn load(from: Source<'_>, ctx_len: usize, threads: Option<usize>) -> Result<Self, ModelError> {
-        Self::load_reporting((from, ctx_len), threads, &mut |_, _| {})
-    }
-
-    /// The same; `on_layer` is called with each layer's number and the number of layers.
-    ///
-    /// # Errors
-    /// As [`NativeLlama::load`].
-    pub fn load_reporting(
-        (from, ctx_len): (Source<'_>, usize),
-        threads: Option<usize>,
-        on_layer: &mut dyn FnMut(usize, usize),
-    ) -> Result<Self, ModelError> {
-        let pool = Pool::new(threads.unwrap_or_else(threads::available));
-        let mut model = load::llama(from, (ctx_len, Cpu::new(pool, Isa::detect())), on_layer)?;
-        if threads.is_none() {
-            threads::choose(&mut model)?;
-        }
-        read_ahead::choose(&mut model);
-        Ok(model)
-    }
-
     /// Whether embeddings and logits are those of the tables, neither scaled nor capped.
     pub(crate) fn has_plain_ends(&self) -> bool {
         let Weights { embedding_scale, logit_scale, logit_cap, .. } = &*self.weights;
@@ -104,14 +76,6 @@ impl NativeLlama {
     /// Stores the file's digest for the header.
     pub fn set_sha256(&mut self, sha256: Option<String>) {
         self.spec.info.sha256 = sha256;
-    }
-
-    /// The same with a given pool and instruction set.
-    ///
-    /// # Errors
-    /// As [`NativeLlama::load`].
-    pub fn load_with(from: Source<'_>, ctx_len: usize, pool: Pool, isa: Isa) -> Result<Self, ModelError> {
-        load::llama(from, (ctx_len, Cpu::new(pool, isa)), &mut |_, _| {})
     }
 
     /// Chooses how recurrent states are rolled back, and empties the cache.
@@ -359,6 +323,7 @@ mod tests {
     use super::*;
     use crate::load::OpenModel;
     use crate::native::testing::{Parity, gguf_path, tiny_gguf, token_ids};
+    use draftscope_kernels::{Isa, Pool};
 
     fn load(threads: usize, isa: Isa) -> Option<NativeLlama> {
         load_ctx(512, threads, isa)

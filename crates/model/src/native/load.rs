@@ -10,13 +10,14 @@ use std::sync::Arc;
 use super::cache::{AngleTable, KvCache, KvHeads, KvShape};
 use super::inputs::LayerInputs;
 use super::layer::{BlockShape, Layer, NormWeight};
-use super::llama::{NativeLlama, Weights};
+use super::llama::NativeLlama;
 use super::matrix::{Cpu, Matrix, RowOrder};
 use super::mixer::Mixer;
 use super::pack::lanes;
-use super::parts::{LayerParts, caches, rows_of};
+use super::parts::{LayerParts, caches, rows_of, unsupported};
 use super::recurrent::Recurrent;
 use super::tensors::{RawTensor, Tensors};
+use super::weights::Weights;
 use crate::files::{MatrixForm, ModelFiles};
 use crate::nn::TransformerConfig;
 use crate::options::Rollback;
@@ -75,10 +76,6 @@ pub(crate) fn tiled_bytes(source: &ModelFiles, (layers, modules): (usize, usize)
     let tensors = source.loaded_tensors(layers, modules);
     let matrices = tensors.iter().filter(|tensor| tensor.of_module == of_module && tensor.shape.len() > 1);
     matrices.map(|tensor| tensor.bytes(MatrixForm::Tiles)).sum()
-}
-
-pub(super) fn unsupported(what: impl std::fmt::Display) -> ModelError {
-    ModelError::Unsupported(format!("the native backend does not run {what}; try `--backend candle`"))
 }
 
 pub(super) fn no_blocks(what: impl std::fmt::Display) -> ModelError {

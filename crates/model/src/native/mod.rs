@@ -42,6 +42,7 @@ mod module_entry;
 mod module_target;
 mod module_weights;
 pub(crate) mod normer;
+mod open;
 mod own_module;
 pub(crate) mod pack;
 pub(crate) mod parts;

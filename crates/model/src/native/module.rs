@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use super::cache::{AngleTable, KvCache, KvHeads, KvShape};
-use super::draft_head::DraftHead;
+use super::draft_head::{DraftHead, Head};
 use super::head;
 use super::layer::{BlockShape, Layer, Next, Scratch};
 use super::llama::Weights;
@@ -28,9 +28,6 @@ use draftscope_protocol::Recycle;
 
 /// A draft module on the native kernels.
 pub(crate) type NativeModule = ModuleCore<OnKernels>;
-
-/// A head, its tokens, and the bytes that only it takes.
-pub(crate) type Head = (DraftHead, DraftTokens, usize);
 
 /// Memory of a module's passes.
 #[derive(Debug)]

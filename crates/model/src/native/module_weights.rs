@@ -1,9 +1,10 @@
 //! A draft module's own weights, loaded as its plan says.
 
 use super::layer::{BlockShape, Layer, NormWeight};
-use super::load::{Loader, check_shape, unsupported};
+use super::load::{Loader, check_shape};
 use super::matrix::{Matrix, Part, RowOrder};
 use super::module_target::ModuleTarget;
+use super::parts::unsupported;
 use super::tensors::Tensors;
 use crate::ModelError;
 use crate::files::TensorSource;

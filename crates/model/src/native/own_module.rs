@@ -1,8 +1,8 @@
 //! Draft modules in a target's own files, on the native kernels.
 
-use super::draft_head::DraftHead;
+use super::draft_head::{DraftHead, Head};
 use super::load::{Loader, tiled_bytes};
-use super::module::{Head, NativeModule};
+use super::module::NativeModule;
 use super::module_target::ModuleTarget;
 use super::tensors::Tensors;
 use crate::ModelError;

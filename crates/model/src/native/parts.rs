@@ -2,14 +2,14 @@
 //!
 //! Invariant: whatever a plan asks for beyond these pieces is an error that names it, never left out.
 
-use super::load::unsupported;
+use draftscope_kernels::BLOCK;
+
 use crate::ModelError;
 use crate::nn::PairOrder;
 use crate::plan::{
     Angles, Attention, Delta, Feed, GatedFeed, HeadNorm, Keys, KeysAndValues, Latent, LatentQueries, Layer, Matrix,
     Mixer, Norm, Over, Plan, Rotation, RouterInput, Rows, TokenInput,
 };
-use draftscope_kernels::BLOCK;
 
 /// Whether passes of this plan run here.
 ///
@@ -246,4 +246,8 @@ fn check_gated(feed: &GatedFeed) -> Result<(), &'static str> {
         return Err("biases of gates");
     }
     [&feed.gate, &feed.up, &feed.down].into_iter().try_for_each(|matrix| rows_of(matrix).map(drop))
+}
+
+pub(super) fn unsupported(what: impl std::fmt::Display) -> ModelError {
+    ModelError::Unsupported(format!("the native backend does not run {what}; try `--backend candle`"))
 }

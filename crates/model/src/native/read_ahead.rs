@@ -6,10 +6,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{
-    llama::{NativeLlama, Weights},
-    matrix::Matrix,
-};
+use super::llama::NativeLlama;
+use super::matrix::Matrix;
+use super::weights::Weights;
 use draftscope_kernels::{Acts, LANES, Load, Onto};
 
 /// Weights that one measurement reads: more than second-level caches have room for, read in milliseconds.

@@ -7,7 +7,9 @@
 use candle_core::{DType, Tensor};
 
 use crate::ModelError;
-use crate::nn::{KvCache, PassRows, capped};
+use crate::nn::feed_forward::capped;
+use crate::nn::kv_cache::KvCache;
+use crate::nn::pass_rows::PassRows;
 
 /// How scores are worked out.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -8,10 +8,15 @@
 use candle_core::{Device, Tensor};
 
 use crate::ModelError;
-use crate::nn::{
-    Activation, Gated, KvCache, LayerWeights, Linear, PairOrder, PassRows, RmsNorm, RopeSpec, Scores,
-    TransformerConfig, attend_cached,
-};
+use crate::nn::attention::{Scores, attend_cached};
+use crate::nn::config::TransformerConfig;
+use crate::nn::feed_forward::{Activation, Gated};
+use crate::nn::kv_cache::KvCache;
+use crate::nn::linear::Linear;
+use crate::nn::norm::RmsNorm;
+use crate::nn::pass_rows::PassRows;
+use crate::nn::rope::{PairOrder, RopeSpec};
+use crate::nn::trunk::LayerWeights;
 use draftscope_host::fatal::OutOfMemory;
 
 /// Cosines and sines of all positions.

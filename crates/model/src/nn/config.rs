@@ -5,7 +5,7 @@
 //! [`hf_keys`](crate::nn::hf_keys) `config.json`. Keys of only one family are in that family's own config.
 
 use crate::ModelError;
-use crate::nn::{PairOrder, RopeSpec};
+use crate::nn::rope::{PairOrder, RopeSpec};
 use draftscope_protocol::{ModelInfo, TokenId};
 
 /// Differences between families with blocks of the same sizes.

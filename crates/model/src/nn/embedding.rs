@@ -3,7 +3,8 @@
 use candle_core::{Device, Tensor};
 
 use crate::ModelError;
-use crate::nn::{Linear, TransformerConfig};
+use crate::nn::config::TransformerConfig;
+use crate::nn::linear::Linear;
 use crate::options::PassForm;
 use draftscope_protocol::TokenId;
 

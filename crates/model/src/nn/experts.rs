@@ -12,7 +12,8 @@ use draftscope_kernels::Encoding;
 
 use crate::ModelError;
 use crate::files::{Stored, TensorSource};
-use crate::nn::{Activation, Gated, Linear};
+use crate::nn::feed_forward::{Activation, Gated};
+use crate::nn::linear::Linear;
 use crate::options::WeightType;
 
 /// The experts of a row and the weights of their results, ascending by number.

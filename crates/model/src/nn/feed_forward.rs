@@ -3,7 +3,7 @@
 use candle_core::Tensor;
 
 use crate::ModelError;
-use crate::nn::Linear;
+use crate::nn::linear::Linear;
 
 /// What the gate's outputs pass through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,8 @@
 use crate::ModelError;
 use crate::error::clean;
 use crate::files::{GgufFile, whole};
-use crate::nn::{Conventions, RopeScaling, RopeSpec, TransformerConfig, scaled_amplitude, yarn_amplitude};
+use crate::nn::config::{Conventions, TransformerConfig};
+use crate::nn::rope::{RopeScaling, RopeSpec, scaled_amplitude, yarn_amplitude};
 
 /// A file and the prefix of its keys.
 #[derive(Clone, Copy)]

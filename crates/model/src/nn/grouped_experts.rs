@@ -6,7 +6,7 @@ use serde::Deserialize;
 use crate::ModelError;
 use crate::error::clean;
 use crate::files::config_json::{contradiction, given, positive, refused, size};
-use crate::nn::GgufKeys;
+use crate::nn::gguf_keys::GgufKeys;
 
 /// How a router's numbers become scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

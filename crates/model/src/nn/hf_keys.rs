@@ -11,7 +11,8 @@ use crate::files::{
     ConfigJson, Folder,
     config_json::{layer_kinds, positive, refused, size},
 };
-use crate::nn::{Conventions, PairOrder, RopeScaling, RopeSpec, TransformerConfig, scaled_amplitude, yarn_amplitude};
+use crate::nn::config::{Conventions, TransformerConfig};
+use crate::nn::rope::{PairOrder, RopeScaling, RopeSpec, scaled_amplitude, yarn_amplitude};
 
 /// Which of the keys below a family reads itself.
 #[derive(Clone, Debug, Default)]

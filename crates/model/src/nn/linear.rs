@@ -8,7 +8,7 @@ use draftscope_kernels::Encoding;
 
 use crate::ModelError;
 use crate::files::Stored;
-use crate::nn::ROW_BY_ROW;
+use crate::nn::pass_rows::ROW_BY_ROW;
 use crate::options::WeightType;
 
 /// A weight matrix `[out, in]`, quantised or dense.

@@ -6,9 +6,12 @@ use candle_core::{Device, Tensor};
 
 use crate::ModelError;
 use crate::files::{ModelFiles, Stored};
-use crate::nn::{
-    Activation, ExpertNames, ExpertSizes, Experts, Linear, RmsNorm, StoredExperts, TransformerConfig, unread,
-};
+use crate::nn::config::TransformerConfig;
+use crate::nn::experts::{ExpertNames, ExpertSizes, Experts, StoredExperts};
+use crate::nn::feed_forward::Activation;
+use crate::nn::linear::Linear;
+use crate::nn::norm::RmsNorm;
+use crate::nn::unread;
 use crate::options::{PassForm, WeightType};
 
 /// What is done with a model's matrices.

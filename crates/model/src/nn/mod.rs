@@ -38,7 +38,7 @@ pub use gguf_keys::GgufKeys;
 pub use grouped_experts::{DenseLayerKeys, Gating, GroupedExpertKeys, GroupedExperts};
 pub use head_matrix::{HeadMatrix, HeadShape};
 pub use hf_keys::{Ends, Extras, HfKeys, refuse_biases};
-pub(crate) use host::{best_rows, numbers_of};
+pub(crate) use host::numbers_of;
 pub use kv_cache::KvCache;
 pub use linear::Linear;
 pub use matmul_backend::MatmulBackend;

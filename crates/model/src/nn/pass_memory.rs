@@ -5,7 +5,7 @@
 //! smaller); or in the feed-forward layer; or, with bf16 weights, where candle widens the largest matrix to multiply with
 //! it.
 
-use crate::nn::{PREFILL_ROWS, ROW_BY_ROW};
+use crate::nn::pass_rows::{PREFILL_ROWS, ROW_BY_ROW};
 
 /// Sizes of the largest layer, in numbers a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,10 +3,13 @@
 use candle_core::{Device, Tensor};
 
 use crate::files::ModelFiles;
-use crate::nn::{
-    Embedding, Linear, MatmulBackend, RmsNorm, SharedTarget, Tensors, TransformerConfig, best_rows, capped, ids,
-    numbers_of,
-};
+use crate::nn::config::TransformerConfig;
+use crate::nn::embedding::{Embedding, SharedTarget, ids};
+use crate::nn::feed_forward::capped;
+use crate::nn::host::{best_rows, numbers_of};
+use crate::nn::linear::Linear;
+use crate::nn::matmul_backend::{MatmulBackend, Tensors};
+use crate::nn::norm::RmsNorm;
 use crate::options::PassForm;
 use crate::{ExpertsMet, LogitRows, ModelError, RowStats, Rows};
 use draftscope_protocol::TokenId;

@@ -4,7 +4,8 @@
 
 use crate::ModelError;
 use crate::files::ModelFiles;
-use crate::nn::{ExpertNames, ExpertSizes, Experts, Linear, StoredExperts};
+use crate::nn::experts::{ExpertNames, ExpertSizes, Experts, StoredExperts};
+use crate::nn::linear::Linear;
 
 /// Checks a matrix that is multiplied, `[.., in]`.
 pub(super) fn linear(source: &ModelFiles, name: &str, shape: &[usize]) -> Result<Linear, ModelError> {

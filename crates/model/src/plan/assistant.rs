@@ -1,6 +1,8 @@
 //! A draft module that attends to its target's keys and values.
 
-use super::{Angles, Layer, Matrix, Norm};
+use super::end::Angles;
+use super::layer::Layer;
+use super::matrix::{Matrix, Norm};
 
 /// A draft module whose layers make queries alone and attend to the keys and values of the target, so that it caches nothing
 /// (Gemma 4's assistants). All drafts of a round have the position of the first.

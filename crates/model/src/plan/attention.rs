@@ -1,6 +1,7 @@
 //! The mixers that attend.
 
-use super::{Matrix, Norm, Rotation, Rows};
+use super::end::Rotation;
+use super::matrix::{Matrix, Norm, Rows};
 use crate::ModelError;
 use crate::files::TensorSource;
 

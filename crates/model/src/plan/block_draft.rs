@@ -1,6 +1,7 @@
 //! Draft modules that draft all positions of a block in one pass.
 
-use super::{DraftPlan, Matrix, Vector};
+use super::draft_module::DraftPlan;
+use super::matrix::{Matrix, Vector};
 use draftscope_protocol::TokenId;
 
 /// A module that drafts all positions in one pass over `[anchor, mask, mask, …]`: DFlash (arXiv:2602.06036), DSpark, which

@@ -1,6 +1,6 @@
 //! The mixer that keeps a state instead of a list of positions.
 
-use super::{Matrix, Norm, Tensor, Vector};
+use super::matrix::{Matrix, Norm, Tensor, Vector};
 
 /// Gated DeltaNet (Yang et al., arXiv:2412.06464): a short causal convolution, then a matrix of state per head that forgets,
 /// corrects itself towards the new value, and answers the query.

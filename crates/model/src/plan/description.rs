@@ -3,7 +3,10 @@
 use indicatif::{DecimalBytes, HumanCount};
 use serde_json::{Map, Value, json};
 
-use super::{Attention, Experts, Feed, Keys, Latent, Layer, Mixer, Plan, SharedFeed};
+use super::attention::{Attention, Keys, Latent};
+use super::feed::{Experts, Feed, SharedFeed};
+use super::layer::{Layer, Mixer};
+use super::whole::Plan;
 use crate::nn::expected_experts;
 
 /// Lines and JSON fields about what only some models have.

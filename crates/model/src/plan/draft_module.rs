@@ -1,6 +1,9 @@
 //! Draft modules: small networks that read a target's states and propose its next tokens.
 
-use super::{Angles, Layer, Matrix, Norm, Plan, Vector};
+use super::end::Angles;
+use super::layer::Layer;
+use super::matrix::{Matrix, Norm, Vector};
+use super::whole::Plan;
 use crate::draft_tokens::DraftTokens;
 use crate::files::ModelFiles;
 use crate::module_core::{ModuleFacts, Reads};

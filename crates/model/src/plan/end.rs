@@ -1,6 +1,6 @@
 //! What is around the layers: embedding, angles, the last norm and the head.
 
-use super::{Matrix, Norm};
+use super::matrix::{Matrix, Norm};
 use crate::nn::{PairOrder, RopeSpec};
 
 /// From tokens to the stream.

@@ -3,7 +3,8 @@
 use crate::ModelError;
 use crate::files::TensorSource;
 
-use super::{BlockNames, ExpertStorage, Experts, Groups, PlanFiles, RouterInput, RouterPlan, Scoring, SharedFeed};
+use super::feed::{ExpertStorage, Experts, Groups, RouterInput, RouterPlan, Scoring, SharedFeed};
+use super::tensors_of::{BlockNames, PlanFiles};
 use crate::nn::{Activation, ExpertSizes, Gating, GroupedExperts};
 
 impl RouterPlan {

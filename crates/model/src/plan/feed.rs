@@ -1,6 +1,6 @@
 //! Feed-forward layers: what is computed of each position alone.
 
-use super::{Matrix, Norm, Vector};
+use super::matrix::{Matrix, Norm, Vector};
 use crate::nn::{Activation, ExpertNames, ExpertSizes};
 
 /// The feed-forward part of a layer.

@@ -1,6 +1,10 @@
 //! A layer: a mixer, then a feed-forward layer, each added to the stream.
 
-use super::{Attention, Delta, Feed, Latent, Matrix, Norm, Rotation};
+use super::attention::{Attention, Latent};
+use super::delta::Delta;
+use super::end::Rotation;
+use super::feed::Feed;
+use super::matrix::{Matrix, Norm};
 use crate::nn::Activation;
 
 /// A layer of a [`Plan`](super::Plan), in the order in which it computes.

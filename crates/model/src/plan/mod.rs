@@ -55,6 +55,7 @@ mod module_layers;
 mod numbers;
 mod tensors_of;
 mod usual;
+mod whole;
 
 pub use assistant::{Assistant, Clusters};
 pub use attention::{Attention, Folded, HeadNorm, Keys, KeysAndValues, Latent, LatentQueries, Over, Sight};
@@ -67,48 +68,7 @@ pub use experts_of::grouped_experts;
 pub use feed::{Beside, ExpertStorage, Experts, Feed, GatedFeed, Groups, RouterInput, RouterPlan, Scoring, SharedFeed};
 pub use layer::{Join, Layer, Mixer, TokenInput};
 pub use matrix::{Matrix, Norm, Rows, Tensor, Vector};
-pub use module_layers::{MAX_MODULES, ModuleLayer};
+pub use module_layers::MAX_MODULES;
 pub use tensors_of::{BlockNames, PlanFiles};
 pub use usual::UsualAttention;
-
-/// A model, from tokens to logits.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
-    /// Name of the architecture as files write it; for headers and messages only.
-    pub name: &'static str,
-    /// Numbers in the residual stream of one position (d).
-    pub width: usize,
-    /// Tokens: rows of embedding and head (v).
-    pub vocab: usize,
-    /// Positions of the longest context that the model was made for.
-    pub context: usize,
-    /// The way in.
-    pub embedding: Embedding,
-    /// The tables of angles that layers rotate by; [`Rotation::table`] is an index into them.
-    pub angles: Vec<Angles>,
-    /// The layers, in order.
-    pub layers: Vec<Layer>,
-    /// The way out.
-    pub end: End,
-    /// Draft modules in the same files, one for each depth.
-    pub modules: Vec<ModuleLayer>,
-    /// Draft modules that the configuration announces; files often lack them.
-    pub announced_modules: usize,
-}
-
-impl Plan {
-    /// Head of the plan: the matrix that yields logits, `[vocab, width]`.
-    #[must_use]
-    pub fn head(&self) -> &Matrix {
-        match &self.end.head {
-            Head::Own(matrix) => matrix,
-            Head::Tied => &self.embedding.table,
-        }
-    }
-
-    /// Whether embeddings and logits are those of the tables, neither scaled nor capped.
-    #[must_use]
-    pub fn has_plain_ends(&self) -> bool {
-        self.embedding.scale == 1.0 && self.end.scale == 1.0 && self.end.cap.is_none()
-    }
-}
+pub use whole::{ModuleLayer, Plan};

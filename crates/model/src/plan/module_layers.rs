@@ -1,18 +1,11 @@
 //! Layers of the draft modules in the files of a model, which follow the model's own.
 
-use super::{Layer, Plan, PlanFiles};
+use super::layer::Layer;
+use super::tensors_of::PlanFiles;
+use super::whole::{ModuleLayer, Plan};
 
 /// Most draft modules of a file.
 pub const MAX_MODULES: usize = 8;
-
-/// The layer of a draft module whose tensors the files have. What is around it is described where modules are loaded.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ModuleLayer {
-    /// The layer.
-    pub layer: Layer,
-    /// Whether the module has a head of its own, `[vocab, d]`; else it uses the model's.
-    pub has_head: bool,
-}
 
 impl Plan {
     /// The same with the draft modules whose tensors the files have, at most so many. `layer` makes the layer of a block, which

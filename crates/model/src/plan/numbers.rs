@@ -1,6 +1,7 @@
 //! Numbers that follow from a plan: weights, cache, state, and how wide a pass gets.
 
-use super::{Attention, Delta, Experts, Feed, Folded, Head, Keys, Latent, LatentQueries, Layer, Matrix, Mixer, Plan};
+use super::whole::Plan;
+use super::{Attention, Delta, Experts, Feed, Folded, Head, Keys, Latent, LatentQueries, Layer, Matrix, Mixer};
 use crate::nn::PassWidths;
 
 impl Plan {

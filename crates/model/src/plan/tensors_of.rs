@@ -1,6 +1,8 @@
 //! What families ask when they make a plan: which files there are, and how tensors of a block are called.
 
-use super::{GatedFeed, Join, Matrix, Norm, Vector};
+use super::feed::GatedFeed;
+use super::layer::Join;
+use super::matrix::{Matrix, Norm, Vector};
 use crate::files::{Folder, GgufFile, ModelFiles};
 use crate::nn::Activation;
 

@@ -1,10 +1,13 @@
 //! Parts as most families have them: a matrix each for queries, keys, values and output, heads of one width, an embedding
 //! and a head of their usual names.
 
-use super::{
-    Angles, Attention, BlockNames, Embedding, End, Feed, Head, HeadNorm, Keys, KeysAndValues, Layer, Matrix, Mixer,
-    Norm, Over, Plan, Rotation, Sight, Vector,
-};
+use super::attention::{Attention, HeadNorm, Keys, KeysAndValues, Over, Sight};
+use super::end::{Angles, Embedding, End, Head, Rotation};
+use super::feed::Feed;
+use super::layer::{Layer, Mixer};
+use super::matrix::{Matrix, Norm, Vector};
+use super::tensors_of::BlockNames;
+use super::whole::Plan;
 use crate::nn::{Activation, TransformerConfig};
 
 /// Sizes and conventions of usual attention.

@@ -2,7 +2,7 @@
 
 use candle_core::{Device, Tensor};
 
-use super::layer::Pass;
+use super::pass::Pass;
 use super::reader::{Reader, unsupported};
 use crate::ModelError;
 use crate::nn::{KvCache, Linear, RmsNorm, Scores, attend_cached};

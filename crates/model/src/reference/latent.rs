@@ -3,7 +3,7 @@
 use candle_core::{Device, Tensor};
 
 use super::attention::split;
-use super::layer::Pass;
+use super::pass::Pass;
 use super::reader::Reader;
 use crate::ModelError;
 use crate::nn::{HeadMatrix, KvCache, Linear, RmsNorm, Scores, attend_by_head, runs_one_by_one};

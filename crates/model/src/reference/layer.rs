@@ -6,10 +6,11 @@ use super::attention::Attention;
 use super::delta::Delta;
 use super::experts::Feed;
 use super::latent::Latent;
+use super::pass::Pass;
 use super::reader::{Reader, unsupported};
 use crate::native::delta_state::DeltaWeights;
 use crate::native::recurrent::Recurrence;
-use crate::nn::{Activation, KvCache, LayerWeights, Linear, PassRows, RmsNorm, Rope, gated};
+use crate::nn::{Activation, KvCache, LayerWeights, Linear, RmsNorm, gated};
 use crate::options::PassForm;
 use crate::plan::{self, Rotation};
 use crate::{ExpertsMet, ModelError};
@@ -32,25 +33,6 @@ enum Mixer {
     Attention(Attention),
     Latent(Latent),
     Delta(Delta),
-}
-
-/// The rows of a pass, and how they are rotated.
-#[derive(Clone, Copy)]
-pub(crate) struct Pass<'a> {
-    /// Angles of all positions; `None`: rows are not rotated.
-    pub(crate) rope: Option<&'a Rope>,
-    /// The rows.
-    pub(crate) rows: &'a PassRows,
-    /// Rotary position of the first row.
-    pub(crate) at: usize,
-}
-
-impl Pass<'_> {
-    /// Rotates rows, `[heads, m, width]`, if there is something to rotate by.
-    pub(super) fn rotate(&self, x: Tensor) -> Result<Tensor, ModelError> {
-        let Some(rope) = self.rope else { return Ok(x) };
-        rope.rotate(&x, self.at, self.rows.depths(x.device())?.as_ref())
-    }
 }
 
 /// What a mixer keeps of earlier positions.

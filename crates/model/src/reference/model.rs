@@ -6,10 +6,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::Weights;
 use super::delta::run_heads;
-use super::layer::{Memory, Pass};
+use super::layer::Memory;
+use super::pass::Pass;
 use super::reader::unsupported;
+use super::weights::Weights;
 use crate::native::delta_state::DeltaLayers;
 use crate::native::recurrent::{Call, Recurrent};
 use crate::nn::{Embedding, KvCache, Output, PREFILL_ROWS, PassRows, States, Streams, TreeRows, numbers_of};

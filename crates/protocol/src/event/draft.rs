@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Copied, LatticeColumn, NodeWorth, Piece, Prediction};
+use crate::alternative::NodeWorth;
+use crate::drafting::Copied;
+use crate::lattice::LatticeColumn;
+use crate::token::{Piece, Prediction};
 
 /// One proposed token, as the event carries it and as a session keeps it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{MaskedRow, Piece, Prediction, RoundOnDevice};
+use crate::device::RoundOnDevice;
+use crate::grammar::MaskedRow;
+use crate::token::{Piece, Prediction};
 
 /// How an answer begins: its prompt, and the first token that was picked after it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

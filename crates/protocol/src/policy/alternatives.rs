@@ -4,7 +4,7 @@
 //! follows it. Without it, the round would end with the same token as the target's own, so with R the chance that its row
 //! is reached and a that it is right, it gains R · a tokens.
 
-use super::Observation;
+use super::observation::Observation;
 
 /// Weight of the assumption that probabilities of alternatives are right, in accepted ones.
 const TRUST_WEIGHT: f64 = 2.0;

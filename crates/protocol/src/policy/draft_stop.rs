@@ -7,7 +7,7 @@
 //! another draft costs `d`. Invariant: pure. Whether a token is proposed depends only on the distribution that it comes
 //! from and on earlier proposals, never on the token itself, so every lossless rule stays lossless.
 
-use super::Worth;
+use super::worth::Worth;
 use crate::Costs;
 
 /// Chance of acceptance of a draft that is not made yet, before the first observation.

@@ -5,8 +5,11 @@
 //! Invariant: whether a prefix is accepted depends on the drafts and draws after it, so every round needs fresh draws:
 //! a draw that was compared must not be used again.
 
+use super::draft::{Draft, is_tree};
+use super::lossless::{Exact, Rejection};
+use super::round_ctx::RoundCtx;
+use super::verifier::Verifier;
 use super::walk::unjudged;
-use super::{Draft, Exact, Rejection, RoundCtx, Verifier, is_tree};
 use crate::distribution::Distribution;
 use crate::random::Purpose;
 use crate::{NextKind, Outcome, Verification};

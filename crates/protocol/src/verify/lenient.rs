@@ -3,8 +3,9 @@
 //! Each of them accepts every draft that [`Exact`](super::Exact) accepts with the same draws; every other accepted
 //! draft is a departure. After a rejection the target's own pick is committed.
 
+use super::draft::Draft;
+use super::round_ctx::RoundCtx;
 use super::walk::{Branch, Choice, Rule, Taken, Tried};
-use super::{Draft, RoundCtx};
 use crate::Leniency;
 use crate::distribution::Distribution;
 

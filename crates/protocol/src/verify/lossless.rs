@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
+use super::draft::Draft;
+use super::round_ctx::RoundCtx;
 use super::walk::{Branch, Choice, Rule, Taken, Tried};
-use super::{Draft, RoundCtx};
 use crate::distribution::Distribution;
 use crate::random::Purpose;
 

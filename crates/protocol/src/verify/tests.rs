@@ -9,9 +9,10 @@ use std::collections::BTreeMap;
 use chi_square::{ChiSquare, ONCE_IN_10_000};
 use proptest::prelude::*;
 
-use super::super::random::SeededDraws;
+use super::super::distribution::Distribution;
+use super::super::random::{Draws, Purpose, SeededDraws};
 use super::*;
-use crate::{Departure, NextKind, Outcome};
+use crate::{Departure, Leniency, NextKind, Outcome, TokenId};
 
 fn ctx(draws: &dyn Draws, position: usize, greedy: bool) -> RoundCtx<'_> {
     let leniency = Leniency::default();

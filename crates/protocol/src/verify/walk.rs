@@ -1,7 +1,9 @@
 //! The walk that most rules share: from the anchor on, it asks the rule at each row which of the drafts that continue
 //! it is accepted. A chain is a tree with one draft per row.
 
-use super::{Draft, RoundCtx, Verifier};
+use super::draft::Draft;
+use super::round_ctx::RoundCtx;
+use super::verifier::Verifier;
 use crate::distribution::Distribution;
 use crate::{Departure, Judgement, NextKind, Outcome, TokenId, Verification};
 

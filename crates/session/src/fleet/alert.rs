@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-use super::{Rates, Watched};
+use super::rates::Rates;
+use super::watched::Watched;
 
 /// A figure that a condition names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,8 +5,6 @@ use std::path::PathBuf;
 
 use draftscope_protocol::TRACE_VERSION;
 
-use super::reader::MAX_LINE_BYTES;
-
 /// Why a recording cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
@@ -114,3 +112,6 @@ impl std::fmt::Display for Cut {
         }
     }
 }
+
+/// Most bytes of a line: enough for a prompt of some hundred thousand tokens.
+pub const MAX_LINE_BYTES: usize = 16 << 20;

@@ -18,7 +18,7 @@ mod replay_options;
 mod tests;
 
 pub use digest::Digested;
-pub use error::{Cut, RecordError, TraceError};
-pub use reader::{MAX_LINE_BYTES, Reader};
+pub use error::{Cut, MAX_LINE_BYTES, RecordError, TraceError};
+pub use reader::Reader;
 pub use recorder::{FLUSH, RecordOptions, Recorder, TextPolicy};
 pub use recording::{Events, Recording};

@@ -15,10 +15,7 @@ use serde::Deserialize;
 use draftscope_host::file_access;
 use draftscope_protocol::{Event, EventKind, Head, Header, TRACE_VERSION};
 
-use super::error::{Cut, TraceError};
-
-/// Most bytes of a line: enough for a prompt of some hundred thousand tokens.
-pub const MAX_LINE_BYTES: usize = 16 << 20;
+use super::error::{Cut, MAX_LINE_BYTES, TraceError};
 
 /// First format version in which a run that ended normally has an `ended` line.
 const HAS_END_LINE: u32 = 2;

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use draftscope_protocol::{Event, Head, Header, TurnEdge, TurnTimes};
 
-use super::error::{Cut, TraceError};
+use super::error::{Cut, MAX_LINE_BYTES, TraceError};
 use super::parallel_reader::{ParallelReader, Parse};
-use super::reader::{Gauge, MAX_LINE_BYTES, Reader, ZSTD_MAGIC, event, joined};
+use super::reader::{Gauge, Reader, ZSTD_MAGIC, event, joined};
 
 /// Lines between two reports of progress.
 const WATCHED: u64 = 4096;
@@ -220,7 +220,7 @@ fn when(name: &str, number: u64, line: &[u8]) -> Result<(u64, Option<TurnEdge>),
     match Head::quick(&start).filter(|_| number > CHECKED && line.ends_with(b"}")) {
         Some(head) if head.kind == "started" => Err(joined(name, number)),
         Some(head) => Ok((head.at_us, TurnEdge::of_name(&head.kind))),
-        None => event(name, number, line).map(|event| (event.at_us, TurnEdge::of(&event.kind))),
+        None => event(name, number, line).map(|event| (event.at_us, event.kind.turn_edge())),
     }
 }
 

@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 
 use super::*;
-use crate::Session;
-use crate::fixture::fold;
-use crate::fixture::{conversation, first_turn};
+use crate::fixture::{conversation, first_turn, fold};
+use crate::fold::Session;
 use draftscope_protocol::stream::Consumer;
 use draftscope_protocol::{Committed, Event, EventKind, Lane, Piece, RoundOnDevice, StopReason, TokenId};
 

@@ -3,7 +3,7 @@
 //!
 //! Invariant: as in the whole module, nothing is guessed.
 
-use super::{Case, lone};
+use super::case::{Case, lone};
 use draftscope_protocol::verify::Draft;
 use draftscope_protocol::{Candidate, FIRST_DIGESTED, Piece, Prediction, Verification, VerifyRule};
 

@@ -4,7 +4,8 @@
 //! Invariant: as in the whole module, nothing is guessed; a row or a distribution that was cut to its best candidates
 //! leaves the reply open unless the rule does not use the rest.
 
-use super::{Case, Reply, WHOLE};
+use super::case::{Case, WHOLE};
+use super::question::Reply;
 use draftscope_protocol::verify::{Draft, OfRound, RoundCtx, verifier};
 use draftscope_protocol::{Outcome, Piece, TokenId, Verification, VerifyRule};
 
@@ -97,7 +98,7 @@ fn judge(case: &Case, root: usize) -> Verification {
         .collect();
     let rows: Vec<_> = std::iter::once(root)
         .chain(below.iter().map(|index| index + 1))
-        .filter_map(|row| round.rows().get(row).map(super::distribution))
+        .filter_map(|row| round.rows().get(row).map(super::case::distribution))
         .collect();
     let depth = root.checked_sub(1).map_or(0, |index| round.depth(index) + 1);
     let start = round.base_len() as usize + 1;

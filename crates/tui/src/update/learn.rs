@@ -92,7 +92,7 @@ fn turn_panels(app: &mut App, step: &Step, action: Action) -> bool {
 pub(super) fn place(app: &App, time: &Timeline) -> Option<Opened> {
     let is_on_show = app.place.page == Page::Learn && app.learning.step().is_some_and(|step| !step.quiz);
     let moment = time.is_past().then(|| time.moment());
-    is_on_show.then(|| Opened { moment, round: app.place.selected, cell: app.place.cell })
+    is_on_show.then_some(Opened { moment, round: app.place.selected, cell: app.place.cell })
 }
 
 /// Remembers the place in the lesson if another page was opened from it.

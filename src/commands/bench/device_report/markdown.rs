@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use draftscope::engine::measure::Timing;
 use draftscope::session::text::one_line;
 
-use super::super::report::Row;
 use super::super::sample::Quantiles;
-use super::{DeviceFigures, DeviceReport, SelfTest};
+use super::figures::{DeviceFigures, DeviceReport, SelfTest};
+use crate::commands::bench::row::Row;
 
 /// What a cell without a figure shows.
 const NONE: &str = "–";
@@ -86,7 +86,7 @@ const FACTS: [Fact; 12] = [
         Some(format!("{} and {} MiB", adapter.max_buffer_bytes >> 20, adapter.max_binding_bytes >> 20))
     }),
     ("backend, weights", |device| Some(cell(&format!("{}, {}", device.header.backend, device.header.dtype)))),
-    ("threads", |device| super::is_cpu(&device.header).then(|| device.header.threads.to_string())),
+    ("threads", |device| super::figures::is_cpu(&device.header).then(|| device.header.threads.to_string())),
     ("rows alone and beside others have the same bits", |device| match device.self_test {
         SelfTest::Passed => Some("yes: the self-test passed".to_owned()),
         SelfTest::Failed => Some("NO: drafts are verified one by one".to_owned()),

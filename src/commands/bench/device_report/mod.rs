@@ -3,26 +3,27 @@
 //!
 //! Invariant: a figure that was not measured is left out, and both devices answer the same prompts with the same settings.
 
+use anyhow::Context;
+mod figures;
 mod markdown;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::ValueEnum;
 use draftscope::cli::{BenchArgs, DraftLenArg, ModelArgs};
-use draftscope::engine::measure::{CostCurve, MAX_ROWS, measure};
+use draftscope::engine::measure::{MAX_ROWS, measure};
 use draftscope::export::{try_file, write_file};
 use draftscope::model::ModelError;
 use draftscope::model::options::DeviceChoice;
 use draftscope::protocol::{Header, Settings};
-use serde::Serialize;
 
 use super::super::run_args::ANSWER_TOKENS;
 use super::super::signals::StopSignal;
-use super::super::suite::SuitePrompt;
-use super::ALL;
-use super::report::Row;
+use super::super::suite::{ALL, SuitePrompt};
+use super::row::Row;
+use figures::{AdapterFigures, DeviceFigures, DeviceReport, SelfTest, is_cpu};
 
 /// Longest k that is measured.
 const LONGEST: u8 = 8;
@@ -30,67 +31,6 @@ const LONGEST: u8 = 8;
 /// Cached positions while passes are timed, fewer where the context is short, and the number of timed passes of each width.
 const POSITIONS: usize = 256;
 const TURNS: usize = 9;
-
-/// Everything that the report shows.
-#[derive(Serialize)]
-struct DeviceReport {
-    /// Name and version of the program.
-    program: &'static str,
-    /// Operating system and architecture.
-    system: String,
-    /// The target's name and its file.
-    model: String,
-    /// sha256 of the prompts.
-    suite_sha256: String,
-    prompts: usize,
-    repeats: u32,
-    max_tokens: u32,
-    /// The device that was asked for, then the CPU if that is another one.
-    devices: Vec<DeviceFigures>,
-}
-
-/// The figures of one device.
-#[derive(Serialize)]
-struct DeviceFigures {
-    /// As `--device` names it.
-    asked: String,
-    header: Header,
-    /// The adapter of the GPU backend.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    adapter: Option<AdapterFigures>,
-    /// Whether a row's bits stay the same beside other rows on the device.
-    self_test: SelfTest,
-    /// What the program said about the device, in sentences.
-    notices: Vec<String>,
-    costs: CostCurve,
-    /// k = 0, 1, … and auto, over all prompts.
-    speeds: Vec<Row>,
-}
-
-/// The adapter of the GPU backend.
-#[derive(Serialize)]
-#[cfg_attr(not(feature = "gpu"), allow(dead_code))]
-struct AdapterFigures {
-    name: String,
-    api: String,
-    kind: String,
-    driver: String,
-    max_buffer_bytes: u64,
-    max_binding_bytes: u64,
-    subgroup_lanes: [u32; 2],
-}
-
-/// Verdict of the comparison of rows alone with rows beside others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum SelfTest {
-    /// They have the same bits.
-    Passed,
-    /// They differ, so drafts are verified one by one.
-    Failed,
-    /// The kernels of the CPU are tested when the program is built.
-    NotNeeded,
-}
 
 /// Measures both devices and writes the report.
 pub(super) fn run(args: &BenchArgs, suite: &[SuitePrompt]) -> Result<ExitCode> {
@@ -160,15 +100,6 @@ fn figures(args: &BenchArgs, model: &ModelArgs, suite: &[SuitePrompt], stop: &St
         costs,
         speeds,
     })
-}
-
-/// Whether the CPU computes.
-fn is_cpu(header: &Header) -> bool {
-    match header.backend.as_str() {
-        "gpu" => false,
-        "candle" => header.device.starts_with("cpu"), // its other devices are called cuda and metal
-        _ => true,
-    }
 }
 
 /// The verdict that loading reported: the GPU backend and candle's GPU kernels are tested whenever a target is loaded.

@@ -1,15 +1,16 @@
 //! `candle_transformers` as the reference: its quantised models read the same GGUF file with their own code.
 
+use anyhow::Context;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use candle_core::quantized::gguf_file::Content;
 use candle_core::{Device, Tensor};
 use candle_transformers::models::{quantized_gemma3, quantized_llama, quantized_qwen2, quantized_qwen3};
 use draftscope::host::file_access;
 use draftscope::protocol::TokenId;
 
-use super::Reference;
+use super::report::Reference;
 
 /// A quantised model of `candle_transformers`. They return the logits of the last position, and start anew at position 0.
 enum Weights {

@@ -5,66 +5,23 @@
 
 #[cfg(feature = "reference")]
 mod candle;
+mod report;
 mod server;
 
 use std::fmt::Write as _;
 
 use anyhow::Result;
 use draftscope::cli::IdentityArgs;
-use draftscope::engine::identity::{Ending, Rate, Record, answer};
+use draftscope::engine::identity::Rate;
 use draftscope::model::LogitRows;
 use draftscope::protocol::TokenId;
 use draftscope::session::text::{one_line, quoted};
-use serde::Serialize;
 
-use super::Bench;
+use super::bench::Bench;
+use report::{FirstDifference, Reference, Report, ours};
 
 /// First differences that are written out in text.
 const SHOWN: usize = 10;
-
-/// Another implementation of the model.
-trait Reference {
-    /// Its name.
-    fn name(&self) -> &'static str;
-
-    /// Reads a prompt into an empty cache; the logits that follow it.
-    fn begin(&mut self, prompt: &[TokenId]) -> Result<Vec<f32>>;
-
-    /// Reads one more token, at this position; the logits that follow it.
-    fn read(&mut self, token: TokenId, position: usize) -> Result<Vec<f32>>;
-}
-
-/// What was compared and found.
-#[derive(Serialize)]
-pub(super) struct Report {
-    /// The other implementation.
-    reference: String,
-    prompts: usize,
-    /// Prompts whose greedy texts are the same.
-    identical: Rate,
-    /// Output tokens compared: each after our text before it.
-    tokens: u64,
-    /// Tokens for which both have the same best one.
-    agreeing: Rate,
-    /// Mean and largest KL divergence of the reference's distribution from ours, in nats; none for a server.
-    kl_mean: Option<f64>,
-    kl_max: Option<f64>,
-    first_differences: Vec<FirstDifference>,
-}
-
-/// Where the greedy texts of a prompt first differ.
-#[derive(Serialize)]
-struct FirstDifference {
-    prompt: String,
-    /// Index of the output token.
-    index: usize,
-    /// Our token, and the reference's.
-    ours: String,
-    theirs: String,
-    /// Best − second-best logit, in nats, of both; none for a server.
-    our_margin: Option<f64>,
-    their_margin: Option<f64>,
-}
 
 /// Compares with the reference that the arguments name.
 pub(super) fn run(args: &IdentityArgs, bench: &mut Bench, prompts: &[String], name: &str) -> Result<Report> {
@@ -86,13 +43,6 @@ fn load(_args: &IdentityArgs) -> Result<Box<dyn Reference>> {
     anyhow::bail!(
         "this build has no reference; build with `cargo build --release --features reference`, or name a server"
     )
-}
-
-/// Our greedy text.
-fn ours(args: &IdentityArgs, bench: &mut Bench, tokens: &[TokenId]) -> Result<Record> {
-    let Bench { plain, codec, .. } = bench;
-    let ending = Ending { limit: args.max_tokens as usize, is_end: &|token| codec.is_end(token) };
-    Ok(answer(plain, tokens, ending, None)?)
 }
 
 fn on(args: &IdentityArgs, bench: &mut Bench, prompts: &[String], reference: &mut dyn Reference) -> Result<Report> {

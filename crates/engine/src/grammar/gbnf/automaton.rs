@@ -5,9 +5,8 @@
 
 use std::collections::HashSet;
 
-use super::TOO_LARGE;
 use super::char_set::CharSet;
-use super::parse::Node;
+use super::parse::{Node, TOO_LARGE};
 use super::regular::Rules;
 
 /// Deepest nesting of parts, rules within rules included.

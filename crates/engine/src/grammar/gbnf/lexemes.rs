@@ -5,11 +5,11 @@
 //! character counts. Those for which it is are read character by character; then single characters are lexemes, too, and the
 //! others are looked at again (`places.rs`).
 
-use super::TOO_LARGE;
 use super::automaton::{Automaton, Budget};
-use super::parse::Node;
+use super::parse::{Node, TOO_LARGE};
 use super::places;
 use super::regular::Rules;
+use super::tree::Tree;
 
 /// Most lexemes of a grammar.
 const MOST: usize = 500;
@@ -22,16 +22,6 @@ const MOST_LEAVES: usize = 20_000;
 
 /// Steps that a grammar may take: some tenths of a second.
 const STEPS: usize = 3_000_000;
-
-/// A part of a rule that is not regular. Lexemes and tokens are leaves, numbered over all rules.
-pub(super) enum Tree {
-    Lexeme { lexeme: usize, leaf: usize },
-    Rule(usize),
-    Token { token: String, leaf: usize },
-    Seq(Vec<Tree>),
-    Alt(Vec<Tree>),
-    Repeat(Box<Tree>, u32, Option<u32>),
-}
 
 /// The lexemes of a grammar, and the rules that consist of them.
 pub(super) struct Lexemes {

@@ -13,7 +13,10 @@ mod places;
 mod regular;
 #[cfg(test)]
 mod tests;
+mod tree;
 mod write;
+
+use parse::TOO_LARGE;
 
 /// Whether a text has a rule in the form of GBNF: a name at the beginning of a line, then `::=`.
 pub(super) fn is_gbnf(text: &str) -> bool {
@@ -32,8 +35,5 @@ pub(super) fn to_lark(text: &str) -> Result<String, String> {
     let rules = regular::mark(rules);
     let lexemes = lexemes::of(&rules)?;
     let lark = write::lark(&rules, &lexemes);
-    if lark.lines().count() > super::source::MOST_LINES { Err(TOO_LARGE.to_owned()) } else { Ok(lark) }
+    if lark.lines().count() > super::limits::MOST_LINES { Err(TOO_LARGE.to_owned()) } else { Ok(lark) }
 }
-
-/// What is said of a grammar that needs more than the limits allow.
-const TOO_LARGE: &str = "it is too large to be converted from GBNF; make it shorter, or write it in Lark";

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use super::TOO_LARGE;
 use super::char_set::CharSet;
 
 /// Deepest nesting of groups.
@@ -342,3 +341,6 @@ fn depth(node: &Node) -> usize {
     }
     depth
 }
+
+/// What is said of a grammar that needs more than the limits allow.
+pub(super) const TOO_LARGE: &str = "it is too large to be converted from GBNF; make it shorter, or write it in Lark";

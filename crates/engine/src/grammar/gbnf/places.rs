@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::automaton::{Automaton, Budget};
 use super::char_set::CharSet;
-use super::lexemes::Tree;
+use super::tree::Tree;
 
 /// A grammar by its lexemes.
 pub(super) struct Grammar<'a> {

@@ -6,9 +6,10 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
-use super::lexemes::{Lexemes, Tree};
+use super::lexemes::Lexemes;
 use super::parse::Node;
 use super::regular::Rules;
+use super::tree::Tree;
 
 /// How a rule is used: each use has a definition of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

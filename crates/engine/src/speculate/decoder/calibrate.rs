@@ -10,17 +10,13 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use super::Decoder;
+use super::measured_costs::{MeasuredCosts, TIMED_ROWS};
 use crate::speculate::SpecError;
 use crate::speculate::report::prediction;
 use draftscope_model::{Checkpoint, Model};
 use draftscope_protocol::policy::rising;
 use draftscope_protocol::statistics::{median, quantiles};
 use draftscope_protocol::{Costs, Drafted, Drafting, EventKind, Scored, Settings, TokenId};
-
-/// Longest time of the measurement before the first answer.
-pub const TIMING: Duration = Duration::from_millis(2_500);
-/// Most rows that are timed: drafts of 8.
-pub const TIMED_ROWS: usize = 9;
 /// Tokens of the prompt for the measurement, when nothing is committed.
 const PROMPT: usize = 96;
 /// Most turns; slow machines run out of time first.
@@ -36,15 +32,6 @@ const DRAFT_GUESS: f64 = 0.1;
 
 /// A machine is steady if the upper quartile of its plain passes takes at most this many times the lower quartile.
 const STEADY: f64 = 1.5;
-
-/// Measured costs.
-#[derive(Clone, Debug, PartialEq)]
-pub struct MeasuredCosts {
-    /// The costs.
-    pub costs: Costs,
-    /// Whether the machine's speed was steady, so that the costs are worth storing.
-    pub is_steady: bool,
-}
 
 /// Times of one round, in microseconds.
 #[derive(Default)]

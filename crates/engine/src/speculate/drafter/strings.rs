@@ -17,8 +17,10 @@
 
 use std::sync::Arc;
 
+use super::super::report::bare;
+use super::alternatives::PassedOver;
 use super::cached_model::CachedModel;
-use super::{DraftCtx, Drafter, OwnToken, PassedOver, bare};
+use super::{DraftCtx, Drafter, OwnToken};
 use crate::speculate::sampler::{LogitRow, Sampler};
 use draftscope_model::other_vocab::strings::{OwnText, Strings, Written};
 use draftscope_model::{Forward, LogitRows, Model, ModelError};

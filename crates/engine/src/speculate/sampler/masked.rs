@@ -6,15 +6,13 @@
 
 use multiversion::multiversion;
 
+use super::forbidden::{WORD, chosen};
 use super::{LogitRow, Sampler, exp, listed, survey};
 use crate::grammar::Mask;
 use draftscope_model::{Best, ModelError, RowStats, STRETCH};
 use draftscope_protocol::TokenId;
 use draftscope_protocol::argmax::largest;
 use draftscope_protocol::distribution::Distribution;
-
-/// Tokens of a word of the mask.
-const WORD: usize = u32::BITS as usize;
 
 const _: () = assert!(STRETCH.is_multiple_of(WORD), "a stretch is a number of whole words");
 
@@ -134,12 +132,6 @@ fn survey_allowed(logits: &[f32], words: &[u32]) -> RowStats {
     RowStats { argmax: argmax.unwrap_or(from) as u32, max, log_sum_exp, best: Best::Peaks(peaks) }
 }
 
-/// The value where the bit is set, else the other one.
-#[inline(always)]
-fn chosen(value: f32, word: u32, bit: usize, other: f32) -> f32 {
-    if word >> bit & 1 == 1 { value } else { other }
-}
-
 /// The largest allowed logit of each stretch.
 #[multiversion(targets = "simd")]
 fn peaks(logits: &[f32], words: &[u32]) -> Vec<f32> {
@@ -170,29 +162,6 @@ fn total(logits: &[f32], words: &[u32], max: f32) -> f64 {
         f64::from(lanes.iter().sum::<f32>())
     };
     logits.chunks(STRETCH).zip(words.chunks(STRETCH / WORD)).map(part).sum()
-}
-
-/// Puts another value in the place of each forbidden one.
-#[multiversion(targets = "simd")]
-pub(super) fn put_in_forbidden(values: &mut [f32], words: &[u32], other: f32) {
-    for (block, word) in values.chunks_mut(WORD).zip(words).filter(|(_, word)| **word != u32::MAX) {
-        for (bit, value) in block.iter_mut().enumerate() {
-            *value = chosen(*value, *word, bit, other);
-        }
-    }
-}
-
-/// Copies a stretch of logits that begins at `start`, its forbidden ones below all others.
-pub(super) fn allowed_stretch<'a>(
-    logits: &[f32],
-    words: &[u32],
-    start: usize,
-    copy: &'a mut [f32; STRETCH],
-) -> &'a [f32] {
-    let copy = &mut copy[..logits.len()];
-    copy.copy_from_slice(logits);
-    put_in_forbidden(copy, &words[start / WORD..], f32::NEG_INFINITY);
-    copy
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 //! (`suffix`, `sacapart`, `general-sam`) or cannot remove tokens.
 
 mod cursor;
+mod follow;
 mod index;
 mod tree;
 

@@ -3,7 +3,7 @@
 use candle_core::{Device, Tensor};
 
 use crate::ModelError;
-use crate::drafters::core::MtpShape;
+use crate::drafters::core::shape::MtpShape;
 use crate::nn::{Block, BlockPass, KvCache, LayerWeights};
 use crate::reference::{Layer, Memory, Pass};
 

@@ -4,7 +4,7 @@
 //! Invariant: they are found by their tensors: many files announce modules that were left out.
 
 use crate::ModelError;
-use crate::drafters::core::OwnTensors;
+use crate::drafters::core::own::OwnTensors;
 use crate::files::ModelFiles;
 use crate::interfaces::Planned;
 use crate::nn::TransformerConfig;

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use crate::ModelError;
 use crate::draft_tokens::CONTEXT_VOCAB;
-use crate::drafters::core::{self, CandleMtp, MtpOnCandle, MtpParts, MtpShape, MtpShared};
+use crate::drafters::core::figures;
+use crate::drafters::core::on_candle::{CandleMtp, MtpOnCandle, MtpParts, MtpShared};
+use crate::drafters::core::shape::MtpShape;
 use crate::interfaces::{LoadContext, Modules};
 use crate::nn::{Embedding, Linear, OwnEmbedding, PairOrder, Rope, Trunk, trimmed};
 use crate::plan::{self, DraftPlan, Entry, Norm};
@@ -28,8 +30,8 @@ pub(crate) fn reference_modules(
     let loaded = plans.iter().map(|plan| load(context, trunk, (plan, &mut heads)));
     let (modules, tables): (Vec<CandleMtp>, Vec<u64>) =
         loaded.collect::<Result<Vec<_>, ModelError>>()?.into_iter().unzip();
-    let name = core::name_of_own(context.source, modules.len());
-    let (modules, mut info) = core::modules(modules, name, dtype);
+    let name = figures::name_of_own(context.source, modules.len());
+    let (modules, mut info) = figures::modules(modules, name, dtype);
     info.weight_bytes += tables.iter().sum::<u64>();
     Ok((modules, info))
 }

@@ -7,7 +7,8 @@ use indicatif::{DecimalBytes, HumanCount};
 use serde::Serialize;
 
 use crate::ModelError;
-use crate::drafters::dflash::{PathSizes, plan::open_files};
+use crate::drafters::dflash::config::PathSizes;
+use crate::drafters::dflash::plan::open_files;
 use crate::error::clean;
 use crate::options::DEFAULT_CTX;
 

@@ -7,7 +7,10 @@ use serde_json::Value;
 
 use crate::block_module::LoadedModules;
 use crate::drafters::core::{self, Figures, ModuleTensors};
-use crate::drafters::dflash::{ARCHITECTURE, BlockCard, BlockConfig, BlockKind, plan::CheckedBlock};
+use crate::drafters::dflash::card::BlockCard;
+use crate::drafters::dflash::config::{BlockConfig, BlockKind};
+use crate::drafters::dflash::gguf::ARCHITECTURE;
+use crate::drafters::dflash::plan::CheckedBlock;
 use crate::interfaces::{CheckedModule, FamilyConfig, LoadContext, LoadedTarget, ModuleCard, ModuleKind, NoSharing};
 use crate::native::NativeBlock;
 use crate::{ModelError, memory};

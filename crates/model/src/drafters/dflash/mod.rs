@@ -23,5 +23,4 @@ mod plan;
 
 pub use card::BlockCard;
 pub use config::{BlockConfig, BlockKind, PathSizes};
-use gguf::ARCHITECTURE;
 pub use load::BlockDrafters;

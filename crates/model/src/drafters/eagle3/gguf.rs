@@ -5,7 +5,7 @@
 //! Invariant: tensors are returned as a checkpoint has them, so the rest of the head's code knows no difference.
 
 use crate::ModelError;
-use crate::drafters::eagle3::EagleConfig;
+use crate::drafters::eagle3::config::EagleConfig;
 use crate::files::{GgufFile, llama_name};
 use crate::nn::{GgufKeys, LLAMA_LAYOUT, TransformerConfig};
 use crate::plan::StatesNorm;

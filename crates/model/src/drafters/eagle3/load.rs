@@ -6,10 +6,11 @@ use draftscope_kernels::Encoding;
 use serde_json::Value;
 
 use crate::block_module::LoadedModules;
-use crate::drafters::{
-    core::{self, ModuleTensors},
-    eagle3::{ARCHITECTURE, CheckedHead, EagleConfig, HeadCard, plan::HEAD},
-};
+use crate::drafters::core::{self, ModuleTensors};
+use crate::drafters::eagle3::card::HeadCard;
+use crate::drafters::eagle3::config::EagleConfig;
+use crate::drafters::eagle3::gguf::ARCHITECTURE;
+use crate::drafters::eagle3::plan::{CheckedHead, HEAD};
 use crate::interfaces::{CheckedModule, FamilyConfig, LoadContext, LoadedTarget, ModuleCard, ModuleKind, NoSharing};
 use crate::native::{DraftHead, NativeModule};
 use crate::{ModelError, memory};

@@ -13,6 +13,4 @@ mod plan;
 
 pub use card::HeadCard;
 pub use config::EagleConfig;
-use gguf::ARCHITECTURE;
 pub use load::Eagle3;
-pub(crate) use plan::CheckedHead;

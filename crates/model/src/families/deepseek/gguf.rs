@@ -2,7 +2,7 @@
 //! V3.1, V2-Lite, Kimi K2, GLM-4.7-Flash. Newer files split the matrices that unfold latents (`attn_k_b`, `attn_v_b`).
 
 use crate::ModelError;
-use crate::families::deepseek::conventions;
+use crate::families::deepseek::common::conventions;
 use crate::families::deepseek::keys::{Latent, LatentShape};
 use crate::files::config_json::{contradiction, positive};
 use crate::interfaces::Planned;
@@ -49,7 +49,7 @@ pub(super) fn planned(keys: GgufKeys<'_>) -> Result<Planned, ModelError> {
         dense_layers: dense_layers(&keys, layers)?,
         modules: modules(&keys),
     };
-    Ok(super::planned(transformer, latent, PlanFiles::Gguf(gguf)))
+    Ok(super::common::planned(transformer, latent, PlanFiles::Gguf(gguf)))
 }
 
 /// Whether it is a GLM-4.7-Flash, whose older files do not say how experts are chosen; llama.cpp recognises them so.

@@ -3,8 +3,9 @@
 //! Invariant: as in [`keys`](crate::families::gemma4::keys); layers differ, so several sizes are lists.
 
 use crate::ModelError;
-use crate::families::gemma4::config::{ExpertShape, Gemma, Gemma4Config, LayerShape, MAX_EXPERTS, PerLayer};
+use crate::families::gemma4::config::Gemma4Config;
 use crate::families::gemma4::names::TABLE;
+use crate::families::gemma4::shapes::{ExpertShape, Gemma, LayerShape, MAX_EXPERTS, PerLayer};
 use crate::files::config_json::contradiction;
 use crate::files::{GgufFile, whole};
 use crate::nn::{Conventions, GgufKeys, RopeScaling, RopeSpec, TransformerConfig, check_heads};

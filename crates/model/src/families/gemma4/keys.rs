@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::ModelError;
 use crate::error::clean;
-use crate::families::gemma4::config::{ExpertShape, Gemma, LayerShape, MAX_EXPERTS, PerLayer};
+use crate::families::gemma4::shapes::{ExpertShape, Gemma, LayerShape, MAX_EXPERTS, PerLayer};
 use crate::files::config_json::{OwnKeys, contradiction, given, layer_kinds, positive, refused, share, size};
 use crate::nn::{RopeScaling, RopeSpec};
 use crate::shared_kv::Reach;

@@ -12,7 +12,9 @@ mod gguf;
 mod keys;
 mod names;
 mod plan;
+mod shapes;
 
-pub use self::config::{Gemma, Gemma4Config, LayerShape, PerLayer};
+pub use self::config::Gemma4Config;
 pub use self::family::Gemma4Family;
 use self::names::part;
+pub use self::shapes::{Gemma, LayerShape, PerLayer};

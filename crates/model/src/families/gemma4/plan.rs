@@ -1,7 +1,7 @@
 //! What a Gemma 4 computes.
 
-use crate::families::gemma4::config::{ExpertShape, Gemma, LayerShape, PerLayer};
 use crate::families::gemma4::names::TABLE;
+use crate::families::gemma4::shapes::{ExpertShape, Gemma, LayerShape, PerLayer};
 use crate::nn::{Activation, ExpertSizes, PairOrder, TransformerConfig};
 use crate::plan::{
     Angles, Attention, Beside, BlockNames, Experts, Feed, Join, Keys, Layer, LayerTable, Matrix, Mixer, Norm, Plan,

@@ -4,10 +4,9 @@
 //! coarsely. A thread of the process measures time in steps of [`STEP`], and memory on other systems. If all of
 //! that fails, the program ends the process after [`PATIENCE`].
 
-use std::io;
 use std::process::ExitStatus;
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 
 use sysinfo::{ProcessRefreshKind, ProcessesToUpdate, System};
 
@@ -121,7 +120,9 @@ pub(super) fn exceeded(status: Option<ExitStatus>, complaint: &str) -> String {
         return "the interpreter fails on it".to_owned();
     }
     let last = complaint.lines().next().unwrap_or_default();
-    super::sentence(&format!("the process that renders it ended early ({status}) {last}")).trim_end().to_owned()
+    super::compiled::sentence(&format!("the process that renders it ended early ({status}) {last}"))
+        .trim_end()
+        .to_owned()
 }
 
 fn slow(seconds: u64) -> String {

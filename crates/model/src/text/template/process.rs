@@ -9,14 +9,14 @@ use std::borrow::Cow;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
-use std::sync::OnceLock;
-use std::sync::mpsc;
+use std::sync::{OnceLock, mpsc};
 use std::thread;
 
 use serde::{Deserialize, Serialize};
 
-use super::jinja::date;
-use super::{Compiled, MAX_OUTPUT, limits, sentence};
+use super::compiled::{Compiled, sentence};
+use super::jinja::{MAX_OUTPUT, date};
+use super::limits;
 use crate::ModelError;
 use draftscope_protocol::Message;
 

@@ -10,9 +10,10 @@ use tokenizers::{AddedToken, Tokenizer};
 use crate::ModelError;
 use crate::error::clean;
 use crate::files::{GgufFile, whole};
+use crate::text::tokenizer::codec::{Ends, TextCodec, byte_level, byte_table, is_end_mark};
 use crate::text::tokenizer::named::{more_ends, named_token};
 use crate::text::tokenizer::pre::Pre;
-use crate::text::tokenizer::{Ends, TextCodec, byte_level, byte_table, is_end_mark, sentence_piece};
+use crate::text::tokenizer::sentence_piece;
 use draftscope_protocol::{Piece, TokenId};
 
 /// GGUF's types of a control token, and of a text token that is matched before text is split.

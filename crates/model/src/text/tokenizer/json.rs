@@ -11,8 +11,8 @@ use super::growth::Steps;
 use crate::ModelError;
 use crate::error::clean;
 use crate::files::SideFiles;
+use crate::text::tokenizer::codec::{Ends, TextCodec, byte_level, byte_table};
 use crate::text::tokenizer::sentence_piece::{bytes_of as sentence_piece, spaces};
-use crate::text::tokenizer::{Ends, TextCodec, byte_level, byte_table};
 use draftscope_protocol::{Piece, TokenId};
 
 /// How the names of tokens spell bytes.

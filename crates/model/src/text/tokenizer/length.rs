@@ -3,7 +3,7 @@
 //! Tokenising takes hundreds of bytes of memory for each byte of text. A very long text is therefore tokenised part by
 //! part, until there are too many tokens.
 
-use super::TextCodec;
+use super::codec::TextCodec;
 use crate::ModelError;
 
 /// A text of more bytes per position of the context is counted first. Prose has four or five bytes per token.

@@ -13,8 +13,8 @@ use tokenizers::{AddedToken, Tokenizer};
 
 use crate::ModelError;
 use crate::files::{GgufFile, whole};
+use crate::text::tokenizer::codec::{Ends, TextCodec};
 use crate::text::tokenizer::named::{more_ends, named_token};
-use crate::text::tokenizer::{Ends, TextCodec};
 use draftscope_protocol::{Piece, TokenId};
 
 /// Types of tokens in GGUF files, besides 1 (normal).

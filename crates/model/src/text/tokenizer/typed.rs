@@ -7,10 +7,13 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use tokenizers::Model;
+use tokenizers::PreTokenizer;
 
-use tokenizers::{Model, OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer};
+use tokenizers::{OffsetReferential, OffsetType, PreTokenizedString};
 
-use super::{TextCodec, broken, growth};
+use super::codec::{TextCodec, broken};
+use super::growth;
 use crate::ModelError;
 use crate::catch_panic::catch_panic;
 use draftscope_protocol::TokenId;

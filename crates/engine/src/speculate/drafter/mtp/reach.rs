@@ -1,6 +1,7 @@
 //! A path of drafts after the settled slots.
 
-use super::{MtpDrafter, Stage};
+use super::MtpDrafter;
+use super::stage::Stage;
 use draftscope_model::{Forward, ModelError};
 use draftscope_protocol::verify::Draft;
 use draftscope_protocol::{MtpSpec, Pairing, TokenId};

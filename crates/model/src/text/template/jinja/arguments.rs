@@ -3,7 +3,7 @@
 use minijinja::value::{Kwargs, Rest};
 use minijinja::{Error, ErrorKind, Value};
 
-use super::failure;
+use super::limits::failure;
 
 /// All arguments of a call: the named ones are a map at the end.
 pub(super) fn all(positional: Rest<Value>, named: Kwargs) -> Vec<Value> {

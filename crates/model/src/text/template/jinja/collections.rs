@@ -5,7 +5,7 @@ use minijinja::value::{Tuple, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
 
 use super::arguments::{bind, integer, pairs, required};
-use super::failure;
+use super::limits::failure;
 use super::text::is_namespace;
 
 /// Calls a method of a value that is no string.

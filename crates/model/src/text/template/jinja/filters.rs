@@ -4,9 +4,10 @@ use minijinja::value::{Kwargs, Rest, Tuple, ValueKind};
 use minijinja::{Environment, Error, Value};
 
 use super::arguments::{all, bind, integer, pairs, required, split, whole, width};
+use super::limits::{MAX_WIDTH, failure};
 use super::operators::compare;
 use super::text::{is_namespace, text};
-use super::{MAX_WIDTH, failure, format, json, strings};
+use super::{format, json, strings};
 
 /// A filter: the value and its arguments in, a value out.
 type Filter = fn(&[Value]) -> Result<Value, Error>;
@@ -159,7 +160,7 @@ fn join(args: &[Value]) -> Result<Value, Error> {
             Some(path) => out.push_str(&text(&at_path(item, path)?)),
             None => out.push_str(&text(item)),
         }
-        if out.len() > 4 * super::MAX_OUTPUT {
+        if out.len() > 4 * super::limits::MAX_OUTPUT {
             return Err(failure("a text is too long"));
         }
     }
@@ -222,7 +223,7 @@ fn indent(args: &[Value]) -> Result<Value, Error> {
             out.push_str(&by);
         }
         out.push_str(line);
-        if out.len() > 4 * super::MAX_OUTPUT {
+        if out.len() > 4 * super::limits::MAX_OUTPUT {
             return Err(failure("a text is too long"));
         }
     }
@@ -239,7 +240,8 @@ fn truncate(args: &[Value]) -> Result<Value, Error> {
     let [value, to, kill, end, leeway] = bind(args, ["s", "length", "killwords", "end", "leeway"])?;
     let own = text(&required(value, "s")?);
     let end = end.map_or_else(|| "...".to_owned(), |end| text(&end));
-    let (to, leeway) = (width(to.as_ref(), 255, super::MAX_OUTPUT)?, width(leeway.as_ref(), 5, super::MAX_OUTPUT)?);
+    let (to, leeway) =
+        (width(to.as_ref(), 255, super::limits::MAX_OUTPUT)?, width(leeway.as_ref(), 5, super::limits::MAX_OUTPUT)?);
     let room = to.checked_sub(end.chars().count()).ok_or_else(|| failure("the text is cut shorter than its ending"))?;
     if own.chars().count() <= to + leeway {
         return Ok(Value::from(own));

@@ -4,8 +4,8 @@ use minijinja::formatting::{self, FormatStyle};
 use minijinja::{Error, Value};
 
 use super::arguments::{pairs, split, whole};
+use super::limits::{MAX_WIDTH, failure};
 use super::text::{repr, text};
-use super::{MAX_WIDTH, failure};
 
 /// Most digits of a number in a format.
 const MAX_DIGITS: usize = 300;

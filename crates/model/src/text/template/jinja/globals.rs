@@ -8,8 +8,9 @@ use minijinja::value::{Kwargs, Object, ObjectRepr, Rest};
 use minijinja::{Environment, Error, ErrorKind, State, Value};
 
 use super::arguments::{all, bind, pairs, required, split};
+use super::date;
+use super::limits::{MAX_WIDTH, failure};
 use super::text::text;
-use super::{MAX_WIDTH, date, failure};
 
 pub(super) fn register(environment: &mut Environment<'_>, seconds: i64) {
     environment.remove_global("debug");

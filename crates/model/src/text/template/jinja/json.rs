@@ -6,8 +6,8 @@ use minijinja::value::ValueKind;
 use minijinja::{Error, Value};
 
 use super::arguments::{bind, integer, required, width};
+use super::limits::{MAX_OUTPUT, MAX_WIDTH, failure};
 use super::text::{float_text, is_namespace, text};
-use super::{MAX_OUTPUT, MAX_WIDTH, failure};
 
 /// How a value is written.
 struct Style {

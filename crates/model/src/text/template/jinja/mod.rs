@@ -12,6 +12,7 @@ mod filters;
 mod format;
 mod globals;
 mod json;
+mod limits;
 mod operators;
 mod rewrite;
 mod scan;
@@ -19,18 +20,11 @@ mod strings;
 mod text;
 
 use minijinja::syntax::SyntaxConfig;
-use minijinja::{Environment, Error, ErrorKind, Output, State, Value};
+use minijinja::{Environment, Error, Output, State, Value};
 
 use scan::normalized;
 
-/// The name of a chat template in error messages.
-pub(super) const NAME: &str = "chat";
-
-/// Most bytes of the rendered text: far more than the longest context.
-pub(super) const MAX_OUTPUT: usize = 16 << 20;
-
-/// Widest indentation and padding that a template may ask for, in characters.
-const MAX_WIDTH: usize = 4096;
+pub(super) use limits::{MAX_OUTPUT, NAME};
 
 /// An environment without templates. `seconds` since 1970 is the time that templates see.
 pub(super) fn environment(seconds: i64) -> Environment<'static> {
@@ -71,9 +65,4 @@ fn method(_: &mut State<'_, '_>, value: &Value, name: &str, args: &[Value]) -> R
         Some(text) => strings::method(text, name, args),
         None => collections::method(value, name, args),
     }
-}
-
-/// An error of a template, with the reason.
-fn failure(why: impl Into<String>) -> Error {
-    Error::new(ErrorKind::InvalidOperation, why.into())
 }

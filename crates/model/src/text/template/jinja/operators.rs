@@ -6,8 +6,9 @@ use minijinja::value::{Rest, Tuple, ValueKind};
 use minijinja::{Environment, Error, Value};
 
 use super::arguments::whole;
+use super::format;
+use super::limits::failure;
 use super::text::{is_namespace, text};
-use super::{failure, format};
 
 /// Most bytes, or items, of a repeated text or list.
 const MAX_REPEATED: usize = 16 << 20;

@@ -10,7 +10,7 @@ use minijinja::machinery::{self, Span};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Error, ErrorKind};
 
-use super::failure;
+use super::limits::failure;
 
 mod expression;
 
@@ -28,7 +28,7 @@ const ONLY_TEMPLATE: &str = "a chat template cannot use another template";
 /// # Errors
 /// The place of a syntax error, or a statement that is not supported.
 pub(super) fn rewritten(source: &str, syntax: SyntaxConfig) -> Result<String, Error> {
-    let parsed = machinery::parse(source, super::NAME, syntax)?;
+    let parsed = machinery::parse(source, super::limits::NAME, syntax)?;
     let mut writer = Writer { out: String::with_capacity(source.len() * 2), line: 1, depth: 0 };
     writer.statement(&parsed)?;
     Ok(writer.out)

@@ -4,7 +4,8 @@ use minijinja::value::Tuple;
 use minijinja::{Error, ErrorKind, Value};
 
 use super::arguments::{bind, integer, required, width};
-use super::{MAX_OUTPUT, MAX_WIDTH, failure, format, text};
+use super::limits::{MAX_OUTPUT, MAX_WIDTH, failure};
+use super::{format, text};
 
 /// Calls a method of a string.
 ///

@@ -23,14 +23,13 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
 /// All lines in so many columns.
 pub(super) fn content(screen: Screen, width: u16) -> Vec<Line<'static>> {
     let found = screen.session.header().and_then(|header| Some((header, module(header)?)));
-    let lines = match found {
+    match found {
         Some((header, module)) => drawn(screen, header, module, width),
         None => {
             let text = "The figures of the draft module stand here once a run has begun with one.";
             wrapped(text, width, screen.theme[Role::TextDim])
         }
-    };
-    lines
+    }
 }
 
 /// The drafter with weights of its own.

@@ -17,15 +17,14 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
 
 /// All lines in so many columns.
 pub(super) fn content(screen: Screen, width: u16) -> Vec<Line<'static>> {
-    let lines = match round(screen) {
+    match round(screen) {
         Some(round) => drawn(screen, round, width),
         None => {
             let text = "Each position of the text has a slot with its keys and values. A round adds one for the anchor and \
                 one for each draft; the drawing shows them as soon as a round is under way.";
             wrapped(text, width, screen.theme[Role::TextDim])
         }
-    };
-    lines
+    }
 }
 
 /// The round on show, if it has drafts and is of the lesson's run.

@@ -41,8 +41,7 @@ pub(super) fn content(screen: Screen, width: u16) -> Vec<Line<'static>> {
     };
     let sizes = wrapped(&sizes(screen), width, screen.theme[Role::TextDim]);
     let gap = || std::iter::once(Line::default());
-    let lines = drawn(&TOGETHER).into_iter().chain(gap()).chain(drawn(&LATER)).chain(gap()).chain(sizes).collect();
-    lines
+    drawn(&TOGETHER).into_iter().chain(gap()).chain(drawn(&LATER)).chain(gap()).chain(sizes).collect()
 }
 
 /// What a second loss costs, in the sizes of the loaded models.
