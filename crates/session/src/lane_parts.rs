@@ -1,7 +1,9 @@
-//! What a lane's numbers say of the parts that files of their own count: q, vocabularies, thought, context.
+//! Sums of some rounds, and what a lane's numbers say of the parts that files of their own count: q, copies,
+//! vocabularies, thought, context.
 
 use super::by_context::ContextSlice;
 use super::calibration::Calibration;
+use super::copies::Copies;
 use super::round::Round;
 use super::stats::LaneStats;
 use super::thought::PartStats;
@@ -11,6 +13,12 @@ impl LaneStats {
     #[must_use]
     pub fn calibration(&self) -> &Calibration {
         &self.calibration
+    }
+
+    /// Drafts that were copied from the text; they count in the other figures, too.
+    #[must_use]
+    pub fn copies(&self) -> Copies {
+        self.copied
     }
 
     /// Committed tokens that the drafter's vocabulary lacks; `None` where the drafter has all of the target's, or it is not

@@ -33,7 +33,7 @@ pub struct LaneStats {
     accepted_per_pos: Vec<u64>,
     histogram: Vec<u64>,
     /// Copied drafts: proposed, tested and accepted.
-    copied: Copies,
+    pub(super) copied: Copies,
     /// Drafts that the grammar forced.
     forced: u64,
     /// Tested drafts by the drafter's probability.
@@ -243,12 +243,6 @@ impl LaneStats {
     #[must_use]
     pub fn output_tokens(&self) -> u64 {
         self.committed + self.answers
-    }
-
-    /// Drafts that were copied from the text; they count in the other figures, too.
-    #[must_use]
-    pub fn copies(&self) -> Copies {
-        self.copied
     }
 
     /// Drafts that the grammar forced; they count in the other figures, too.

@@ -11,9 +11,8 @@ use draftscope_session::{PassId, explain};
 
 use crate::view::prelude::*;
 use crate::view::rounds::asked::{hides_count, hides_fate, hides_reason};
-use crate::view::rounds::grammar;
 use crate::view::rounds::token_cell::TokenCell;
-use crate::view::rounds::tree;
+use crate::view::rounds::{grammar, tree};
 use crate::view::screen::marked;
 use crate::view::values::{draft_p, draft_sign, duration, fate_of, next_fate, next_sign, position, short, sign};
 
