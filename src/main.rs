@@ -7,8 +7,7 @@ use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
 
-use commands::config::Parsed;
-use commands::exit_code::ERROR;
+use commands::config::{ERROR, Parsed};
 use draftscope::cli::CliCommand;
 use draftscope::host::fatal::{NotingAllocator, OutOfMemory};
 use draftscope::model::text::template::process;

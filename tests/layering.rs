@@ -144,7 +144,6 @@ const COMMANDS: &[Layer] = &[
             "closed_stdout",
             "costs",
             "engine",
-            "exit_code",
             "files",
             "grammar",
             "first_start",
@@ -530,6 +529,7 @@ fn circles_of(name: &str, files: &[(String, Vec<String>)]) -> Vec<BTreeSet<Strin
         let named = imports.iter().filter_map(|path| file_of(path)).filter(|other| other != module);
         arrows.entry(module).or_default().extend(named);
     }
+    assert!(!arrows.is_empty(), "{name}: no files");
     let reached: BTreeMap<&str, BTreeSet<&str>> =
         arrows.keys().map(|from| (*from, reached_from(from, &arrows))).collect();
     let circle = |from: &str| -> BTreeSet<String> {

@@ -13,6 +13,9 @@ use draftscope::host::config::{self, KEYS, TEMPLATE, UserFiles};
 use draftscope::host::file_access;
 use draftscope::session::text::{one_line, printable};
 
+/// Exit status of an error; 1 means that a comparison found a difference.
+pub(crate) const ERROR: u8 = 2;
+
 /// The command line, and the user's files.
 pub(crate) struct Parsed {
     pub(crate) cli: Cli,
@@ -39,7 +42,7 @@ fn report(error: &clap::Error) -> ! {
     match printed {
         Err(failed) if failed.kind() != ErrorKind::BrokenPipe => {
             super::output::say(&super::closed_stdout::explain(&failed));
-            std::process::exit(super::exit_code::ERROR.into())
+            std::process::exit(ERROR.into())
         }
         _ => std::process::exit(error.exit_code()),
     }

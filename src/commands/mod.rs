@@ -13,7 +13,6 @@ pub(crate) mod devices;
 pub(crate) mod diff;
 pub(crate) mod doctor;
 mod engine;
-pub(crate) mod exit_code;
 pub(crate) mod explain;
 pub(crate) mod export;
 mod files;

@@ -5,15 +5,13 @@ use crate::form::{BLOCK, Layout};
 use crate::simd::{LANES, Lanes};
 
 /// How many bytes ahead weights are prefetched into the first-level and the second-level cache.
-pub(super) const AHEAD: usize = 2048;
-
-pub(super) const FAR_AHEAD: usize = 16_384;
+const AHEAD: usize = 2048;
+const FAR_AHEAD: usize = 16_384;
 
 /// The same for up to [`FEW`] rows, into the first-level cache alone: their arithmetic is so short that memory would wait
 /// for a second prefetch of each line.
-pub(super) const FEW_AHEAD: usize = 8192;
-
-pub(super) const FEW: usize = 4;
+const FEW_AHEAD: usize = 8192;
+const FEW: usize = 4;
 
 /// Prefetches what a pass reads some blocks later. With several rows the arithmetic leaves the processor too little
 /// room to look that far ahead by itself; threads that compete for memory do the same, and so does unpacking a block of

@@ -11,7 +11,7 @@ use crate::simd::LANES;
 pub const BLOCK: usize = 32;
 
 /// Weights of a row in a block of a super form.
-pub(crate) const WEIGHTS: usize = 256;
+pub(crate) const SUPER_BLOCK: usize = 256;
 
 /// `kvalues_iq4nl` of ggml, plus 128.
 const IQ4: [u8; 16] = [1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241];
@@ -95,7 +95,7 @@ impl Form {
 
     /// Weights of a row in a block.
     pub const fn weights(self) -> usize {
-        if self.is_super() { WEIGHTS } else { BLOCK }
+        if self.is_super() { SUPER_BLOCK } else { BLOCK }
     }
 
     /// Where scales begin in a block of 32.

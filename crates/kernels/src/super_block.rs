@@ -19,7 +19,7 @@
 
 use half::f16;
 
-use crate::form::WEIGHTS;
+use crate::form::SUPER_BLOCK;
 use crate::{
     encoding::Encoding,
     form::{BLOCK, Form},
@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// Parts of a block, of [`BLOCK`] weights each.
-pub(crate) const PARTS: usize = WEIGHTS / BLOCK;
+pub(crate) const PARTS: usize = SUPER_BLOCK / BLOCK;
 
 /// Bytes of a strip of codes.
 pub(crate) const STRIP: usize = 4 * LANES;
@@ -45,7 +45,7 @@ pub(crate) const XS_HIGHS: usize = XS_NUMBERS + PARTS / 2 * LANES;
 /// One row's share of a block, as integers.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SuperUnit {
-    codes: [u8; WEIGHTS],
+    codes: [u8; SUPER_BLOCK],
     /// Two for each part, as stored: a scale and a min, or two scales (Q3_K: plus 32), or two pairs of 4 bits.
     /// IQ4_XS has one for each part, plus 32, and zeros after them.
     numbers: [u8; 2 * PARTS],
@@ -292,8 +292,8 @@ mod tests {
     #[test]
     fn tiles_of_every_encoding_take_at_most_a_fiftieth_more_than_the_file() {
         for encoding in Encoding::ALL {
-            let in_file = encoding.row_bytes(WEIGHTS).unwrap() * LANES;
-            let in_memory = encoding.form().tile_bytes(WEIGHTS);
+            let in_file = encoding.row_bytes(SUPER_BLOCK).unwrap() * LANES;
+            let in_memory = encoding.form().tile_bytes(SUPER_BLOCK);
             assert!(in_memory >= in_file && in_memory * 100 <= in_file * 102, "{encoding:?}: {in_memory} of {in_file}");
         }
     }

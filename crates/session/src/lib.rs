@@ -35,7 +35,6 @@ mod lane_parts;
 mod loading;
 mod marking;
 mod marks;
-mod measured;
 mod measured_costs;
 mod memo;
 mod moment;
@@ -69,6 +68,7 @@ mod timeline;
 pub mod trace;
 mod transcript;
 mod turn;
+mod turn_measured;
 mod turn_speedup;
 mod what_if;
 

@@ -25,7 +25,7 @@ pub(super) fn ranges(own: &Answer, begun: &Settings) -> impl Iterator<Item = (Ra
 }
 
 /// A span, and the lanes beside it.
-pub(super) struct Lanes<'a> {
+struct Lanes<'a> {
     turn: &'a Turn,
     own: &'a Answer,
     rounds: Range<usize>,
@@ -84,16 +84,5 @@ impl Lanes<'_> {
             before.is_none_or(|before| at > before) && after.is_none_or(|after| at <= after)
         });
         passes
-    }
-}
-
-impl Answer {
-    /// Settings that are in force from the next round on.
-    pub(super) fn change(&mut self, settings: Settings) {
-        let next = self.rounds.len();
-        match self.changes.last_mut() {
-            Some(last) if last.0 == next => last.1 = settings,
-            _ => self.changes.push((next, settings)),
-        }
     }
 }

@@ -13,13 +13,13 @@ use draftscope_protocol::{
 
 use super::fate::Provenance;
 use super::kept_rounds::FULL_ROUNDS;
-use super::measured::Measured;
 use super::memo::Memo;
 use super::phase::Phase;
 use super::round::{Round, keep_first, provenance};
 use super::stats::LaneStats;
 use super::text;
 use super::thought::ThoughtScan;
+use super::turn_measured::Measured;
 
 /// Most rows of a pass, and so most drafts of a round: a draft's number is a byte.
 const MOST_ROWS: usize = 257;
@@ -282,6 +282,15 @@ impl Answer {
         self.tokens.push(Token { piece, provenance, round, position, instead, is_thought });
     }
 
+    /// Settings that are in force from the next round on.
+    pub(super) fn change(&mut self, settings: Settings) {
+        let next = self.rounds.len();
+        match self.changes.last_mut() {
+            Some(last) if last.0 == next => last.1 = settings,
+            _ => self.changes.push((next, settings)),
+        }
+    }
+
     /// The round of this answer with this number; `None` for 0, the number of tokens that no round committed.
     #[must_use]
     pub fn round(&self, number: u32) -> Option<&Round> {
@@ -320,7 +329,7 @@ impl Answer {
 }
 
 /// The answer of a lane that has not run, shared by all turns.
-pub(super) static EMPTY: LazyLock<Arc<Answer>> = LazyLock::new(Arc::default);
+static EMPTY: LazyLock<Arc<Answer>> = LazyLock::new(Arc::default);
 
 /// Answers of a turn in which no lane has run.
 pub(super) fn no_answers() -> [Arc<Answer>; Lane::ALL.len()] {

@@ -4,13 +4,13 @@ use draftscope_protocol::Lane;
 
 use super::estimator::class;
 use super::fold::Session;
-use super::measured::Measured;
 use super::pass_costs::PassCosts;
 use super::settings_span::SettingsSpan;
 use super::span_figures::spans;
 use super::speedup::{Speedup, WINDOW};
 use super::stretches::{Local, Timed, stretches, whole_rounds};
 use super::turn::Turn;
+use super::turn_measured::Measured;
 
 impl Measured {
     fn of(turn: &Turn) -> Self {

@@ -9,7 +9,7 @@ use draftscope::protocol::{DrafterKind, Settings};
 use draftscope::session::text::one_line;
 use serde::Serialize;
 
-use super::bench::Bench;
+use super::setup::Bench;
 
 /// All comparisons.
 #[derive(Serialize)]

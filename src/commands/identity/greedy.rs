@@ -10,7 +10,7 @@ use draftscope::protocol::{DrafterKind, TokenId, counted};
 use draftscope::session::text::{one_line, quoted};
 use serde::Serialize;
 
-use super::bench::{Bench, Trial};
+use super::setup::{Bench, Trial};
 
 /// Differences that are written out in text.
 const SHOWN: usize = 10;

@@ -1,16 +1,14 @@
 //! `draftscope verify-identity`: checks that the output is the same with and without drafts, and explains a difference.
 
-use anyhow::Context;
-mod bench;
 mod distributions;
 mod greedy;
 mod reference;
+mod setup;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
-use bench::{Bench, constraint};
+use anyhow::{Context, Result, bail};
 use draftscope::cli::{IdentityArgs, ReportArg};
 use draftscope::engine;
 use draftscope::engine::speculate::decoder::Decoder;
@@ -20,6 +18,7 @@ use draftscope::model::load::{Loaded, load};
 use draftscope::model::row_by_row::RowByRow;
 use draftscope::protocol::{Baseline, DrafterKind, Drafting, Sampling, Settings, counted};
 use serde::Serialize;
+use setup::{Bench, constraint};
 
 /// Exit status when the modes differ.
 const DIFFERENT: u8 = 1;

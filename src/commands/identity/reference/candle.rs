@@ -1,9 +1,8 @@
 //! `candle_transformers` as the reference: its quantised models read the same GGUF file with their own code.
 
-use anyhow::Context;
 use std::path::Path;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use candle_core::quantized::gguf_file::Content;
 use candle_core::{Device, Tensor};
 use candle_transformers::models::{quantized_gemma3, quantized_llama, quantized_qwen2, quantized_qwen3};

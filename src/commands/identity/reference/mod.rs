@@ -17,7 +17,7 @@ use draftscope::model::LogitRows;
 use draftscope::protocol::TokenId;
 use draftscope::session::text::{one_line, quoted};
 
-use super::bench::Bench;
+use super::setup::Bench;
 use report::{FirstDifference, Reference, Report, ours};
 
 /// First differences that are written out in text.

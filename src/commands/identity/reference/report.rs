@@ -6,7 +6,7 @@ use draftscope::engine::identity::{Ending, Rate, Record, answer};
 use draftscope::protocol::TokenId;
 use serde::Serialize;
 
-use crate::commands::identity::bench::Bench;
+use crate::commands::identity::setup::Bench;
 
 /// Another implementation of the model.
 pub(super) trait Reference {

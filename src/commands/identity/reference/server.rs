@@ -1,9 +1,8 @@
 //! A running server as the reference: its greedy text for the same prompt, through `/v1/completions`.
 
-use anyhow::Context;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use draftscope::cli::IdentityArgs;
 use draftscope::engine::identity::Rate;
 use draftscope::http::{Access, Client, Patience};
@@ -12,7 +11,7 @@ use draftscope::session::text::one_line;
 use serde_json::{Value, json};
 
 use super::report::{FirstDifference, Report, ours};
-use crate::commands::identity::bench::Bench;
+use crate::commands::identity::setup::Bench;
 
 /// Texts from a server come without token ids, so that they are compared letter by letter.
 pub(super) fn run(args: &IdentityArgs, bench: &mut Bench, prompts: &[String], url: &str) -> Result<Report> {

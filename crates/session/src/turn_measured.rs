@@ -1,4 +1,4 @@
-//! Speedups of a turn, computed once.
+//! What is computed of a turn on demand and kept: spans, pass costs and series.
 
 use super::memo::Memo;
 use super::pass_costs::PassCosts;
