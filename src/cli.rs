@@ -27,9 +27,9 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
+use attach::OWN_ENGINE;
 pub use attach::{AccessArgs, AttachArgs, ConnectArgs, SamplingOf};
 pub use decode::DecodeArgs;
-use decode::OWN_ENGINE;
 pub use doctor::DoctorArgs;
 pub use generate::GenerateArgs;
 pub use grammar::GrammarArgs;

@@ -16,6 +16,21 @@ use draftscope_tui::Pace;
 pub(super) const ATTACH_NOTE: &str = "An API key is read from DRAFTSCOPE_API_KEY and sent as a bearer token to the server at URL (with --watch to each), that of \
     --plain-url from DRAFTSCOPE_PLAIN_API_KEY. What the server decides, such as k and the drafter, cannot be changed from here.";
 
+/// Options of our own engine that mean nothing where a server is asked.
+pub(super) const OWN_ENGINE: [&str; 11] = [
+    "dtype",
+    "device",
+    "adapter",
+    "backend",
+    "threads",
+    "ctx",
+    "mtp",
+    "think",
+    "rollback",
+    "draft_vocab",
+    "vocab_method",
+];
+
 /// How a server is reached.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Server")]

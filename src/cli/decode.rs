@@ -6,21 +6,6 @@ use super::lab::{self, LabArgs};
 use super::sample::SampleArgs;
 use super::values::{DraftLenArg, parse_draft_len};
 
-/// Options of our own engine that mean nothing where a server is asked.
-pub(super) const OWN_ENGINE: [&str; 11] = [
-    "dtype",
-    "device",
-    "adapter",
-    "backend",
-    "threads",
-    "ctx",
-    "mtp",
-    "think",
-    "rollback",
-    "draft_vocab",
-    "vocab_method",
-];
-
 /// How to speculate and how to pick tokens.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Sampling")]

@@ -6,8 +6,7 @@ use clap::Args;
 
 use super::grammar::GrammarArgs;
 use super::model::ModelArgs;
-use super::values::parse_drafting_len;
-use super::values::{DraftLenArg, ReportArg};
+use super::values::{DraftLenArg, ReportArg, parse_drafting_len};
 
 /// Options of `verify-identity`.
 #[derive(Clone, Debug, Args)]

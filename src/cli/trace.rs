@@ -154,7 +154,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "FILE")]
     pub baseline: Option<PathBuf>,
     /// Ask this server in place of an engine of our own
-    #[arg(long, value_name = "URL", conflicts_with_all = ["k", "verify", "drafter", "draft_model", "ks", "rules", "drafters", "screen"], conflicts_with_all = super::decode::OWN_ENGINE)]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["k", "verify", "drafter", "draft_model", "ks", "rules", "drafters", "screen"], conflicts_with_all = super::attach::OWN_ENGINE)]
     pub attach: Option<String>,
     #[command(flatten)]
     pub connect: ConnectArgs,

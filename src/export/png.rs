@@ -3,17 +3,15 @@
 //! Invariant: a cell is a whole number of pixels and the font's line fills it, so that boxes and bars have no gaps.
 //! A character that the font lacks is an empty box.
 
-use skrifa::MetadataProvider;
 use std::io;
-use unicode_width::UnicodeWidthChar;
-use unicode_width::UnicodeWidthStr;
 
 use ab_glyph_rasterizer::{Point, Rasterizer, point};
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::Modifier;
 use skrifa::instance::{LocationRef, Size};
 use skrifa::outline::{DrawSettings, OutlinePen};
-use skrifa::{FontRef, GlyphId};
+use skrifa::{FontRef, GlyphId, MetadataProvider};
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::colors::{self, DARK, Rgb};
 

@@ -4,7 +4,7 @@ use draftscope_protocol::{Header, Lane, Settings};
 use draftscope_session::{Session, header_diff};
 
 /// Settings that every report shows.
-pub(super) const ALWAYS_SHOWN: [&str; 5] = ["drafter", "k", "rule", "temperature", "seed"];
+const ALWAYS_SHOWN: [&str; 5] = ["drafter", "k", "rule", "temperature", "seed"];
 
 /// The settings that differ from the defaults, except those in [`ALWAYS_SHOWN`]; none if there are none.
 pub(super) fn changed(header: &Header) -> Option<String> {

@@ -1,4 +1,4 @@
-//! How a run starts.
+//! The configuration of an engine: models, settings, grammar.
 
 use draftscope_model::options::LoadOptions;
 use draftscope_protocol::{Grammar, Settings};

@@ -1,4 +1,4 @@
-//! Gives a drafter that replays the plain answer what it needs.
+//! Decodes the plain answer ahead of a lane whose drafter replays it.
 
 use std::time::Duration;
 

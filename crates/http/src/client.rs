@@ -1,4 +1,4 @@
-//! A client of one server.
+//! Requests to one server, and their answers.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -17,20 +17,20 @@ use super::secrets::Secrets;
 use crate::{agent, certificate, error_words, proxy, redirect};
 
 /// Longest answer that is read as a whole, in bytes.
-pub(super) const MAX_BODY: u64 = 8 << 20;
+const MAX_BODY: u64 = 8 << 20;
 
 /// Longest time that such an answer takes after its first bytes; less where [`Patience::silence`] is short.
-pub(super) const MAX_BODY_TIME: Duration = Duration::from_secs(60);
+const MAX_BODY_TIME: Duration = Duration::from_secs(60);
 
 /// Longest wait for the first byte of an answer to a question without a body. Nothing is computed for it, so a server that
 /// takes longer is stuck; only an answer to a prompt may take as long as [`Patience::answer`].
-pub(super) const MAX_QUESTION: Duration = Duration::from_secs(60);
+const MAX_QUESTION: Duration = Duration::from_secs(60);
 
 /// What such a server does.
-pub(super) const TOO_SLOW: &str = "sends its answer too slowly";
+const TOO_SLOW: &str = "sends its answer too slowly";
 
 /// Most redirects within a host that are followed.
-pub(super) const MAX_REDIRECTS: usize = 3;
+const MAX_REDIRECTS: usize = 3;
 
 /// What a server is given and whom it is believed: for this one server, never for another.
 #[derive(Clone, Default)]
@@ -304,7 +304,7 @@ impl Client {
 }
 
 /// What is wrong with the other side's TLS, or that it wants TLS, as the predicate of a sentence.
-pub(super) fn tls_fault(error: &ureq::Error) -> Option<String> {
+fn tls_fault(error: &ureq::Error) -> Option<String> {
     let wants_tls = match error {
         ureq::Error::Io(error) => error.get_ref().is_some_and(|inner| inner.is::<SpeaksTls>()),
         _ => false,
@@ -313,7 +313,7 @@ pub(super) fn tls_fault(error: &ureq::Error) -> Option<String> {
 }
 
 /// Whether an error says that a request without TLS reached a port for TLS, in the words of nginx, Go and Apache.
-pub(super) fn is_about_tls(text: &str) -> bool {
+fn is_about_tls(text: &str) -> bool {
     let text = text.to_lowercase();
     ["http request was sent to https port", "http request to an https server", "speaking plain http to an ssl-enabled"]
         .iter()

@@ -20,12 +20,11 @@ mod resolver;
 mod secrets;
 
 pub use certificate::CA_VARIABLE;
+pub use client::{Access, Client};
 pub use download::Download;
 pub use error::HttpError;
 pub use error_words::error_words;
 pub use lines::{Lines, MAX_LINE};
+pub use patience::Patience;
 pub use proxy::has_proxy;
 pub use secrets::{MASK, Secrets};
-
-pub use client::{Access, Client};
-pub use patience::Patience;

@@ -11,8 +11,7 @@ use serde::de::{DeserializeSeed, EnumAccess, Error as _, IgnoredAny, VariantAcce
 use serde::{Deserialize, Deserializer};
 use serde_json::Error;
 
-use super::event::Kind;
-use super::event::{Event, EventKind};
+use super::event::{Event, EventKind, Kind};
 use super::lane::Lane;
 
 /// The fields that every line has besides its payload.

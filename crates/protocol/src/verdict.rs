@@ -3,8 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::rule::Departure;
-use super::token::TokenId;
-use super::token::finite;
+use super::token::{TokenId, finite};
 
 /// Result of judging one draft token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -16,7 +16,6 @@ use draftscope_protocol::ServerSample;
 pub use alert::{Alert, Fired};
 pub use positions::Share;
 pub use rates::{Latency, Rates};
-
 pub use watched::Watched;
 
 /// All servers.

@@ -71,7 +71,8 @@ impl Session {
         Self::default()
     }
 
-    /// A session for a screen: rounds that ended long ago keep fewer candidates, and those before [`LISTED_ROUNDS`](super::LISTED_ROUNDS) none.
+    /// A session for a screen: rounds that ended long ago keep fewer candidates, and those before
+    /// [`LISTED_ROUNDS`](super::LISTED_ROUNDS) none.
     #[must_use]
     pub fn for_screen() -> Self {
         Self { kept: KeptRounds::newest(), ..Self::default() }
@@ -117,7 +118,7 @@ impl Session {
         }
     }
 
-    pub(super) fn change(&mut self, settings: Settings) {
+    fn change(&mut self, settings: Settings) {
         let before = std::mem::replace(&mut self.settings, settings);
         let is_running = self.lanes[Lane::Speculative.index()].phase != Phase::Idle;
         if is_running
@@ -206,7 +207,7 @@ impl Session {
     }
 
     /// Whether the engine waits. An engine that cannot pause goes on, and only the display waits.
-    pub(super) fn waits(&self) -> bool {
+    fn waits(&self) -> bool {
         self.paused && self.header.as_ref().is_none_or(|header| header.can(Ability::Pause))
     }
 

@@ -9,6 +9,9 @@ use std::fmt;
 
 use draftscope_protocol::Lane;
 
+/// Rounds per answer that keep every candidate; older ones keep what the round table shows.
+pub const FULL_ROUNDS: usize = 2048;
+
 /// Rounds that keep the candidates of the round table.
 pub const LISTED_ROUNDS: usize = 1 << 14;
 
@@ -76,6 +79,3 @@ impl fmt::Debug for KeptRounds {
         f.write_str("KeptRounds")
     }
 }
-
-/// Rounds per answer that keep every candidate; older ones keep what the round table shows.
-pub const FULL_ROUNDS: usize = 2048;

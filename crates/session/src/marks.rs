@@ -1,4 +1,4 @@
-//! Notes and bookmarks that people put into a recording, and the event that ends it.
+//! Notes and bookmarks that people put into a recording.
 //!
 //! Invariant: at most [`MAX_MARKS`] are kept, in the order in which they came, each with the round that it is about; a
 //! mark of a moment belongs to the newest round of the speculative lane. A place in a run is a round, or the pass over
@@ -61,8 +61,7 @@ mod tests {
     use super::super::fixture::conversation;
     use super::*;
     use crate::fixture::fold;
-    use draftscope_protocol::EventKind;
-    use draftscope_protocol::Lane;
+    use draftscope_protocol::{EventKind, Lane};
 
     #[test]
     fn marks_find_their_round_and_the_end_adds_up() {

@@ -47,9 +47,9 @@ impl PassCosts {
 }
 
 /// T(m) ÷ T(1) of a width in each stretch that had it, and the number of passes.
-pub(super) type OfWidth = (Vec<f64>, usize);
+type OfWidth = (Vec<f64>, usize);
 
-pub(super) fn by_width(local: &Local<usize>) -> BTreeMap<usize, OfWidth> {
+fn by_width(local: &Local<usize>) -> BTreeMap<usize, OfWidth> {
     let mut all: BTreeMap<usize, OfWidth> = BTreeMap::new();
     for stretch in &local.stretches {
         let unit = stretch.unit(|_| 1.0);
@@ -68,7 +68,7 @@ pub(super) fn by_width(local: &Local<usize>) -> BTreeMap<usize, OfWidth> {
 }
 
 /// The mean over stretches; with few of them, the median without an interval.
-pub(super) fn of_width(rows: usize, (ratios, count): &OfWidth, one_us: f64) -> Option<PassCost> {
+fn of_width(rows: usize, (ratios, count): &OfWidth, one_us: f64) -> Option<PassCost> {
     let interval = mean_ratio(ratios);
     let ratio = interval.map(|interval: Interval| interval.value).or_else(|| median(ratios.clone()))?;
     let (low, high) = (interval.map(|interval| interval.low), interval.map(|interval| interval.high));
@@ -76,14 +76,14 @@ pub(super) fn of_width(rows: usize, (ratios, count): &OfWidth, one_us: f64) -> O
 }
 
 /// Median time on the device of the passes over so many rows, in microseconds.
-pub(super) fn on_device(passes: &[Timed], rows: usize) -> Option<f64> {
+fn on_device(passes: &[Timed], rows: usize) -> Option<f64> {
     let of_width = passes.iter().filter(|timed| timed.round.rows().len() == rows);
     let nanoseconds = of_width.filter_map(|timed| Some(timed.round.device()?.verify.nanoseconds).filter(|ns| *ns > 0));
     median(nanoseconds.map(|ns| ns as f64 / 1e3).collect())
 }
 
 /// Time of a round's drafts in microseconds: of one token, if that is known, and of the pass that made all of them.
-pub(super) fn drafting(round: &Round, in_blocks: bool) -> Option<(Option<f64>, f64)> {
+fn drafting(round: &Round, in_blocks: bool) -> Option<(Option<f64>, f64)> {
     let made = round.drafts.len() + usize::from(round.stopped.is_some());
     let us = round.draft_us() as f64;
     match (made, round.drafts.first()) {
@@ -99,7 +99,7 @@ pub(super) fn drafting(round: &Round, in_blocks: bool) -> Option<(Option<f64>, f
 
 /// A drafted token, a block drafter's pass, and the time of a round outside drafts and pass, in passes over one row near
 /// it: medians.
-pub(super) fn outside(answer: &Answer, local: &Local<usize>) -> [f64; 3] {
+fn outside(answer: &Answer, local: &Local<usize>) -> [f64; 3] {
     let in_blocks = answer.rounds.iter().any(|round| round.is_block());
     let whole = super::stretches::whole_rounds(answer);
     let took = |timed: &Timed| {

@@ -7,6 +7,9 @@ use serde::Serialize;
 
 use draftscope_protocol::Costs;
 
+/// The CPU backend that reads every weight once a pass, so that several rows never take less time than one.
+pub(super) const NATIVE: &str = "native";
+
 /// T(m): the cost of the target's pass over m rows.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PassCost {
@@ -124,9 +127,6 @@ pub fn at_least_one_row(mut verify_us: Vec<f64>) -> Vec<f64> {
     verify_us.iter_mut().for_each(|us| *us = us.max(one));
     verify_us
 }
-
-/// The CPU backend that reads every weight once a pass, so that several rows never take less time than one.
-pub(super) const NATIVE: &str = "native";
 
 #[cfg(test)]
 mod tests {

@@ -33,8 +33,7 @@ pub struct SettingsSpan {
 mod tests {
     use super::*;
     use crate::fixture::{Script, fold};
-    use draftscope_protocol::Lane;
-    use draftscope_protocol::{DraftLenMode, EventKind};
+    use draftscope_protocol::{DraftLenMode, EventKind, Lane};
 
     /// Rounds of one draft that is rejected, between plain passes; from the 21st on, with two that are accepted.
     fn changed(settings: Settings) -> crate::Session {

@@ -105,8 +105,7 @@ mod tests {
     use super::super::fixture::{first_turn, piece};
     use super::*;
     use crate::fixture::fold;
-    use draftscope_protocol::Lane;
-    use draftscope_protocol::VerifyRule;
+    use draftscope_protocol::{Lane, VerifyRule};
 
     /// Round 1: drafts " color" " of" " the", rejected at once for " sky".
     /// Round 2: all three accepted, bonus " of".

@@ -1,8 +1,9 @@
 //! What people paste where a model's name belongs: pages and files of the Hugging Face Hub, `hf.co/owner/name:TYPE`,
 //! `file://` addresses and paths from the home directory.
 
-use etcetera::BaseStrategy;
 use std::path::PathBuf;
+
+use etcetera::BaseStrategy;
 
 use super::error::StoreError;
 use super::repo_name::{RepoName, Wanted, is_plain_path};

@@ -5,18 +5,21 @@
 //! Unfinished files are in `.partial/`, belong to the process that has `.lock`, and are rubbish once
 //! no process has it. [`super::fetch`] does the fetching.
 
-use etcetera::BaseStrategy;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use etcetera::BaseStrategy;
 
 use super::check::{self, Mismatch};
 use super::entry::{ModelEntry, Removed, Status};
 use super::error::StoreError;
-
 use super::gguf_choice;
 use super::known_model::{self, KnownModel};
 use super::lock::Lock;
 use super::progress::Progress;
+
+/// Directory under the scratch directory in which the hub source keeps a partial download between two tries.
+pub(super) const RESUMABLE: &str = "hub";
 
 /// A directory of model files.
 #[derive(Clone, Debug)]
@@ -270,9 +273,6 @@ fn paths_in(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).into_iter().flatten();
     entries.filter_map(|entry| Some(entry.ok()?.path())).collect()
 }
-
-/// Directory under the scratch directory in which the hub source keeps a partial download between two tries.
-pub(super) const RESUMABLE: &str = "hub";
 
 #[cfg(test)]
 mod tests {

@@ -3,7 +3,6 @@
 //! Invariant: each message names the cause and the next step. [`SourceError`] is why one source did
 //! not deliver; [`StoreError`] is what the caller sees after all of them were tried.
 
-use super::known_model::KNOWN;
 use std::fmt::{self, Display};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,6 +10,7 @@ use std::path::{Path, PathBuf};
 use draftscope_http::HttpError;
 
 use super::check::Mismatch;
+use super::known_model::KNOWN;
 
 /// A model file that cannot be found, fetched, checked or removed.
 #[derive(Debug, thiserror::Error)]

@@ -4,8 +4,7 @@
 //! step and no bar. Sources report only through [`Progress`], so tests and other front ends can
 //! receive it in their own way. A message that cannot be written is dropped: it must not end a fetch.
 
-use std::io::IsTerminal;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 
 use draftscope_host::Taskbar;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};

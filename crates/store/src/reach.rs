@@ -2,8 +2,7 @@
 //!
 //! Invariant: the time limit holds for the name lookup and all addresses together, also where a system call has none.
 
-use std::net::ToSocketAddrs;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};

@@ -4,12 +4,12 @@
 //! so programs share what they fetch. Invariant: a returned folder is complete, and all its files are of one
 //! commit. A complete folder is used without asking the hub. One process at a time fetches a repository.
 
-use etcetera::BaseStrategy;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use draftscope_host::file_access;
 use draftscope_http::HttpError;
+use etcetera::BaseStrategy;
 
 use super::error::{SourceError, StoreError};
 use super::hub::Hub;
@@ -22,6 +22,7 @@ use super::{check, side};
 
 /// Judges a folder whose weights are not there yet; the error is the reason why its model is not supported.
 pub type Preflight = fn(&Path) -> Result<(), String>;
+
 const TOKENIZER: &str = "tokenizer.json";
 pub(super) const SINGLE: &str = "model.safetensors";
 /// Weights of older draft heads.

@@ -1,4 +1,5 @@
-//! The small files of a repository besides configuration and weights, and which of them the cache lacks.
+//! The small files of a repository besides weights: which of them the cache lacks, and whether a `config.json` is that of
+//! a draft head.
 //!
 //! Invariant: a file is asked for once. If a commit does not have it, that is noted as the hub's own programs do, by
 //! an empty file `.no_exist/COMMIT/FILE` next to `snapshots`; their notes count as well.

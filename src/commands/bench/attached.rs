@@ -2,11 +2,10 @@
 //!
 //! Prompts of a given depth of the context are made with the server's own count of tokens where it reports one.
 
-use anyhow::Context;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use draftscope::cli::{BenchArgs, SampleArgs};
 use draftscope::headless::Driver;
 use draftscope::host::Taskbar;

@@ -1,12 +1,12 @@
 //! Asks the engine one prompt after another.
 
-use anyhow::Context;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use draftscope::cli::BenchArgs;
 use draftscope::headless::{Driver, Outcome};
 use draftscope::protocol::{Lane, Message, Prompt, Speaker};
 use draftscope::session::Turn;
 
+use crate::commands::run_args;
 use crate::commands::signals::StopSignal;
 
 /// Asks all turns of a prompt, each after the answer to the one before, and shows every answer to `measured`.
@@ -37,7 +37,7 @@ pub(super) fn answer(
     let prompt = if args.decode.sample.raw {
         Prompt::Raw(said.to_owned())
     } else {
-        let mut messages = super::super::run_args::conversation(&args.decode.sample, said.to_owned());
+        let mut messages = run_args::conversation(&args.decode.sample, said.to_owned());
         let last = messages.len().saturating_sub(1);
         messages.splice(last..last, before.iter().cloned());
         Prompt::Chat(messages)

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::sample::Sample;
 
-/// A figure over several answers, averaged in both ways; see the head of this file.
+/// A figure over several answers, averaged in both ways; see the head of [`matrix`](super::matrix).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Averages {
     pub(super) pooled: Option<f64>,
@@ -25,7 +25,7 @@ pub(super) struct Figures {
 }
 
 /// Σ of the first ÷ Σ of the second values.
-pub(super) fn quotient(parts: impl Iterator<Item = (f64, f64)>) -> Option<f64> {
+fn quotient(parts: impl Iterator<Item = (f64, f64)>) -> Option<f64> {
     let (above, below) = parts.fold((0.0, 0.0), |(above, below), (a, b)| (above + a, below + b));
     (below > 0.0).then(|| above / below)
 }

@@ -1,7 +1,6 @@
 //! `draftscope bench`: measures prompt categories × drafter × rule × k. Every answer races plain decoding on the same
 //! engine, repeats are interleaved, and the report has spreads and a comparison with a saved baseline.
 
-use anyhow::Context;
 mod acceptance;
 mod attached;
 mod conversation;
@@ -20,7 +19,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use draftscope::cli::{BenchArgs, DecodeArgs, ModelArgs};
 use draftscope::export::{bench_page, try_file, write_file};
 use draftscope::headless::Driver;
@@ -34,7 +33,7 @@ use super::signals::StopSignal;
 use super::suite::{ALL, SuitePrompt};
 use conversation::{answer, converse};
 use report::{Report, against, csv, is_worse, table};
-use row::{Case, Row};
+use row::{Case, FIRST, Row};
 use sample::Sample;
 
 /// Tokens of a prompt and its template beside the context before it.
@@ -68,9 +67,7 @@ fn finish(
     (header, mut rows): (Option<Header>, Vec<Row>),
     baseline: Option<&Report>,
 ) -> Result<ExitCode> {
-    let is_sum = |row: &Row| {
-        row.case.category.strip_suffix(crate::commands::bench::row::FIRST).unwrap_or(&row.case.category) == ALL
-    };
+    let is_sum = |row: &Row| row.case.category.strip_suffix(FIRST).unwrap_or(&row.case.category) == ALL;
     rows.retain(|row| args.context.is_empty() || !is_sum(row)); // depths have nothing in common
     depth::sort(&mut rows);
     let report = Report {

@@ -4,12 +4,11 @@
 //! without it, one right after the other on the same engine; the order alternates. Tokens per second are by the wall
 //! clock, so that all time that the screen takes counts.
 
-use anyhow::Context;
 use std::cell::Cell;
 use std::process::ExitCode;
 use std::rc::Rc;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use draftscope::cli::BenchArgs;
 use draftscope::host::Taskbar;
 use draftscope::protocol::stream::{Consumer, FanOut};

@@ -1,8 +1,7 @@
 //! Starts a measurement: of the suite, on a screen, of a device or of a server.
 
 use std::collections::BTreeMap;
-use std::io::Write;
-use std::io::{self};
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -14,12 +13,13 @@ use super::sample::Sample;
 use super::{
     DrafterCases, attached, depth, device_report, finish, measure, or, plan, read, screen, suite, tokens_of, try_files,
 };
+use crate::commands::run_args;
 use crate::commands::signals::StopSignal;
 use crate::commands::suite::openings;
 
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     let suite = suite(args)?;
-    super::super::run_args::report_short_answers(&args.decode);
+    run_args::report_short_answers(&args.decode);
     if args.screen {
         return screen::run(args, &openings(&suite));
     }

@@ -1,7 +1,6 @@
 //! Asks the engine prompts, and reads its answers.
 
-use std::io::Write;
-use std::io::{self};
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -14,11 +13,12 @@ use draftscope::session::{Turn, at_least_one_row, has_ceiling};
 use serde::Serialize;
 
 use crate::commands::suite::Openings;
+use crate::commands::{engine, output, run_args};
 
 pub(super) fn write<T: Serialize>(output: ReportArg, value: &T, as_text: fn(&T) -> String) -> Result<ExitCode> {
     match output {
         ReportArg::Text => io::stdout().lock().write_all(as_text(value).as_bytes())?,
-        ReportArg::Summary => super::super::output::print_json(value)?,
+        ReportArg::Summary => output::print_json(value)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -27,7 +27,7 @@ pub(super) fn prompt(args: &ExplainArgs, text: &str) -> Prompt {
     if args.decode.sample.raw {
         Prompt::Raw(text.to_owned())
     } else {
-        Prompt::Chat(super::super::run_args::conversation(&args.decode.sample, text.to_owned()))
+        Prompt::Chat(run_args::conversation(&args.decode.sample, text.to_owned()))
     }
 }
 
@@ -41,11 +41,11 @@ pub(super) fn answer(
     args: &ExplainArgs,
     suite: &Openings,
 ) -> Result<Answered> {
-    let mut driver = Driver::new(super::super::engine::spawn(recipe.clone(), settings, None)?);
+    let mut driver = Driver::new(engine::spawn(recipe.clone(), settings, None)?);
     for (_, text) in suite.iter().take(1).chain(suite) {
         ask(&mut driver, args, text)?;
     }
-    super::super::output::report_notices(&driver, &Outcome::Answered);
+    output::report_notices(&driver, &Outcome::Answered);
     let turns = driver.session().turns().iter().skip(1).cloned();
     let turns = suite.iter().map(|(category, _)| category.clone()).zip(turns).collect();
     Ok((driver.session().header().cloned(), turns))

@@ -1,7 +1,6 @@
 //! Figures for each draft length, from the answers that were played.
 
-use anyhow::Context;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use draftscope::protocol::{Costs, Lane};
 use draftscope::session::probe::{ProbeRun, Simulated};
 use draftscope::session::{LaneStats, Turn};
@@ -55,16 +54,4 @@ pub(super) fn point(draft_len: Option<usize>, counts: Simulated, costs: &Costs, 
 pub(super) fn fastest(curve: &[Point]) -> Option<&Point> {
     let known = curve.iter().filter(|point| point.speedup.is_some());
     known.reduce(|best, point| if point.speedup > best.speedup { point } else { best })
-}
-
-/// The simulation of a tree at every position, from a separate probe run.
-#[derive(Serialize)]
-pub(super) struct Tree {
-    /// Most nodes of a tree.
-    pub(super) nodes: u8,
-    /// k: most drafts in one path.
-    pub(super) depth: u8,
-    /// Time of a tree ÷ its nodes, in microseconds.
-    pub(super) node_us: f64,
-    pub(super) point: Point,
 }

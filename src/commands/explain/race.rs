@@ -4,8 +4,6 @@
 //! that all choices meet the same states of the machine and none always follows the same other one. A prompt's time is
 //! the median of its repeats, so that a moment with other load on the machine has no influence.
 
-use rand_chacha::rand_core::RngCore;
-use rand_chacha::rand_core::SeedableRng;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -18,6 +16,7 @@ use draftscope::model::options::LoadOptions;
 use draftscope::protocol::{Command, DraftLenMode, Grammar, Lane, Settings, TokenId};
 use draftscope::session::LaneStats;
 use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
 use serde::Serialize;
 
 use super::super::output::say;

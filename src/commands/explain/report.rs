@@ -9,7 +9,7 @@ use draftscope::session::probe::RankTally;
 use serde::Serialize;
 
 use super::measured::Measured;
-use super::points::{Point, Tree};
+use super::points::Point;
 
 /// All measurements and their results.
 #[derive(Serialize)]
@@ -34,6 +34,18 @@ pub(super) struct Report {
     /// A tree of drafts, simulated; none if none was requested.
     pub(super) tree: Option<Tree>,
     pub(super) measured: Option<Measured>,
+}
+
+/// The simulation of a tree at every position, from a separate probe run.
+#[derive(Serialize)]
+pub(super) struct Tree {
+    /// Most nodes of a tree.
+    pub(super) nodes: u8,
+    /// k: most drafts in one path.
+    pub(super) depth: u8,
+    /// Time of a tree ÷ its nodes, in microseconds.
+    pub(super) node_us: f64,
+    pub(super) point: Point,
 }
 
 /// The best k, with drafts that end where q is below `p_min`.

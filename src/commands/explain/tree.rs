@@ -7,8 +7,8 @@ use draftscope::cli::ExplainArgs;
 use draftscope::protocol::{Costs, DrafterKind, Drafting, Lane, Settings};
 use draftscope::session::Turn;
 
-use super::points::{LONGEST, Tree, all, point, recordings};
-use super::report::Report;
+use super::points::{LONGEST, all, point, recordings};
+use super::report::{Report, Tree};
 
 /// The settings of a probe run with trees; none if none are requested.
 pub(super) fn settings(args: &ExplainArgs, run: &Settings) -> Result<Option<Settings>> {

@@ -4,8 +4,7 @@
 //! (`role` and `content`, as the data set's own script writes them); others are ignored.
 //! Source: <https://huggingface.co/datasets/nvidia/SPEED-Bench>, and AIPerf's tutorial on it.
 
-use anyhow::Context;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
 use super::prompt::{SuitePrompt, any, check};

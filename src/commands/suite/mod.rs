@@ -1,6 +1,5 @@
 //! Suites: prompts by category, built in or from a file.
 
-use anyhow::Context;
 mod data_set;
 #[cfg(feature = "specspecs")]
 mod parquet;
@@ -9,7 +8,7 @@ mod prompt;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use draftscope::host::config::toml_error;
 use draftscope::host::file_access;
 pub(crate) use prompt::{ALL, SuitePrompt};

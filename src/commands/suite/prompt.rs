@@ -3,6 +3,12 @@
 use anyhow::{Result, bail};
 use draftscope::session::text::printable;
 
+/// Category of all prompts together.
+pub(crate) const ALL: &str = "all";
+
+/// Longest file of prompts, in bytes: SPEED-Bench's longest split has 110 MB.
+pub(super) const MOST_TEXT: u64 = 256 << 20;
+
 /// A prompt, and the category that it counts in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SuitePrompt {
@@ -17,9 +23,6 @@ impl SuitePrompt {
         self.turns.first().map_or("", String::as_str)
     }
 }
-
-/// Longest file of prompts, in bytes: SPEED-Bench's longest split has 110 MB.
-pub(super) const MOST_TEXT: u64 = 256 << 20;
 
 /// The prompts, if there are any.
 pub(super) fn any(prompts: Vec<SuitePrompt>) -> Result<Vec<SuitePrompt>> {
@@ -43,6 +46,3 @@ pub(super) fn check(prompt: &SuitePrompt, place: impl Fn() -> String) -> Result<
     }
     Ok(())
 }
-
-/// Category of all prompts together.
-pub(crate) const ALL: &str = "all";

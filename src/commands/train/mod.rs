@@ -3,12 +3,10 @@
 //! PyTorch does the training; this module starts it with the right model, folders and binary, and shows what
 //! its JSON lines say. A finished step is not repeated, so the same command continues after a stop.
 
-use anyhow::Context;
-use std::io::IsTerminal;
 mod progress;
 mod work_dir;
 
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::atomic::Ordering;
@@ -16,7 +14,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use draftscope::cli::TrainArgs;
 use draftscope::host::Taskbar;
 use draftscope::model::files::ModelFiles;
@@ -24,10 +22,9 @@ use draftscope::model::load::OpenModel;
 use draftscope::store::Terminal;
 use indicatif::{ProgressBar, ProgressStyle};
 use progress::StepProgress;
-use work_dir::WorkNote;
+use work_dir::{RUN, WorkNote};
 
 use super::signals::StopSignal;
-use work_dir::RUN;
 
 /// A module starts as a copy of the target's last block.
 const INIT: &str = "train.init=layer";

@@ -2,12 +2,11 @@
 //!
 //! Invariant: finished steps belong to the model and the sizes in the folder's note; one process at a time works there.
 
-use anyhow::Context;
 use std::fs::{File, TryLockError};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use draftscope::cli::TrainArgs;
 use draftscope::host::file_access;
 use draftscope::model::files::ModelFiles;
@@ -16,9 +15,12 @@ use serde::{Deserialize, Serialize};
 /// Name of the note.
 const NOTE: &str = "begun.json";
 
+/// Name of the run under the working folder.
+pub(super) const RUN: &str = "module";
+
 /// The file that exists once training has begun, whose schedule depends on the number of tokens.
 fn checkpoint(work: &Path) -> PathBuf {
-    work.join("runs").join(self::RUN).join("state.pt")
+    work.join("runs").join(RUN).join("state.pt")
 }
 
 /// Locks the folder for this process until the file is closed.
@@ -88,9 +90,6 @@ impl WorkNote {
         Ok(())
     }
 }
-
-/// Name of the run under the working folder.
-pub(super) const RUN: &str = "module";
 
 #[cfg(test)]
 mod tests {

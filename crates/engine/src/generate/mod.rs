@@ -13,10 +13,9 @@ mod sequence;
 mod shard;
 mod task;
 
+pub use error::GenerateError;
 pub use frame::Frame;
 pub use run::{Generator, Part, Progress};
 pub use sequence::Role;
 pub use shard::{FORMAT_VERSION, Plan};
 pub use task::{Task, TaskFile, UserTurn};
-
-pub use error::GenerateError;

@@ -3,6 +3,12 @@
 
 use llguidance::api::ParserLimits;
 
+/// Most bytes of a grammar's text.
+pub const MOST_BYTES: usize = 1 << 20;
+
+/// Most lines of a grammar in Lark, which has a rule on each at most.
+pub(super) const MOST_LINES: usize = 20_000;
+
 /// Limits of compiling and of each mask: some 20 ms of work and about 100 MB of lexer states.
 pub(super) fn limits() -> ParserLimits {
     ParserLimits {
@@ -34,9 +40,3 @@ pub(super) fn reason(error: &dyn std::fmt::Display) -> String {
     let plain = line.chars().filter(|c| !c.is_control()).take(LONGEST).collect::<String>();
     if line.chars().count() > LONGEST { format!("{plain}…") } else { plain }
 }
-
-/// Most bytes of a grammar's text.
-pub const MOST_BYTES: usize = 1 << 20;
-
-/// Most lines of a grammar in Lark, which has a rule on each at most.
-pub(super) const MOST_LINES: usize = 20_000;

@@ -5,7 +5,7 @@
 //! equal ones, and the probabilities are those at temperature 1, for display only.
 
 mod forbidden;
-pub mod masked;
+pub(crate) mod masked;
 
 use multiversion::multiversion;
 

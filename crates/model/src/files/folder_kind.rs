@@ -2,11 +2,11 @@
 //!
 //! Invariant: only what was found in the folder is asserted.
 
-use crate::ModelError;
 use std::path::Path;
 
 use serde_json::Value;
 
+use crate::ModelError;
 use crate::error::clean;
 use crate::files::side_files::SideFiles;
 use crate::files::unfinished;

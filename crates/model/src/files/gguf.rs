@@ -28,6 +28,13 @@ const MAX_READS: u32 = 20_000_000;
 /// Of tensors, where a file has no `general.alignment`.
 const ALIGNMENT: u64 = 32;
 
+/// The bytes of one file.
+pub(super) struct Part {
+    pub(super) file: Mapped,
+    /// Where tensors begin.
+    pub(super) data: u64,
+}
+
 /// How much of the key `general.alignment` has been read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Alignment {
@@ -347,13 +354,6 @@ fn unreadable(error: &candle_core::Error) -> String {
         what if what.contains("fill whole buffer") => "it is truncated".to_owned(),
         what => crate::error::clean(what),
     }
-}
-
-/// The bytes of one file.
-pub(super) struct Part {
-    pub(super) file: Mapped,
-    /// Where tensors begin.
-    pub(super) data: u64,
 }
 
 #[cfg(test)]

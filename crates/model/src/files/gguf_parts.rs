@@ -21,6 +21,16 @@ const MAX_PARTS: u64 = 4096;
 const MAX_FILES: usize = 4096;
 
 impl GgufFile {
+    /// Opens a file and reads its header; tensors stay on disk. They may have types that do not run:
+    /// [`GgufFile::check_types`]. From any part of a split file all its parts are opened.
+    ///
+    /// # Errors
+    /// [`ModelError::Read`] if it cannot be opened, [`ModelError::Corrupt`] if it is not a complete GGUF file,
+    /// [`ModelError::Split`] if parts of a split file are missing or do not belong together.
+    pub fn open(path: &Path) -> Result<Self, ModelError> {
+        joined(Self::open_part(path)?)
+    }
+
     /// How many files it consists of.
     #[must_use]
     pub fn parts(&self) -> usize {
@@ -272,18 +282,6 @@ fn has_magic(path: &Path) -> bool {
     let mut magic = [0; 4];
     let read = |mut file: File| file.read_exact(&mut magic);
     draftscope_host::file_access::open_regular(path).and_then(read).is_ok() && magic == *b"GGUF"
-}
-
-impl GgufFile {
-    /// Opens a file and reads its header; tensors stay on disk. They may have types that do not run:
-    /// [`GgufFile::check_types`]. From any part of a split file all its parts are opened.
-    ///
-    /// # Errors
-    /// [`ModelError::Read`] if it cannot be opened, [`ModelError::Corrupt`] if it is not a complete GGUF file,
-    /// [`ModelError::Split`] if parts of a split file are missing or do not belong together.
-    pub fn open(path: &Path) -> Result<Self, ModelError> {
-        joined(Self::open_part(path)?)
-    }
 }
 
 #[cfg(test)]

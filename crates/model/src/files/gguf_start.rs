@@ -9,6 +9,9 @@ use super::unfinished::EMPTY;
 use crate::files::gguf_scan::{self, Fault};
 use crate::files::{shard, unfinished};
 
+/// Longest header, in bytes: vocabularies of 256,000 tokens take some 20 MB.
+pub(super) const MAX_HEADER: usize = 128 << 20;
+
 /// Checks magic, version, byte order and the keys of the header.
 ///
 /// # Errors
@@ -62,9 +65,6 @@ pub(super) fn cut_off(path: &Path, len: usize) -> String {
     let why = unfinished::clause(path).map_or_else(String::new, |why| format!("; {why}"));
     format!("it is cut off at {len} bytes, within its header{why}")
 }
-
-/// Longest header, in bytes: vocabularies of 256,000 tokens take some 20 MB.
-pub(super) const MAX_HEADER: usize = 128 << 20;
 
 #[cfg(test)]
 mod tests {

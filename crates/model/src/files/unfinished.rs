@@ -17,6 +17,9 @@ const ENDS: &[&str] = &[
     "aria2__temp",
 ];
 
+/// What is wrong with an empty file.
+pub(super) const EMPTY: &str = "it is empty (0 bytes)";
+
 /// Whether a file is the record that a download tool keeps beside one, and of which tool.
 pub(super) fn control_file(path: &Path) -> Option<&'static str> {
     let end = path.extension()?.to_str()?;
@@ -71,9 +74,6 @@ pub(super) fn bytes_on_disk(_file: &std::fs::File) -> Option<u64> {
 pub(super) fn hole(there: u64, size: usize) -> String {
     format!("{there} of its {size} bytes are on disk and the end is a hole, as in an unfinished download")
 }
-
-/// What is wrong with an empty file.
-pub(super) const EMPTY: &str = "it is empty (0 bytes)";
 
 #[cfg(test)]
 mod tests {

@@ -1,13 +1,12 @@
 //! Loads what every plan has besides its layers' arithmetic: matrices, norms, angles, caches.
 
-use crate::reference::reader;
 use std::sync::Arc;
 
 use candle_core::Tensor;
 use draftscope_protocol::TokenId;
 
 use super::layer::Layer;
-use super::reader::Reader;
+use super::reader::{self, Reader};
 use crate::ModelError;
 use crate::nn::{Linear, RmsNorm, Rope, Tensors, Trunk, ids};
 use crate::options::WeightType;

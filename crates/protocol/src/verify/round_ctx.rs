@@ -1,4 +1,4 @@
-//! What drafter and verifier need to know of a round besides tokens.
+//! The context of a round: its place, its draws and its limits.
 
 use crate::distribution::Distribution;
 use crate::random::{Draws, Purpose};

@@ -1,4 +1,4 @@
-//! A server, and what it was in the last minutes.
+//! One server of a fleet: its newest look and its history.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use super::rates::Rates;
 pub(super) const KEPT: usize = 600;
 
 /// Time over which a row's rates are taken, in milliseconds.
-pub(super) const WINDOW_MS: u64 = 10_000;
+const WINDOW_MS: u64 = 10_000;
 
 /// A server, and what it was in the last minutes.
 #[derive(Clone, Debug, Default)]

@@ -5,6 +5,9 @@ use std::path::PathBuf;
 
 use draftscope_protocol::TRACE_VERSION;
 
+/// Most bytes of a line: enough for a prompt of some hundred thousand tokens.
+pub const MAX_LINE_BYTES: usize = 16 << 20;
+
 /// Why a recording cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
@@ -112,6 +115,3 @@ impl std::fmt::Display for Cut {
         }
     }
 }
-
-/// Most bytes of a line: enough for a prompt of some hundred thousand tokens.
-pub const MAX_LINE_BYTES: usize = 16 << 20;

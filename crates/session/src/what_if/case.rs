@@ -47,7 +47,7 @@ impl Case<'_> {
         }
     }
 
-    pub(super) fn named(&self, index: usize, text: &str) -> Piece {
+    fn named(&self, index: usize, text: &str) -> Piece {
         let candidates = self.round.rows().get(index).map_or(&[][..], |row| &row.top);
         let spaced = format!(" {text}");
         let same = |wanted: &str| candidates.iter().find(|c| *c.piece.bytes == *wanted.as_bytes());
@@ -80,7 +80,7 @@ impl Case<'_> {
     }
 
     /// The rule's verdict, none overruled.
-    pub(super) fn natural(&self, index: usize, draft: &Piece) -> Result<Ruling, String> {
+    fn natural(&self, index: usize, draft: &Piece) -> Result<Ruling, String> {
         if let Some(ruling) = self.recorded(index, draft) {
             return Ok(ruling);
         }
@@ -129,7 +129,7 @@ impl Case<'_> {
 
     /// Whether the recording contains all that the rule uses of the drafter's distribution: all of it, since a
     /// rejection draws from the residual.
-    pub(super) fn knows_q(&self, index: usize, draft: &Piece) -> bool {
+    fn knows_q(&self, index: usize, draft: &Piece) -> bool {
         let looks = !self.sampling.is_greedy() && self.rule == VerifyRule::Rejection;
         let cell = self.round.drafts.get(index).filter(|cell| looks && cell.token.id == draft.id);
         cell.is_none_or(|cell| cell.q.is_none() || cell.top.tail <= WHOLE)
@@ -146,7 +146,7 @@ impl Case<'_> {
     }
 
     /// The recorded verdict, if nothing that it depends on is different.
-    pub(super) fn recorded(&self, index: usize, draft: &Piece) -> Option<Ruling> {
+    fn recorded(&self, index: usize, draft: &Piece) -> Option<Ruling> {
         let round = self.round;
         let same = self.rule == round.rule && self.sampling == round.sampling;
         if !same || round.drafts.get(index)?.token.id != draft.id {
@@ -160,7 +160,7 @@ impl Case<'_> {
     }
 
     /// To accept a draft, speculative sampling needs only the draft's own p and q.
-    pub(super) fn by_ratio(&self, index: usize, draft: &Piece) -> Option<Ruling> {
+    fn by_ratio(&self, index: usize, draft: &Piece) -> Option<Ruling> {
         let same = self.sampling == self.round.sampling && self.rule == VerifyRule::Rejection;
         let cell = self.round.drafts.get(index).filter(|cell| same && cell.token.id == draft.id)?;
         let judgement = self.round.judgement(index)?;
@@ -192,7 +192,7 @@ impl Case<'_> {
         self.judge_by(index, drafts, &distribution(row))
     }
 
-    pub(super) fn judge_by(&self, index: usize, drafts: &[Draft], row: &Distribution) -> Verification {
+    fn judge_by(&self, index: usize, drafts: &[Draft], row: &Distribution) -> Verification {
         let start = self.round.base_len() as usize + 1;
         let ctx = RoundCtx {
             position: start + index,

@@ -3,14 +3,13 @@
 //!
 //! Invariant: a figure that was not measured is left out, and both devices answer the same prompts with the same settings.
 
-use anyhow::Context;
 mod figures;
 mod markdown;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use draftscope::cli::{BenchArgs, DraftLenArg, ModelArgs};
 use draftscope::engine::measure::{MAX_ROWS, measure};

@@ -13,6 +13,9 @@ const MOST_PARTS: usize = 100_000;
 /// Most repetitions that a pair of braces can ask for, as in llama.cpp.
 const MOST_REPEATS: u32 = 2_000;
 
+/// What is said of a grammar that needs more than the limits allow.
+pub(super) const TOO_LARGE: &str = "it is too large to be converted from GBNF; make it shorter, or write it in Lark";
+
 /// A part of a rule.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Node {
@@ -341,6 +344,3 @@ fn depth(node: &Node) -> usize {
     }
     depth
 }
-
-/// What is said of a grammar that needs more than the limits allow.
-pub(super) const TOO_LARGE: &str = "it is too large to be converted from GBNF; make it shorter, or write it in Lark";

@@ -21,15 +21,15 @@ const FEW: usize = 8;
 
 /// A row after the mask of a grammar, and what the row was before.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Masked {
+pub(crate) struct Masked {
     /// What is left, renormalised.
-    pub distribution: Distribution,
+    pub(crate) distribution: Distribution,
     /// Probability, at temperature 1, of all tokens that the mask removed, 0 to 1.
-    pub removed: f32,
+    pub(crate) removed: f32,
     /// The most probable token before the mask.
-    pub best: TokenId,
+    pub(crate) best: TokenId,
     /// Its probability at temperature 1 before the mask, 0 to 1.
-    pub best_prob: f32,
+    pub(crate) best_prob: f32,
 }
 
 impl Sampler {
@@ -38,7 +38,7 @@ impl Sampler {
     ///
     /// # Errors
     /// As [`Sampler::distribution`]; a mask needs all logits.
-    pub fn masked(
+    pub(crate) fn masked(
         &self,
         row: &LogitRow<'_>,
         mask: &Mask,

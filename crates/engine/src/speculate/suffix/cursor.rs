@@ -2,7 +2,8 @@
 
 use draftscope_protocol::TokenId;
 
-/// A text that occurred before and was continued, as a place in a [`SuffixTree`](super::tree::SuffixTree). Valid until the tree changes.
+/// A text that occurred before and was continued, as a place in a [`SuffixTree`](super::tree::SuffixTree). Valid until the
+/// tree changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
     /// The last node on the way.

@@ -6,13 +6,13 @@ use super::cursor::{Cursor, Next};
 use super::tree::{NONE, ROOT, SuffixTree, is_leaf};
 
 /// Longest text that is shortened token by token when another token follows; longer ones are cut to this.
-pub(super) const MOST_SHORTENED: usize = 64;
+const MOST_SHORTENED: usize = 64;
 
 /// Occurrences of a continuation that are counted.
-pub(super) const MOST_COUNTED: usize = 32;
+const MOST_COUNTED: usize = 32;
 
 /// Continuations that are compared.
-pub(super) const MOST_COMPARED: usize = 32;
+const MOST_COMPARED: usize = 32;
 
 impl SuffixTree {
     /// The place of `text[from..end]`, which occurs below `node`: the node of its beginning.

@@ -1,8 +1,8 @@
-//! MTP modules on candle: DeepSeek-V3 shape around a block of any kind, with a KV cache of its own and the target's
+//! MTP modules of DeepSeek-V3's shape, on every backend: a block of any kind with a KV cache of its own, and the target's
 //! embedding and (trimmed) output head.
 //!
-//! Invariant: every convention that a file does not reveal comes from the [`MtpSpec`](draftscope_protocol::MtpSpec). Files are read in
-//! [`mtp`](crate::drafters::mtp) and in the families that bring a module.
+//! Invariant: every convention that a file does not reveal comes from the [`MtpSpec`](draftscope_protocol::MtpSpec).
+//! Files are read in [`mtp`](crate::drafters::mtp) and in the families that bring a module.
 
 mod block;
 mod figures;

@@ -1,9 +1,9 @@
-//! The sizes of a module on candle.
+//! Shape of a module's cache on candle.
 
 use crate::nn::TransformerConfig;
 use crate::options::PassForm;
 
-/// Shape of a module's cache.
+/// How large a module's cache is, and how its passes run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MtpShape {
     /// Width of the hidden state.

@@ -1,24 +1,26 @@
 //! A template that was compiled, and what it renders.
 
-use crate::text::template::jinja;
 use std::io;
 
 use draftscope_protocol::Message;
 use minijinja::value::Serde;
 use minijinja::{Environment, Error, Value, context};
 
-use super::jinja::MAX_OUTPUT;
+use super::jinja::{self, MAX_OUTPUT};
 use crate::ModelError;
 
 /// Most steps of a template; real ones need some fifty per message.
-pub(super) const FUEL: u64 = 2_000_000;
+const FUEL: u64 = 2_000_000;
 
 /// Most characters of an error message.
-pub(super) const MAX_ERROR: usize = 400;
+const MAX_ERROR: usize = 400;
+
+/// Variables by which templates decide whether a model thinks: Qwen3.x, GLM, Gemma 4 and SmolLM3; DeepSeek and Kimi.
+pub(super) const SWITCHES: &[&str] = &["enable_thinking", "thinking"];
 
 /// Collects what a template writes, up to [`MAX_OUTPUT`].
 #[derive(Default)]
-pub(super) struct Bounded(Vec<u8>);
+struct Bounded(Vec<u8>);
 
 impl io::Write for Bounded {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -36,9 +38,9 @@ impl io::Write for Bounded {
 
 /// A template that the interpreter has compiled.
 pub(super) struct Compiled {
-    pub(super) environment: Environment<'static>,
-    pub(super) bos: String,
-    pub(super) eos: String,
+    environment: Environment<'static>,
+    bos: String,
+    eos: String,
 }
 
 impl Compiled {
@@ -73,7 +75,7 @@ impl Compiled {
     }
 }
 
-pub(super) fn failed(error: &Error) -> ModelError {
+fn failed(error: &Error) -> ModelError {
     // the source of the error has the message of the writer
     let cause = std::error::Error::source(error).map_or_else(String::new, |cause| format!(": {cause}"));
     ModelError::Template(sentence(&format!("{error}{cause}")))
@@ -88,6 +90,3 @@ pub(super) fn sentence(text: &str) -> String {
     }
     line
 }
-
-/// Variables by which templates decide whether a model thinks: Qwen3.x, GLM, Gemma 4 and SmolLM3; DeepSeek and Kimi.
-pub(super) const SWITCHES: &[&str] = &["enable_thinking", "thinking"];

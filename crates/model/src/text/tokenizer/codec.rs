@@ -1,16 +1,16 @@
 //! Encodes texts, and gives the text of tokens.
 
-use crate::text::tokenizer::growth;
 use std::collections::HashMap;
 
 use draftscope_protocol::{Piece, TokenId};
 use tokenizers::Tokenizer;
 
+use super::growth;
 use crate::ModelError;
 use crate::catch_panic::catch_panic;
 
 /// Names of tokens that end an answer in some family, if the file marks them as special: otherwise they may be text.
-pub(super) const END_NAMES: &[&str] = &[
+const END_NAMES: &[&str] = &[
     "</s>",
     "<end_of_turn>",
     "<turn|>",
@@ -28,18 +28,17 @@ pub(super) const END_NAMES: &[&str] = &[
 ];
 
 /// Names that no text contains: such tokens always end an answer and are always special, as in llama.cpp.
-pub(super) const END_MARKS: &[&str] =
-    &["<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>"];
+const END_MARKS: &[&str] = &["<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>"];
 
 /// Tokens that one of two vocabularies may have more at its end for one model to draft for the other, as in llama.cpp
 /// (`SPEC_VOCAB_MAX_SIZE_DIFFERENCE`).
-pub(super) const MOST_EXTRA: usize = 128;
+const MOST_EXTRA: usize = 128;
 
 /// Ends a message and not the answer in vocabularies with other tokens for that (gpt-oss, Solar), as in llama.cpp.
-pub(super) const END_OF_MESSAGE: &str = "<|end|>";
+const END_OF_MESSAGE: &str = "<|end|>";
 
 /// Pairs of names of special tokens that together say that [`END_OF_MESSAGE`] does not end an answer.
-pub(super) const ENDS_OF_ANSWERS: [[&str; 2]; 3] =
+const ENDS_OF_ANSWERS: [[&str; 2]; 3] =
     [["<|return|>", "<|call|>"], ["<|return|>", "<|calls|>"], ["<|flush|>", "<|calls|>"]];
 
 pub(super) fn is_end_mark(name: &[u8]) -> bool {

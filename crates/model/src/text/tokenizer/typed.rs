@@ -7,10 +7,8 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
-use tokenizers::Model;
-use tokenizers::PreTokenizer;
 
-use tokenizers::{OffsetReferential, OffsetType, PreTokenizedString};
+use tokenizers::{Model, OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer};
 
 use super::codec::{TextCodec, broken};
 use super::growth;
