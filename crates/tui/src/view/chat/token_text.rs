@@ -76,7 +76,7 @@ pub(in crate::view) fn sign(screen: Screen, pen: &mut Pen) {
     let Fallen { count, place } = std::mem::take(&mut pen.fallen);
     if count > 0 {
         pen.flow.tag(place.0, place.1);
-        pen.flow.push(&fate::fallen(count), screen.theme[Role::TokenCounted]);
+        pen.flow.push(&fate::discarded_sign(count), screen.theme[Role::TokenCounted]);
     }
 }
 
