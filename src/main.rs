@@ -81,7 +81,7 @@ fn start() -> ExitCode {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            commands::output::say(&printing_failed(&error).unwrap_or_else(|| format_error(&error)));
+            commands::output::say(&printing_failed(&error).unwrap_or_else(|| commands::output::with_causes(&error)));
             if error.is::<commands::output::AnswerFailed>() {
                 return ExitCode::FAILURE;
             }
@@ -115,15 +115,6 @@ fn run(parsed: &Parsed) -> anyhow::Result<ExitCode> {
         Some(CliCommand::Completions { shell }) => commands::config::completions(*shell),
         Some(CliCommand::Man { out }) => commands::config::man(out.as_deref()),
     }
-}
-
-/// The error and its causes, each once: most errors name their cause themselves.
-fn format_error(error: &anyhow::Error) -> String {
-    error.chain().map(ToString::to_string).fold(String::new(), |text, cause| match text.as_str() {
-        "" => cause,
-        before if before.contains(&cause) => text,
-        before => format!("{before}: {cause}"),
-    })
 }
 
 /// The sentence for an error of writing to a standard output that was closed.

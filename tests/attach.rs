@@ -44,9 +44,11 @@ fn serve(status: &'static str, body: Vec<u8>, stalls: bool) -> (String, Seen) {
     })
 }
 
-fn driver(url: &str) -> Driver {
-    let second = Duration::from_secs(1);
-    let patience = Patience { connect: 30 * second, answer: 6 * second, silence: 3 * second };
+/// A run that waits for a minute, and for a server that stalls for two seconds.
+fn driver(url: &str, stalls: bool) -> Driver {
+    let minute = Duration::from_secs(60);
+    let silence = if stalls { Duration::from_secs(2) } else { minute };
+    let patience = Patience { connect: minute, answer: minute, silence };
     let headers = vec![("Authorization".to_owned(), "Bearer s3cret".to_owned())];
     let access = Access { headers, ..Access::default() };
     let config = AttachConfig { access, patience, ..AttachConfig::new(url, Settings::default()) };
@@ -55,7 +57,7 @@ fn driver(url: &str) -> Driver {
 
 fn ask(status: &'static str, body: impl Into<Vec<u8>>, stalls: bool) -> (Outcome, Driver) {
     let (url, _) = serve(status, body.into(), stalls);
-    let mut driver = driver(&url);
+    let mut driver = driver(&url, stalls);
     let outcome = driver.answer(Prompt::Raw("a".to_owned()));
     (outcome, driver)
 }
@@ -132,7 +134,7 @@ fn an_error_of_the_server_is_one_sentence_without_the_key() {
 #[test]
 fn every_request_carries_the_key() {
     let (url, seen) = serve("200 OK", RECORDED.into(), false);
-    driver(&url).answer(Prompt::Raw("a".to_owned()));
+    driver(&url, false).answer(Prompt::Raw("a".to_owned()));
     let seen = seen.lock().unwrap();
     assert!(seen.len() >= 5 && seen.iter().all(|(head, _)| head.contains("Bearer s3cret")), "{seen:?}");
 }
@@ -185,5 +187,5 @@ fn a_stop_closes_the_connection_so_that_the_server_stops() {
             _ => {}
         }
     }
-    is_closed.recv_timeout(Duration::from_secs(10)).expect("the connection is closed");
+    is_closed.recv_timeout(Duration::from_secs(60)).expect("the connection is closed");
 }

@@ -104,7 +104,7 @@ fn blank_lines_without_end_end_the_answer() {
 #[test]
 fn a_body_that_comes_byte_by_byte_is_given_up() {
     let second = Duration::from_secs(1);
-    let patience = Patience { connect: 5 * second, answer: 5 * second, silence: 2 * second };
+    let patience = Patience { connect: 5 * second, answer: 5 * second, silence: 5 * second };
     let client = Client::new(&drip(), Access::default(), patience).unwrap();
     let began = Instant::now();
     let error = client.get("/props").unwrap_err().to_string();

@@ -4,8 +4,6 @@
 
 mod common;
 
-use std::time::Duration;
-
 use common::tiny::{Tiny, vocab_len};
 use draftscope::engine::{self, EngineConfig};
 use draftscope::headless::{Driver, Outcome};
@@ -199,26 +197,18 @@ fn a_paused_answer_can_be_left_for_a_branch() {
     let mut source =
         engine::spawn(EngineConfig { recipe: files.recipe(), settings: settings(), grammar: None }).unwrap();
     let mut time = Timeline::new();
-    source.commands.send(Command::Generate { prompt: Prompt::Raw("the thin inn".into()) }).unwrap();
     let commands = source.commands.clone();
-    let mut next = || {
-        for _ in 0..20_000 {
-            match source.events.try_recv() {
-                Ok(event) => return event,
-                Err(_) => std::thread::sleep(Duration::from_millis(1)),
-            }
-        }
-        panic!("the engine sends no event");
-    };
+    commands.send(Command::Pause).unwrap(); // a held-up test would let the answer come to its end
+    commands.send(Command::Generate { prompt: Prompt::Raw("the thin inn".into()) }).unwrap();
+    (0..3).for_each(|_| commands.send(Command::StepRound).unwrap());
+    let mut next = || source.events.blocking_recv().unwrap();
     let mut rounds = 0;
-    while !time.live().is_paused() {
+    while rounds < 3 {
         let event = next();
         rounds += usize::from(matches!(event.kind, EventKind::Committed(_)));
         time.apply(event);
-        if rounds == 3 {
-            commands.send(Command::Pause).unwrap();
-        }
     }
+    assert!(time.live().is_paused());
     let prompt = branch(time.live(), 3);
     commands.send(Command::Stop).unwrap();
     commands.send(Command::Generate { prompt }).unwrap();

@@ -92,9 +92,10 @@ fn a_recommended_model_is_pulled_and_run_with_its_drafter() {
         "summary",
     ];
     let summary = json_of(&mut hub.draftscope(&run));
-    assert_eq!(summary["header"]["settings"]["drafter"], "draft-model", "{summary}");
+    assert_eq!(summary["header"]["settings"]["drafter"], "suffix+draft-model", "{summary}");
     assert!(summary["num_draft_tokens"].as_u64().unwrap() > 0);
-    assert_eq!(summary["draft_acceptance_rate"], 1.0, "it drafts for itself");
+    let alone = json_of(&mut hub.draftscope(&[&run[..], &["--drafter", "draft-model"]].concat()));
+    assert_eq!(alone["draft_acceptance_rate"], 1.0, "it drafts for itself");
     assert!(hub.hub.asked.lock().unwrap().is_empty(), "what is there is not asked for again");
 }
 
@@ -323,7 +324,7 @@ fn drafters_of_every_kind_beside_their_target_draft_and_change_no_text() {
         let (beside, said) = run(&file("Tiny-Q4_K_M.gguf"), &[]);
         assert!(said.contains(&format!("{name} lies beside the model and drafts for it")), "{said}");
         assert_eq!(beside["output_token_ids"], plain["output_token_ids"], "{name}");
-        assert_eq!(beside["header"]["settings"]["drafter"], "mtp", "{name}");
+        assert_eq!(beside["header"]["settings"]["drafter"], "suffix+mtp", "{name}");
         assert!(beside["num_draft_tokens"].as_u64().unwrap() > 0, "{name}: {beside}");
         // drafters with random weights seldom propose the likeliest token; of samples they get some accepted
         let sampled = ["--temperature", temperature, "--seed", "3", "--verify", "rejection"];

@@ -86,17 +86,11 @@ fn a_signal_while_a_model_loads_leaves_no_empty_recording() {
     let trace = tiny.folder.path().join("t.jsonl");
     for signal in ["INT", "TERM", "QUIT", "ABRT", "USR1", "ALRM", "XCPU"] {
         // what started the tests may ignore some signals, as nohup does
-        let mut command = Command::new("env");
-        command.args([
-            "--default-signal",
-            "sh",
-            "-c",
-            "ulimit -c 0; exec \"$@\"",
-            "sh",
-            env!("CARGO_BIN_EXE_draftscope"),
-            "run",
-            "--model",
-        ]);
+        let mut command = Command::new(if cfg!(target_os = "linux") { "env" } else { "sh" });
+        if cfg!(target_os = "linux") {
+            command.args(["--default-signal", "sh"]);
+        }
+        command.args(["-c", "ulimit -c 0; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_draftscope"), "run", "--model"]);
         command.arg(&tiny.target).args(["--drafter", "none", "--prompt", "the inn", "--trace"]).arg(&trace);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         while !trace.exists() && child.try_wait().unwrap().is_none() {

@@ -269,7 +269,7 @@ fn answers_are_what_the_schema_describes_and_forced_tokens_are_accepted_drafts()
 #[test]
 fn what_a_drafter_preferred_is_reported_with_the_rule_that_refused_it() {
     let case = Case::new(6);
-    let settings = Settings { draft_len: 3, ..plain(0.0, 0) };
+    let settings = Settings { draft_len: 3, drafter: DrafterKind::Mtp, ..plain(0.0, 0) };
     let (_, events) = case.answer(&mut case.decoder(&settings, &grammars()[2]), 40);
     let refused: Vec<_> = events
         .iter()

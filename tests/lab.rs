@@ -19,9 +19,13 @@ fn start(files: &Tiny, settings: Settings) -> Source {
     engine::spawn(EngineConfig { recipe: files.recipe(), settings, grammar: None }).unwrap()
 }
 
-/// Answers one prompt; `react` gets every event of the turn and may send commands.
+/// Answers one prompt round by round, so that a command takes effect before the next round however late it is sent;
+/// `react` gets every event of the turn and may send commands.
 fn answer(source: &mut Source, mut react: impl FnMut(&EventKind) -> Option<Command>) -> (Vec<TokenId>, Vec<EventKind>) {
-    source.commands.send(Command::Generate { prompt: Prompt::Raw("in the thin".into()) }).unwrap();
+    let prompt = Prompt::Raw("in the thin".into());
+    for command in [Command::Pause, Command::Generate { prompt }, Command::StepRound] {
+        source.commands.send(command).unwrap();
+    }
     let (mut text, mut events) = (Vec::new(), Vec::new());
     loop {
         let event = source.events.blocking_recv().expect("the engine lives");
@@ -32,7 +36,8 @@ fn answer(source: &mut Source, mut react: impl FnMut(&EventKind) -> Option<Comma
             EventKind::Failed { message } => panic!("{message}"),
             _ => {}
         }
-        if let Some(command) = react(&event.kind) {
+        let is_round = matches!(event.kind, EventKind::Committed(_));
+        for command in react(&event.kind).into_iter().chain(is_round.then_some(Command::StepRound)) {
             source.commands.send(command).unwrap();
         }
         let is_end = matches!(event.kind, EventKind::Finished { .. });
@@ -169,7 +174,7 @@ fn a_stop_or_another_drafter_ends_the_wait_for_a_person() {
 fn settings_change_during_an_answer_and_a_missing_drafter_gives_the_reason() {
     let files = Tiny::new(6);
     let want = plain(&files);
-    let mut source = start(&files, Settings { draft_len: 3, ..Settings::default() });
+    let mut source = start(&files, Settings { draft_len: 3, drafter: DrafterKind::Mtp, ..Settings::default() });
     let tree = Drafting { tree: Some(7), ..Drafting::default() };
     let (text, events) = answer(&mut source, |event| match event {
         EventKind::RoundStarted(RoundStarted { round: 3, .. }) => Some(Command::SetDrafting { drafting: tree }),

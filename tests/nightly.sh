@@ -24,8 +24,8 @@ soak() {
         python3 tests/nightly_soak.py target/release/draftscope prompts "${SOAK_SECONDS:-3600}"
 }
 
-# Tests in which somebody waits, while processes and threads are held up at random: none may fall.
-held_up() { python3 tests/nightly_held_up.py "${HELD_UP_ROUNDS:-6}"; }
+# Tests in which somebody waits, while processes and threads stall at random: none may fail.
+stalls() { python3 tests/nightly_stalls.py "${STALL_ROUNDS:-6}"; }
 
 # Recordings of 200 MB become pages within 300 MB of memory.
 pages() { cargo test --release --locked --test long_trace -- --ignored --nocapture pages_of_200_megabytes; }
@@ -55,7 +55,7 @@ templates() {
 # The wheel and the tarball, installed and tried.
 package() { scripts/package.sh; }
 
-steps=(typos book deny templates package pages held_up fuzz soak identity)
+steps=(typos book deny templates package pages stalls fuzz soak identity)
 [ $# -eq 0 ] && set -- "${steps[@]}"
 for step in "$@"; do
     case " ${steps[*]} " in

@@ -73,9 +73,9 @@ fn what_the_python_package_sends_is_what_this_program_reads() {
     BufReader::new(serving.stdout.take().unwrap()).read_line(&mut ready).unwrap();
     assert_eq!(ready, "LISTENING\n");
     let address = path.to_str().unwrap().parse().unwrap();
-    let mut lines = connect_within(&address, Duration::from_secs(5)).unwrap();
+    let mut lines = connect_within(&address, Duration::from_secs(60)).unwrap();
     let mut taken = Vec::new();
-    let until = Instant::now() + Duration::from_secs(30);
+    let until = Instant::now() + Duration::from_secs(120);
     while taken.len() < 1 + 6 + 4 && Instant::now() < until {
         match lines.next_line().unwrap() {
             Some(line) => taken.push(line),
@@ -114,9 +114,9 @@ fn sent_by_the_preload_library(asked: &[u8], mut is_enough: impl FnMut(&[Vec<u8>
     BufReader::new(serving.stdout.take().unwrap()).read_line(&mut ready).unwrap();
     assert_eq!(ready, "LISTENING\n");
     let address = path.to_str().unwrap().parse().unwrap();
-    let mut lines = connect_within(&address, Duration::from_secs(5)).unwrap();
+    let mut lines = connect_within(&address, Duration::from_secs(60)).unwrap();
     let mut taken = Vec::new();
-    let until = Instant::now() + Duration::from_secs(60);
+    let until = Instant::now() + Duration::from_secs(120);
     while !is_enough(&taken) && Instant::now() < until {
         let Some(line) = lines.next_line().unwrap() else { continue };
         taken.push(line);
@@ -195,7 +195,7 @@ fn notices_of(sent: &[u8], enough: impl Fn(&[String]) -> bool) -> Vec<String> {
     });
     let feed = Feed::start(path.to_str().unwrap().parse().unwrap(), Duration::from_secs(1)).unwrap();
     let mut notices = Vec::new();
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + Duration::from_secs(120);
     while !enough(&notices) && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(20));
         notices.extend(feed.notices());
@@ -221,7 +221,7 @@ fn a_plugin_that_is_gone_and_comes_back_is_read_again() {
     let path = folder.path().join("s");
     let feed = Feed::start(path.to_str().unwrap().parse().unwrap(), Duration::from_secs(1)).unwrap();
     let wait_for = |text: &str| {
-        let until = Instant::now() + Duration::from_secs(20);
+        let until = Instant::now() + Duration::from_secs(120);
         while Instant::now() < until {
             if feed.notices().iter().any(|notice| notice.contains(text)) {
                 return true;

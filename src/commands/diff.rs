@@ -143,8 +143,9 @@ fn verdict(turn: &TurnDiff) -> String {
             format!("turn {}: first difference at token {}{tie}{prompt}", turn.turn, difference.index + 1)
         }
         None => format!(
-            "turn {}: the first {} tokens are identical, then one ends ({a} and {b}){prompt}",
-            turn.turn, turn.identical
+            "turn {}: they agree in {}, then one ends ({a} and {b}){prompt}",
+            turn.turn,
+            counted(turn.identical, "token")
         ),
     }
 }

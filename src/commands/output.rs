@@ -122,11 +122,20 @@ pub(crate) fn report_notices_before(driver: &Driver, reported: &mut u64, last: O
     *reported = session.notices_seen();
 }
 
+/// The error and its causes, each once: most errors name their cause themselves.
+pub(crate) fn with_causes(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |text, cause| match text.as_str() {
+        "" => cause,
+        before if before.contains(&cause) => text,
+        before => format!("{before}: {cause}"),
+    })
+}
+
 /// An error of finding a model, with what can be done without one.
 pub(crate) fn without_model(error: anyhow::Error, other: &str) -> anyhow::Error {
     let is_missing = |error: &StoreError| matches!(error, StoreError::NoSource(_) | StoreError::Repo { .. });
     match error.chain().any(|cause| cause.downcast_ref().is_some_and(is_missing)) {
-        true => anyhow::anyhow!("{error}\nOr without a model: {other}"),
+        true => anyhow::anyhow!("{}\nOr without a model: {other}", with_causes(&error)),
         false => error,
     }
 }

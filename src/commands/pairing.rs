@@ -26,6 +26,9 @@ fn pair(args: &mut ModelArgs, model: &RecommendedModel) {
         super::output::say(&format!("{} runs without its drafter: {problem}", model.name));
         return;
     }
+    if args.drafter != drafter && args.drafter != DrafterKind::DEFAULT.name() {
+        super::output::say(&format!("{} has no MTP module: its drafter is {drafter}", model.name));
+    }
     args.draft_model = Some(PathBuf::from(draft.place()));
     args.drafter = drafter;
 }

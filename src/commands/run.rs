@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use draftscope::cli::{OutputArg, RunArgs};
 use draftscope::headless::{Described, Driver, Outcome, SentPrompts, Summary, Text};
-use draftscope::protocol::{Baseline, Header, Lane, StopReason};
+use draftscope::protocol::{Baseline, Header, Lane, StopReason, counted};
 use serde::Serialize;
 
 use super::signals::StopSignal;
@@ -104,6 +104,7 @@ fn has_other_tokenizer(header: Option<&Header>) -> bool {
 fn cut_short(run: &Summary) -> Option<String> {
     let is_full = run.finish_reason == Some(StopReason::ContextFull);
     is_full.then(|| {
-        format!("the answer ends after {} tokens because the context is full; give more with --ctx", run.output_tokens)
+        let tokens = counted(run.output_tokens as usize, "token");
+        format!("the answer ends after {tokens} because the context is full; give more with --ctx")
     })
 }

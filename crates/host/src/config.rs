@@ -318,7 +318,7 @@ mod tests {
         let (sender, read) = std::sync::mpsc::channel();
         let own = path.clone();
         std::thread::spawn(move || sender.send(UserFiles::read(&own)));
-        let files = read.recv_timeout(std::time::Duration::from_secs(20)).expect("it waits for a writer");
+        let files = read.recv_timeout(std::time::Duration::from_secs(120)).expect("it waits for a writer");
         assert_eq!(files.warnings, [format!("{} was not read: it is a pipe, and a file is needed", path.display())]);
         assert_eq!(UserFiles::read(Path::new("/dev/null")), UserFiles::default());
     }

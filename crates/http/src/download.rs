@@ -135,7 +135,8 @@ mod tests {
     use super::super::patience::Patience;
     use super::*;
 
-    const SECOND: Duration = Duration::from_secs(1);
+    /// For a server that answers: far longer than it needs.
+    const LONG: Duration = Duration::from_secs(60);
 
     /// A server that gives each request the next of these answers, and notes request lines and credentials.
     fn server(answers: Vec<String>) -> (String, Arc<Mutex<Vec<String>>>) {
@@ -157,7 +158,11 @@ mod tests {
     }
 
     fn client(url: &str) -> Client {
-        let patience = Patience { connect: SECOND, answer: SECOND, silence: SECOND };
+        client_that_waits(url, LONG)
+    }
+
+    fn client_that_waits(url: &str, answer: Duration) -> Client {
+        let patience = Patience { connect: LONG, answer, silence: LONG };
         let headers = vec![("authorization".into(), "Bearer secret".into())];
         Client::new(url, Access { headers, ..Access::default() }, patience).unwrap()
     }
@@ -212,7 +217,8 @@ mod tests {
         let cut = all(client(&hub).download("/file", "bytes=3-").unwrap()).unwrap_err();
         assert!(cut.to_string().starts_with("no answer from 127.0.0.1:"), "{cut}");
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let silent = client(&format!("http://{}", listener.local_addr().unwrap()));
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let silent = client_that_waits(&url, Duration::from_secs(1));
         let error = silent.download("/file", "bytes=0-").map(drop).unwrap_err();
         assert!(
             matches!(error, HttpError::Silent { .. }) && error.to_string().ends_with("no answer for 1 s"),

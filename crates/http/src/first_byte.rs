@@ -187,7 +187,7 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(100));
             }
         });
-        let tick = Duration::from_millis(1500);
+        let tick = Duration::from_secs(5);
         let client =
             Client::new(&url, Access::default(), Patience { connect: tick * 8, answer: tick * 4, silence: tick });
         let begun = std::time::Instant::now();

@@ -162,10 +162,11 @@ mod tests {
     use super::super::{PullOptions, Store};
     use super::*;
 
-    const QUICK: Patience = Patience {
-        connect: Duration::from_millis(500),
-        answer: Duration::from_secs(2),
-        silence: Duration::from_secs(3),
+    /// For a hub that answers: far longer than it needs.
+    const LONG: Patience = Patience {
+        connect: Duration::from_secs(60),
+        answer: Duration::from_secs(60),
+        silence: Duration::from_secs(60),
     };
 
     /// A hub in this process that speaks as much HTTP as is asked of it. `limit` is how many
@@ -174,6 +175,7 @@ mod tests {
         endpoint: String,
         limit: Arc<Mutex<usize>>,
         ranges: Arc<Mutex<Vec<String>>>,
+        patience: Patience,
     }
 
     impl Mirror {
@@ -183,6 +185,7 @@ mod tests {
                 endpoint: format!("http://{}", listener.local_addr().unwrap()),
                 limit: Arc::new(Mutex::new(limit)),
                 ranges: Arc::default(),
+                patience: LONG,
             };
             let (limit, ranges) = (Arc::clone(&mirror.limit), Arc::clone(&mirror.ranges));
             thread::spawn(move || {
@@ -195,7 +198,7 @@ mod tests {
         }
 
         fn store(&self, dir: &Path) -> Store {
-            let hub = Hub { has_proxy: false, patience: QUICK, ..Hub::new(Some(self.endpoint.clone()), None) };
+            let hub = Hub { has_proxy: false, patience: self.patience, ..Hub::new(Some(self.endpoint.clone()), None) };
             store(dir, hub)
         }
 
@@ -273,7 +276,8 @@ mod tests {
     fn a_silent_hub_is_abandoned() {
         let dir = tempfile::tempdir().unwrap();
         let started = Instant::now();
-        let error = Mirror::start(0).pull(dir.path()).unwrap_err();
+        let patience = Patience { answer: Duration::from_secs(2), ..LONG };
+        let error = Mirror { patience, ..Mirror::start(0) }.pull(dir.path()).unwrap_err();
         assert!(error.contains("no answer for 2 s"), "{error}");
         assert!(started.elapsed() < Duration::from_secs(50), "well before the server would end");
     }
@@ -296,6 +300,6 @@ mod tests {
         assert!(says(hub("ftp://x", None)).contains("'ftp://x' is no http or https address"));
         let off = says(hub("http://x", Some("HF_HUB_OFFLINE is set")));
         assert!(off.contains("not asked, because HF_HUB_OFFLINE is set"), "{off}");
-        assert!(started.elapsed() < Duration::from_secs(3));
+        assert!(started.elapsed() < Duration::from_secs(60));
     }
 }

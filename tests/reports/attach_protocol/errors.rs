@@ -259,7 +259,7 @@ fn a_socket_whose_queue_is_full_is_not_waited_for() {
         let (sender, connected) = std::sync::mpsc::channel();
         let place = place.clone();
         std::thread::spawn(move || sender.send(UnixStream::connect(place)));
-        match connected.recv_timeout(Duration::from_secs(2)) {
+        match connected.recv_timeout(Duration::from_secs(6)) {
             Ok(stream) => waiting.push(stream.unwrap()),
             Err(_) => break,
         }

@@ -198,7 +198,7 @@ fn comments_alone_end_an_answer_after_the_patience() {
         }
         _ => None,
     });
-    run(&["run", "--attach", &url, "--prompt", "x", "--patience", "1"]).fails(&["broke off"]);
+    run(&["run", "--attach", &url, "--prompt", "x", "--patience", "3"]).fails(&["broke off"]);
     let drip = super::errors::dripping(": p\n");
     let began = std::time::Instant::now();
     run(&["run", "--attach", &drip, "--prompt", "x", "--patience", "1"])

@@ -126,7 +126,7 @@ impl Decoder {
         self.settings.drafting.tree.is_some()
     }
 
-    /// What of the requested drafter is there.
+    /// The part of the requested drafter that is loaded.
     pub(crate) fn usable_drafter(&self) -> DrafterKind {
         self.drafter.usable(self.settings.drafter)
     }

@@ -183,11 +183,11 @@ mod tests {
         let mut command = Command::new("sh");
         let dir = tempfile::tempdir().unwrap();
         let note = dir.path().join("pid");
-        command.args(["-c", &format!("sleep 60 & echo $! > '{0}.new'; mv '{0}.new' '{0}'; wait", note.display())]);
+        command.args(["-c", &format!("sleep 600 & echo $! > '{0}.new'; mv '{0}.new' '{0}'; wait", note.display())]);
         let mut child = GroupChild::spawn(&mut command).unwrap();
         let began = Instant::now();
         let pid = loop {
-            assert!(began.elapsed() < Duration::from_secs(20) && child.try_wait().unwrap().is_none());
+            assert!(began.elapsed() < Duration::from_secs(120) && child.try_wait().unwrap().is_none());
             match std::fs::read_to_string(&note) {
                 Ok(pid) => break pid,
                 Err(_) => std::thread::sleep(Duration::from_millis(5)),
@@ -197,7 +197,7 @@ mod tests {
         assert!(runs());
         drop(child);
         while runs() {
-            assert!(began.elapsed() < Duration::from_secs(20), "the child's child still runs");
+            assert!(began.elapsed() < Duration::from_secs(120), "the child's child still runs");
             std::thread::sleep(Duration::from_millis(5));
         }
     }

@@ -36,7 +36,7 @@ pub(super) fn shown_early(lesson: &Lesson, index: usize) -> Option<(&'static str
             let figure = question.measured.as_ref().map(|measured| measured.fact);
             let figure = figure.filter(|fact| !was_asked(lesson, index, *fact));
             if let Some(hidden) =
-                figure.and_then(|fact| tells(fact, *panel)).filter(|hidden| !is_left_out(lesson, index, *hidden))
+                figure.and_then(|fact| shows(fact, *panel)).filter(|hidden| !is_left_out(lesson, index, *hidden))
             {
                 let how = hidden.map_or("leave that panel out, or move it to after".to_owned(), |part| {
                     format!("hides needs '{part:?}'").to_lowercase()
@@ -60,7 +60,7 @@ fn is_left_out(lesson: &Lesson, index: usize, hidden: Option<Hidden>) -> bool {
 }
 
 /// Whether a panel shows a measured number, and the part of it that does, if that can be left out.
-fn tells(fact: Fact, panel: Panel) -> Option<Option<Hidden>> {
+fn shows(fact: Fact, panel: Panel) -> Option<Option<Hidden>> {
     use Fact::{
         AllRowsMs, AllRowsSlower, BreakEven, DraftShare, FirstP, Identical, IdenticalShare, IdenticalToRival, OneRowMs,
         OneRowSlower, RatioOnAll, Speedup, VerifyRatio,

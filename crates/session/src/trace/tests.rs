@@ -320,7 +320,9 @@ fn a_compressed_file_cut_anywhere_reads_a_prefix() {
     for part in events.chunks(20) {
         part.iter().for_each(|e| recorder.event(e).unwrap());
         sent += part.len();
+        let deadline = Instant::now() + Duration::from_secs(60);
         while read(&path).map_or(0, |read| read.len()) < sent {
+            assert!(Instant::now() < deadline, "{sent} events are not in the file");
             std::thread::sleep(Duration::from_millis(20)); // a block of its own
         }
     }

@@ -40,7 +40,7 @@ pub(crate) const END: &str = "■";
 
 /// The sign of so many discarded drafts, before the token that replaced them. Its mark and its ground keep the number from
 /// being read as part of the text.
-pub(crate) fn fallen(count: usize) -> String {
+pub(crate) fn discarded_sign(count: usize) -> String {
     format!("{}{count}", mark(Fate::Rejected))
 }
 
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_number_of_drafts_stands_out_from_the_text_of_every_theme() {
-        assert_eq!([1, 2, 10].map(fallen), ["✗1", "✗2", "✗10"]);
+        assert_eq!([1, 2, 10].map(discarded_sign), ["✗1", "✗2", "✗10"]);
         for name in Theme::names() {
             let (theme, _) = Theme::bundled(name).unwrap();
             let (sign, ground) = (theme[Role::TokenCounted], theme[Role::Text].bg);

@@ -5,6 +5,8 @@
 
 use std::io::{Read, Write};
 use std::num::NonZero;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -112,7 +114,7 @@ impl Terminal {
 
     /// Waits until the screen matches; fails with what it shows instead.
     fn wait(&mut self, what: &str, fits: impl Fn(&vt100::Screen) -> bool) {
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(120);
         while !fits(self.parser.screen()) {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.output.recv_timeout(left.min(Duration::from_millis(200))) {
@@ -210,14 +212,17 @@ fn a_suspended_program_gives_the_terminal_back_and_takes_it_again() {
     terminal.wait_restored();
     // the terminal is given back just before the process stops: a signal between the two would be lost
     let process = terminal.process;
+    let is_back = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&is_back);
     let waking = std::thread::spawn(move || {
-        for _ in 0..20 {
+        while !seen.load(Ordering::Relaxed) {
             signal(process, "CONT");
             std::thread::sleep(Duration::from_millis(50));
         }
     });
     terminal
         .wait("the screen again", |screen| screen.alternate_screen() && screen.contents().contains("Type a prompt"));
+    is_back.store(true, Ordering::Relaxed);
     waking.join().unwrap();
     terminal.quit("\u{3}", "ended: Ok(Quit)");
 }

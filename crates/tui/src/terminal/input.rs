@@ -27,6 +27,9 @@ pub(crate) const LONG: Duration = Duration::from_secs(24 * 60 * 60);
 /// Longest gap between two inputs that are read together; crossterm does not look at what it has read within no time.
 const GAP: Duration = Duration::from_millis(1);
 
+/// Time without an input after which the terminal may be asked for its colours.
+const QUIET: Duration = Duration::from_millis(500);
+
 /// Most inputs that are read together: as many as crossterm reads bytes.
 const MAX_TOGETHER: usize = 1024;
 
@@ -43,18 +46,21 @@ pub(crate) fn next_inputs(wait: Duration) -> io::Result<Vec<Event>> {
 }
 
 /// Keys, mouse, pastes and sizes, read on a thread of its own until the stream is dropped. The stream's end is an error.
-/// Each time the terminal gets the focus, the theme that fits its background is sent to `fitting`: most people change
-/// between dark and light in another window. The reports of mode 2031 cannot be used, since crossterm takes the keys after one
-/// for its rest.
+/// After the terminal got the focus, the theme that fits its background is sent to `fitting`: most people change between
+/// dark and light in another window. It is asked once no input comes, since an input beside the answer would be lost. The
+/// reports of mode 2031 cannot be used, since crossterm takes the keys after one for its rest.
 pub(crate) fn inputs(
     fitting: Option<watch::Sender<Option<&'static str>>>,
 ) -> io::Result<impl Stream<Item = io::Result<Event>> + Unpin> {
+    let mut is_due = false;
     inputs_of(move || {
-        let inputs = next_inputs(LONG)?;
-        if let Some(fitting) = fitting.as_ref().filter(|_| inputs.contains(&Event::FocusGained)) {
+        let inputs = next_inputs(if is_due { QUIET } else { LONG })?;
+        if let Some(fitting) = fitting.as_ref().filter(|_| is_due && inputs.is_empty()) {
             // this thread alone reads the terminal, so that the answer comes to it
             fitting.send_replace(fitting_theme());
+            is_due = false;
         }
+        is_due |= fitting.is_some() && inputs.contains(&Event::FocusGained);
         Ok(inputs)
     })
 }

@@ -297,7 +297,7 @@ fn long(rounds: u32) -> Timeline {
 /// the time since `start`.
 fn processor_time(start: std::time::Instant) -> std::time::Duration {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let nanoseconds = stat.split(' ').next().and_then(|first| first.parse().ok());
+    let nanoseconds = stat.split(' ').next().and_then(|first| first.parse().ok()).filter(|time| *time > 0);
     nanoseconds.map_or_else(|| start.elapsed(), std::time::Duration::from_nanos)
 }
 

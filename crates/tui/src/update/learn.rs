@@ -36,7 +36,7 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Opti
         app.place.pane = Pane::Lesson;
         return list(app, time, action);
     };
-    if app.place.is_zoomed && turn_panels(app, &step, action) {
+    if app.place.is_zoomed && turn_panels(app, action) {
         return Some(Vec::new());
     }
     if app.place.pane != Pane::Lesson {
@@ -72,11 +72,11 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Opti
     Some(Vec::new())
 }
 
-/// Whether an action is about the panels that have the whole page: it turns to others, or gives the page back. The arrows scroll
-/// their text.
-fn turn_panels(app: &mut App, step: &Step, action: Action) -> bool {
+/// Whether an action is about the panels that have the whole page: it turns to others, or gives the page back. The arrows
+/// scroll their text.
+fn turn_panels(app: &mut App, action: Action) -> bool {
     let panel = &mut app.learning.study.panel;
-    let last = (step.show.len() + step.after.len()).saturating_sub(1);
+    let last = app.place.hit_map.lesson_panels.saturating_sub(1);
     match action {
         Action::PageDown => *panel = (*panel + 1).min(last),
         Action::PageUp => *panel = panel.saturating_sub(1),

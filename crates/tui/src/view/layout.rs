@@ -143,6 +143,7 @@ fn learn(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
 fn zooms_lesson(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) -> bool {
     let zoomed = (screen.app.place.page == Page::Learn).then(|| lesson::zoomed(screen, area)).flatten();
     let Some((panels, below, keys)) = zoomed else { return false };
+    hit_map.lesson_panels = lesson::panels(screen).len();
     panels.into_iter().for_each(|side| learn_panel(screen, side, frame, hit_map));
     put(vec![keys], below, frame);
     true

@@ -85,7 +85,7 @@ pub trait Drafter {
         None
     }
 
-    /// What of the requested drafter is there: one of two may be missing.
+    /// The part of the requested drafter that is loaded: one of two may be missing.
     fn usable(&self, asked: DrafterKind) -> DrafterKind {
         asked
     }

@@ -51,6 +51,8 @@ pub struct HitMap {
     pub help_max: usize,
     /// Largest first line of a lesson's words.
     pub lesson_max: usize,
+    /// Panels of a lesson's step, where they have the whole page.
+    pub lesson_panels: usize,
     pub(crate) hits: Vec<Hit>,
 }
 

@@ -76,7 +76,7 @@ pub(in crate::view) fn sign(screen: Screen, pen: &mut Pen) {
     let Fallen { count, place } = std::mem::take(&mut pen.fallen);
     if count > 0 {
         pen.flow.tag(place.0, place.1);
-        pen.flow.push(&fate::fallen(count), screen.theme[Role::TokenCounted]);
+        pen.flow.push(&fate::discarded_sign(count), screen.theme[Role::TokenCounted]);
     }
 }
 
@@ -98,7 +98,8 @@ fn committed(screen: Screen, token: TranscriptToken, (text, style, look): (&str,
     sign(screen, pen);
     let flow = &mut pen.flow;
     flow.tag(round_of(&token), token.column);
-    if token.undraftable {
+    // where drafts are counted only, the text is for reading
+    if token.undraftable && (screen.has_signs() || look.discarded == Discarded::InPlace) {
         flow.push(fate::UNDRAFTABLE, undecorated(style));
     } else if screen.has_signs() {
         flow.push(mark, undecorated(style));

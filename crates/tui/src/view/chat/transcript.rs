@@ -168,7 +168,7 @@ fn mode(screen: Screen, room: usize) -> Line<'static> {
     let mode = screen.display();
     let mut spans = screen.hint(Action::NextDisplay, &format!("drafts: {}", mode.name()));
     if mode == DisplayMode::Signs {
-        spans.extend([Span::styled(fate::fallen(2), screen.theme[Role::TokenCounted]), Span::raw(" ")]);
+        spans.extend([Span::styled(fate::discarded_sign(2), screen.theme[Role::TokenCounted]), Span::raw(" ")]);
         let room = room.saturating_sub(spans.iter().map(Span::width).sum());
         let means = ["two discarded here ", "two discarded "].into_iter().find(|means| means.width() <= room);
         spans.extend(means.map(|means| Span::styled(means, screen.dim_title())));

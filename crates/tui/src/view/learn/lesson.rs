@@ -24,8 +24,9 @@ use crate::view::learn::hidden::is_open;
 use crate::view::prelude::*;
 use draftscope_learn::lesson::Panel;
 
-use self::shown::{panels, what_runs};
+use self::shown::what_runs;
 
+pub(in crate::view) use shown::panels;
 pub(in crate::view) use side::{Side, more, picture_rows, pictured, zoomed};
 
 /// Width from which the panels stand beside the words.

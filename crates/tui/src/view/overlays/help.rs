@@ -210,7 +210,7 @@ fn marks() -> Vec<(String, String, Role)> {
     marks.push((fate::UNDRAFTABLE.to_owned(), format!("the target's token, {undraftable}"), Role::TokenRecovered));
     let end = "a control token, such as the one that ends an answer".to_owned();
     marks.push((fate::END.to_owned(), end, Role::Text));
-    marks.push((fate::fallen(2), "two discarded drafts were here".to_owned(), Role::TokenCounted));
+    marks.push((fate::discarded_sign(2), "two discarded drafts were here".to_owned(), Role::TokenCounted));
     let forced = "accepted and forced: the grammar allowed no other token".to_owned();
     marks.push((fate::FORCED.to_owned(), forced, Role::TokenForced));
     marks

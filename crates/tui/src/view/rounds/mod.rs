@@ -1,7 +1,7 @@
 //! The Rounds page and presenter mode: the ladder, one round as a table, a tree or boxes, the lines of the loop.
 
-mod asked;
 pub(super) mod grammar;
+mod hidden_in_question;
 pub(super) mod ladder;
 pub(super) mod ladder_grid;
 pub(super) mod ladder_row;

@@ -10,7 +10,7 @@ use draftscope_session::round_at::{live_round, round_at};
 use draftscope_session::{PassId, explain};
 
 use crate::view::prelude::*;
-use crate::view::rounds::asked::{hides_count, hides_fate, hides_reason};
+use crate::view::rounds::hidden_in_question::{hides_count, hides_fate, hides_reason};
 use crate::view::rounds::token_cell::TokenCell;
 use crate::view::rounds::{grammar, tree};
 use crate::view::screen::marked;

@@ -6,7 +6,7 @@ use crate::view::prelude::*;
 use draftscope_learn::lesson::{Panel, Run};
 
 /// The panels of the step on show, as far as there is something to show.
-pub(super) fn panels(screen: Screen) -> Vec<Option<Panel>> {
+pub(in crate::view) fn panels(screen: Screen) -> Vec<Option<Panel>> {
     let Some((_, step)) = screen.app.learning.on_show() else { return Vec::new() };
     if step.quiz {
         return Vec::new(); // a round would give an answer away

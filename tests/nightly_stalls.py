@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the test suites on a machine that holds processes and threads up, and lists the tests that fail.
 
-    tests/nightly_held_up.py ROUNDS [SUITE...]
+    tests/nightly_stalls.py ROUNDS [SUITE...]
 
 Processes of a suite are stopped for up to 2 s at random moments; in every other round one thread at a time gets next to
 no processor time beside busy loops. Rounds differ in RUST_BACKTRACE, TERM and in whether HOME can be written. SEED=N
@@ -123,7 +123,7 @@ def main():
         sys.exit("no suite " + ", ".join(sorted(missing)))
     rng = random.Random(int(os.environ.get("SEED", "1")))
     busy = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(os.cpu_count())]
-    fallen = 0
+    failures = 0
     try:
         with tempfile.TemporaryDirectory() as home:
             os.chmod(home, stat.S_IRUSR | stat.S_IXUSR)
@@ -135,12 +135,12 @@ def main():
                     what = "passed" if passed else "FAILED " + (" ".join(failed) or "as a whole")
                     print(f"round {number + 1}, {name}: {what}, {time.monotonic() - began:.0f} s", flush=True)
                     if not passed:
-                        fallen += 1
+                        failures += 1
                         print(output, flush=True)
     finally:
         for loop in busy:
             loop.kill()
-    sys.exit(f"{fallen} suites fell" if fallen else 0)
+    sys.exit(f"{failures} suites failed" if failures else 0)
 
 
 main()
