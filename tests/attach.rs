@@ -148,7 +148,7 @@ fn an_address_that_cannot_be_used_is_an_error_in_one_sentence() {
         ("http://name:secret@x", "must not contain a password"),
         ("http://127.0.0.1:1", "no answer from 127.0.0.1:1"),
     ] {
-        let why = why(driver(url).answer(Prompt::Raw("a".to_owned())));
+        let why = why(driver(url, false).answer(Prompt::Raw("a".to_owned())));
         assert!(why.contains(says) && !why.contains("secret@"), "{why}");
     }
 }
