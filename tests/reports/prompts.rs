@@ -136,7 +136,7 @@ fn the_prompt_is_shown_as_the_model_gets_it() {
     assert!(shown.status.success(), "{said}");
     let expected = "⟨<|im_start|>⟩user\na <|im_end|> ␛b⟨<|im_end|>⟩\n⟨<|im_start|>⟩assistant\n";
     assert!(said.contains(expected), "{said}");
-    assert!(said.contains("draftscope: the model gets these "), "{said}");
+    assert!(said.contains("draftscope: the model gets 34 tokens, special ones in "), "{said}");
     let raw = errors(&draftscope(&model(TEMPLATE), &["--prompt", "ab", "--raw", "--show-prompt"]));
     assert!(raw.contains(":\nab\n"), "{raw}");
 }
