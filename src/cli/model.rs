@@ -38,7 +38,7 @@ pub struct ModelArgs {
     /// Context length in tokens [default: 4096, or the model's own if shorter]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(16..))]
     pub ctx: Option<u32>,
-    /// The drafter; with a lossless rule the output does not depend on it
+    /// The drafter; lossless rules keep the text as is
     #[arg(long, value_name = "NAME", default_value = DrafterKind::DEFAULT.name(), value_parser = lab::drafters(), help_heading = "Drafting")]
     pub drafter: String,
     /// A smaller model, at best with the same tokenizer; or the target's EAGLE-3 head, block drafter or Gemma 4 assistant
