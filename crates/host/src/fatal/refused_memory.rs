@@ -2,6 +2,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use draftscope_kernels::OutOfMemory;
 
@@ -15,14 +16,36 @@ thread_local! {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NotingAllocator;
 
-/// What the system refused this thread at last. The program aborts in the thread whose request was refused.
+/// Bytes of the newest request of any thread that the system refused; 0 if it refused none.
+static NEWEST: AtomicUsize = AtomicUsize::new(0);
+
+/// Bytes of address space without which an abort is one for want of memory.
+#[cfg(unix)]
+const LEAST: usize = 1 << 20;
+
+/// What the system refused at last: this thread, in which the program aborts, or else another one. The C library aborts
+/// when it gets no memory itself, which no allocator sees: then it is what a thread needs, if there is no room for that.
+#[cfg(unix)]
 pub(super) fn refused() -> Option<OutOfMemory> {
-    Some(REFUSED.get()).filter(|bytes| *bytes > 0).map(OutOfMemory)
+    let noted = [REFUSED.get(), NEWEST.load(Ordering::Relaxed)].into_iter().find(|bytes| *bytes > 0);
+    noted.or_else(|| has_no_room().then_some(LEAST)).map(OutOfMemory)
+}
+
+/// Whether the system has no address space left for anything.
+#[cfg(unix)]
+#[allow(unsafe_code, reason = "the system's interface is unsafe, see below")]
+fn has_no_room() -> bool {
+    // SAFETY: a new mapping that nothing refers to touches no memory in use.
+    let room = unsafe {
+        libc::mmap(std::ptr::null_mut(), LEAST, libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
+    };
+    room == libc::MAP_FAILED
 }
 
 fn noted(memory: *mut u8, bytes: usize) -> *mut u8 {
     if memory.is_null() {
         REFUSED.set(bytes);
+        NEWEST.store(bytes, Ordering::Relaxed);
     }
     memory
 }
