@@ -91,13 +91,12 @@ fn with_a_small_vocabulary() -> Script {
 fn a_token_that_the_drafter_lacks_is_marked_counted_and_explained() {
     let script = with_a_small_vocabulary();
     let options = || TuiOptions { no_color: true, ..TuiOptions::default() };
-    let chat = Stage::new(&script, options()).screen(140, 42);
-    assert!(chat.contains("¬not in the drafter's vocabulary 1"), "{chat}");
-    assert_eq!(chat.matches('¬').count(), 2, "in the text and in the legend\n{chat}");
-    let mut coloured = Stage::new(&script, TuiOptions::default());
-    assert_eq!(coloured.screen(140, 42).matches('¬').count(), 1, "in the legend alone, where drafts are counted");
-    coloured.press("d");
-    assert_eq!(coloured.screen(140, 42).matches('¬').count(), 2, "beside the drafts themselves");
+    let mut chat = Stage::new(&script, options());
+    let counted = chat.screen(140, 42);
+    assert!(counted.contains("¬not in the drafter's vocabulary 1"), "{counted}");
+    assert_eq!(counted.matches('¬').count(), 1, "in the legend alone, where drafts are counted\n{counted}");
+    let shown = chat.press("<Tab>d").screen(140, 42);
+    assert_eq!(shown.matches('¬').count(), 2, "in the text too, beside the drafts themselves\n{shown}");
     let rounds = Stage::new(&script, TuiOptions { page: Page::Rounds, ..options() }).screen(140, 42);
     assert!(rounds.contains('¬'), "{rounds}");
     let mut inspect = Stage::new(&script, TuiOptions { page: Page::Rounds, ..options() });
