@@ -61,7 +61,7 @@ pub struct Client {
     /// Name of the proxy, if one leads to the server.
     pub(super) proxy: Option<String>,
     pub(super) headers: Vec<(String, String)>,
-    /// What of the headers may not appear in any text.
+    /// The parts of the headers that may not appear in any text.
     pub(super) secrets: Arc<Secrets>,
     pub(super) patience: Patience,
 }

@@ -1,4 +1,4 @@
-//! What of an answer is thought, and the reply that follows it.
+//! Which part of an answer is thought, and the reply that follows it.
 
 use super::thought::MARKS;
 use super::turn::{Answer, Token};

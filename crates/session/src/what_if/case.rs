@@ -85,12 +85,12 @@ impl Case<'_> {
             return Ok(ruling);
         }
         let row = self.round.rows().get(index).ok_or("the target has not scored this place")?;
-        let told = self.by_number(index, draft, row);
+        let found = self.by_number(index, draft, row);
         let whole = || {
             let knows = self.decides(row, Some(draft)) && self.knows_q(index, draft);
             knows.then(|| self.judge(index, &[self.drawn(index, draft)], row))
         };
-        if let Some(verdict) = told.or_else(whole) {
+        if let Some(verdict) = found.or_else(whole) {
             return Ok(match verdict.judgements.first().map(|judgement| judgement.outcome) {
                 Some(Outcome::Accepted) => Ruling::Accept,
                 _ => Ruling::Reject(Some(verdict.next)),
@@ -179,8 +179,8 @@ impl Case<'_> {
     pub(super) fn own(&self, index: usize) -> Option<TokenId> {
         let round = self.round;
         let same = self.sampling == round.sampling;
-        let told = round.verdict.as_ref().filter(|_| same && round.next_index() == Some(index));
-        let was_bonus = told.filter(|verdict| verdict.accepted() == round.drafts.len());
+        let recorded = round.verdict.as_ref().filter(|_| same && round.next_index() == Some(index));
+        let was_bonus = recorded.filter(|verdict| verdict.accepted() == round.drafts.len());
         if let Some(verdict) = was_bonus {
             return Some(verdict.next);
         }
